@@ -68,10 +68,12 @@ def keys_(
             ask=functools.partial(compat.certificates_pillar, __opts__),
         )
         changes, comment = work.plan() if __opts__["test"] else work.run(__salt__)
-    except VirtError as error:
+    except (VirtError, OSError) as error:
         return statereturn.failed(name, error)
     if any(value is not None for value in subject):
         comment += "; subject and life are set on the master (virt:pki), not here"
-    return statereturn.of(
+    out = statereturn.of(
         name, changes, is_test=__opts__["test"], would=comment, done=comment, idle=comment
     )
+    # For the master, to whom a list that a daemon has not read is no list that is in force.
+    return {**out, "unread": work.unread} if work.unread else out

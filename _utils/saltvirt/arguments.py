@@ -37,15 +37,15 @@ def _short(name: str) -> str:
 
 
 def text(argument: str, value: object) -> str:
-    """Return a text; of a number, which YAML makes of ``101``, say how it is one."""
+    """Return a text; of what YAML makes of ``101`` and of ``yes``, say how it is one."""
     if isinstance(value, str):
         return value
-    quoted = f"; quote it, on a command line twice: \"'{value}'\"" if _is_number(value) else ""
+    quoted = ""
+    if isinstance(value, bool):
+        quoted = "; quote it as you wrote it (yes, no, on, off), on a command line twice: \"'on'\""
+    elif isinstance(value, int | float):
+        quoted = f"; quote it, on a command line twice: \"'{value}'\""
     raise BadArgument(argument, f"{value!r} is not text{quoted}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @contextmanager
@@ -189,8 +189,8 @@ def names(argument: str, value: object) -> tuple[str, ...]:
     """Return a tuple of names from a list or a comma-separated text."""
     if value is None:
         return ()
-    if isinstance(value, str):
-        value = value.split(",")
+    if isinstance(value, str | int | float):
+        value = text(argument, value).split(",")
     if not isinstance(value, list | tuple):
         raise BadArgument(argument, f"{value!r} is not a list of names")
     return tuple(str(item).strip() for item in value if str(item).strip())

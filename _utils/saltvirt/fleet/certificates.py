@@ -120,7 +120,8 @@ def _outcome(reply: minions.Reply) -> tuple[str, str | None]:
     comment = state.get("comment") if isinstance(state, dict) else None
     if not isinstance(comment, str):
         return "", reply.error or "its answer cannot be read"
-    return (comment, None) if state and state.get("result") is True else ("", comment)
+    has_done = state and state.get("result") is True and not state.get("unread")
+    return (comment, None) if has_done else ("", comment)
 
 
 @_in_one_line()

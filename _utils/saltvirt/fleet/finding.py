@@ -1,6 +1,6 @@
 """Find a VM that is only looked at: where it was last, before all hypervisors are asked."""
 
-from saltvirt import wire
+from saltvirt import arguments, wire
 from saltvirt.errors import VirtError
 from saltvirt.fleet import hints, inventory, minions, sightings
 from saltvirt.fleet.cloud import Cloud
@@ -18,6 +18,7 @@ def to_read(cloud: Cloud, name: str) -> str:
     what that says of it is true, whoever else has a VM of that name. All are asked if it does not,
     as it may be what a move by hand has left there; if that host is silent; or if more had it.
     """
+    arguments.text("name", name)
     every = inventory.every(cloud)
     hinted = [host for host in hints.where(cloud.opts, name) if host in every]
     if len(hinted) == 1 and _runs(cloud, hinted[0], name):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt import compat, records, terminal, wire
+from saltvirt import arguments, compat, records, terminal, wire
 from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm
 from saltvirt.fleet import candidates, hints, matching, membership, minions, sightings, silence
 from saltvirt.fleet.cloud import Cloud
@@ -127,7 +127,7 @@ def narrow(
     cloud: Cloud, every: list[str], where: str | None = None, host: str | None = None
 ) -> list[str]:
     """Return those of the hypervisors that a call means; see :func:`hosts`."""
-    if host is not None and host not in every:
+    if host is not None and arguments.text("host", host) not in every:
         known = terminal.some(every)
         raise BadArgument(
             "host",
@@ -332,6 +332,7 @@ def look_for(cloud: Cloud, name: str) -> Survey:
     A host that is silent is waited for long only if it may be the one, and something is to be
     changed: it had the VM when it was last asked, or no other has it.
     """
+    arguments.text("name", name)
     asked, concerned = every(cloud), _concerned(cloud, name)
     found = survey(cloud, asked, "virt.presence", [name], concerned=concerned)
     late = set(found.unreachable).difference(concerned)

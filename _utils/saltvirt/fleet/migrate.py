@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from saltvirt import spec, terminal, wire
+from saltvirt import arguments, spec, terminal, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NameTaken
 from saltvirt.fleet import interrupted, inventory, moves, orders, sightings
@@ -29,7 +29,8 @@ def plan(
 
     Raises NoHostFits, with the table of reasons, if the VM can go nowhere.
     """
-    target = target or None  # 3006's default is empty
+    # 3006's default is empty.
+    target = arguments.text("target", target) if target else None
     every = inventory.every(cloud)
     found = _asked(cloud, every, name, {source, target})
     source = source or _having(found, name) or inventory.locate(cloud, name)

@@ -149,7 +149,8 @@ class _AtIt:
         if host in self._ended and tag.startswith(self._prefixes[-1]):
             self._done.add(host)
         else:
-            self._said[host] = bool(data.get("return"))
+            # Who takes it back may be another, and its answer is what says that it is not at it.
+            self._said[host] = self._said.get(host, False) or bool(data.get("return"))
 
     @property
     def watch(self) -> Watch | None:

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from saltvirt import locks, records
+from saltvirt import arguments, locks, records
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import inventory, moves, orders
 from saltvirt.fleet.cloud import Cloud
@@ -22,8 +22,7 @@ def every(
 
     Raises :class:`saltvirt.fleet.moves.Unsettled`, with the table, if one is not over.
     """
-    if force and name is None:
-        raise BadArgument("force", "it removes what may be all there is of a VM; name that VM")
+    _refuse_unnamed(name, force=force)
     # What a command that was killed at its very end has left is a lock that nobody holds.
     locks.sweep(orders.folder(cloud.opts) / orders.PURPOSE)
     every = inventory.every(cloud)
@@ -53,6 +52,14 @@ def every(
         unsettled.table = {"settled": out, **found.beside(), "failed": every_failed}
         raise unsettled
     return {"settled": out, **found.beside()}
+
+
+def _refuse_unnamed(name: str | None, *, force: bool) -> None:
+    """Refuse what names no VM, and what may not be done to all of them."""
+    if name is not None:
+        arguments.text("name", name)
+    elif force:
+        raise BadArgument("force", "it removes what may be all there is of a VM; name that VM")
 
 
 def _order(

@@ -76,7 +76,6 @@ def _files(identity: Identity, instance: str, first_block: int, install: object)
         "dsmode": "local",
     }
     cloud = identity.cloud_init
-    # JSON is YAML; it needs no quoting rules of its own.
     out = {
         "meta-data": json.dumps(meta, indent=1),
         "user-data": _marked(cloudconfig.merge(own, *cloud.user_data)),
@@ -89,7 +88,13 @@ def _files(identity: Identity, instance: str, first_block: int, install: object)
 
 
 def _marked(config: object) -> str:
-    return "#cloud-config\n" + json.dumps(config, indent=1)
+    try:
+        # JSON is YAML; it needs no quoting rules of its own.
+        text = json.dumps(config, indent=1)
+    except TypeError:
+        # It has no dates and nothing binary, which YAML makes of what somebody has written.
+        text = yaml.safe_dump(config, width=float("inf"))
+    return f"#cloud-config\n{text}"
 
 
 def content(identity: Identity, instance: str, *, install: object) -> bytes:

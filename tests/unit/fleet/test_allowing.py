@@ -179,7 +179,7 @@ def test_hosts_are_allowed_by_ids_and_by_globs_that_match_now(master, given, ids
     [
         (["hyper9"], "no key of 'hyper9' is accepted; .* accept it: salt-key -a hyper9"),
         (["hyper1", "rack*"], "'rack[*]' matches none of the minions that are accepted"),
-        ([7], "7 is not the id of a minion; quote it"),
+        ([7], "7 is not text; quote it, on a command line twice: \"'7'\""),
         ([""], "'' is not the id of a minion"),
     ],
 )

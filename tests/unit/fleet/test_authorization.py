@@ -174,6 +174,8 @@ def test_only_a_hypervisor_is_authorized_and_only_as_long_as_it_is_one(opts, tok
     keys.accept(opts, "guest", PUBLIC)
     with pytest.raises(BadArgument, match="'guest' is not a hypervisor here"):
         authorization.grant(Cloud.of(opts), "web1", "guest", minutes=10, replace=False)
+    with pytest.raises(BadArgument, match="host: 1001 is not text; quote it"):
+        authorization.grant(Cloud.of(opts), "web1", 1001, minutes=10, replace=False)
     given = token()
     membership.disallow(opts, ["hyper1"])
 

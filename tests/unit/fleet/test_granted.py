@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from salt.utils.minions import CkMinions
 from saltvirt.fleet.audit.granted import granted
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -52,3 +53,34 @@ def test_every_function_only_looks_or_is_named_to_who_may_call_it(name):
 @pytest.mark.parametrize("name", ["state.highstate", "cmd.run_stdout", "saltutil.runner"])
 def test_what_runs_whatever_it_is_given_is_named(name):
     assert list(granted([{"hyper*": [name]}])) == [f"hyper*: {name}"]
+
+
+OF_MODULES = {
+    "all of a runner": "@virt",
+    "all of the CAs' runner": "@virt_pki",
+    "all of a wheel": "@key",
+    "one of a runner": {"@virt": ["purge"]},
+    "a pattern": {"@virt_pki": ["re"]},
+    "one with conditions": {"@key": [{"accept": {"args": ["web.*"]}}]},
+}
+
+
+@pytest.mark.parametrize("grant", OF_MODULES.values(), ids=OF_MODULES)
+def test_what_salt_takes_for_a_module_of_runners_or_wheels_is_named(grant):
+    """Salt's own check lets the first of a module's functions through, and the audit names it."""
+    target = grant if isinstance(grant, str) else next(iter(grant))
+    module, names = target[1:], ("purge", "renew", "accept")
+    asked = CkMinions.__new__(CkMinions)  # what is asked of it needs no master
+    given = {"arg": ["web1"], "kwarg": {}}
+
+    assert any(
+        asked.spec_check([grant], f"{module}.{name}", given, form) is True
+        for name in names
+        for form in ("runner", "wheel")
+    )
+    assert list(granted([grant]))
+
+
+@pytest.mark.parametrize("grant", ["@jobs", {"@virt": ["list", "query"]}, {"@key": ["list"]}])
+def test_what_only_looks_in_such_a_module_is_not_named(grant):
+    assert not list(granted([grant]))

@@ -192,7 +192,9 @@ def test_who_is_on_no_page_is_not_asked(hosts, cloud):
         ({"host": "no*"}, "'no[*]' matches none of the hypervisors hyper1, "),
         ({"limit": 0}, "limit.*at least 1"),
         ({"offset": -1}, "offset.*at least 0"),
-        ({"name": 5}, "name.*not a list"),
+        ({"name": 5}, "name: 5 is not text; quote it"),
+        ({"host": 1001}, "host: 1001 is not text; quote it"),
+        ({"host": {}}, "host.*not a list"),
     ],
 )
 def test_what_means_nothing_is_refused(hosts, cloud, given, why):

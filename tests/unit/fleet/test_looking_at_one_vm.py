@@ -4,8 +4,8 @@ import fleetkit
 import keypairs
 import pytest
 from saltvirt import compat
-from saltvirt.errors import NameTaken, NoSuchVm
-from saltvirt.fleet import finding, hints, inventory, keys, minions, reaching
+from saltvirt.errors import BadArgument, NameTaken, NoSuchVm
+from saltvirt.fleet import finding, hints, inventory, keys, migrate, minions, reaching, settle
 from saltvirt.fleet.hosts import DeployError
 from saltvirt.wire import BadAnswer
 
@@ -238,3 +238,19 @@ def test_whoever_changes_a_vm_asks_all_and_hears_of_a_second_one(cloud):
     assert hints.where(cloud.opts, "web") == ["hyper2", "hyper3"]
     with pytest.raises(NameTaken, match="'web' is on hyper2 and hyper3"):
         finding.to_read(cloud.master, "web")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        reaching.vm_info,
+        inventory.locate,
+        lambda cloud, name: migrate.plan(cloud, "web", name),
+        lambda cloud, name: settle.every(cloud, name),
+    ],
+)
+def test_of_a_name_that_salt_reads_as_a_number_no_host_is_asked(cloud, read):
+    cloud.says["virt.presence"] = BadArgument("name: 101 is not text")
+
+    with pytest.raises(BadArgument, match="^(name|target): 101 is not text; quote it"):
+        read(cloud.master, 101)

@@ -1,7 +1,10 @@
 """What is no flag, and what is no text: refused in one line before anything is done."""
 
+import shlex
+
 import asloaded
 import pytest
+import salt.utils.args
 from saltvirt import arguments, profiles, spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
@@ -82,6 +85,17 @@ def test_a_vm_whose_name_is_a_number_is_named_in_quotes(conn, function):
     assert str(refused.value) == (
         "name: 101 is not text; quote it, on a command line twice: \"'101'\""
     )
+
+
+@pytest.mark.parametrize(("typed", "quoted"), [("101", "101"), ("yes", "on"), ("1.5", "1.5")])
+def test_a_name_that_salt_reads_as_something_else_is_quoted_twice(typed, quoted):
+    """As the error has it, a shell and then Salt make a text of it."""
+    ((found,), _named) = salt.utils.args.parse_input([typed], condition=False)
+    for check in (arguments.vm_name, lambda name: arguments.names("host", name)):
+        with pytest.raises(BadArgument, match="; quote it") as refused:
+            check(found)
+        (word,) = shlex.split(str(refused.value).rpartition("twice: ")[2])
+        assert salt.utils.args.parse_input([word], condition=False)[0] == [quoted]
 
 
 @pytest.mark.parametrize("name", [101, ["web1"], None])

@@ -373,6 +373,16 @@ def test_what_is_said_beside_the_identity_is_in_the_seed(tmp_path):
     assert json.loads(files["network-config"])["version"] == 2
 
 
+def test_what_only_yaml_can_say_is_in_the_seed_too(tmp_path):
+    text = "#cloud-config\na: 2032-09-01\nb: [{content: !!binary AAE=}]\n"
+    cloud = CloudInit(user_data=(cloudconfig.mapping("user_data", text),))
+    path = tmp_path / "seed.iso"
+    path.write_bytes(nocloud.content(identity(cloud_init=cloud), "i-1", install=False))
+
+    found, wanted = yaml.safe_load(read(path)["user-data"]), yaml.safe_load(text)
+    assert found == {**found, **wanted} and "set -eu\n" in found["bootcmd"][0][-1]
+
+
 def test_a_credential_is_what_systemd_tmpfiles_does(tmp_path):
     files = [
         ("/etc/salt/minion_id", "web1\n", "644"),

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -143,6 +144,30 @@ def test_no_link_of_a_guest_leads_out_of_it(tmp_path, root):
 
     assert (outside / "minion_id").read_text() == "the host's"
     assert [path.name for path in outside.iterdir()] == ["minion_id"]
+
+
+def test_no_link_leads_out_by_the_hosts_processes_either(tmp_path, root):
+    """Somebody who has worked in a root by chroot has left proc mounted in it."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (root / "proc").mkdir()
+    (root / "etc/salt").symlink_to(f"/proc/1/root{outside}")
+    job = {"action": "seed", "via": "folder", "path": str(root), "install": BOOT, "limit_s": 60}
+    job["files"] = write.files_of(IDENTITY)
+    script = 'mount -t proc proc "$1/proc" && exec "$2" "$3"'
+    worker = Path(appliance.__file__).parent / "worker"
+
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", root, sys.executable, worker],
+        input=json.dumps(job),
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert list(outside.iterdir()) == []
+    assert f"run: umount {root}/proc" in json.loads(done.stdout)["refused"]
 
 
 def test_a_link_inside_the_guest_is_followed_there(tmp_path, root):

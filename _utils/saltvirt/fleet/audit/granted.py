@@ -50,6 +50,7 @@ _WHEELS = (
     *("pillar_roots.write", "config.apply", "config.update_config"),
 )
 _CHANGING = (*(f"virt.{name}" for name in _VIRT), *_BESIDE, *_SALTS)
+_OF_MASTER = (*_CHANGING, *_WHEELS)
 
 
 def granted(grants: object) -> Iterator[str]:
@@ -68,7 +69,7 @@ def granted(grants: object) -> Iterator[str]:
 def _below(target: str, functions: Any) -> Iterator[str]:
     # A function with conditions on its arguments has them in a mapping; the name is what counts.
     names = functions if isinstance(functions, list | tuple) else [functions]
-    wanted = _WHEELS if _is_wheels(target) else _CHANGING
+    wanted = _wanted(target)
     for name in names:
         texts = list(name) if isinstance(name, dict) else [name]
         for text in texts:
@@ -76,13 +77,21 @@ def _below(target: str, functions: Any) -> Iterator[str]:
                 yield f"{target}: {text}"
 
 
-def _is_wheels(target: str) -> bool:
-    return target.rstrip("s") == "@wheel"
+def _wanted(target: str) -> Iterable[str]:
+    """Return which functions change something, as they are called below a target."""
+    if target.rstrip("s") == "@wheel":
+        return _WHEELS
+    if not target.startswith("@") or target.rstrip("s") == "@runner":
+        return _CHANGING
+    # Salt takes it for the name of a module too, of runners and of wheels, and then looks at the
+    # names of functions without it.
+    module = f"{target[1:]}."
+    return [one.removeprefix(module) for one in _OF_MASTER if one.startswith(module)]
 
 
 def _lets(pattern: str, wanted: Iterable[str] = _CHANGING) -> bool:
     if pattern.startswith("@"):
-        return pattern.rstrip("s") in ("@runner", "@wheel")
+        return pattern.rstrip("s") in ("@runner", "@wheel") or bool([*_wanted(pattern)])
     try:
         # As Salt does: from its beginning, not to its end.
         return any(re.match(pattern, name) for name in wanted)

@@ -6,7 +6,7 @@ from typing import Any
 
 import salt.utils.minions
 
-from saltvirt import content, wire
+from saltvirt import arguments, content, wire
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import inventory, minions
 from saltvirt.fleet.cells import checking
@@ -56,8 +56,8 @@ def check(cloud: Cloud, named: Sequence[object]) -> dict[str, Any]:
 
 def _texts(named: Sequence[object]) -> list[str]:
     for one in named:
-        if not isinstance(one, str) or not one.strip():
-            raise BadArgument("hosts", f"{one!r} is not the id of a minion; quote it")
+        if not arguments.text("hosts", one).strip():
+            raise BadArgument("hosts", f"{one!r} is not the id of a minion")
     return sorted({text.strip() for one in named for text in str(one).split(",")})
 
 

@@ -1,13 +1,13 @@
 """The work of the state ``virt.keys``: ask the master, lay down what is due, let libvirtd know."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from saltvirt import files, wire
-from saltvirt.errors import VirtError
+from saltvirt.errors import StorageError, VirtError
 from saltvirt.ops.certificates import installed, reload
 from saltvirt.pki import store
 from saltvirt.pki.answer import VERSION, Answer
@@ -52,13 +52,21 @@ def peers(ask: Ask) -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enrolment:
-    """One run of the state; ``ask`` puts a question to the master's external pillar."""
+    """
+    One run of the state.
+
+    ask
+        Puts a question to the master's external pillar.
+    unread
+        Filled by a run: which daemons go on with what they have read before.
+    """
 
     basepath: str
     minion_id: str
     ask: Ask
     with_vnc: bool = False
     is_forced: bool = False
+    unread: list[str] = field(default_factory=list)
 
     @property
     def _purposes(self) -> tuple[str, ...]:
@@ -91,7 +99,8 @@ class Enrolment:
         stale = installed.stale_authorities(self._authorities, told.trust)
         changes |= dict.fromkeys(stale, "would be written")
         comment = "certificates are due" if changes else "all keys are in order"
-        return changes, "; ".join([comment, *self._warnings()])
+        unread = ["libvirt has not read all of them yet"] if self._unread.exists() else []
+        return changes, "; ".join([comment, *unread, *self._warnings()])
 
     def run(self, functions: Mapping[str, Callable[..., Any]]) -> tuple[dict[str, Any], str]:
         """Lay down what is due; return the changes and a comment."""
@@ -99,6 +108,9 @@ class Enrolment:
         due = self._due(told)
         try:
             written = self._lay_down(due, told)
+        except OSError as exc:
+            self._reload(functions)
+            raise StorageError(f"not all keys could be written: {exc}") from exc
         except VirtError:
             self._reload(functions)
             raise
@@ -149,18 +161,23 @@ class Enrolment:
         if not self._unread.exists():
             return []
         running = [daemon for daemon, socket in DAEMONS.items() if Path(socket).exists()]
-        if not functions["cmd.has_exec"]("virt-admin"):
-            said = ["virt-admin is not here, so libvirtd reads them at its next start"]
-        elif not running:
-            said = ["no libvirt daemon runs; it reads them at its start"]
-        else:
-            asked = {d: reload.Admin(d, functions["cmd.run_all"]) for d in running}
-            whys = {daemon: admin.read_tls_files() for daemon, admin in asked.items()}
-            said = [_answer(daemon, why) for daemon, why in whys.items()]
-            if any(why is not None for why in whys.values()):
-                return said
-        files.unlink(self._unread)
-        return said
+        if running and not functions["cmd.has_exec"]("virt-admin"):
+            # It may be there at the next run, and nobody knows of a start meanwhile.
+            self.unread.extend(running)
+            return ["virt-admin is not here, so libvirtd reads them at its next start"]
+        whys = {
+            one: reload.Admin(one, functions["cmd.run_all"]).read_tls_files() for one in running
+        }
+        return self._heard(whys) or ["no libvirt daemon runs; it reads them at its start"]
+
+    def _heard(self, whys: Mapping[str, str | None]) -> list[str]:
+        """Take in why daemons have not read the files, None for one that has; say it."""
+        failed = {daemon: why for daemon, why in whys.items() if why is not None}
+        # Nobody is let in by what does not listen, or only by what it reads at its start.
+        self.unread.extend(one for one, why in failed.items() if reload.NO_TLS not in why.lower())
+        if not failed:
+            files.unlink(self._unread)
+        return [_answer(daemon, why) for daemon, why in whys.items()]
 
 
 def _answer(daemon: str, why: str | None) -> str:

@@ -267,7 +267,8 @@ def _stale_files(
 ) -> Iterator[tuple[str, Path, str]]:
     for use, pair in paths.items():
         for path, text in zip(pair, (trust[use].ca, trust[use].crl), strict=True):
-            if not path.exists() or path.read_text() != text:
+            # Not read as text: what is there may be another's, in whatever encoding.
+            if not path.exists() or path.read_bytes() != text.encode():
                 yield use, path, text
 
 

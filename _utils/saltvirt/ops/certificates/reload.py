@@ -2,17 +2,24 @@
 
 import re
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from saltvirt import undo
+from saltvirt import files, undo
 
 # libvirtd and virtproxyd both answer clients here (https://libvirt.org/daemons.html).
 _CLIENTS_SOCKET = "/run/libvirt/libvirt-sock"
 _LIMITS = ("max-clients", "max-unauth-clients")
-_HANDSHAKES_S = 2
+_SHUT = ("1", "1")
+# What the limits of a daemon were before: whoever is killed meanwhile leaves it shut.
+_NOTES = "/run/salt-virt"
+_HANDSHAKES_S, _CONNECT_S = 2, 5
+# What libvirt says, in small letters, where a daemon does not listen for TLS.
+NO_TLS = "no tls service"
 
 
 class Admin:
@@ -43,37 +50,60 @@ class Admin:
             with undo.on_signals(), self._nobody_let_in():
                 self._end_handshakes()
                 done = self._ask("server-update-tls")
+        except BlockingIOError:
+            return f"{_CLIENTS_SOCKET}: it takes no more clients"
         except OSError as exc:
             return f"{_CLIENTS_SOCKET}: {exc}"
         if done["retcode"] == 0:
+            if self._note.exists():
+                return "it lets one client in alone: it does not take its limits back"
             return None
         lines = (done["stderr"] or done["stdout"]).strip().splitlines()
         return lines[-1] if lines else "no answer"
 
     @contextmanager
     def _nobody_let_in(self) -> Iterator[None]:
+        before = self._limits()
+        if before is None:
+            yield  # it does not answer, and will not read its files either
+            return
+        # A client of our own uses up the only place; without it one more would be let in.
+        with socket.socket(socket.AF_UNIX) as ours:
+            # With Python's own timeout a full queue would be an error at once.
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_S, 0))
+            ours.connect(_CLIENTS_SOCKET)
+            self._note.parent.mkdir(mode=0o755, exist_ok=True)
+            files.write(self._note, " ".join(before).encode())
+            try:
+                self._limit(*_SHUT)
+                yield
+            finally:
+                if self._limit(*before):
+                    files.unlink(self._note)
+
+    @property
+    def _note(self) -> Path:
+        return Path(_NOTES) / f"{self.daemon}-limits"
+
+    def _limits(self) -> tuple[str, ...] | None:
+        """Return how many clients are let in, as many as before a run that was killed; or None."""
         said = self._ask("server-clients-info")["stdout"]
         found = dict(re.findall(r"^(\w+) *: (\d+)$", said, re.M))
         if "nclients_max" not in found or "nclients_unauth_max" not in found:
-            yield  # it does not answer, and will not read its files either
-            return
-        before = (found["nclients_max"], found["nclients_unauth_max"])
-        # A client of our own uses up the only place; without it one more would be let in.
-        with socket.socket(socket.AF_UNIX) as ours:
-            ours.connect(_CLIENTS_SOCKET)
-            try:
-                self._limit("1", "1")
-                yield
-            finally:
-                self._limit(*before)
+            return None
+        limits: tuple[str, ...] = (found["nclients_max"], found["nclients_unauth_max"])
+        if limits == _SHUT and self._note.exists():
+            limits = tuple(self._note.read_text().split())
+            self._limit(*limits)
+        return limits
 
-    def _limit(self, *values: str) -> None:
+    def _limit(self, *values: str) -> bool:
         words = [
             word
             for name, value in zip(_LIMITS, values, strict=True)
             for word in (f"--{name}", value)
         ]
-        self._ask("server-clients-set", *words)
+        return bool(self._ask("server-clients-set", *words)["retcode"] == 0)
 
     def _end_handshakes(self) -> None:
         end = time.monotonic() + _HANDSHAKES_S

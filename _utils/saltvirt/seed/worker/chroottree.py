@@ -10,6 +10,7 @@ Source: qemu-nbd(8); mount(2), unshare(2).
 import ctypes
 import errno
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -137,13 +138,32 @@ def _refuse_what_needs_an_appliance(job: dict[str, Any]) -> None:
 def entered(job: dict[str, Any]) -> Iterator[tuple[Tree, dict[str, Any]]]:
     """Yield a folder of the host as the root of a guest."""
     _refuse_what_needs_an_appliance(job)
+    ways_out = _ways_out(job["path"])
     with _rooted(job["path"]):
         tree = Tree()
         is_root = tree.is_dir("/etc")
+        if is_root and ways_out:
+            raise Refused(
+                f"{ways_out[0]} shows this host's processes, by which a link in the guest leads "
+                f"out of it; run: umount {ways_out[0]}"
+            )
         yield (
             tree,
             {"root": job["path"] if is_root else None, "os": "some system", "arch": "unknown"},
         )
+
+
+def _ways_out(folder: str) -> list[str]:
+    """Return where below a folder the kernel shows processes, whose links heed no root."""
+    root = os.path.realpath(folder)
+    mounts = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+    places = []
+    for line in mounts:
+        left, _, right = line.partition(" - ")
+        if right.split()[0] == "proc":
+            spelt = left.split()[4]
+            places.append(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), spelt))
+    return [place for place in places if place.startswith(f"{root}/")]
 
 
 @contextmanager

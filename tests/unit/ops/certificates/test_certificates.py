@@ -3,10 +3,8 @@
 import grp
 import os
 import pwd
-import shutil
 import stat
 import subprocess
-import tempfile
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -15,40 +13,11 @@ import pytest
 from askedca import GRAINS, ask
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from saltvirt import wire
 from saltvirt.ops.certificates import enrolment, installed
 from saltvirt.pki import ca
 
 FUNCTIONS = {"cmd.has_exec": lambda _name: False}
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-
-
-def answered(place, question):
-    """Return the CA's answer, as it is on the wire."""
-    wanted = question["certificates"]
-    return wire.plain(ask(place, wanted=wanted, now=datetime.now(timezone.utc)))
-
-
-@pytest.fixture
-def bare(place):
-    """A host without certificates."""
-    # Not below pytest's own folder, which QEMU could not enter.
-    folder = Path(tempfile.mkdtemp(prefix="salt-virt-"))
-    folder.chmod(0o755)
-    yield enrolment.Enrolment(
-        basepath=str(folder / "etc/pki"),
-        minion_id="hyper1",
-        ask=lambda question: {"libvirt_pki": answered(place, question)},
-    )
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def host(bare):
-    """A host whose certificates are in order."""
-    changes, _comment = bare.run(FUNCTIONS)
-    assert set(changes) >= set(installed.DEFAULT_PURPOSES)
-    return bare, FUNCTIONS
 
 
 @pytest.fixture
@@ -138,53 +107,6 @@ def test_a_renewal_and_a_new_ca_keep_the_key_so_that_every_reader_finds_a_pair(h
     assert changes["libvirt-client"] == "it is not signed by the master's CA for this use"
     where = installed.places(work.basepath)["libvirt-client"]
     assert where.key.read_bytes() == before[0] and where.certificate.read_bytes() != after[1]
-
-
-def test_a_list_of_who_is_revoked_is_read_also_if_no_certificate_is_given(host, place):
-    work, _functions = host
-    place.revoke(["0a" * 16], datetime.now(timezone.utc))
-    looked = []
-
-    def refusing(question):
-        refused = {"error": "60 times within an hour"}
-        return {"libvirt_pki": refused} if question["certificates"] else work.ask(question)
-
-    due = replace(work, is_forced=True, ask=refusing)
-    functions = {"cmd.has_exec": lambda name: looked.append(name) or False}
-    for _run in range(2):
-        with pytest.raises(enrolment.EnrolmentRefused, match="60 times within an hour"):
-            due.run(functions)
-    assert looked == ["virt-admin"], "once, when it was written"
-
-
-def test_what_libvirtd_has_not_read_it_is_told_again_at_the_next_run(host, place, monkeypatch):
-    work, _functions = host
-    functions, said = {"cmd.has_exec": lambda _name: True, "cmd.run_all": None}, []
-    monkeypatch.setattr(enrolment, "DAEMONS", {"libvirtd": "/"})
-    monkeypatch.setattr(enrolment.reload.Admin, "read_tls_files", lambda _self: said.pop(0))
-    place.revoke(["0a" * 16], datetime.now(timezone.utc))
-    said += ["error: no TLS service", None]
-
-    changes, comment = work.run(functions)
-    assert changes and "libvirtd has not read them (no TLS service)" in comment
-    assert work.run(functions) == ({}, "all keys are in order; libvirtd uses them")
-    assert work.run(functions) == ({}, "all keys are in order"), "it is not told once more"
-
-
-def test_a_run_that_dies_once_it_has_written_has_it_read_at_the_next(host, place, monkeypatch):
-    work, functions = host
-    place.revoke(["0a" * 16], datetime.now(timezone.utc))
-
-    def dies(_self, _functions):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(enrolment.Enrolment, "_reload", dies)
-        with pytest.raises(KeyboardInterrupt):
-            work.run(functions)
-
-    changes, comment = work.run(functions)
-    assert changes == {} and "libvirtd reads them at its next start" in comment
 
 
 def revoke(where, place):

@@ -1,0 +1,42 @@
+"""Hosts that ask a CA of the test's own for certificates."""
+
+import shutil
+import tempfile
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from askedca import ask
+from saltvirt import wire
+from saltvirt.ops.certificates import enrolment, installed
+
+FUNCTIONS = {"cmd.has_exec": lambda _name: False}
+
+
+def answered(place, question):
+    """Return the CA's answer, as it is on the wire."""
+    wanted = question["certificates"]
+    return wire.plain(ask(place, wanted=wanted, now=datetime.now(timezone.utc)))
+
+
+@pytest.fixture
+def bare(place, monkeypatch):
+    """A host without certificates, on which no daemon runs."""
+    # Not below pytest's own folder, which QEMU could not enter.
+    folder = Path(tempfile.mkdtemp(prefix="salt-virt-"))
+    folder.chmod(0o755)
+    monkeypatch.setattr(enrolment, "DAEMONS", {"libvirtd": str(folder / "admin-sock")})
+    yield enrolment.Enrolment(
+        basepath=str(folder / "etc/pki"),
+        minion_id="hyper1",
+        ask=lambda question: {"libvirt_pki": answered(place, question)},
+    )
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def host(bare):
+    """A host whose certificates are in order."""
+    changes, _comment = bare.run(FUNCTIONS)
+    assert set(changes) >= set(installed.DEFAULT_PURPOSES)
+    return bare, FUNCTIONS
