@@ -42,10 +42,14 @@ def pull(
 ) -> dict[str, str]:
     """Have all hosts that answer fetch an image at once; return ``{host: digest}``."""
     found = listed(cloud, host)
-    limit_s = cloud.settings.deploy_timeout_s
+    limit_s, begun = cloud.settings.deploy_timeout_s, time.monotonic()
     asking = _counting(cloud, "Fetched", found.answers)
-    replies = minions.ask(asking, found.answers, _PULL, [image], kwarg, timeout_s=limit_s)
-    late = f"no answer within {limit_s} s (virt:deploy_timeout_s)"
+    replies = minions.ask(
+        asking, found.answers, _PULL, [image], kwarg, timeout_s=limit_s, follow=True
+    )
+    late = "it neither answers nor says that it is at it; call again when it is back"
+    if time.monotonic() - begun >= limit_s:
+        late = f"no answer within {limit_s} s (virt:deploy_timeout_s)"
     out, failed = _read(replies, _PULL, Words, late)
     failed = {**found.reasons(), **failed}
     if failed:

@@ -10,6 +10,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -56,6 +57,7 @@ def ask(
     *,
     timeout_s: float | None = None,
     wait: Wait | None = None,
+    follow: bool = False,
 ) -> dict[str, Reply]:
     """
     Return ``{minion: Reply}`` of every target; one that is silent has ``Reply.missing``.
@@ -66,12 +68,16 @@ def ask(
         How long a silent minion is waited for. Defaults to ``virt:timeout_s``.
     wait
         Who is waited for less than that. Defaults to nobody.
+    follow
+        For what takes long: whoever does not say, asked each ``virt:timeout_s``, that it is at it
+        is not waited for on.
     """
     members, wanted = cloud.members, set(targets)
     strangers = {t: why for t in wanted if (why := members.why_not(t))}
     timeout_s = cloud.settings.timeout_s if timeout_s is None else timeout_s
     what = {"fun": fun, "arg": list(arg), "kwarg": dict(kwarg or {})}
-    replies = _asked(cloud, sorted(wanted - strangers.keys()), what, timeout_s, wait)
+    to = sorted(wanted - strangers.keys())
+    replies = _asked(cloud, to, what, timeout_s, wait, follow=follow)
     left_out = {t: Reply(minion=t, missing=True, error=why) for t, why in strangers.items()}
     return dict(sorted({**replies, **left_out}.items()))
 
@@ -82,6 +88,8 @@ def _asked(
     what: Mapping[str, Any],
     timeout_s: float,
     wait: Wait | None,
+    *,
+    follow: bool,
 ) -> dict[str, Reply]:
     if not targets:
         return {}
@@ -96,11 +104,27 @@ def _asked(
         if wait is not None:
             hearing.awaited -= wait.not_at_all
             _until_quiet(cloud, local, hearing, wait.briefly, end)
+        if follow:
+            _follow(local, cloud, hearing, end)
         collect(local, hearing, min(end, time.monotonic() + _UNTOLD_S))
         if time.monotonic() < end and hearing.left():
             cloud.progress("Waiting", detail=waiting(hearing.left(), end - time.monotonic()))
             collect(local, hearing, end)
     return {t: hearing.reply(t) for t in targets}
+
+
+def _follow(local: Any, cloud: Cloud, hearing: Hearing, end: float) -> None:
+    """Take in answers; who twice does not say, asked for it, that it is at it is given up."""
+    # What counts the answers to a job does not count these.
+    quiet, once = replace(cloud, heard=lambda _reply: None), set[str]()
+    while (left := hearing.left()) and time.monotonic() < end:
+        collect(local, hearing, min(end, time.monotonic() + cloud.settings.timeout_s))
+        left &= hearing.left()
+        arg = [hearing.jid]
+        said = ask(quiet, left, "saltutil.find_job", arg, timeout_s=_FIND_JOB_S) if left else {}
+        gone = {host for host, one in said.items() if not (one.ok and one.value)}
+        hearing.awaited -= gone & once
+        once = gone
 
 
 class _AtIt:
