@@ -44,7 +44,7 @@ def test_a_step_takes_a_text_as_a_call_without_one_does(image, step):
 
 @pytest.mark.parametrize("step", ["begin", "look", "end"])
 def test_what_is_no_list_is_refused_in_a_line(image, step):
-    with pytest.raises(BadArgument, match="digests: 5 is not a list of names"):
+    with pytest.raises(BadArgument, match="digests: 5 is not text; quote it"):
         MODULE.image_prune(5, step=step)
 
 
