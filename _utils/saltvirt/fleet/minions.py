@@ -117,11 +117,12 @@ def _follow(local: Any, cloud: Cloud, hearing: Hearing, end: float) -> None:
     """Take in answers; who twice does not say, asked for it, that it is at it is given up."""
     # What counts the answers to a job does not count these.
     quiet, once = replace(cloud, heard=lambda _reply: None), set[str]()
-    while (left := hearing.left()) and time.monotonic() < end:
+    while True:
         collect(local, hearing, min(end, time.monotonic() + cloud.settings.timeout_s))
-        left &= hearing.left()
-        arg = [hearing.jid]
-        said = ask(quiet, left, "saltutil.find_job", arg, timeout_s=_FIND_JOB_S) if left else {}
+        left = hearing.left()
+        if not left or time.monotonic() >= end:
+            return
+        said = ask(quiet, left, "saltutil.find_job", [hearing.jid], timeout_s=_FIND_JOB_S)
         gone = {host for host, one in said.items() if not (one.ok and one.value)}
         hearing.awaited -= gone & once
         once = gone
