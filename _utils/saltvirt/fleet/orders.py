@@ -22,13 +22,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from saltvirt import arguments, files, locks, protocol, recordfacts, records, wire
-from saltvirt.errors import NameTaken
+from saltvirt.errors import BadArgument, NameTaken
 from saltvirt.recordfacts import MoveOrderFacts, OrderFacts
 
 PURPOSE = "order"
 _END_S = 3
+# File systems take 255 bytes; what is written beside it has a longer name.
+_MOST_QUOTED = 200
 PLACING, KEYED, ORDERED, BUILT = "placing", "keyed", "ordered", "built"
 MOVING, REMOVING = recordfacts.MOVING, "removing"
 _AT_IT = {MOVING: "moved", REMOVING: "removed"}
@@ -40,19 +43,32 @@ def folder(opts: Mapping[str, Any]) -> Path:
 
 
 @contextmanager
-def opened(opts: Mapping[str, Any], name: str) -> Iterator[records.Held]:
+def opened(opts: Mapping[str, Any], name: str, *, is_there: bool = False) -> Iterator[records.Held]:
     """
     Yield the order of a VM under its lock, with what an interrupted command has left in it.
 
+    is_there
+        Whether it is a VM that is there already: others may have named it as libvirt allows.
+        Defaults to False.
+
     Raises NameTaken if another command of this master is at work on that VM.
     """
-    arguments.vm_name(name)
+    if is_there:
+        _refuse_too_long(name)
+    else:
+        arguments.vm_name(name)
     _await_end(opts, name)
     with records.held(folder(opts), PURPOSE, name) as held:
         if held is None:
             raise taken(name, _doing(records.look(folder(opts), PURPOSE, name)))
         _adopt(opts, held, name)
         yield held
+
+
+def _refuse_too_long(name: object) -> None:
+    """Raise BadArgument if a name makes no name of a file, as which others are written out."""
+    if len(quote(arguments.text("name", name), safe="")) > _MOST_QUOTED:
+        raise BadArgument("name", "of that VM is too long to be kept on record; rename it")
 
 
 def _await_end(opts: Mapping[str, Any], name: str) -> None:
@@ -111,7 +127,8 @@ def _doing(record: records.Record | None) -> str:
 def _adopt(opts: Mapping[str, Any], held: records.Held, name: str) -> None:
     """Take over the journal of a VM that an older version has left."""
     path = Path(opts["cachedir"]) / "salt-virt" / f"{name}.json"
-    if not path.exists():
+    # Older versions knew no names that lead anywhere else.
+    if path.name != f"{name}.json" or not path.exists():
         return
     if locks.is_held(path):
         raise taken(name, _doing(None))

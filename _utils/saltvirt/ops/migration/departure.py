@@ -274,7 +274,8 @@ class Departure(End[DepartureFacts]):
             return
         try:
             with connect.refusals():
-                lifecycle.set_autostart(other, self._name, "on")
+                name = lifecycle.name_of(other, self.facts.uuid) or self._name
+                lifecycle.set_autostart(other, name, "on")
         except VirtError as error:
             self._does_not_start(error)
 
