@@ -224,7 +224,7 @@ class Arrival(End[ArrivalFacts]):
         if name is not None:
             self.refuse_running()
             # Its source has what this host was told of its snapshots.
-            lifecycle.undefine_moved(self.conn, name, with_snapshots=True)
+            self._forget(name, with_snapshots=True)
             storage.settle_definitions()
 
     def remove(self) -> None:
