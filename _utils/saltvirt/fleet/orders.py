@@ -22,16 +22,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from saltvirt import arguments, files, locks, protocol, recordfacts, records, wire
-from saltvirt.errors import BadArgument, NameTaken
+from saltvirt.errors import NameTaken
 from saltvirt.recordfacts import MoveOrderFacts, OrderFacts
 
 PURPOSE = "order"
 _END_S = 3
-# File systems take 255 bytes; what is written beside it has a longer name.
-_MOST_QUOTED = 200
 PLACING, KEYED, ORDERED, BUILT = "placing", "keyed", "ordered", "built"
 MOVING, REMOVING = recordfacts.MOVING, "removing"
 _AT_IT = {MOVING: "moved", REMOVING: "removed"}
@@ -54,7 +51,7 @@ def opened(opts: Mapping[str, Any], name: str, *, is_there: bool = False) -> Ite
     Raises NameTaken if another command of this master is at work on that VM.
     """
     if is_there:
-        _refuse_too_long(name)
+        arguments.text("name", name)
     else:
         arguments.vm_name(name)
     _await_end(opts, name)
@@ -63,12 +60,6 @@ def opened(opts: Mapping[str, Any], name: str, *, is_there: bool = False) -> Ite
             raise taken(name, _doing(records.look(folder(opts), PURPOSE, name)))
         _adopt(opts, held, name)
         yield held
-
-
-def _refuse_too_long(name: object) -> None:
-    """Raise BadArgument if a name makes no name of a file, as which others are written out."""
-    if len(quote(arguments.text("name", name), safe="")) > _MOST_QUOTED:
-        raise BadArgument("name", "of that VM is too long to be kept on record; rename it")
 
 
 def _await_end(opts: Mapping[str, Any], name: str) -> None:
