@@ -274,8 +274,7 @@ class Departure(End[DepartureFacts]):
             return
         try:
             with connect.refusals():
-                name = lifecycle.name_of(other, self.facts.uuid) or self._name
-                lifecycle.set_autostart(other, name, "on")
+                lifecycle.set_autostart(other, self._name, "on")
         except VirtError as error:
             self._does_not_start(error)
 
