@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, TypedDict, TypeVar
 
 from saltvirt.config import HostSettings
+from saltvirt.errors import NoSuchVm
 from saltvirt.image import cache
 from saltvirt.kvm import host, lifecycle, query, snapshots
 from saltvirt.ops import storage
@@ -59,11 +60,15 @@ def gather(conn: Any, settings: HostSettings, name: str | None = None) -> dict[s
         "pools": host.pools(conn),
         "nat": {one for one, it in host.networks(conn).items() if it["forward"] == "nat"},
     }
-    return {
+    out = {
         one.name: _facts(settings, one, tags)
         for one in query.definitions(conn, name, with_next=True)
         if name is not None or not read.ours(one.root)["moved_to"]
     }
+    # One that vanishes while it is read is left out.
+    if name is not None and name not in out:
+        raise NoSuchVm(name)
+    return out
 
 
 def _facts(settings: HostSettings, vm: query.Definition, tags: _Tags) -> MigrationInfo:

@@ -4,6 +4,7 @@ import struct
 
 import pytest
 from saltvirt.config import HostSettings
+from saltvirt.errors import NoSuchVm
 from saltvirt.kvm import connect, query
 from saltvirt.ops.migration import migrationinfo, ofhost
 from saltvirt.xml import read
@@ -146,3 +147,9 @@ def test_a_vm_that_neither_runs_nor_is_off_stays(monkeypatch, state, said):
             dom.destroy()
 
     assert found.obstacles == ([said] if said else [])
+
+
+def test_a_vm_that_vanishes_as_it_is_looked_at_is_said_not_to_be_here(monkeypatch):
+    monkeypatch.setattr(query, "definitions", lambda *_args, **_given: [])
+    with connect.opened(TEST, readonly=False) as conn, pytest.raises(NoSuchVm, match="'test'"):
+        migrationinfo.gather(conn, TEST, "test")
