@@ -9,11 +9,14 @@ import stat
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import quote
 
 # Those before this had the process alone, which says nothing in a folder that hosts share.
 _PART = re.compile(r"\.(?:(?P<boot>[0-9a-f]{12})-)?(?P<pid>\d+)-(?P<name>.+)\.part")
 # What nobody here can know the process of is dead when it was not written to for so long.
 _LIFE_S = 24 * 3600
+# A file system takes 255 bytes, and more than a kind stands beside it: see part_path.
+_MOST_QUOTED = 220
 
 
 def private(path: str | Path, flags: int) -> int:
@@ -99,6 +102,14 @@ def _sync(path: str | Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def named(text: str) -> str:
+    """Return a text as the name of a file; one that is too long for that ends with its digest."""
+    quoted = quote(text, safe="")
+    if len(quoted) <= _MOST_QUOTED:
+        return quoted
+    return f"{quoted[: _MOST_QUOTED - 65]}-{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def part_path(folder: str | Path, name: str) -> Path:

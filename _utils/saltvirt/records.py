@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from saltvirt import files, locks, recordfacts, wire
 from saltvirt.errors import StorageError
@@ -206,7 +206,7 @@ def is_live(folder: Path, purpose: str, name: str) -> bool:
 
 def _path(folder: Path, purpose: str, name: str) -> Path:
     # A name comes from other machines too: it must not lead anywhere else.
-    return folder / purpose / f"{quote(name, safe='')}.json"
+    return folder / purpose / f"{files.named(name)}.json"
 
 
 def make_folder(folder: Path) -> None:

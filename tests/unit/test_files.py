@@ -169,3 +169,14 @@ def test_what_is_opened_privately_is_nobody_elses(tmp_path):
         handle.write("s")
 
     assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_name_that_is_too_long_for_a_file_is_one_all_the_same(tmp_path):
+    """Of a letter that is not ASCII's six or nine are written; libvirt takes 250 bytes."""
+    names = ["web1", "a/b", "Ж" * 125, "Ж" * 124 + "ж", "x" * 250]
+    assert [files.named(one) for one in names[:2]] == ["web1", "a%2Fb"]
+
+    for name in names:
+        files.write(tmp_path / f"{files.named(name)}.json", name.encode())
+
+    assert sorted(one.read_text() for one in tmp_path.iterdir()) == sorted(names)

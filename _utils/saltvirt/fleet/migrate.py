@@ -194,7 +194,7 @@ def migrate(
     """
     spec.move(HostSettings(), given)
     late: dict[str, list[str]] = {}
-    with orders.opened(cloud.opts, name) as held:
+    with orders.opened(cloud.opts, name, is_there=True) as held:
         _settle(cloud, held)
         source, moving, evaluations = plan(cloud, name, target, source)
         for host in [evaluation.host for evaluation in evaluations if evaluation.fits]:

@@ -1,5 +1,6 @@
 """The master's part of a move: carried to its end, or settled after what has cut it short."""
 
+import shlex
 from typing import Any
 
 from saltvirt import parts, protocol, settling
@@ -76,7 +77,7 @@ def _unsettled(hands: Hands, why: str) -> Unsettled:
         )
     return Unsettled(
         f"the move of VM {hands.name!r} {hands.hosts} is not over: {why}. "
-        f"Nothing is lost; go on with: salt-run virt.settle {hands.name}{more}"
+        f"Nothing is lost; go on with: salt-run virt.settle {shlex.quote(hands.name)}{more}"
     )
 
 

@@ -40,13 +40,20 @@ def folder(opts: Mapping[str, Any]) -> Path:
 
 
 @contextmanager
-def opened(opts: Mapping[str, Any], name: str) -> Iterator[records.Held]:
+def opened(opts: Mapping[str, Any], name: str, *, is_there: bool = False) -> Iterator[records.Held]:
     """
     Yield the order of a VM under its lock, with what an interrupted command has left in it.
 
+    is_there
+        Whether it is a VM that is there already: others may have named it as libvirt allows.
+        Defaults to False.
+
     Raises NameTaken if another command of this master is at work on that VM.
     """
-    arguments.vm_name(name)
+    if is_there:
+        arguments.text("name", name)
+    else:
+        arguments.vm_name(name)
     _await_end(opts, name)
     with records.held(folder(opts), PURPOSE, name) as held:
         if held is None:
@@ -111,7 +118,8 @@ def _doing(record: records.Record | None) -> str:
 def _adopt(opts: Mapping[str, Any], held: records.Held, name: str) -> None:
     """Take over the journal of a VM that an older version has left."""
     path = Path(opts["cachedir"]) / "salt-virt" / f"{name}.json"
-    if not path.exists():
+    # Older versions knew no names that lead anywhere else.
+    if path.name != f"{name}.json" or not path.exists():
         return
     if locks.is_held(path):
         raise taken(name, _doing(None))

@@ -39,7 +39,7 @@ def every(
         word = keep if vm not in out or not _is_of(hosts, keep) else None
         is_forced = force and word == keep
         try:
-            with orders.opened(cloud.opts, vm) as held:
+            with orders.opened(cloud.opts, vm, is_there=True) as held:
                 ended = moves.settle(cloud, held, token, hosts, uuid, force=is_forced, keep=word)
             out[vm] = _joined(out.get(vm), ended)
         except VirtError as error:

@@ -277,21 +277,20 @@ def runs_alone(conn: Any, name: str) -> bool:
     return not is_half and stats.get("type", 0) == libvirt.VIR_DOMAIN_JOB_NONE
 
 
-def undefine_moved(conn: Any, name: str, *, with_snapshots: bool) -> None:
+def undefine_moved(conn: Any, name: str, *, with_snapshots: bool, keep_tpm: bool) -> None:
     """
     Remove the definition of a domain that is another host's; the files it names stay.
 
-    with_snapshots
-        What libvirt knows of its snapshots too, which the other host has been told of. A domain
-        that has some stays otherwise, and libvirt says so.
+    with_snapshots, keep_tpm
+        What libvirt knows of its snapshots too, which the other host was told of: a domain that has
+        some stays otherwise, as libvirt says. Leave its TPM's state, which is the other's too.
     """
     dom = domain(conn, name)
     if dom.isActive():
         raise LibvirtRefused(f"VM {name!r} runs, so its definition is not removed")
-    flags = libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
-    if with_snapshots:
-        flags |= libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
-    dom.undefineFlags(flags)
+    known = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA if with_snapshots else 0
+    state = getattr(libvirt, "VIR_DOMAIN_UNDEFINE_KEEP_TPM", 0) if keep_tpm else 0
+    dom.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM | known | state)
 
 
 def keep_moved(conn: Any, name: str, host: str) -> None:

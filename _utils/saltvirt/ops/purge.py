@@ -207,7 +207,8 @@ def _refuse_others(
 ) -> None:
     """Raise StorageError if what a VM has on storage that all hosts share may be another host's."""
     root = read.domain(lifecycle.xml(conn, name))
-    paths = [*own, read.firmware_variables(root)]
+    # libvirt removes the last one with the definition.
+    paths = [*own, read.firmware_variables(root), read.tpm_state(root)]
     shared = [path for path in paths if path and storage.is_declared(settings, path)]
     moved_to = read.ours(root)["moved_to"]
     if moved_to is None and lifecycle.is_migrated(conn, name):

@@ -139,8 +139,9 @@ def free_mib(path: str | Path) -> tuple[int, int]:
 
 def measure(path: str | Path, fmt: str) -> dict[str, Any] | None:
     """
-    Return a disk file's sizes in bytes: ``{"virtual", "actual", "backing"}``.
+    Return a disk file's sizes in bytes: ``{"virtual", "actual", "backing", "is_split"}``.
 
+    ``is_split`` says whether what its guest has written is in another file, an external data file.
     Nothing but the header is read. None if the file is not there or cannot be read.
     """
     try:
@@ -150,7 +151,12 @@ def measure(path: str | Path, fmt: str) -> dict[str, Any] | None:
         return None
     virtual = header.size_bytes if header else stat.st_size
     below = header.backing_file if header else None
-    return {"virtual": virtual, "actual": stat.st_blocks * 512, "backing": below}
+    return {
+        "virtual": virtual,
+        "actual": stat.st_blocks * 512,
+        "backing": below,
+        "is_split": header is not None and header.has_data_file,
+    }
 
 
 def is_measured(fmt: str) -> bool:

@@ -170,8 +170,8 @@ class DiskFacts:
     A disk of a VM that moves.
 
     how
-        ``copy`` (libvirt mirrors it), ``push`` (sent as a file) or ``shared``; ``device`` and
-        ``missing`` are obstacles.
+        ``copy`` (libvirt mirrors it), ``push`` (sent as a file) or ``shared``; ``device``,
+        ``missing`` and ``split`` are obstacles.
     base, image
         The digest of the cached image below it, and what is known of that.
     virtual_bytes, actual_bytes, backing, size_bytes

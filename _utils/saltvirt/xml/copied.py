@@ -119,6 +119,14 @@ def arguments(root: ET.Element) -> list[str]:
     ]
 
 
+def given_files(root: ET.Element) -> list[str]:
+    """Return the files and folders that QEMU may be given as disks behind libvirt's back."""
+    found = arguments(root)
+    is_given = any(map(_DISK_ARGUMENT.fullmatch, found))
+    paths = (path for one in found for path in _PATH.findall(one)) if is_given else ()
+    return list(dict.fromkeys(paths))
+
+
 def ends_of_host(root: ET.Element) -> Iterator[tuple[ET.Element, str]]:
     """Yield the serial ports, consoles and channels at a file or device of the host, with that."""
     for one in root.findall("devices/*"):

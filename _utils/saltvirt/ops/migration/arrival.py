@@ -60,12 +60,13 @@ class Arrival(End[ArrivalFacts]):
         with self._reserving:
             return super().do(part)
 
-    def _here(self) -> str | None:
+    def _here(self, conn: Any = None) -> str | None:
         """Return the name of the domain that this is about, None if it is not here."""
+        conn = self.conn if conn is None else conn
         if self.facts.uuid is not None:
-            return lifecycle.name_of(self.conn, self.facts.uuid)
+            return lifecycle.name_of(conn, self.facts.uuid)
         # Versions before the records have noted its name alone.
-        return self._name if lifecycle.is_defined(self.conn, self._name) else None
+        return self._name if lifecycle.is_defined(conn, self._name) else None
 
     # Making ready.
 
@@ -202,7 +203,8 @@ class Arrival(End[ArrivalFacts]):
             # Another connection than the one that this long look was made by: libvirtd may have
             # died meanwhile, and then whoever settles this tries again.
             with connect.opened(self._settings, readonly=False) as conn:
-                lifecycle.set_autostart(conn, self._name, "on")
+                # Somebody may have renamed it, and given its name to another.
+                lifecycle.set_autostart(conn, self._here(conn) or self._name, "on")
             storage.settle_definitions()
         except HostUnreachable:
             raise
@@ -222,7 +224,7 @@ class Arrival(End[ArrivalFacts]):
         if name is not None:
             self.refuse_running()
             # Its source has what this host was told of its snapshots.
-            lifecycle.undefine_moved(self.conn, name, with_snapshots=True)
+            self._forget(name, with_snapshots=True)
             storage.settle_definitions()
 
     def remove(self) -> None:

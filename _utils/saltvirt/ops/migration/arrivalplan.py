@@ -108,8 +108,10 @@ def decide(moving: MigrationInfo, here: Here) -> ArrivalPlan:
 
 def _wanted(moving: MigrationInfo, media: frozenset[str]) -> list[DiskFacts | FileFacts]:
     """Return the disks, and the firmware's variables, of which files are to be made."""
-    disks = [disk for disk in moving.disks if disk.how != "shared" and disk.path not in media]
-    return [*disks, *(one for one in moving.nvram if one.how == "push")]
+    wanted = [disk for disk in moving.disks if disk.how != "shared" and disk.path not in media]
+    # Two drives may have one medium.
+    disks = {disk.path: disk for disk in wanted}
+    return [*disks.values(), *(one for one in moving.nvram if one.how == "push")]
 
 
 def _awaited(moving: MigrationInfo, here: Here) -> Iterator[AwaitedImage]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.config import HostSettings
-from saltvirt.kvm import host, pools, volumes
+from saltvirt.kvm import host, lifecycle, pools, volumes
 from saltvirt.ops import inspect, storage
 from saltvirt.placement import fit, generation, requirements
 from saltvirt.placement.answers import DiskFacts, HostInfo, MigrationInfo, Versions
@@ -31,6 +31,7 @@ def check(
             f"its image folder is {settings.images}, not {moving.images}; VMs move only "
             "between hosts with the same virt:images"
         )
+    why += _same_uuid(conn, moving)
     why += _libvirts_reasons(conn, moving, generation.of(info))
     why += [f"there is no file {path} there" for path in moving.files if not Path(path).exists()]
     for disk in moving.disks:
@@ -38,6 +39,17 @@ def check(
     why += _pool_reasons(conn, moving)
     pushed = [one.path for one in moving.nvram if one.how == "push"]
     return why + [f"a file {path} is there already" for path in pushed if Path(path).exists()]
+
+
+def _same_uuid(conn: Any, moving: MigrationInfo) -> Iterator[str]:
+    """Yield which VM would be taken for the one that comes: libvirt tells VMs by their UUIDs."""
+    there = lifecycle.name_of(conn, moving.uuid) if moving.uuid else None
+    # Of one of its name it is said that it is there.
+    if there not in (None, moving.name):
+        yield (
+            f"VM {there!r} there has its UUID {moving.uuid}; if it is a copy, give it a UUID of "
+            "its own, or remove its definition (virt.undefine), which leaves its disks"
+        )
 
 
 def _libvirts_reasons(conn: Any, moving: MigrationInfo, here: Generation) -> Iterator[str]:
@@ -73,6 +85,7 @@ def unfit(conn: Any, moving: MigrationInfo) -> list[str]:
         machines=generation.known(found["guests"], found["arch"]),
     )
     return [
+        *_same_uuid(conn, moving),
         *generation.reasons(there, requirements.of(moving)),
         *_libvirts_reasons(conn, moving, there),
     ]

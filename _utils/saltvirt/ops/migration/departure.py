@@ -288,7 +288,7 @@ class Departure(End[DepartureFacts]):
         keeper = reach.uri_of(self.facts.target)[1]
         if self.facts.leaves:
             kept.note_target(self._settings, name, keeper)
-            lifecycle.undefine_moved(self.conn, name, with_snapshots=self._are_told(name))
+            self._forget(name, with_snapshots=self._are_told(name))
         else:
             # The record ends, and nobody may start it here as long as it is there.
             lifecycle.keep_moved(self.conn, name, keeper)

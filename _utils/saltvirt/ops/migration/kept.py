@@ -3,7 +3,6 @@
 import json
 import time
 from pathlib import Path
-from urllib.parse import quote
 
 from saltvirt import files, records
 from saltvirt.config import HostSettings
@@ -43,7 +42,7 @@ def refuse_moved(settings: HostSettings, name: str) -> None:
 
 
 def _path(settings: HostSettings, name: str, kind: str) -> Path:
-    return Path(settings.state_dir) / "moved" / f"{quote(name, safe='')}.{kind}"
+    return Path(settings.state_dir) / "moved" / f"{files.named(name)}.{kind}"
 
 
 def _written(path: Path) -> float:

@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any, TypedDict, TypeVar
 
 from saltvirt.config import HostSettings
+from saltvirt.errors import NoSuchVm
 from saltvirt.image import cache
 from saltvirt.kvm import host, lifecycle, query, snapshots
 from saltvirt.ops import storage
-from saltvirt.ops.migration import startlock
+from saltvirt.ops.migration import ofhost, startlock
 from saltvirt.placement.answers import DiskFacts, FileFacts, ImageFacts, MigrationInfo
 from saltvirt.xml import newer, pooldisk, read
 from saltvirt.xml.snapshot import Snapshot
@@ -25,6 +26,7 @@ class _Tags(TypedDict):
     snapshots: dict[str, list[Snapshot]]
     checkpoints: set[str]
     saved: set[str]
+    active: set[str]
     autostart: set[str]
     host_cpu: str | None
     qemu: str
@@ -51,17 +53,22 @@ def gather(conn: Any, settings: HostSettings, name: str | None = None) -> dict[s
         "snapshots": snapshots.every(conn, name),
         "checkpoints": lifecycle.with_checkpoints(conn),
         "saved": lifecycle.saved(conn),
+        "active": set(query.names(conn, active=True)),
         "autostart": lifecycle.autostarted(conn),
         "host_cpu": host.own_cpu(conn),
         "qemu": host.versions(conn)["qemu"],
         "pools": host.pools(conn),
         "nat": {one for one, it in host.networks(conn).items() if it["forward"] == "nat"},
     }
-    return {
+    out = {
         one.name: _facts(settings, one, tags)
         for one in query.definitions(conn, name, with_next=True)
         if name is not None or not read.ours(one.root)["moved_to"]
     }
+    # One that vanishes while it is read is left out.
+    if name is not None and name not in out:
+        raise NoSuchVm(name)
+    return out
 
 
 def _facts(settings: HostSettings, vm: query.Definition, tags: _Tags) -> MigrationInfo:
@@ -101,11 +108,11 @@ def _facts(settings: HostSettings, vm: query.Definition, tags: _Tags) -> Migrati
         links=links["links"],
         bridge_vlans=links["bridge_vlans"],
         obstacles=[
-            *_obstacles(name, root, tags),
+            *_obstacles(vm, tags, is_running=is_running),
             *_of_snapshots(tags["snapshots"].get(name, []), sources, is_running),
             *_unreadable(disks),
             *_not_running_with(settings, following, tags["pools"]),
-            *([] if is_running else _left_behind(root)),
+            *ofhost.obstacles(settings, root, is_running=is_running),
         ],
         nvram=_firmware(settings, root, is_running),
         files=_union([*map(read.boot_files, both), _needed(settings, following, tags["pools"])]),
@@ -175,6 +182,8 @@ def _measured(settings: HostSettings, disk: DiskFacts, how: str) -> DiskFacts:
     sizes = storage.measure(disk.path, disk.format)
     if sizes is None:
         return disk
+    if sizes["is_split"]:
+        return replace(disk, how="split")
     base = cache.digest_of(settings, sizes["backing"])
     image = cache.note(settings, base)
     return replace(
@@ -203,8 +212,15 @@ def _pool_of_files(source: Mapping[str, Any], pools: Mapping[str, Mapping[str, A
     return name if pools.get(name, {}).get("type") in pooldisk.FILES else None
 
 
-def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
+def _obstacles(vm: query.Definition, tags: _Tags, *, is_running: bool) -> Iterator[str]:
     """Yield why a VM cannot be moved to any host."""
+    name, root = vm.name, vm.root
+    if not is_running and name in tags["active"]:
+        yield (
+            f"it has crashed, and its QEMU is still there; stop it first (virt.stop {name})"
+            if vm.state == "crashed"
+            else "it is being shut down at this moment; try again when it is off"
+        )
     if name in tags["checkpoints"]:
         # libvirt would not let go of its definition here either.
         yield (
@@ -220,8 +236,6 @@ def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
     moved_to = read.ours(root)["moved_to"]
     if moved_to is not None:
         yield startlock.kept(moved_to, name)
-    if read.has_host_device(root):
-        yield "it has a device of this host, which cannot move; detach it first"
     if read.was_given_file(root):
         yield (
             "it runs for the first time since it was seeded by credentials, which are on this "
@@ -259,6 +273,11 @@ def _unreadable(disks: Iterable[DiskFacts]) -> Iterator[str]:
     for disk in disks:
         if disk.how == "missing":
             yield f"its disk {disk.path} is missing or cannot be read"
+        elif disk.how == "split":
+            yield (
+                f"its disk {disk.path} has its content in a data file of its own, which does not "
+                "move; make it one file (qemu-img convert -O qcow2)"
+            )
         elif disk.how == "device":
             yield (
                 f"its disk {disk.path} is a device of this host, or a volume of a pool; declare "
@@ -306,17 +325,6 @@ def _not_running_with(
                 f"its definition has the disk {disk['path']}, without which it runs; attach that, "
                 "or take it out of the definition"
             )
-
-
-def _left_behind(root: ET.Element) -> Iterator[str]:
-    """Yield what a stopped VM would lose; of a running one QEMU takes it along."""
-    state = read.tpm_state(root)
-    # libvirt makes it when the VM is first started; until then there is nothing to lose.
-    if state is not None and os.path.exists(state):
-        yield (
-            "its emulated TPM has its state on this host, which does not move; start it and "
-            "move it live"
-        )
 
 
 def _firmware(settings: HostSettings, root: ET.Element, is_running: bool) -> list[FileFacts]:

@@ -81,8 +81,9 @@ def pushed(moving: MigrationInfo, present: Collection[str] | None) -> list[DiskF
     """Return the files that are sent before libvirt's own migration."""
     if present is None:
         return []
-    disks = [d for d in moving.disks if d.how == "push" and d.path not in present]
-    return [*disks, *(one for one in moving.nvram if one.how == "push")]
+    # Two drives may have one medium.
+    disks = {d.path: d for d in moving.disks if d.how == "push" and d.path not in present}
+    return [*disks.values(), *(one for one in moving.nvram if one.how == "push")]
 
 
 def hand_over(

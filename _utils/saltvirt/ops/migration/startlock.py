@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 from uuid import UUID
 
-from saltvirt import arguments, locks, protocol, records
+from saltvirt import arguments, files, locks, protocol, records
 from saltvirt.config import HostSettings
 from saltvirt.errors import VirtError
 from saltvirt.kvm import lifecycle
@@ -78,7 +77,7 @@ def kept(moved_to: str, name: str) -> str:
 def unstarted(settings: HostSettings, name: str) -> AbstractContextManager[Any]:
     """Return the lock under which a VM is started, or looked at to be handed over."""
     called = arguments.text("name", name)
-    return locks.held(Path(settings.state_dir) / "locks" / f"start-{quote(called, safe='')}.lock")
+    return locks.held(Path(settings.state_dir) / "locks" / f"start-{files.named(called)}.lock")
 
 
 def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) -> None:

@@ -29,11 +29,12 @@ def end(hypervisor, tmp_path, monkeypatch):
         made.moving()
         return {"memory_bytes": 1}
 
-    def undefine(conn, name, *, with_snapshots):
+    def undefine(conn, name, *, with_snapshots, keep_tpm):
         # The test driver does not know the flag that keeps the firmware's variables.
         flag = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA if with_snapshots else 0
         conn.lookupByName(name).undefineFlags(flag)
         (hypervisor.definitions / f"{name}.xml").unlink(missing_ok=True)
+        made.kept_tpms |= {name: keep_tpm}
 
     missing = ["it is not defined there"]
     monkeypatch.setattr(migrate, "target", lambda _uri: nullcontext("the other"))

@@ -27,6 +27,8 @@ class End:
         self.images = Path(hypervisor.settings.images)
         # What happens while files are pushed, and while libvirt moves.
         self.meanwhile, self.moving = (lambda: None), (lambda: None)
+        # Of which VMs that were undefined here libvirt was told to leave the state of the TPM.
+        self.kept_tpms = {}
 
     @property
     def context(self):

@@ -194,6 +194,21 @@ def test_it_starts_with_its_host_as_before_also_if_its_source_is_lost(
     assert lifecycle.autostarted(conn) == starts
 
 
+def test_one_that_was_renamed_since_it_came_starts_with_its_host_and_no_other(end, conn, moving):
+    """The runner died before its last step; meanwhile another VM was given the name."""
+    prepare(end, moving)
+    noted = come(end, conn, moving)
+    end.step("arrive", is_handed=True, noted=noted)
+    paths = [disk.path for disk in moving.disks]
+    lifecycle.undefine(conn, "web1")
+    end.define(conn, "web1-old", moving.uuid, paths=paths)
+    end.define(conn, "web1", "4dea22b3-1d52-d8f3-2516-782e98ab3fa1")
+
+    said = end.step("arrive", is_handed=True, noted={**noted, "autostart": True})
+
+    assert said == {"warnings": []} and lifecycle.autostarted(conn) == {"web1-old"}
+
+
 def lose(path):
     path.unlink()
 

@@ -4,7 +4,7 @@ import pytest
 import told
 from saltvirt.errors import StorageError
 from saltvirt.image.validation import ValidatedImage
-from saltvirt.ops.migration import arrivalplan
+from saltvirt.ops.migration import arrivalplan, sending
 from saltvirt.ops.migration.arrivalplan import ArrivalPlan, AwaitedImage, ComingFile
 from saltvirt.ops.migration.here import Here
 
@@ -98,6 +98,16 @@ def test_a_medium_is_made_only_where_it_is_missing():
 
     assert [file.path for file in lacked.files] == ["/srv/vda", ISO] and lacked.present == ()
     assert [file.path for file in had.files] == ["/srv/vda"] and had.present == (ISO,)
+
+
+def test_a_medium_that_is_in_two_drives_is_made_and_sent_once():
+    """The second time its file was there already, and no host took the VM."""
+    both = moving(medium(), disk(), {**medium(), "target": "sdb"})
+
+    plan = arrivalplan.decide(both, NOTHING)
+
+    assert [one.path for one in plan.files] == [ISO, "/srv/vda"]
+    assert [one.path for one in sending.pushed(both, ())] == [ISO, "/srv/vda"]
 
 
 def test_what_the_firmware_noted_is_made_if_it_is_sent():

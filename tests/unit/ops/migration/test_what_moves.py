@@ -208,7 +208,7 @@ def test_what_only_the_definition_has_of_a_newer_libvirt_counts():
     xml = (DATA / "generations" / "running13.xml").read_text()
     plain = xml.replace("<poll max='123'/>", "")
     root = read.domain(plain)
-    tags = dict.fromkeys(("checkpoints", "saved", "autostart"), set())
+    tags = dict.fromkeys(("checkpoints", "saved", "active", "autostart"), set())
     tags |= {"snapshots": {}, "host_cpu": None, "qemu": "10", "pools": {}}
 
     for later, since in ((plain, []), (xml, ["9.4"])):

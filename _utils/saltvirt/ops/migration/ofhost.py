@@ -1,0 +1,60 @@
+"""What a VM has of this host, and would not find on another one."""
+
+import os
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+
+from saltvirt.config import HostSettings
+from saltvirt.ops import storage
+from saltvirt.xml import copied, ofhost, read
+
+_ELSEWHERE = (
+    "declare where that is in virt:shared_paths if every host has it, or take it out of the "
+    "definition"
+)
+
+
+def obstacles(settings: HostSettings, root: ET.Element, *, is_running: bool) -> Iterator[str]:
+    """Yield why a VM cannot move: what it has of this host does not move with it."""
+    if read.has_host_device(root) or ofhost.has_tpm(root):
+        yield "it has a device of this host, which cannot move; detach it first"
+    for target, what in ofhost.disks(root):
+        yield f"its disk {target} is {what}, which cannot move; detach it first"
+    for path, what in _paths(root):
+        if not storage.is_declared(settings, path):
+            yield f"{what}, which does not move; {_ELSEWHERE}"
+    variables = read.firmware_variables(root)
+    if variables is not None and _is_device(settings, variables):
+        yield f"its firmware's variables are in {variables}, a device of this host; {_ELSEWHERE}"
+    if not is_running:
+        yield from _left_behind(settings, root)
+
+
+def _paths(root: ET.Element) -> Iterator[tuple[str, str]]:
+    """Yield ``(path, what it is)`` of what a VM reaches beside its disks."""
+    for path in ofhost.folders(root):
+        yield path, f"its guest shares {path} with this host"
+    for path in copied.given_files(root):
+        yield path, f"QEMU is given {path} by <qemu:commandline>"
+
+
+def _is_device(settings: HostSettings, path: str) -> bool:
+    is_there = os.path.exists(path) and not storage.is_declared(settings, path)
+    return is_there and not os.path.isfile(path)
+
+
+def _left_behind(settings: HostSettings, root: ET.Element) -> Iterator[str]:
+    """Yield what a stopped VM would lose; of a running one QEMU takes it along."""
+    state = read.tpm_state(root)
+    # libvirt makes it when the VM is first started; until then there is nothing to lose.
+    if state is not None and os.path.exists(state):
+        yield (
+            "its emulated TPM has its state on this host, which does not move; start it and "
+            "move it live"
+        )
+    for path in ofhost.memories(root):
+        if os.path.exists(path) and not storage.is_declared(settings, path):
+            yield (
+                f"its persistent memory is in {path} on this host, which does not move; start it "
+                "and move it live, or detach that memory"
+            )

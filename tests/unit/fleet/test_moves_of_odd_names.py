@@ -1,0 +1,50 @@
+"""VMs whose names others have given them: libvirt allows more than this project gives."""
+
+import re
+import shlex
+
+import pytest
+from saltvirt import records
+from saltvirt.errors import VirtError
+from saltvirt.fleet import migrate, orders, settle
+
+NAMES = ["my vm", "Windows 10 (Büro)", "a..b", "x" * 100, "%41", "Ж" * 120]
+
+
+def left(master, name):
+    """Return the order that is on record."""
+    return records.look(orders.folder(master.opts), "order", name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_move(two, master, name):
+    two.put(name, "h1")
+
+    migrate.migrate(master, name, "h2", {})
+
+    assert two.where(name) == ["h2"] and two.is_settled() and left(master, name) is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_move_of_them_that_was_cut_off_is_settled(two, master, name):
+    two.put(name, "h1")
+    two.silent |= {("h2", "virt.migrate_prepare"), ("h2", "virt.migration_state")}
+    with pytest.raises(VirtError, match=re.escape(f"virt.settle {shlex.quote(name)}, or if h2")):
+        migrate.migrate(master, name, "h2", {})
+    two.silent.clear()
+
+    assert settle.every(master) == {"settled": {name: "stays on h1"}}
+
+    assert two.where(name) == ["h1"] and two.is_settled() and left(master, name) is None
+
+
+def test_a_name_leads_to_no_file_of_another_folder(master, tmp_path):
+    """A host could have it on record."""
+    other = orders.folder(master.opts).parent.parent / "x.json"
+    other.parent.mkdir(parents=True, exist_ok=True)
+    other.write_text("{}")
+
+    with orders.opened(master.opts, "../x", is_there=True) as order:
+        assert order.record is None
+
+    assert other.exists()

@@ -1,0 +1,155 @@
+"""What a VM has of its host keeps it there; so does a state that is neither on nor off."""
+
+import struct
+
+import pytest
+from saltvirt.config import HostSettings
+from saltvirt.errors import NoSuchVm
+from saltvirt.kvm import connect, query
+from saltvirt.ops.migration import migrationinfo, ofhost
+from saltvirt.xml import read
+
+TEST = HostSettings(uri="test:///default")
+QEMU = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
+NVME = (
+    "<disk type='nvme' device='disk'><source type='pci' managed='yes' namespace='1'>"
+    "<address domain='0x0000' bus='0x01' slot='0x00' function='0x0'/></source>"
+    "<target dev='vda' bus='virtio'/></disk>"
+)
+NBD = (
+    "<disk type='network'><source protocol='nbd' name='a'>"
+    "<host transport='unix' socket='/run/a'/></source><target dev='vda'/></disk>"
+)
+FOLDER = (
+    "<filesystem type='mount'><driver type='virtiofs'/><source dir='{}'/><target dir='a'/>"
+    "</filesystem>"
+)
+MEMORY = (
+    "<memory model='nvdimm'><source><path>{}</path></source>"
+    "<target><size unit='KiB'>1</size></target></memory>"
+)
+
+
+def why(devices="", more="", settings=TEST, is_running=False):
+    """Return what keeps a VM with these devices here."""
+    root = read.domain(f"<domain {QEMU}><name>m1</name>{more}<devices>{devices}</devices></domain>")
+    return list(ofhost.obstacles(settings, root, is_running=is_running))
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [
+        (NVME, "its disk vda is an NVMe device of this host, which cannot move; detach it first"),
+        (NBD, "its disk vda is behind a socket of this host, which cannot move; detach it first"),
+        (
+            "<tpm model='tpm-tis'><backend type='passthrough'/></tpm>",
+            "it has a device of this host, which cannot move; detach it first",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_device_of_this_host_stays(devices, said, is_running):
+    assert why(devices, is_running=is_running) == [said]
+
+
+def test_what_is_no_device_of_this_host_moves():
+    drive = "<disk type='file' device='cdrom'><target dev='sda'/></disk>"
+    ceph = NBD.replace("transport='unix' socket='/run/a'", "name='mon1'")
+    assert why(drive + ceph + "<tpm model='tpm-tis'><backend type='emulator'/></tpm>") == []
+
+
+def test_a_folder_that_its_guest_shares_moves_only_where_every_host_has_it(tmp_path):
+    shared = HostSettings(uri=TEST.uri, shared_paths=(str(tmp_path),))
+    devices = FOLDER.format(tmp_path / "a")
+
+    (said,) = why(devices)
+
+    assert said.startswith(f"its guest shares {tmp_path}/a with this host, which does not move; ")
+    assert why(devices, settings=shared) == why("<filesystem type='ram'/>") == []
+
+
+def test_a_disk_behind_libvirts_back_moves_only_where_every_host_has_it(tmp_path):
+    shared = HostSettings(uri=TEST.uri, shared_paths=(str(tmp_path),))
+    given = (
+        "<qemu:commandline><qemu:arg value='-drive'/>"
+        f"<qemu:arg value='file={tmp_path}/a.raw,if=none'/></qemu:commandline>"
+    )
+
+    (said,) = why(more=given)
+
+    assert said.startswith(f"QEMU is given {tmp_path}/a.raw by <qemu:commandline>, which does not ")
+    assert why(more=given, settings=shared) == why(more=given.replace("-drive", "-device")) == []
+
+
+def test_the_persistent_memory_of_a_stopped_vm_is_not_lost(tmp_path):
+    path = tmp_path / "memory"
+    assert why(MEMORY.format(path)) == [], "QEMU makes it when the VM is first started"
+    path.touch()
+
+    (said,) = why(MEMORY.format(path))
+
+    assert said.startswith(f"its persistent memory is in {path} on this host, which does not move;")
+    # QEMU sends it along.
+    assert why(MEMORY.format(path), is_running=True) == []
+
+
+def test_variables_of_its_firmware_on_a_device_are_not_left_out(tmp_path):
+    os = f"<os firmware='efi'><nvram>{tmp_path}</nvram></os>"
+
+    (said,) = why(more=os)
+
+    assert said.startswith(f"its firmware's variables are in {tmp_path}, a device of this host; ")
+    assert why(more=os.replace("</nvram>", "/none</nvram>")) == []
+
+
+def test_a_disk_with_its_content_in_another_file_is_not_sent_without_that(tmp_path):
+    path = tmp_path / "a.qcow2"
+    begin = struct.pack(">4sIQIIQI", b"QFI\xfb", 3, 0, 0, 16, 2**20, 0)
+    path.write_bytes(
+        begin.ljust(72, b"\0") + struct.pack(">Q", 4) + bytes(20) + bytes([0, 0, 0, 104])
+    )
+    disk = {"target": "vda", "device": "disk", "type": "file", "path": str(path)}
+    disk |= {"format": "qcow2", "backing": None, "is_readonly": False}
+
+    found = migrationinfo._disk(TEST, disk, False, {})
+    (said,) = migrationinfo._unreadable([found])
+
+    assert found.how == "split"
+    assert said.startswith(f"its disk {path} has its content in a data file of its own, which does")
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (6, "it has crashed, and its QEMU is still there; stop it first (virt.stop m1)"),
+        (4, "it is being shut down at this moment; try again when it is off"),
+        (3, None),
+        (7, None),
+    ],
+)
+def test_a_vm_that_neither_runs_nor_is_off_stays(monkeypatch, state, said):
+    """Libvirt would send its definition, and QEMU would still have its disks open here."""
+    xml = (
+        "<domain type='test'><name>m1</name><memory>1024</memory>"
+        "<os><type>hvm</type></os></domain>"
+    )
+    real = query._stats
+
+    def stats(*args):
+        return [(dom, {**values, "state.state": state}) for dom, values in real(*args)]
+
+    monkeypatch.setattr(query, "_stats", stats)
+    with connect.opened(TEST, readonly=False) as conn:
+        dom = conn.createXML(xml, 0)
+        try:
+            found = migrationinfo.gather(conn, TEST, "m1")["m1"]
+        finally:
+            dom.destroy()
+
+    assert found.obstacles == ([said] if said else [])
+
+
+def test_a_vm_that_vanishes_as_it_is_looked_at_is_said_not_to_be_here(monkeypatch):
+    monkeypatch.setattr(query, "definitions", lambda *_args, **_given: [])
+    with connect.opened(TEST, readonly=False) as conn, pytest.raises(NoSuchVm, match="'test'"):
+        migrationinfo.gather(conn, TEST, "test")

@@ -1,0 +1,50 @@
+"""The state of a TPM on storage that all hosts have is the one state of its VM."""
+
+from dataclasses import replace
+
+import libvirt
+import pytest
+from saltvirt.kvm import lifecycle
+from saltvirt.xml import tpm
+
+TPM = "<tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm>"
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_source_leaves_it_to_the_target(end, conn, monkeypatch, tmp_path, is_shared):
+    monkeypatch.setattr(tpm, "_STATES", str(tmp_path / "swtpm"))
+    shared = [str(tmp_path / "swtpm")] if is_shared else []
+    end.settings = end.hypervisor.settings = replace(end.settings, shared_paths=shared)
+    end.make(conn)
+    monkeypatch.setattr(lifecycle, "xml", lambda conn, name: _with_tpm(conn, name))
+    end.begin()
+    end.send()
+
+    end.step("finish")
+
+    assert end.kept_tpms == {"web1": is_shared}
+
+
+def _with_tpm(conn, name):
+    """Return a domain's XML, with a TPM: libvirt's test driver knows none."""
+    return conn.lookupByName(name).XMLDesc(0).replace("</devices>", f"{TPM}</devices>")
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_libvirt_is_told_to_leave_it(monkeypatch, keep):
+    class Domain:
+        flags = 0
+
+        def isActive(self):  # noqa: N802 (libvirt's name)
+            return False
+
+        def undefineFlags(self, flags):  # noqa: N802 (libvirt's name)
+            self.flags = flags
+
+    dom = Domain()
+    monkeypatch.setattr(lifecycle, "domain", lambda *_: dom)
+
+    lifecycle.undefine_moved(None, "web1", with_snapshots=False, keep_tpm=keep)
+
+    assert bool(dom.flags & libvirt.VIR_DOMAIN_UNDEFINE_KEEP_TPM) is keep
+    assert dom.flags & libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
