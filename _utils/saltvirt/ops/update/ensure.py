@@ -90,7 +90,8 @@ def _created(
     }
     if options.get("autostart") is None:
         options["autostart"] = False
-    if options.get("image") and options.get("disk") is None:
+    if options.get("image") and options.get("disk") is None and not options.get("disks"):
+        # A disk that nobody lists would be taken from the VM by the next run.
         options["disk"] = "default"
     deployment = spec.deployment(
         context.settings, name, cpu, given["mem"], {**options, "start": start}

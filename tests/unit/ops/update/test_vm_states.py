@@ -158,6 +158,20 @@ def test_a_new_vm_of_which_nobody_says_so_has_one_cpu(states):
     assert "<vcpu placement='static'>1</vcpu>" in states.conn.lookupByName("web1").XMLDesc(0)
 
 
+@pytest.mark.parametrize(
+    ("disks", "made"), [([{"name": "root", "size": 8}], "root"), (None, "system")]
+)
+def test_an_image_becomes_a_disk_that_the_next_run_leaves(states, hypervisor, disks, made):
+    image = str(hypervisor.root / "image.qcow2")
+    given = {"cpu": 1, "mem": 64, "seed": False, "image": image, "disks": disks}
+
+    states.apply("defined", **given)
+
+    assert [Path(one).name for one in lifecycle.disks(states.conn)["web1"]] == [
+        f"web1_{made}.qcow2"
+    ]
+
+
 def test_a_paused_vm_is_resumed(states):
     states.apply("running", **VM)
     lifecycle.act(states.conn, "web1", "suspend")
