@@ -130,7 +130,7 @@ def _check_disk(what: str, entry: Entry) -> None:
     for key in ("pool", "model", "image", "format"):
         if entry.get(key) is not None:
             arguments.text(f"{what}: {key}", entry[key])
-    path = entry.get("source_file")
+    path = entry.get("source_file") or None
     if remote.is_url(path) and entry.get("device") != "cdrom":
         raise BadArgument(
             what, "its source_file is a URL, which only a cdrom can be; a disk is made of image="
@@ -160,18 +160,20 @@ def _disk(entry: Entry, next_target: Callable[[str], str], is_sized: bool) -> Di
     what = f"disk {entry['name']!r}"
     _check_disk(what, entry)
     device = entry.get("device", "disk")
-    model, source = entry.get("model") or _BUS.get(device, "virtio"), entry.get("source_file")
+    model = entry.get("model") or _BUS.get(device, "virtio")
+    # An empty text says nothing, as on Salt 3006.
+    source = entry.get("source_file") or None
     return Disk(
         name=str(entry["name"]),
         target=next_target(model),
         size_mib=_size_mib(what, entry),
-        format=entry.get("format"),
+        format=entry.get("format") or None,
         model=model,
         device=device,
-        image=entry.get("image"),
+        image=entry.get("image") or None,
         image_hash=entry.get("image_hash"),
         overlay=_flag(what, entry, "overlay_image"),
-        pool=entry.get("pool"),
+        pool=entry.get("pool") or None,
         source_file=source,
         backing_path=entry.get("backing_store_path"),
         backing_format=entry.get("backing_store_format"),

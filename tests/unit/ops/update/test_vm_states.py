@@ -9,6 +9,7 @@ from saltvirt.kvm import lifecycle, query
 from saltvirt.movefacts import DepartureFacts
 from saltvirt.ops import purge, reservations
 from saltvirt.ops.migration import kept
+from saltvirt.xml import parse
 
 MODULE = Path(__file__).resolve().parents[4] / "_states/virt_defined.py"
 VM = {"cpu": 1, "mem": 64, "disks": [{"name": "system", "size": 8}], "seed": False}
@@ -172,6 +173,33 @@ def test_an_image_becomes_a_disk_that_the_next_run_leaves(states, hypervisor, di
     ]
 
 
+@pytest.mark.parametrize(
+    ("graphics", "said"),
+    [
+        ({"type": "vnc", "listen": {"type": "none"}}, {}),
+        ({"type": "spice", "port": 5900, "tls_port": 5901, "listen": {"type": "socket"}}, {}),
+        ({"type": "vnc", "port": -1, "tls_port": 5901}, {"port": "-1", "autoport": "yes"}),
+        ({"type": "spice", "port": "-1", "tls_port": 5901}, {"tlsPort": "5901", "autoport": "no"}),
+        ({"type": "rdp", "port": 3389}, {"port": "3389"}),
+    ],
+)
+def test_a_display_is_left_by_the_next_run(states, graphics, said):
+    states.apply("defined", cpu=1, mem=64, seed=False, graphics=graphics)
+
+    made = parse(states.conn.lookupByName("web1").XMLDesc()).find("devices/graphics")
+    assert {key: one for key, one in made.attrib.items() if key not in ("type", "listen")} == said
+
+
+def test_an_empty_text_of_a_disk_says_nothing(states, hypervisor):
+    disk = {"name": "system", "size": 8, **dict.fromkeys(("source_file", "image", "pool"), "")}
+    drive = {"name": "cd", "device": "cdrom", "source_file": ""}
+
+    done = states.apply("defined", **{**VM, "disks": [disk, drive]})
+
+    assert done["comment"] == "Domain web1 defined"
+    assert hypervisor.files() == ["web1_system.qcow2"]
+
+
 def test_a_paused_vm_is_resumed(states):
     states.apply("running", **VM)
     lifecycle.act(states.conn, "web1", "suspend")
@@ -199,6 +227,7 @@ def test_autostart_is_set_on_creation_and_left_alone_afterwards(states):
         ({**VM, "cpu": "x"}, "cpu"),
         ({**VM, "imgae": "salt://a"}, "did you mean 'image'"),
         ({**VM, "vm_type": "xen"}, "one of kvm, qemu"),
+        ({**VM, "graphics": {"type": "VNC"}}, "graphics:type: 'VNC'; one of vnc, spice, "),
         ({**VM, "autostart": "yes"}, "autostart: 'yes' is neither True nor False"),
         ({**VM, "connection": "test:///none"}, "libvirt does not answer at test:///none"),
     ],
