@@ -24,11 +24,16 @@ def is_seed(element: ET.Element) -> bool:
     return disk.read(element).serial == SEED_SERIAL
 
 
+def kept_source(one: Disk) -> dict[str, str] | None:
+    """Return a disk's source without what it has only while the domain runs."""
+    said = {key: value for key, value in (one.source or {}).items() if key not in _OF_RUN}
+    return said or None
+
+
 def content(one: Disk) -> dict[str, str]:
     """Return where a disk's content is, as attributes."""
-    said = {key: value for key, value in (one.source or {}).items() if key not in _OF_RUN}
     servers = {f"host {n}": str(sorted(host.items())) for n, host in enumerate(one.hosts)}
-    return {**said, **servers}
+    return {**(kept_source(one) or {}), **servers}
 
 
 def with_medium(now: Disk, wanted: Disk) -> Disk:

@@ -3,6 +3,7 @@
 import importlib.util
 from pathlib import Path
 
+import libvirt
 import pytest
 from saltvirt import compat, protocol, records, wire
 from saltvirt.kvm import lifecycle, query
@@ -198,6 +199,21 @@ def test_an_empty_text_of_a_disk_says_nothing(states, hypervisor):
 
     assert done["comment"] == "Domain web1 defined"
     assert hypervisor.files() == ["web1_system.qcow2"]
+
+
+def test_a_disk_that_only_the_running_vm_has_can_be_listed_again(states):
+    both = [{"name": name, "size": 8} for name in ("system", "data")]
+    states.running("web1", **{**VM, "disks": both})
+    # As a guest that does not let go of it.
+    alone = states.defined("web1", **{**VM, "disks": both[:1], "live": False})
+    assert alone["changes"]["web1"]["restart"] == ["disks"]
+
+    done = states.apply("running", **{**VM, "disks": both})
+
+    assert (done["result"], done["comment"]) == (True, "Domain web1 updated")
+    kept = parse(states.conn.lookupByName("web1").XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+    assert [one.get("dev") for one in kept.iterfind("devices/disk/target")] == ["vda", "vdb"]
+    assert kept.find("devices/disk[2]/driver").get("type") == "qcow2"
 
 
 def test_a_paused_vm_is_resumed(states):
