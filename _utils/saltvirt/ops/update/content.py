@@ -113,9 +113,7 @@ def find(
     )
 
 
-def _only_running(
-    current: Sequence[ET.Element], running: ET.Element | None
-) -> list[ET.Element]:
+def _only_running(current: Sequence[ET.Element], running: ET.Element | None) -> list[ET.Element]:
     """
     Return the disks that a VM has as it runs alone, as definitions have them.
 

@@ -201,6 +201,20 @@ def test_an_empty_text_of_a_disk_says_nothing(states, hypervisor):
     assert hypervisor.files() == ["web1_system.qcow2"]
 
 
+def test_a_file_that_is_named_with_two_slashes_is_known_again(states, hypervisor):
+    (hypervisor.root / "data.raw").write_bytes(bytes(8 * 2**20))
+    file = f"{hypervisor.root}//data.raw"
+    disk = {"name": "data", "source_file": file, "format": "raw", "model": "ide"}
+    states.apply("defined", **{**VM, "disks": [disk]})
+
+    # As Salt 3006 wrote it.
+    states.conn.defineXML(
+        states.conn.lookupByName("web1").XMLDesc().replace("/data.raw", "//data.raw")
+    )
+    states.apply("defined", **{**VM, "disks": [disk]})
+    assert lifecycle.file_paths(states.conn, "web1") == [file]
+
+
 def test_a_disk_that_only_the_running_vm_has_can_be_listed_again(states):
     both = [{"name": name, "size": 8} for name in ("system", "data")]
     states.running("web1", **{**VM, "disks": both})
