@@ -201,6 +201,22 @@ def test_an_empty_text_of_a_disk_says_nothing(states, hypervisor):
     assert hypervisor.files() == ["web1_system.qcow2"]
 
 
+@pytest.mark.parametrize(
+    "nic",
+    [
+        {"type": "network", "source": "default", "virtualport": "openvswitch"},
+        {"type": "ethernet", "source": "tap7"},
+    ],
+)
+def test_a_nic_of_which_libvirt_keeps_more_or_less_is_left_by_the_next_run(states, nic):
+    given = {**VM, "interfaces": [{"name": "eth0", **nic}]}
+    states.defined("web1", **given)
+    made = states.conn.lookupByName("web1").XMLDesc()
+
+    assert states.apply("defined", **given)["comment"] == "Domain web1 unchanged"
+    assert states.conn.lookupByName("web1").XMLDesc() == made
+
+
 def test_a_file_that_is_named_with_two_slashes_is_known_again(states, hypervisor):
     (hypervisor.root / "data.raw").write_bytes(bytes(8 * 2**20))
     file = f"{hypervisor.root}//data.raw"
