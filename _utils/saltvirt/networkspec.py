@@ -14,6 +14,7 @@ KEYS = (
     *("ipv4_config", "ipv6_config", "vport", "tag", "mtu", "domain", "nat"),
     *("interfaces", "addresses", "physical_function", "dns"),
 )
+_ADDRESSES = {"ip", "addr", "server"}
 _PCI = re.compile(r"([0-9a-f]{1,4}):([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])")
 
 
@@ -97,7 +98,16 @@ def _span(argument: str, value: object) -> tuple[str, str] | None:
     found = _mapping(argument, value, {"start", "end"})
     if not found:
         return None
-    return _needed(argument, found, "start"), _needed(argument, found, "end")
+    start, end = (_needed(argument, found, key) for key in ("start", "end"))
+    return _as_kept(start), _as_kept(end)
+
+
+def _as_kept(text: object) -> str:
+    """Return an address as libvirt writes it, which would be a change else; all other text."""
+    try:
+        return str(ipaddress.ip_address(str(text)))
+    except ValueError:
+        return str(text)
 
 
 def _nat(value: object, mode: str | None) -> tuple[tuple[str, str] | None, ...]:
@@ -150,7 +160,11 @@ def _vlan(value: object) -> nic.Vlan | None:
 def _row(
     argument: str, value: object, known: set[str], **renamed: str
 ) -> tuple[tuple[str, str], ...]:
-    found = _mapping(argument, value, known)
+    given = _mapping(argument, value, known)
+    found = {
+        key: _as_kept(one) if key in _ADDRESSES and one is not None else one
+        for key, one in given.items()
+    }
     return tuple(sorted(texts({renamed.get(key, key): one for key, one in found.items()}).items()))
 
 
@@ -171,7 +185,9 @@ def _dns(value: object) -> network.Dns | None:
             for one in arguments.mappings("dns:forwarders", found.get("forwarders")) or ()
         ),
         txt=tuple((("name", str(key)), ("value", str(txt[key]))) for key in sorted(txt, key=str)),
-        hosts=tuple((str(ip), _words("dns:hosts", hosts[ip])) for ip in sorted(hosts, key=str)),
+        hosts=tuple(
+            (_as_kept(ip), _words("dns:hosts", hosts[ip])) for ip in sorted(hosts, key=str)
+        ),
         srvs=tuple(_row("dns:srvs", one, known, name="service") for one in srvs),
     )
 

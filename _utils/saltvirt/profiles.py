@@ -130,15 +130,23 @@ def _check_disk(what: str, entry: Entry) -> None:
     for key in ("pool", "model", "image", "format"):
         if entry.get(key) is not None:
             arguments.text(f"{what}: {key}", entry[key])
-    path = entry.get("source_file")
+    path = _source(entry)
     if remote.is_url(path) and entry.get("device") != "cdrom":
         raise BadArgument(
             what, "its source_file is a URL, which only a cdrom can be; a disk is made of image="
         )
     if path is None or remote.is_url(path):
         return
-    if not str(path).startswith("/") and not entry.get("pool"):
+    if not path.startswith("/") and not entry.get("pool"):
         raise BadArgument(what, f"source_file {path!r} is not an absolute path")
+
+
+def _source(entry: Entry) -> str | None:
+    """Return where a disk is, no slash twice; an empty text says nothing, as on Salt 3006."""
+    given = entry.get("source_file")
+    if given in (None, "") or remote.is_url(given):
+        return given or None
+    return re.sub("/+", "/", str(given))
 
 
 def _flag(what: str, entry: Entry, key: str) -> bool | None:
@@ -160,24 +168,24 @@ def _disk(entry: Entry, next_target: Callable[[str], str], is_sized: bool) -> Di
     what = f"disk {entry['name']!r}"
     _check_disk(what, entry)
     device = entry.get("device", "disk")
-    model, source = entry.get("model") or _BUS.get(device, "virtio"), entry.get("source_file")
+    model, source = entry.get("model") or _BUS.get(device, "virtio"), _source(entry)
     return Disk(
         name=str(entry["name"]),
         target=next_target(model),
         size_mib=_size_mib(what, entry),
-        format=entry.get("format"),
+        format=entry.get("format") or None,
         model=model,
         device=device,
-        image=entry.get("image"),
+        image=entry.get("image") or None,
         image_hash=entry.get("image_hash"),
         overlay=_flag(what, entry, "overlay_image"),
-        pool=entry.get("pool"),
+        pool=entry.get("pool") or None,
         source_file=source,
         backing_path=entry.get("backing_store_path"),
         backing_format=entry.get("backing_store_format"),
         io=entry.get("io"),
         iothread_id=entry.get("iothread_id"),
-        elsewhere=remote.of(what, str(source)) if remote.is_url(source) else None,
+        elsewhere=remote.of(what, source) if source and remote.is_url(source) else None,
         is_sized_by_user=is_sized,
     )
 

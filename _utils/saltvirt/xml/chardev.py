@@ -8,7 +8,7 @@ from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.errors import BadArgument
-from saltvirt.xml import attributes_of, bag, tag, texts, yes_no
+from saltvirt.xml import attributes_of, bag, flag, tag, texts, yes_no
 
 ELEMENTS = ("serial", "console", "channel")
 _KEYS = {"type", "path", "host", "port", "protocol", "tls", "target_port", "target_type"}
@@ -96,7 +96,7 @@ def _chardev(
 def _source(kind: str, device: Mapping[str, Any]) -> dict[str, str] | None:
     address = {"host": device.get("host", "127.0.0.1"), "service": device.get("port", 23023)}
     if kind == "tcp":
-        return texts({"mode": "bind", **address, "tls": yes_no(device.get("tls"))})
+        return texts({"mode": "bind", **address, "tls": yes_no(flag(device.get("tls")))})
     if kind == "udp":
         return texts({"mode": "connect", **address})
     if kind in ("file", "dev", "pipe"):

@@ -7,7 +7,7 @@ from typing import Any
 
 from saltvirt.arguments import mapping, refuse_unknown_keys, whole
 from saltvirt.errors import BadArgument
-from saltvirt.xml import attributes_of, bag, tag, texts, yes_no
+from saltvirt.xml import attributes_of, bag, flag, tag, texts, yes_no
 from saltvirt.xml.merging import merged
 
 _KEYS = {"adjustment", "utc", "timezone", "timers"}
@@ -35,7 +35,7 @@ def of(clock: Mapping[str, Any] | None) -> Clock:
     """Return the clock of ``{utc, adjustment, timezone, timers}``; UTC by default."""
     clock = clock or {}
     refuse_unknown_keys("clock", clock, _KEYS)
-    basis = "utc" if clock.get("utc", True) else "localtime"
+    basis = "utc" if flag(clock.get("utc", True)) else "localtime"
     attributes: dict[str, object] = {"offset": basis}
     if clock.get("timezone"):
         attributes = {"offset": "timezone", "timezone": clock["timezone"]}
@@ -60,7 +60,7 @@ def _timer(name: object, given: Mapping[str, Any]) -> Timer:
     refuse_unknown_keys(what, given, {*_TIMER, *_CATCHUP, "catchup"})
     timer = {**_catching_up(what, given.get("catchup")), **given}
     attributes = {"name": name, **{key: timer.get(key) for key in _TIMER}}
-    attributes["present"] = yes_no(attributes["present"])
+    attributes["present"] = yes_no(flag(attributes["present"]))
     catchup = texts({key: timer.get(key) for key in _CATCHUP})
     return Timer(attributes=texts(attributes), catchup=catchup or None)
 

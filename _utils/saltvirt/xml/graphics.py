@@ -10,6 +10,9 @@ from saltvirt.errors import BadArgument
 from saltvirt.xml import amend, attributes_of, bag, parse, switch, tag, texts, to_text, yes_no
 
 _KEYS = {"type", "port", "tls_port", "listen", "password", "keymap"}
+# Those that have a port, and those that have none.
+_REACHED = ("vnc", "spice", "rdp")
+_TYPES = (*_REACHED, "sdl", "egl-headless", "dbus", "desktop", "none")
 _SHOWN = ("autoport", "keymap", "listen", "port", "type")
 
 
@@ -43,22 +46,44 @@ def of(graphics: Mapping[str, Any] | None) -> Graphics | None:
     refuse_unknown_keys("graphics", graphics or {}, _KEYS)
     if not graphics or str(graphics.get("type", "none")).lower() == "none":
         return None
-    kind, port, password = graphics["type"], graphics.get("port"), graphics.get("password")
-    # It would choose the port for TLS, too.
-    is_chosen = not (port or graphics.get("tls_port"))
+    kind, password = str(graphics["type"]), graphics.get("password")
+    if kind not in _TYPES:
+        raise BadArgument("graphics:type", f"{kind!r}; one of {', '.join(_TYPES)}")
     if kind == "vnc" and password is not None and len(str(password)) > 8:
         # The protocol cuts it: a longer one would be weaker than it looks.
         raise BadArgument("graphics:password", "VNC uses only 8 characters; give at most 8")
     given = texts(graphics)
-    return Graphics(
-        type=str(kind),
-        port=given.get("port"),
-        autoport=None if kind in ("sdl", "egl-headless") else is_chosen,
-        tls_port=given.get("tls_port"),
-        password=given.get("password"),
-        keymap=given.get("keymap"),
-        listen=_listen(graphics.get("listen")) if kind in ("vnc", "spice", "rdp") else None,
+    port = _port(given.get("port"))
+    tls_port = _port(given.get("tls_port")) if kind == "spice" else None
+    # It would choose the port for TLS, too.
+    is_chosen = not (port or tls_port)
+    return _as_kept(
+        Graphics(
+            type=kind,
+            port=port,
+            autoport=is_chosen,
+            tls_port=tls_port,
+            password=given.get("password"),
+            keymap=given.get("keymap"),
+            listen=_listen(graphics.get("listen")) if kind in _REACHED else None,
+        )
     )
+
+
+def _port(given: str | None) -> str | None:
+    """Return a port, None if libvirt is to choose it, which it shows as -1 or 0 itself."""
+    return None if given in ("", "-1", "0") else given
+
+
+def _as_kept(wanted: Graphics) -> Graphics:
+    """Return a display as libvirt keeps it: in another form it would be a change each time."""
+    if wanted.type not in _REACHED:
+        return replace(wanted, port=None, autoport=None)
+    if (wanted.listen or {}).get("type") in ("none", "socket"):
+        return replace(wanted, port=None, autoport=None, tls_port=None)
+    if wanted.type == "rdp":
+        return replace(wanted, autoport=wanted.autoport or None)
+    return wanted
 
 
 def _listen(listen: Any) -> dict[str, str]:
@@ -131,13 +156,15 @@ def changed(now: Graphics | None, given: Mapping[str, Any]) -> Graphics | None:
     if wanted is None or now is None or now.type != wanted.type:
         return wanted
     is_chosen = wanted.autoport is True and now.autoport is True
-    return replace(
-        wanted,
-        port=now.port if is_chosen else wanted.port,
-        tls_port=wanted.tls_port or now.tls_port,
-        password=wanted.password or now.password,
-        keymap=wanted.keymap or now.keymap,
-        listen=wanted.listen if given.get("listen") else now.listen,
+    return _as_kept(
+        replace(
+            wanted,
+            port=now.port if is_chosen else wanted.port,
+            tls_port=wanted.tls_port or now.tls_port,
+            password=wanted.password or now.password,
+            keymap=wanted.keymap or now.keymap,
+            listen=wanted.listen if given.get("listen") else now.listen,
+        )
     )
 
 

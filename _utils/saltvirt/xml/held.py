@@ -24,11 +24,16 @@ def is_seed(element: ET.Element) -> bool:
     return disk.read(element).serial == SEED_SERIAL
 
 
+def kept_source(one: Disk) -> dict[str, str] | None:
+    """Return a disk's source without what it has only while the domain runs."""
+    said = {key: value for key, value in (one.source or {}).items() if key not in _OF_RUN}
+    return said or None
+
+
 def content(one: Disk) -> dict[str, str]:
     """Return where a disk's content is, as attributes."""
-    said = {key: value for key, value in (one.source or {}).items() if key not in _OF_RUN}
     servers = {f"host {n}": str(sorted(host.items())) for n, host in enumerate(one.hosts)}
-    return {**said, **servers}
+    return {**(kept_source(one) or {}), **servers}
 
 
 def with_medium(now: Disk, wanted: Disk) -> Disk:
@@ -81,8 +86,7 @@ def number(address: dict[str, str] | None) -> tuple[int, ...] | None:
 
 def changed_nic(now: Interface, wanted: Interface) -> Interface:
     """Return a NIC as a call wants it; what the call does not say stays."""
-    given = {key: getattr(wanted, key) for key in _EXTRAS if getattr(wanted, key) is not None}
-    out = replace(now, **given, mac=wanted.mac)
+    out = replace(now, **_extras(now, wanted), mac=wanted.mac)
     if place(now) != place(wanted):
         return replace(
             out,
@@ -104,8 +108,20 @@ def _source(now: Interface, wanted: Interface) -> dict[str, str] | None:
 
 def differs(now: Interface, wanted: Interface) -> bool:
     """Return whether a NIC that stays where it is has other limits, tags or filters."""
-    given = [key for key in _EXTRAS if getattr(wanted, key) is not None]
-    return any(getattr(now, key) != getattr(wanted, key) for key in given)
+    return any(getattr(now, key) != one for key, one in _extras(now, wanted).items())
+
+
+def _extras(now: Interface, wanted: Interface) -> dict[str, Any]:
+    """Return what a call says of a NIC beside its place, with what it leaves of each part."""
+    given = {key: getattr(wanted, key) for key in _EXTRAS if getattr(wanted, key) is not None}
+    if wanted.driver is not None:
+        given["driver"] = {**(now.driver or {}), **wanted.driver}
+    has, wants = now.virtualport, wanted.virtualport
+    if has is not None and wants is not None and has.type == wants.type:
+        # libvirt has given the port an id, by which the switch knows it.
+        said = {**(has.parameters or {}), **(wants.parameters or {})}
+        given["virtualport"] = replace(wants, parameters=said or None)
+    return given
 
 
 def host_device(one: Hostdev) -> tuple[Any, ...] | None:

@@ -8,13 +8,12 @@ from saltvirt.model import Nic
 from saltvirt.nics import pci
 from saltvirt.xml import attributes_of, bag, switch, tag, texts, yes_no
 
-# The attribute of <source> that names what a NIC is on.
+# The attribute of <source> that names what a NIC is on; of `ethernet` libvirt keeps none.
 _SOURCE = {
     "bridge": "bridge",
     "network": "network",
     "direct": "dev",
     "vdpa": "dev",
-    "ethernet": "dev",
 }
 
 

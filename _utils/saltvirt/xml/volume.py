@@ -165,11 +165,18 @@ def describe(volume: Volume, used_by: list[str]) -> dict[str, Any]:
 def differences(there: Volume, wanted: Volume) -> list[str]:
     """Return what a volume that is there cannot be made without losing it: its format, its base."""
     out = []
-    if wanted.format is not None and there.format != wanted.format:
+    # Of what is in a volume group, say, libvirt knows no format, whatever was asked for.
+    if there.format is not None and wanted.format not in (None, there.format):
         out.append("format")
-    if there.backing != wanted.backing:
+    if not _is_same_base(there.backing, wanted.backing):
         out.append("backing store")
     return out
+
+
+def _is_same_base(there: Backing | None, wanted: Backing | None) -> bool:
+    if there is None or wanted is None:
+        return there is wanted
+    return there.path == wanted.path and there.format in (None, wanted.format)
 
 
 def used(root: ET.Element) -> set[tuple[str, ...]]:

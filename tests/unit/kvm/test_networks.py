@@ -30,11 +30,17 @@ DNS = {
 }
 NAT = {"address": {"start": "1.2.3.4", "end": "1.2.3.10"}, "port": {"start": 500, "end": 1000}}
 V6 = {"cidr": "2001:db8:1::/64"}
+V6_SHOUTED = {
+    **V6,
+    "dhcp_ranges": [{"start": "2001:DB8:1::10", "end": "2001:db8:1:0::1F"}],
+    "hosts": {"2001:DB8:1:0::40": {"name": "forty"}},
+}
 CASES = [
     ("main", "bridge", {"vport": "openvswitch", "tag": 180}),
     ("ovs0", "bridge", {"vport": {"type": "openvswitch", "parameters": {"profileid": "a"}}}),
     ("ovs0", "bridge", {"vport": "openvswitch", "tag": {"trunk": True, "tags": [{"id": 7}]}}),
     ("br7", "nat", {"ipv4_config": IPV4, "ipv6_config": V6, "nat": NAT, "dns": DNS, "mtu": 9000}),
+    ("br7", "nat", {"ipv6_config": V6_SHOUTED, "dns": {"hosts": {"FE80::0001": "c"}}}),
     ("br7", "route", {"ipv4_config": IPV4, "domain": {"name": "lab.example", "localOnly": True}}),
     ("br7", "open", {"ipv4_config": {"cidr": "10.7.0.0/16"}}),
     ("br7", None, {}),

@@ -6,6 +6,7 @@ import pytest
 from saltvirt.errors import BadArgument
 from saltvirt.xml import (
     amend,
+    chardev,
     clock,
     cpu,
     cputune,
@@ -119,3 +120,12 @@ def test_the_order_of_boot_devices_is_what_they_say():
     osboot.amended(root, osboot.changed(domain.read(root).os, {}, ("network", "hd")))
 
     assert domain.read(root).os.boot == ("network", "hd")
+
+
+def test_a_quoted_no_is_no():
+    said = clock.of({"utc": "no", "timers": {"hpet": {"present": "no"}}})
+    (port,) = chardev.of([{"type": "tcp", "port": 23023, "tls": "no"}], None, None)
+
+    assert said.attributes == {"offset": "localtime"}
+    assert said.timers[0].attributes == {"name": "hpet", "present": "no"}
+    assert port.source["tls"] == "no"

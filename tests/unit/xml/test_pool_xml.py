@@ -270,3 +270,28 @@ def test_a_pool_of_devices_keeps_its_permissions(validate, ptype):
     validate([text], "storagepool")
     assert pool.read(parse(text)) == asked
     assert asked.permissions == {"mode": "0770", "owner": "7"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "differs"),
+    [
+        ({}, []),
+        ({"format": "raw"}, []),
+        ({"backing_store": {"path": "/dev/vg/other", "format": "raw"}}, ["backing store"]),
+        ({"backing_store": None}, ["backing store"]),
+    ],
+)
+def test_a_format_that_libvirt_does_not_know_is_no_difference(asked, differs):
+    # As libvirt writes a snapshot of LVM.
+    there = volume.read(
+        parse(
+            "<volume type='block'><name>v</name><capacity unit='bytes'>1048576</capacity>"
+            "<target><path>/dev/vg/v</path></target>"
+            "<backingStore><path>/dev/vg/base</path></backingStore></volume>"
+        )
+    )
+    base = {"path": "/dev/vg/base", "format": "raw"}
+
+    assert (
+        volume.differences(there, volume.of("v", 1, **{"backing_store": base, **asked})) == differs
+    )

@@ -87,7 +87,8 @@ def find(
     pools = host.pools(conn)
     current = amend.devices(root, "disk")
     default = context.settings.disk_pool
-    found = disks.pairs(request.name, current, request.disks, request.with_bus, pools, default)
+    candidates = [*current, *_only_running(current, running)]
+    found = disks.pairs(request.name, candidates, request.disks, request.with_bus, pools, default)
     made = _decided(context, conn, request, found, pools)
     taken = {disk.read(one).target.get("dev", "") for one in current if held.is_seed(one)}
     names = disks.targets(found, request.with_bus, taken)
@@ -110,6 +111,24 @@ def find(
         places=places,
         more_mib=more + sum(file.layout["size_bytes"] // MIB for file in files),
     )
+
+
+def _only_running(current: Sequence[ET.Element], running: ET.Element | None) -> list[ET.Element]:
+    """
+    Return the disks that a VM has as it runs alone, as definitions have them.
+
+    They were taken out of its definition, and the guest has not let go of them, or was not asked
+    to: who lists one again means that one. One whose name another disk has by now is left out.
+    """
+    known = [disk.read(one) for one in current]
+    names = {one.target.get("dev") for one in known}
+    contents = [held.content(one) for one in known]
+    found = map(disk.read, () if running is None else amend.devices(running, "disk"))
+    return [
+        disk.build(replace(one, backing=None, source=held.kept_source(one)))
+        for one in found
+        if one.target.get("dev") not in names and held.content(one) not in contents
+    ]
 
 
 def _decided(

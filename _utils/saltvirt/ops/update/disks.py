@@ -128,7 +128,7 @@ def _is_partition(
 
 def _is_named(now: disk.Disk, file: str, pool: str | None, known: Mapping[str, Any]) -> bool:
     """Return whether a disk is the file, or the volume of a pool, that a call names."""
-    path = now.path or ""
+    path = re.sub("/+", "/", now.path or "")
     is_remote = now.type == "network" and path.endswith(f"/{file}")
     return is_remote or path in (file, f"{pool}/{file}", f"{known.get('path')}/{file}")
 

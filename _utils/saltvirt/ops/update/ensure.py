@@ -83,15 +83,7 @@ def _created(
         raise BadArgument(f"there is no VM {name!r} on this host; to create it give mem")
     # libvirt itself gave one to a VM of which Salt 3006 said none.
     cpu = 1 if given.get("cpu") is None else given["cpu"]
-    options = {
-        _OF_INIT.get(key, key): value
-        for key, value in given.items()
-        if key not in ("live", "cpu", "mem")
-    }
-    if options.get("autostart") is None:
-        options["autostart"] = False
-    if options.get("image") and options.get("disk") is None:
-        options["disk"] = "default"
+    options = _options(given)
     deployment = spec.deployment(
         context.settings, name, cpu, given["mem"], {**options, "start": start}
     )
@@ -104,6 +96,21 @@ def _created(
     changes |= {"started": True} if start else {}
     comment = f"Domain {name} defined{' and started' if start else ''}"
     return Outcome(comment=comment, changes=changes)
+
+
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of ``virt.init`` that a state's arguments mean."""
+    options = {
+        _OF_INIT.get(key, key): value
+        for key, value in given.items()
+        if key not in ("live", "cpu", "mem")
+    }
+    if options.get("autostart") is None:
+        options["autostart"] = False
+    if options.get("image") and options.get("disk") is None and not options.get("disks"):
+        # A disk that nobody lists would be taken from the VM by the next run.
+        options["disk"] = "default"
+    return options
 
 
 def _request(

@@ -3,12 +3,14 @@
 import importlib.util
 from pathlib import Path
 
+import libvirt
 import pytest
 from saltvirt import compat, protocol, records, wire
 from saltvirt.kvm import lifecycle, query
 from saltvirt.movefacts import DepartureFacts
 from saltvirt.ops import purge, reservations
 from saltvirt.ops.migration import kept
+from saltvirt.xml import parse
 
 MODULE = Path(__file__).resolve().parents[4] / "_states/virt_defined.py"
 VM = {"cpu": 1, "mem": 64, "disks": [{"name": "system", "size": 8}], "seed": False}
@@ -158,6 +160,92 @@ def test_a_new_vm_of_which_nobody_says_so_has_one_cpu(states):
     assert "<vcpu placement='static'>1</vcpu>" in states.conn.lookupByName("web1").XMLDesc(0)
 
 
+@pytest.mark.parametrize(
+    ("disks", "made"), [([{"name": "root", "size": 8}], "root"), (None, "system")]
+)
+def test_an_image_becomes_a_disk_that_the_next_run_leaves(states, hypervisor, disks, made):
+    image = str(hypervisor.root / "image.qcow2")
+    given = {"cpu": 1, "mem": 64, "seed": False, "image": image, "disks": disks}
+
+    states.apply("defined", **given)
+
+    assert [Path(one).name for one in lifecycle.disks(states.conn)["web1"]] == [
+        f"web1_{made}.qcow2"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("graphics", "said"),
+    [
+        ({"type": "vnc", "listen": {"type": "none"}}, {}),
+        ({"type": "spice", "port": 5900, "tls_port": 5901, "listen": {"type": "socket"}}, {}),
+        ({"type": "vnc", "port": -1, "tls_port": 5901}, {"port": "-1", "autoport": "yes"}),
+        ({"type": "spice", "port": "-1", "tls_port": 5901}, {"tlsPort": "5901", "autoport": "no"}),
+        ({"type": "rdp", "port": 3389}, {"port": "3389"}),
+    ],
+)
+def test_a_display_is_left_by_the_next_run(states, graphics, said):
+    states.apply("defined", cpu=1, mem=64, seed=False, graphics=graphics)
+
+    made = parse(states.conn.lookupByName("web1").XMLDesc()).find("devices/graphics")
+    assert {key: one for key, one in made.attrib.items() if key not in ("type", "listen")} == said
+
+
+def test_an_empty_text_of_a_disk_says_nothing(states, hypervisor):
+    disk = {"name": "system", "size": 8, **dict.fromkeys(("source_file", "image", "pool"), "")}
+    drive = {"name": "cd", "device": "cdrom", "source_file": ""}
+
+    done = states.apply("defined", **{**VM, "disks": [disk, drive]})
+
+    assert done["comment"] == "Domain web1 defined"
+    assert hypervisor.files() == ["web1_system.qcow2"]
+
+
+@pytest.mark.parametrize(
+    "nic",
+    [
+        {"type": "network", "source": "default", "virtualport": "openvswitch"},
+        {"type": "ethernet", "source": "tap7"},
+    ],
+)
+def test_a_nic_of_which_libvirt_keeps_more_or_less_is_left_by_the_next_run(states, nic):
+    given = {**VM, "interfaces": [{"name": "eth0", **nic}]}
+    states.defined("web1", **given)
+    made = states.conn.lookupByName("web1").XMLDesc()
+
+    assert states.apply("defined", **given)["comment"] == "Domain web1 unchanged"
+    assert states.conn.lookupByName("web1").XMLDesc() == made
+
+
+def test_a_file_that_is_named_with_two_slashes_is_known_again(states, hypervisor):
+    (hypervisor.root / "data.raw").write_bytes(bytes(8 * 2**20))
+    file = f"{hypervisor.root}//data.raw"
+    disk = {"name": "data", "source_file": file, "format": "raw", "model": "ide"}
+    states.apply("defined", **{**VM, "disks": [disk]})
+
+    # As Salt 3006 wrote it.
+    states.conn.defineXML(
+        states.conn.lookupByName("web1").XMLDesc().replace("/data.raw", "//data.raw")
+    )
+    states.apply("defined", **{**VM, "disks": [disk]})
+    assert lifecycle.file_paths(states.conn, "web1") == [file]
+
+
+def test_a_disk_that_only_the_running_vm_has_can_be_listed_again(states):
+    both = [{"name": name, "size": 8} for name in ("system", "data")]
+    states.running("web1", **{**VM, "disks": both})
+    # As a guest that does not let go of it.
+    alone = states.defined("web1", **{**VM, "disks": both[:1], "live": False})
+    assert alone["changes"]["web1"]["restart"] == ["disks"]
+
+    done = states.apply("running", **{**VM, "disks": both})
+
+    assert (done["result"], done["comment"]) == (True, "Domain web1 updated")
+    kept = parse(states.conn.lookupByName("web1").XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+    assert [one.get("dev") for one in kept.iterfind("devices/disk/target")] == ["vda", "vdb"]
+    assert kept.find("devices/disk[2]/driver").get("type") == "qcow2"
+
+
 def test_a_paused_vm_is_resumed(states):
     states.apply("running", **VM)
     lifecycle.act(states.conn, "web1", "suspend")
@@ -185,6 +273,7 @@ def test_autostart_is_set_on_creation_and_left_alone_afterwards(states):
         ({**VM, "cpu": "x"}, "cpu"),
         ({**VM, "imgae": "salt://a"}, "did you mean 'image'"),
         ({**VM, "vm_type": "xen"}, "one of kvm, qemu"),
+        ({**VM, "graphics": {"type": "VNC"}}, "graphics:type: 'VNC'; one of vnc, spice, "),
         ({**VM, "autostart": "yes"}, "autostart: 'yes' is neither True nor False"),
         ({**VM, "connection": "test:///none"}, "libvirt does not answer at test:///none"),
     ],
