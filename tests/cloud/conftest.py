@@ -3,9 +3,10 @@
 import subprocess
 
 import pytest
-from cloudkit import LAB, TINY, Cloud, ticks, wait
+from cloudkit import LAB, TINY, Cloud
 from labkit import bootwatch, node, temporary
 from labkit.settings import lab_from_environment
+from movekit import begin_m1, end_m1
 
 
 @pytest.fixture(scope="session")
@@ -58,13 +59,6 @@ def m1(cloud3):
     """A running tiny guest called ``m1`` on hyper1, counting on its console; removed afterwards."""
     cloud3.purge_all()
     before = cloud3.traces()
-    done = cloud3.run("virt.init", "m1", "1", "96", TINY, "host=hyper1", "wait=False", "seed=False")
-    assert done.code == 0, done.out
-    wait("the guest's counter", lambda: ticks(cloud3, "hyper1", "m1") > 2)
+    begin_m1(cloud3)
     yield "m1"
-    purged = cloud3.run("virt.purge", "m1")
-    try:
-        assert purged.code == 0, purged.out
-        assert cloud3.traces() == before
-    finally:
-        cloud3.purge_all()
+    end_m1(cloud3, before)

@@ -4,12 +4,29 @@ import json
 import re
 import time
 
-from cloudkit import ticks, wait
+from cloudkit import TINY, ticks, wait
 
 # What hosts have on record.
 RECORDS = "find /var/lib/salt-virt/records -name '*.json' 2>/dev/null || true"
 # A move's own pools; the formula's is called default.
 POOLS = "(virsh -q pool-list --all --name | grep -vxE '(default)? *' || true)"
+
+
+def begin_m1(cloud):
+    """Deploy the VM on hyper1, and wait until its guest counts on its console."""
+    done = cloud.run("virt.init", "m1", "1", "96", TINY, "host=hyper1", "wait=False", "seed=False")
+    assert done.code == 0, done.out
+    wait("the guest's counter", lambda: ticks(cloud, "hyper1", "m1") > 2)
+
+
+def end_m1(cloud, before):
+    """Purge the VM, after which there is what there was before it."""
+    purged = cloud.run("virt.purge", "m1")
+    try:
+        assert purged.code == 0, purged.out
+        assert cloud.traces() == before
+    finally:
+        cloud.purge_all()
 
 
 def where(cloud, name="m1"):

@@ -51,7 +51,7 @@ def differs(cloud, name, had):
     assert had.split()[0] != has.split()[0] and had.split()[10] != has.split()[10]
 
 
-@pytest.mark.second_nightly
+@pytest.mark.nightly
 def test_libvirt_takes_a_clone_and_its_firmwares_variables(clean):
     disks = 'disks=[{"name": "system", "size": 8}]'
     init = ("virt.init", SOURCE, "1", "96", "seed=False", "start=False", disks, "enable_vnc=True")

@@ -68,6 +68,7 @@ def test_of_five_at_once_on_one_host_exactly_one_succeeds(clean):
     assert clean.run("virt.purge", "same").code == 0
 
 
+@pytest.mark.nightly
 def test_two_vms_of_one_image_go_at_once_to_a_host_without_it(clean):
     names, words = ("one", "two"), ("1", "64", TINY, "seed=False", "start=False", "host=hyper1")
     for host in ("hyper1", "hyper2"):

@@ -18,7 +18,7 @@ VOLUME = "<volume><name>d1</name><capacity>65536</capacity></volume>"
 # The examples that make their VM themselves, or need none.
 WITHOUT_VM = {"init", "init_many", "purge"}
 # Those that boot an appliance, whose functions other tests look at: test_seeding.py, and umount's.
-SLOW = {"image_build", "mount", "apply"}
+SLOW = {"image_build", "mount", "umount", "apply"}
 PKI = {"renew", "revoke", "rotate_ca", "export", "import"}
 
 

@@ -28,8 +28,6 @@ WAITED = {
 # From here on it is the target that runs the VM.
 _OVER_THERE = ("before-leaving", "leaving", "departure.end", "before-arrived", "arrived", ".end")
 SAMPLE = {
-    "live arrival.before-arrived target-libvirtd": 1,
-    "live departure.handing runner": 2,
     "live arrival.arrived job": 1,
     "live departure.handing qemu": 1,
     "stopped departure.sending job": 2,
@@ -39,7 +37,6 @@ SAMPLE = {
     "stopped departure.before-leaving source-libvirtd": 2,
     "build order.keyed runner": 2,
     "build build.making libvirtd": 1,
-    "build build.end qemu": 2,
 }
 
 

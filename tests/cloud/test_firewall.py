@@ -127,15 +127,9 @@ def test_a_unit_that_does_not_start_leaves_nothing(cloud):
     assert NAME not in cloud.sh(HOST, "nft list tables; systemctl --failed --plain --no-legend")
 
 
-@pytest.mark.parametrize(
-    ("backend", "before"),
-    [
-        ("nftables", "start"),
-        pytest.param("nftables", "stop", marks=pytest.mark.nightly),
-        pytest.param("iptables", "start", marks=pytest.mark.nightly),
-        pytest.param("iptables", "stop", marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("before", ["start", "stop"])
+@pytest.mark.parametrize("backend", ["nftables", "iptables"])
 def test_a_service_that_empties_all_tables_is_followed_by_ours(cloud, backend, before):
     """Debian's nftables.service, active or not, whose configuration begins with a flush."""
     conf = "#!/usr/sbin/nft -f\\nflush ruleset\\ntable inet mine {}\\n"

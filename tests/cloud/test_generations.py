@@ -85,7 +85,7 @@ def test_a_stopped_vm_moves_up_and_back_and_starts_on_each(cloud2, made):
         cloud2.local(host, "virt.stop", "m1")
 
 
-@pytest.mark.parametrize("start", [True, False])
+@pytest.mark.parametrize("start", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_a_machine_type_that_is_too_new_is_refused_before_anything_is_touched(cloud2, made, start):
     made("host=hyper3", "machine=q35", f"start={start}")
 
@@ -112,6 +112,7 @@ def test_a_guest_that_was_started_on_the_newer_qemu_goes_back_when_it_is_stopped
     counts(cloud2, "hyper1")
 
 
+@pytest.mark.nightly
 def test_a_running_vm_whose_next_start_is_of_the_newer_generation_stays(cloud2, made):
     made("host=hyper1", f"machine={OLD}")
     counts(cloud2, "hyper1")

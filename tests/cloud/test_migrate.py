@@ -3,11 +3,22 @@
 import json
 import subprocess
 import time
+from types import SimpleNamespace
 
 import pytest
 from cloudkit import TINY, ticks, wait
 from labkit import node
-from movekit import POOLS, RECORDS, move, slow, stays, unfetchable, where
+from movekit import (
+    POOLS,
+    RECORDS,
+    begin_m1,
+    end_m1,
+    move,
+    slow,
+    stays,
+    unfetchable,
+    where,
+)
 
 pytestmark = pytest.mark.second
 # What libvirt has copied of a qcow2 is the same content in another file.
@@ -54,6 +65,31 @@ try:
 except migrate.MigrationFailed as error:
     print(error)
 """
+
+
+@pytest.fixture(scope="module")
+def handed_on(cloud3):
+    """What was there before the VM and with it, if a test has left it as it was made."""
+    it = SimpleNamespace(before=None, beside=None)
+    yield it
+    if it.beside:
+        end_m1(cloud3, it.before)
+
+
+@pytest.fixture
+def m1(cloud3, handed_on, request):
+    """A running, counting guest on hyper1, of the test before if that has moved it nowhere."""
+    if cloud3.traces() != handed_on.beside:
+        cloud3.purge_all()
+        handed_on.before = cloud3.traces()
+        begin_m1(cloud3)
+        handed_on.beside = cloud3.traces()
+    failed = request.session.testsfailed
+    yield "m1"
+    is_good = request.session.testsfailed == failed and where(cloud3) == {"hyper1": "running"}
+    if not (is_good and cloud3.traces() == handed_on.beside):
+        handed_on.beside = None
+        end_m1(cloud3, handed_on.before)
 
 
 def test_a_running_vm_moves_and_goes_on_counting(cloud3, m1):
@@ -185,6 +221,61 @@ def test_what_cannot_move_is_refused_with_the_reason(cloud3, m1):
     cloud3.sh("hyper1", "virsh -q snapshot-delete m1 s")
 
 
+def status_of(cloud):
+    """Return what hyper1 says of the move that is under way."""
+    return cloud.local("hyper1", "virt.migrate_status", "m1")
+
+
+def test_a_move_that_takes_too_long_leaves_the_vm_where_it_is(cloud3, m1):
+    job = cloud3.begin("virt.migrate", "m1", "hyper2", "max_bandwidth=1", "limit_s=3")
+
+    stays(cloud3, job, "not over within 3 s; the guest writes")
+
+
+def test_a_move_that_is_asked_without_pause_still_hears_that_it_shall_end(cloud3, m1):
+    # While another thread of a connection waits, libvirt before 10 can lose a call: seen at once.
+    about = json.dumps(cloud3.local("hyper1", "virt.migrate_begin", m1, "t1", "hyper2"))
+    cloud3.local("hyper2", "virt.migrate_prepare", about, "token=t1", "source=hyper1")
+    words = ["/opt/saltstack/salt/bin/python3", "-c", EAGER, "/var/cache/salt/minion/extmods/utils"]
+    argv = node.enter(cloud3.pids["hyper1"], words)
+
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=100)
+
+    assert "VM 'm1' stays where it is: not over within 5 s" in done.stdout
+    assert where(cloud3) == {"hyper1": "running"}
+    settled = cloud3.run("virt.settle", m1)
+    assert settled.data == {"settled": {"m1": "stays on hyper1"}}
+    assert cloud3.sh("hyper2", f"ls /srv/salt-images; {RECORDS}; {POOLS}").split() == ["base"]
+
+
+def test_a_runner_that_is_interrupted_takes_everything_back(cloud3, m1):
+    job = slow(cloud3)
+    cloud3.interrupt("virt.migrate m1")
+    done = cloud3.end(job)
+    assert done.code == 1 and "interrupted; what was begun is taken back" in done.error
+
+    wait("the VM on its host", lambda: where(cloud3) == {"hyper1": "running"})
+    wait("the end of the job", lambda: cloud3.local("hyper1", "virt.migrate_status", "m1") == {})
+    wait("no half disk", lambda: "m1" not in cloud3.sh("hyper2", "ls /srv/salt-images"))
+
+
+def test_a_move_can_be_watched_and_cancelled_and_a_second_one_is_refused(cloud3, m1):
+    job = slow(cloud3)
+    seen = []
+    wait("memory", lambda: seen.append(status_of(cloud3)) or seen[-1]["memory_bytes"] > 0)
+    assert all(0 <= status["percent"] <= 100 for status in seen)
+    second = cloud3.run("virt.migrate", "m1", "hyper3")
+    assert second.code == 1 and "by another salt-run at this moment" in second.error
+    direct = cloud3.call("hyper1", "virt.migrate", "m1", "hyper3", "copy_storage=all")
+    assert direct.code != 0 and "is being moved by another job" in direct.out + direct.err
+
+    assert cloud3.local("hyper1", "virt.migrate_cancel", "m1") is True
+
+    stays(cloud3, job, "VM 'm1' stays where it is")
+    assert cloud3.local("hyper1", "virt.migrate_status", "m1") == {}
+    move(cloud3, "hyper2")
+
+
 def test_a_stopped_vm_does_not_leave_behind_what_it_would_go_on_with(cloud3, m1):
     cloud3.sh("hyper1", "virsh -q managedsave m1")
     refused(cloud3, "it has a saved state, which libvirt does not move", "hyper2")
@@ -215,50 +306,6 @@ def test_a_stopped_vm_does_not_leave_behind_what_it_would_go_on_with(cloud3, m1)
     cloud3.sh("hyper2", "rm /tmp/fw.fd /tmp/m1_VARS.fd")
 
 
-def status_of(cloud):
-    """Return what hyper1 says of the move that is under way."""
-    return cloud.local("hyper1", "virt.migrate_status", "m1")
-
-
-def test_a_move_can_be_watched_and_cancelled_and_a_second_one_is_refused(cloud3, m1):
-    job = slow(cloud3)
-    seen = []
-    wait("memory", lambda: seen.append(status_of(cloud3)) or seen[-1]["memory_bytes"] > 0)
-    assert all(0 <= status["percent"] <= 100 for status in seen)
-    second = cloud3.run("virt.migrate", "m1", "hyper3")
-    assert second.code == 1 and "by another salt-run at this moment" in second.error
-    direct = cloud3.call("hyper1", "virt.migrate", "m1", "hyper3", "copy_storage=all")
-    assert direct.code != 0 and "is being moved by another job" in direct.out + direct.err
-
-    assert cloud3.local("hyper1", "virt.migrate_cancel", "m1") is True
-
-    stays(cloud3, job, "VM 'm1' stays where it is")
-    assert cloud3.local("hyper1", "virt.migrate_status", "m1") == {}
-    move(cloud3, "hyper2")
-
-
-def test_a_move_that_takes_too_long_leaves_the_vm_where_it_is(cloud3, m1):
-    job = cloud3.begin("virt.migrate", "m1", "hyper2", "max_bandwidth=1", "limit_s=3")
-
-    stays(cloud3, job, "not over within 3 s; the guest writes")
-
-
-def test_a_move_that_is_asked_without_pause_still_hears_that_it_shall_end(cloud3, m1):
-    # While another thread of a connection waits, libvirt before 10 can lose a call: seen at once.
-    about = json.dumps(cloud3.local("hyper1", "virt.migrate_begin", m1, "t1", "hyper2"))
-    cloud3.local("hyper2", "virt.migrate_prepare", about, "token=t1", "source=hyper1")
-    words = ["/opt/saltstack/salt/bin/python3", "-c", EAGER, "/var/cache/salt/minion/extmods/utils"]
-    argv = node.enter(cloud3.pids["hyper1"], words)
-
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=100)
-
-    assert "VM 'm1' stays where it is: not over within 5 s" in done.stdout
-    assert where(cloud3) == {"hyper1": "running"}
-    settled = cloud3.run("virt.settle", m1)
-    assert settled.data == {"settled": {"m1": "stays on hyper1"}}
-    assert cloud3.sh("hyper2", f"ls /srv/salt-images; {RECORDS}; {POOLS}").split() == ["base"]
-
-
 @pytest.mark.nightly
 def test_a_target_whose_qemu_dies_costs_nothing(cloud3, m1):
     job = slow(cloud3)
@@ -276,18 +323,6 @@ def test_a_target_whose_libvirtd_dies_costs_nothing(cloud3, m1):
     cloud3.service("hyper2", "libvirtd", "start")
 
     stays(cloud3, job, "VM 'm1' stays where it is")
-    move(cloud3, "hyper2")
-
-
-def test_a_runner_that_is_interrupted_takes_everything_back(cloud3, m1):
-    job = slow(cloud3)
-    cloud3.interrupt("virt.migrate m1")
-    done = cloud3.end(job)
-    assert done.code == 1 and "interrupted; what was begun is taken back" in done.error
-
-    wait("the VM on its host", lambda: where(cloud3) == {"hyper1": "running"})
-    wait("the end of the job", lambda: cloud3.local("hyper1", "virt.migrate_status", "m1") == {})
-    wait("no half disk", lambda: "m1" not in cloud3.sh("hyper2", "ls /srv/salt-images"))
     move(cloud3, "hyper2")
 
 

@@ -189,6 +189,7 @@ def test_a_target_whose_disk_fills_up_costs_nothing(cloud3):
         cloud3.sh("hyper2", "umount /srv/salt-images; rm /srv/disk.img")
 
 
+@pytest.mark.nightly
 def test_an_expired_certificate_of_the_target_costs_nothing(cloud3, m1):
     with expired(cloud3):
         job = cloud3.begin("virt.migrate", m1, "hyper2")

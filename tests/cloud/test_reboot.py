@@ -74,6 +74,7 @@ def test_all_is_back_and_the_runner_sees_it(cloud, host):
     assert failed.strip() == ""
 
 
+@pytest.mark.nightly
 def test_a_second_state_run_after_a_reboot_changes_nothing(cloud):
     assert cloud.salt("hyper*", "state.apply", "hypervisor").code == 0
     cloud.reboot("hyper2")

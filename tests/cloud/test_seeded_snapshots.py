@@ -29,6 +29,7 @@ def seeded(cloud3):
         cloud3.purge_all()
 
 
+@pytest.mark.nightly
 def test_it_goes_back_to_what_it_was_in_memory_and_on_its_disks(seeded):
     assert seeded.local("hyper1", "virt.snapshot", "m1", "running") == {"name": "running"}
     at = ticks(seeded, "hyper1", "m1")

@@ -127,6 +127,7 @@ def test_an_image_without_cloud_init_becomes_a_minion(bare):
     assert bare.run("virt.purge", "bare1").code == 0
 
 
+@pytest.mark.nightly
 def test_an_image_without_a_minion_is_refused_if_none_may_be_installed(clean):
     before = clean.traces()
     words = ["virt.init", "t1", "1", "96", TINY, "host=hyper1", "seed_method=auto", "install=False"]

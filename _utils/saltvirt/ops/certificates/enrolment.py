@@ -103,7 +103,16 @@ class Enrolment:
         return changes, "; ".join([comment, *unread, *self._warnings()])
 
     def run(self, functions: Mapping[str, Callable[..., Any]]) -> tuple[dict[str, Any], str]:
-        """Lay down what is due; return the changes and a comment."""
+        """
+        Lay down what is due; return the changes and a comment.
+
+        One run of a host waits for another: of two at once, the key of one could come to lie beside
+        the certificate of the other, or an answer of before beside newer ones.
+        """
+        with installed.alone(self.basepath):
+            return self._run(functions)
+
+    def _run(self, functions: Mapping[str, Callable[..., Any]]) -> tuple[dict[str, Any], str]:
         told = self._question({})
         due = self._due(told)
         try:

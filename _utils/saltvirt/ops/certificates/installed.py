@@ -4,12 +4,14 @@ The certificates of a hypervisor: which are due, and why; new keys; files laid d
 Private keys are made here and never leave the host: only requests go to the master.
 """
 
+import fcntl
 import grp
 import os
 import pwd
 import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -309,6 +311,24 @@ def _closed(above: Sequence[Path], group: str) -> list[str]:
 def _can_enter(folder: Path, group: str) -> bool:
     found = folder.stat()
     return bool(found.st_mode & (stat.S_IXGRP if found.st_gid == _gid(group) else stat.S_IXOTH))
+
+
+@contextmanager
+def alone(basepath: str | Path) -> Iterator[None]:
+    """
+    Do what follows once no other run of this host is at it.
+
+    The folder above is locked, as the folder itself may not be there yet, and nothing is made for a
+    run that the master then refuses.
+    """
+    above = Path(basepath).absolute().parent
+    _folder(above, 0o755, None)
+    handle = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def mark(path: Path) -> None:

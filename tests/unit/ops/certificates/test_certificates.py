@@ -5,6 +5,7 @@ import os
 import pwd
 import stat
 import subprocess
+import threading
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -107,6 +108,24 @@ def test_a_renewal_and_a_new_ca_keep_the_key_so_that_every_reader_finds_a_pair(h
     assert changes["libvirt-client"] == "it is not signed by the master's CA for this use"
     where = installed.places(work.basepath)["libvirt-client"]
     assert where.key.read_bytes() == before[0] and where.certificate.read_bytes() != after[1]
+
+
+def test_one_run_of_a_host_waits_for_another(bare):
+    ended = []
+    second = threading.Thread(target=lambda: ended.append(bare.run(FUNCTIONS)))
+
+    def asked(question):
+        if question["certificates"]:
+            second.start()
+            second.join(1)
+            assert ended == []
+        return bare.ask(question)
+
+    changes, _comment = replace(bare, ask=asked).run(FUNCTIONS)
+    second.join()
+
+    assert set(installed.DEFAULT_PURPOSES) <= set(changes)
+    assert ended == [({}, "all keys are in order")]
 
 
 def revoke(where, place):
