@@ -9,6 +9,7 @@ from bridgekit import bare, open_connection
 from cloudkit import wait
 from labkit import node
 
+pytestmark = pytest.mark.second
 HOST = "hyper7"  # kept by networkd, with a lease, as hyper1
 # What comes in over br0 is dropped, what comes in over eth0 is not: the new path alone is cut.
 CUT = """nft add table inet cut
@@ -59,7 +60,6 @@ def apply(cloud, host, state, *words):
     return next(iter(done.data[host].values()))
 
 
-@pytest.mark.second_nightly
 def test_addresses_and_routes_move_and_the_second_run_changes_nothing(cloud, host, before):
     would = apply(cloud, host, "bridge_present", "br0", "ports=[eth0]", "test=True")
     assert would["result"] is None and "gets 10.77.1.7/16" in would["changes"]["br0"]
@@ -99,7 +99,6 @@ def test_a_cut_path_puts_everything_back(cloud, host, before):
     assert "salt-virt" not in cloud.sh(host, "ls /etc/systemd/network")
 
 
-@pytest.mark.second_nightly
 def test_a_job_that_is_killed_in_the_middle_puts_everything_back(cloud, host, before):
     cloud.sh(host, CUT)
     argv = ["salt-call", "state.single", "virt.bridge_present", "br0", "ports=[eth0]"]

@@ -41,6 +41,11 @@ class Wait:
     briefly: frozenset[str] = field(default_factory=frozenset)
     not_at_all: frozenset[str] = field(default_factory=frozenset)
 
+    @classmethod
+    def brief(cls, hosts: Iterable[str]) -> "Wait":
+        """Return that nobody is waited for longer than a command that only reads does."""
+        return cls(briefly=frozenset(hosts))
+
 
 class Silence:
     """Who has been silent to one command, which may ask from several threads."""

@@ -53,6 +53,7 @@ def release(text):
 
 def unheard(said=None, why=None, **grains):
     """Return what has hyper1 give no signed answer, and say something unsigned."""
+    why = why or (f"hyper1 has given no answer that is signed ({said})" if said else None)
 
     def plant(setup):
         setup.replies["hyper1"] = minions.Reply(minion="hyper1", missing=True, error=why)

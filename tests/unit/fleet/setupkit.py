@@ -11,6 +11,7 @@ from saltvirt import content, wire
 from saltvirt.fleet import keys, minions
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.setup import run, unsigned
+from saltvirt.fleet.silence import Wait
 from saltvirt.placement.answers import DomainTypes, HostInfo
 from saltvirt.placement.setup import FolderFacts, MovingFacts, SetupFacts
 
@@ -90,16 +91,18 @@ class Setup:
         """Have the key of a minion wait."""
         (Path(self.opts["pki_dir"]) / "minions_pre" / host).write_text("a key")
 
-    def _ask(self, _cloud, targets, fun, kwarg, timeout_s):
+    def _ask(self, _cloud, targets, fun, kwarg, timeout_s, wait):
         """Stand for ``minions.ask``."""
         assert fun == run.FUN and set(kwarg["peers"]) == set(targets) and timeout_s > 0
+        assert wait == Wait.brief(targets)
         self.asked += targets
         said = {h: minions.Reply(minion=h, value=wire.plain(self.facts[h])) for h in targets}
         return {**said, **{h: one for h, one in self.replies.items() if h in targets}}
 
     def _answers(self, _cloud, targets, fun, _timeout_s):
-        """Stand for ``unsigned.answers``."""
+        """Stand for ``unsigned.answers``, which waits for everybody whom it asks."""
         assert fun == run.FUN
+        assert [host for host in targets if self.replies[host].error is None] == []
         return {host: self.unsigned[host] for host in targets if host in self.unsigned}
 
     def data(self, *named):

@@ -261,7 +261,7 @@ def test_what_cannot_be_told_of_old_keys_counts_as_trusted(world):
 
 def test_a_master_without_hypervisors_and_a_ca_is_looked_at_itself(opts, monkeypatch):
     opts.update(minimum_auth_version=3, zmq_filtering=True, virt={})
-    monkeypatch.setattr(minions, "ask", lambda *_args: {})
+    monkeypatch.setattr(minions, "ask", lambda *_args, **_options: {})
 
     assert run.audit(Cloud.of(opts), NOW) == {"findings": [], "checked": []}
 

@@ -11,6 +11,7 @@ from saltvirt.fleet.audit import masterfacts, ofcells, ofhost, ofmaster
 from saltvirt.fleet.cells import checking
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.findings import Finding, table
+from saltvirt.fleet.silence import Wait
 from saltvirt.placement.audited import HostAudit
 
 FUN = "virt.audit"
@@ -27,7 +28,7 @@ def audit(cloud: Cloud, now: datetime) -> dict[str, Any]:
     The hosts are those that are allowed, also if a VM has such a name: then that is found.
     """
     hosts = inventory.allowed(cloud)
-    replies = minions.ask(cloud, hosts, FUN)
+    replies = minions.ask(cloud, hosts, FUN, wait=Wait.brief(hosts))
     found, answers = [], {}
     for host, reply in replies.items():
         answer = _read(host, reply)

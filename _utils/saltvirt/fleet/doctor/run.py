@@ -12,6 +12,7 @@ from saltvirt.fleet import inventory, minions
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.doctor import masterfacts, mend, ofhost, ofmaster
 from saltvirt.fleet.doctor.leftover import Leftover, Seen
+from saltvirt.fleet.silence import Wait
 from saltvirt.placement.doctor import DoctorFacts
 
 FUN = "virt.doctor_facts"
@@ -106,7 +107,8 @@ def _key(one: Leftover) -> tuple[str, str, str]:
 def _look(cloud: Cloud, now: datetime) -> Seen:
     # Before the hosts: what is begun after this is on their records, or on none of ours.
     at_work = masterfacts.at_work(cloud.opts)
-    replies = minions.ask(cloud, inventory.allowed(cloud), FUN)
+    allowed = inventory.allowed(cloud)
+    replies = minions.ask(cloud, allowed, FUN, wait=Wait.brief(allowed))
     hosts, silent = {}, {}
     for host, reply in replies.items():
         try:

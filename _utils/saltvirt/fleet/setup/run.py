@@ -14,6 +14,7 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.findings import table
 from saltvirt.fleet.setup import masterfacts, moving, ofcells, ofhost, ofmaster, unloaded, unsigned
 from saltvirt.fleet.setup.gaps import NEEDED, Gap, in_order
+from saltvirt.fleet.silence import Wait
 from saltvirt.pki import policy
 from saltvirt.placement.setup import SetupFacts
 
@@ -69,7 +70,10 @@ def _asked(
     peers = {one: policy.reachable(said) for one, said in grains.items()}
     timeout_s, begun_s = cloud.settings.timeout_s, time.time()
     replies = minions.ask(
-        cloud, hosts, FUN, kwarg={"peers": peers}, timeout_s=timeout_s + _LONGER_S
+        *(cloud, hosts, FUN),
+        kwarg={"peers": peers},
+        timeout_s=timeout_s + _LONGER_S,
+        wait=Wait.brief(hosts),
     )
     known = ofhost.Known(
         code=content.of_code(),
@@ -78,7 +82,9 @@ def _asked(
         ended_s=time.time(),
     )
     silent = [host for host, reply in replies.items() if reply.missing]
-    said = unsigned.answers(cloud, silent, FUN, timeout_s)
+    # In the name of one without our modules Salt itself has said something.
+    unproved = [host for host in silent if replies[host].error]
+    said = unsigned.answers(cloud, unproved, FUN, timeout_s)
     found = [
         unloaded.gap(one, replies[one].error, said.get(one), grains[one], is_synced=is_synced)
         for one in silent
