@@ -21,6 +21,10 @@ _SERVER = """
 import gc, json, os, sys
 import salt.cli.call, salt.cli.run, salt.cli.salt, salt.client, salt.minion, salt.runner
 import salt.scripts
+# What Salt's loader has these import.
+import cryptography.x509, salt.daemons.masterapi, salt.fileserver.gitfs, salt.key, salt.master
+import salt.modules.file, salt.modules.network, salt.pillar.git_pillar, salt.runners.winrepo
+import salt.transport.tcp, salt.transport.zeromq, salt.wheel
 
 def text(handle):
     return os.pread(handle, os.fstat(handle).st_size, 0).decode()

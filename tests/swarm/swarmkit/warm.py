@@ -25,6 +25,12 @@ sys.path.insert(1, str(_HERE.parents[2] / "_utils"))
 from swarmkit import clock, conf, seen  # noqa: E402
 
 _PROGRAMS = {"salt-run": "salt_run", "salt": "salt_main"}
+_IMPORTED = (
+    *("cli.run", "client", "minion", "runner", "scripts"),
+    # What Salt's loader has those import.
+    *("daemons.masterapi", "fileserver.gitfs", "key", "master", "modules.file", "modules.network"),
+    *("pillar.git_pillar", "runners.winrepo", "transport.tcp", "transport.zeromq", "wheel"),
+)
 
 
 def _text(handle):
@@ -140,7 +146,7 @@ class Server:
 
 def main():
     """Import all that a command needs, and serve."""
-    for name in ("cli.run", "client", "minion", "runner", "scripts"):
+    for name in _IMPORTED:
         import_module(f"salt.{name}")
     # What each command imports besides, and Salt's loader of files, is compiled once.
     sys.pycache_prefix, sys.dont_write_bytecode = str(conf.ROOT / "bytecode"), False
