@@ -19,7 +19,6 @@ jobs = Later("saltvirt.kvm.migrate")
 lifecycle = Later("saltvirt.kvm.lifecycle")
 maintenance = Later("saltvirt.ops.maintenance")
 reach = Later("saltvirt.ops.migration.reach")
-sending = Later("saltvirt.ops.migration.sending")
 spec = Later("saltvirt.spec")
 
 log = logging.getLogger(__name__)
@@ -90,28 +89,6 @@ def migrate(vm_, target, **kwargs):
             raise
         __context__["retcode"] = 1
         return error.to_dict()
-
-
-def migration_info(name=None):
-    """
-    Return what another host must know to take a VM.
-
-    name
-        The VM's name. Defaults to all: ``{name: {...}}``.
-
-    Returns ``{name, state, vcpus, memory_mib, disks, images, obstacles, ...}``; ``obstacles`` says
-    why it cannot be moved at all. Nothing is changed.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.migration_info centos1
-    """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
-        found = sending.facts(conn, settings, name)
-    return wire.plain(found if name is None else found[name])
 
 
 def hold(name, state="on"):

@@ -7,8 +7,6 @@ Look at this hypervisor and its VMs; nothing is changed.
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-import dataclasses
-
 from saltvirt import config, wire
 from saltvirt.errors import HostUnreachable
 from saltvirt.kvm import connect
@@ -20,7 +18,6 @@ inspect = Later("saltvirt.ops.inspect")
 profiles = Later("saltvirt.profiles")
 query = Later("saltvirt.kvm.query")
 reached = Later("saltvirt.ops.reached")
-sending = Later("saltvirt.ops.migration.sending")
 setup = Later("saltvirt.ops.setup.facts")
 spec = Later("saltvirt.spec")
 
@@ -35,68 +32,6 @@ def __virtual__():
 
 def _reading(function, given):
     return connect.opened(config.to_connect(function, given, __opts__, __pillar__, __grains__))
-
-
-def host_info(moving=None, **kwargs):
-    """
-    Return what this host has, and what it has promised to VMs.
-
-    moving
-        A VM that is to be moved: if this host has it, the answer also has ``moving``, what
-        ``virt.migration_info`` returns of it. Defaults to none.
-
-    Returns ``{maintenance, vms, building, coming, unfinished, unreadable, cpu, memory, storage,
-    bridges, links, networks, profiles, domain_types, archs, machines, versions, tags, stocks}``.
-    ``tags`` are ``virt:tags``; ``stocks`` are ``{name: {limit_mib, committed_mib}}`` of huge pages,
-    NUMA nodes and storage pools in which disks can be made. ``vms`` is
-    ``{name: {uuid, state, vcpus, memory_mib, affinity, anti_affinity}}``; ``coming`` is the same
-    for those in ``building``, with ``disk_mib`` instead of ``uuid`` and ``state``; ``unfinished``
-    names builds and purges that were interrupted; ``unreadable`` is ``{name: why}`` of VMs that
-    have a record which cannot be read, with what to do; ``cpu``, ``memory`` and ``storage`` have
-    what can be promised (``..._limit``/``limit_mib``) and what is promised
-    (``..._committed``/``committed_mib``), sizes in MiB; ``cpu`` has ``features`` by domain type,
-    including those that the model implies; ``domain_types`` says which kinds of guests run here and
-    why, and its ``default`` is None if KVM is offered but the test guest could not be started;
-    ``machines`` lists machine types: ``{arch: {versions: {family: [oldest, newest]}, names}}``.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.host_info
-    """
-    settings = config.for_call("virt.host_info", kwargs, __opts__, __pillar__, __grains__)
-    # The probe of KVM starts a guest, which a read-only connection may not.
-    with connect.opened(settings, readonly=False) as conn:
-        info = inspect.host_info(conn, settings)
-        if moving in info.vms:
-            found = sending.facts(conn, settings, moving)[moving]
-            info = dataclasses.replace(info, moving=found)
-        return wire.plain(info)
-
-
-def presence(name, **kwargs):
-    """
-    Return whether this host has a VM, without looking at any other.
-
-    name
-        The VM's name.
-
-    Returns ``{"state": str or None, "building": bool, "unfinished": bool}``; ``building`` means
-    that it is being built here, or is on its way here from another host; ``unfinished`` that its
-    ``virt.init`` was interrupted and the next one, or a purge, cleans up, or that a record of it
-    cannot be read, which the next command for that VM says. A VM has a ``uuid``. If it has moved
-    and only its definition was kept here, ``moved_to`` names the host that has it.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.presence centos1
-    """
-    settings = config.for_call("virt.presence", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings) as conn:
-        return wire.plain(inspect.presence(conn, settings, name))
 
 
 def audit(**kwargs):
@@ -224,42 +159,6 @@ def vm_info(vm_=None, **kwargs):
     # A read-only connection may not ask a guest's agent.
     with connect.opened(settings, readonly=vm_ is None) as conn:
         return inspect.vm_info(conn) if vm_ is None else reached.one_vm(conn, vm_, __opts__["id"])
-
-
-def vm_state(vm_=None, **kwargs):
-    """
-    Return the state of one VM, or of all.
-
-    vm_
-        The VM's name. Defaults to all.
-
-    Returns ``{name: "running" | "paused" | "shutdown" | "crashed"}``.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.vm_state centos1
-    """
-    with _reading("virt.vm_state", kwargs) as conn:
-        return query.states(conn) if vm_ is None else {vm_: query.state(conn, vm_)}
-
-
-def full_info(**kwargs):
-    """
-    Return the host's node information with all its VMs.
-
-    Returns ``{freecpu, freemem, node_info, vm_info}``; ``freemem`` in MiB, ``vm_info`` as
-    ``virt.vm_info`` has it.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.full_info
-    """
-    with _reading("virt.full_info", kwargs) as conn:
-        return inspect.full_info(conn)
 
 
 def node_info(**kwargs):

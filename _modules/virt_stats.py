@@ -1,5 +1,5 @@
 """
-Show some VMs of this hypervisor, and what its VMs have used since they were started.
+Say what VMs of this hypervisor have used since they were started.
 
 .. versionadded:: 1.0.0
 
@@ -12,8 +12,6 @@ from saltvirt.kvm import connect
 from saltvirt.later import Later
 
 counters = Later("saltvirt.kvm.counters")
-inspect = Later("saltvirt.ops.inspect")
-vmfilter = Later("saltvirt.vmfilter")
 
 __virtualname__ = "virt"
 
@@ -26,33 +24,6 @@ def __virtual__():
 
 def _reading(function, given):
     return connect.opened(config.to_connect(function, given, __opts__, __pillar__, __grains__))
-
-
-def vms(name=None, state=None, tag=None, fields=None, **kwargs):
-    """
-    Return the host's node information with some of its VMs, as ``salt-run virt.query`` asks for it.
-
-    name
-        Names and globs, a list or separated by commas. Defaults to all.
-    state
-        One or more of ``running``, ``paused``, ``shutdown`` and ``crashed``. Defaults to all.
-    tag
-        Only VMs with all of these: affinity and anti-affinity groups, and ``hold``. Default: any.
-    fields
-        What to show of each VM, such as ``state,mem``. Defaults to all that ``virt.vm_info`` has.
-
-    Returns ``{freecpu, freemem, node_info, vm_info, names}``; ``freemem`` in MiB; ``names`` are of
-    all VMs.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.vms 'web*' state=running fields=mem,cpu
-    """
-    wanted = vmfilter.of(name, state, tag, fields)
-    with _reading("virt.vms", kwargs) as conn:
-        return inspect.vms(conn, wanted)
 
 
 def vm_cputime(vm_=None, **kwargs):

@@ -1,5 +1,5 @@
 """
-What root of a hypervisor puts in place of its module ``virt_signed``: answers as they come.
+What root of a hypervisor puts before its module ``virt_answers``: answers as they come.
 
 It does what is ordered, changes the answer by what the job's id says, and signs it with the host's
 own key, as real answers are.
