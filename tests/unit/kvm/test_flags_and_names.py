@@ -9,7 +9,7 @@ from saltvirt import arguments, profiles, spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 
-_ONE = ("", "_vm", "_update", "_define", "_snapshot", "_query", "_pool")
+_ONE = ("", "_vm", "_update", "_define", "_snapshot", "_query", "_answers", "_pool")
 _PARTS = (*_ONE, "_migrate", "_doctor", "_change")
 MERGED = {
     name: value
