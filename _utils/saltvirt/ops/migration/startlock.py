@@ -45,6 +45,17 @@ def starting(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
         yield
 
 
+def unmoved(conn: Any, settings: HostSettings, name: str) -> AbstractContextManager[None]:
+    """
+    Return the lock under which a VM's definition is changed.
+
+    Raises for one that is on its way, also before it is handed over: it takes its definition along
+    as that was when the move began.
+    """
+    reservations.refuse_moving(settings, name, lifecycle.uuid(conn, name))
+    return starting(conn, settings, name)
+
+
 @contextmanager
 def creating(conn: Any, settings: HostSettings, xml: str) -> Iterator[None]:
     """Start a VM from its XML in the block: libvirt starts one that is defined by that too."""

@@ -2,12 +2,11 @@
 
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 from saltvirt import files, undo
-from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import tool
 from saltvirt.kvm import changing, connect, host, lifecycle
@@ -39,7 +38,7 @@ def update(context: Context, request: Request) -> Answer:
 
 def update_with(context: Context, conn: Any, request: Request) -> Answer:
     """Change a VM as :func:`update` does, by a connection that is open for writing."""
-    with undo.on_signals(), _unmoved(conn, context.settings, request):
+    with undo.on_signals(), startlock.unmoved(conn, context.settings, request.name):
         if not request.test:
             # Under this lock alone: a VM that is just leaving is noted before it is gone.
             kept.forget_target(context.settings, request.name)
@@ -55,12 +54,6 @@ def is_changed(answer: Answer) -> bool:
         or any(key in answer for key in ("cpu", "mem", "autostart"))
         or bool(answer["definition"])
     )
-
-
-def _unmoved(conn: Any, settings: HostSettings, request: Request) -> AbstractContextManager[None]:
-    """Return the lock under which a VM is changed; raise for one that is another's, or goes."""
-    reservations.refuse_moving(settings, request.name, lifecycle.uuid(conn, request.name))
-    return startlock.starting(conn, settings, request.name)
 
 
 class _Update:
