@@ -40,8 +40,8 @@ def setmem(vm_, memory, config=False, **kwargs):
     config
         For a running VM, change the definition for its next start. Defaults to False.
 
-    Returns True; fails if the VM runs and ``config`` is not given, or if it is on its way to or from
-    this host, or only its definition was kept here.
+    Returns True; fails if the VM runs and ``config`` is not given, or if it is on its way to or
+    from this host, or only its definition was kept here.
 
     CLI Example:
 
@@ -66,8 +66,8 @@ def setvcpus(vm_, vcpus, config=False, **kwargs):
     config
         For a running VM, change the definition for its next start. Defaults to False.
 
-    Returns True; fails if the VM runs and ``config`` is not given, or if it is on its way to or from
-    this host, or only its definition was kept here.
+    Returns True; fails if the VM runs and ``config`` is not given, or if it is on its way to or
+    from this host, or only its definition was kept here.
 
     CLI Example:
 

@@ -1,14 +1,15 @@
 """What a call's disks are on this host: which are there, which are to be made, and of what."""
 
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from saltvirt.errors import StorageError
 from saltvirt.image import cache
-from saltvirt.kvm import changing, host
+from saltvirt.kvm import changing, diskvolumes, host, volumes
 from saltvirt.model import Disk, Vm
 from saltvirt.ops import storage
 from saltvirt.ops.build import buildfacts, plandisks
@@ -17,9 +18,12 @@ from saltvirt.ops.update import disks, live
 from saltvirt.ops.update.request import Request
 from saltvirt.placement.answers import DomainTypes
 from saltvirt.spec import Deployment
-from saltvirt.units import MIB
+from saltvirt.units import MIB, human
 from saltvirt.xml import amend, disk, held
+from saltvirt.xml.volume import DiskPlace
 
+# A partition, or a volume group's extents, may be a little less than was asked for.
+_ROUNDED = 1.01
 _NOBODY = DomainTypes(default=None, usable=[], why="")
 
 
@@ -42,6 +46,8 @@ class Disks:
         ``{target: (path, format)}`` of those, where it is known.
     more_mib
         How much more all of them may take then.
+    small
+        What is said of those that are to be larger and cannot be made so here.
     """
 
     elements: list[ET.Element]
@@ -51,6 +57,7 @@ class Disks:
     growth: Mapping[str, int] = field(default_factory=dict)
     places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     more_mib: int = 0
+    small: tuple[str, ...] = ()
 
 
 def refuse_full_seed(now: ET.Element) -> None:
@@ -110,7 +117,57 @@ def find(
         growth=growth,
         places=places,
         more_mib=more + sum(file.layout["size_bytes"] // MIB for file in files),
+        small=tuple(_too_small(conn, request, found, places, running)),
     )
+
+
+def _too_small(
+    conn: Any,
+    request: Request,
+    found: Sequence[disks.Pair],
+    places: Mapping[str, tuple[str, str]],
+    running: ET.Element | None,
+) -> Iterator[str]:
+    """Yield what is said of the volumes that are smaller than the call says, and are no files."""
+    for one in found:
+        now, wanted = one.now, _size_of(one.wanted)
+        if now is None or now.type == "file" or now.target.get("dev") in places:
+            continue
+        where, size = _volume(conn, now) if wanted else (("", ""), 0)
+        in_use = live.target_of(running, now) if size else None
+        if in_use:
+            size = max(size, changing.disk_size(conn, request.name, in_use))
+        if size and wanted > size * _ROUNDED:
+            yield (
+                f"disk {one.wanted.name!r} has {human(size)} and is to have {human(wanted)}: a "
+                f"volume such as {'/'.join(where)} is not grown here; grow it by "
+                f"virt.volume_resize {' '.join(where)} {one.wanted.size_mib}, or where it is "
+                f"served, and then virt.pool_refresh {where[0]}"
+            )
+
+
+def _size_of(one: Disk) -> int:
+    """Return the bytes that a call wants a disk to have, 0 if it does not say it."""
+    is_sized = one.is_sized_by_user and one.device == "disk"
+    return (one.size_mib or 0) * MIB if is_sized else 0
+
+
+def _volume(conn: Any, now: disk.Disk) -> tuple[tuple[str, str], int]:
+    """Return ``((pool, volume), bytes)`` of a disk; 0 where nobody knows."""
+    place = DiskPlace(
+        type=now.type or "",
+        device=now.device,
+        source=now.source or {},
+        hosts=now.hosts,
+        is_readonly=now.is_readonly,
+    )
+    # Of a pool that does not run nobody can say it.
+    with suppress(StorageError):
+        found = diskvolumes.find(conn, place)
+        there = volumes.find(conn, found.pool, found.volume) if found else None
+        if found is not None and there is not None:
+            return (found.pool, found.volume), there.capacity
+    return ("", ""), 0
 
 
 def _only_running(current: Sequence[ET.Element], running: ET.Element | None) -> list[ET.Element]:

@@ -83,7 +83,7 @@ class _Update:
         self._live = live.Live()
         if self._running is not None:
             self._live = live.decide(self._running, self._plan, request)
-        self._errors: list[str] = []
+        self._errors = list(self._disks.small) if self._disks else []
         self._undone: list[live.Step] = []
         self._failed: set[str] = set()
         self._grown = self._growing()
