@@ -36,7 +36,7 @@ class Own:
 def of(conn: Any, settings: HostSettings, name: str, *, removables: bool) -> Own:
     """Return the volumes that belong to a VM alone; what stays is said in the log."""
     own = Own()
-    for disk in volume.places(parse(lifecycle.xml(conn, name))):
+    for disk in volume.places(parse(lifecycle.kept_xml(conn, name))):
         if disk.device in ("cdrom", "floppy") and not removables:
             continue
         found = diskvolumes.find(conn, disk)
