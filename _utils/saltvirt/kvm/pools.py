@@ -209,7 +209,7 @@ def plan_update(conn: Any, pool: Any, asked: Wanted) -> Update:
     new = pool_.completed(asked.pool, old, has_source=asked.has_source)
     new = _with_known_secret(conn, old, new, asked)
     pool_.refuse_incomplete(new)
-    found = pool_.differences(old, new)
+    found = pool_.differences(old, new, runs=bool(pool.isActive()))
     if found and not pool.isPersistent():
         raise StorageError(
             f"pool {old.name!r} is not kept when it stops, so it has no definition to update "
