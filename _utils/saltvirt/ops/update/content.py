@@ -95,7 +95,10 @@ def find(
     current = amend.devices(root, "disk")
     default = context.settings.disk_pool
     candidates = [*current, *_only_running(current, running)]
-    found = disks.pairs(request.name, candidates, request.disks, request.with_bus, pools, default)
+    below = _below(candidates)
+    found = disks.pairs(
+        request.name, candidates, request.disks, request.with_bus, pools, default, below
+    )
     made = _decided(context, conn, request, found, pools)
     taken = {disk.read(one).target.get("dev", "") for one in current if held.is_seed(one)}
     names = disks.targets(found, request.with_bus, taken)
@@ -119,6 +122,18 @@ def find(
         more_mib=more + sum(file.layout["size_bytes"] // MIB for file in files),
         small=tuple(_too_small(conn, request, found, places, running)),
     )
+
+
+def _below(elements: Sequence[ET.Element]) -> dict[str, list[str]]:
+    """Return ``{a disk's file: those beside it that it is based on}``."""
+    out = {}
+    for one in map(disk.read, elements):
+        # Into a raw disk its guest may have written what looks like the header of an overlay.
+        if one.path and one.type == "file" and one.format == "qcow2":
+            beside = Path(one.path).parent
+            below = list(storage.chain(one.path))[1:]
+            out[one.path] = [path for path in below if Path(path).parent == beside]
+    return out
 
 
 def _too_small(
