@@ -291,7 +291,13 @@ def clone(
     into = conn.storagePoolLookupByName(to_pool)
     if parse(into.XMLDesc(0)).get("type") == "logical":
         wanted = replace(wanted, allocation=wanted.capacity, format=None)
-    into.createXMLFrom(to_text(volume_.build(wanted)), found, 0)
+    made = into.createXMLFrom(to_text(volume_.build(wanted)), found, 0)
+    try:
+        # One that was started meanwhile has written to what was copied.
+        refuse_running(conn, pool, volume)
+    except BaseException:
+        made.delete(0)
+        raise
 
 
 def refuse_algorithm(algorithm: str) -> None:

@@ -200,6 +200,24 @@ def test_a_volume_is_not_cut_by_mistake_nor_resized_for_nothing(virt):
         virt.volume_resize("default-pool", "v1", 4)
 
 
+def test_a_copy_of_what_a_vm_was_started_with_meanwhile_is_removed(conn, virt, monkeypatch):
+    virt.volume_define("default-pool", "v1", 8)
+    conn.defineXML(DOMAIN.format("d1", "volume", "pool='default-pool' volume='v1'"))
+    copy = libvirt.virStoragePool.createXMLFrom
+
+    def slow(*given):
+        made = copy(*given)
+        conn.lookupByName("d1").create()
+        return made
+
+    monkeypatch.setattr(libvirt.virStoragePool, "createXMLFrom", slow)
+
+    with pytest.raises(StorageError, match="VM 'd1' runs and uses volume default-pool/v1"):
+        virt.volume_clone("default-pool", "v1", "v2")
+
+    assert virt.pool_list_volumes("default-pool") == ["v1"]
+
+
 def test_a_volume_that_a_stopped_vm_has_is_not_wiped(conn, virt):
     virt.volume_define("default-pool", "v1", 8)
     conn.defineXML(DOMAIN.format("d1", "volume", "pool='default-pool' volume='v1'"))
