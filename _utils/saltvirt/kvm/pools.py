@@ -171,6 +171,9 @@ def define(conn: Any, asked: Wanted, *, is_transient: bool, starts: bool) -> Any
 
 
 def _create_transient(conn: Any, asked: Wanted) -> Any:
+    if find(conn, asked.pool.name) is not None:
+        # libvirt would say so only once that one's secret has another value.
+        raise StorageError(f"there is a pool {asked.pool.name!r} already")
     # It runs at once, so its secret must be there before.
     has_secret = asked.password is not None and poolsecrets.keep(conn, asked.pool, asked.password)
     text = to_text(pool_.build(asked.pool))
