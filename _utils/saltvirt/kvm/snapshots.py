@@ -108,7 +108,15 @@ def _shown(dom: Any) -> list[dict[str, Any]] | str:
 
 
 def _read(dom: Any) -> list[snapshot.Snapshot]:
-    return [snapshot.read(one.getXMLDesc()) for one in dom.listAllSnapshots()]
+    out = []
+    for one in dom.listAllSnapshots():
+        try:
+            out.append(snapshot.read(one.getXMLDesc()))
+        except libvirt.libvirtError as exc:
+            # One that is deleted while it is read is left out.
+            if exc.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_SNAPSHOT:
+                raise
+    return out
 
 
 def _current(dom: Any) -> str | None:
@@ -242,6 +250,13 @@ def plan_revert(conn: Any, vm: str, wanted: object = None) -> Reverting:
             "cannot revert to it: that needs 9.9; revert by hand, or update libvirt"
         )
     _refuse_anothers(conn, vm, target)
+    if vm in lifecycle.saved(conn):
+        # libvirt would start the VM with that memory over what the disks had before.
+        raise LibvirtRefused(
+            f"VM {vm!r} has a saved state (managed save), which would go on over the disks of the "
+            "snapshot; start it and shut it down, or drop that state with virsh "
+            f"managedsave-remove {vm}"
+        )
     ages = list(known)
     return Reverting(
         to=target.name,

@@ -1,4 +1,4 @@
-"""Reverting leaves disks of other VMs alone, and says what was done where it fails half-way."""
+"""Reverting leaves disks of other VMs alone; what cannot be done is said with what was."""
 
 import faces
 import libvirt
@@ -92,3 +92,35 @@ def test_a_deletion_that_fails_says_what_is_gone(conn, face, kept):
         face.delete_snapshots("web1", all=True)
     with pytest.raises(LibvirtRefused, match="^deletion of external snapshots not supported$"):
         face.delete_snapshots("web1", "b")
+
+
+def test_a_saved_state_does_not_go_on_over_disks_that_went_back(conn, face):
+    redefine(conn, "web1", SYSTEM)
+    face.snapshot("web1", "s1")
+    vm = conn.lookupByName("web1")
+    vm.create()
+    vm.managedSave()
+
+    with pytest.raises(LibvirtRefused, match="has a saved state .*managedsave-remove web1"):
+        face.revert_snapshot("web1", "s1")
+
+    vm.managedSaveRemove()
+    assert face.revert_snapshot("web1", "s1")["reverted"] == "s1"
+
+
+def test_a_snapshot_that_is_deleted_while_all_are_listed_is_left_out(conn, face, monkeypatch):
+    redefine(conn, "web1", SYSTEM)
+    face.snapshot("web1", "a")
+    face.snapshot("web1", "b")
+    read = libvirt.virDomainSnapshot.getXMLDesc
+
+    def gone(self, *flags):
+        if self.getName() == "a":
+            error = libvirt.libvirtError("Domain snapshot not found")
+            error.err = (libvirt.VIR_ERR_NO_DOMAIN_SNAPSHOT, 0, "gone", 0, "", "", "", 0, 0)
+            raise error
+        return read(self, *flags)
+
+    monkeypatch.setattr(libvirt.virDomainSnapshot, "getXMLDesc", gone)
+
+    assert [one["name"] for one in face.list_snapshots()["web1"]] == ["b"]
