@@ -44,8 +44,10 @@ class Disks:
         ``{target: bytes}`` of those that are to be larger.
     places
         ``{target: (path, format)}`` of those, where it is known.
+    growth_mib
+        ``{target: MiB}``, how much more those may take then.
     more_mib
-        How much more all of them may take then.
+        How much more the new ones may take.
     small
         What is said of those that are to be larger and cannot be made so here.
     """
@@ -56,6 +58,7 @@ class Disks:
     volumes: tuple[plandisks.DiskVolume, ...] = ()
     growth: Mapping[str, int] = field(default_factory=dict)
     places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    growth_mib: Mapping[str, int] = field(default_factory=dict)
     more_mib: int = 0
     small: tuple[str, ...] = ()
 
@@ -110,7 +113,6 @@ def find(
     places = _places(found, pools)
     sizes = _sizes(conn, request, found, places, running)
     growth = disks.growth(found, sizes)
-    more = sum((size - sizes[target]) // MIB for target, size in growth.items())
     files = plandisks.to_make(made)
     return Disks(
         elements=elements,
@@ -119,7 +121,8 @@ def find(
         volumes=plandisks.in_pools(made),
         growth=growth,
         places=places,
-        more_mib=more + sum(file.layout["size_bytes"] // MIB for file in files),
+        growth_mib={one: (size - sizes[one]) // MIB for one, size in growth.items()},
+        more_mib=sum(file.layout["size_bytes"] // MIB for file in files),
         small=tuple(_too_small(conn, request, found, places, running)),
     )
 

@@ -1,7 +1,8 @@
 """Change a VM: look, decide, make the files of new disks, define it, and change what runs."""
 
+import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from saltvirt.ops.context import Context
 from saltvirt.ops.migration import kept, startlock
 from saltvirt.ops.update import content, live, plan
 from saltvirt.ops.update.request import Request
-from saltvirt.xml import difference, hostdev, parse, to_text
+from saltvirt.xml import amend, difference, hostdev, metadata, parse, to_text
 from saltvirt.xml import domain as domain_xml
 
 Answer = dict[str, Any]
@@ -73,20 +74,20 @@ class _Update:
         self._disks = content.find(self._context, self._conn, request, self._now, self._running)
         if request.seed_readonly:
             content.refuse_full_seed(self._now)
+        self._errors = list(self._disks.small) if self._disks else []
+        self._grown = self._growing()
         self._plan = plan.decide(
             self._now,
             request,
             disks=None if self._disks is None else self._disks.elements,
             host_devices=_host_devices(self._conn, request),
-            disk_mib=self._disks.more_mib if self._disks else 0,
+            disk_mib=self._disks.more_mib + self._more_mib(self._grown) if self._disks else 0,
         )
         self._live = live.Live()
         if self._running is not None:
             self._live = live.decide(self._running, self._plan, request)
-        self._errors = list(self._disks.small) if self._disks else []
         self._undone: list[live.Step] = []
         self._failed: set[str] = set()
-        self._grown = self._growing()
         self._waits = set(self._live.waits)
         autostart = self._autostart()
         if not request.test:
@@ -226,8 +227,28 @@ class _Update:
             return {}
         return growth
 
+    def _more_mib(self, targets: Iterable[str]) -> int:
+        """Return how much more some of the disks that grow may take then."""
+        return sum(self._disks.growth_mib[one] for one in targets) if self._disks else 0
+
     def _grow(self) -> None:
-        """Grow the disks that are to be larger."""
+        """Grow the disks that are to be larger; what they were to take stays noted of no other."""
+        asked = list(self._grown)
+        self._grow_each()
+        failed = [one for one in asked if one not in self._grown]
+        root = copy.deepcopy(self._plan.root)
+        metadata.promise_more(root, -self._more_mib(failed))
+        if amend.same(root, self._plan.root):
+            return
+        # Else it would be noted once more by each call.
+        there = parse(changing.definition(self._conn, self._name))
+        metadata.promise_more(there, -self._more_mib(failed))
+        lifecycle.define(self._conn, to_text(there))
+        storage.settle_definitions()
+        changed = () if amend.same(root, self._now) else self._plan.changed
+        self._plan = replace(self._plan, root=root, changed=changed)
+
+    def _grow_each(self) -> None:
         text = changing.running(self._conn, self._name) if self._grown else None
         running = None if text is None else parse(text)
         for target, size in list(self._grown.items()):
