@@ -73,3 +73,43 @@ def test_a_vm_that_stays_is_changed_and_one_that_runs_only_for_its_next_start(co
         lifecycle.destroy(conn, "web1")
 
     assert ">131072</memory>" in told(conn)[0] and ">2</vcpu>" in told(conn)[0]
+
+
+@pytest.fixture
+def define(settings):
+    return faces.load("modules", "virt_define", {"state_dir": settings.state_dir}).define_xml_str
+
+
+def test_the_note_that_a_vm_has_moved_is_not_lost_by_defining_it(conn, define):
+    text = lifecycle.kept_xml(conn, "web1")
+    lifecycle.keep_moved(conn, "web1", "hyper2")
+
+    with pytest.raises(VirtError, match="moved to hyper2"):
+        define(text)
+
+    assert lifecycle.moved_to(conn, "web1") == "hyper2"
+
+
+@pytest.mark.parametrize("purpose", ["departure", "arrival"])
+def test_a_vm_that_is_on_its_way_is_not_defined(conn, settings, define, purpose):
+    text = lifecycle.kept_xml(conn, "web1")
+    phase = protocol.SENDING if purpose == "departure" else protocol.PREPARING
+    said = getattr(onrecord, purpose)(uuid=lifecycle.uuid(conn, "web1"))
+    with records.held(reservations.folder(settings), purpose, "web1") as held:
+        held.begin("t1", phase, **said)
+
+    with pytest.raises(VirtError, match="this host since"):
+        define(text.replace("65536", "131072"))
+
+    assert ">65536</memory>" in lifecycle.xml(conn, "web1")
+
+
+def test_a_vm_that_stays_and_one_that_is_new_are_defined(conn, define):
+    assert define(lifecycle.kept_xml(conn, "web1").replace("65536", "131072")) is True
+    assert ">131072</memory>" in lifecycle.xml(conn, "web1")
+    assert define(VM.replace("web1", "db1")) is True
+    lifecycle.undefine(conn, "db1")
+    with pytest.raises(VirtError):
+        define("<domain>")
+    with pytest.raises(VirtError):
+        define("no XML")

@@ -68,6 +68,19 @@ def creating(conn: Any, settings: HostSettings, xml: str) -> Iterator[None]:
         yield
 
 
+def defining(conn: Any, settings: HostSettings, xml: str) -> AbstractContextManager[None]:
+    """
+    Return the lock under which a VM is defined from its XML: libvirt replaces one that is here.
+
+    Raises for one that is on its way; the note that it has moved would go with its definition.
+    """
+    root = read.domain(xml)
+    uuid = _as_libvirt_writes(read.uuid(root))
+    reservations.refuse_moving(settings, read.name(root), uuid)
+    here = lifecycle.name_of(conn, uuid)
+    return nullcontext() if here is None else unmoved(conn, settings, here)
+
+
 def _as_libvirt_writes(uuid: str) -> str:
     """Return a UUID in small letters with hyphens; other text as it is, which libvirt refuses."""
     try:
