@@ -58,9 +58,10 @@ def update(
         The profile of ``virt:disk`` and all disks that the VM shall have, without its seed; sizes
         in MiB. An existing disk is recognised by its ``source_file``, or by its name in that of
         its file or volume; a drive by its order. Of its settings only ``model``, ``io``,
-        ``iothread_id``, a drive's ``source_file`` and a larger ``size`` are applied. New disks are
-        made as by virt.init, and removed again if this fails; without an image, an existing file
-        or volume of that name is taken. Disks that are not listed are detached; their files stay.
+        ``iothread_id``, a drive's ``source_file`` and, of a file, a larger ``size`` are applied.
+        New disks are made as by virt.init, and removed again if this fails; without an image, an
+        existing file or volume of that name is taken. Disks that are not listed are detached; their
+        files stay.
     nic_profile, interfaces
         The profile of ``virt:nic`` and all NICs that the VM shall have. An existing NIC is
         recognised by its MAC, or if none is given, by its bridge or network and its model.

@@ -24,11 +24,6 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _writing(function, given):
-    settings = config.to_connect(function, given, __opts__, __pillar__, __grains__)
-    return connect.opened(settings, readonly=False)
-
-
 def undefine(vm_, managed_save=False, snapshots=False, **kwargs):
     """
     Forget a VM's definition; its disks stay.
@@ -73,7 +68,8 @@ def define_xml_str(xml, **kwargs):
     xml
         The XML text.
 
-    Returns True; fails with libvirt's message. Undo: virt.undefine.
+    Returns True; fails with libvirt's message, or if the VM is on its way to or from this host, or
+    only its definition was kept here. Undo: virt.undefine.
 
     CLI Example:
 
@@ -83,8 +79,10 @@ def define_xml_str(xml, **kwargs):
 <os><type>hvm</type></os></domain>"
         salt hyper1 virt.undefine d9
     """
-    with _writing("virt.define_xml_str", kwargs) as conn:
-        existing.adopt(conn, lifecycle.define(conn, arguments.text("xml", xml)))
+    arguments.text("xml", xml)
+    settings = config.for_call("virt.define_xml_str", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn, startlock.defining(conn, settings, xml):
+        existing.adopt(conn, lifecycle.define(conn, xml))
     return True
 
 

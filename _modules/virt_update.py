@@ -4,6 +4,8 @@ Change what a VM has.
 .. versionadded:: 1.0.0
 """
 
+from contextlib import contextmanager
+
 from saltvirt import arguments, config
 from saltvirt.kvm import connect
 from saltvirt.later import Later
@@ -20,9 +22,11 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _writing(function, given):
-    settings = config.to_connect(function, given, __opts__, __pillar__, __grains__)
-    return connect.opened(settings, readonly=False)
+@contextmanager
+def _changing(function, name, given):
+    settings = config.for_call(function, given, __opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn, startlock.unmoved(conn, settings, name):
+        yield conn
 
 
 def setmem(vm_, memory, config=False, **kwargs):
@@ -36,7 +40,8 @@ def setmem(vm_, memory, config=False, **kwargs):
     config
         For a running VM, change the definition for its next start. Defaults to False.
 
-    Returns True; fails if the VM runs and ``config`` is not given.
+    Returns True; fails if the VM runs and ``config`` is not given, or if it is on its way to or
+    from this host, or only its definition was kept here.
 
     CLI Example:
 
@@ -44,9 +49,9 @@ def setmem(vm_, memory, config=False, **kwargs):
 
         salt hyper1 virt.setmem centos1 768 config=True
     """
-    stored = arguments.boolean("config", config)
-    with _writing("virt.setmem", kwargs) as conn:
-        lifecycle.set_memory(conn, vm_, arguments.memory_mib(memory), config=stored)
+    stored, memory_mib = arguments.boolean("config", config), arguments.memory_mib(memory)
+    with _changing("virt.setmem", vm_, kwargs) as conn:
+        lifecycle.set_memory(conn, vm_, memory_mib, config=stored)
     return True
 
 
@@ -61,7 +66,8 @@ def setvcpus(vm_, vcpus, config=False, **kwargs):
     config
         For a running VM, change the definition for its next start. Defaults to False.
 
-    Returns True; fails if the VM runs and ``config`` is not given.
+    Returns True; fails if the VM runs and ``config`` is not given, or if it is on its way to or
+    from this host, or only its definition was kept here.
 
     CLI Example:
 
@@ -69,9 +75,9 @@ def setvcpus(vm_, vcpus, config=False, **kwargs):
 
         salt hyper1 virt.setvcpus centos1 1 config=True
     """
-    stored = arguments.boolean("config", config)
-    with _writing("virt.setvcpus", kwargs) as conn:
-        lifecycle.set_vcpus(conn, vm_, arguments.whole("vcpus", vcpus), config=stored)
+    stored, count = arguments.boolean("config", config), arguments.whole("vcpus", vcpus)
+    with _changing("virt.setvcpus", vm_, kwargs) as conn:
+        lifecycle.set_vcpus(conn, vm_, count, config=stored)
     return True
 
 
@@ -84,7 +90,8 @@ def set_autostart(vm_, state="on", **kwargs):
     state
         ``on`` (default) or ``off``.
 
-    Returns True; fails if there is no such VM. Undo: the other state.
+    Returns True; fails if there is no such VM, or if it is on its way to or from this host, or only
+    its definition was kept here. Undo: the other state.
 
     CLI Example:
 
@@ -92,7 +99,6 @@ def set_autostart(vm_, state="on", **kwargs):
 
         salt hyper1 virt.set_autostart centos1 off
     """
-    settings = config.for_call("virt.set_autostart", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, vm_):
+    with _changing("virt.set_autostart", vm_, kwargs) as conn:
         lifecycle.set_autostart(conn, vm_, state)
     return True

@@ -175,7 +175,8 @@ def volume_delete(pool, volume, **kwargs):
         The volume's name.
 
     Returns True; fails if there is none, if a VM that runs uses it, also one of another host that
-    shares its file, or with libvirt's words. There is no undo.
+    shares its file, if it is just made for a VM that comes, or with libvirt's words. There is no
+    undo.
 
     CLI Example:
 
@@ -184,8 +185,9 @@ def volume_delete(pool, volume, **kwargs):
         salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
         salt hyper1 virt.volume_delete default data.qcow2
     """
-    with _writing("virt.volume_delete", kwargs) as conn:
-        check = functools.partial(ownvolumes.refuse_open, conn, pool, [volume])
+    settings = config.for_call("virt.volume_delete", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn:
+        check = functools.partial(ownvolumes.refuse_open, conn, settings, pool, [volume])
         volumes.delete(conn, pool, volume, check)
     return True
 
@@ -217,8 +219,9 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
     """
     capacity = volume_.size_of("size", size)
     shrinks = arguments.boolean("shrink", shrink)
-    with _writing("virt.volume_resize", kwargs) as conn:
-        check = functools.partial(ownvolumes.refuse_open, conn, pool, [volume])
+    settings = config.for_call("virt.volume_resize", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn:
+        check = functools.partial(ownvolumes.refuse_open, conn, settings, pool, [volume])
         volumes.resize(conn, pool, volume, capacity, shrinks=shrinks, check=check)
     return True
 

@@ -24,10 +24,13 @@ def __virtual__() -> str | tuple[bool, str]:
     return (False, missing) if missing else __virtualname__
 
 
-def _opened(connection: str | None, username: str | None, password: str | None) -> Any:
-    override = {"connection": connection, "username": username, "password": password}
-    settings = config.host_settings(__opts__, __pillar__, __grains__, **override)
-    return connect.opened(settings, readonly=False)
+def _settings(*where: str | None) -> config.HostSettings:
+    override = dict(zip(config.CONNECTION, where, strict=True))
+    return config.host_settings(__opts__, __pillar__, __grains__, **override)
+
+
+def _opened(*where: str | None) -> Any:
+    return connect.opened(_settings(*where), readonly=False)
 
 
 def pool_defined(
@@ -174,8 +177,8 @@ def pool_deleted(
         The pool's name.
     purge
         Delete its volumes too, for ever, and its folder or volume group. They are known only while
-        it runs. Refused if a VM that runs uses one, also on another host that shares its file.
-        Defaults to False: what is in it stays.
+        it runs. Refused if a VM that runs uses one, also on another host that shares its file, or
+        if one is just made for a VM that comes. Defaults to False: what is in it stays.
     connection, username, password
         Another libvirt than ``virt:connection`` says.
 
@@ -192,12 +195,13 @@ def pool_deleted(
     done = poolstates.nothing_done()
     try:
         purges = arguments.boolean("purge", purge)
-        with _opened(connection, username, password) as conn:
+        settings = _settings(connection, username, password)
+        with connect.opened(settings, readonly=False) as conn:
             todo = poolstates.plan_deletion(conn, name, purges=purges)
             if todo is None:
                 idle = f"Storage pool could not be found: {name}"
                 return {"name": name, "changes": {}, "result": True, "comment": idle}
-            ownvolumes.refuse_open(conn, name, todo.volumes)
+            ownvolumes.refuse_open(conn, settings, name, todo.volumes)
             if __opts__["test"]:
                 done = poolstates.predicted(todo)
             else:

@@ -111,6 +111,8 @@ def act(conn: Any, name: str, action: str) -> None:
     elif action == "ctrl_alt_del":
         keys = [29, 56, 111]  # Linux key codes: left control, left alt, delete
         dom.sendKey(libvirt.VIR_KEYCODE_SET_LINUX, 0, keys, len(keys), 0)
+    elif action == "resume" and dom.state()[0] == libvirt.VIR_DOMAIN_PMSUSPENDED:
+        dom.pMWakeup()
     else:
         getattr(dom, action)()
 

@@ -171,6 +171,9 @@ def define(conn: Any, asked: Wanted, *, is_transient: bool, starts: bool) -> Any
 
 
 def _create_transient(conn: Any, asked: Wanted) -> Any:
+    if find(conn, asked.pool.name) is not None:
+        # libvirt would say so only once that one's secret has another value.
+        raise StorageError(f"there is a pool {asked.pool.name!r} already")
     # It runs at once, so its secret must be there before.
     has_secret = asked.password is not None and poolsecrets.keep(conn, asked.pool, asked.password)
     text = to_text(pool_.build(asked.pool))
@@ -209,7 +212,7 @@ def plan_update(conn: Any, pool: Any, asked: Wanted) -> Update:
     new = pool_.completed(asked.pool, old, has_source=asked.has_source)
     new = _with_known_secret(conn, old, new, asked)
     pool_.refuse_incomplete(new)
-    found = pool_.differences(old, new)
+    found = pool_.differences(old, new, runs=bool(pool.isActive()))
     if found and not pool.isPersistent():
         raise StorageError(
             f"pool {old.name!r} is not kept when it stops, so it has no definition to update "

@@ -97,7 +97,8 @@ def _restarts(
 
 def _is_old(live: ET.Element, update: pools.Update) -> bool:
     """Return whether a pool runs as it was defined before."""
-    return bool(update.differences) or bool(pool_.differences(pool_.read(live), update.pool))
+    differs = pool_.differences(pool_.read(live), update.pool, runs=True)
+    return bool(update.differences) or bool(differs)
 
 
 def _builds(ptype: str, *, is_changed: bool, live: object, restarts: bool) -> bool:

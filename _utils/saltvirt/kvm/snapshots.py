@@ -1,5 +1,6 @@
 """Snapshots of domains: listed, taken, deleted, reverted to."""
 
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from saltvirt.errors import BadArgument, LibvirtRefused
+from saltvirt.kvm import lifecycle
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 from saltvirt.xml import read as read_domain
 from saltvirt.xml import snapshot, to_text
@@ -106,7 +108,15 @@ def _shown(dom: Any) -> list[dict[str, Any]] | str:
 
 
 def _read(dom: Any) -> list[snapshot.Snapshot]:
-    return [snapshot.read(one.getXMLDesc()) for one in dom.listAllSnapshots()]
+    out = []
+    for one in dom.listAllSnapshots():
+        try:
+            out.append(snapshot.read(one.getXMLDesc()))
+        except libvirt.libvirtError as exc:
+            # One that is deleted while it is read is left out.
+            if exc.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_SNAPSHOT:
+                raise
+    return out
 
 
 def _current(dom: Any) -> str | None:
@@ -203,9 +213,24 @@ def delete(conn: Any, vm: str, names: Sequence[str]) -> dict[str, Any]:
         raise BadArgument("names", _no_such(vm, missing[0], rows))
     chosen = list(dict.fromkeys(names)) or list(rows)
     # The newest first: a child of one that is deleted would be written anew.
-    for name in sorted(chosen, key=list(rows).index, reverse=True):
-        dom.snapshotLookupByName(name).delete()
+    _delete(dom, vm, sorted(chosen, key=list(rows).index, reverse=True))
     return {"available": {vm: _shown(dom)}, "deleted": {name: rows[name] for name in chosen}}
+
+
+def _delete(dom: Any, vm: str, names: Sequence[str], reverted_to: str | None = None) -> None:
+    """Delete snapshots in their order; what fails then says what was done before it."""
+    done = [] if reverted_to is None else [f"reverted to {reverted_to!r}"]
+    for name in names:
+        try:
+            dom.snapshotLookupByName(name).delete()
+        except libvirt.libvirtError as exc:
+            if not done:
+                raise
+            raise LibvirtRefused(
+                f"snapshot {name!r} of VM {vm!r} cannot be deleted: {exc}; done before: "
+                f"{', '.join(done)}"
+            ) from exc
+        done.append(f"deleted {name!r}")
 
 
 def _no_such(vm: str, name: str, known: Iterable[str]) -> str:
@@ -224,12 +249,36 @@ def plan_revert(conn: Any, vm: str, wanted: object = None) -> Reverting:
             f"snapshot {target.name!r} of VM {vm!r} is external, and this host's libvirt {has} "
             "cannot revert to it: that needs 9.9; revert by hand, or update libvirt"
         )
+    _refuse_anothers(conn, vm, target)
+    if vm in lifecycle.saved(conn):
+        # libvirt would start the VM with that memory over what the disks had before.
+        raise LibvirtRefused(
+            f"VM {vm!r} has a saved state (managed save), which would go on over the disks of the "
+            "snapshot; start it and shut it down, or drop that state with virsh "
+            f"managedsave-remove {vm}"
+        )
     ages = list(known)
     return Reverting(
         to=target.name,
         newer=ages[ages.index(target.name) + 1 :][::-1],
         warned=[_silent_for_long(vm)] if target.has_memory else [],
     )
+
+
+def _refuse_anothers(conn: Any, vm: str, target: snapshot.Snapshot) -> None:
+    """Raise LibvirtRefused if a disk of a snapshot is another VM's by now: it would go back too."""
+    if not target.reverted:
+        return
+    others = {name: paths for name, paths in lifecycle.disks(conn).items() if name != vm}
+    for path in target.reverted:
+        real = os.path.realpath(path)
+        for name, paths in sorted(others.items()):
+            if real in map(os.path.realpath, paths):
+                raise LibvirtRefused(
+                    f"snapshot {target.name!r} of VM {vm!r} has disk {path}, which VM {name!r} has "
+                    "by now, or is based on: what that has written would be lost; give it another "
+                    "disk first"
+                )
 
 
 def _silent_for_long(vm: str) -> str:
@@ -263,8 +312,7 @@ def revert(conn: Any, vm: str, plan: Reverting, *, with_cleanup: bool) -> dict[s
     """Revert as planned; return what :func:`shown` does."""
     dom = domain(conn, vm)
     dom.revertToSnapshot(dom.snapshotLookupByName(plan.to))
-    for name in plan.newer if with_cleanup else []:
-        dom.snapshotLookupByName(name).delete()
+    _delete(dom, vm, plan.newer if with_cleanup else [], plan.to)
     return shown(plan, with_cleanup=with_cleanup)
 
 

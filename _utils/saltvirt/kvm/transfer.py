@@ -64,8 +64,10 @@ def upload(
             found.upload(stream, offset, window.end, flags)
             _send(stream, window, is_sparse)
             stream.finish()
-        except BaseException:
+        except BaseException as exc:
             _abort(stream)
+            if isinstance(exc, OSError):
+                raise StorageError(f"cannot read {file}: {exc.strerror}") from exc
             raise
     finally:
         os.close(handle)
@@ -121,8 +123,10 @@ def download(
     try:
         _receive(conn, found, handle, offset, length, is_sparse)
         os.fsync(handle)
-    except BaseException:
+    except BaseException as exc:
         Path(file).unlink(missing_ok=True)
+        if isinstance(exc, OSError):
+            raise StorageError(f"cannot write {file}: {exc.strerror}") from exc
         raise
     finally:
         os.close(handle)
@@ -146,7 +150,11 @@ def _receive(conn: Any, found: Any, handle: int, offset: int, length: int, is_sp
 
 
 def _write(_stream: Any, data: bytes, handle: int) -> int:
-    return os.write(handle, data)
+    left = memoryview(data)
+    while left:
+        # On a disk that gets full only a part is written, and that alone is no error.
+        left = left[os.write(handle, left) :]
+    return len(data)
 
 
 def _hole(_stream: Any, length: int, handle: int) -> int:

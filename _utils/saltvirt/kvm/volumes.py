@@ -130,13 +130,12 @@ def _real(path: str) -> str:
     return os.path.realpath(path) if path.startswith("/") else path
 
 
-def _disks(conn: Any, *, is_running: bool = False) -> Iterator[tuple[str, set[tuple[str, ...]]]]:
+def _disks(conn: Any, flags: int = 0) -> Iterator[tuple[str, set[tuple[str, ...]]]]:
     """Yield the name of each VM, and of its disks and what is below them where they are."""
-    flags = libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE if is_running else 0
     for domain in conn.listAllDomains(flags):
         try:
             texts = [domain.XMLDesc(0)]
-            if domain.isActive() and not is_running:
+            if domain.isActive() and not flags:
                 texts.append(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
         except libvirt.libvirtError as exc:
             if not is_gone(exc):
@@ -147,9 +146,13 @@ def _disks(conn: Any, *, is_running: bool = False) -> Iterator[tuple[str, set[tu
 
 def used_by_running(conn: Any, pool: str, volume: str | None = None) -> dict[str, str]:
     """Return ``{volume: VM}`` of those of a pool, or one of them, that a VM that runs uses."""
+    return _used_by(conn, libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE, pool, volume)
+
+
+def _used_by(conn: Any, flags: int, pool: str, volume: str | None) -> dict[str, str]:
     of_pool = conn.storagePoolLookupByName(pool)
     asked = [of_pool.storageVolLookupByName(volume)] if volume else of_pool.listAllVolumes(0)
-    found = [(vm, one) for vm, used in _disks(conn, is_running=True) for one in used]
+    found = [(vm, one) for vm, used in _disks(conn, flags) for one in used]
     # Their paths are asked for only if there is a VM that could use one.
     if not found:
         return {}
@@ -173,9 +176,17 @@ def _path(conn: Any, said: tuple[str, ...]) -> str | None:
 
 
 def refuse_running(conn: Any, pool: str, volume: str) -> None:
-    """Raise StorageError if a VM that runs has a volume as a disk, or below one."""
+    """Raise StorageError if a VM that runs, or is to go on, uses a volume: as a disk or below."""
     for vm in used_by_running(conn, pool, volume).values():
         raise StorageError(f"VM {vm!r} runs and uses volume {pool}/{volume}; stop it first")
+    saved = libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE
+    for vm in _used_by(conn, saved, pool, volume).values():
+        # It has in its memory what it takes to be in the volume.
+        raise StorageError(
+            f"VM {vm!r} has a saved state (managed save), with which volume {pool}/{volume} "
+            "belongs together; start it and shut it down, or drop that state with virsh "
+            f"managedsave-remove {vm}"
+        )
 
 
 def refuse_used(conn: Any, pool: str) -> None:
@@ -291,7 +302,13 @@ def clone(
     into = conn.storagePoolLookupByName(to_pool)
     if parse(into.XMLDesc(0)).get("type") == "logical":
         wanted = replace(wanted, allocation=wanted.capacity, format=None)
-    into.createXMLFrom(to_text(volume_.build(wanted)), found, 0)
+    made = into.createXMLFrom(to_text(volume_.build(wanted)), found, 0)
+    try:
+        # One that was started meanwhile has written to what was copied.
+        refuse_running(conn, pool, volume)
+    except BaseException:
+        made.delete(0)
+        raise
 
 
 def refuse_algorithm(algorithm: str) -> None:

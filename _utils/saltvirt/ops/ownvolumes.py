@@ -36,7 +36,7 @@ class Own:
 def of(conn: Any, settings: HostSettings, name: str, *, removables: bool) -> Own:
     """Return the volumes that belong to a VM alone; what stays is said in the log."""
     own = Own()
-    for disk in volume.places(parse(lifecycle.xml(conn, name))):
+    for disk in volume.places(parse(lifecycle.kept_xml(conn, name))):
         if disk.device in ("cdrom", "floppy") and not removables:
             continue
         found = diskvolumes.find(conn, disk)
@@ -108,13 +108,17 @@ def alone(conn: Any, pool: str, name: str) -> AbstractContextManager[None]:
     return storage.kept_from_qemu(diskvolumes.path_of(conn, pool, name))
 
 
-def refuse_open(conn: Any, pool: str, names: Iterable[str]) -> None:
+def refuse_open(conn: Any, settings: HostSettings, pool: str, names: Iterable[str]) -> None:
     """
-    Raise StorageError if a QEMU has a volume open, as that of another host may which shares it.
+    Raise StorageError if a volume is in use, though no VM that runs here has it.
 
-    It is not kept from QEMU: a logical volume that anybody has open cannot be removed.
+    A QEMU may have it open, as that of another host may which shares it, or it may be made for a VM
+    that is not here yet. It is not kept from QEMU: a logical volume that anybody has open cannot be
+    removed.
     """
-    for path in (diskvolumes.path_of(conn, pool, name) for name in names):
+    for name in names:
+        path = diskvolumes.path_of(conn, pool, name)
+        reservations.refuse_coming(settings, [path, f"{pool}/{name}"])
         if path.startswith("/") and storage.is_open(path):
             raise tool.open_elsewhere(path)
 

@@ -59,7 +59,9 @@ def purge(
                 return
             domain = _the_one(conn, name, uuid)
             own = ownvolumes.of(conn, settings, name, removables=removables)
-            paths = [*own_files(conn, settings, name, removables), *own.paths]
+            # A disk that was taken out of the definition stays, though it is in use yet.
+            files = own_files(conn, settings, name, removables, is_defined=True)
+            paths = [*files, *own.paths]
             _refuse_others(conn, settings, name, paths, own.volumes)
             facts = PurgeFacts(
                 uuid=domain,
@@ -230,9 +232,17 @@ def _refuse_others(
         )
 
 
-def own_files(conn: Any, settings: HostSettings, name: str, removables: bool) -> list[str]:
-    """Return the files that belong to this VM alone."""
-    root = read.domain(lifecycle.xml(conn, name))
+def own_files(
+    conn: Any, settings: HostSettings, name: str, removables: bool, *, is_defined: bool = False
+) -> list[str]:
+    """
+    Return the files that belong to this VM alone.
+
+    is_defined
+        Go by its definition, not by what runs. Defaults to False.
+    """
+    text = lifecycle.kept_xml(conn, name) if is_defined else lifecycle.xml(conn, name)
+    root = read.domain(text)
     used = storage.in_use(conn, but=name)
     out = []
     for disk in read.disk_sources(root):

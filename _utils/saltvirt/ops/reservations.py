@@ -281,6 +281,26 @@ def refuse_on_record(settings: HostSettings, name: str, paths: Iterable[str]) ->
             )
 
 
+def refuse_coming(settings: HostSettings, paths: Iterable[str]) -> None:
+    """
+    Raise StorageError if a file is just made, or taken, for a VM that is being built here or sent.
+
+    What an interrupted build has left is nobody's: its errors say to remove it by hand.
+    """
+    place, coming = folder(settings), coming_files(settings, "")
+    wanted = {path: os.path.realpath(path) for path in paths}
+    for path, vm in coming.items():
+        arrival = records.look(place, "arrival", vm)
+        is_sent = arrival is not None and arrival.phase in _COMING
+        is_it = path in wanted or os.path.realpath(path) in wanted.values()
+        if is_it and (is_sent or records.is_live(place, "build", vm)):
+            raise StorageError(
+                f"{path} is to be a file of VM {vm!r}, which is being built here or on its way "
+                "here; wait until that is over, or if it was interrupted: "
+                f"salt-run virt.settle {vm}"
+            )
+
+
 @contextmanager
 def reserved(
     settings: HostSettings,

@@ -12,6 +12,8 @@ from saltvirt.xml.merging import merged
 
 _LIMITS = ("hard_limit", "soft_limit", "swap_hard_limit", "min_guarantee")
 _BACKING = ("hugepages", "nosharepages", "locked", "source", "access", "allocation", "discard")
+# QEMU's memory is in whole MiB.
+_ROUNDED_KIB = 1024
 _KEYS = {"boot", "current", "max", "slots", *_LIMITS, *_BACKING}
 
 
@@ -208,7 +210,7 @@ def changed(now: Memory, given: int | Mapping[str, Any]) -> Memory:
 
 def _about(now: Any, wanted: Any) -> Any:
     """Return what there is if QEMU has only rounded what is wanted."""
-    is_rounded = now and wanted and abs(now - wanted) / now < 1e-3
+    is_rounded = now and wanted and abs(now - wanted) < _ROUNDED_KIB
     return now if is_rounded else wanted
 
 

@@ -47,6 +47,7 @@ _NEEDS = {
 }
 # They have no folder of this host, or libvirt itself says where it is.
 _DEVICES = {"logical": "/dev/{}", "zfs": "/dev/zvol/{}"}
+_MOUNTED = ("fs", "netfs", "vstorage")
 _TARGETLESS = (*_DEVICES, "rbd", "sheepdog", "gluster", "iscsi-direct")
 # What an unsaid format means, as libvirt writes it; a build of a disk makes "unknown" "dos".
 _FORMATS = {
@@ -169,9 +170,16 @@ def completed(wanted: Pool, old: Pool, *, has_source: bool) -> Pool:
     )
 
 
-def differences(old: Pool, wanted: Pool) -> list[str]:
-    """Return what a definition has to be changed in: ``type``, ``target``, ``source:hosts``, ..."""
-    asked = wanted.permissions or {}
+def differences(old: Pool, wanted: Pool, *, runs: bool = False) -> list[str]:
+    """
+    Return what a definition has to be changed in: ``type``, ``target``, ``source:hosts``, ...
+
+    runs
+        Whether the pool does. Defaults to False.
+    """
+    # While one is mounted libvirt says of it what the file system there has, which it never sets.
+    is_mounted = runs and wanted.type in _MOUNTED
+    asked = {} if is_mounted else wanted.permissions or {}
     had = old.permissions or {}
     before, after = _plain(old), _plain(wanted)
     out = [key for key, value in after.items() if before[key] != value]

@@ -20,6 +20,8 @@ class Snapshot:
         Where the states of memory and disks are kept: ``internal``, ``external``, ``no``.
     files
         The disks' files that have their states in them.
+    reverted
+        The disks' files to which reverting goes back, wherever their states are.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Snapshot:
     parent: str | None = None
     places: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    reverted: tuple[str, ...] = ()
 
     @property
     def is_external(self) -> bool:
@@ -60,13 +63,14 @@ def read(text: str) -> Snapshot:
         state=root.findtext("state"),
         parent=root.findtext("parent/name"),
         places=tuple(one.get("snapshot", "") for one in kept if one is not None),
-        files=tuple(_files(root)),
+        files=tuple(_files(root, {INTERNAL})),
+        reverted=tuple(_files(root, {INTERNAL, EXTERNAL})),
     )
 
 
-def _files(root: ET.Element) -> Iterator[str]:
+def _files(root: ET.Element, places: set[str]) -> Iterator[str]:
     within = {
-        disk.get("name") for disk in root.iterfind("disks/disk") if disk.get("snapshot") == INTERNAL
+        disk.get("name") for disk in root.iterfind("disks/disk") if disk.get("snapshot") in places
     }
     then = root.find("domain")
     for disk in [] if then is None else read_domain.disk_sources(then):

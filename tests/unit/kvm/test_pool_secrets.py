@@ -2,7 +2,7 @@
 
 import libvirt
 import pytest
-from saltvirt.errors import BadArgument
+from saltvirt.errors import BadArgument, StorageError
 from saltvirt.kvm import pools, poolsecrets, poolstates
 from saltvirt.xml import parse, secret
 
@@ -81,6 +81,17 @@ def test_a_password_becomes_the_secret_of_3006_and_goes_with_its_pool(
     assert poolstates.plan(host, asked).parts == []
     pools.undefine(host, "p1")
     assert host.kept == {}
+
+
+def test_a_transient_pool_whose_name_is_taken_leaves_the_other_ones_password(conn):
+    host = Secrets(conn)
+    pools.define(host, pools.wanted("p1", "rbd", source=CEPH), is_transient=False, starts=True)
+    wrong = {**CEPH, "auth": {"username": "admin", "password": "d3Jvbmc="}}
+
+    with pytest.raises(StorageError, match="there is a pool .p1. already"):
+        pools.define(host, pools.wanted("p1", "rbd", source=wrong), is_transient=True, starts=True)
+
+    assert [one.value for one in host.kept.values()] == [b"secretword"]
 
 
 def test_another_password_is_put_where_the_pool_has_its_own(conn):

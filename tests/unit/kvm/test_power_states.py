@@ -1,9 +1,10 @@
 """The states that turn VMs off, in the shapes that Salt 3006.25 returned."""
 
 import faces
+import libvirt
 import pytest
 from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, lifecycle
+from saltvirt.kvm import connect, lifecycle, query
 
 VM = """<domain type='test'><name>web1</name><memory>1024</memory>
 <os><type arch='i686'>hvm</type></os></domain>"""
@@ -100,3 +101,20 @@ def test_a_word_is_no_flag_of_the_keys(tmp_path, flag):
 
     assert (found["result"], found["changes"]) == (False, {})
     assert found["comment"] == f"{flag}: 'no' is neither True nor False"
+
+
+def test_a_guest_that_sleeps_is_shown_as_paused_and_resuming_wakes_it(conn, monkeypatch):
+    done = []
+
+    def refuse(_self):
+        raise libvirt.libvirtError("Requested operation is not valid: domain is pmsuspended")
+
+    state = [libvirt.VIR_DOMAIN_PMSUSPENDED, 0]
+    monkeypatch.setattr(libvirt.virDomain, "state", lambda *_: state)
+    monkeypatch.setattr(libvirt.virDomain, "resume", refuse)
+    monkeypatch.setattr(libvirt.virDomain, "pMWakeup", lambda dom: done.append(dom.name()))
+    assert query.state(conn, "test") == "paused"
+
+    lifecycle.act(conn, "test", "resume")
+
+    assert done == ["test"]

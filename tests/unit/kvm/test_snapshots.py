@@ -230,6 +230,9 @@ class Old:
     def listAllSnapshots(self):  # noqa: N802
         return [self]
 
+    def listAllDomains(self, _flags):  # noqa: N802
+        return []
+
     def hasCurrentSnapshot(self):  # noqa: N802
         return 0
 

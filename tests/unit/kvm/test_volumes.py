@@ -200,6 +200,48 @@ def test_a_volume_is_not_cut_by_mistake_nor_resized_for_nothing(virt):
         virt.volume_resize("default-pool", "v1", 4)
 
 
+def test_a_copy_of_what_a_vm_was_started_with_meanwhile_is_removed(conn, virt, monkeypatch):
+    virt.volume_define("default-pool", "v1", 8)
+    conn.defineXML(DOMAIN.format("d1", "volume", "pool='default-pool' volume='v1'"))
+    copy = libvirt.virStoragePool.createXMLFrom
+
+    def slow(*given):
+        made = copy(*given)
+        conn.lookupByName("d1").create()
+        return made
+
+    monkeypatch.setattr(libvirt.virStoragePool, "createXMLFrom", slow)
+
+    with pytest.raises(StorageError, match="VM 'd1' runs and uses volume default-pool/v1"):
+        virt.volume_clone("default-pool", "v1", "v2")
+
+    assert virt.pool_list_volumes("default-pool") == ["v1"]
+
+
+def test_a_volume_of_a_vm_that_is_to_go_on_with_it_is_left_alone(conn, virt, tmp_path):
+    virt.volume_define("default-pool", "v1", 8)
+    vm = conn.defineXML(DOMAIN.format("d1", "volume", "pool='default-pool' volume='v1'"))
+    vm.create()
+    vm.managedSave()
+    (tmp_path / "new").write_bytes(bytes(4096))
+    calls = {
+        "volume_upload": [str(tmp_path / "new")],
+        "volume_resize": [16],
+        "volume_clone": ["v2"],
+        "volume_delete": [],
+    }
+    try:
+        for name, given in calls.items():
+            with pytest.raises(
+                StorageError, match="'d1' has a saved state .*managedsave-remove d1"
+            ):
+                getattr(virt, name)("default-pool", "v1", *given)
+    finally:
+        vm.managedSaveRemove()
+
+    assert virt.volume_delete("default-pool", "v1") is True
+
+
 def test_a_volume_that_a_stopped_vm_has_is_not_wiped(conn, virt):
     virt.volume_define("default-pool", "v1", 8)
     conn.defineXML(DOMAIN.format("d1", "volume", "pool='default-pool' volume='v1'"))

@@ -45,6 +45,17 @@ def starting(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
         yield
 
 
+def unmoved(conn: Any, settings: HostSettings, name: str) -> AbstractContextManager[None]:
+    """
+    Return the lock under which a VM's definition is changed.
+
+    Raises for one that is on its way, also before it is handed over: it takes its definition along
+    as that was when the move began.
+    """
+    reservations.refuse_moving(settings, name, lifecycle.uuid(conn, name))
+    return starting(conn, settings, name)
+
+
 @contextmanager
 def creating(conn: Any, settings: HostSettings, xml: str) -> Iterator[None]:
     """Start a VM from its XML in the block: libvirt starts one that is defined by that too."""
@@ -55,6 +66,19 @@ def creating(conn: Any, settings: HostSettings, xml: str) -> Iterator[None]:
     _refuse_removed(settings, read.name(root), uuid, is_here=here is not None)
     with nullcontext() if here is None else starting(conn, settings, here):
         yield
+
+
+def defining(conn: Any, settings: HostSettings, xml: str) -> AbstractContextManager[None]:
+    """
+    Return the lock under which a VM is defined from its XML: libvirt replaces one that is here.
+
+    Raises for one that is on its way; the note that it has moved would go with its definition.
+    """
+    root = read.domain(xml)
+    uuid = _as_libvirt_writes(read.uuid(root))
+    reservations.refuse_moving(settings, read.name(root), uuid)
+    here = lifecycle.name_of(conn, uuid)
+    return nullcontext() if here is None else unmoved(conn, settings, here)
 
 
 def _as_libvirt_writes(uuid: str) -> str:

@@ -1,14 +1,15 @@
 """What a call's disks are on this host: which are there, which are to be made, and of what."""
 
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from saltvirt.errors import StorageError
 from saltvirt.image import cache
-from saltvirt.kvm import changing, host
+from saltvirt.kvm import changing, diskvolumes, host, volumes
 from saltvirt.model import Disk, Vm
 from saltvirt.ops import storage
 from saltvirt.ops.build import buildfacts, plandisks
@@ -17,9 +18,12 @@ from saltvirt.ops.update import disks, live
 from saltvirt.ops.update.request import Request
 from saltvirt.placement.answers import DomainTypes
 from saltvirt.spec import Deployment
-from saltvirt.units import MIB
+from saltvirt.units import MIB, human
 from saltvirt.xml import amend, disk, held
+from saltvirt.xml.volume import DiskPlace
 
+# A partition, or a volume group's extents, may be a little less than was asked for.
+_ROUNDED = 1.01
 _NOBODY = DomainTypes(default=None, usable=[], why="")
 
 
@@ -40,8 +44,12 @@ class Disks:
         ``{target: bytes}`` of those that are to be larger.
     places
         ``{target: (path, format)}`` of those, where it is known.
+    growth_mib
+        ``{target: MiB}``, how much more those may take then.
     more_mib
-        How much more all of them may take then.
+        How much more the new ones may take.
+    small
+        What is said of those that are to be larger and cannot be made so here.
     """
 
     elements: list[ET.Element]
@@ -50,7 +58,9 @@ class Disks:
     volumes: tuple[plandisks.DiskVolume, ...] = ()
     growth: Mapping[str, int] = field(default_factory=dict)
     places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    growth_mib: Mapping[str, int] = field(default_factory=dict)
     more_mib: int = 0
+    small: tuple[str, ...] = ()
 
 
 def refuse_full_seed(now: ET.Element) -> None:
@@ -88,7 +98,10 @@ def find(
     current = amend.devices(root, "disk")
     default = context.settings.disk_pool
     candidates = [*current, *_only_running(current, running)]
-    found = disks.pairs(request.name, candidates, request.disks, request.with_bus, pools, default)
+    below = _below(candidates)
+    found = disks.pairs(
+        request.name, candidates, request.disks, request.with_bus, pools, default, below
+    )
     made = _decided(context, conn, request, found, pools)
     taken = {disk.read(one).target.get("dev", "") for one in current if held.is_seed(one)}
     names = disks.targets(found, request.with_bus, taken)
@@ -100,7 +113,6 @@ def find(
     places = _places(found, pools)
     sizes = _sizes(conn, request, found, places, running)
     growth = disks.growth(found, sizes)
-    more = sum((size - sizes[target]) // MIB for target, size in growth.items())
     files = plandisks.to_make(made)
     return Disks(
         elements=elements,
@@ -109,8 +121,71 @@ def find(
         volumes=plandisks.in_pools(made),
         growth=growth,
         places=places,
-        more_mib=more + sum(file.layout["size_bytes"] // MIB for file in files),
+        growth_mib={one: (size - sizes[one]) // MIB for one, size in growth.items()},
+        more_mib=sum(file.layout["size_bytes"] // MIB for file in files),
+        small=tuple(_too_small(conn, request, found, places, running)),
     )
+
+
+def _below(elements: Sequence[ET.Element]) -> dict[str, list[str]]:
+    """Return ``{a disk's file: those beside it that it is based on}``."""
+    out = {}
+    for one in map(disk.read, elements):
+        # Into a raw disk its guest may have written what looks like the header of an overlay.
+        if one.path and one.type == "file" and one.format == "qcow2":
+            beside = Path(one.path).parent
+            below = list(storage.chain(one.path))[1:]
+            out[one.path] = [path for path in below if Path(path).parent == beside]
+    return out
+
+
+def _too_small(
+    conn: Any,
+    request: Request,
+    found: Sequence[disks.Pair],
+    places: Mapping[str, tuple[str, str]],
+    running: ET.Element | None,
+) -> Iterator[str]:
+    """Yield what is said of the volumes that are smaller than the call says, and are no files."""
+    for one in found:
+        now, wanted = one.now, _size_of(one.wanted)
+        if now is None or now.type == "file" or now.target.get("dev") in places:
+            continue
+        where, size = _volume(conn, now) if wanted else (("", ""), 0)
+        in_use = live.target_of(running, now) if size else None
+        if in_use:
+            size = max(size, changing.disk_size(conn, request.name, in_use))
+        if size and wanted > size * _ROUNDED:
+            yield (
+                f"disk {one.wanted.name!r} has {human(size)} and is to have {human(wanted)}: a "
+                f"volume such as {'/'.join(where)} is not grown here; grow it by "
+                f"virt.volume_resize {' '.join(where)} {one.wanted.size_mib}, or where it is "
+                f"served, and then virt.pool_refresh {where[0]}"
+            )
+
+
+def _size_of(one: Disk) -> int:
+    """Return the bytes that a call wants a disk to have, 0 if it does not say it."""
+    is_sized = one.is_sized_by_user and one.device == "disk"
+    return (one.size_mib or 0) * MIB if is_sized else 0
+
+
+def _volume(conn: Any, now: disk.Disk) -> tuple[tuple[str, str], int]:
+    """Return ``((pool, volume), bytes)`` of a disk; 0 where nobody knows."""
+    place = DiskPlace(
+        type=now.type or "",
+        device=now.device,
+        source=now.source or {},
+        hosts=now.hosts,
+        is_readonly=now.is_readonly,
+    )
+    # Of a pool that does not run nobody can say it.
+    with suppress(StorageError):
+        found = diskvolumes.find(conn, place)
+        there = volumes.find(conn, found.pool, found.volume) if found else None
+        if found is not None and there is not None:
+            return (found.pool, found.volume), there.capacity
+    return ("", ""), 0
 
 
 def _only_running(current: Sequence[ET.Element], running: ET.Element | None) -> list[ET.Element]:

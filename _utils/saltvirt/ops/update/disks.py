@@ -46,6 +46,7 @@ def pairs(
     with_bus: frozenset[str],
     pools: Mapping[str, Mapping[str, Any]],
     default: str | None = None,
+    below: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Pair]:
     """
     Return each disk of a call with the one that it means.
@@ -58,10 +59,18 @@ def pairs(
         What :func:`saltvirt.kvm.host.pools` returns.
     default
         The pool of disks that name none.
+    below
+        ``{a disk's file: those beside it that it is based on}``, as after external snapshots.
     """
+    ways = (
+        _has_content,
+        partial(_is_above, below or {}),
+        partial(_is_partition, default),
+        _is_drive_of,
+    )
     left = [(element, disk.read(element)) for element in current if not held.is_seed(element)]
     found: dict[int, ET.Element] = {}
-    for is_same in (_has_content, partial(_is_partition, default), _is_drive_of):
+    for is_same in ways:
         for number, one in enumerate(wanted):
             if number in found:
                 continue
@@ -107,6 +116,22 @@ def _has_name(vm: str, now: disk.Disk, wanted: model.Disk, pool: Mapping[str, An
         return False
     own = f"{vm}_{wanted.name}"
     return last.startswith(own) and bool(_ENDING.fullmatch(last.removeprefix(own)))
+
+
+def _is_above(
+    below: Mapping[str, Sequence[str]],
+    vm: str,
+    now: disk.Disk,
+    wanted: model.Disk,
+    _has_bus: bool,
+    pools: Mapping[str, Any],
+) -> bool:
+    """Return whether a disk is what a snapshot has put above the file of one that is wanted."""
+    if wanted.source_file or _is_drive(wanted) or now.device != wanted.device:
+        return False
+    pool = pools.get(wanted.pool or "") or {}
+    files = (replace(now, source={"file": one}) for one in below.get(now.path or "", ()))
+    return any(_has_name(vm, one, wanted, pool) for one in files)
 
 
 def _is_partition(

@@ -1,13 +1,13 @@
 """Change a VM: look, decide, make the files of new disks, define it, and change what runs."""
 
+import copy
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 from saltvirt import files, undo
-from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import tool
 from saltvirt.kvm import changing, connect, host, lifecycle
@@ -19,7 +19,7 @@ from saltvirt.ops.context import Context
 from saltvirt.ops.migration import kept, startlock
 from saltvirt.ops.update import content, live, plan
 from saltvirt.ops.update.request import Request
-from saltvirt.xml import difference, hostdev, parse, to_text
+from saltvirt.xml import amend, difference, hostdev, metadata, parse, to_text
 from saltvirt.xml import domain as domain_xml
 
 Answer = dict[str, Any]
@@ -39,7 +39,7 @@ def update(context: Context, request: Request) -> Answer:
 
 def update_with(context: Context, conn: Any, request: Request) -> Answer:
     """Change a VM as :func:`update` does, by a connection that is open for writing."""
-    with undo.on_signals(), _unmoved(conn, context.settings, request):
+    with undo.on_signals(), startlock.unmoved(conn, context.settings, request.name):
         if not request.test:
             # Under this lock alone: a VM that is just leaving is noted before it is gone.
             kept.forget_target(context.settings, request.name)
@@ -55,12 +55,6 @@ def is_changed(answer: Answer) -> bool:
         or any(key in answer for key in ("cpu", "mem", "autostart"))
         or bool(answer["definition"])
     )
-
-
-def _unmoved(conn: Any, settings: HostSettings, request: Request) -> AbstractContextManager[None]:
-    """Return the lock under which a VM is changed; raise for one that is another's, or goes."""
-    reservations.refuse_moving(settings, request.name, lifecycle.uuid(conn, request.name))
-    return startlock.starting(conn, settings, request.name)
 
 
 class _Update:
@@ -80,20 +74,20 @@ class _Update:
         self._disks = content.find(self._context, self._conn, request, self._now, self._running)
         if request.seed_readonly:
             content.refuse_full_seed(self._now)
+        self._errors = list(self._disks.small) if self._disks else []
+        self._grown = self._growing()
         self._plan = plan.decide(
             self._now,
             request,
             disks=None if self._disks is None else self._disks.elements,
             host_devices=_host_devices(self._conn, request),
-            disk_mib=self._disks.more_mib if self._disks else 0,
+            disk_mib=self._disks.more_mib + self._more_mib(self._grown) if self._disks else 0,
         )
         self._live = live.Live()
         if self._running is not None:
             self._live = live.decide(self._running, self._plan, request)
-        self._errors: list[str] = []
         self._undone: list[live.Step] = []
         self._failed: set[str] = set()
-        self._grown = self._growing()
         self._waits = set(self._live.waits)
         autostart = self._autostart()
         if not request.test:
@@ -233,8 +227,28 @@ class _Update:
             return {}
         return growth
 
+    def _more_mib(self, targets: Iterable[str]) -> int:
+        """Return how much more some of the disks that grow may take then."""
+        return sum(self._disks.growth_mib[one] for one in targets) if self._disks else 0
+
     def _grow(self) -> None:
-        """Grow the disks that are to be larger."""
+        """Grow the disks that are to be larger; what they were to take stays noted of no other."""
+        asked = list(self._grown)
+        self._grow_each()
+        failed = [one for one in asked if one not in self._grown]
+        root = copy.deepcopy(self._plan.root)
+        metadata.promise_more(root, -self._more_mib(failed))
+        if amend.same(root, self._plan.root):
+            return
+        # Else it would be noted once more by each call.
+        there = parse(changing.definition(self._conn, self._name))
+        metadata.promise_more(there, -self._more_mib(failed))
+        lifecycle.define(self._conn, to_text(there))
+        storage.settle_definitions()
+        changed = () if amend.same(root, self._now) else self._plan.changed
+        self._plan = replace(self._plan, root=root, changed=changed)
+
+    def _grow_each(self) -> None:
         text = changing.running(self._conn, self._name) if self._grown else None
         running = None if text is None else parse(text)
         for target, size in list(self._grown.items()):

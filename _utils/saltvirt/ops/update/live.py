@@ -12,6 +12,8 @@ from saltvirt.xml import amend, disk, held, hostdev, memory, nic, vcpu
 ATTACH, DETACH, UPDATE = "attached", "detached", "updated"
 # The buses on which a disk comes and goes while the VM runs.
 _PLUGGED = ("virtio", "scsi", "usb")
+# What of a call's `cpu` says how many there are.
+_COUNTS = {"current", "maximum", "vcpus"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +65,8 @@ def decide(running: ET.Element, plan: Plan, request: Request) -> Live:
     if not request.live:
         return Live(waits=plan.changed)
     waits = {one for one in plan.changed if one not in _DEVICES}
-    vcpus, memory_kib = _vcpus(running, plan), _memory(running, plan)
-    if vcpus is not None and isinstance(request.cpu, int):
+    vcpus, memory_kib = _vcpus(running, plan, request.cpu), _memory(running, plan)
+    if vcpus is not None and _is_count_alone(request.cpu):
         waits.discard("cpu")
     if memory_kib is not None and _is_size_alone(request.mem):
         waits.discard("mem")
@@ -93,9 +95,14 @@ def _is_size_alone(mem: Any) -> bool:
     return isinstance(mem, int) or (isinstance(mem, dict) and set(mem) == {"current"})
 
 
-def _vcpus(running: ET.Element, plan: Plan) -> int | None:
+def _is_count_alone(cpu: Any) -> bool:
+    return isinstance(cpu, int) or (isinstance(cpu, dict) and set(cpu) == {"current"})
+
+
+def _vcpus(running: ET.Element, plan: Plan, cpu: Any) -> int | None:
     """Return how many virtual CPUs the VM gets at once; None if that is not to, or cannot, be."""
-    if "cpu" not in plan.changed:
+    # Also where the definition has it already: libvirt may have refused it before.
+    if not (isinstance(cpu, int) or (cpu and _COUNTS & set(cpu))):
         return None
     now, wanted = vcpu.read(running), vcpu.read(plan.root)
     count = int(wanted.attributes.get("current", wanted.maximum))

@@ -1,0 +1,126 @@
+"""Reverting leaves disks of other VMs alone; what cannot be done is said with what was."""
+
+import faces
+import libvirt
+import pytest
+from saltvirt.errors import LibvirtRefused
+from saltvirt.kvm import lifecycle
+from saltvirt.xml import snapshot
+
+VM = """<domain type='test'><name>{}</name>{}<memory>1024</memory>
+<os><type arch='i686'>hvm</type></os><devices>{}</devices></domain>"""
+DISK = """<disk type='file' device='{}'><driver name='qemu' type='qcow2'/>
+<source file='{}'/><target dev='{}'/>{}</disk>"""
+SYSTEM = DISK.format("disk", "/srv/web1_system.qcow2", "vda", "")
+DATA = DISK.format("disk", "/srv/data.qcow2", "vdb", "")
+
+
+@pytest.fixture
+def face(conn, tmp_path):
+    return faces.load("modules", "virt_snapshot", {"state_dir": str(tmp_path)})
+
+
+def redefine(conn, name, *disks):
+    """Have a VM have these disks alone."""
+    uuid = lifecycle.uuid_if_defined(conn, name)
+    conn.defineXML(VM.format(name, f"<uuid>{uuid}</uuid>" if uuid else "", "".join(disks)))
+
+
+def test_a_disk_that_is_another_vms_by_now_does_not_go_back(conn, face):
+    redefine(conn, "web1", SYSTEM, DATA)
+    face.snapshot("web1", "s1")
+    redefine(conn, "web1", SYSTEM)
+    redefine(conn, "db1", DATA)
+
+    with pytest.raises(LibvirtRefused, match=r"has disk /srv/data\.qcow2, which VM 'db1' has"):
+        face.revert_snapshot("web1", "s1")
+
+    assert "/srv/data.qcow2" not in lifecycle.disks(conn)["web1"]
+
+
+def test_a_disk_that_nobody_else_has_and_a_medium_go_back(conn, face):
+    medium = DISK.format("cdrom", "/srv/a.iso", "hda", "<readonly/>")
+    redefine(conn, "web1", SYSTEM, DATA, medium)
+    face.snapshot("web1", "s1")
+    redefine(conn, "web1", SYSTEM)
+    redefine(conn, "db1", medium)
+
+    assert face.revert_snapshot("web1", "s1")["reverted"] == "s1"
+    assert "/srv/data.qcow2" in lifecycle.disks(conn)["web1"]
+
+
+@pytest.mark.parametrize(
+    ("place", "goes_back"),
+    [("internal", ("/srv/data.qcow2",)), ("external", ("/srv/data.qcow2",)), ("no", ())],
+)
+def test_a_snapshot_says_to_which_files_it_goes_back(place, goes_back):
+    text = (
+        f"<domainsnapshot><name>a</name><disks><disk name='vdb' snapshot='{place}'/></disks>"
+        f"{VM.format('web1', '', SYSTEM + DATA)}</domainsnapshot>"
+    )
+    assert snapshot.read(text).reverted == goes_back
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """A snapshot that cannot be deleted."""
+    delete = libvirt.virDomainSnapshot.delete
+
+    def refuse(self, *args):
+        if self.getName() == "b":
+            raise libvirt.libvirtError("deletion of external snapshots not supported")
+        return delete(self, *args)
+
+    monkeypatch.setattr(libvirt.virDomainSnapshot, "delete", refuse)
+
+
+def test_a_clean_up_that_fails_says_that_the_vm_was_reverted(conn, face, kept):
+    redefine(conn, "web1", SYSTEM)
+    for name in ("a", "b", "c"):
+        face.snapshot("web1", name)
+
+    with pytest.raises(LibvirtRefused, match="done before: reverted to 'a', deleted 'c'"):
+        face.revert_snapshot("web1", "a", cleanup=True)
+
+
+def test_a_deletion_that_fails_says_what_is_gone(conn, face, kept):
+    redefine(conn, "web1", SYSTEM)
+    for name in ("a", "b", "c"):
+        face.snapshot("web1", name)
+
+    with pytest.raises(LibvirtRefused, match="not supported; done before: deleted 'c'$"):
+        face.delete_snapshots("web1", all=True)
+    with pytest.raises(LibvirtRefused, match="^deletion of external snapshots not supported$"):
+        face.delete_snapshots("web1", "b")
+
+
+def test_a_saved_state_does_not_go_on_over_disks_that_went_back(conn, face):
+    redefine(conn, "web1", SYSTEM)
+    face.snapshot("web1", "s1")
+    vm = conn.lookupByName("web1")
+    vm.create()
+    vm.managedSave()
+
+    with pytest.raises(LibvirtRefused, match="has a saved state .*managedsave-remove web1"):
+        face.revert_snapshot("web1", "s1")
+
+    vm.managedSaveRemove()
+    assert face.revert_snapshot("web1", "s1")["reverted"] == "s1"
+
+
+def test_a_snapshot_that_is_deleted_while_all_are_listed_is_left_out(conn, face, monkeypatch):
+    redefine(conn, "web1", SYSTEM)
+    face.snapshot("web1", "a")
+    face.snapshot("web1", "b")
+    read = libvirt.virDomainSnapshot.getXMLDesc
+
+    def gone(self, *flags):
+        if self.getName() == "a":
+            error = libvirt.libvirtError("Domain snapshot not found")
+            error.err = (libvirt.VIR_ERR_NO_DOMAIN_SNAPSHOT, 0, "gone", 0, "", "", "", 0, 0)
+            raise error
+        return read(self, *flags)
+
+    monkeypatch.setattr(libvirt.virDomainSnapshot, "getXMLDesc", gone)
+
+    assert [one["name"] for one in face.list_snapshots()["web1"]] == ["b"]

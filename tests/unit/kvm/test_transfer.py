@@ -1,0 +1,102 @@
+"""What is in a volume is read and written whole, or it is said in one line why it is not."""
+
+import os
+
+import libvirt
+import pytest
+from saltvirt.errors import StorageError
+from saltvirt.kvm import transfer, volumes
+
+
+class Stream(libvirt.virStream):
+    """A stream of libvirt's with these parts of a volume in it, and what is sent to it."""
+
+    def __init__(self, parts=()):
+        self.parts, self.sent = list(parts), b""
+
+    def __del__(self):
+        pass
+
+    def recv(self, _most):
+        return self.parts.pop(0) if self.parts else b""
+
+    def send(self, data):
+        self.sent += data
+        return len(data)
+
+    def finish(self):
+        pass
+
+    def abort(self):
+        pass
+
+
+class Connection:
+    """A connection with one stream and one volume."""
+
+    def __init__(self, *parts):
+        self.stream = Stream(parts)
+
+    def newStream(self, _flags):  # noqa: N802
+        return self.stream
+
+    def download(self, *_given):
+        pass
+
+    upload = download
+
+
+@pytest.fixture(autouse=True)
+def volume(monkeypatch):
+    monkeypatch.setattr(volumes, "lookup", lambda conn, *_names: conn)
+    monkeypatch.setattr(volumes, "refuse_running", lambda *_names: None)
+
+
+WHOLE = {"offset": 0, "length": 0, "is_sparse": False}
+
+
+def short(room):
+    """Return what writes as a disk does that has so much room."""
+    write, left = os.write, [room]
+
+    def writing(handle, data):
+        if not left[0]:
+            raise OSError(28, "No space left on device")
+        done = write(handle, bytes(data)[: left[0]])
+        left[0] -= done
+        return done
+
+    return writing
+
+
+def test_a_volume_is_downloaded_whole_though_a_part_is_written_first(tmp_path, monkeypatch):
+    takes = os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: takes(handle, bytes(data)[:3]))
+
+    transfer.download(Connection(b"12345", b"6789"), "p1", "v1", str(tmp_path / "new"), **WHOLE)
+
+    monkeypatch.undo()
+    assert (tmp_path / "new").read_bytes() == b"123456789"
+
+
+@pytest.mark.parametrize("room", [3, 5, 8])
+def test_a_disk_that_gets_full_is_said_and_no_file_is_left(tmp_path, monkeypatch, room):
+    monkeypatch.setattr(os, "write", short(room))
+
+    with pytest.raises(StorageError, match="^cannot write .*/new: No space left on device$"):
+        transfer.download(Connection(b"12345", b"6789"), "p1", "v1", f"{tmp_path}/new", **WHOLE)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_read_on_is_said(tmp_path, monkeypatch):
+    (tmp_path / "there").write_bytes(b"123456789")
+    conn = Connection()
+
+    def fails(_handle, _count):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "read", fails)
+
+    with pytest.raises(StorageError, match="^cannot read .*/there: Input/output error$"):
+        transfer.upload(conn, "p1", "v1", str(tmp_path / "there"), **WHOLE)

@@ -1,0 +1,115 @@
+"""What is changed of a VM that is on its way would not arrive, so it is refused."""
+
+import faces
+import onrecord
+import pytest
+from saltvirt import protocol, records
+from saltvirt.config import HostSettings
+from saltvirt.errors import LibvirtRefused, VirtError
+from saltvirt.kvm import connect, lifecycle
+from saltvirt.ops import reservations
+
+VM = """<domain type='test'><name>web1</name><memory unit='MiB'>64</memory>
+<os><type arch='i686'>hvm</type></os></domain>"""
+CALLS = [("setmem", [128]), ("setvcpus", [2]), ("set_autostart", ["on"])]
+
+
+@pytest.fixture
+def conn(fresh_driver):
+    """A connection to a host with a VM that is off."""
+    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+        lifecycle.define(conn, VM)
+        yield conn
+        lifecycle.undefine(conn, "web1")
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return HostSettings(uri="test:///default", state_dir=str(tmp_path))
+
+
+@pytest.fixture
+def face(settings):
+    return faces.load("modules", "virt_update", {"state_dir": settings.state_dir})
+
+
+def told(conn):
+    """Return what would change."""
+    return lifecycle.xml(conn, "web1"), "web1" in lifecycle.autostarted(conn)
+
+
+@pytest.mark.parametrize("phase", [protocol.SENDING, protocol.HANDING])
+@pytest.mark.parametrize(("function", "given"), CALLS)
+def test_a_vm_that_is_being_sent_is_not_changed(conn, settings, face, phase, function, given):
+    before, uuid = told(conn), lifecycle.uuid(conn, "web1")
+    with records.held(reservations.folder(settings), "departure", "web1") as held:
+        held.begin("t1", phase, **onrecord.departure(uuid=uuid))
+
+    with pytest.raises(VirtError, match="leaving this host|on its way"):
+        getattr(face, function)("web1", *given)
+
+    assert told(conn) == before
+
+
+@pytest.mark.parametrize(("function", "given"), CALLS)
+def test_a_definition_that_was_only_kept_is_not_changed(conn, face, function, given):
+    lifecycle.keep_moved(conn, "web1", "hyper2")
+    before = told(conn)
+
+    with pytest.raises(VirtError, match="moved to hyper2"):
+        getattr(face, function)("web1", *given)
+
+    assert told(conn) == before
+
+
+def test_a_vm_that_stays_is_changed_and_one_that_runs_only_for_its_next_start(conn, face):
+    assert face.setmem("web1", 128) and face.setvcpus("web1", 2)
+    assert face.set_autostart("web1") is True
+    lifecycle.start(conn, "web1")
+    try:
+        with pytest.raises(LibvirtRefused, match="runs; stop it first, or give config=True"):
+            face.setmem("web1", 64)
+    finally:
+        lifecycle.destroy(conn, "web1")
+
+    assert ">131072</memory>" in told(conn)[0] and ">2</vcpu>" in told(conn)[0]
+
+
+@pytest.fixture
+def define(settings):
+    return faces.load("modules", "virt_define", {"state_dir": settings.state_dir}).define_xml_str
+
+
+def test_the_note_that_a_vm_has_moved_is_not_lost_by_defining_it(conn, define):
+    text = lifecycle.kept_xml(conn, "web1")
+    lifecycle.keep_moved(conn, "web1", "hyper2")
+
+    with pytest.raises(VirtError, match="moved to hyper2"):
+        define(text)
+
+    assert lifecycle.moved_to(conn, "web1") == "hyper2"
+
+
+@pytest.mark.parametrize("purpose", ["departure", "arrival"])
+def test_a_vm_that_is_on_its_way_is_not_defined(conn, settings, define, purpose):
+    text = lifecycle.kept_xml(conn, "web1")
+    phase = protocol.SENDING if purpose == "departure" else protocol.PREPARING
+    said = getattr(onrecord, purpose)(uuid=lifecycle.uuid(conn, "web1"))
+    with records.held(reservations.folder(settings), purpose, "web1") as held:
+        held.begin("t1", phase, **said)
+
+    with pytest.raises(VirtError, match="this host since"):
+        define(text.replace("65536", "131072"))
+
+    assert ">65536</memory>" in lifecycle.xml(conn, "web1")
+
+
+def test_a_vm_that_stays_and_one_that_is_new_are_defined(conn, define):
+    assert define(lifecycle.kept_xml(conn, "web1").replace("65536", "131072")) is True
+    assert ">131072</memory>" in lifecycle.xml(conn, "web1")
+    assert define(VM.replace("web1", "db1")) is True
+    lifecycle.undefine(conn, "db1")
+    with pytest.raises(VirtError):
+        define("<domain>")
+    with pytest.raises(VirtError):
+        define("no XML")

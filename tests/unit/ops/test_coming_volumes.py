@@ -1,0 +1,99 @@
+"""A volume that is just made for a VM that is not here yet is neither deleted nor resized."""
+
+import contextlib
+
+import faces
+import libvirt
+import onrecord
+import pytest
+from saltvirt import protocol, records
+from saltvirt.config import HostSettings
+from saltvirt.errors import StorageError
+from saltvirt.kvm import connect
+from saltvirt.ops import reservations
+
+POOL = "<pool type='dir'><name>p1</name><target><path>/srv/p1</path></target></pool>"
+VOLUME = "<volume><name>web1_data.qcow2</name><capacity>1048576</capacity></volume>"
+PATH = "/srv/p1/web1_data.qcow2"
+
+
+@pytest.fixture
+def pool(fresh_driver):
+    """A pool with a volume, on a host of libvirt's test driver."""
+    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+        pool = conn.storagePoolDefineXML(POOL)
+        pool.create()
+        pool.createXML(VOLUME)
+        yield pool
+        with contextlib.suppress(libvirt.libvirtError):
+            for one in pool.listAllVolumes():
+                one.delete()
+            pool.destroy()
+            pool.undefine()
+
+
+def deleted_pool(state_dir):
+    state = faces.load("states", "virt_pool", {"state_dir": state_dir})
+    answer = state.pool_deleted("p1", purge=True)
+    if not answer["result"]:
+        raise StorageError(answer["comment"])
+
+
+def deleted(state_dir):
+    faces.load("modules", "virt_volume", {"state_dir": state_dir}).volume_delete(
+        "p1", "web1_data.qcow2"
+    )
+
+
+def resized(state_dir):
+    faces.load("modules", "virt_volume", {"state_dir": state_dir}).volume_resize(
+        "p1", "web1_data.qcow2", 2
+    )
+
+
+@pytest.fixture(params=[deleted_pool, deleted, resized])
+def call(request, tmp_path):
+    return lambda: request.param(str(tmp_path))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return reservations.folder(HostSettings(state_dir=str(tmp_path)))
+
+
+@pytest.mark.parametrize("phase", [protocol.PREPARING, protocol.READY])
+def test_what_a_vm_that_is_sent_here_is_to_have_stays(pool, folder, call, phase):
+    with records.held(folder, "arrival", "web1") as held:
+        held.begin("t1", phase, **onrecord.arrival(paths=[PATH]))
+
+    with pytest.raises(StorageError, match="VM 'web1', which is .* on its way here; wait until"):
+        call()
+
+    assert [one.info()[1] for one in pool.listAllVolumes()] == [1 << 20]
+
+
+@pytest.mark.parametrize("said", [{"paths": [PATH]}, {"taken": [PATH]}])
+def test_what_a_vm_that_is_built_is_to_have_stays(pool, folder, call, said):
+    with records.held(folder, "build", "web1") as held:
+        held.begin("t1", protocol.MAKING, **onrecord.build(**said))
+        with pytest.raises(StorageError, match="VM 'web1', which is being built here"):
+            call()
+
+    assert [one.info()[1] for one in pool.listAllVolumes()] == [1 << 20]
+
+
+def test_what_an_interrupted_build_has_left_is_removed_by_hand(pool, folder, call):
+    with records.held(folder, "build", "web1") as held:
+        held.begin("t1", protocol.MAKING, **onrecord.build(paths=[PATH]))
+
+    # The test driver does not resize.
+    with contextlib.suppress(connect.LibvirtRefused):
+        call()
+
+
+def test_a_vm_that_has_arrived_is_looked_at_by_what_libvirt_says(pool, folder, call):
+    with records.held(folder, "arrival", "web1") as held:
+        held.begin("t1", protocol.ARRIVED, **onrecord.arrival(paths=[PATH]))
+
+    with contextlib.suppress(connect.LibvirtRefused):
+        call()
