@@ -3,6 +3,7 @@
 import json
 import subprocess
 import threading
+from functools import partial
 
 import pytest
 from cloudkit import backup_folder, reach, wait
@@ -11,7 +12,6 @@ from labkit import node
 # What depends most on how Salt hands out pillars and finds its peers is run on both lines.
 both = pytest.mark.both_salts
 once = pytest.mark.second_nightly
-JOBS = "/var/cache/salt/minion/proc"
 FORGET = "rm -rf /etc/pki/CA /etc/pki/libvirt /etc/pki/qemu"
 OTHER_CA = """set -e
 rm -rf /tmp/other; mkdir -p /tmp/other; cd /tmp/other
@@ -34,12 +34,16 @@ def restart(cloud, host):
     cloud.service(host, "libvirtd", "start")
 
 
+def _is_idle(cloud, host):
+    return cloud.local(host, "saltutil.running") == []
+
+
 @pytest.fixture(scope="module")
 def secured(cloud):
     """Three hosts with keys, listening for TLS; what the first application said."""
     for host in cloud.hosts:
         # A job of a test that kills its master goes on once Salt has asked the new one.
-        wait("jobs of before", lambda host=host: cloud.sh(host, f"ls {JOBS}") == "", timeout_s=90)
+        wait("jobs of before", partial(_is_idle, cloud, host), timeout_s=90)
         cloud.sh(host, FORGET)
     first = {host: apply(cloud, host) for host in cloud.hosts}
     for host in cloud.hosts:
