@@ -165,13 +165,23 @@ def create(vm_):
             made = lifecycle.uuid(conn, name)
         try:
             vm_["ssh_host"] = _wait_for_address(conn, vm_)
-            done = __utils__["cloud.bootstrap"](vm_, __opts__)
+            done = _bootstrapped(vm_)
         except BaseException:
             # Ctrl-C too: nobody would know of it afterwards. By now another may have its name.
             if made is not None and lifecycle.uuid_if_defined(conn, name) == made:
                 cloudvms.destroy(conn, name)
             raise
     _fire("created", name, _filtered("created", vm_))
+    return done
+
+
+def _bootstrapped(vm_):
+    """Return what Salt's bootstrap says; raise if it says that it has failed."""
+    done = __utils__["cloud.bootstrap"](vm_, __opts__)
+    why = done.get("Error") if isinstance(done, dict) else None
+    # That nothing is to be deployed is an error to it, too.
+    if isinstance(why, dict) and "Not Deployed" in why:
+        raise SaltCloudSystemExit(f"VM {vm_['name']!r} was not bootstrapped: {why['Not Deployed']}")
     return done
 
 

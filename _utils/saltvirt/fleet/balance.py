@@ -76,7 +76,13 @@ class _Watched:
         there = [host for host in loads if host in infos and host in facts]
         self.hosts = {host: infos[host] for host in there}
         self.loads = {host: loads[host] for host in there}
-        self.vms = {name: one for host in there for name, one in facts[host].items()}
+        # What a host says of a VM that it does not have is no word on that VM.
+        self.vms = {
+            name: one
+            for host in there
+            for name, one in facts[host].items()
+            if name in infos[host].vms
+        }
 
     def order(self, steps: Sequence[planning.Step], made: int) -> ordering.Sequence:
         """Return in which order steps can be made, the first so many of which are."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from saltvirt import terminal, wire
 from saltvirt.errors import VirtError
-from saltvirt.fleet import agreement, hints, inventory, migrate, notes, proofs, several
+from saltvirt.fleet import agreement, hints, inventory, migrate, notes, orders, proofs, several
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act
 from saltvirt.placement import evacuation
@@ -22,6 +22,7 @@ _STILL_COMING = (
 )
 # On this host alone: by now another may have a VM of that name, which salt-run would remove.
 _KEPT = "moved to {}, only its definition was kept: salt {} virt.undefine {} removes that"
+_INTERRUPTED = "interrupted"
 _UNFINISHED = "left by an interrupted virt.init or virt.purge: salt {} virt.purge {} removes it"
 
 
@@ -153,9 +154,9 @@ def evacuate(
     run = _Run(cloud, host, pace, with_stopped)
     why = None
     try:
-        run.until_empty(wait_s)
+        why = run.until_empty(wait_s)
     except (KeyboardInterrupt, SystemExit):
-        why = "interrupted"
+        why = _INTERRUPTED
     except VirtError as error:
         if not run.has_begun:
             raise
@@ -185,8 +186,12 @@ class _Run:
         """Whether any VM was tried to be moved."""
         return bool(self._done.moved or self._done.failed or self._done.gone)
 
-    def until_empty(self, wait_s: float) -> None:
-        """Move all VMs, and those that come meanwhile, which are waited for so long."""
+    def until_empty(self, wait_s: float) -> str | None:
+        """
+        Move all VMs, and those that come meanwhile, which are waited for so long.
+
+        Returns why that ended before it was known that nothing more comes, None if it is known.
+        """
         told: list[str] = []
         waited_s = 0
         while not self._done.is_interrupted:
@@ -195,15 +200,16 @@ class _Run:
             if self._round(coming):
                 continue
             if not coming:
-                return
+                return None
             if waited_s >= wait_s:
                 self._stuck |= {name: _STILL_COMING.format(waited_s, name) for name in coming}
-                return
+                return None
             if coming != told:
                 detail = f"at most {wait_s - waited_s} s for {', '.join(coming)} on the way in"
                 self._cloud.progress("Waiting", detail=detail)
             told, waited_s = coming, waited_s + _LOOK_S
             time.sleep(_LOOK_S)
+        return _INTERRUPTED
 
     def _round(self, coming: Sequence[str]) -> bool:
         """Move what has not been tried; return whether there was anything."""
@@ -228,7 +234,8 @@ class _Run:
         # It is this host's word that they are its own: nothing is proved by that alone where
         # another has one of that name.
         rivals = {name: {*hints.where(cloud.opts, name)} - {host} for name in moves}
-        alone = {name: to for name, to in moves.items() if not rivals[name]}
+        busy = {name for name in moves if orders.is_at_work(cloud.opts, name)}
+        alone = {name: to for name, to in moves.items() if not rivals[name] and name not in busy}
         changes = {name: notes.followed(noted, name, host, to) for name, to in alone.items()}
         own = {name: change[host] for name, change in changes.items() if host in change}
         notes.note(cloud, host, own, uuids)
@@ -253,6 +260,8 @@ class _Run:
 
     def _forget(self, names: Sequence[str]) -> None:
         """Take back the notes of VMs that did not move; that of a VM which may yet move stays."""
+        # Before it is looked where they are: another evacuation may be moving one at this moment.
+        names = [name for name in names if not orders.is_at_work(self._cloud.opts, name)]
         if names:
             here = set(_vms(self._cloud, self._host)) - _leaving(self._cloud, self._host)
             staying = [name for name in names if name in here or name in self._done.gone]

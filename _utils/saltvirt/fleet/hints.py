@@ -35,28 +35,25 @@ class Heard:
         ``{host: names}`` of the hosts that told all they have.
     one
         ``{host: Sighting}`` of one name, :attr:`name`.
-    settled
-        ``{host: names}`` that no other host can have, as they are not on their way there.
     """
 
     whole: dict[str, Collection[str]] = field(default_factory=dict)
     name: str = ""
     one: dict[str, Sighting] = field(default_factory=dict)
-    settled: dict[str, Collection[str]] = field(default_factory=dict)
 
 
 def refreshed(known: Mapping[str, Collection[str]], heard: Heard) -> Known:
-    """Return the hints as the answers of a survey make them; hosts that were silent keep theirs."""
+    """
+    Return the hints as the answers of a survey make them; hosts that were silent keep theirs.
+
+    Also of a name that another host says it has: it may have one of its own, or say so falsely.
+    """
     out = {host: set(names) for host, names in known.items()}
     for host, names in heard.whole.items():
         out[host] = set(sorted(filter(_is_name, names))[:_MOST])
     for host, sighting in heard.one.items():
         there = out.setdefault(host, set())
         (there.add if sighting.is_its_own else there.discard)(heard.name)
-    answered = {*heard.whole, *heard.one}
-    elsewhere = {name for names in heard.settled.values() for name in names}
-    for host in out.keys() - answered:
-        out[host] -= elsewhere
     return _plain(out)
 
 

@@ -223,10 +223,7 @@ def _readable(fun: str, answers: dict[str, Any]) -> tuple[dict[str, Any], dict[s
 def heard_of(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Heard | None:
     """Return what the answers to a question say of names, None if it is about none."""
     if fun == "virt.host_info":
-        return hints.Heard(
-            whole={host: info.vms for host, info in answers.items()},
-            settled={h: {*info.vms} - {*info.building} for h, info in answers.items()},
-        )
+        return hints.Heard(whole={host: info.vms for host, info in answers.items()})
     if fun == "virt.full_info":
         return hints.Heard(whole={host: info.vm_info for host, info in answers.items()})
     if fun == "virt.vms":
@@ -234,11 +231,7 @@ def heard_of(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Hea
     if fun == "virt.vm_state":
         return hints.Heard(whole=answers)
     if fun == "virt.presence":
-        one = sightings.of_presence(answers)
-        there: dict[str, Collection[str]] = {
-            host: arg for host, sighting in one.items() if sighting.is_complete
-        }
-        return hints.Heard(name=arg[0], one=one, settled=there)
+        return hints.Heard(name=arg[0], one=sightings.of_presence(answers))
     return None
 
 

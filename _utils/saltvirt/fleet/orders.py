@@ -65,8 +65,13 @@ def opened(opts: Mapping[str, Any], name: str, *, is_there: bool = False) -> Ite
 def _await_end(opts: Mapping[str, Any], name: str) -> None:
     """Wait a moment for a command that has finished its work and is only reporting it."""
     until = time.monotonic() + _END_S
-    while records.is_live(folder(opts), PURPOSE, name) and time.monotonic() < until:
+    while is_at_work(opts, name) and time.monotonic() < until:
         time.sleep(0.1)
+
+
+def is_at_work(opts: Mapping[str, Any], name: str) -> bool:
+    """Return whether a command of this master is at work on a VM."""
+    return records.is_live(folder(opts), PURPOSE, name)
 
 
 def moving(opts: Mapping[str, Any]) -> list[records.Record]:

@@ -1,12 +1,13 @@
 """Fill a host again with the VMs that evacuations moved away from it."""
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltvirt import terminal
+from saltvirt import compat, terminal
 from saltvirt.errors import VirtError
-from saltvirt.fleet import inventory, notes, proofs, several
+from saltvirt.fleet import hints, inventory, notes, proofs, several
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.evacuate import NotAllMoved, set_maintenance
 from saltvirt.fleet.hosts import act
@@ -124,9 +125,21 @@ def _looked(cloud: Cloud, host: str) -> _Looked:
         one: {*info.vms, *(info.unreadable.keys() - set(info.unfinished))}
         for one, info in found.answers.items()
     }
-    away = notes.away(said, host, there, {*asked.reasons(), *found.reasons()})
+    unasked = _unasked(cloud, own, every)
+    away = notes.away(said, host, there, {*asked.reasons(), *found.reasons(), *unasked})
     at = {one for name, one in away.back.items() if name in uuids}
     now = inventory.survey(cloud, at, "virt.migration_info") if at else inventory.Survey(answers={})
     vms = {one: {n: vm.uuid for n, vm in has.items()} for one, has in now.answers.items()}
     away = notes.same(away, host, uuids, vms, now.reasons())
     return _Looked(trails=trails, uuids=uuids, away=away)
+
+
+def _unasked(cloud: Cloud, names: Iterable[str], every: Iterable[str]) -> set[str]:
+    """Return the minions that had one of these VMs, and are no hypervisors at this moment."""
+    known, store, wanted = hints.every(cloud.opts), compat.KeyStore(cloud.opts), {*names}
+    others = known.keys() - {*every}
+    return {
+        host
+        for host in others
+        if not wanted.isdisjoint(known[host]) and store.read(host)[0] == "accepted"
+    }

@@ -8,6 +8,8 @@ from saltvirt.placement import bundles, choose, fit, requirements, score, whatif
 from saltvirt.placement.answers import HostInfo, MigrationInfo
 from saltvirt.placement.bundles import Refused
 
+_WITH_IT = ", which stays with it: "
+
 
 def evacuate(
     hosts: Mapping[str, HostInfo],
@@ -32,16 +34,28 @@ def evacuate(
     VMs of an affinity group that no other host has go to one host, or stay together.
     """
     refused = refused or {}
-    stays = {n: "; ".join(a.obstacles) for n, a in vms.items() if a.obstacles}
-    needs = [requirements.of(moving) for name, moving in vms.items() if name not in stays]
+    needs = [requirements.of(moving) for moving in vms.values()]
     needs.sort(key=lambda required: (-required.memory_mib, -required.vcpus, required.name))
     rules = bundles.Rules(hosts, needs, refused)
-    together = bundles.together(needs, rules)
+    every = bundles.together(needs, rules)
+    stays = _bound(vms, every)
+    together = [bundle for bundle in every if bundle[0].name not in stays]
     found = bundles.packed(hosts, together, rules, score.weighed(weights))
     out = {required.name: found[required.name] for required in needs if required.name in found}
     evaluated = _evaluate_once(_with_all(hosts, needs, out))
     left = [bundle for bundle in together if bundle[0].name not in out]
     return out, {**stays, **_staying(evaluated, left, refused, silent or {})}
+
+
+def _bound(vms: Mapping[str, MigrationInfo], every: Iterable[list[Requirements]]) -> dict[str, str]:
+    """Return ``{name: why}`` of the VMs that cannot move, and of those that stay with them."""
+    stays: dict[str, str] = {}
+    for bundle in every:
+        whys = {one.name: "; ".join(vms[one.name].obstacles) for one in bundle}
+        first = next((f"{n}{_WITH_IT}{why}" for n, why in whys.items() if why), None)
+        if first is not None:
+            stays |= {name: why or first for name, why in whys.items()}
+    return stays
 
 
 def _staying(
@@ -98,6 +112,6 @@ def _why(
         late = refused.get(one.name, {})
         for evaluation in choose.overruled(evaluated(replace(one, **size)), late):
             if evaluation.reasons and evaluation.host not in out:
-                with_it = "" if one is required else f"{one.name}, which stays with it: "
+                with_it = "" if one is required else f"{one.name}{_WITH_IT}"
                 out[evaluation.host] = with_it + ", ".join(evaluation.reasons)
     return out

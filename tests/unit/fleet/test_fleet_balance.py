@@ -222,3 +222,18 @@ def test_a_cloud_that_says_nothing_is_not_called_even(lopsided, run, fun):
 
     with pytest.raises(MasterError, match="^no hypervisor answers: h1: does not answer; h2: "):
         run()
+
+
+def test_only_the_host_that_has_a_vm_says_what_that_is(cloud, run, monkeypatch):
+    three = cloud(3)
+    for number in range(1, 7):
+        three.put(f"web{number}", "h1", stay=True)
+    said = three._migration_info
+
+    def lies(host, name=None):
+        others = {vm: {**about, "stay": False} for vm, about in three.hosts["h1"].items()}
+        return others if host == "h3" and name is None else said(host, name)
+
+    monkeypatch.setattr(three, "_migration_info", lies)
+
+    assert run(is_dry=True)["moves"] == []

@@ -1,8 +1,11 @@
 """What moves of others, and of before, have left of the VMs of a host that is emptied."""
 
+import os
+import signal
+
 import playedhosts
 import pytest
-from saltvirt.fleet import evacuate, keys
+from saltvirt.fleet import evacuate, keys, orders
 from saltvirt.fleet.cloud import Cloud
 
 
@@ -40,3 +43,43 @@ def test_a_definition_that_was_kept_is_no_host_that_a_vm_has_moved_to(opts, monk
     said = evacuate.evacuate(master, "h1", max_parallel=1, with_stopped=False, wait_s=0)
 
     assert said["moved"] == {}
+
+
+HOW = {"max_parallel": 1, "with_stopped": True, "wait_s": 0}
+
+
+def test_an_interruption_while_others_are_on_their_way_in_is_no_success(run, monkeypatch):
+    three = playedhosts.clouds(monkeypatch)(3)
+    three.put("web1", "h3")
+    three.building["h3"] = ["web2"]
+    three.before["h3", "virt.migrate"] = lambda: os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(
+        evacuate.NotAllMoved, match=r"h3 may not be empty \(interrupted\)"
+    ) as caught:
+        run(evacuate.evacuate, three, "h3", **HOW)
+
+    assert playedhosts.table(caught)["moved"].keys() == {"web1"}
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_another_evacuation_of_the_host_leaves_the_note_of_a_vm_that_is_moving(
+    run, monkeypatch, is_elsewhere
+):
+    three = playedhosts.clouds(monkeypatch)(3)
+    three.put("web1", "h3")
+    monkeypatch.setattr(orders, "_END_S", 0)
+
+    def again():
+        del three.before["h3", "virt.migrate_begin"]
+        # The second one would have it go to another host.
+        three.refuses = {"h1": {"web1": ["no"]}} if is_elsewhere else {}
+        with pytest.raises(evacuate.NotAllMoved, match="h3 still has web1"):
+            run(evacuate.evacuate, three, "h3", **HOW)
+        three.refuses = {}
+
+    three.before["h3", "virt.migrate_begin"] = again
+
+    done = run(evacuate.evacuate, three, "h3", **HOW)
+
+    assert done["moved"] == {"web1": "h1"} and three.noted("h3") == {"web1": ["h1"]}

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 from playedhosts import clouds, table
-from saltvirt.fleet import building, evacuate, restore
+from saltvirt.fleet import building, evacuate, inventory, keys, restore
 
 HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
 HOME = {"max_parallel": 2}
@@ -65,6 +65,20 @@ def test_a_restore_forgets_nothing_that_a_hosts_libvirt_has_not_loaded(cloud, ru
 
     assert table(caught)["failed"] == {"web1": "it is not on h1 any more; run this again"}
     assert table(caught)["gone"] == [] and three.noted("h3") == {"web1": ["h1"]}
+
+
+def test_a_restore_forgets_nothing_that_a_host_has_which_is_shut_out(cloud, run, opts, monkeypatch):
+    three = cloud(3)
+    three.put("web1", "h3")
+    keys.accept(opts, "h1", "a key")
+    assert run(evacuate.evacuate, three, "h3", **HOW)["moved"] == {"web1": "h1"}
+    monkeypatch.setattr(inventory, "every", lambda _cloud: ["h2", "h3"])
+
+    with pytest.raises(evacuate.NotAllMoved, match="web1 did not come back to h3") as caught:
+        run(restore.restore, three, "h3", **HOME)
+
+    assert "not asked: h1" in table(caught)["failed"]["web1"] and table(caught)["gone"] == []
+    assert three.noted("h3") == {"web1": ["h1"]}
 
 
 def test_a_vm_that_two_evacuations_moved_comes_home_once(cloud, run):

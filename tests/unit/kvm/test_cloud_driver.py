@@ -30,13 +30,14 @@ class Played:
     def __init__(self):
         self.fired, self.bootstrapped = [], []
         self.why_not = None
+        self.said = {"deployed": True}
 
     def bootstrap(self, vm_, _opts):
         """Remember the VM, or fail."""
         self.bootstrapped.append(dict(vm_))
         if self.why_not:
             raise self.why_not
-        return {"deployed": True}
+        return self.said
 
     def fire(self, _key, text, tag, args=None, **_bus):
         """Remember an event."""
@@ -137,6 +138,24 @@ def test_a_vm_that_is_there_is_bootstrapped_again(driver, conn, played):
 
     assert len(played.bootstrapped) == 2
     assert volumes(conn) == there
+
+
+def test_a_bootstrap_that_says_that_it_has_failed_has_failed(driver, conn, played):
+    played.said = {"Error": {"Not Deployed": "Failed to start Salt on host web1"}}
+    before = volumes(conn)
+
+    with pytest.raises(SaltCloudSystemExit, match="'web1' was not bootstrapped: Failed to start"):
+        driver.create(profile())
+
+    assert (vms(conn), volumes(conn)) == ({"test", "base"}, before)
+    assert "web1/created" not in [tag for tag, *_more in played.fired]
+
+
+def test_a_clone_that_is_not_to_be_bootstrapped_stays(driver, conn, played):
+    played.said = {"Error": {"No Deploy": "'deploy' is not enabled. Not deploying."}}
+
+    assert driver.create(profile(deploy=False)) == played.said
+    assert "web1" in vms(conn)
 
 
 @pytest.mark.parametrize("failure", [OSError("no ssh"), KeyboardInterrupt(), SystemExit(1)])

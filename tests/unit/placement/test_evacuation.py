@@ -55,6 +55,39 @@ def test_groups_stay_together_and_apart():
     assert there["w1"] == there["w2"] and there["d1"] != there["d2"] and not stays
 
 
+def test_a_group_of_which_one_cannot_move_stays_together():
+    held = ["it has snapshots"]
+
+    there, stays = evacuation.evacuate(
+        {"a": host(1000)},
+        named(
+            moving("w1", 10, affinity=["web"]),
+            moving("w2", 20, affinity=["web"], obstacles=held),
+            moving("free", 10),
+        ),
+    )
+
+    assert there == {"free": "a"}
+    assert stays == {
+        "w1": "w2, which stays with it: it has snapshots",
+        "w2": "it has snapshots",
+    }
+
+
+def test_who_joins_its_group_elsewhere_does_not_wait_for_one_that_cannot_move():
+    there = host(1000, vms={"w0": {"affinity": ["web"]}})
+
+    moves, stays = evacuation.evacuate(
+        {"a": host(1000), "b": there},
+        named(
+            moving("w1", 10, affinity=["web"]),
+            moving("w2", 20, affinity=["web"], obstacles=["it has snapshots"]),
+        ),
+    )
+
+    assert moves == {"w1": "b"} and stays == {"w2": "it has snapshots"}
+
+
 def test_the_hosts_that_were_given_are_not_changed():
     hosts = {"a": host(1000)}
     before = copy.deepcopy(hosts)
