@@ -5,6 +5,7 @@ import json
 import pytest
 from cloudkit import port
 
+pytestmark = pytest.mark.second
 HOST, PEER = "hyper1", "hyper2"
 NAME, PORT = "lab_rules", 7901  # beside the rules that the formula has made
 SHOWN = {"nftables": "nft list tables", "iptables": "iptables -S; ip6tables -S"}
