@@ -92,7 +92,9 @@ def test_the_rules_are_there_again_after_a_reboot_before_the_network_is(cloud, b
 @pytest.mark.parametrize("host", ["hyper2", pytest.param("hyper3", marks=pytest.mark.nightly)])
 def test_a_host_whose_address_the_master_does_not_know_is_not_shut_out(cloud, host):
     address, change = cloud.lab.host_ip(host), ("state.apply", "hypervisor.firewall")
-    cloud.sh("master", "rm /var/cache/salt/master/grains/hyper1.p")
+    # Where Salt 3008 has them, and where 3006 has.
+    known = "grains/hyper1.p minions/hyper1/data.p"
+    cloud.sh("master", f"cd /var/cache/salt/master; rm $(ls {known} 2>/dev/null)")
     try:
         (outcome,) = (
             one
