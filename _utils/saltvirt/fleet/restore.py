@@ -7,7 +7,7 @@ from typing import Any
 
 from saltvirt import compat, terminal
 from saltvirt.errors import VirtError
-from saltvirt.fleet import hints, inventory, notes, proofs, several
+from saltvirt.fleet import hints, inventory, keys, notes, proofs, several
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.evacuate import NotAllMoved, set_maintenance
 from saltvirt.fleet.hosts import act
@@ -141,5 +141,5 @@ def _unasked(cloud: Cloud, names: Iterable[str], every: Iterable[str]) -> set[st
     return {
         host
         for host in others
-        if not wanted.isdisjoint(known[host]) and store.read(host)[0] == "accepted"
+        if not wanted.isdisjoint(known[host]) and keys.accepted_in(store, host)
     }

@@ -8,7 +8,7 @@ from typing import Any
 from saltvirt import arguments
 from saltvirt.errors import BadArgument
 from saltvirt.units import size_bytes
-from saltvirt.xml import leaf, permissions, tag
+from saltvirt.xml import disk, leaf, permissions, tag
 
 TYPES = ("file", "block", "dir", "network", "netdir", "ploop")
 # libvirt's number, and what it takes at most.
@@ -186,7 +186,7 @@ def used(root: ET.Element) -> set[tuple[str, ...]]:
     Each is ``("path", where)``, with the name of what lies elsewhere for a path as libvirt has it
     of volumes of RBD, or ``("volume", pool, name)``.
     """
-    found = (source for disk in root.iterfind("devices/disk") for source in disk.iter("source"))
+    found = (source for one in root.iterfind("devices/disk") for source in one.iter("source"))
     return {where for source in found for where in _where(source)}
 
 
@@ -211,17 +211,28 @@ class DiskPlace:
     hosts: tuple[dict[str, str], ...]
 
 
+def place_of(one: disk.Disk) -> DiskPlace:
+    """Return where a disk is that is no file."""
+    return DiskPlace(
+        type=one.type or "",
+        device=one.device,
+        source=one.source or {},
+        hosts=one.hosts,
+        is_readonly=one.is_readonly,
+    )
+
+
 def places(root: ET.Element) -> list[DiskPlace]:
     """Return where the disks of a <domain> are that are no files; empty drives are nowhere."""
     return [
         DiskPlace(
-            type=disk.get("type", ""),
-            device=disk.get("device", "disk"),
-            is_readonly=disk.find("readonly") is not None,
+            type=one.get("type", ""),
+            device=one.get("device", "disk"),
+            is_readonly=one.find("readonly") is not None,
             source=dict(source.attrib),
-            hosts=tuple(dict(one.attrib) for one in source.iterfind("host")),
+            hosts=tuple(dict(host.attrib) for host in source.iterfind("host")),
         )
-        for disk in root.iterfind("devices/disk")
-        for source in disk.iterfind("source")
-        if disk.get("type") in ("volume", "block", "network")
+        for one in root.iterfind("devices/disk")
+        for source in one.iterfind("source")
+        if one.get("type") in ("volume", "block", "network")
     ]

@@ -18,7 +18,7 @@ from saltvirt.placement.answers import MigrationInfo
 from saltvirt.xml import copied, pooldisk, read
 from saltvirt.xml import pool as pool_
 from saltvirt.xml.disk import Disk
-from saltvirt.xml.volume import DiskPlace
+from saltvirt.xml.volume import place_of
 
 _FORMATS = ("qcow2", "raw")
 
@@ -220,14 +220,7 @@ def _overlay(settings: HostSettings, what: str, path: str) -> ValidatedImage:
 
 
 def _volume(conn: Any, says: Disk) -> diskvolumes.Found:
-    place = DiskPlace(
-        type=says.type or "",
-        device=says.device,
-        source=says.source or {},
-        hosts=says.hosts,
-        is_readonly=says.is_readonly,
-    )
-    found = diskvolumes.find(conn, place)
+    found = diskvolumes.find(conn, place_of(says))
     if found is None:
         raise StorageError(
             f"disk {says.target['dev']} ({says.path}) is in no storage pool of this host, so no "

@@ -4,7 +4,6 @@ The certificates of a hypervisor: which are due, and why; new keys; files laid d
 Private keys are made here and never leave the host: only requests go to the master.
 """
 
-import fcntl
 import grp
 import os
 import pwd
@@ -22,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from saltvirt import files
+from saltvirt import files, locks
 from saltvirt.errors import StorageError
 from saltvirt.pki import ca
 from saltvirt.pki.answer import Answer
@@ -323,12 +322,8 @@ def alone(basepath: str | Path) -> Iterator[None]:
     """
     above = Path(basepath).absolute().parent
     _folder(above, 0o755, None)
-    handle = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with locks.folder(above):
         yield
-    finally:
-        os.close(handle)
 
 
 def mark(path: Path) -> None:

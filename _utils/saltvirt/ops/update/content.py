@@ -20,7 +20,7 @@ from saltvirt.placement.answers import DomainTypes
 from saltvirt.spec import Deployment
 from saltvirt.units import MIB, human
 from saltvirt.xml import amend, disk, held
-from saltvirt.xml.volume import DiskPlace
+from saltvirt.xml.volume import place_of
 
 # A partition, or a volume group's extents, may be a little less than was asked for.
 _ROUNDED = 1.01
@@ -172,16 +172,9 @@ def _size_of(one: Disk) -> int:
 
 def _volume(conn: Any, now: disk.Disk) -> tuple[tuple[str, str], int]:
     """Return ``((pool, volume), bytes)`` of a disk; 0 where nobody knows."""
-    place = DiskPlace(
-        type=now.type or "",
-        device=now.device,
-        source=now.source or {},
-        hosts=now.hosts,
-        is_readonly=now.is_readonly,
-    )
     # Of a pool that does not run nobody can say it.
     with suppress(StorageError):
-        found = diskvolumes.find(conn, place)
+        found = diskvolumes.find(conn, place_of(now))
         there = volumes.find(conn, found.pool, found.volume) if found else None
         if found is not None and there is not None:
             return (found.pool, found.volume), there.capacity

@@ -118,6 +118,11 @@ def _has_name(vm: str, now: disk.Disk, wanted: model.Disk, pool: Mapping[str, An
     return last.startswith(own) and bool(_ENDING.fullmatch(last.removeprefix(own)))
 
 
+def _may_be_its_own(now: disk.Disk, wanted: model.Disk) -> bool:
+    """Return whether a disk may be one that was made for its VM: no drive, and no given file."""
+    return not (wanted.source_file or _is_drive(wanted)) and now.device == wanted.device
+
+
 def _is_above(
     below: Mapping[str, Sequence[str]],
     vm: str,
@@ -127,7 +132,7 @@ def _is_above(
     pools: Mapping[str, Any],
 ) -> bool:
     """Return whether a disk is what a snapshot has put above the file of one that is wanted."""
-    if wanted.source_file or _is_drive(wanted) or now.device != wanted.device:
+    if not _may_be_its_own(now, wanted):
         return False
     pool = pools.get(wanted.pool or "") or {}
     files = (replace(now, source={"file": one}) for one in below.get(now.path or "", ()))
@@ -143,7 +148,7 @@ def _is_partition(
     pools: Mapping[str, Any],
 ) -> bool:
     """Return whether a disk is one of a pool whose partitions have the names of its device."""
-    if wanted.source_file or _is_drive(wanted) or now.device != wanted.device:
+    if not _may_be_its_own(now, wanted):
         return False
     # So the first in that pool is the first that is wanted.
     pool = wanted.pool or default or ""
