@@ -41,12 +41,16 @@ def planned(
     cloud: Cloud,
     host: str,
     wanted: Mapping[str, MigrationInfo],
+    staying: Mapping[str, str],
 ) -> tuple[dict[str, str], dict[str, str]]:
     """
     Return ``(moves, stays)`` of VMs of a host, as the hosts are now.
 
     wanted
         ``{name: answer of virt.migration_info}``.
+    staying
+        ``{name: why}`` of those of them that are not to be moved; whoever must be with one of
+        them stays too.
     """
     others = [one for one in inventory.every(cloud) if one != host]
     cloud.progress("Searching", detail=terminal.counted(len(others), "hypervisor"))
@@ -56,7 +60,7 @@ def planned(
         refused: Mapping[str, Mapping[str, Iterable[str]]],
     ) -> tuple[tuple[dict[str, str], dict[str, str]], dict[str, str]]:
         moves, stays = evacuation.evacuate(
-            found.answers, wanted, cloud.settings.weights, refused, found.reasons()
+            found.answers, wanted, cloud.settings.weights, refused, found.reasons(), staying
         )
         return (moves, stays), moves
 
@@ -72,11 +76,11 @@ def dry_run(
     inventory.hosts(cloud, host=host)
     coming, warnings, unknown = _coming(cloud, host)
     stopped, wanted = _sorted(cloud, host, coming, with_stopped)
-    moves, stays = planned(cloud, host, wanted)
+    moves, stays = planned(cloud, host, wanted, stopped)
     told = {name: migrate.behind_nat(wanted[name], to) for name, to in moves.items()}
     warnings |= {name: why for name, why in told.items() if why}
     warnings |= dict.fromkeys(coming, "on its way in: it is waited for, and then moved too")
-    stays = {**stopped, **unknown, **stays}
+    stays = {**unknown, **stays}
     return {"host": host, "moves": moves, "stays": stays, "warnings": warnings}
 
 
@@ -105,12 +109,12 @@ def _sorted(
     coming: Sequence[str],
     with_stopped: bool,
 ) -> tuple[dict[str, str], dict[str, MigrationInfo]]:
-    """Return ``({name: why} of those that may stay, {name: facts} of those that have to move)``."""
+    """Return ``({name: why} of those that may stay, {name: facts} of all that are there)``."""
     here = {name: one for name, one in _vms(cloud, host).items() if name not in coming}
     is_off = {name for name, moving in here.items() if moving.state == "shutdown"}
     is_off -= _leaving(cloud, host)
     stopped = {} if with_stopped else dict.fromkeys(sorted(is_off), "it is stopped")
-    return stopped, {name: moving for name, moving in here.items() if name not in stopped}
+    return stopped, here
 
 
 def _leaving(cloud: Cloud, host: str) -> set[str]:
@@ -213,15 +217,20 @@ class _Run:
 
     def _round(self, coming: Sequence[str]) -> bool:
         """Move what has not been tried; return whether there was anything."""
-        self._stopped, wanted = _sorted(self._cloud, self._host, coming, self._with_stopped)
+        done = self._done
+        self._stopped, here = _sorted(self._cloud, self._host, coming, self._with_stopped)
         # One that had to stay, and was removed or stopped meanwhile, is in nobody's way any more.
-        self._stuck = {name: why for name, why in self._stuck.items() if name in wanted}
-        tried = {*self._done.moved, *self._done.failed, *self._done.gone, *self._stuck}
-        fresh = {name: moving for name, moving in wanted.items() if name not in tried}
+        left = here.keys() - self._stopped
+        self._stuck = {name: why for name, why in self._stuck.items() if name in left}
+        tried = {*done.moved, *done.failed, *done.gone, *self._stuck}
+        fresh = {name: here[name] for name in here if name in left - tried}
         if not fresh:
             return False
-        moves, stays = planned(self._cloud, self._host, fresh)
-        self._stuck |= stays
+        # They are there, and so are those that must be with them.
+        staying = {n: w for n, w in {**done.failed, **self._stuck, **self._stopped}.items() if n in here}
+        wanted = {name: moving for name, moving in here.items() if name in {*fresh, *staying}}
+        moves, stays = planned(self._cloud, self._host, wanted, staying)
+        self._stuck |= {name: why for name, why in stays.items() if name in fresh}
         if moves:
             self._move(moves, {name: fresh[name].uuid for name in moves})
         return True

@@ -17,6 +17,7 @@ def evacuate(
     weights: Mapping[str, float] | None = None,
     refused: Refused | None = None,
     silent: Mapping[str, str] | None = None,
+    staying: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """
     Return where each VM of a host goes: ``(moves, stays)``; big ones first, equal ones by name.
@@ -29,6 +30,8 @@ def evacuate(
         ``{name: {host: reasons}}`` of hosts that have said themselves that they cannot take a VM.
     silent
         ``{host: why}`` of others that have not answered.
+    staying
+        ``{name: why}`` of those of the VMs that are not to be moved.
 
     ``moves`` is ``{name: host}`` in the order in which they are made, ``stays`` ``{name: why}``.
     VMs of an affinity group that no other host has go to one host, or stay together.
@@ -38,7 +41,7 @@ def evacuate(
     needs.sort(key=lambda required: (-required.memory_mib, -required.vcpus, required.name))
     rules = bundles.Rules(hosts, needs, refused)
     every = bundles.together(needs, rules)
-    stays = _bound(vms, every)
+    stays = _bound(vms, staying or {}, every)
     together = [bundle for bundle in every if bundle[0].name not in stays]
     found = bundles.packed(hosts, together, rules, score.weighed(weights))
     out = {required.name: found[required.name] for required in needs if required.name in found}
@@ -47,11 +50,16 @@ def evacuate(
     return out, {**stays, **_staying(evaluated, left, refused, silent or {})}
 
 
-def _bound(vms: Mapping[str, MigrationInfo], every: Iterable[list[Requirements]]) -> dict[str, str]:
-    """Return ``{name: why}`` of the VMs that cannot move, and of those that stay with them."""
+def _bound(
+    vms: Mapping[str, MigrationInfo],
+    staying: Mapping[str, str],
+    every: Iterable[list[Requirements]],
+) -> dict[str, str]:
+    """Return ``{name: why}`` of the VMs that do not move, and of those that stay with them."""
+    cannot = {name: "; ".join(moving.obstacles) for name, moving in vms.items()} | {**staying}
     stays: dict[str, str] = {}
     for bundle in every:
-        whys = {one.name: "; ".join(vms[one.name].obstacles) for one in bundle}
+        whys = {one.name: cannot[one.name] for one in bundle}
         first = next((f"{n}{_WITH_IT}{why}" for n, why in whys.items() if why), None)
         if first is not None:
             stays |= {name: why or first for name, why in whys.items()}
