@@ -227,7 +227,8 @@ class _Run:
         if not fresh:
             return False
         # They are there, and so are those that must be with them.
-        staying = {n: w for n, w in {**done.failed, **self._stuck, **self._stopped}.items() if n in here}
+        left_there = {**done.failed, **self._stuck, **self._stopped}
+        staying = {name: why for name, why in left_there.items() if name in here}
         wanted = {name: moving for name, moving in here.items() if name in {*fresh, *staying}}
         moves, stays = planned(self._cloud, self._host, wanted, staying)
         self._stuck |= {name: why for name, why in stays.items() if name in fresh}

@@ -150,7 +150,7 @@ def changed(now: Graphics | None, given: Mapping[str, Any]) -> Graphics | None:
 
     now
         The display of that type that there is, if any: its password, keymap and listener stay
-        where the call gives none.
+        where the call does not name them.
     """
     wanted = of(given)
     if wanted is None or now is None or now.type != wanted.type:
@@ -160,12 +160,18 @@ def changed(now: Graphics | None, given: Mapping[str, Any]) -> Graphics | None:
         replace(
             wanted,
             port=now.port if is_chosen else wanted.port,
-            tls_port=wanted.tls_port or now.tls_port,
-            password=wanted.password or now.password,
-            keymap=wanted.keymap or now.keymap,
+            tls_port=_kept(given, "tls_port", wanted, now),
+            password=_kept(given, "password", wanted, now),
+            keymap=_kept(given, "keymap", wanted, now),
             listen=wanted.listen if given.get("listen") else now.listen,
         )
     )
+
+
+def _kept(given: Mapping[str, Any], key: str, wanted: Graphics, now: Graphics) -> str | None:
+    is_removed = key in given and given[key] is None
+    value: str | None = getattr(wanted, key) or (None if is_removed else getattr(now, key))
+    return value
 
 
 def amended(element: ET.Element, wanted: Graphics) -> None:
