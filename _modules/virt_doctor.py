@@ -73,8 +73,9 @@ def trash(**kwargs):
     """
     Return what is in this host's trash, where ``virt:trash_days`` has put it.
 
-    Returns ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition}}``; ``files``
-    is where they were, ``bytes`` what they take, ``definition`` the VM's XML without secrets.
+    Returns ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition, away}}``;
+    ``files`` is where they were, ``bytes`` what they take, ``definition`` the VM's XML without
+    secrets. ``away`` has a line for each file whose file system is not mounted.
 
     CLI Example:
 
@@ -93,7 +94,8 @@ def trash_restore(entry, **kwargs):
         As ``virt.trash`` names it.
 
     Returns ``{"files": [path], "definition": XML}``; the VM is not defined again:
-    ``virt.define_xml_str`` does that. Fails, with nothing changed, if a file is in its place.
+    ``virt.define_xml_str`` does that. Pools that run look at their folders again. Fails, with
+    nothing changed, if a file is in its place.
 
     CLI Example:
 

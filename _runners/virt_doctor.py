@@ -57,9 +57,10 @@ def trash(host=None):
     host
         Only this hypervisor. Defaults to all.
 
-    Returns ``{host: {entry: {vm, uuid, since, until, why, bytes, files, volumes, definition}}}``:
-    ``files`` is where they were, ``volumes`` are those that are not files and stayed,
-    ``definition`` the VM's XML without secrets. ``unreachable`` and ``failed`` are beside it.
+    Returns ``{host: {entry: {vm, uuid, since, until, why, bytes, files, volumes, definition,
+    away}}}``: ``files`` is where they were, ``volumes`` are those that are not files and stayed,
+    ``definition`` the VM's XML without secrets. ``away`` has a line for each file whose file system
+    is not mounted. ``unreachable`` and ``failed`` are beside it.
 
     CLI Example:
 

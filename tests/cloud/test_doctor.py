@@ -120,6 +120,7 @@ def test_a_purged_vm_is_in_the_trash_is_not_garbage_and_comes_back(tidy):
     said = tidy.run("virt.trash_restore", "hyper1", entry).data["hyper1"]
 
     assert tidy.sh("hyper1", f"sha256sum <{disk}") == content
+    assert disk in tidy.sh("hyper1", "virsh vol-list default")
     assert found(tidy.run("virt.doctor")) == {}
     done = tidy.salt("hyper1", "virt.define_xml_str", said["definition"])
     assert done.data == {"hyper1": True}, json.dumps(done.data)

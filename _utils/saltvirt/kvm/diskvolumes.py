@@ -211,6 +211,17 @@ def refresh(conn: Any, paths: Iterable[str]) -> None:
     for path in paths:
         with suppress(libvirt.libvirtError):
             names.add(conn.storageVolLookupByPath(path).storagePoolLookupByVolume().name())
+    _refresh(conn, names)
+
+
+def refresh_folders(conn: Any, paths: Iterable[str]) -> None:
+    """Let the pools that run look again in whose folders files are, which they may not know yet."""
+    folders = {posixpath.dirname(path) for path in paths}
+    active = conn.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
+    _refresh(conn, [p.name() for p in active if pool_.read(pools.definition(p)).target in folders])
+
+
+def _refresh(conn: Any, names: Iterable[str]) -> None:
     for name in sorted(names):
         try:
             conn.storagePoolLookupByName(name).refresh(0)

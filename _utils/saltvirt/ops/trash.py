@@ -21,6 +21,7 @@ from typing import Any
 from saltvirt import files, records, room, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError, VirtError
+from saltvirt.kvm import connect, diskvolumes
 from saltvirt.ops import owned, reservations, storage
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.recordfacts import TrashFacts
@@ -149,14 +150,15 @@ def unknown(settings: HostSettings) -> dict[str, str]:
 
 def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
-    Return ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition}}``.
+    Return ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition, away}}``.
 
-    ``bytes`` is what the files take on the disk; ``files`` is where each was.
+    ``bytes`` is what the files take on the disk; ``files`` is where each was; ``away`` says of those
+    that are out of reach, which are not counted, what to do.
     """
     out = {}
     for record in _every(settings):
-        facts, places = record.read(TrashFacts), _places(record)
-        if not (places or facts.volumes):
+        facts, places, away = record.read(TrashFacts), _places(record), [*_away(record)]
+        if not (places or facts.volumes or away):
             continue
         out[record.name] = {
             "vm": facts.vm,
@@ -168,6 +170,7 @@ def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:
             "files": sorted(places),
             "volumes": facts.volumes or [],
             "definition": facts.definition,
+            "away": away,
         }
     return out
 
@@ -226,7 +229,17 @@ def restore(settings: HostSettings, entry: str) -> dict[str, Any]:
             owned.unmark(place)
             _bring_back(place, path)
         _forget(held, facts.files)
+    _tell_pools(settings, sorted(places))
     return {"files": sorted(places), "definition": facts.definition}
+
+
+def _tell_pools(settings: HostSettings, paths: Iterable[str]) -> None:
+    """Have libvirt see files that are back; a pool that does not run looks when it is started."""
+    try:
+        with connect.opened(settings, readonly=False) as conn:
+            diskvolumes.refresh_folders(conn, paths)
+    except VirtError as error:
+        log.warning("libvirt was not told of the files that are back: %s", error)
 
 
 def _bring_back(place: Path, path: str) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import libvirt
 import pytest
 from saltvirt import records
 from saltvirt.errors import BadArgument, StorageError
@@ -89,6 +90,23 @@ def test_what_is_brought_back_is_where_it_was_and_no_longer_marked(keeping):
     assert [owned.of(images / name) for name in DISKS] == [None, None]
     assert trash.listed(keeping.settings) == {}
     assert not (images / trash.FOLDER).exists()
+
+
+def test_the_pools_of_what_is_brought_back_look_again(keeping, monkeypatch):
+    purged(keeping)
+    looked = []
+    # libvirt's test driver has no files to look at.
+    monkeypatch.setattr(
+        libvirt.virStoragePool, "refresh", lambda one, _flags: looked.append(one.name())
+    )
+    with keeping.libvirt() as conn:
+        for name, path in (("images", keeping.settings.images), ("other", "/srv/other")):
+            target = f"<target><path>{path}</path></target>"
+            conn.storagePoolCreateXML(f"<pool type='dir'><name>{name}</name>{target}</pool>")
+
+        trash.restore(keeping.settings, entry(keeping))
+
+    assert looked == ["images"]
 
 
 def test_nothing_is_brought_back_over_a_file(keeping):
@@ -309,6 +327,9 @@ def test_an_entry_whose_file_system_is_away_is_not_forgotten(keeping):
 
     with keeping.libvirt() as conn:
         unfinished.settle(conn, keeping.settings)
+    (row,) = trash.listed(keeping.settings).values()
+    assert row["files"] == [] and row["bytes"] == 0 and len(row["away"]) == len(DISKS)
+    assert "is not there: mount its file system" in row["away"][0]
     images.rmdir()
     away.rename(images)
 
