@@ -111,6 +111,7 @@ def test_a_purged_vm_is_in_the_trash_is_not_garbage_and_comes_back(tidy):
     tidy.local("hyper1", "virt.init", "back1", "1", "64", TINY, "seed=False", "start=False")
     disk = tidy.sh("hyper1", f"ls {IMAGES}/back1_*").split()[0]
     content = tidy.sh("hyper1", f"sha256sum <{disk}")
+    tidy.sh("hyper1", f"virsh -q pool-create-as back dir --target {IMAGES}")
     assert tidy.run("virt.purge", "back1").code == 0
     ((entry, row),) = tidy.run("virt.trash").data["hyper1"].items()
     assert (row["vm"], row["files"]) == ("back1", [disk])
@@ -120,7 +121,7 @@ def test_a_purged_vm_is_in_the_trash_is_not_garbage_and_comes_back(tidy):
     said = tidy.run("virt.trash_restore", "hyper1", entry).data["hyper1"]
 
     assert tidy.sh("hyper1", f"sha256sum <{disk}") == content
-    assert disk in tidy.sh("hyper1", "virsh vol-list default")
+    assert disk in tidy.sh("hyper1", "virsh vol-list back && virsh -q pool-destroy back")
     assert found(tidy.run("virt.doctor")) == {}
     done = tidy.salt("hyper1", "virt.define_xml_str", said["definition"])
     assert done.data == {"hyper1": True}, json.dumps(done.data)

@@ -152,8 +152,8 @@ def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
     Return ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition, away}}``.
 
-    ``bytes`` is what the files take on the disk; ``files`` is where each was; ``away`` says of those
-    that are out of reach, which are not counted, what to do.
+    ``bytes`` is what the files take on the disk; ``files`` is where each was; ``away`` says what
+    to do about those that are out of reach, which are not counted.
     """
     out = {}
     for record in _every(settings):
