@@ -18,6 +18,8 @@ _HOME = "/root"
 _SSH = f"{_HOME}/.ssh"
 _MODES = {"/etc/salt/pki/minion": "0700", _SSH: "0700"}
 _NOT_MADE = ("/", "/etc", _HOME)
+# One that comes with the image, all of its VMs would have.
+_KEYS = ("/etc/salt/pki/minion/minion.pem", "/etc/salt/pki/minion/minion.pub")
 
 
 def content(files: Iterable[tuple[str, str, str]], ssh_keys: Sequence[str] = ()) -> bytes:
@@ -25,7 +27,8 @@ def content(files: Iterable[tuple[str, str, str]], ssh_keys: Sequence[str] = ())
     Return what systemd-tmpfiles shall do.
 
     files
-        ``[(path, text, octal mode)]``; folders are made, files are replaced.
+        ``[(path, text, octal mode)]``; folders are made, files are replaced. A minion's key that
+        is not among them is removed from the guest, which makes one of its own.
     ssh_keys
         Of those who may log in as root; those that the image lets in are let in no more.
     """
@@ -37,6 +40,7 @@ def content(files: Iterable[tuple[str, str, str]], ssh_keys: Sequence[str] = ())
             if str(folder) not in _NOT_MADE and folder not in made:
                 made.add(folder)
                 lines.append(f"d {folder} {_MODES.get(str(folder), '0755')} root root -")
+    lines += [f"r {key}" for key in _KEYS if key not in {path for path, _text, _mode in files}]
     for path, text, mode in files:
         encoded = base64.b64encode(text.encode()).decode()
         lines.append(f"f+~ {path} 0{mode} root root - {encoded}")
