@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltvirt import compat, protocol, terminal, wire
+from saltvirt import protocol, terminal, wire
 from saltvirt.errors import VirtError
-from saltvirt.fleet import elsewhere, hints, minions, orders
+from saltvirt.fleet import elsewhere, hints, keys, minions, orders
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act, watching
 from saltvirt.movefacts import Noted
@@ -196,7 +196,7 @@ class Hands:
 
     def is_unknown(self, host: str | None) -> bool:
         """Return whether a host is not a minion of this master (any more)."""
-        return host is None or compat.KeyStore(self._cloud.opts).read(host)[0] != "accepted"
+        return host is None or keys.accepted(self._cloud.opts, host) is None
 
     def cancel(self) -> None:
         target = self.seen.get(self.target)

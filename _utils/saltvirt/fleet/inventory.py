@@ -7,7 +7,16 @@ from typing import Any
 
 from saltvirt import arguments, compat, records, terminal, wire
 from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm
-from saltvirt.fleet import candidates, hints, matching, membership, minions, sightings, silence
+from saltvirt.fleet import (
+    candidates,
+    hints,
+    keys,
+    matching,
+    membership,
+    minions,
+    sightings,
+    silence,
+)
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement.answers import (
     CachedImage,
@@ -262,7 +271,7 @@ def unheard(
 
     def is_known(host: str) -> bool:
         # A host that is away is not a hypervisor of a reinstalled master yet.
-        return host in found.answers or host in silent or store.read(host)[0] == "accepted"
+        return host in found.answers or host in silent or keys.accepted_in(store, host) is not None
 
     hints.kept(cloud.opts, is_known)
     why = "this master does not know it as a hypervisor any more"
