@@ -289,11 +289,17 @@ class _Update:
                 out[key] = True
         if autostart is not None:
             out["autostart"] = autostart
-        if self._running is not None and self._waits:
+        self._waits |= self._not_saved()
+        if self._waits:
             out["restart"] = sorted(self._waits)
         if self._errors:
             out["errors"] = self._errors
         return out
+
+    def _not_saved(self) -> set[str]:
+        """Return what is changed of a VM with a saved state: it goes on as it was saved."""
+        is_saved = self._running is None and self._name in lifecycle.saved(self._conn)
+        return set(self._plan.changed) if is_saved else set()
 
 
 def _reserve(path: str) -> None:
