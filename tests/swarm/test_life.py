@@ -313,6 +313,8 @@ def test_a_life_of_200_operations(living):
     assert lived(living, 200, 50, derandomize=True) >= 200
 
 
+# 32 minutes beside little else.
+@pytest.mark.timeout(7200)
 @pytest.mark.nightly
 def test_a_life_of_2000_operations(living):
     assert lived(living, 2000, 100) >= 2000
