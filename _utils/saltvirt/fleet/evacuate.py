@@ -217,24 +217,27 @@ class _Run:
 
     def _round(self, coming: Sequence[str]) -> bool:
         """Move what has not been tried; return whether there was anything."""
-        done = self._done
         self._stopped, here = _sorted(self._cloud, self._host, coming, self._with_stopped)
-        # One that had to stay, and was removed or stopped meanwhile, is in nobody's way any more.
-        left = here.keys() - self._stopped
-        self._stuck = {name: why for name, why in self._stuck.items() if name in left}
-        tried = {*done.moved, *done.failed, *done.gone, *self._stuck}
-        fresh = {name: here[name] for name in here if name in left - tried}
+        fresh = self._fresh(here)
         if not fresh:
             return False
         # They are there, and so are those that must be with them.
-        left_there = {**done.failed, **self._stuck, **self._stopped}
-        staying = {name: why for name, why in left_there.items() if name in here}
-        wanted = {name: moving for name, moving in here.items() if name in {*fresh, *staying}}
+        staying = {**self._done.failed, **self._stuck, **self._stopped}
+        staying = {name: why for name, why in staying.items() if name in here}
+        wanted = {name: here[name] for name in here if name in {*fresh, *staying}}
         moves, stays = planned(self._cloud, self._host, wanted, staying)
         self._stuck |= {name: why for name, why in stays.items() if name in fresh}
         if moves:
-            self._move(moves, {name: fresh[name].uuid for name in moves})
+            self._move(moves, {name: here[name].uuid for name in moves})
         return True
+
+    def _fresh(self, here: Mapping[str, MigrationInfo]) -> set[str]:
+        """Return which of the VMs that are there have to move and were not tried yet."""
+        left = here.keys() - self._stopped
+        # One that had to stay, and was removed or stopped meanwhile, is in nobody's way any more.
+        self._stuck = {name: why for name, why in self._stuck.items() if name in left}
+        done = self._done
+        return left - {*done.moved, *done.failed, *done.gone, *self._stuck}
 
     def _move(self, moves: Mapping[str, str], uuids: notes.Uuids) -> None:
         """Move VMs as planned; where they go is noted before they do, as nobody knows who dies."""

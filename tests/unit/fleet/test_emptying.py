@@ -275,36 +275,6 @@ def test_a_stopped_vm_may_stay(cloud, run):
     assert done["stays"] == {"web1": "it is stopped"} and done["moved"] == {}
 
 
-def test_who_must_be_with_a_stopped_vm_that_may_stay_stays_with_it(cloud, run):
-    three = cloud(3)
-    three.put("web1", "h3", affinity=["shop"])
-    three.put("web2", "h3", affinity=["shop"], state="shutdown")
-    three.put("other", "h3")
-
-    with pytest.raises(evacuate.NotAllMoved) as caught:
-        run(evacuate.evacuate, three, "h3", **{**HOW, "with_stopped": False})
-
-    assert three.where("web1") == three.where("web2") == ["h3"] != three.where("other")
-    with_it = "web2, which stays with it: it is stopped"
-    assert table(caught)["stays"] == {"web1": with_it, "web2": "it is stopped"}
-    plan = run(evacuate.dry_run, three, "h3", with_stopped=False)
-    assert plan["stays"] == {"web1": with_it, "web2": "it is stopped"} and plan["moves"] == {}
-
-
-def test_who_comes_later_stays_with_those_of_its_group_that_could_not_move(cloud, run):
-    three = cloud(3)
-    three.put("web1", "h3", affinity=["shop"], obstacles=["it has a device of the host"])
-    three.put("other", "h3")
-    three.before["h3", "virt.migrate"] = lambda: three.put("web2", "h3", affinity=["shop"])
-
-    with pytest.raises(evacuate.NotAllMoved) as caught:
-        run(evacuate.evacuate, three, "h3", **HOW)
-
-    assert three.where("web1") == three.where("web2") == ["h3"] != three.where("other")
-    why = "web1, which stays with it: it has a device of the host"
-    assert table(caught)["stays"]["web2"] == why
-
-
 def test_a_fault_nobody_thought_of_does_not_stop_the_others(cloud, run, monkeypatch):
     three, move = cloud(3), migrate.migrate
     for name in ("web1", "web2", "web3"):

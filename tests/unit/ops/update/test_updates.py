@@ -107,30 +107,6 @@ def test_a_test_shows_the_lines_that_change_and_no_password(update):
     assert update.diff is None
 
 
-def test_what_a_vm_with_a_saved_state_is_given_waits_until_it_has_run(update):
-    update.domain.create()
-    update.domain.managedSave()
-
-    assert {"cpu", "mem"} <= {*update(cpu=4, mem=256, test=True)["restart"]}
-    assert {"cpu", "mem"} <= {*update(cpu=4, mem=256)["restart"]}
-    assert "restart" not in update(cpu=4, mem=256)
-    update.domain.managedSaveRemove()
-    assert "restart" not in update(cpu=2)
-
-
-def test_null_takes_a_password_from_a_display_and_silence_does_not(update):
-    def told():
-        xml = update.domain.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
-        return parse(xml).find("devices/graphics").get("passwd")
-
-    update(graphics={"type": "vnc"})
-    assert told() == "secret"
-    given = {"type": "vnc", "password": None, "keymap": None}
-    assert update(graphics=given, test=True) == update(graphics=given) == DEFINED
-    assert told() is None
-    assert update(graphics=given) == IDLE
-
-
 def seeds(update):
     """Return whether the VM's seed can only be read, with its place among the disks."""
     said = definition(update).disks
