@@ -1,11 +1,12 @@
 """The ``virt:`` options of a minion and of a master, read once and checked."""
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from saltvirt import optionsources
+from saltvirt import arguments, optionsources
 from saltvirt.arguments import boolean, refuse_unknown
 from saltvirt.errors import BadArgument, BadConfig
 from saltvirt.model import DEFAULT_BRIDGE, Policy
@@ -318,9 +319,22 @@ def _settings(
     sources = [opts, *(source for source in (grains, pillar) if source)]
     values = _options(kinds, sources)
     own = _connection(values.pop("connection", {}))
+    given = override.get("connection")
+    if given and given != own["uri"]:
+        arguments.connection(given)
+        # Those of this host's libvirt are told to no other that a caller names.
+        if not (_is_local(given) and _is_local(own["uri"])):
+            own |= dict.fromkeys(("username", "password"))
+        own["uri"] = given
     own |= {name: override.get(name) or own.get(name) for name in ("username", "password")}
-    own["uri"] = override.get("connection") or own["uri"]
     return HostSettings(**values, **{name: value for name, value in own.items() if value})
+
+
+def _is_local(uri: Any) -> bool:
+    """Return whether a URI, or libvirt's default, leads to a daemon at its usual place here."""
+    if uri is None:
+        return True
+    return isinstance(uri, str) and re.fullmatch(r"[a-z]+(\+unix)?:///[a-z]*", uri) is not None
 
 
 def _connection(option: Any) -> dict[str, Any]:

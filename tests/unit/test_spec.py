@@ -276,6 +276,25 @@ def test_a_call_overrides_the_connection():
     assert (call.uri, call.username) == ("qemu:///b", "a")
 
 
+def test_the_password_of_the_own_libvirt_goes_to_no_other_that_a_caller_names():
+    auth = {"username": "a", "password": "b"}
+    own = {"virt": {"connection": {"uri": "qemu+tls://here/system", "auth": auth}}}
+    usual = {"virt": {"connection": {"auth": auth}}}
+
+    for options, uri in (
+        (own, "qemu+tcp://else/system"),
+        (own, "qemu:///system"),
+        (usual, "qemu+tls://else/system?no_verify=1"),
+        (usual, "qemu+unix:///system?socket=/tmp/else"),
+    ):
+        call = config.host_settings(options, connection=uri)
+        assert (call.uri, call.username, call.password) == (uri, None, None)
+    same = config.host_settings(own, connection="qemu+tls://here/system")
+    told = config.host_settings(own, connection="qemu+tcp://else/system", username="c")
+    assert (same.username, same.password) == ("a", "b")
+    assert (told.username, told.password) == ("c", None)
+
+
 def test_a_password_is_never_shown():
     settings = config.host_settings({}, username="u", password="s3cret")
 
