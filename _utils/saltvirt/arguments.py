@@ -14,6 +14,8 @@ from saltvirt.units import size_mib
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAX_NAME = 63
+# Where passwords and keys are, so that an error does not show them to who reads the job cache.
+_WITH_SECRETS = ("config", "graphics")
 _TEST = "test:///default"
 # By which libvirt itself reaches a daemon; ``ext`` is whatever program a URI names.
 _TRANSPORTS = ("", "unix", "tls", "tcp", "ssh", "libssh", "libssh2")
@@ -208,7 +210,8 @@ def names(argument: str, value: object) -> tuple[str, ...]:
 def mapping(argument: str, value: object) -> dict[Any, Any] | None:
     """Return the value if it is a mapping or None."""
     if value is not None and not isinstance(value, dict):
-        raise BadArgument(argument, f"{value!r} is not a mapping")
+        said = "" if argument in _WITH_SECRETS else f"{value!r} "
+        raise BadArgument(argument, f"{said}is not a mapping")
     return value
 
 

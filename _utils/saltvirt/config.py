@@ -39,6 +39,11 @@ DEFAULT_DISK = [{"name": "system", "size": 8192}]
 
 
 _PLACEMENTS = ("spread", "pack")
+# What has secrets, or a mapping with some in it: among public keys there may be a private one.
+_SECRET = {
+    *("password", "auth", "connection", "vnc", "seed", "config", "user_data", "vendor_data"),
+    *("ssh_authorized_keys", "install_from", "bootstrap"),
+}
 # What may stand in each option. In a mapping with fixed keys a misspelt one would mean nothing.
 _HOST = {
     "compat": COMPAT,
@@ -202,9 +207,7 @@ class MasterSettings(_Options):
 
 def _read(name: str, kind: Kind | Mapping[str, Any], value: Any) -> Any:
     """Return the value of an option as it is used, or raise BadConfig."""
-    # Neither log nor job cache is to know it; among keys there may be a private one by mistake.
-    is_secret = name.endswith(("password", "authorized_keys"))
-    found = "something else" if is_secret else repr(value)
+    found = "something else" if _may_be_secret(name, value) else repr(value)
     if isinstance(kind, Kind):
         try:
             return kind.read(value)
@@ -221,6 +224,12 @@ def _read(name: str, kind: Kind | Mapping[str, Any], value: Any) -> Any:
         for key, one in value.items()
         if one is not None or kind[key] is ANY
     }
+
+
+def _may_be_secret(name: str, value: Any) -> bool:
+    """Return whether neither log nor job cache is to know what stands in an option by mistake."""
+    is_plain = name == "connection" and isinstance(value, str)
+    return name.rpartition(":")[2] in _SECRET and not is_plain
 
 
 def _options(kinds: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

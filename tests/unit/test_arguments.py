@@ -180,3 +180,9 @@ def test_who_may_look_has_nothing_run_and_nothing_shown(tmp_path, where):
 
     assert not (tmp_path / "ran").exists()
     assert "#!/bin/sh" not in str(refused.value)
+
+
+@pytest.mark.parametrize("argument", ["config", "graphics"])
+def test_where_a_password_may_be_a_wrong_shape_is_not_shown(argument):
+    with pytest.raises(BadArgument, match=f"^{argument}: is not a mapping$"):
+        arguments.mapping(argument, "type: vnc, password: s3cret")

@@ -295,6 +295,27 @@ def test_the_password_of_the_own_libvirt_goes_to_no_other_that_a_caller_names():
     assert (told.username, told.password) == ("c", None)
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["s3cret"],
+        {"connection": [{"auth": {"password": "s3cret"}}]},
+        {"connection": {"auth": "a:s3cret"}},
+        {"vnc": "s3cret"},
+        {"seed": [{"user_data": {"password": "s3cret"}}]},
+        {"seed": {"user_data": [{"password": "s3cret"}]}},
+        {"seed": {"vendor_data": ["s3cret"]}},
+        {"seed": {"config": "s3cret"}},
+        {"seed": {"install_from": {"https://a:s3cret@b/": 1}}},
+    ],
+)
+def test_what_stands_in_the_wrong_shape_where_secrets_are_is_not_shown(option, caplog):
+    with pytest.raises(BadConfig, match="expected") as refused:
+        all_of(config.host_settings({"virt": option}))
+
+    assert "s3cret" not in str(refused.value) + caplog.text
+
+
 def test_a_password_is_never_shown():
     settings = config.host_settings({}, username="u", password="s3cret")
 
