@@ -10,7 +10,6 @@ from saltvirt.fleet import hints, inventory
 from saltvirt.fleet.cells import here
 from saltvirt.fleet.cloud import Cloud
 
-
 JID = "20261124202137000000"
 
 
