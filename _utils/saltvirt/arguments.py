@@ -3,16 +3,27 @@
 import difflib
 import ipaddress
 import re
+import urllib.parse
 import uuid as uuids
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.units import size_mib
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAX_NAME = 63
+# Where passwords and keys are, so that an error does not show them to who reads the job cache.
+_WITH_SECRETS = ("config", "graphics")
+_TEST = "test:///default"
+# By which libvirt itself reaches a daemon; ``ext`` is whatever program a URI names.
+_TRANSPORTS = ("", "unix", "tls", "tcp", "ssh", "libssh", "libssh2")
+# What a URI may say of its way, and has nothing run, written, or opened elsewhere by it.
+_URI_KEYS = {
+    *("socket", "mode", "auth", "sshauth", "keyfile", "pkipath", "tls_priority"),
+    *("no_verify", "no_sanity", "no_tty", "known_hosts_verify"),
+}
 _WEB = re.compile(r"(https?://)(?:[^/?#]*@)?([^?#]*)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
 
 
@@ -199,7 +210,8 @@ def names(argument: str, value: object) -> tuple[str, ...]:
 def mapping(argument: str, value: object) -> dict[Any, Any] | None:
     """Return the value if it is a mapping or None."""
     if value is not None and not isinstance(value, dict):
-        raise BadArgument(argument, f"{value!r} is not a mapping")
+        said = "" if argument in _WITH_SECRETS else f"{value!r} "
+        raise BadArgument(argument, f"{said}is not a mapping")
     return value
 
 
@@ -227,6 +239,43 @@ def shown(source: object) -> str:
     """Return a source without the credentials and the query that a URL of the web may have."""
     found = _WEB.fullmatch(str(source))
     return f"{found[1]}{found[2]}" if found else str(source)
+
+
+def connection(value: object) -> str:
+    """
+    Return a URI of libvirt's that a caller names; refuse one that does more than to say where.
+
+    Who may only look at a host could otherwise have it run a program, or show a file, as root:
+    libvirt's client starts what ``command`` names, the test driver reads its path, and says what
+    is wrong in it.
+    """
+    uri = text("connection", value)
+    scheme, colon, _rest = uri.partition(":")
+    # Without a colon it is one of the aliases in the host's own configuration.
+    if not colon:
+        return uri
+    driver, _plus, transport = scheme.lower().partition("+")
+    if driver == "test" and uri != _TEST:
+        _refuse_connection(f"of the test driver only {_TEST} can be given")
+    if transport not in _TRANSPORTS:
+        _refuse_connection(f"{_short(transport)!r} is a way by which programs are run")
+    where, _mark, query = uri.partition("?")
+    # libvirt parts them at both signs, and in whatever letters they are.
+    keys = re.split("[&;]", query) if query else []
+    for key in (urllib.parse.unquote(one.partition("=")[0]).lower() for one in keys):
+        if key not in _URI_KEYS:
+            _refuse_connection(f"{_short(key)!r} is not taken in its URI")
+    if "/embed" in urllib.parse.unquote(where).lower():
+        _refuse_connection("an embedded driver would use a folder that the URI names")
+    return uri
+
+
+def _refuse_connection(why: str) -> NoReturn:
+    raise BadArgument(
+        "connection",
+        f"{why}: whoever may call this would have it done as root; set virt:connection:uri on the "
+        "host, if it is meant",
+    )
 
 
 def is_image(text: object) -> bool:

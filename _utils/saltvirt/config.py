@@ -1,11 +1,12 @@
 """The ``virt:`` options of a minion and of a master, read once and checked."""
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from saltvirt import optionsources
+from saltvirt import arguments, optionsources
 from saltvirt.arguments import boolean, refuse_unknown
 from saltvirt.errors import BadArgument, BadConfig
 from saltvirt.model import DEFAULT_BRIDGE, Policy
@@ -38,6 +39,11 @@ DEFAULT_DISK = [{"name": "system", "size": 8192}]
 
 
 _PLACEMENTS = ("spread", "pack")
+# What has secrets, or a mapping with some in it: among public keys there may be a private one.
+_SECRET = {
+    *("password", "auth", "connection", "vnc", "seed", "config", "user_data", "vendor_data"),
+    *("ssh_authorized_keys", "install_from", "bootstrap"),
+}
 # What may stand in each option. In a mapping with fixed keys a misspelt one would mean nothing.
 _HOST = {
     "compat": COMPAT,
@@ -201,9 +207,7 @@ class MasterSettings(_Options):
 
 def _read(name: str, kind: Kind | Mapping[str, Any], value: Any) -> Any:
     """Return the value of an option as it is used, or raise BadConfig."""
-    # Neither log nor job cache is to know it; among keys there may be a private one by mistake.
-    is_secret = name.endswith(("password", "authorized_keys"))
-    found = "something else" if is_secret else repr(value)
+    found = "something else" if _may_be_secret(name, value) else repr(value)
     if isinstance(kind, Kind):
         try:
             return kind.read(value)
@@ -220,6 +224,12 @@ def _read(name: str, kind: Kind | Mapping[str, Any], value: Any) -> Any:
         for key, one in value.items()
         if one is not None or kind[key] is ANY
     }
+
+
+def _may_be_secret(name: str, value: Any) -> bool:
+    """Return whether neither log nor job cache is to know what stands in an option by mistake."""
+    is_plain = name == "connection" and isinstance(value, str)
+    return name.rpartition(":")[2] in _SECRET and not is_plain
 
 
 def _options(kinds: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -318,9 +328,22 @@ def _settings(
     sources = [opts, *(source for source in (grains, pillar) if source)]
     values = _options(kinds, sources)
     own = _connection(values.pop("connection", {}))
+    given = override.get("connection")
+    if given and given != own["uri"]:
+        arguments.connection(given)
+        # Those of this host's libvirt are told to no other that a caller names.
+        if not (_is_local(given) and _is_local(own["uri"])):
+            own |= dict.fromkeys(("username", "password"))
+        own["uri"] = given
     own |= {name: override.get(name) or own.get(name) for name in ("username", "password")}
-    own["uri"] = override.get("connection") or own["uri"]
     return HostSettings(**values, **{name: value for name, value in own.items() if value})
+
+
+def _is_local(uri: Any) -> bool:
+    """Return whether a URI, or libvirt's default, leads to a daemon at its usual place here."""
+    if uri is None:
+        return True
+    return isinstance(uri, str) and re.fullmatch(r"[a-z]+(\+unix)?:///[a-z]*", uri) is not None
 
 
 def _connection(option: Any) -> dict[str, Any]:

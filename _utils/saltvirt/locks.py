@@ -98,18 +98,6 @@ def held(
         handle.close()
 
 
-@contextmanager
-def folder(path: str | Path) -> Iterator[None]:
-    """Hold the lock of a folder while the block runs; nothing is made in it."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        # What is not open for writing has no lock but this.
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
 def is_held(path: str | Path) -> bool:
     """Return whether a process holds the lock of an existing file; this takes no lock itself."""
     try:

@@ -19,7 +19,9 @@ def opened(source: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, A
     plain = source.value() or {} if hasattr(source, "value") else source
     nested = plain.get("virt")
     if nested is not None and not isinstance(nested, Mapping):
-        raise BadConfig(f"option virt: expected a mapping, found {nested!r}")
+        # In more than a word there may be passwords.
+        found = repr(nested) if isinstance(nested, str) else "something else"
+        raise BadConfig(f"option virt: expected a mapping, found {found}")
     return plain, nested or {}
 
 

@@ -121,7 +121,8 @@ def _once(
             return _receive(url, answer, part, progress, meter)
     except urllib.error.HTTPError as exc:
         exc.close()
-        if exc.code == 304:
+        # Of one who was not told of any version it says nothing, whatever has arrived before.
+        if exc.code == 304 and known:
             return None
         if exc.code == 416:
             forget(part)

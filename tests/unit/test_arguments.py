@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt import arguments, units
-from saltvirt.errors import BadArgument
+from saltvirt import arguments, config, units
+from saltvirt.errors import BadArgument, VirtError
+from saltvirt.kvm import connect
 
 
 @pytest.mark.parametrize(
@@ -111,3 +112,76 @@ def test_what_is_no_size_is_refused(size):
 
 def test_sizes_read_as_people_write_them():
     assert [units.human(n) for n in (0, 1023, 2**20, 2 * 2**30)] == ["0B", "1023B", "1.0M", "2.0G"]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "qemu+ext:///system?command=/tmp/x",
+        "QEMU+EXT://h/system",
+        "remote+ext:///",
+        "qemu+ssh://h/system?command=/tmp/x",
+        "qemu+ssh://h/system?no_tty=1;Command=/tmp/x",
+        "qemu+ssh://h/system?no_tty=1&c%6Fmmand=/tmp/x",
+        "qemu+ssh://h/system?netcat=/tmp/x",
+        "qemu+libssh2://h/system?known_hosts=/etc/passwd",
+        "remote+unix:///?name=test:///etc/shadow",
+        "test:///etc/shadow",
+        "TEST:///etc/shadow",
+        "test+unix:///etc/shadow",
+        "qemu:///embed?root=/tmp/x",
+        "qemu:///%65mbed",
+        "qemu:///system?x",
+    ],
+)
+def test_a_connection_that_a_caller_names_has_no_program_run_and_no_file_read(uri):
+    """Its client starts what ``command`` names, as root, also for who may only look at a host."""
+    with pytest.raises(BadArgument, match="^connection: ") as refused:
+        arguments.connection(uri)
+
+    assert "/tmp/x" not in str(refused.value)
+    with pytest.raises(BadArgument):
+        config.host_settings({}, connection=uri)
+    # Whoever writes the host's options is root there.
+    options = {"virt": {"connection": {"uri": uri}}}
+    assert config.host_settings(options, connection=uri).uri == uri
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "qemu:///system",
+        "qemu:///session",
+        "qemu+ssh://root@hyper2:2222/system?keyfile=/etc/ssh/id&no_tty=1",
+        "qemu+tls://[2001:db8::2]/system?pkipath=/etc/pki/other",
+        "qemu+unix:///system?socket=/run/libvirt/libvirt-sock&mode=direct",
+        "remote://hyper2/",
+        "test:///default",
+        "an_alias",
+    ],
+)
+def test_a_connection_that_says_where_alone_is_taken(uri):
+    assert arguments.connection(uri) == uri
+    assert config.host_settings({}, connection=uri).uri == uri
+
+
+@pytest.mark.parametrize("where", ["test:///{}", "qemu+ext:///system?command={}"])
+def test_who_may_look_has_nothing_run_and_nothing_shown(tmp_path, where):
+    """The real libvirt, by what each function of ``virt`` opens it with."""
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n# $y$hash\n")
+    program.chmod(0o755)
+
+    given = {"connection": where.format(program)}
+
+    with pytest.raises(VirtError) as refused:
+        connect.opened(config.for_call("virt.node_info", given, {})).__enter__()
+
+    assert not (tmp_path / "ran").exists()
+    assert "#!/bin/sh" not in str(refused.value)
+
+
+@pytest.mark.parametrize("argument", ["config", "graphics"])
+def test_where_a_password_may_be_a_wrong_shape_is_not_shown(argument):
+    with pytest.raises(BadArgument, match=f"^{argument}: is not a mapping$"):
+        arguments.mapping(argument, "type: vnc, password: s3cret")

@@ -276,6 +276,46 @@ def test_a_call_overrides_the_connection():
     assert (call.uri, call.username) == ("qemu:///b", "a")
 
 
+def test_the_password_of_the_own_libvirt_goes_to_no_other_that_a_caller_names():
+    auth = {"username": "a", "password": "b"}
+    own = {"virt": {"connection": {"uri": "qemu+tls://here/system", "auth": auth}}}
+    usual = {"virt": {"connection": {"auth": auth}}}
+
+    for options, uri in (
+        (own, "qemu+tcp://else/system"),
+        (own, "qemu:///system"),
+        (usual, "qemu+tls://else/system?no_verify=1"),
+        (usual, "qemu+unix:///system?socket=/tmp/else"),
+    ):
+        call = config.host_settings(options, connection=uri)
+        assert (call.uri, call.username, call.password) == (uri, None, None)
+    same = config.host_settings(own, connection="qemu+tls://here/system")
+    told = config.host_settings(own, connection="qemu+tcp://else/system", username="c")
+    assert (same.username, same.password) == ("a", "b")
+    assert (told.username, told.password) == ("c", None)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["s3cret"],
+        {"connection": [{"auth": {"password": "s3cret"}}]},
+        {"connection": {"auth": "a:s3cret"}},
+        {"vnc": "s3cret"},
+        {"seed": [{"user_data": {"password": "s3cret"}}]},
+        {"seed": {"user_data": [{"password": "s3cret"}]}},
+        {"seed": {"vendor_data": ["s3cret"]}},
+        {"seed": {"config": "s3cret"}},
+        {"seed": {"install_from": {"https://a:s3cret@b/": 1}}},
+    ],
+)
+def test_what_stands_in_the_wrong_shape_where_secrets_are_is_not_shown(option, caplog):
+    with pytest.raises(BadConfig, match="expected") as refused:
+        all_of(config.host_settings({"virt": option}))
+
+    assert "s3cret" not in str(refused.value) + caplog.text
+
+
 def test_a_password_is_never_shown():
     settings = config.host_settings({}, username="u", password="s3cret")
 

@@ -9,6 +9,7 @@ nobody but who sits before it.
 
 import functools
 import inspect
+import logging
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,8 +22,10 @@ from saltvirt.later import Later
 
 # Only masters that have cells need them.
 cells = Later("saltvirt.fleet.cells.run")
+here = Later("saltvirt.fleet.cells.here")
 routes = Later("saltvirt.fleet.cells.routes")
 
+log = logging.getLogger(__name__)
 # What is done on whatever master: one names its release, one shuts a host out.
 _ALWAYS = ("virt.audit", "virt.disallow")
 # Which job has failed, in ``__context__``, that outlives it.
@@ -81,9 +84,46 @@ def runner_function(
             job.print_func("ret", {"return": data})
         return data
 
+    out = _kept_for_above(function, run)
     # Salt must see that anything is taken, so that the check above is the one that speaks.
-    del run.__wrapped__
-    return run
+    del out.__wrapped__
+    return out
+
+
+def _kept_for_above(function: Any, run: Callable[..., Any]) -> Any:
+    """Have the answers to a master above, which has this one as a cell, kept where it asks."""
+
+    @functools.wraps(run)
+    def kept(*args: Any, **kwargs: Any) -> Any:
+        # As that master gives its orders; what is over in seconds is answered at once.
+        is_order = kwargs.get("cell") == known.LOCAL and _is_of_cloud(function)
+        if not is_order or _name(function) in routes.QUESTIONS:
+            return run(*args, **kwargs)
+        try:
+            answer = run(*args, **kwargs)
+        except Exception as failed:
+            _keep(function, f"Exception occurred in runner {_name(function)}: {failed}")
+            raise
+        _keep(function, answer)
+        return answer
+
+    return kept
+
+
+def _keep(function: Any, answer: Any) -> None:
+    job, opts = _job(), function.__globals__["__opts__"]
+    if job is None:
+        return
+    try:
+        with masteruser.acting(opts):
+            here.keep(opts, _jid(job), answer)
+    except OSError as error:
+        # It is done all the same; the master above is told that the answer is lost.
+        log.error("the answer of job %s was not kept: %s", job.base, error)
+
+
+def _jid(job: Any) -> str:
+    return str(job.base.rpartition("/")[2])
 
 
 def _job() -> Any:
@@ -197,7 +237,7 @@ def _called(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any) -
         if one.kind is one.VAR_POSITIONAL:
             args = given.pop(name, ())
     call = routes.Call(fun=_name(function), arguments=given, args=tuple(args), cell=cell)
-    jid = job.base.rpartition("/")[2] if job else None
+    jid = _jid(job) if job else None
     return cells.command(opts, job, jid, call, lambda c: function(*c.args, **c.arguments))
 
 

@@ -9,7 +9,6 @@ known, and that is what is said.
 """
 
 import contextlib
-import fcntl
 import json
 import tempfile
 import time
@@ -17,6 +16,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from saltvirt import locks
 from saltvirt.kvm.connect import libvirt
 
 # The boot sector (16 bytes a line): enter protected mode (lgdt, CR0.PE, far jump), come back
@@ -95,8 +95,8 @@ def _remembered(conn: Any, arch: str, machine: str, run_dir: Path) -> dict[str, 
     result = run_dir / "kvm-probe.json"
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     key = f"{boot_id} {conn.getVersion()} {machine}"
-    with (run_dir / "kvm-probe.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    # Nobody else may read it: whoever may read a lock may hold it, and here for ever.
+    with locks.held(run_dir / "probe.lock"):
         if result.exists():
             known = json.loads(result.read_text())
             if known["key"] == key:

@@ -1,5 +1,6 @@
 """What a NoCloud seed says to cloud-init beside the identity: user data, network, vendor data."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,7 +22,7 @@ def mapping(argument: str, value: Any) -> dict[str, Any]:
         try:
             value = yaml.safe_load(value)
         except yaml.YAMLError as exc:
-            raise BadArgument(argument, f"is not YAML: {' '.join(str(exc).split())}") from exc
+            raise BadArgument(argument, f"is not YAML{_where(exc)}") from None
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -38,6 +39,15 @@ def mapping(argument: str, value: Any) -> dict[str, Any]:
             raise BadArgument(argument, f"{key!r} is not a list, as cloud-init wants it")
     # In YAML a key with nothing behind it is null, and says nothing.
     return {key: one for key, one in value.items() if one is not None or key not in _LISTS}
+
+
+def _where(exc: yaml.YAMLError) -> str:
+    """Return what is wrong, and where; not the line itself, in which there may be a password."""
+    mark, problem = getattr(exc, "problem_mark", None), getattr(exc, "problem", None)
+    at = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    # What stands between quotes is the text's own.
+    why = re.sub(r"'.*'", "something", " ".join(str(problem).split())) if problem else ""
+    return f"{at}: {why}" if why else at
 
 
 def names_users(config: dict[str, Any]) -> bool:

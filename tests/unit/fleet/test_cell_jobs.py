@@ -1,6 +1,8 @@
-"""What a cell tells the top of its own jobs: what its own master has stored of them."""
+"""What a cell tells the top of its own jobs: what they have left for it."""
 
 import contextlib
+import os
+import time
 from types import SimpleNamespace
 
 from saltvirt.config import MasterSettings
@@ -8,34 +10,44 @@ from saltvirt.fleet import hints, inventory
 from saltvirt.fleet.cells import here
 from saltvirt.fleet.cloud import Cloud
 
+JID = "20261124202137000000"
+
 
 def test_what_a_minion_has_returned_to_a_job_of_the_runner_is_not_its_answer(opts, monkeypatch):
-    """Played: any minion may return something to any job whose id it knows."""
-    jid, ours = "20261124202137000000", {"fun": "runner.virt.purge", "return": {"web": "purged"}}
-    kept = {"evil1": {"ret": {"fun": "runner.virt.purge", "return": "forged"}}}
-    client = SimpleNamespace(get_cache_returns=lambda _jid: kept)
+    """Played: as a syndic does any minion returns to any job, also in the name of the master."""
+    forged = {"ret": {"fun": "runner.virt.purge", "return": "forged"}}
+    client = SimpleNamespace(get_cache_returns=lambda _jid: {"evil1": forged, opts["id"]: forged})
     monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(client))
     monkeypatch.setattr(here, "_BEGIN_S", 0)
     cloud = Cloud(opts=opts, settings=MasterSettings(), progress=print)
 
-    assert here.job(cloud, jid, 1)["state"] == "lost"
-    kept[opts["id"]] = {"ret": ours}
-    assert here.job(cloud, jid, 1) == {"state": "over", "answer": {"web": "purged"}}
+    assert here.job(cloud, JID, 1)["state"] == "lost"
+    here.keep(opts, JID, {"web": "purged"})
+    assert here.job(cloud, JID, 1) == {"state": "over", "answer": {"web": "purged"}}
+
+
+def test_answers_that_nobody_asks_for_any_more_are_forgotten(opts):
+    for age_s, jid in ((0, JID), (23 * 3600, f"{JID}_1"), (25 * 3600, f"{JID}_2")):
+        here.keep(opts, jid, 1)
+        os.utime(here._answer_path(opts, jid), 2 * (time.time() - age_s,))
+    here.keep(opts, f"{JID}_3", None)
+
+    kept = [here._answer(opts, f"{JID}{end}") for end in ("", "_1", "_2", "_3")]
+    assert kept == [(1,), (1,), None, (None,)]
+    assert here._answer_path(opts, JID).stat().st_mode & 0o077 == 0
 
 
 def test_a_job_that_ends_late_in_a_turn_has_time_to_leave_its_answer(opts, monkeypatch):
-    """Salt keeps an answer after the function is over, and after its lock has gone."""
-    jid, at = "20261124202137000000", [0.0]
+    """An answer is kept after the function is over, and after its lock has gone."""
+    at = [0.0]
     clock = SimpleNamespace(monotonic=lambda: at[0], sleep=lambda s: at.__setitem__(0, at[0] + s))
-    ours = {"ret": {"fun": "runner.virt.purge", "return": {"web": "purged"}}}
-    said = lambda _jid: {opts["id"]: ours} if at[0] > 18 else {}  # noqa: E731
-    client = SimpleNamespace(get_cache_returns=said)
-    monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(client))
+    answered = lambda *_job: ({"web": "purged"},) if at[0] > 18 else None  # noqa: E731
+    monkeypatch.setattr(here, "_answer", answered)
     monkeypatch.setattr(here, "time", clock)
     monkeypatch.setattr(here.locks, "is_held", lambda _path: at[0] < 17)
     cloud = Cloud(opts=opts, settings=MasterSettings(), progress=print)
 
-    assert here.job(cloud, jid, 20) == {"state": "over", "answer": {"web": "purged"}}
+    assert here.job(cloud, JID, 20) == {"state": "over", "answer": {"web": "purged"}}
 
 
 def test_of_many_names_only_those_that_were_heard_of_are_looked_for_further(cloud, monkeypatch):

@@ -50,7 +50,13 @@ def test_every_function_only_looks_or_is_named_to_who_may_call_it(name):
     assert bool(list(granted([{"@runner": [f"{name}$"]}]))) is not (looks or function in BEGINS)
 
 
-@pytest.mark.parametrize("name", ["state.highstate", "cmd.run_stdout", "saltutil.runner"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("state.highstate", "cmd.run_stdout", "saltutil.runner", "slsutil.renderer", "mine.send"),
+        *("state.orchestrate_single", "saltutil.mmodule", "schedule.modify", "at.at"),
+    ],
+)
 def test_what_runs_whatever_it_is_given_is_named(name):
     assert list(granted([{"hyper*": [name]}])) == [f"hyper*: {name}"]
 

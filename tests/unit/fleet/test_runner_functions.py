@@ -11,6 +11,7 @@ import salt.version
 from salt.utils.event import NamespacedEvent
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import progress, runners
+from saltvirt.fleet.cells import here
 
 __context__ = {}
 __opts__ = {"user": "root", "max_event_size": 1 << 20}
@@ -84,6 +85,30 @@ def test_a_failure_is_plain_data_that_salt_hears_of():
     assert command("a", count=0) == {"error": "count: 0 is out of range", "retcode": 1}
     assert __context__["retcode"] == 1
     assert command("a", count=-1) == {"error": "nothing fits", "hosts": {}, "retcode": 1}
+
+
+@pytest.mark.parametrize("does", [{"a": 1}, BadArgument("count", "0"), RuntimeError("broken")])
+def test_what_a_master_above_has_ordered_is_kept_for_it(tmp_path, monkeypatch, does):
+    """Of Salt's own job cache nobody knows who has said what is in it."""
+
+    def called(*_given):
+        if isinstance(does, Exception):
+            raise does
+        return does
+
+    monkeypatch.setitem(__opts__, "cachedir", str(tmp_path))
+    monkeypatch.setattr(runners, "_called", called)
+    ours, others = job("20261124202137000000"), job("20261124202137000001")
+    answers = []
+    for one, kwargs in ((ours, {"cell": "local"}), (others, {})):
+        monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(one))
+        try:
+            answers.append(command("a", **kwargs))
+        except RuntimeError:
+            answers.append("Exception occurred in runner virt.command: broken")
+
+    assert here._answer(__opts__, "20261124202137000000") == (answers[0],)
+    assert here._answer(__opts__, "20261124202137000001") is None
 
 
 @pytest.mark.parametrize(("args", "kwargs"), [((), {}), (("a", 1, 2), {}), (("a",), {"cuont": 2})])

@@ -17,7 +17,7 @@ from saltvirt import files
 from saltvirt import room as limits
 from saltvirt import web as saltvirt_web
 from saltvirt.errors import ImageError
-from saltvirt.image import cache, removal
+from saltvirt.image import cache, removal, validation
 from saltvirt.room import Meter
 from saltvirt.units import MIB
 
@@ -160,6 +160,35 @@ def test_an_image_of_the_web_is_fetched_once_per_version(web, host, image):
     assert first == again
     assert asked == [200, 304]
     assert heard[-1] == (image.stat().st_size,) * 2
+
+
+class Unchanged(http.server.BaseHTTPRequestHandler):
+    """Says that nothing has changed, to whomever; cuts the first answer off, if it is to."""
+
+    cuts = False
+
+    def do_GET(self):
+        if self.cuts and "Range" not in self.headers:
+            self.send_response(200)
+            self.send_header("ETag", '"1"')
+            self.send_header("Content-Length", "4096")
+            self.end_headers()
+            self.wfile.write(b"#!/bin/sh\n")
+        else:
+            self.send_response(304)
+            self.end_headers()
+
+    def log_message(self, *_said):
+        """Say nothing."""
+
+
+@pytest.mark.parametrize("cuts", [False, True])
+def test_what_has_not_changed_is_not_taken_for_what_has_arrived(host, cuts):
+    """The beginning of a script would be a whole one."""
+    with served(type("Handler", (Unchanged,), {"cuts": cuts})) as url:
+        for _time in range(2):
+            with pytest.raises(ImageError, match=r"x.sh (cannot be fetched: HTTP 304|was cut off)"):
+                obtain(host, f"{url}/x.sh", validate=validation.accept_any)
 
 
 def test_what_the_web_does_not_have_is_said(web, host):

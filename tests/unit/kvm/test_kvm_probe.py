@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import pytest
+from lockers import another_user_holds, ends
 from saltvirt import wire
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, host, probe
@@ -141,3 +142,19 @@ def test_what_the_hosts_model_implies_counts_where_libvirt_cannot_say_what_guest
         found = host.cpu_features(conn, known, "test")
 
     assert {"vmx", "avx2", "sse4.2"} <= set(found)
+
+
+def test_no_user_of_the_host_keeps_it_from_looking_for_kvm(tmp_path, monkeypatch):
+    monkeypatch.setattr(probe, "attempt", lambda *_given: {"usable": True, "why": "it ran"})
+    found = []
+
+    with connect.opened(TEST) as conn:
+
+        def look():
+            found.append(probe._remembered(conn, "x86_64", "pc", tmp_path / "run"))
+
+        look()
+        with another_user_holds(tmp_path / "run"):
+            assert ends(look)
+
+    assert found == 2 * [{"usable": True, "why": "it ran"}]

@@ -311,7 +311,7 @@ def test_a_vm_that_cannot_be_reverted_does_not_keep_the_others_from_it(face, sta
 
 
 def test_a_connection_is_honoured_and_its_failure_is_the_states(states):
-    found = states.snapshot("*", connection="test:///nothing/there")
+    found = states.snapshot("*", connection="qemu:///nothing/there")
 
     assert found["result"] is False
-    assert "test:///nothing/there" in found["comment"]
+    assert "qemu:///nothing/there" in found["comment"]

@@ -1,5 +1,6 @@
 """Mounting for whoever asks, and making images: what is refused; the rest is in tests/cloud."""
 
+import fcntl
 import importlib.util
 import json
 import os
@@ -81,6 +82,36 @@ def test_nothing_is_mounted_where_others_could_put_a_link(tmp_path, at, owner, m
     if owner == 0:
         with pytest.raises(SeedError, match="/x.qcow2 cannot be opened"):
             guestmount.mount(settings, "/x.qcow2", "qcow2", "rw", str(tmp_path / "a/root"))
+
+
+def test_a_device_is_not_locked_where_everybody_may_write(tmp_path, monkeypatch):
+    """Whoever may write there could have root empty a file, wait for ever, or find no device."""
+    monkeypatch.setattr(hostmount.nbd, "_devices", lambda: [tmp_path / "nbd4711"])
+    file, planted = tmp_path / "file", Path("/run/lock/salt-virt-nbd4711")
+    planted.parent.mkdir(exist_ok=True)
+    file.write_text("of the host")
+    planted.symlink_to(file)
+
+    try:
+        with hostmount.nbd.free() as device, open(file) as theirs:
+            fcntl.flock(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            assert device == "/dev/nbd4711"
+        assert file.read_text() == "of the host"
+    finally:
+        planted.unlink()
+        (hostmount.nbd.LOCKS / "nbd4711.lock").unlink()
+
+
+def test_a_device_that_another_job_has_is_not_free(tmp_path, monkeypatch):
+    monkeypatch.setattr(hostmount.nbd, "_devices", lambda: [tmp_path / "nbd1", tmp_path / "nbd2"])
+    monkeypatch.setattr(hostmount.nbd, "LOCKS", tmp_path / "locks")
+
+    with hostmount.nbd.free() as first, hostmount.nbd.free() as second:
+        assert (first, second) == ("/dev/nbd1", "/dev/nbd2")
+        # Who may read it may hold it.
+        assert (tmp_path / "locks/nbd1.lock").stat().st_mode & 0o077 == 0
+        with pytest.raises(hostmount.nbd.Unusable, match="in use"), hostmount.nbd.free():
+            pass
 
 
 def test_this_hosts_kernel_mounts_nothing_where_others_could_put_a_link(tmp_path, monkeypatch):

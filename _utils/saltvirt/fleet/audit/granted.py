@@ -43,6 +43,10 @@ _SALTS = (
     *("module.run", "salt.cmd", "salt.execute", "state.orchestrate", "state.orch", "ssh.cmd"),
     *("saltutil.cmd", "saltutil.runner", "saltutil.wheel", "ssh.set_auth_key", "schedule.add"),
     *("cron.set_job", "pkg.install", "user.add", "shadow.set_password"),
+    # These call any function, or render a text that can.
+    *("cmd.powershell", "chroot.call", "at.at", "mine.send", "saltutil.mmodule", "sudo.salt_call"),
+    *("slsutil.renderer", "state.template", "state.orch_single", "state.orchestrate_single"),
+    *("state.orchestrate_high", "schedule.modify", "cron.write_cron_file", "beacons.add"),
 )
 # Of the master's wheels, those by which a key is taken for a hypervisor's, or its files written.
 _WHEELS = (

@@ -2,12 +2,13 @@
 
 import contextlib
 import itertools
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from saltvirt import arguments, locks, records, wire
+from saltvirt import arguments, files, locks, records, wire
 from saltvirt.errors import BadArgument
 from saltvirt.fleet import hints, inventory, orders, sightings
 from saltvirt.fleet.cells.answers import Found
@@ -16,7 +17,8 @@ from saltvirt.fleet.cloud import Cloud
 _STEP_S = 0.2
 # How long a job may take to begin, as a busy master has it wait, and its answer to be kept.
 _BEGIN_S = 15
-_OURS = "runner.virt."
+# Whoever waits for an answer asks within seconds.
+_KEPT_S = 24 * 3600
 
 
 def find(cloud: Cloud, names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -92,10 +94,10 @@ def job(cloud: Cloud, jid: str, wait_s: int) -> dict[str, Any]:
         if locks.is_held(path):
             seen = now
         else:
-            answer = _answer(cloud, jid)
+            answer = _answer(cloud.opts, jid)
             if answer is not None:
                 return _told("over", answer[0])
-            # It has not begun, or Salt has not kept its answer yet.
+            # It has not begun, or its answer is not kept yet.
             if now - seen > _BEGIN_S:
                 return _told("lost")
         if long_s >= wait_s:
@@ -107,12 +109,28 @@ def _told(state: str, answer: Any = None) -> dict[str, Any]:
     return {"state": state, "answer": answer}
 
 
-def _answer(cloud: Cloud, jid: str) -> tuple[Any] | None:
+def keep(opts: Mapping[str, Any], jid: str, answer: Any) -> None:
+    """
+    Keep for the master above what a job of this master has answered.
+
+    What Salt's job cache has may be anybody's: a guest's minion may return to any job, as a syndic
+    does, in any minion's name, also this master's, and the first who does it is stored.
+    """
+    path = _answer_path(opts, jid)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for old in path.parent.glob("*.json"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - old.stat().st_mtime > _KEPT_S:
+                old.unlink()
+    files.write(path, json.dumps({"answer": answer}, default=str).encode())
+
+
+def _answer_path(opts: Mapping[str, Any], jid: str) -> Path:
+    return _path(opts, jid).with_suffix(".json")
+
+
+def _answer(opts: Mapping[str, Any], jid: str) -> tuple[Any] | None:
     """Return what a job of our runner has answered, None if that is not there."""
-    with cloud.client() as local:
-        stored = local.get_cache_returns(jid) or {}
-    # Any minion may return something to any job, under its own id.
-    said = stored.get(cloud.opts["id"], {}).get("ret")
-    if isinstance(said, dict) and str(said.get("fun", "")).startswith(_OURS):
-        return (said.get("return"),)
+    with contextlib.suppress(FileNotFoundError):
+        return (json.loads(_answer_path(opts, jid).read_text())["answer"],)
     return None

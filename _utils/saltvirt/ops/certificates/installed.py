@@ -5,6 +5,7 @@ Private keys are made here and never leave the host: only requests go to the mas
 """
 
 import grp
+import hashlib
 import os
 import pwd
 import shlex
@@ -28,6 +29,7 @@ from saltvirt.pki.answer import Answer
 from saltvirt.pki.authorities import Trust
 
 _QEMU_GROUPS = ("libvirt-qemu", "qemu", "kvm")
+_LOCKS = "/run/salt-virt/locks"
 DEFAULT_PURPOSES = ("libvirt-server", "libvirt-client", "qemu-server", "qemu-client")
 
 
@@ -317,12 +319,12 @@ def alone(basepath: str | Path) -> Iterator[None]:
     """
     Do what follows once no other run of this host is at it.
 
-    The folder above is locked, as the folder itself may not be there yet, and nothing is made for a
-    run that the master then refuses.
+    The lock is not in that folder, as nothing is made there for a run that the master then refuses,
+    and in none that others may read: any user of the host could hold it, and keep this host from
+    hearing who was revoked.
     """
-    above = Path(basepath).absolute().parent
-    _folder(above, 0o755, None)
-    with locks.folder(above):
+    place = hashlib.sha256(os.path.realpath(basepath).encode()).hexdigest()[:16]
+    with locks.held(Path(_LOCKS) / f"{place}.lock"):
         yield
 
 

@@ -10,6 +10,7 @@ Source: unshare(2), mount(2), capabilities(7), supermin(1), guestfs(3) on fixed 
 import ctypes
 import errno
 import fcntl
+import functools
 import os
 import stat
 import subprocess
@@ -188,8 +189,6 @@ def built(search_path: Iterable[str]) -> Iterator[str | None]:
         "supermin",
         "--build",
         "--if-newer",
-        "--lock",
-        f"{CACHE}/supermin.lock",
         "--copy-kernel",
         "-f",
         "ext2",
@@ -199,7 +198,9 @@ def built(search_path: Iterable[str]) -> Iterator[str | None]:
         "-o",
         str(folder),
     ]
-    with open(f"{CACHE}/appliance.lock", "w") as lock:
+    # Not supermin's own lock, nor one that others may read: whoever may read a lock may hold it.
+    closed = functools.partial(os.open, mode=0o600)
+    with open(f"{CACHE}/build.lock", "w", opener=closed) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -5,12 +5,19 @@ Source: qemu-nbd(8), Linux' Documentation/admin-guide/blockdev/nbd.rst.
 """
 
 import fcntl
+import functools
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+# Not /run/lock: where everybody may write, somebody could have put a link to any file, or a pipe
+# that nobody reads, or hold all locks.
+LOCKS = Path("/run/salt-virt")
+# Who may read a lock may hold it.
+_CLOSED = functools.partial(os.open, mode=0o600)
 _ATTACH_S = 20
 _BLKRRPART = 0x125F  # linux/fs.h: read the partition table anew
 _USED = "all nbd devices of this host are in use; load the module with a larger nbds_max"
@@ -23,8 +30,9 @@ class Unusable(Exception):
 @contextmanager
 def free() -> Iterator[str]:
     """Yield a device that nobody uses, while nobody else of ours can take it."""
+    LOCKS.mkdir(mode=0o755, exist_ok=True)
     for path in _devices():
-        with open(f"/run/lock/salt-virt-{path.name}", "w") as lock:
+        with open(LOCKS / f"{path.name}.lock", "w", opener=_CLOSED) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -14,6 +14,7 @@ import pytest
 from askedca import GRAINS, ask
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from lockers import another_user_holds, ends
 from saltvirt.ops.certificates import enrolment, installed
 from saltvirt.pki import ca
 
@@ -314,3 +315,12 @@ def test_a_closed_folder_of_others_is_named_and_left_alone(qemu, host):
         )
     )
     assert mode(above) == 0o700
+
+
+def test_no_user_of_the_host_keeps_it_from_hearing_who_was_revoked(host):
+    """Whoever may read a file or a folder may have it locked, such as /etc."""
+    work, _functions = host
+
+    with another_user_holds(Path(work.basepath).parent):
+        assert ends(lambda: work.run(FUNCTIONS))
+    assert mode(installed._LOCKS) == 0o700

@@ -275,7 +275,7 @@ def test_autostart_is_set_on_creation_and_left_alone_afterwards(states):
         ({**VM, "vm_type": "xen"}, "one of kvm, qemu"),
         ({**VM, "graphics": {"type": "VNC"}}, "graphics:type: 'VNC'; one of vnc, spice, "),
         ({**VM, "autostart": "yes"}, "autostart: 'yes' is neither True nor False"),
-        ({**VM, "connection": "test:///none"}, "libvirt does not answer at test:///none"),
+        ({**VM, "connection": "qemu:///none"}, "libvirt does not answer at qemu:///none"),
     ],
 )
 def test_what_cannot_be_done_is_said_and_nothing_is_left(states, given, why):
