@@ -70,8 +70,8 @@ def _texts(given: Iterable[object]) -> list[str]:
     for one in given:
         if isinstance(one, list | tuple):
             texts += _texts(one)
-        elif arguments.text("hosts", one).strip():
-            texts += [text.strip() for text in str(one).split(",")]
+        elif found := arguments.names("hosts", arguments.text("hosts", one)):
+            texts += found
         else:
             raise BadArgument("hosts", f"{one!r} is not the id of a minion")
     return texts

@@ -36,6 +36,12 @@ def tells(**given):
     return lambda setup: setup.tell(**given)
 
 
+def of_another_kind(setup):
+    """Have the only image on the file server be one that is refused."""
+    image = setup.folder / "srv" / SERVED[2]
+    image.rename(image.with_suffix(".vmdk"))
+
+
 def unserved(*names):
     """Return what takes files from the file server."""
 
@@ -178,6 +184,7 @@ PLANTED = {
         *("minion-packages", "master", IMAGES, "salt-run virt_image.minion_packages"),
     ),
     "no image": (unserved(SERVED[2]), "image", "master", HINT, "install -D -m 644"),
+    "no such image": (of_another_kind, "image", "master", HINT, "install -D -m 644"),
     "hash_type": (option(hash_type="md5"), None, None, None, None),
     "file server": (broken, "file-server", "master", NEEDED, "fileserver_backend"),
     "no cache": (

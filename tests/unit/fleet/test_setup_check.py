@@ -116,9 +116,10 @@ def test_only_hosts_that_are_named_are_asked(setup):
     says(code="x")(setup)
 
     assert setup.check("hyper2") == [] and setup.asked == ["hyper2"]
+    assert setup.check("hyper2,") == []  # as of hyper2, hyper3
 
 
-@pytest.mark.parametrize("named", [[""], [5], [["hyper1"]]])
+@pytest.mark.parametrize("named", [[""], [","], [5], [["hyper1"]]])
 def test_what_is_not_a_name_is_refused(setup, named):
     with pytest.raises(BadArgument, match="is not (the id of a minion|text)"):
         setup.data(*named)
