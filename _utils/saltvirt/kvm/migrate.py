@@ -49,6 +49,12 @@ def _refuse_unreachable(uri: str) -> None:
     port = found.port or _TLS_PORT
     try:
         socket.create_connection((found.hostname, port), _CONNECT_S).close()
+    except socket.gaierror as exc:
+        why = (
+            f"this host finds no address for {found.hostname}: {exc.strerror}; have a name server, "
+            "or /etc/hosts on this host, say it"
+        )
+        raise MigrationFailed(why) from exc
     except OSError as exc:
         why = (
             f"{found.hostname}:{port} cannot be reached from this host: {exc}; does libvirtd "

@@ -319,6 +319,10 @@ PLANTED = {
         *("certificates", "hyper1", MOVING, "state.apply hypervisor.keys"),
     ),
     "TLS": (moving(listens=False), "tls", "hyper1", MOVING, "state.apply hypervisor.libvirt"),
+    "names": (
+        moving(names={"hyper2": "Name or service not known"}),
+        *("names", "hyper1", MOVING, "salt hyper1 hosts.add_host ADDRESS hyper2"),
+    ),
     "firewall": (
         moving(peers={"hyper2": "timed out"}),
         *("firewall", "hyper2", MOVING, "salt hyper2 state.apply hypervisor.firewall"),

@@ -82,6 +82,8 @@ def test_an_empty_repository_of_the_compiler_is_none(options):
 
 
 def test_a_single_peer_may_be_text(options):
-    states = rendered(options, "hypervisor.firewall", {"hypervisor": {"firewall": {"peers": "::1"}}})
+    states = rendered(
+        options, "hypervisor.firewall", {"hypervisor": {"firewall": {"peers": "::1"}}}
+    )
 
     assert states["hypervisor_firewall"][1]["peers"] == "::1"
