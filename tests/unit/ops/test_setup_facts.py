@@ -115,7 +115,14 @@ def test_guests_have_their_own_master(options, listening):
     assert said == {HERE: None, f"{HERE}:4506": None}
 
 
-@pytest.mark.parametrize("master", ["localhost", "127.0.0.1", "", None])
+@pytest.mark.parametrize(
+    "master",
+    [
+        *("localhost", "127.0.0.1", "", None, "127.0.1.1", "LocalHost:4506", "127.0.0.1:4506"),
+        *("[::1]:4506", "ip6-localhost", ["localhost"], ["127.0.0.1", "::1"], []),
+    ],
+    ids=str,
+)
 def test_a_master_that_guests_cannot_reach_is_none(options, master):
     said = told(options, master=master)
 

@@ -133,12 +133,7 @@ def _masters(
         return {}, str(exc)
     port = int(opts.get("publish_port", 4505))
     names = [found] if isinstance(found, str) else list(found)
-    return {str(name): (_host(str(name)), port) for name in names}, None
-
-
-def _host(name: str) -> str:
-    """Return a master's name or address without the port that it may have."""
-    return (name.rpartition(":")[0] if name.count(":") == 1 else name).strip("[]")
+    return {str(name): (identity.host_of(str(name)), port) for name in names}, None
 
 
 def _near(own: str, peers: Mapping[str, Iterable[str]]) -> dict[str, list[reaching.Address]]:
