@@ -146,7 +146,8 @@ def test_a_module_that_the_system_has_no_package_of_is_missed(options, family, i
     if found:
         function, arguments = found
         assert function == "test.fail_without_changes"
-        assert "/usr/bin/python3.99, on which Salt runs, lacks the module pycdlib" in (
-            arguments["name"]
+        assert (
+            "/usr/bin/python3.99, on which Salt runs, lacks the module pycdlib"
+            in (arguments["name"])
         )
         assert arguments["unless"] == '/usr/bin/python3.99 -c "import pycdlib"'
