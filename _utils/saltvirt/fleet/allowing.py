@@ -86,7 +86,8 @@ def _accepted(known: Sequence[str], text: str) -> list[str]:
     if text not in known:
         raise BadArgument(
             "hosts",
-            f"no key of {text!r} is accepted; see whether it is the right one "
+            f"no key of {text!r} is accepted; {candidates.meant(text, known)}see whether it is the "
+            "right one "
             f"({candidates.COMPARE}), and accept it: salt-key -a {shlex.quote(text)}",
         )
     return [text]
@@ -165,6 +166,8 @@ def _known(opts: Mapping[str, Any], texts: Iterable[str], now: datetime) -> list
             # A VM without a key may be what a glob has come to match.
             found = found or ([text] if members.reserved(text) else [])
         if not found:
-            raise BadArgument("hosts", f"{text!r} is not a minion or a host that this master knows")
+            why = f"{text!r} is not a minion or a host that this master knows"
+            asked = candidates.meant(text, known).strip()
+            raise BadArgument("hosts", f"{why}; {asked}" if asked else why)
         out.update(found)
     return sorted(out)

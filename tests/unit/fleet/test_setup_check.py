@@ -112,6 +112,12 @@ def test_a_host_that_nobody_has_allowed_can_be_named(setup):
     assert setup.asked == []
 
 
+def test_a_host_that_is_named_without_its_domain_is_asked_about(setup):
+    (found,) = setup.data("Hyper1.example.org")[0]["findings"]
+
+    assert found["what"].startswith("no minion has shown its key; is hyper1 meant? if none is to c")
+
+
 def test_only_hosts_that_are_named_are_asked(setup):
     says(code="x")(setup)
 
