@@ -79,7 +79,9 @@ def target(uri: str) -> Iterator[Any]:
         conn = libvirt.open(uri)
         conn.setKeepAlive(_KEEPALIVE_S, 3)
     except libvirt.libvirtError as exc:
-        raise MigrationFailed(f"{uri} does not let this host in: {exc}") from exc
+        # libvirt's words for a certificate of either side.
+        new = "; new ones: salt-run virt_pki.renew" if " has expired" in str(exc) else ""
+        raise MigrationFailed(f"{uri} does not let this host in: {exc}{new}") from exc
     try:
         yield conn
     finally:

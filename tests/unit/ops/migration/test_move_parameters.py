@@ -152,3 +152,25 @@ def test_a_host_whose_name_nobody_knows_is_not_taken_for_one_with_a_firewall(mon
     said = str(failed.value)
     assert said.startswith("this host finds no address for hyper2: Name or service not known; ")
     assert "firewall" not in said
+
+
+@pytest.mark.parametrize(
+    ("said", "renews"),
+    [
+        ("The client certificate /etc/pki/libvirt/clientcert.pem has expired", True),
+        ("authentication failed: Failed to verify peer's certificate", False),
+    ],
+)
+def test_a_certificate_that_has_expired_says_how_it_is_renewed(monkeypatch, said, renews):
+    def refused(_uri):
+        raise libvirt.libvirtError(said)
+
+    monkeypatch.setattr(migrate, "_refuse_unreachable", lambda _uri: None)
+    monkeypatch.setattr(migrate, "_answer_keepalives", lambda: None)
+    monkeypatch.setattr(libvirt, "open", refused)
+
+    with pytest.raises(migrate.MigrationFailed) as failed:
+        reach.refuse_unreachable("hyper2")
+
+    assert str(failed.value).startswith("qemu+tls://hyper2/system does not let this host in: ")
+    assert str(failed.value).endswith("; new ones: salt-run virt_pki.renew") is renews
