@@ -275,6 +275,10 @@ PLANTED = {
         tells(bridges=[], links=["eno1"]),
         *("bridge", "hyper1", NEEDED, "hypervisor: {bridges: {br0: {ports: [eno1]}}}"),
     ),
+    "bridge over one of several": (
+        tells(bridges=["docker0"], links=["docker0", "eno1", "eno2"]),
+        *("bridge", "hyper1", NEEDED, "(NIC: salt hyper1 network.default_route inet)"),
+    ),
     "network": (
         profiles(nic=NicProfile(bridges=[], networks=["off"], links=[])),
         *("bridge", "hyper1", NEEDED, "virsh net-start off"),
