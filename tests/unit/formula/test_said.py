@@ -1,7 +1,8 @@
 """The pillar of the formula: a slip in it is said in one line, before anything is made."""
 
 import pytest
-from formulakit import ONEDIR, rendered, shown
+import yaml
+from formulakit import ONEDIR, ROOT, rendered, shown
 
 DEBIAN = {"os_family": "Debian", "osrelease": "12"}
 
@@ -87,3 +88,11 @@ def test_a_single_peer_may_be_text(options):
     )
 
     assert states["hypervisor_firewall"][1]["peers"] == "::1"
+
+
+def test_the_example_is_taken_as_it_is(options):
+    example = yaml.safe_load((ROOT / "hypervisor/pillar.example").read_text())
+
+    states = rendered(options, "hypervisor", example, **DEBIAN)
+
+    assert "hypervisor_bridge_br0" in states
