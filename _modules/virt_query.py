@@ -7,6 +7,8 @@ Look at this hypervisor and its VMs; nothing is changed.
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
+from collections.abc import Mapping
+
 from saltvirt import config, wire
 from saltvirt.errors import HostUnreachable
 from saltvirt.kvm import connect
@@ -34,6 +36,14 @@ def _reading(function, given):
     return connect.opened(config.to_connect(function, given, __opts__, __pillar__, __grains__))
 
 
+def _basepath():
+    """Return where the formula has the certificates; what is empty in its pillar says nothing."""
+    found = __pillar__
+    for key in ("hypervisor", "keys", "basepath"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found or "/etc/pki"
+
+
 def audit(**kwargs):
     """
     Return what ``salt-run virt.audit`` judges of this host: plain facts, and no judgement.
@@ -50,12 +60,9 @@ def audit(**kwargs):
         salt hyper1 virt.audit
     """
     settings = config.for_call("virt.audit", kwargs, __opts__, __pillar__, __grains__)
-    keys = __pillar__.get("hypervisor", {}).get("keys", {})
     # libvirt tells whether a display has a password only to whoever may change it.
     with connect.opened(settings, readonly=False) as conn:
-        found = facts.of_host(
-            conn, settings, keys.get("basepath", "/etc/pki"), f"{__opts__['pki_dir']}/minion.pem"
-        )
+        found = facts.of_host(conn, settings, _basepath(), f"{__opts__['pki_dir']}/minion.pem")
         return wire.plain(found)
 
 
@@ -64,8 +71,8 @@ def setup_facts(peers=None, **kwargs):
     Return what ``salt-run virt.setup_check`` judges of this host: plain facts, and no judgement.
 
     peers
-        ``{host: [address]}``: of three of them it is tried whether libvirt's TLS port is reached.
-        Defaults to none.
+        ``{host: [address]}``: of three of them it is tried whether libvirt's TLS port is reached,
+        and whether their ids lead to an address. Defaults to none.
 
     Returns ``{code, clock_s, hash_type, virtualization, has_kvm, libvirt, info, why_not, folder,
     lacking, storagepool, pool, appliance, users, masters, no_master, moving, unreadable,
@@ -79,11 +86,9 @@ def setup_facts(peers=None, **kwargs):
         salt hyper1 virt.setup_facts
     """
     settings = config.for_call("virt.setup_facts", kwargs, __opts__, __pillar__, __grains__)
-    keys = __pillar__.get("hypervisor", {}).get("keys", {})
-    basepath = keys.get("basepath", "/etc/pki")
     near = wire.argument("peers", dict[str, list[str]], peers or {})
     misspelt = config.misspelt(__opts__, __pillar__, __grains__)
-    return wire.plain(setup.of_host(__opts__, settings, basepath, near, misspelt))
+    return wire.plain(setup.of_host(__opts__, settings, _basepath(), near, misspelt))
 
 
 def list_domains(**kwargs):

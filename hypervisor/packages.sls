@@ -22,6 +22,18 @@ hypervisor_python_modules:
     - reload_modules: True
     - require:
       - pkg: hypervisor_packages
+{%- if 'pycdlib' not in hypervisor['python_packages'] | join %}
+
+{#- No package of this family has it, and pip may not write where the distribution's Python is. #}
+hypervisor_python_pycdlib:
+  test.fail_without_changes:
+    - name: >-
+        {{ python }}, on which Salt runs, lacks the module pycdlib, without which no seeds are made,
+        and this system has no package of it: install it there, or use Salt's own packages
+    - unless: {{ (python ~ ' -c "import pycdlib"') | json }}
+    - require:
+      - pkg: hypervisor_python_modules
+{%- endif %}
 
 {%- elif not has_modules %}
 {%- set repository = hypervisor['builder_repository'] %}

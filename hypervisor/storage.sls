@@ -53,14 +53,13 @@ hypervisor_selinux_{{ name }}:
 {%- endif %}
 
 {#- One that was there before stays where it is, with its VMs' disks, unless a path is asked for. #}
-{%- set asked = (pillar.get('hypervisor', {}).get('pool') or {}).get('path') %}
 {%- set is_there = salt['file.file_exists'](
       '/etc/libvirt/storage/' ~ hypervisor['pool']['name'] ~ '.xml') %}
 
 hypervisor_pool:
   virt.pool_running:
     - name: {{ hypervisor['pool']['name'] | json }}
-    {%- if asked or not is_there %}
+    {%- if hypervisor['has_own_pool'] or not is_there %}
     - ptype: dir
     - target: {{ hypervisor['pool']['path'] | json }}
     {%- endif %}

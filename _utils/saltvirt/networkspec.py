@@ -195,7 +195,8 @@ def _dns(value: object) -> network.Dns | None:
 def _hosts(argument: str, value: object) -> network.Rows:
     """Return the fixed leases of ``{ip: {mac, id, name}}``, or of a list with ``ip`` in each."""
     if isinstance(value, Mapping):
-        value = [{**(rest or {}), "ip": ip} for ip, rest in value.items()]
+        given = {ip: arguments.mapping(f"{argument}:{ip}", rest) for ip, rest in value.items()}
+        value = [{**(rest or {}), "ip": ip} for ip, rest in given.items()]
     rows = arguments.mappings(argument, value) or ()
     return tuple(sorted(_row(argument, one, {"ip", "mac", "id", "name"}) for one in rows))
 

@@ -63,6 +63,10 @@ def _entry(entry: Any, what: str) -> Entry:
     if not isinstance(entry, dict):
         raise BadArgument(what, f"{entry!r} is not a mapping")
     if "name" in entry:
+        if not isinstance(entry["name"], str | int | float):
+            raise BadArgument(
+                what, f"the 'name' of an entry is {entry['name']!r}, which is no text"
+            )
         return dict(entry)
     if len(entry) == 1:
         ((name, values),) = entry.items()

@@ -13,6 +13,7 @@ only shown with ``one line``, which it then is, and not too long.
 
 import dataclasses
 import functools
+import shlex
 import types
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -80,12 +81,12 @@ def read(host: str, fun: str, shape: Any, answer: object) -> Any:
         if wrong.is_nonsense:
             raise BadAnswer(
                 f"{host}'s answer is not understood: {wrong.said('it')} ({fun}); find out what "
-                f"{host} says, and why: salt {host} {fun}"
+                f"{host} says, and why: salt {shlex.quote(host)} {fun}"
             ) from None
         raise BadAnswer(
             f"{host} answers {fun} with something that this master cannot read: "
             f"{wrong.said('the answer')}; bring both to the same version of Salt Virt "
-            f"(salt {host} saltutil.sync_all)"
+            f"(salt {shlex.quote(host)} saltutil.sync_all)"
         ) from None
 
 

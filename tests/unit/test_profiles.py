@@ -174,6 +174,8 @@ def test_only_a_size_somebody_asked_for_can_be_too_small_for_an_image():
         ({"name": "d", "size": 1, "device": "tape"}, "tape"),
         ({"name": "d", "source_file": "relative.qcow2"}, "not an absolute path"),
         ({"name": "d", "sise": 1}, "did you mean 'size'"),
+        ({"name": ["d"]}, r"the 'name' of an entry is \['d'\], which is no text"),
+        ({"name": None}, "the 'name' of an entry is None, which is no text"),
     ],
 )
 def test_a_bad_disk_is_refused(entry, why):

@@ -70,8 +70,8 @@ def _texts(given: Iterable[object]) -> list[str]:
     for one in given:
         if isinstance(one, list | tuple):
             texts += _texts(one)
-        elif arguments.text("hosts", one).strip():
-            texts += [text.strip() for text in str(one).split(",")]
+        elif found := arguments.names("hosts", arguments.text("hosts", one)):
+            texts += found
         else:
             raise BadArgument("hosts", f"{one!r} is not the id of a minion")
     return texts
@@ -86,7 +86,8 @@ def _accepted(known: Sequence[str], text: str) -> list[str]:
     if text not in known:
         raise BadArgument(
             "hosts",
-            f"no key of {text!r} is accepted; see whether it is the right one "
+            f"no key of {text!r} is accepted; {candidates.meant(text, known)}see whether it is the "
+            "right one "
             f"({candidates.COMPARE}), and accept it: salt-key -a {shlex.quote(text)}",
         )
     return [text]
@@ -165,6 +166,8 @@ def _known(opts: Mapping[str, Any], texts: Iterable[str], now: datetime) -> list
             # A VM without a key may be what a glob has come to match.
             found = found or ([text] if members.reserved(text) else [])
         if not found:
-            raise BadArgument("hosts", f"{text!r} is not a minion or a host that this master knows")
+            why = f"{text!r} is not a minion or a host that this master knows"
+            asked = candidates.meant(text, known).strip()
+            raise BadArgument("hosts", f"{why}; {asked}" if asked else why)
         out.update(found)
     return sorted(out)

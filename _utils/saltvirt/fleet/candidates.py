@@ -6,7 +6,7 @@ for a reader: nothing is decided by it.
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -24,6 +24,8 @@ _GRAIN = "G@virt_hypervisor:True"
 COMPARE = (
     "salt-run virt.allow shows its fingerprint, salt-call --local key.finger shows the host's own"
 )
+# So many ids are asked about; more help nobody.
+_NEAR = 3
 # Where the masters below a syndic belong.
 _CELLS = "make the masters below cells of this one: docs/cells.md"
 
@@ -91,6 +93,21 @@ def _certified(opts: Mapping[str, Any]) -> set[str]:
         for row in place.issued()
         if row["serial"] not in revoked and datetime.fromisoformat(row["not_after"]) > now
     }
+
+
+def meant(text: str, known: Iterable[str]) -> str:
+    """
+    Return the question whether another id is meant, to be put into an error; maybe nothing.
+
+    Salt calls a minion by its host's full name; those who name one often leave the domain out.
+    """
+    first = text.casefold().partition(".")[0]
+    near = [
+        one
+        for one in known
+        if one.casefold().partition(".")[0] == first and not membership.may_be_planted(one)
+    ]
+    return f"is {' or '.join(sorted(near))} meant? " if 0 < len(near) <= _NEAR else ""
 
 
 def table(candidates: Mapping[str, Candidate]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What the master does of a move: each effect of :mod:`saltvirt.protocol` that is done there."""
 
+import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -114,7 +115,8 @@ class Hands:
 
     def _refusal(self, error: DeployError) -> str:
         if _OLD_TARGET in str(error):
-            return f"it has an older version of Salt Virt: salt {self.target} saltutil.sync_all"
+            name = shlex.quote(self.target)
+            return f"it has an older version of Salt Virt: salt {name} saltutil.sync_all"
         return str(error).removeprefix(f"{self.target}: ")
 
     def _send_images(self, images: Mapping[str, str]) -> None:
@@ -300,7 +302,7 @@ class Hands:
             if _OLD in str(error):
                 raise MoveFailed(
                     f"{host} has an older version of Salt Virt, which cannot take part in a move: "
-                    f"salt {host} saltutil.sync_all"
+                    f"salt {shlex.quote(host)} saltutil.sync_all"
                 ) from error
             raise
 

@@ -1,5 +1,6 @@
 """Empty a host for maintenance."""
 
+import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -298,7 +299,7 @@ class _Run:
         because = f" ({why})" if why else ""
         error = NotAllMoved(
             f"{self._host} {names}{because}; what moved stays where it is, and the next run goes on"
-            f": salt-run virt.evacuate {self._host}"
+            f": salt-run virt.evacuate {shlex.quote(self._host)}"
         )
         error.table = out
         raise error

@@ -1,6 +1,7 @@
 """What hosts answer to one job, of which only what they have signed is heard."""
 
 import logging
+import shlex
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -113,9 +114,10 @@ def _doubt(host: str, why: signed.NotSigned) -> str:
             f"{host} has given no answer that is signed ({why}): raise that option in its "
             "minion's configuration and in the master's, and restart both"
         )
+    name = shlex.quote(host)
     return (
         f"{host} has given no answer that is signed ({why}): its code is of an earlier release "
-        f"(salt {host} saltutil.sync_all), its libvirt has no Python module (salt {host} "
+        f"(salt {name} saltutil.sync_all), its libvirt has no Python module (salt {name} "
         "virt.vm_state says so), or another minion poses as it"
     )
 

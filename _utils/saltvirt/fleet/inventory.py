@@ -1,5 +1,6 @@
 """Which hypervisors there are, what they have, and which of them has a VM."""
 
+import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -141,7 +142,7 @@ def narrow(
         raise BadArgument(
             "host",
             f"{host!r} is not a hypervisor here; there are: {known}; if it is to be one, run: "
-            f"salt-run virt.allow {host}",
+            f"salt-run virt.allow {shlex.quote(host)}",
         )
     if host is not None:
         return [host]

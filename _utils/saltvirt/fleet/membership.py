@@ -8,6 +8,7 @@ so. What a minion says of itself counts for nothing: guests are minions too.
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -198,11 +199,11 @@ class Members:
         if self.is_disallowed(minion_id):
             return (
                 f"{minion_id} was shut out of the hypervisors of this master (virt.disallow); to "
-                f"let it in again, run: salt-run virt.allow {minion_id}"
+                f"let it in again, run: salt-run virt.allow {shlex.quote(minion_id)}"
             )
         return (
             f"{minion_id} is not a hypervisor of this master; if it is to be one, run: salt-run "
-            f"virt.allow {minion_id}"
+            f"virt.allow {shlex.quote(minion_id)}"
         )
 
 
@@ -339,6 +340,6 @@ def refuse_guests(members: Members, found: Mapping[str, Sequence[str]]) -> None:
     ways = [f"rename or remove the VM {name} there" for name in named]
     if matched:
         ways.append(
-            f"narrow {OPTION}, or shut it out with: salt-run virt.disallow {' '.join(matched)}"
+            f"narrow {OPTION}, or shut it out with: salt-run virt.disallow {shlex.join(matched)}"
         )
     raise MasterError(f"{said}; a VM is never a hypervisor: {'; '.join(ways)}")

@@ -7,6 +7,7 @@ over, and logged.
 
 import contextlib
 import json
+import shlex
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -364,7 +365,7 @@ def _followed(
 
 def _unheard(minion: str, fun: str, is_at_it: bool | None, limit_s: float) -> Reply:
     """Return the reply of a minion that gave none; ``is_at_it`` is None if it is silent."""
-    why = f"{minion} does not answer; see: salt {minion} test.ping"
+    why = f"{minion} does not answer; see: salt {shlex.quote(minion)} test.ping"
     if is_at_it:
         why = f"{minion} was still at {fun} after {limit_s} s, which is our limit; told it to end"
     elif is_at_it is False:

@@ -9,6 +9,7 @@ goes on from there. All but the functions that take the cloud are decisions over
 (:mod:`saltvirt.fleet.proofs`) is followed, and only of the VM that has the same UUID.
 """
 
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -166,7 +167,7 @@ def _unheard(name: str, host: str, at: str, silent: Collection[str]) -> str:
     return (
         f"it is on {at}; {_all(silent)} cannot be asked whether an evacuation put it there: "
         f"bring it back with salt-run virt.migrate {name} {host}, "
-        f"or forget it with salt {host} virt.evacuated '{{{name}: null}}'"
+        f"or forget it with salt {shlex.quote(host)} virt.evacuated '{{{name}: null}}'"
     )
 
 

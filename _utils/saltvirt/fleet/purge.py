@@ -1,5 +1,6 @@
 """Remove a VM wherever it is, and its key last; an interrupted one is finished by the next."""
 
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -120,8 +121,8 @@ def _refuse_kept(host: str, name: str, moved_to: str, unheard: Mapping[str, str]
         raise DeployError(
             f"VM {name!r} has moved to {moved_to}, and {host} only kept its definition; "
             f"{', '.join(sorted(unheard))} may have it and cannot be asked, so nothing is "
-            f"removed, not even its minion key; salt {host} virt.undefine {name} removes the "
-            "definition alone"
+            f"removed, not even its minion key; salt {shlex.quote(host)} virt.undefine {name} "
+            "removes the definition alone"
         )
 
 

@@ -1,5 +1,6 @@
 """How a VM is reached, and what its console says, wherever it is."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -122,9 +123,11 @@ def console_log(cloud: Cloud, name: str, lines: int) -> str:
     if _OLD in (reply.error or ""):
         raise hosts.DeployError(
             f"{host} has an older version of Salt Virt, which does not show consoles: "
-            f"salt {host} saltutil.sync_all"
+            f"salt {shlex.quote(host)} saltutil.sync_all"
         )
     if not reply.ok or not isinstance(reply.value, str):
-        why = terminal.one_line(reply.error or f"it did not answer; see: salt {host} test.ping")
+        why = terminal.one_line(
+            reply.error or f"it did not answer; see: salt {shlex.quote(host)} test.ping"
+        )
         raise hosts.DeployError(f"{host}: {why}")
     return "\n".join(terminal.lines(reply.value, lines))

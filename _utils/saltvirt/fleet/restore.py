@@ -1,6 +1,7 @@
 """Fill a host again with the VMs that evacuations moved away from it."""
 
 import logging
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,7 +93,7 @@ def restore(
     if out["failed"]:
         error = NotAllMoved(
             f"{', '.join(sorted(out['failed']))} did not come back to {host}; when what keeps them "
-            f"there is fixed, run this again: salt-run virt.restore {host}"
+            f"there is fixed, run this again: salt-run virt.restore {shlex.quote(host)}"
         )
         error.table = out
         raise error

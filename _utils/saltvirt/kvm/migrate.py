@@ -49,6 +49,12 @@ def _refuse_unreachable(uri: str) -> None:
     port = found.port or _TLS_PORT
     try:
         socket.create_connection((found.hostname, port), _CONNECT_S).close()
+    except socket.gaierror as exc:
+        why = (
+            f"this host finds no address for {found.hostname}: {exc.strerror}; have a name server, "
+            "or /etc/hosts on this host, say it"
+        )
+        raise MigrationFailed(why) from exc
     except OSError as exc:
         why = (
             f"{found.hostname}:{port} cannot be reached from this host: {exc}; does libvirtd "
@@ -73,7 +79,9 @@ def target(uri: str) -> Iterator[Any]:
         conn = libvirt.open(uri)
         conn.setKeepAlive(_KEEPALIVE_S, 3)
     except libvirt.libvirtError as exc:
-        raise MigrationFailed(f"{uri} does not let this host in: {exc}") from exc
+        # libvirt's words for a certificate of either side.
+        new = "; new ones: salt-run virt_pki.renew" if " has expired" in str(exc) else ""
+        raise MigrationFailed(f"{uri} does not let this host in: {exc}{new}") from exc
     try:
         yield conn
     finally:

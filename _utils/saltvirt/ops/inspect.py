@@ -42,6 +42,7 @@ from saltvirt.vmfilter import VmFilter
 from saltvirt.xml import read
 
 RUN_DIR = "/run/salt-virt"
+_LINKS = Path("/sys/class/net")
 # What virt.freemem has always left to the host itself.
 _OF_HOST_MIB = 256
 # The VMs, what their disks may take in bytes, kept definitions, what they take of stocks, and until
@@ -359,12 +360,13 @@ def domain_types(conn: Any, settings: HostSettings, capabilities: Mapping[str, A
 
 def bridges() -> list[str]:
     """Return the host's bridges."""
-    return sorted(path.parent.name for path in Path("/sys/class/net").glob("*/bridge"))
+    return sorted(path.parent.name for path in _LINKS.glob("*/bridge"))
 
 
 def links() -> list[str]:
     """Return the host's own links, without its loopback and without those of VMs."""
-    names = (path.name for path in Path("/sys/class/net").iterdir())
+    # With the kernel's module for bonds there is a file, bonding_masters, among them.
+    names = (path.name for path in _LINKS.iterdir() if path.is_dir())
     return sorted(name for name in names if name != "lo" and not name.startswith("vnet"))
 
 

@@ -35,11 +35,14 @@ class MovingFacts:
         Whether something listens for libvirt's TLS.
     peers
         Why libvirt's TLS port of others is not reached, None where it is; of some of them only.
+    names
+        Why the ids of the same lead to no address here, None where they do.
     """
 
     certificates: list[str]
     listens: bool
     peers: dict[str, str | None]
+    names: dict[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

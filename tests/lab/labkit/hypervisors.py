@@ -28,7 +28,7 @@ PILLAR = {
         "extra_packages": ["guestmount", "linux-image-cloud-amd64"],
     }
 }
-_FORMULA = ("packages.sls", "map.jinja", "defaults.yaml", "families.yaml")
+_FORMULA = ("packages.sls", "map.jinja", "said.jinja", "defaults.yaml", "families.yaml")
 _INSTALL = """
 printf 'deb [trusted=yes] file:///run/lab/debs ./\\n' >/etc/apt/sources.list
 printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d

@@ -36,6 +36,12 @@ def tells(**given):
     return lambda setup: setup.tell(**given)
 
 
+def of_another_kind(setup):
+    """Have the only image on the file server be one that is refused."""
+    image = setup.folder / "srv" / SERVED[2]
+    image.rename(image.with_suffix(".vmdk"))
+
+
 def unserved(*names):
     """Return what takes files from the file server."""
 
@@ -178,6 +184,7 @@ PLANTED = {
         *("minion-packages", "master", IMAGES, "salt-run virt_image.minion_packages"),
     ),
     "no image": (unserved(SERVED[2]), "image", "master", HINT, "install -D -m 644"),
+    "no such image": (of_another_kind, "image", "master", HINT, "install -D -m 644"),
     "hash_type": (option(hash_type="md5"), None, None, None, None),
     "file server": (broken, "file-server", "master", NEEDED, "fileserver_backend"),
     "no cache": (
@@ -268,6 +275,10 @@ PLANTED = {
         tells(bridges=[], links=["eno1"]),
         *("bridge", "hyper1", NEEDED, "hypervisor: {bridges: {br0: {ports: [eno1]}}}"),
     ),
+    "bridge over one of several": (
+        tells(bridges=["docker0"], links=["docker0", "eno1", "eno2"]),
+        *("bridge", "hyper1", NEEDED, "(NIC: salt hyper1 network.default_route inet)"),
+    ),
     "network": (
         profiles(nic=NicProfile(bridges=[], networks=["off"], links=[])),
         *("bridge", "hyper1", NEEDED, "virsh net-start off"),
@@ -312,6 +323,10 @@ PLANTED = {
         *("certificates", "hyper1", MOVING, "state.apply hypervisor.keys"),
     ),
     "TLS": (moving(listens=False), "tls", "hyper1", MOVING, "state.apply hypervisor.libvirt"),
+    "names": (
+        moving(names={"hyper2": "Name or service not known"}),
+        *("names", "hyper1", MOVING, "salt hyper1 hosts.add_host ADDRESS hyper2"),
+    ),
     "firewall": (
         moving(peers={"hyper2": "timed out"}),
         *("firewall", "hyper2", MOVING, "salt hyper2 state.apply hypervisor.firewall"),

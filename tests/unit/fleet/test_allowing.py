@@ -161,6 +161,7 @@ def test_who_is_a_hypervisor_is_shown_with_why(master):
     [
         (["hyper1", "hyper2"], ["hyper1", "hyper2"]),
         (["hyper1,hyper2"], ["hyper1", "hyper2"]),
+        (["hyper1,", "hyper2"], ["hyper1", "hyper2"]),  # hyper1, hyper2
         ([["hyper1"], "hyper3"], ["hyper1", "hyper3"]),
         (["hyper*", "hyper1"], HOSTS),
     ],
@@ -181,6 +182,7 @@ def test_hosts_are_allowed_by_ids_and_by_globs_that_match_now(master, given, ids
         (["hyper1", "rack*"], "'rack[*]' matches none of the minions that are accepted"),
         ([7], "7 is not text; quote it, on a command line twice: \"'7'\""),
         ([""], "'' is not the id of a minion"),
+        ([" ,"], "' ,' is not the id of a minion"),
     ],
 )
 def test_who_cannot_be_meant_is_refused_and_nobody_is_allowed(master, given, why):

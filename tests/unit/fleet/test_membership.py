@@ -11,7 +11,7 @@ import salt.config
 import salt.loader
 from salt.utils.minions import CkMinions
 from saltvirt.errors import BadArgument, BadConfig, MasterError
-from saltvirt.fleet import hints, keys, membership
+from saltvirt.fleet import hints, keys, membership, minions
 from saltvirt.fleet.membership import Members
 
 IDS = ["guest", "hyper1", "hyper2", "hyper10", "rack1.example.org", "web1"]
@@ -349,3 +349,11 @@ def test_where_no_short_target_means_them_hosts_are_listed(option, wanted, accep
     members = Members(patterns=membership.patterns(option, {}), allowed=frozenset(["a or *"]))
 
     assert membership.expression(members, wanted, accepted) is None
+
+
+def test_a_command_that_is_suggested_can_be_typed_whatever_a_host_is_called():
+    shut_out = membership.Members(disallowed=frozenset(["rack 1"]))
+
+    for members in (membership.Members(), shut_out):
+        assert members.why_not("rack 1").endswith("run: salt-run virt.allow 'rack 1'")
+    assert "see: salt 'rack 1' test.ping" in minions._unheard("rack 1", "virt.list", None, 1).error

@@ -112,13 +112,20 @@ def test_a_host_that_nobody_has_allowed_can_be_named(setup):
     assert setup.asked == []
 
 
+def test_a_host_that_is_named_without_its_domain_is_asked_about(setup):
+    (found,) = setup.data("Hyper1.example.org")[0]["findings"]
+
+    assert found["what"].startswith("no minion has shown its key; is hyper1 meant? if none is to c")
+
+
 def test_only_hosts_that_are_named_are_asked(setup):
     says(code="x")(setup)
 
     assert setup.check("hyper2") == [] and setup.asked == ["hyper2"]
+    assert setup.check("hyper2,") == []  # as of hyper2, hyper3
 
 
-@pytest.mark.parametrize("named", [[""], [5], [["hyper1"]]])
+@pytest.mark.parametrize("named", [[""], [","], [5], [["hyper1"]]])
 def test_what_is_not_a_name_is_refused(setup, named):
     with pytest.raises(BadArgument, match="is not (the id of a minion|text)"):
         setup.data(*named)

@@ -129,3 +129,25 @@ def test_without_a_compiler_no_repository_is_switched_on(options):
     )
 
     assert not [name for name in states if "repository" in name]
+
+
+@pytest.mark.parametrize(("family", "is_said"), [("Arch", True), ("RedHat", True), ("Suse", False)])
+def test_a_module_that_the_system_has_no_package_of_is_missed(options, family, is_said):
+    states = rendered(
+        options,
+        "hypervisor.packages",
+        os_family=family,
+        osrelease="20.1",
+        pythonexecutable="/usr/bin/python3.99",
+    )
+
+    found = states.get("hypervisor_python_pycdlib")
+    assert (found is not None) is is_said
+    if found:
+        function, arguments = found
+        assert function == "test.fail_without_changes"
+        assert (
+            "/usr/bin/python3.99, on which Salt runs, lacks the module pycdlib"
+            in (arguments["name"])
+        )
+        assert arguments["unless"] == '/usr/bin/python3.99 -c "import pycdlib"'

@@ -186,6 +186,10 @@ def test_a_network_that_cannot_be_started_is_not_left_and_one_that_is_there_is_n
         ({"nat": NAT, "forward": "route"}, "nat: only a network with forward=nat"),
         ({"ipv4_config": {"cidr": "10.0.0.1/24"}}, "ipv4_config:cidr: .*host bits"),
         ({"ipv4_config": {"cdr": "10.0.0.0/24"}}, "cdr"),
+        (
+            {"ipv4_config": {"cidr": "10.0.0.0/24", "hosts": {"10.0.0.9": "52:54:00:00:00:09"}}},
+            "^ipv4_config:hosts:10.0.0.9: '52:54:00:00:00:09' is not a mapping",
+        ),
         ({"addresses": "04:00.1", "forward": "hostdev"}, "addresses: '04:00.1' is not a PCI"),
         ({"tag": {"tags": [{"id": 5000}]}}, "tag:id: 5000"),
         ({"interfaces": "eth0", "forward": None}, "forward: is needed"),

@@ -285,3 +285,12 @@ def test_a_definition_that_was_kept_is_not_a_vm_of_the_host(hypervisor):
     assert set(info.vms) == set(moving) == {"web2"} and info.kept == {"web1": "hyper2"}
     assert (seen.state, seen.moved_to) == ("shutdown", "hyper2")
     assert "has moved to hyper2, and only its definition was kept here" in obstacle
+
+
+def test_what_is_no_link_is_not_taken_for_one(tmp_path, monkeypatch):
+    for name in ("lo", "eno1", "vnet0", "br0/bridge"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "bonding_masters").write_text("")  # of the kernel's module for bonds
+    monkeypatch.setattr(inspect, "_LINKS", tmp_path)
+
+    assert (inspect.links(), inspect.bridges()) == (["br0", "eno1"], ["br0"])

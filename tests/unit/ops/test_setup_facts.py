@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import asloaded
 import pytest
 from saltvirt import content, wire
 from saltvirt.ops.certificates import installed
@@ -114,7 +115,14 @@ def test_guests_have_their_own_master(options, listening):
     assert said == {HERE: None, f"{HERE}:4506": None}
 
 
-@pytest.mark.parametrize("master", ["localhost", "127.0.0.1", "", None])
+@pytest.mark.parametrize(
+    "master",
+    [
+        *("localhost", "127.0.0.1", "", None, "127.0.1.1", "LocalHost:4506", "127.0.0.1:4506"),
+        *("[::1]:4506", "ip6-localhost", ["localhost"], ["127.0.0.1", "::1"], []),
+    ],
+    ids=str,
+)
 def test_a_master_that_guests_cannot_reach_is_none(options, master):
     said = told(options, master=master)
 
@@ -140,6 +148,46 @@ def test_libvirts_port_is_looked_at_here_and_at_others(options, listening, monke
 
     assert moving.listens
     assert moving.peers == {"hyper2": None, "hyper3": "Connection refused"}
+
+
+def test_ids_of_other_hosts_that_lead_nowhere_are_named(options, monkeypatch):
+    def looked_up(name, *_given, **_more):
+        if name == "hyper3":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    # libvirt is told an id on a move, and no address.
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+
+    names = told(options, peers={"hyper1": [], "hyper2": [], "hyper3": []}, master=[]).moving.names
+
+    assert names == {"hyper2": None, "hyper3": "Name or service not known"}
+
+
+def test_a_name_that_nobody_answers_for_is_soon_given_up(monkeypatch):
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_given, **_more: time.sleep(1))
+    begun = time.monotonic()
+
+    assert reaching.named(["hyper2"], limit_s=0.1) == {"hyper2": "no answer"}
+    assert time.monotonic() - begun < 0.9
+
+
+@pytest.mark.parametrize(
+    ("pillar", "folder"),
+    [
+        ({}, "/etc/pki"),
+        ({"hypervisor": None}, "/etc/pki"),
+        ({"hypervisor": {"keys": None}}, "/etc/pki"),
+        ({"hypervisor": {"keys": {"basepath": "/srv/pki"}}}, "/srv/pki"),
+    ],
+    ids=str,
+)
+def test_what_is_empty_in_the_formulas_pillar_says_nothing(pillar, folder):
+    module = asloaded.module("_modules/virt_query.py", id="hyper1", master=HERE, pki_dir="/nowhere")
+    module.__pillar__ = pillar
+
+    missing = module.setup_facts()["moving"]["certificates"]
+
+    assert missing and all(path.startswith(f"{folder}/") for path in missing)
 
 
 def test_libvirts_port_is_closed(options, closed, monkeypatch):

@@ -20,7 +20,7 @@ ORDER = (
     *("options", "libvirt", "qemu", "qemu-img", "seed", "domain-type", "image-folder"),
     *("pool", "profiles", "bridge", "room", "guest-master", "not-checked"),
     *("libguestfs", "appliance-users", "minion-packages"),
-    *("pillar", "minion-data-cache", "certificates", "tls", "firewall"),
+    *("pillar", "minion-data-cache", "certificates", "tls", "names", "firewall"),
     *("cells", "formula", "image", "kvm", "maintenance", "misspelt"),
 )
 

@@ -24,7 +24,8 @@ _MINION = f"{minionpackages.FOLDER}/{minionpackages.INDEX}"
 _PILLAR = "libvirt"
 # Asked of our own external pillar, and not of the one of Salt that has its name.
 _ARGUMENT = "certificates"
-_IMAGES = (".qcow2", ".img", ".raw", ".vmdk", ".vdi", ".vhdx")
+# What the others are, such as .vmdk, is refused.
+_IMAGES = (".qcow2", ".img", ".raw")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,26 @@ def gaps(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:
                 fix=apply(host, "hypervisor.libvirt"),
                 level=MOVING,
             )
+    yield from _unnamed(answers)
     yield from _closed(answers)
+
+
+def _unnamed(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:
+    """Yield the hosts that do not know others by their ids, which libvirt is told on a move."""
+    for host, facts in sorted(answers.items()):
+        whys = {peer: why for peer, why in sorted(facts.moving.names.items()) if why is not None}
+        known = [peer for peer in whys if peer in answers]
+        if known:
+            name, peer = shlex.quote(host), known[0]
+            yield Gap(
+                check="names",
+                where=host,
+                what=f"it finds no address for {', '.join(known)} ({whys[peer]}): VMs move to a "
+                "host by its minion id",
+                fix=f"have a name server know the ids of all hypervisors; or of each, here: salt "
+                f"{name} hosts.add_host ADDRESS {shlex.quote(peer)}",
+                level=MOVING,
+            )
 
 
 def _closed(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:

@@ -277,12 +277,15 @@ def _links(host: str, info: HostInfo) -> Iterator[Gap]:
 
 
 def _no_bridge(host: str, info: HostInfo, bridge: str) -> Gap:
-    port = next((one for one in info.links if one not in info.bridges), "NIC")
-    said = f"{_link(bridge, 'BRIDGE')}: {{ports: [{_link(port, 'NIC')}]}}"
+    ports = [one for one in info.links if one not in info.bridges]
+    # Which of several is the VMs' nobody can tell from here: a wrong one makes a bridge, too.
+    port = _link(ports[0], "NIC") if len(ports) == 1 else "NIC"
+    which = f" (NIC: salt {shlex.quote(host)} network.default_route inet)" * (port == "NIC")
+    said = f"{_link(bridge, 'BRIDGE')}: {{ports: [{port}]}}"
     return _no_link(
         host,
         f"bridge {bridge}",
-        f"hypervisor: {{bridges: {{{said}}}}} in the pillar of {host}, then "
+        f"hypervisor: {{bridges: {{{said}}}}} in the pillar of {host}{which}, then "
         f"{apply(host, 'hypervisor.bridge')}; or without a bridge: salt-run virt.init … nic=nat",
     )
 

@@ -177,12 +177,14 @@ def _keys(facts: MasterFacts) -> Iterator[Gap]:
     for one in _without_key(facts):
         host = shlex.quote(one)
         is_waiting = one in facts.waiting
+        meant = candidates.meant(one, facts.accepted) if one in facts.named else ""
         yield Gap(
             check="keys",
             where=one,
             what=f"its key waits to be accepted; compare it first: {candidates.COMPARE}"
             if is_waiting
-            else "no minion has shown its key; if none is to come: salt-run virt.disallow " + host,
+            else f"no minion has shown its key; {meant}if none is to come: salt-run virt.disallow "
+            + host,
             fix=f"salt-run virt.allow; salt-key -a {host}"
             if is_waiting
             else f"id: {one} and master: ADDRESS in /etc/salt/minion.d/virt.conf on {one}, then "

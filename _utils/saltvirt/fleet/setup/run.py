@@ -56,10 +56,13 @@ def check(cloud: Cloud, named: Sequence[object]) -> dict[str, Any]:
 
 
 def _texts(named: Sequence[object]) -> list[str]:
+    out: set[str] = set()
     for one in named:
-        if not arguments.text("hosts", one).strip():
+        found = arguments.names("hosts", arguments.text("hosts", one))
+        if not found:
             raise BadArgument("hosts", f"{one!r} is not the id of a minion")
-    return sorted({text.strip() for one in named for text in str(one).split(",")})
+        out.update(found)
+    return sorted(out)
 
 
 def _asked(

@@ -1,5 +1,6 @@
 """A guest's identity, decided before anything is made: its name, its master, its keys."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,12 @@ from saltvirt.seed.model import CloudInit, Identity
 from saltvirt.spec import Deployment
 
 OWN = "seed.apply"
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+# As the distributions' /etc/hosts has them; 127.0.1.1 is Debian's for the host's own name.
+_LOOPBACK = (
+    *("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"),
+    *("127.0.0.1", "127.0.1.1", "::1"),
+)
+_BRACKETED = re.compile(r"\[([^]]*)\](?::\d+)?")
 
 
 def prepare(context: Context, deployment: Deployment) -> Identity | None:
@@ -96,12 +102,21 @@ def _cloud_init(context: Context, deployment: Deployment) -> CloudInit:
 def master_of_guests(settings: HostSettings, opts: Mapping[str, Any], given: Any = None) -> Any:
     """Return by what guests reach the master: a name, or several; raise SeedError if by nothing."""
     master = given or settings.seed.get("master") or opts.get("master")
-    if not master or (isinstance(master, str) and master in _LOOPBACK):
+    names = master if isinstance(master, list | tuple) else [master or ""]
+    hosts = [host_of(str(name)).casefold() for name in names]
+    if all(host in ("", *_LOOPBACK) for host in hosts):
         raise SeedError(
             f"the guest cannot reach a master called {master!r}; set virt:seed:master to an "
             "address that guests can reach, or give config='{master: ...}'"
         )
     return master
+
+
+def host_of(master: str) -> str:
+    """Return a master's name or address without the port that it may have."""
+    if found := _BRACKETED.fullmatch(master):
+        return found[1]
+    return master.rpartition(":")[0] if master.count(":") == 1 else master
 
 
 def _config(context: Context, name: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -74,6 +74,7 @@ def of_host(
             certificates=_certificates(basepath),
             listens=_listens(look),
             peers={host: _best(reached[one] for one in its) for host, its in near.items()},
+            names=reaching.named(_next(opts["id"], peers)),
         ),
         unreadable=look.unreadable,
         misspelt=dict(misspelt),
@@ -132,28 +133,28 @@ def _masters(
         return {}, str(exc)
     port = int(opts.get("publish_port", 4505))
     names = [found] if isinstance(found, str) else list(found)
-    return {str(name): (_host(str(name)), port) for name in names}, None
-
-
-def _host(name: str) -> str:
-    """Return a master's name or address without the port that it may have."""
-    return (name.rpartition(":")[0] if name.count(":") == 1 else name).strip("[]")
+    return {str(name): (identity.host_of(str(name)), port) for name in names}, None
 
 
 def _near(own: str, peers: Mapping[str, Iterable[str]]) -> dict[str, list[reaching.Address]]:
     """
-    Return the addresses of the hosts that come next after this one, in a ring.
+    Return the addresses of the hosts that come next after this one.
 
     One that this host has as well, such as that of libvirt's NAT network, leads to itself.
     """
     mine = set(peers.get(own, ()))
-    others = sorted(set(peers) - {own})
-    ring = [one for one in others if one > own] + [one for one in others if one < own]
     out = {
         host: [(one, TLS_PORT) for one in peers[host] if one not in mine][:_ADDRESSES]
-        for host in ring[:_PEERS]
+        for host in _next(own, peers)
     }
     return {host: addresses for host, addresses in out.items() if addresses}
+
+
+def _next(own: str, peers: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the hosts that come next after this one, in a ring."""
+    others = sorted(set(peers) - {own})
+    ring = [one for one in others if one > own] + [one for one in others if one < own]
+    return ring[:_PEERS]
 
 
 def _best(whys: Iterable[str | None]) -> str | None:

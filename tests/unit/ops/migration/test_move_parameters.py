@@ -1,5 +1,7 @@
 """What libvirt is told of a move; the moves themselves are in tests/cloud."""
 
+import socket
+
 import libvirt
 import pytest
 import told
@@ -136,3 +138,39 @@ def test_an_emulated_guest_whose_qemu_loses_writes_is_paused(qemu, facts, asked,
     risks = sending.risks(options, moving, qemu)
     called = f"QEMU {qemu}" if qemu else "the QEMU that it runs in, which is not the installed one,"
     assert [f"{called} can lose" in one for one in risks] == [True] * is_risky
+
+
+def test_a_host_whose_name_nobody_knows_is_not_taken_for_one_with_a_firewall(monkeypatch):
+    def unknown(*_given):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "create_connection", unknown)
+
+    with pytest.raises(migrate.MigrationFailed) as failed:
+        reach.refuse_unreachable("hyper2")
+
+    said = str(failed.value)
+    assert said.startswith("this host finds no address for hyper2: Name or service not known; ")
+    assert "firewall" not in said
+
+
+@pytest.mark.parametrize(
+    ("said", "renews"),
+    [
+        ("The client certificate /etc/pki/libvirt/clientcert.pem has expired", True),
+        ("authentication failed: Failed to verify peer's certificate", False),
+    ],
+)
+def test_a_certificate_that_has_expired_says_how_it_is_renewed(monkeypatch, said, renews):
+    def refused(_uri):
+        raise libvirt.libvirtError(said)
+
+    monkeypatch.setattr(migrate, "_refuse_unreachable", lambda _uri: None)
+    monkeypatch.setattr(migrate, "_answer_keepalives", lambda: None)
+    monkeypatch.setattr(libvirt, "open", refused)
+
+    with pytest.raises(migrate.MigrationFailed) as failed:
+        reach.refuse_unreachable("hyper2")
+
+    assert str(failed.value).startswith("qemu+tls://hyper2/system does not let this host in: ")
+    assert str(failed.value).endswith("; new ones: salt-run virt_pki.renew") is renews
