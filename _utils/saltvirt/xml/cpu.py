@@ -133,7 +133,7 @@ def _mode(cpu: Mapping[str, Any], domain_type: str | None, has_default: bool) ->
 
 
 def _model(model: Any) -> Model | None:
-    if not model:
+    if not model or model == {"name": None}:
         return None
     if not isinstance(model, Mapping):
         model = {"name": model}
@@ -248,9 +248,56 @@ def changed(now: Cpu | None, given: Mapping[str, Any]) -> Cpu | None:
         call = merged(_call(now), own)
     if now is None and not call:
         return None
+    if isinstance(own.get("numa"), Mapping):
+        call["numa"] = _unlinked(call["numa"], own["numa"])
     wanted = of(call, None)
-    said = {key: value for key, value in wanted.attributes.items() if key in call}
-    return _with_the_rest(replace(wanted, attributes=said), now or Cpu(), own)
+    wanted = replace(wanted, cells=_linked(wanted.cells))
+    # Without a model there is nothing to match, and libvirt leaves it out.
+    left_out = set() if wanted.model and wanted.model.name else {"match"}
+    said = {
+        key: value
+        for key, value in wanted.attributes.items()
+        if key in call and key not in left_out
+    }
+    wanted = _with_the_rest(replace(wanted, attributes=said), now or Cpu(), own)
+    return None if now is None and wanted == Cpu() else wanted
+
+
+def _unlinked(cells: Mapping[str, Any], given: Mapping[Any, Any]) -> dict[str, Any]:
+    """
+    Return the cells without the distances to those from which a call takes theirs.
+
+    libvirt has each distance both ways: it would fill in again what the call has removed.
+    """
+    asked = {str(number): one for number, one in given.items() if isinstance(one, Mapping)}
+    cut = {one for one, cell in asked.items() if "distances" in cell and not cell["distances"]}
+    out = dict(cells)
+    for own, cell in cells.items():
+        if not isinstance(cell, Mapping) or "distances" in asked.get(own, {}):
+            continue
+        left = {to: far for to, far in (cell.get("distances") or {}).items() if to not in cut}
+        out[own] = {**cell, "distances": left if set(left) != {own} else {}}
+    return out
+
+
+def _linked(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    """Return the cells with the distances that libvirt fills in: back, and to itself."""
+    said = {(cell.id, row["id"]): row["value"] for cell in cells for row in cell.distances}
+    known: dict[tuple[str | None, str], str] = {}
+    for (near, far), value in said.items():
+        known |= {(str(near), str(near)): "10", (far, far): "10", (far, str(near)): value}
+    known |= said
+    return tuple(
+        replace(
+            cell,
+            distances=tuple(
+                {"id": far, "value": value}
+                for (near, far), value in sorted(known.items(), key=lambda one: int(one[0][1]))
+                if near == cell.id
+            ),
+        )
+        for cell in cells
+    )
 
 
 def _with_the_rest(wanted: Cpu, now: Cpu, own: Mapping[str, Any]) -> Cpu:
