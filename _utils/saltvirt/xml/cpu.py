@@ -8,7 +8,7 @@ from typing import Any
 from saltvirt.arguments import mapping, refuse_unknown_keys
 from saltvirt.errors import BadArgument
 from saltvirt.units import size_kib
-from saltvirt.xml import attributes_of, bag, flag, kib, leaf, switch, tag, texts, yes_no
+from saltvirt.xml import attributes_of, bag, distances, flag, kib, leaf, switch, tag, texts, yes_no
 from saltvirt.xml.merging import merged, rest
 
 _ATTRIBUTES = ("mode", "match", "check")
@@ -246,57 +246,20 @@ def changed(now: Cpu | None, given: Mapping[str, Any]) -> Cpu | None:
     if given.get("feature") and (call.get("mode") or call.get("model")):
         own["features"] = features_of(given)
         call = merged(_call(now), own)
-    if now is None and not call:
-        return None
-    if isinstance(own.get("numa"), Mapping):
-        call["numa"] = _unlinked(call["numa"], own["numa"])
-    wanted = of(call, None)
-    wanted = replace(wanted, cells=_linked(wanted.cells))
-    # Without a model there is nothing to match, and libvirt leaves it out.
-    left_out = set() if wanted.model and wanted.model.name else {"match"}
-    said = {
-        key: value
-        for key, value in wanted.attributes.items()
-        if key in call and key not in left_out
-    }
-    wanted = _with_the_rest(replace(wanted, attributes=said), now or Cpu(), own)
+    call["numa"] = distances.unlinked(call.get("numa") or {}, own.get("numa"))
+    wanted = _with_the_rest(_as_libvirt_keeps(of(call, None), call), now or Cpu(), own)
     return None if now is None and wanted == Cpu() else wanted
 
 
-def _unlinked(cells: Mapping[str, Any], given: Mapping[Any, Any]) -> dict[str, Any]:
-    """
-    Return the cells without the distances to those from which a call takes theirs.
-
-    libvirt has each distance both ways: it would fill in again what the call has removed.
-    """
-    asked = {str(number): one for number, one in given.items() if isinstance(one, Mapping)}
-    cut = {one for one, cell in asked.items() if "distances" in cell and not cell["distances"]}
-    out = dict(cells)
-    for own, cell in cells.items():
-        if not isinstance(cell, Mapping) or "distances" in asked.get(own, {}):
-            continue
-        left = {to: far for to, far in (cell.get("distances") or {}).items() if to not in cut}
-        out[own] = {**cell, "distances": left if set(left) != {own} else {}}
-    return out
-
-
-def _linked(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    """Return the cells with the distances that libvirt fills in: back, and to itself."""
-    said = {(cell.id, row["id"]): row["value"] for cell in cells for row in cell.distances}
-    known: dict[tuple[str | None, str], str] = {}
-    for (near, far), value in said.items():
-        known |= {(str(near), str(near)): "10", (far, far): "10", (far, str(near)): value}
-    known |= said
-    return tuple(
-        replace(
-            cell,
-            distances=tuple(
-                {"id": far, "value": value}
-                for (near, far), value in sorted(known.items(), key=lambda one: int(one[0][1]))
-                if near == cell.id
-            ),
-        )
-        for cell in cells
+def _as_libvirt_keeps(wanted: Cpu, call: Mapping[str, Any]) -> Cpu:
+    """Return a processor with what libvirt fills in, and without what it leaves out."""
+    # Without a model there is nothing to match.
+    said = call.keys() if wanted.model and wanted.model.name else call.keys() - {"match"}
+    far = distances.linked({str(cell.id): cell.distances for cell in wanted.cells})
+    return replace(
+        wanted,
+        attributes={key: value for key, value in wanted.attributes.items() if key in said},
+        cells=tuple(replace(cell, distances=far[str(cell.id)]) for cell in wanted.cells),
     )
 
 

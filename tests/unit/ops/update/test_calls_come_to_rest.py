@@ -104,3 +104,12 @@ def test_distances_that_a_call_removes_of_one_cell_go_both_ways(update, nothing)
     assert update(cpu=asked) == DEFINED
     assert update(cpu=asked) == IDLE
     assert distances(update) == {"0": {}, "1": {}}
+
+
+def test_a_display_of_nothing_is_none_as_with_3006_and_with_virt_init(update):
+    update(graphics={"type": "vnc"})
+
+    assert update(graphics={}, test=True)["definition"]
+    assert update(graphics={}) == DEFINED
+    assert update.said().graphics == ()
+    assert update(graphics={}) == update(graphics=None) == IDLE

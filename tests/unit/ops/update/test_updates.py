@@ -107,13 +107,6 @@ def test_a_test_shows_the_lines_that_change_and_no_password(update):
     assert update.diff is None
 
 
-def test_a_display_of_nothing_is_none_as_with_3006_and_with_virt_init(update):
-    assert update(graphics={}, test=True) == DEFINED
-    assert update(graphics={}) == DEFINED
-    assert definition(update).graphics == ()
-    assert update(graphics={}) == update(graphics=None) == IDLE
-
-
 def seeds(update):
     """Return whether the VM's seed can only be read, with its place among the disks."""
     said = definition(update).disks
