@@ -50,7 +50,15 @@ def entries(profile: Any, what: str) -> list[Entry]:
         profile = [{name: values} for name, values in profile.items()]
     if not isinstance(profile, list | tuple):
         raise BadArgument(what, f"a profile is a list or a mapping, not {profile!r}")
-    return [_entry(entry, what) for entry in profile]
+    return [_entry(one, what) for entry in profile for one in _each(entry)]
+
+
+def _each(entry: Any) -> list[Any]:
+    """Return an entry of a list by itself, and each of those that stand in one, by their names."""
+    is_several = isinstance(entry, dict) and len(entry) > 1 and "name" not in entry
+    if is_several and all(isinstance(values, dict | None) for values in entry.values()):
+        return [{name: values} for name, values in entry.items()]
+    return [entry]
 
 
 def images(given: Mapping[str, Any]) -> list[Any]:

@@ -22,6 +22,7 @@ STOPPED = "a VM that does not run has no figures; 3006 failed over it"
 DOCUMENTED = "3006 documented it, and passed it over"
 
 AGAIN = "a second one changes nothing"
+ALL_OF_THEM = "libvirt leaves out current where it is all there are: it is no change"
 AUTOSTART = "autostart is told as it is changed, and only then; test=True changes nothing"
 LOST = "3006's network_define lost vport and tag"
 NAMED = "3006 lost the name, so that the pool was of another source"
@@ -88,6 +89,10 @@ _MORE = {
     **{
         f"virt.update {label}, again": {"/return/definition": AGAIN}
         for label in ("mem: backing", "loader", "seconds")
+    },
+    **{
+        f"virt.update cpu: current alone{again}": {"/return/definition": ALL_OF_THEM}
+        for again in ("", ", again")
     },
     "virt.update mem: current of one that runs, again": {"/return/mem": AGAIN},
     "virt.update more mem of one that runs": {

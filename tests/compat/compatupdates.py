@@ -206,6 +206,8 @@ UPDATES = [
     *up("no NICs", "web1", interfaces=[]),
     *up("another bridge", "web1", interfaces=[{**BR0, "source": "br7"}, WIRED]),
     *up("no display", graphics={"type": "none"}),
+    *up("a display of nothing", graphics={}),
+    *up("empty parts", cpu={"numa": {}, "topology": {}, "model": {}, "tuning": {"vcpupin": {}}}),
     *up("no display of one that runs", "web1", graphics={"type": "none"}),
     *up(
         "VNC",

@@ -21,6 +21,20 @@ def test_the_four_spellings_of_a_nic_profile_mean_the_same(profile):
     assert (nic.name, nic.type, nic.source, nic.model) == ("eth0", "bridge", "br1", "e1000")
 
 
+def test_several_disks_of_one_entry_are_each_a_disk_as_with_3006():
+    profile = [{"system": {"size": 8}, "data": {"size": 16}}, {"more": None}]
+
+    made = profiles.disks({"two": profile}, "two", None, None)
+
+    assert [(one.name, one.size_mib) for one in made] == [
+        ("system", 8),
+        ("data", 16),
+        ("more", None),
+    ]
+    with pytest.raises(BadArgument, match="has no 'name'"):
+        profiles.disks({"two": [{"size": 8, "format": "qcow2"}]}, "two", None, None)
+
+
 def test_without_configuration_there_is_one_virtio_nic_on_br0():
     (nic,) = profiles.nics("vm", {}, "default", None)
 

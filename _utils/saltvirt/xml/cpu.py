@@ -8,7 +8,7 @@ from typing import Any
 from saltvirt.arguments import mapping, refuse_unknown_keys
 from saltvirt.errors import BadArgument
 from saltvirt.units import size_kib
-from saltvirt.xml import attributes_of, bag, flag, kib, leaf, switch, tag, texts, yes_no
+from saltvirt.xml import attributes_of, bag, distances, flag, kib, leaf, switch, tag, texts, yes_no
 from saltvirt.xml.merging import merged, rest
 
 _ATTRIBUTES = ("mode", "match", "check")
@@ -133,7 +133,7 @@ def _mode(cpu: Mapping[str, Any], domain_type: str | None, has_default: bool) ->
 
 
 def _model(model: Any) -> Model | None:
-    if not model:
+    if not model or model == {"name": None}:
         return None
     if not isinstance(model, Mapping):
         model = {"name": model}
@@ -246,11 +246,21 @@ def changed(now: Cpu | None, given: Mapping[str, Any]) -> Cpu | None:
     if given.get("feature") and (call.get("mode") or call.get("model")):
         own["features"] = features_of(given)
         call = merged(_call(now), own)
-    if now is None and not call:
-        return None
-    wanted = of(call, None)
-    said = {key: value for key, value in wanted.attributes.items() if key in call}
-    return _with_the_rest(replace(wanted, attributes=said), now or Cpu(), own)
+    call["numa"] = distances.unlinked(call.get("numa") or {}, own.get("numa"))
+    wanted = _with_the_rest(_as_libvirt_keeps(of(call, None), call), now or Cpu(), own)
+    return None if now is None and wanted == Cpu() else wanted
+
+
+def _as_libvirt_keeps(wanted: Cpu, call: Mapping[str, Any]) -> Cpu:
+    """Return a processor with what libvirt fills in, and without what it leaves out."""
+    # Without a model there is nothing to match.
+    said = call.keys() if wanted.model and wanted.model.name else call.keys() - {"match"}
+    far = distances.linked({str(cell.id): cell.distances for cell in wanted.cells})
+    return replace(
+        wanted,
+        attributes={key: value for key, value in wanted.attributes.items() if key in said},
+        cells=tuple(replace(cell, distances=far[str(cell.id)]) for cell in wanted.cells),
+    )
 
 
 def _with_the_rest(wanted: Cpu, now: Cpu, own: Mapping[str, Any]) -> Cpu:

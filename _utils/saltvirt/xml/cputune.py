@@ -50,11 +50,11 @@ class Cputune:
 
 
 def of(tuning: Mapping[str, Any] | None) -> Cputune | None:
-    """Return it from the mapping ``cpu:tuning``."""
+    """Return it from the mapping ``cpu:tuning``; None if that says nothing."""
     if not tuning:
         return None
     refuse_unknown_keys("cpu:tuning", tuning, _KEYS)
-    return Cputune(
+    tune = Cputune(
         numbers=texts({key: tuning.get(key) for key in _NUMBERS}),
         pins=(
             *_pins("vcpupin", "vcpu", tuning.get("vcpupin")),
@@ -67,6 +67,8 @@ def of(tuning: Mapping[str, Any] | None) -> Cputune | None:
             *[_memorytune(*item) for item in (tuning.get("memorytune") or {}).items()],
         ),
     )
+    # libvirt keeps no empty element: it would be a change each time.
+    return None if tune == Cputune() else tune
 
 
 def _pins(name: str, key: str, pins: Mapping[Any, Any] | None) -> list[Row]:
@@ -175,19 +177,28 @@ def _read_rows(element: ET.Element, names: Iterable[str]) -> tuple[Row, ...]:
     return tuple((one.tag, dict(one.attrib)) for one in element if one.tag in known)
 
 
-def changed(now: Cputune | None, given: Mapping[str, Any] | None) -> Cputune | None:
+def changed(
+    now: Cputune | None, given: Mapping[str, Any] | None, most: int | None = None
+) -> Cputune | None:
     """
     Return the tuning that a domain has when a call has changed it.
 
     given
         The mapping ``cpu:tuning``, of which null removes and what is not given stays; None
         removes all of it.
+    most
+        How many virtual CPUs there can be: libvirt leaves out the pins of others.
     """
     if given is None:
         return None
     refuse_unknown_keys("cpu:tuning", given, _KEYS)
     own = {key: _by_cpus(value) if key in _PARTS else value for key, value in given.items()}
-    wanted = of(merged(_call(now), own))
+    call = merged(_call(now), own)
+    if most is not None and call.get("vcpupin"):
+        call["vcpupin"] = {
+            number: cpuset for number, cpuset in call["vcpupin"].items() if int(number) < most
+        }
+    wanted = of(call)
     if wanted is None or now is None or _by_rule(wanted.scheds) != _by_rule(now.scheds):
         return wanted
     return replace(wanted, scheds=now.scheds)

@@ -199,11 +199,13 @@ def changed(now: Memory, given: int | Mapping[str, Any]) -> Memory:
     wanted = of(merged(_call(now), given))
     # What a call does not name may say more than a call can.
     kept = {key: getattr(now.backing, key) for key in _BACKING if key not in given}
+    size_kib = _about(now.size_kib, wanted.size_kib)
     return replace(
         wanted,
         backing=replace(wanted.backing, **kept),
-        size_kib=_about(now.size_kib, wanted.size_kib),
-        current_kib=_about(now.current_kib, wanted.current_kib),
+        size_kib=size_kib,
+        # libvirt makes more than there is as much as there is.
+        current_kib=min(_about(now.current_kib, wanted.current_kib), size_kib),
         maximum_kib=_about(now.maximum_kib, wanted.maximum_kib),
     )
 

@@ -9,6 +9,8 @@ from saltvirt.errors import BadArgument
 from saltvirt.xml import leaf, tag
 
 KEYS = ("mode", "owner", "group", "label")
+# Of an owner and a group.
+_WHOEVER = "-1"
 
 
 def of(value: object) -> dict[str, str] | None:
@@ -16,7 +18,7 @@ def of(value: object) -> dict[str, str] | None:
     Return permissions from a mapping or, as old formulas have it, a list of mappings.
 
     ``mode`` is octal, as text or as the digits of a number, which is what Salt makes of ``0770``;
-    ``owner`` and ``group`` are numbers of a user and a group.
+    ``owner`` and ``group`` are numbers of a user and a group; -1 is whoever it is, as in libvirt.
     """
     if isinstance(value, list | tuple) and all(isinstance(one, Mapping) for one in value):
         value = {key: one for part in value for key, one in part.items()}
@@ -25,12 +27,12 @@ def of(value: object) -> dict[str, str] | None:
         return None
     arguments.refuse_unknown_keys("permissions", given, KEYS)
     out = {key: _text(key, given[key]) for key in KEYS if given.get(key) is not None}
-    return out or None
+    return {key: value for key, value in out.items() if value != _WHOEVER} or None
 
 
 def _text(key: str, value: object) -> str:
     if key in ("owner", "group"):
-        return str(arguments.whole(f"permissions:{key}", value, least=0))
+        return str(arguments.whole(f"permissions:{key}", value, least=-1))
     if key == "mode":
         if isinstance(value, bool) or not re.fullmatch(r"0?[0-7]{1,4}", str(value)):
             raise BadArgument("permissions:mode", f"{value!r} is no mode, such as '0711'")
@@ -50,5 +52,4 @@ def read(element: ET.Element | None) -> dict[str, str] | None:
     if element is None:
         return None
     found = {key: element.findtext(key) for key in KEYS}
-    # libvirt's -1 is "whoever it is".
-    return {key: value for key, value in found.items() if value not in (None, "", "-1")}
+    return {key: value for key, value in found.items() if value not in (None, "", _WHOEVER)}

@@ -44,14 +44,20 @@ def of(cpu: int | Mapping[str, Any]) -> Vcpus:
     if listed:
         # Where they are listed libvirt goes by the list, whatever else a call says.
         attributes["current"] = str(sum(one.enabled is True for one in listed))
-        if attributes["current"] == maximum:
-            del attributes["current"]
     return Vcpus(
         maximum=maximum,
-        attributes=attributes,
+        attributes=_as_libvirt_keeps(attributes, maximum),
         listed=listed,
         iothreads=str(cpu["iothreads"]) if cpu.get("iothreads") else None,
     )
+
+
+def _as_libvirt_keeps(attributes: dict[str, str], maximum: str) -> dict[str, str]:
+    """Return the attributes without those that libvirt leaves out: they would be changes again."""
+    left_out = {"current"} if attributes.get("current") == maximum else set()
+    # Then it chooses the CPUs of the host itself.
+    left_out |= {"cpuset"} if attributes.get("placement") == "auto" else set()
+    return {key: value for key, value in attributes.items() if key not in left_out}
 
 
 def _vcpu(number: object, state: Mapping[str, Any]) -> Vcpu:

@@ -114,6 +114,15 @@ def test_only_permissions_that_are_asked_for_are_compared():
         assert pool.differences(old, wanted) == found
 
 
+def test_an_owner_of_minus_one_is_whoever_it_is_as_libvirt_has_it():
+    asked = {"mode": "0711", "owner": -1, "group": "-1"}
+
+    assert permissions.of(asked) == {"mode": "0711"}
+    assert permissions.of({"owner": -1}) is None
+    with pytest.raises(BadArgument, match="permissions:owner"):
+        permissions.of({"owner": -2})
+
+
 def test_a_change_keeps_what_else_was_defined():
     root = parse(
         """<pool type='netfs'><name>p1</name><uuid>u</uuid><capacity>1</capacity>

@@ -144,7 +144,9 @@ def _put(
     for number, one in enumerate(wanted):
         own = now[number] if number < len(now) else None
         has_port = "target_port" in given[number]
-        is_like = own is not None and chardev.is_like(chardev.read(own), one, has_port)
+        # libvirt counts consoles itself, whatever port is said.
+        is_kept = has_port and name == "serial"
+        is_like = own is not None and chardev.is_like(chardev.read(own), one, is_kept)
         out.append(
             own
             if own is not None and is_like

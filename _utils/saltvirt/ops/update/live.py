@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from saltvirt.ops.update.plan import Plan
@@ -66,9 +66,9 @@ def decide(running: ET.Element, plan: Plan, request: Request) -> Live:
         return Live(waits=plan.changed)
     waits = {one for one in plan.changed if one not in _DEVICES}
     vcpus, memory_kib = _vcpus(running, plan, request.cpu), _memory(running, plan)
-    if vcpus is not None and _is_count_alone(request.cpu):
+    if vcpus is not None and _is_count_alone(running, plan, request.cpu):
         waits.discard("cpu")
-    if memory_kib is not None and _is_size_alone(request.mem):
+    if memory_kib is not None and _is_size_alone(running, plan, request.mem):
         waits.discard("mem")
     steps: list[Step] = []
     for argument, (device, find) in _DEVICES.items():
@@ -91,12 +91,20 @@ def _of(root: ET.Element, device: str) -> list[ET.Element]:
     return amend.devices(root, device)
 
 
-def _is_size_alone(mem: Any) -> bool:
-    return isinstance(mem, int) or (isinstance(mem, dict) and set(mem) == {"current"})
+def _is_size_alone(running: ET.Element, plan: Plan, mem: Any) -> bool:
+    """Return whether nothing is left of a call's memory when the running VM has its size."""
+    if isinstance(mem, int) or (isinstance(mem, dict) and set(mem) == {"current"}):
+        return True
+    now, wanted = memory.read(running), memory.read(plan.root)
+    return replace(now, current_kib=wanted.current_kib) == wanted
 
 
-def _is_count_alone(cpu: Any) -> bool:
-    return isinstance(cpu, int) or (isinstance(cpu, dict) and set(cpu) == {"current"})
+def _is_count_alone(running: ET.Element, plan: Plan, cpu: Any) -> bool:
+    """Return whether nothing is left of a call's CPUs when the running VM has as many."""
+    if isinstance(cpu, int) or (isinstance(cpu, dict) and set(cpu) == {"current"}):
+        return True
+    has_most = vcpu.read(running).maximum == vcpu.read(plan.root).maximum
+    return has_most and set(cpu or ()) == {"current", "maximum"}
 
 
 def _vcpus(running: ET.Element, plan: Plan, cpu: Any) -> int | None:

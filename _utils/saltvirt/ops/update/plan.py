@@ -115,12 +115,12 @@ def _cpu(root: ET.Element, request: Request) -> None:
     amend.changed(root, vcpu.build(now), vcpu.build(vcpu.changed(now, given)))
     if not isinstance(given, dict):
         return
-    model = domain_xml.read(root).cpu
-    asked = cpu.as_filled(cpu.changed(model, given), model, int(vcpu.read(root).maximum))
+    model, most = domain_xml.read(root).cpu, int(vcpu.read(root).maximum)
+    asked = cpu.as_filled(cpu.changed(model, given), model, most)
     amend.changed(root, [cpu.build(model)], [cpu.build(asked)])
     if "tuning" in given:
         tuning = domain_xml.read(root).cputune
-        wanted = cputune.changed(tuning, given["tuning"])
+        wanted = cputune.changed(tuning, given["tuning"], most)
         amend.changed(root, [cputune.build(tuning)], [cputune.build(wanted)])
 
 

@@ -59,6 +59,9 @@ def of(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Request:
     """
     disks, with_bus = _disks(settings, given["disk_profile"], given["disks"])
     more: dict[str, Any] = {key: arguments.mapping(key, given[key]) or None for key in _MAPPINGS}
+    if given["graphics"] == {}:
+        # As virt.init has it, and as Salt 3006 had it here too.
+        more["graphics"] = {"type": "none"}
     more |= {key: _ports(settings, key, given[key]) for key in ("serials", "consoles")}
     more |= {key: _flag(key, given[key]) for key in ("stop_on_reboot", "autostart")}
     more |= {key: arguments.boolean(key, given[key]) for key in ("live", "test")}

@@ -44,6 +44,15 @@ def test_a_number_of_cpus_alone_waits_for_no_start(update):
     assert update(cpu={"current": 2, "tuning": {"shares": 5}})["restart"] == ["cpu"]
 
 
+def test_what_a_call_says_beside_it_and_the_vm_has_waits_for_no_start(update):
+    assert update(cpu={"current": 3, "maximum": 4}) == {**DEFINED, "cpu": True}
+    assert update(mem={"boot": 64, "current": 32}) == {**DEFINED, "mem": True}
+    # These do wait.
+    assert update(cpu={"current": 2, "maximum": 5}) == {**DEFINED, "cpu": True, "restart": ["cpu"]}
+    asked = {"boot": 128, "current": 48}
+    assert update(mem=asked) == {**DEFINED, "mem": True, "restart": ["mem"]}
+
+
 def test_a_call_that_says_no_number_leaves_the_cpus_that_run(update):
     update(cpu=4, live=False)
 
