@@ -7,7 +7,7 @@ from typing import Any
 
 from saltvirt.config import MasterSettings
 from saltvirt.errors import VirtError
-from saltvirt.fleet import bus, reaching, stored
+from saltvirt.fleet import reaching, stored
 from saltvirt.fleet.building import Request
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError
@@ -70,13 +70,11 @@ def wait_for_start(cloud: Cloud, name: str, *, wait_s: float, every_s: float = 5
 
     It is asked when it says that it started, and now and then in case that was missed.
     """
-    begin, tag = time.monotonic(), f"salt/minion/{name}/start"
+    begin = time.monotonic()
     with cloud.client() as local:
         pings = Pings(local, cloud, every_s)
         while time.monotonic() - begin < wait_s:
-            event = bus.next_event(local.event, every_s, tag)
-            has_started = event is not None and event["tag"] == tag
-            if pings.answered([name], now=has_started):
+            if pings.answered([name], now=pings.has_started(name)):
                 return round(time.monotonic() - begin, 1)
     return None
 

@@ -323,7 +323,6 @@ def _ordered(
 ) -> Reply:
     fun = what["fun"]
     with cloud.client() as local:
-        local.event.subscribe("salt/virt/")
         order_for_it = [keys.seal_for(cloud.opts, minion, json.dumps(what))]
         jid, matched = publish(
             local, [minion], _SIGNED, order_for_it, None, cloud.settings.timeout_s

@@ -19,6 +19,7 @@ class Pings:
         self._local, self._opts = local, cloud.opts
         self._every_s, self._begun = every_s, time.monotonic()
         self._sent: list[str] = []
+        self._said = set[str]()
         self._next = 0.0
 
     def answered(self, wanted: Iterable[str], *, now: bool = False) -> set[str]:
@@ -41,11 +42,27 @@ class Pings:
             said = left & stored.returns(self._local, self._sent, said).keys()
         return stored.proved(self._opts, said)
 
+    def has_started(self, name: str) -> bool:
+        """Wait until a minion says that it has started, or for a while; return whether it has."""
+        end, tag = time.monotonic() + self._every_s, f"salt/minion/{name}/start"
+        while (rest_s := end - time.monotonic()) > 0:
+            found = self._next_tag(rest_s)
+            if found in (tag, None):
+                return found == tag
+        return False
+
     def _heard(self, left: set[str], end: float) -> set[str]:
-        said = set[str]()
-        while said != left and (rest_s := end - time.monotonic()) > 0:
-            event = bus.next_event(self._local.event, rest_s, "salt/job/")
-            parts = event["tag"].split("/") if event else []
-            if len(parts) == 5 and parts[2] in self._sent and parts[3] == "ret":
-                said |= left & {parts[4]}
-        return said
+        while not left <= self._said and (rest_s := end - time.monotonic()) > 0:
+            self._next_tag(rest_s)
+        return left & self._said
+
+    def _next_tag(self, rest_s: float) -> str | None:
+        """Return the tag of the next event, None without one; an answer to any ping is noted."""
+        event = bus.next_event(self._local.event, rest_s, "salt/")
+        if event is None:
+            return None
+        tag: str = event["tag"]
+        parts = tag.split("/")
+        if len(parts) == 5 and parts[2] in self._sent and parts[3] == "ret":
+            self._said.add(parts[4])
+        return tag

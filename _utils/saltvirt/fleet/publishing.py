@@ -95,6 +95,5 @@ def publish(
             raise MasterError(f"the Salt master did not send {fun}: {why}")
         if not jid:
             jid = published["jid"]
-            local.event.subscribe(f"salt/job/{jid}/ret/")
         reached.update(published.get("minions") or ())
     return jid, reached

@@ -197,9 +197,6 @@ class LateMaster:
     def __init__(self, said_s=60):
         self.event, self._said_at, self.sent = self, time.monotonic() + said_s, []
 
-    def subscribe(self, tag):
-        """Take in what is wanted."""
-
     def pub(self, targets, fun, arg, **_options):
         """Send a job to all its targets."""
         self.sent.append(fun)

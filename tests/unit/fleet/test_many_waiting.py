@@ -28,7 +28,7 @@ class Bus:
     def __init__(self, *says, stored=()):
         self.asked, self.stored = [], stored
         self._says, self._queue, self._returned = list(says), [], set()
-        self.event = SimpleNamespace(subscribe=lambda _tag: None, get_event=self._get_event)
+        self.event = SimpleNamespace(get_event=self._get_event)
 
     def pub(self, targets, fun, _arg, **_options):
         """Send a job, and queue what is returned."""

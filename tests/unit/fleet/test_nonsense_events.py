@@ -1,7 +1,6 @@
 """Any minion fires events of any tag and content: the runner passes over what makes no sense."""
 
 import contextlib
-from types import SimpleNamespace
 
 import keypairs
 import pytest
@@ -39,9 +38,6 @@ class Bus:
         self.event, self._events, self._later = self, list(events), list(later)
         self.sent = []
 
-    def subscribe(self, tag):
-        """Take in what is wanted."""
-
     def pub(self, targets, fun, *_args, **_options):
         """Send a job."""
         self.sent.append(fun)
@@ -61,6 +57,19 @@ class Bus:
             if found.startswith(tag):
                 return {"tag": found, "data": data}
         return None
+
+
+class Asking(pings.Pings):
+    """Pings of which it is noted whether they are sent as a minion has just started."""
+
+    def __init__(self, local, cloud, every_s, asked):
+        super().__init__(local, cloud, every_s)
+        self._asked = asked
+
+    def answered(self, _wanted, *, now=False):
+        """Return that nobody has."""
+        self._asked.append(now)
+        return set()
 
 
 def master(opts, hosts=()):
@@ -123,7 +132,7 @@ def test_it_does_not_say_that_a_minion_has_started(opts, monkeypatch, event):
     monkeypatch.setattr(
         awaiting,
         "Pings",
-        lambda *_args: SimpleNamespace(answered=lambda _names, now: asked.append(now) or set()),
+        lambda *words: Asking(*words, asked),
     )
 
     assert awaiting.wait_for_start(master(opts), "web", wait_s=0.1, every_s=0.05) is None

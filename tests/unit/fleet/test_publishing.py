@@ -14,16 +14,13 @@ class Local:
     """Stand for Salt's LocalClient, of which no master is there: it notes what is published."""
 
     def __init__(self, error=None):
-        self.sent, self.subscribed, self.event, self._error = [], [], self, error
+        self.sent, self.event, self._error = [], self, error
 
     def pub(self, tgt, fun, arg, **options):
         self.sent.append((tgt, options["tgt_type"], options["jid"]))
         if self._error:
             return {"error": self._error}
         return {"jid": options["jid"] or "2026", "minions": [tgt] if isinstance(tgt, str) else tgt}
-
-    def subscribe(self, tag):
-        self.subscribed.append(tag)
 
 
 def of(patterns, hosts=HOSTS, minions=(*HOSTS, *GUESTS), **opts):
@@ -69,7 +66,6 @@ def test_all_lists_are_one_job():
     jid, reached = publishing.publish(local, target, "virt.signed", [], None, 5, nocache=True)
 
     assert local.sent == [(HOSTS[:50], "list", ""), (HOSTS[50:], "list", "2026")]
-    assert local.subscribed == ["salt/job/2026/ret/"]
     assert (jid, reached) == ("2026", {*HOSTS})
 
 

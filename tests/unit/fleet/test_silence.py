@@ -12,6 +12,7 @@ from salt.exceptions import SaltClientError
 from saltvirt import signed
 from saltvirt.config import MasterSettings
 from saltvirt.errors import NoSuchVm
+from saltvirt.fleet import bus as events
 from saltvirt.fleet import hearing, hints, inventory, keys, minions, silence
 from saltvirt.fleet.cloud import Cloud
 
@@ -33,9 +34,6 @@ class Bus:
         self.sending_s, self.deaf_s = 0, {}
         self.value = {host: {} for host in HOSTS}
         self._coming = []
-
-    def subscribe(self, tag):
-        """Take in what is wanted."""
 
     def pub(self, targets, fun, arg, nocache=False, **_options):
         """Send a job; its answers come later."""
@@ -89,7 +87,7 @@ def bus(opts, monkeypatch):
     made.answers_s = {"hyper1": 0.2, "hyper2": 0.3}
     monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(made))
     clock = SimpleNamespace(monotonic=lambda: made.now, time=lambda: 1e9 + made.now)
-    for module in (minions, hearing, silence, inventory):
+    for module in (minions, hearing, silence, inventory, events):
         monkeypatch.setattr(module, "time", clock)
     return made
 

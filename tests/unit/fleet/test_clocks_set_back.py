@@ -1,0 +1,57 @@
+"""A master's clock that is set back while a command waits for an event has it wait no longer."""
+
+import time
+from types import SimpleNamespace
+
+import salt.payload
+from salt.utils.event import SaltEvent
+from saltvirt.fleet import bus, pings
+
+
+class Subscriber:
+    """Stand for Salt's socket; whoever reads an event finds the clock set back by an hour then."""
+
+    def __init__(self, *tags):
+        self._tags, self.waited_s, self.by_s = list(tags), [], 0.0
+
+    def recv(self, timeout):
+        """Return the next event, None when there is none."""
+        self.waited_s.append(timeout)
+        if not self._tags:
+            return None
+        self.by_s -= 3600.0
+        return b"\n\n".join([self._tags.pop(0).encode(), salt.payload.dumps({})])
+
+    read = recv
+
+
+def listening(monkeypatch, *tags):
+    """Return Salt's own listener on such a socket."""
+    one, real = Subscriber(*tags), time.time
+    monkeypatch.setattr(time, "time", lambda: real() + one.by_s)
+    event = SaltEvent.__new__(SaltEvent)
+    event.opts = {"event_match_type": "startswith"}
+    event.subscriber, event.cpub, event._run_io_loop_sync = one, True, True
+    event.pending_tags, event.pending_events, event.raise_errors = [], [], False
+    return event
+
+
+def test_an_event_that_nobody_asked_for_does_not_have_it_wait_for_an_hour(monkeypatch):
+    event = listening(monkeypatch, "salt/other/1", "salt/other/2")
+
+    assert bus.next_event(event, 5, "salt/job/") is None
+
+    assert len(event.subscriber.waited_s) == 3 and max(event.subscriber.waited_s) <= 5
+
+
+def test_answers_to_pings_that_come_before_a_minion_says_it_has_started_count(monkeypatch):
+    local = SimpleNamespace(
+        event=listening(monkeypatch, "salt/job/1/ret/web", "salt/minion/web/start"),
+        pub=lambda *_words, **_options: {"jid": "1", "minions": ["web"]},
+    )
+    asking = pings.Pings(local, SimpleNamespace(opts={"job_cache": False}), every_s=5)
+    asking._sent.append("1")
+
+    assert asking.has_started("web")
+    assert asking._said == {"web"}
+    assert not asking.has_started("web")
