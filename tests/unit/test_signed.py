@@ -135,17 +135,14 @@ class Bus:
         self.event, self.sent = self, []
         self._events = [{"tag": f"salt/job/1/ret/{data['id']}", "data": data} for data in events]
 
-    def subscribe(self, tag):
-        """Take in what is wanted."""
-
     def pub(self, targets, fun, arg, **_options):
         """Send a job."""
         self.sent.append((fun, arg))
         return {"jid": "1", "minions": targets}
 
     def get_event(self, wait, **_options):
-        """Return the next event."""
-        return self._events.pop(0) if self._events else time.sleep(wait)
+        """Return the next event; there is none before anybody was asked."""
+        return self._events.pop(0) if self.sent and self._events else time.sleep(wait)
 
     def get_cache_returns(self, _jid):
         """Return what the master has stored: nothing."""
