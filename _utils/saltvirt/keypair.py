@@ -1,5 +1,6 @@
 """Minion key pairs as PEM texts."""
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -23,7 +24,7 @@ def public(text: object) -> str:
     """Return a public key in its usual form; raise BadArgument if it is not one."""
     try:
         key = serialization.load_pem_public_key(str(text).strip().encode())
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         raise BadArgument("key", "what was submitted is not a public key in PEM") from None
     if not isinstance(key, rsa.RSAPublicKey):
         raise BadArgument("key", "what was submitted is not an RSA key, and minions have no other")

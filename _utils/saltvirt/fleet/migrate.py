@@ -37,7 +37,7 @@ def plan(
     moving = _moving(cloud, found, name, source)
     if target is not None and target not in every:
         raise BadArgument(
-            "target", f"{target!r} is not a hypervisor here; there are: {', '.join(every)}"
+            "target", f"{target!r} is not a hypervisor here; there are: {terminal.some(every)}"
         )
     if target == source:
         raise BadArgument("target", f"VM {name!r} is on {source} already")

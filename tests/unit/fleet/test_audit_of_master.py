@@ -127,6 +127,7 @@ CHECKS = {
     "an older line": (release("3005.5"), "salt-release"),
     "3006 without proof": (release("3006.17", minimum_auth_version=0), "auth-version"),
     "proof by two": (option(minimum_auth_version=2), "auth-version"),
+    "proof by a text": (option(minimum_auth_version="3.0"), "auth-version"),
     "no filter": (option(zmq_filtering=False), "zmq-filtering"),
     "a wrong option": (option(virt={"weights": {"cpu": "much"}}), "wrong-options"),
     "acl of virt": (option(publisher_acl={"ann": ["test.*", "virt.*"]}), "acl"),

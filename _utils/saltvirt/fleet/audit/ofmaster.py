@@ -52,11 +52,14 @@ def _salt(facts: MasterFacts) -> Iterator[Finding]:
             fix=f"update Salt {UPDATE}",
         )
     version = facts.options.get("minimum_auth_version") or 0
-    if is_since(facts.release, _PROOF) and int(version) < 3:
+    # Salt cannot compare a text with the number that it is told.
+    is_proved = isinstance(version, int) and version >= 3
+    if is_since(facts.release, _PROOF) and not is_proved:
         yield Finding(
             check="auth-version",
             where=MASTER,
-            what=f"minimum_auth_version is {version}: minions that do not prove their id are heard",
+            what=f"minimum_auth_version is {version!r}: minions that do not prove their id are "
+            "heard",
             fix="once all minions have 3006.17, 3007.9, 3008 or later: minimum_auth_version: 3 "
             + _CONFIG,
         )
