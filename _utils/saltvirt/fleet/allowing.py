@@ -6,7 +6,7 @@ from datetime import datetime
 from fnmatch import filter as matching
 from typing import Any
 
-from saltvirt import arguments, compat, config, records
+from saltvirt import compat, config, records
 from saltvirt.errors import BadArgument, BadConfig, MasterError, VirtError
 from saltvirt.fleet import candidates, certificates, hints, inventory, membership, orders
 from saltvirt.fleet.cloud import Cloud
@@ -70,10 +70,8 @@ def _texts(given: Iterable[object]) -> list[str]:
     for one in given:
         if isinstance(one, list | tuple):
             texts += _texts(one)
-        elif found := arguments.names("hosts", arguments.text("hosts", one)):
-            texts += found
         else:
-            raise BadArgument("hosts", f"{one!r} is not the id of a minion")
+            texts += candidates.ids(one)
     return texts
 
 

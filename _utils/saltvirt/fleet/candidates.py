@@ -13,8 +13,8 @@ from typing import Any
 
 from salt.utils.minions import CkMinions
 
-from saltvirt import compat
-from saltvirt.errors import MasterError
+from saltvirt import arguments, compat
+from saltvirt.errors import BadArgument, MasterError
 from saltvirt.fleet import hints, membership
 from saltvirt.pki import store
 from saltvirt.pki.authorities import Authorities
@@ -93,6 +93,14 @@ def _certified(opts: Mapping[str, Any]) -> set[str]:
         for row in place.issued()
         if row["serial"] not in revoked and datetime.fromisoformat(row["not_after"]) > now
     }
+
+
+def ids(one: object) -> tuple[str, ...]:
+    """Return the minions that a word of a call names, with commas between them."""
+    found: tuple[str, ...] = arguments.names("hosts", arguments.text("hosts", one))
+    if not found:
+        raise BadArgument("hosts", f"{one!r} is not the id of a minion")
+    return found
 
 
 def meant(text: str, known: Iterable[str]) -> str:

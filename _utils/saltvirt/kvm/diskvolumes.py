@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.errors import StorageError
-from saltvirt.kvm import pools, volumes
+from saltvirt.kvm import host, pools, volumes
 from saltvirt.kvm.connect import libvirt
 from saltvirt.xml import parse
 from saltvirt.xml import pool as pool_
@@ -217,8 +217,8 @@ def refresh(conn: Any, paths: Iterable[str]) -> None:
 def refresh_folders(conn: Any, paths: Iterable[str]) -> None:
     """Let the pools that run look again in whose folders files are, which they may not know yet."""
     folders = {posixpath.dirname(path) for path in paths}
-    active = conn.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
-    _refresh(conn, [p.name() for p in active if pool_.read(pools.definition(p)).target in folders])
+    known = host.pools(conn).items()
+    _refresh(conn, [name for name, it in known if it["active"] and it["path"] in folders])
 
 
 def _refresh(conn: Any, names: Iterable[str]) -> None:

@@ -8,6 +8,8 @@ from saltvirt.errors import NoSuchVm, VirtError
 from saltvirt.fleet import effects, hosts, inventory, minions, proofs
 from test_generation import said_of
 
+# How a host is emptied, if nothing else is asked.
+HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
 _COMING = ("preparing", "ready")
 SILENT = "{0} does not answer; see: salt {0} test.ping"
 

@@ -5,12 +5,10 @@ import signal
 import threading
 
 import pytest
-from playedhosts import SILENT, clouds, table
+from playedhosts import HOW, SILENT, clouds, table
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import building, evacuate, inventory, migrate, several
 from saltvirt.fleet.cloud import Cloud as Master
-
-HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
 
 
 @pytest.fixture

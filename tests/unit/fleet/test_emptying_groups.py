@@ -1,10 +1,8 @@
 """A host is emptied, and VMs that must be together stay so."""
 
 import pytest
-from playedhosts import clouds, table
+from playedhosts import HOW, clouds, table
 from saltvirt.fleet import evacuate
-
-HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
 """A VM behind NAT is moved, and it is said in one line what that means for its network."""
 
 import pytest
-from playedhosts import clouds
+from playedhosts import HOW, clouds
 from saltvirt.fleet import evacuate, migrate
 
-HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
 LINE = (
     "behind NAT (default): its connections break, its address may change, and it is reached "
     "through {} from then on; its minion may be silent for some 5 minutes, until it finds its "

@@ -6,12 +6,11 @@ import stat
 from pathlib import Path
 
 import pytest
-from playedhosts import clouds, table
+from playedhosts import HOW, clouds, table
 from saltvirt.errors import MasterError
 from saltvirt.fleet import evacuate, proofs, restore
 from saltvirt.fleet.hosts import DeployError
 
-HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
 HOME = {"max_parallel": 2}
 LINE = (
     "{0} says that {1} was evacuated from it, and cannot prove it: move it by hand: "

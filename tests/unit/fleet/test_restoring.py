@@ -3,10 +3,9 @@
 import errno
 
 import pytest
-from playedhosts import clouds, table
+from playedhosts import HOW, clouds, table
 from saltvirt.fleet import building, evacuate, inventory, keys, restore
 
-HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
 HOME = {"max_parallel": 2}
 
 

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import keypairs
@@ -151,6 +151,15 @@ def hypervisor(tmp_path, monkeypatch, empty_image, fresh_driver):
     shutil.copy(empty_image, tmp_path)
     _keep_definitions(monkeypatch, made.definitions)
     return made
+
+
+@pytest.fixture
+def keeping(hypervisor):
+    """A host with a trash, and one VM: an overlay, an empty disk, a seed."""
+    hypervisor.settings = replace(hypervisor.settings, trash_days=7)
+    with hypervisor.libvirt():
+        hypervisor.init()
+    return hypervisor
 
 
 def _forget(conn, name):

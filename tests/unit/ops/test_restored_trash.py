@@ -1,6 +1,5 @@
 """Files of the trash are brought back to where they were."""
 
-import dataclasses
 from pathlib import Path
 
 import libvirt
@@ -8,15 +7,6 @@ import pytest
 from saltvirt.errors import StorageError
 from saltvirt.ops import owned, trash
 from test_trash import DISKS, entry, names, purged
-
-
-@pytest.fixture
-def keeping(hypervisor):
-    """A host with a trash, and one VM."""
-    hypervisor.settings = dataclasses.replace(hypervisor.settings, trash_days=7)
-    with hypervisor.libvirt():
-        hypervisor.init()
-    return hypervisor
 
 
 def test_what_is_brought_back_is_where_it_was_and_no_longer_marked(keeping):

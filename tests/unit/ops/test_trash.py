@@ -17,15 +17,6 @@ from test_purges import after_the_first, kill
 DISKS = ["web1_data.qcow2", "web1_system.qcow2"]
 
 
-@pytest.fixture
-def keeping(hypervisor):
-    """A host with a trash, and one VM: an overlay, an empty disk, a seed."""
-    hypervisor.settings = dataclasses.replace(hypervisor.settings, trash_days=7)
-    with hypervisor.libvirt():
-        hypervisor.init()
-    return hypervisor
-
-
 def purged(host, name="web1"):
     """Purge a VM."""
     with host.libvirt() as conn:

@@ -280,7 +280,7 @@ def _no_bridge(host: str, info: HostInfo, bridge: str) -> Gap:
     ports = [one for one in info.links if one not in info.bridges]
     # Which of several is the VMs' nobody can tell from here: a wrong one makes a bridge, too.
     port = _link(ports[0], "NIC") if len(ports) == 1 else "NIC"
-    which = f" (NIC: salt {shlex.quote(host)} network.default_route inet)" * (port == "NIC")
+    which = f" (NIC: salt {shlex.quote(host)} network.default_route inet)" if port == "NIC" else ""
     said = f"{_link(bridge, 'BRIDGE')}: {{ports: [{port}]}}"
     return _no_link(
         host,

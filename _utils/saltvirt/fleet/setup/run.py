@@ -6,9 +6,9 @@ from typing import Any
 
 import salt.utils.minions
 
-from saltvirt import arguments, content, wire
-from saltvirt.errors import BadArgument, VirtError
-from saltvirt.fleet import inventory, minions
+from saltvirt import content, wire
+from saltvirt.errors import VirtError
+from saltvirt.fleet import candidates, inventory, minions
 from saltvirt.fleet.cells import checking
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.findings import table
@@ -37,7 +37,7 @@ def check(cloud: Cloud, named: Sequence[object]) -> dict[str, Any]:
 
     Raises :class:`Incomplete` if anything is missing without which no VM is deployed.
     """
-    wanted = _texts(named)
+    wanted = sorted({one for word in named for one in candidates.ids(word)})
     facts = masterfacts.of(cloud.opts, cloud.members, wanted)
     allowed = [one for one in inventory.allowed(cloud) if not wanted or one in wanted]
     found = list(ofmaster.gaps(facts))
@@ -53,16 +53,6 @@ def check(cloud: Cloud, named: Sequence[object]) -> dict[str, Any]:
         error.table = out
         raise error
     return {**out, "ready": READY}
-
-
-def _texts(named: Sequence[object]) -> list[str]:
-    out: set[str] = set()
-    for one in named:
-        found = arguments.names("hosts", arguments.text("hosts", one))
-        if not found:
-            raise BadArgument("hosts", f"{one!r} is not the id of a minion")
-        out.update(found)
-    return sorted(out)
 
 
 def _asked(
