@@ -69,7 +69,7 @@ def describe(row: Mapping[str, Any], disks: showndisks.Disks) -> dict[str, Any]:
         "cputime": row["cputime_ns"],
         "disks": disks.describe(root, row["blocks"]),
         "graphics": read.graphics(root),
-        "nics": read.nics(read.domain(row["next_xml"]) if row["next_xml"] else root),
+        "nics": read.nics_of(row["next_xml"]) if row["next_xml"] else read.nics(root),
         "uuid": read.uuid(root),
         "loader": read.loader(root),
         **read.after(root),

@@ -3,6 +3,7 @@
 import xml.etree.ElementTree as ET
 from typing import Any
 
+from saltvirt.errors import VirtError
 from saltvirt.nics import needs
 from saltvirt.xml import (
     chardev,
@@ -41,6 +42,19 @@ def nics(root: ET.Element) -> dict[str, dict[str, Any]]:
     """Return ``{mac: {type, mac, source, model, ...}}``."""
     found = map(nic.describe, root.iterfind("devices/interface"))
     return {one["mac"]: one for one in found if one.get("mac")}
+
+
+def nics_of(text: str) -> dict[str, dict[str, Any]]:
+    """Return :func:`nics` of a domain of which nothing else is wanted: its NICs alone are parsed."""
+    begin = text.find("<interface ", text.rfind("<devices>"))
+    end = text.rfind("</interface>")
+    if -1 not in (begin, end):
+        try:
+            return nics(domain(f"<domain><devices>{text[begin:end]}</interface></devices></domain>"))
+        except VirtError:
+            # Another device has an element of that name within it, say.
+            pass
+    return nics(domain(text))
 
 
 def interfaces(root: ET.Element) -> list[nic.Interface]:

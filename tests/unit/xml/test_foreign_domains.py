@@ -158,6 +158,33 @@ def test_nothing_in_a_domain_breaks_reading_it(data):
     assert domain.read(parse(to_text(domain.element(found)))) == found
 
 
+_NIC = "<interface type='bridge'><mac address='52:54:00:00:00:0{}'/></interface>"
+_HELD = "<hostdev mode='capabilities' type='net'><source><interface>eth0</interface></source>"
+# Around the NICs of a domain: what is named as they are, or as what they are in.
+AROUND = {
+    "nothing": ("", ""),
+    "a note": ("<metadata><x:a xmlns:x='x'><devices><interface /></devices></x:a></metadata>", ""),
+    "another device": ("", f"{_HELD}</hostdev>"),
+    "a prefix": ("<metadata/>", "<x:interface xmlns:x='x'></x:interface>"),
+}
+
+
+@pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
+def test_nics_alone_are_read_as_those_of_the_whole(around):
+    note, device = around
+    nics = f"{_NIC.format(1)}<disk/>{_NIC.format(2)}"
+    text = f"<domain>{note}<devices><disk/>{nics}{device}</devices></domain>"
+
+    assert [*read.nics_of(text)] == ["52:54:00:00:00:01", "52:54:00:00:00:02"]
+    assert read.nics_of(f"<domain>{note}<devices/></domain>") == {}
+    assert read.nics_of(f"<domain>{note}</domain>") == {}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_nics_alone_are_read_of_any_domain(text):
+    assert read.nics_of(text) == read.nics(read.domain(text))
+
+
 @pytest.mark.parametrize("disk_mib", ["", "x", "-1", "1.5", "²"])
 def test_a_note_that_somebody_spoiled_is_none(disk_mib):
     note = f"<v:vm xmlns:v='{METADATA_NS}' disk_mib='{disk_mib}'><v:affinity/></v:vm>"

@@ -66,7 +66,7 @@ class Figures:
     disks: tuple[Disk, ...]
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=1 << 16)
 def figures(text):
     """Return the figures in a domain's XML, which is read once: libvirtd has them at hand."""
     root = ET.fromstring(text)
