@@ -34,7 +34,7 @@ def grant(cloud: Cloud, name: str, host: str, *, minutes: object, replace: bool)
     arguments.vm_name(name)
     minutes = arguments.whole("minutes", minutes, most=24 * 60)
     keys.refuse_reserved(cloud.opts, name)
-    inventory.hosts(cloud, host=host)
+    inventory.one(cloud, host)
     if not arguments.boolean("replace", replace):
         keys.refuse_taken(cloud.opts, name)
     token, until = secrets.token_urlsafe(32), int(time.time()) + 60 * minutes

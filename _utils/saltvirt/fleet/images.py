@@ -65,7 +65,7 @@ def build(
     given: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Have a host build a golden image; return ``{host: what it says}``."""
-    (host,) = inventory.hosts(cloud, host=host)
+    host = inventory.one(cloud, host)
     given = {key: value for key, value in given.items() if not key.startswith("__")}
     watch = watching(cloud, "salt/virt/image_build", host, name)
     done = act(
