@@ -345,6 +345,12 @@ def _features(cpu: Any) -> tuple[str, ...]:
     return tuple(sorted(n for n, policy in features.items() if policy == "require"))
 
 
+def _profile(argument: str, options: Mapping[str, Any]) -> str | None:
+    """Return the name of a profile, which the hosts are asked for."""
+    name = options[argument]
+    return None if name is None else arguments.text(argument, name)
+
+
 def requirements_from_master(
     name: str, cpu: Any, mem: Any, given: Mapping[str, Any]
 ) -> Requirements:
@@ -378,8 +384,8 @@ def requirements_from_master(
             for disk in listed
             if disk.get("size") is not None and not stocks.is_named(disk.get("pool"))
         ),
-        nic_profile=options["nic"],
-        disk_profile=options["disk"],
+        nic_profile=_profile("nic", options),
+        disk_profile=_profile("disk", options),
         domain_type=hypervisor_type(options["hypervisor"]),
         arch=options["arch"],
         machine=_machine(options["machine"]),
