@@ -266,8 +266,9 @@ def move(settings: HostSettings, given: Mapping[str, Any]) -> Move:
         if key in values
     }
     how |= {key: arguments.boolean(key, values[key]) for key in _MOVE_FLAGS if key in values}
-    if values.get("copy_storage") not in _COPIES:
-        raise BadArgument("copy_storage", f"{values['copy_storage']!r}; all or incremental")
+    copies = values.get("copy_storage")
+    if not isinstance(copies, str | None) or copies not in _COPIES:
+        raise BadArgument("copy_storage", f"{copies!r}; all or incremental")
     methods = arguments.names("comp_methods", values.get("comp_methods"))
     if not set(methods) <= {"mt", "xbzrle"}:
         raise BadArgument("comp_methods", f"{', '.join(methods)}; of mt and xbzrle")
@@ -275,7 +276,7 @@ def move(settings: HostSettings, given: Mapping[str, Any]) -> Move:
         how["postcopy"] = True
     return Move(
         comp_methods=methods,
-        copy_storage=_COPIES[values.get("copy_storage")],
+        copy_storage=_COPIES[copies],
         tunnel=settings.tunnel,
         **how,
     )

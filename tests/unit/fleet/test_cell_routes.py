@@ -122,6 +122,9 @@ def test_nothing_goes_from_cell_to_cell():
         routes.aimed(call, CELLS)
     with pytest.raises(BadArgument, match="no cell of this master; there are: east, west, local"):
         routes.aimed(Call(fun="virt.start", cell="north"), CELLS)
+    for several in (["west"], {"west": 1}):
+        with pytest.raises(BadArgument, match="is no cell of this master"):
+            routes.aimed(Call(fun="virt.start", cell=several), CELLS)
 
 
 def asked(*, has_own=True, cell=None, fun="virt.list", **arguments):
