@@ -163,7 +163,7 @@ def evacuate(
         why = run.until_empty(wait_s)
     except (KeyboardInterrupt, SystemExit):
         why = _INTERRUPTED
-    except VirtError as error:
+    except (VirtError, OSError) as error:
         if not run.has_begun:
             raise
         why = str(error)

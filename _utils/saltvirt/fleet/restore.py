@@ -105,7 +105,7 @@ def restore(
 def _renew(cloud: Cloud, host: str, over: set[str]) -> None:
     try:
         notes.renew(cloud, host, over)
-    except VirtError as error:
+    except (VirtError, OSError) as error:
         # What came home is home; the next evacuation or restore of this host does it.
         log.warning("the notes of %s are not proved anew: %s", host, error)
 

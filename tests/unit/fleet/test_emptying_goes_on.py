@@ -73,3 +73,32 @@ def test_a_definition_that_was_only_kept_is_named_and_keeps_no_host_from_being_e
 
     assert done["stays"] == done["failed"] == {}
     assert "salt h1 virt.undefine web1 removes that" in done["warnings"]["web1"]
+
+
+def full(*_args):
+    """Stand for a full disk of the master."""
+    raise OSError(28, "No space left on device")
+
+
+def test_what_has_moved_is_said_though_the_masters_disk_is_full(monkeypatch, run):
+    two = clouds(monkeypatch)(2)
+    for name in ("web1", "web2"):
+        two.put(name, "h1")
+    two.before["h1", "virt.migrate"] = lambda: two.refuses.update(h2={"web2": ["no"]})
+    monkeypatch.setattr(evacuate.notes, "forget", full)
+
+    with pytest.raises(evacuate.NotAllMoved, match="No space left") as caught:
+        run(evacuate.evacuate, two, "h1", **{**HOW, "max_parallel": 1})
+
+    assert list(table(caught)["moved"]) == ["web1"]
+
+
+def test_what_came_home_is_said_though_the_masters_disk_is_full(monkeypatch, run):
+    two = clouds(monkeypatch)(2)
+    two.put("web1", "h1")
+    run(evacuate.evacuate, two, "h1", **HOW)
+    monkeypatch.setattr(restore.notes, "renew", full)
+
+    done = run(restore.restore, two, "h1", max_parallel=2)
+
+    assert done["moved"] == {"web1": "h1"}

@@ -42,7 +42,7 @@ def mend(cloud: Cloud, found: Iterable[Leftover], now: datetime) -> tuple[list[s
         try:
             said = _MASTERS[one.check](cloud, one.subject, now)
             done.append(f"{one.check} {one.subject}: {said}")
-        except VirtError as error:
+        except (VirtError, OSError) as error:
             failed.append(f"{one.check} {one.subject}: {error}")
     rest = {host: _without(there, ("unfinished",)) for host, there in of_hosts.items()}
     _on_hosts(cloud, rest, done, failed)

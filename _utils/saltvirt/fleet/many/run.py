@@ -195,7 +195,7 @@ def _purge(
         except NoSuchVm as error:
             if name in built or error.silent:
                 out.left[name] = str(error)
-        except VirtError as error:
+        except (VirtError, OSError) as error:
             out.left[name] = str(error)
 
     # Whoever interrupts it is told to wait: the names are ours, and what is left is to be said.
