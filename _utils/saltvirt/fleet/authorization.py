@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt import arguments, files, keypair
-from saltvirt.errors import MasterError, VirtError
+from saltvirt.errors import MasterError
 from saltvirt.fleet import inventory, keys, membership
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, act
@@ -45,7 +45,7 @@ def grant(cloud: Cloud, name: str, host: str, *, minutes: object, replace: bool)
     try:
         sealed = keys.seal_for(cloud.opts, host, token)
         act(cloud, host, "virt.authorized", kwarg={"name": name, "token": sealed})
-    except VirtError:
+    except BaseException:
         path.unlink(missing_ok=True)
         raise
     return until
