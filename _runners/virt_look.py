@@ -182,9 +182,11 @@ hyper_info = host_info
 @runner_function
 def next_host():
     """
-    Return the hypervisor that has the most room, which the next VM would go to.
+    Return the hypervisor that has the most room: the next VM goes there where VMs are spread.
 
-    Returns its minion id; fails if no hypervisor takes VMs.
+    With ``virt:placement: pack``, ``virt:spread_over`` or ``virt:headroom``, which are not looked
+    at here, ``virt.init`` with ``dry_run=True`` says where it goes. Returns its minion id; fails if
+    no hypervisor takes VMs.
 
     CLI Example:
 

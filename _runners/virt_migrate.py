@@ -150,8 +150,9 @@ def evacuate(
     Big VMs move first; no host is overcommitted, affinity and anti-affinity hold. If a host refuses
     a VM, the next best takes it. What was interrupted goes on when this is run again. Returns
     ``{"host", "moved", "stays", "failed", "warnings"}``, and ``gone`` if VMs were removed then.
-    Exit code 1 if a VM that was to move had to stay, or did not arrive in time; that includes a
-    definition that was only kept: remove it with ``virt.undefine``. Undo: virt.restore.
+    Exit code 1 if a VM that was to move had to stay, or did not arrive in time. A definition that
+    was only kept is no VM: it is in ``warnings``, and ``virt.undefine`` removes it. Undo:
+    virt.restore.
 
     CLI Example:
 

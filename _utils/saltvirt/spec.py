@@ -266,8 +266,9 @@ def move(settings: HostSettings, given: Mapping[str, Any]) -> Move:
         if key in values
     }
     how |= {key: arguments.boolean(key, values[key]) for key in _MOVE_FLAGS if key in values}
-    if values.get("copy_storage") not in _COPIES:
-        raise BadArgument("copy_storage", f"{values['copy_storage']!r}; all or incremental")
+    copies = values.get("copy_storage")
+    if not isinstance(copies, str | None) or copies not in _COPIES:
+        raise BadArgument("copy_storage", f"{copies!r}; all or incremental")
     methods = arguments.names("comp_methods", values.get("comp_methods"))
     if not set(methods) <= {"mt", "xbzrle"}:
         raise BadArgument("comp_methods", f"{', '.join(methods)}; of mt and xbzrle")
@@ -275,7 +276,7 @@ def move(settings: HostSettings, given: Mapping[str, Any]) -> Move:
         how["postcopy"] = True
     return Move(
         comp_methods=methods,
-        copy_storage=_COPIES[values.get("copy_storage")],
+        copy_storage=_COPIES[copies],
         tunnel=settings.tunnel,
         **how,
     )
@@ -345,6 +346,12 @@ def _features(cpu: Any) -> tuple[str, ...]:
     return tuple(sorted(n for n, policy in features.items() if policy == "require"))
 
 
+def _profile(argument: str, options: Mapping[str, Any]) -> str | None:
+    """Return the name of a profile, which the hosts are asked for."""
+    name = options[argument]
+    return None if name is None else arguments.text(argument, name)
+
+
 def requirements_from_master(
     name: str, cpu: Any, mem: Any, given: Mapping[str, Any]
 ) -> Requirements:
@@ -378,8 +385,8 @@ def requirements_from_master(
             for disk in listed
             if disk.get("size") is not None and not stocks.is_named(disk.get("pool"))
         ),
-        nic_profile=options["nic"],
-        disk_profile=options["disk"],
+        nic_profile=_profile("nic", options),
+        disk_profile=_profile("disk", options),
         domain_type=hypervisor_type(options["hypervisor"]),
         arch=options["arch"],
         machine=_machine(options["machine"]),

@@ -7,6 +7,7 @@ These are huge pages, NUMA nodes that it is bound to, and storage pools.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from saltvirt.arguments import shaped
 from saltvirt.model import Disk
 from saltvirt.xml import memory as memory_xml
 from saltvirt.xml import numatune as numatune_xml
@@ -34,8 +35,11 @@ def of_vm(
 ) -> tuple[tuple[str, int], ...]:
     """Return ``(name, MiB)`` of all that a call's VM takes, sorted."""
     given = mem if isinstance(mem, dict) else memory_mib
-    hugepages = memory_xml.of(given).backing.hugepages
-    taken = of_memory(memory_mib, hugepages, numatune_xml.of(numatune))
+    with shaped("mem"):
+        hugepages = memory_xml.of(given).backing.hugepages
+    with shaped("numatune"):
+        tune = numatune_xml.of(numatune)
+    taken = of_memory(memory_mib, hugepages, tune)
     return tuple(sorted({**taken, **of_disks(disks)}.items()))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt import arguments, files, keypair
-from saltvirt.errors import MasterError, VirtError
+from saltvirt.errors import MasterError
 from saltvirt.fleet import inventory, keys, membership
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, act
@@ -34,7 +34,7 @@ def grant(cloud: Cloud, name: str, host: str, *, minutes: object, replace: bool)
     arguments.vm_name(name)
     minutes = arguments.whole("minutes", minutes, most=24 * 60)
     keys.refuse_reserved(cloud.opts, name)
-    inventory.hosts(cloud, host=host)
+    inventory.one(cloud, host)
     if not arguments.boolean("replace", replace):
         keys.refuse_taken(cloud.opts, name)
     token, until = secrets.token_urlsafe(32), int(time.time()) + 60 * minutes
@@ -45,7 +45,7 @@ def grant(cloud: Cloud, name: str, host: str, *, minutes: object, replace: bool)
     try:
         sealed = keys.seal_for(cloud.opts, host, token)
         act(cloud, host, "virt.authorized", kwarg={"name": name, "token": sealed})
-    except VirtError:
+    except BaseException:
         path.unlink(missing_ok=True)
         raise
     return until

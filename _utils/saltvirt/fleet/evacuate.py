@@ -8,6 +8,7 @@ from typing import Any
 from saltvirt import terminal, wire
 from saltvirt.errors import VirtError
 from saltvirt.fleet import agreement, hints, inventory, migrate, notes, orders, proofs, several
+from saltvirt.fleet import moves as settling
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act
 from saltvirt.placement import evacuation
@@ -33,7 +34,7 @@ class NotAllMoved(VirtError):
 
 def set_maintenance(cloud: Cloud, host: str, state: object) -> dict[str, Any]:
     """Set or clear a host's flag; return ``{host: state}``."""
-    inventory.hosts(cloud, host=host)
+    inventory.one(cloud, host)
     said = act(cloud, host, "virt.maintenance", state)
     return {host: wire.read(host, "virt.maintenance", bool, said)}
 
@@ -74,7 +75,7 @@ def dry_run(
     with_stopped: bool,
 ) -> dict[str, Any]:
     """Return what an evacuation would do; nothing is changed."""
-    inventory.hosts(cloud, host=host)
+    inventory.one(cloud, host)
     coming, warnings, unknown = _coming(cloud, host)
     stopped, wanted = _sorted(cloud, host, coming, with_stopped)
     moves, stays = planned(cloud, host, wanted, stopped)
@@ -162,7 +163,7 @@ def evacuate(
         why = run.until_empty(wait_s)
     except (KeyboardInterrupt, SystemExit):
         why = _INTERRUPTED
-    except VirtError as error:
+    except (VirtError, OSError) as error:
         if not run.has_begun:
             raise
         why = str(error)
@@ -197,9 +198,11 @@ class _Run:
 
         Returns why that ended before it was known that nothing more comes, None if it is known.
         """
+        settling.settle_left(self._cloud, self._host)
         told: list[str] = []
         waited_s = 0
         while not self._done.is_interrupted:
+            begun = time.monotonic()
             coming, left, self._unknown = _coming(self._cloud, self._host)
             self._done.warnings |= left
             if self._round(coming):
@@ -212,8 +215,10 @@ class _Run:
             if coming != told:
                 detail = f"at most {wait_s - waited_s} s for {', '.join(coming)} on the way in"
                 self._cloud.progress("Waiting", detail=detail)
-            told, waited_s = coming, waited_s + _LOOK_S
             time.sleep(_LOOK_S)
+            # To look at a busy host may take longer than that.
+            looked_s = round(time.monotonic() - begun)
+            told, waited_s = coming, waited_s + max(_LOOK_S, looked_s)
         return _INTERRUPTED
 
     def _round(self, coming: Sequence[str]) -> bool:

@@ -65,7 +65,7 @@ def build(
     given: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Have a host build a golden image; return ``{host: what it says}``."""
-    (host,) = inventory.hosts(cloud, host=host)
+    host = inventory.one(cloud, host)
     given = {key: value for key, value in given.items() if not key.startswith("__")}
     watch = watching(cloud, "salt/virt/image_build", host, name)
     done = act(
@@ -172,11 +172,13 @@ def _removed(
     Since all were asked, one may have made a disk, and another have its image in a folder of both.
     So they begin, all look once more, and what is used by now is kept.
     """
-    begun, failed = _pruned(cloud, having, unused, {"step": "begin"})
-    hosts_begun = [host for host, one in begun.items() if one.begun]
-    asked = sorted({*unused} & {digest for one in begun.values() for digest in one.begun})
-    unused_still: list[str] = []
+    begun: dict[str, Pruned] = {}
+    # Whoever was told to begin may have, until it is known who has.
+    hosts_begun, unused_still = [*having], list[str]()
     try:
+        begun, failed = _pruned(cloud, having, unused, {"step": "begin"})
+        hosts_begun = [host for host, one in begun.items() if one.begun]
+        asked = sorted({*unused} & {digest for one in begun.values() for digest in one.begun})
         looked, unlooked = _pruned(cloud, hosts, asked, {"step": "look"}) if asked else ({}, {})
         if not unlooked:
             kept = {digest for one in looked.values() for digest in one.kept}

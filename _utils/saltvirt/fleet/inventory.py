@@ -113,6 +113,11 @@ def hosts(
     return narrow(cloud, every(cloud), where, host)
 
 
+def one(cloud: Cloud, host: str | None) -> str:
+    """Return the id of the hypervisor that a call must name; raise BadArgument if it is none."""
+    return hosts(cloud, host=arguments.text("host", host))[0]
+
+
 def every(cloud: Cloud) -> list[str]:
     """Return the ids of all hypervisors of this master; raise MasterError if it has none."""
     found = allowed(cloud)

@@ -29,6 +29,7 @@ def plan(
 
     Raises NoHostFits, with the table of reasons, if the VM can go nowhere.
     """
+    arguments.text("name", name)
     # 3006's default is empty.
     target = arguments.text("target", target) if target else None
     every = inventory.every(cloud)

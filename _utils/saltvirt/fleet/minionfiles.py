@@ -135,6 +135,7 @@ def _locked(opts: Mapping[str, Any]) -> contextlib.AbstractContextManager[object
 
 def _roots(opts: Mapping[str, Any], saltenv: str, folder: object) -> list[Path]:
     """Return the folders of the file server's environment, or the one that was named."""
+    arguments.text("saltenv", saltenv)
     if folder is not None:
         if not Path(str(folder)).is_absolute() or not Path(str(folder)).is_dir():
             raise BadArgument("folder", f"there is no folder {folder} on the master")

@@ -183,3 +183,21 @@ def settle_order(cloud: Cloud, held: Held) -> None:
         facts = orders.move(left)
         hosts = MoveHosts(source=facts.source, target=facts.target, begun=left.since_text)
         settle(cloud, held, left.token, hosts, facts.uuid)
+
+
+def settle_left(cloud: Cloud, host: str) -> None:
+    """
+    Settle the moves from and to a host that interrupted commands of this master left on record.
+
+    Until then both hosts say that they have the VM, or await it, and it has a place on neither.
+    What cannot be settled now is said, and said again by whoever moves that VM.
+    """
+    for record in orders.moving(cloud.opts):
+        facts = orders.move(record)
+        if host not in (facts.source, facts.target) or orders.is_at_work(cloud.opts, record.name):
+            continue
+        try:
+            with orders.opened(cloud.opts, record.name, is_there=True) as held:
+                settle_order(cloud, held)
+        except VirtError as error:
+            cloud.progress("Settling", detail=str(error))

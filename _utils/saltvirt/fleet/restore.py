@@ -9,6 +9,7 @@ from typing import Any
 from saltvirt import compat, terminal
 from saltvirt.errors import VirtError
 from saltvirt.fleet import hints, inventory, keys, notes, proofs, several
+from saltvirt.fleet import moves as settling
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.evacuate import NotAllMoved, set_maintenance
 from saltvirt.fleet.hosts import act
@@ -34,7 +35,7 @@ class _Looked:
 
 def dry_run(cloud: Cloud, host: str) -> dict[str, Any]:
     """Return what :func:`restore` would do; nothing is changed."""
-    inventory.hosts(cloud, host=host)
+    inventory.one(cloud, host)
     away = _looked(cloud, host).away
     return {
         "host": host,
@@ -64,6 +65,7 @@ def restore(
     """
     pace = several.Pace(max_parallel=max_parallel, per_host=per_host, free=(host,))
     set_maintenance(cloud, host, "off")
+    settling.settle_left(cloud, host)
     looked = _looked(cloud, host)
     away = looked.away
     if away.over:
@@ -103,7 +105,7 @@ def restore(
 def _renew(cloud: Cloud, host: str, over: set[str]) -> None:
     try:
         notes.renew(cloud, host, over)
-    except VirtError as error:
+    except (VirtError, OSError) as error:
         # What came home is home; the next evacuation or restore of this host does it.
         log.warning("the notes of %s are not proved anew: %s", host, error)
 

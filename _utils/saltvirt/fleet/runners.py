@@ -230,15 +230,28 @@ def _called(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any) -
     opts = function.__globals__["__opts__"]
     if cell is None and not (_is_of_cloud(function) and known.is_configured(opts)):
         return function(*bound.args, **bound.kwargs)
-    given, args = dict(bound.arguments), ()
+    call, jid = _call(function, bound, cell), _jid(job) if job else None
+
+    def own(done_here: Any) -> Any:
+        values, named = done_here.as_given()
+        return function(*values, **named)
+
+    return cells.command(opts, job, jid, call, own)
+
+
+def _call(function: Any, bound: inspect.BoundArguments, cell: Any) -> Any:
+    """Return a call as it goes to cells: with its arguments by their names."""
+    given, args, leading = dict(bound.arguments), (), list[str]()
+    before: list[str] = []
     for name, one in bound.signature.parameters.items():
         if one.kind is one.VAR_KEYWORD:
             given |= given.pop(name, {})
         if one.kind is one.VAR_POSITIONAL:
-            args = given.pop(name, ())
-    call = routes.Call(fun=_name(function), arguments=given, args=tuple(args), cell=cell)
-    jid = _jid(job) if job else None
-    return cells.command(opts, job, jid, call, lambda c: function(*c.args, **c.arguments))
+            args, leading = given.pop(name, ()), [*before]
+        before.append(name)
+    return routes.Call(
+        fun=_name(function), arguments=given, args=tuple(args), leading=tuple(leading), cell=cell
+    )
 
 
 def _is_of_cloud(function: Any) -> bool:

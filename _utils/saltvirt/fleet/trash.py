@@ -23,7 +23,7 @@ def listed(cloud: Cloud, host: str | None) -> dict[str, Any]:
 
 def restore(cloud: Cloud, host: str, entry: str) -> dict[str, Any]:
     """Bring an entry back on its host; return ``{host: {"files", "definition"}}``."""
-    (host,) = inventory.hosts(cloud, host=host)
+    host = inventory.one(cloud, host)
     said = act(cloud, host, "virt.trash_restore", entry)
     return {host: wire.read(host, "virt.trash_restore", dict[str, Any], said)}
 

@@ -268,3 +268,16 @@ def test_nothing_is_sealed_for_a_key_that_nobody_has_accepted(opts):
 
     with pytest.raises(MasterError, match="the master has no accepted key of hyper9"):
         keys.seal_for(opts, "hyper9", "secret")
+
+
+def test_what_is_interrupted_before_its_host_has_heard_of_it_is_taken_back(
+    opts, token, monkeypatch
+):
+    def cut(*_words, **_more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(authorization, "act", cut)
+    with pytest.raises(KeyboardInterrupt):
+        token()
+
+    assert authorization.known(opts) == {}

@@ -143,6 +143,15 @@ def test_a_job_is_asked_for_until_it_is_over(cell, tls, opts):
     assert bodies[1]["kwarg"] == {"jid": jid, "wait_s": 20}
 
 
+def test_what_is_none_is_told_to_who_makes_a_vm(cell, tls, opts):
+    """It would be made with the usual NIC and disk."""
+    given = {"name": "a", "cpu": 1, "mem": 64, "nic": None, "disk": None}
+    with serving(tls[1], saying({"return": [{"jid": 1}]})) as (port, heard):
+        why(cell(port), opts, Call(fun="virt.init", arguments=given), asking.order)
+    (sent,) = json.loads(heard[0].partition(b"\r\n\r\n")[2])
+    assert sent["kwarg"] == {**given, "cell": "local"}
+
+
 def test_a_job_is_asked_for_on_while_its_cells_salt_api_is_restarted(cell, tls, opts, monkeypatch):
     jid, call = "20261124202137000000", Call(fun="virt.start", arguments={"name": "a"})
     over, post, down = {"state": "over", "answer": {"h1": {"a": "started"}}}, connection.post, []
@@ -193,11 +202,36 @@ def test_a_job_that_fails_is_one_line(cell, tls, opts, said, line):
         assert line in why(cell(port), opts, call, asking.order)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        saying(b"", b"HTTP/1.1 401 No\r\n"),
+        saying({"return": [{"error": "no"}]}),
+        saying({"return": [{"state": 1}]}),
+    ],
+)
+def test_a_job_whose_end_cannot_be_asked_for_is_named(cell, tls, opts, answer):
+    """Such as where the top may begin something, and may not call virt.cell_job."""
+    jid, call = "20261124202137000000", Call(fun="virt.purge", arguments={"name": "a"})
+    with serving(tls[1], saying({"return": [{"jid": jid}]}), answer) as (port, _heard):
+        line = why(cell(port), opts, call, asking.order)
+    assert f"virt.purge has begun there all the same, as job {jid}" in line
+
+
 def test_a_job_that_may_have_begun_is_said(cell, tls, opts):
     call = Call(fun="virt.start", arguments={"name": "a"})
     with serving(tls[1], lambda one: None) as (port, _heard):
         line = why(cell(port), opts, call, asking.order)
     assert "it may have begun virt.start all the same" in line
+
+
+def test_what_is_interrupted_while_it_is_begun_may_have_begun(cell, opts, monkeypatch):
+    def posted(*_given, **_more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(connection, "post", posted)
+    line = why(cell(1), opts, Call(fun="virt.purge", arguments={"name": "a"}), asking.order)
+    assert "interrupted here; it may have begun virt.purge all the same" in line
 
 
 @pytest.mark.parametrize(

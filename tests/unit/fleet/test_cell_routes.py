@@ -1,5 +1,7 @@
 """Which cell a call goes to, and what a name's beginning says; no cell is asked."""
 
+from dataclasses import replace
+
 import pytest
 from saltvirt import config
 from saltvirt.config import MasterSettings
@@ -120,6 +122,9 @@ def test_nothing_goes_from_cell_to_cell():
         routes.aimed(call, CELLS)
     with pytest.raises(BadArgument, match="no cell of this master; there are: east, west, local"):
         routes.aimed(Call(fun="virt.start", cell="north"), CELLS)
+    for several in (["west"], {"west": 1}):
+        with pytest.raises(BadArgument, match="is no cell of this master"):
+            routes.aimed(Call(fun="virt.start", cell=several), CELLS)
 
 
 def asked(*, has_own=True, cell=None, fun="virt.list", **arguments):
@@ -192,6 +197,34 @@ def test_new_names_are_those_of_the_vms():
             {"built": {"a": "h1"}, "failed": {"b": "no"}},
             {"built": {"a": "west/h1"}, "failed": {"b": "no"}, "cell": "west"},
         ),
+        (
+            "init_many",
+            {"built": {}, "purged": {"a": "h1"}, "left": {"b": "no"}},
+            {"built": {}, "purged": {"a": "west/h1"}, "left": {"b": "no"}, "cell": "west"},
+        ),
+        (
+            "evacuate",
+            {"host": "h1", "moved": {"a": "h2"}, "stays": {"b": "no"}},
+            {"host": "west/h1", "moved": {"a": "west/h2"}, "stays": {"b": "no"}, "cell": "west"},
+        ),
+        (
+            "restore",
+            {"moves": {"a": "h1"}, "gone": ["c"], "elsewhere": {"b": "h2"}},
+            {
+                "moves": {"a": "west/h1"},
+                "gone": ["c"],
+                "elsewhere": {"b": "west/h2"},
+                "cell": "west",
+            },
+        ),
+        (
+            "rebalance",
+            {"moves": [{"name": "a", "from": "h1", "to": "h2", "gain": 0.1}]},
+            {
+                "moves": [{"name": "a", "from": "west/h1", "to": "west/h2", "gain": 0.1}],
+                "cell": "west",
+            },
+        ),
         ("settle", {"settled": {"a": "x"}}, {"settled": {"a": "x"}, "cell": "west"}),
         ("console_log", "text", "text"),
         (
@@ -208,7 +241,7 @@ def test_hosts_of_a_cell_are_called_by_it(fun, data, renamed):
 
 
 _JUNK = ("x", None, 5, [1], {"a": 5}, {"a": None}, {"a": {"b": []}}, [[]])
-_KEYS = ("name", "host", "unreachable", "hosts", "failed", "built", "duplicates", "h1")
+_KEYS = ("name", "host", "unreachable", "hosts", "failed", "built", "moves", "duplicates", "h1")
 
 
 @pytest.mark.parametrize("fun", ["start", "init", "init_many", "evacuate", "settle"])
@@ -216,3 +249,11 @@ def test_whatever_a_cell_answers_its_hosts_are_called_by_it(fun):
     for key in _KEYS:
         for junk in _JUNK:
             assert isinstance(routes.renamed(Call(fun=f"virt.{fun}"), "west", {key: junk}), dict)
+
+
+def test_what_any_number_is_given_of_stands_behind_what_comes_before_it():
+    call = Call(
+        fun="virt.trash_empty", arguments={"host": "h1"}, args=("a", "b"), leading=("host",)
+    )
+    assert call.as_given() == (["h1", "a", "b"], {})
+    assert replace(call, args=()).as_given() == ([], {"host": "h1"})

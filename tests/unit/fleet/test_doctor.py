@@ -162,6 +162,23 @@ def test_an_order_that_was_cut_off_is_settled(tended, kill_at):
     assert keys.accepted(tended.opts, "web") is None
 
 
+def test_what_was_mended_is_said_though_the_masters_disk_is_full(tended, monkeypatch):
+    tended.hosts.does["virt.authorized"] = lambda *_args, **_kwarg: None
+    authorization.grant(tended.master, "old", "hyper1", minutes=1, replace=False)
+    path = authorization._path(tended.opts, "old")
+    path.write_text(path.read_text().replace('"until": ', '"until": 0, "was": '))
+    keys.accept(tended.opts, "web", "K")
+
+    def full(*_args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(keys, "delete", full)
+    said, is_well = look(tended, fix=True)
+
+    assert (said["mended"], is_well) == (["authorization old: revoked"], False)
+    assert said["failed"] == ["key web: [Errno 28] No space left on device"]
+
+
 def test_a_command_that_is_at_work_is_not_named(tended):
     with orders.opened(tended.opts, "web") as order:
         orders.begin(order, orders.PLACING)

@@ -55,6 +55,10 @@ def test_a_pattern_that_names_no_vms_is_one_line(given, why):
         ([{"name": "a", "cpus": 1}], "VM 'a': .*'cpus'"),
         ([{"name": "a", "mem": "much"}], "VM 'a': mem"),
         ([{"name": "a", "cpu": None}], "cpu: is missing for VM 'a'"),
+        ([{"name": "a", "disk": [{"system": {"size": 10}}]}], "VM 'a': disk: .* is not text"),
+        ([{"name": "a", "nic": 5}], "VM 'a': nic: 5 is not text"),
+        ([{"name": "a", "numatune": {"memnodes": [1]}}], "VM 'a': numatune: something in it"),
+        ([{"name": "a", "numatune": {"memory": "strict"}}], "VM 'a': numatune: something in"),
         ([f"a{n}" for n in range(501)], "501 VMs; at most 500"),
         (
             [{"name": name, "interfaces": [NIC]} for name in "ab"],

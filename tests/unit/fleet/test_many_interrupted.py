@@ -1,14 +1,18 @@
 """Many VMs at once, interrupted: what is being built comes to its end, no other begins."""
 
+import os
+import signal
 import threading
 import time
 
 import pytest
 from fleetkit import is_tidy
+from saltvirt import undo
 from saltvirt.errors import MasterError
+from saltvirt.fleet import keys
 from saltvirt.fleet.many import builds, run
 from saltvirt.fleet.many.outcome import NotAllBuilt
-from test_init_many import built
+from test_init_many import built, failing
 
 
 @pytest.fixture
@@ -89,3 +93,36 @@ def test_all_or_nothing_is_nothing_if_the_master_fails_while_minions_are_waited_
 
     assert cloud.hosts.where("web1") == cloud.hosts.where("web2") == []
     assert is_tidy(cloud)
+
+
+def test_all_or_nothing_purges_all_that_it_has_built_whoever_interrupts_that(cloud):
+    failing(cloud, "web3")
+    usual = cloud.hosts.remove
+
+    def remove(*args, **kwargs):
+        # The first signal: nobody has interrupted the builds.
+        os.kill(os.getpid(), signal.SIGTERM)
+        usual(*args, **kwargs)
+
+    cloud.hosts.does["virt.purge"] = remove
+    with undo.on_signals(), pytest.raises(NotAllBuilt, match="purged again") as caught:
+        built(cloud, count=4, whole=True)
+
+    table = caught.value.table
+    assert table["purged"] and table["built"] == {} and "left" not in table
+    assert [cloud.hosts.where(f"web{n}") for n in range(1, 5)] == [[]] * 4
+    assert is_tidy(cloud)
+
+
+def test_all_or_nothing_says_what_is_left_though_the_masters_disk_is_full(cloud, monkeypatch):
+    def full(*_args):
+        raise OSError(28, "No space left on device")
+
+    failing(cloud, "web3")
+    monkeypatch.setattr(keys, "delete", full)
+
+    with pytest.raises(NotAllBuilt, match=r"could not be purged again .*No space left") as caught:
+        built(cloud, count=4, whole=True)
+
+    table = caught.value.table
+    assert table["left"] and not {*table["left"]} & {*table.get("purged", {})}

@@ -5,7 +5,15 @@ from functools import partial
 import keypairs
 import pytest
 from saltvirt.errors import BadArgument
-from saltvirt.fleet import allowing, keys
+from saltvirt.fleet import (
+    allowing,
+    authorization,
+    evacuate,
+    images,
+    keys,
+    restore,
+    trash,
+)
 from saltvirt.pki import store
 
 
@@ -24,3 +32,19 @@ def test_a_host_without_its_domain_or_in_other_letters_is_asked_about(opts, do):
     with pytest.raises(BadArgument) as nobody:
         do(opts, ["rack3"])
     assert "meant" not in str(nobody.value)
+
+
+@pytest.mark.parametrize(
+    "do",
+    [
+        partial(evacuate.set_maintenance, host=None, state="on"),
+        partial(evacuate.dry_run, host=None, with_stopped=True),
+        partial(restore.dry_run, host=None),
+        partial(images.build, source="salt://a", name="a", host=None, given={}),
+        partial(trash.restore, host=None, entry="a"),
+        partial(authorization.grant, name="web", host=None, minutes=1, replace=False),
+    ],
+)
+def test_where_one_host_must_be_named_none_is_refused_in_a_line(master, do):
+    with pytest.raises(BadArgument, match="^host: None is not text$"):
+        do(master)

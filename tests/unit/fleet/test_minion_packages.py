@@ -345,6 +345,8 @@ def test_a_file_server_without_folders_is_told_of_the_option(cloud, opts, tmp_pa
     opts["file_roots"] = {}
     with pytest.raises(MasterError, match="for saltenv prod .*give folder="):
         fetch(cloud, saltenv="prod")
+    with pytest.raises(BadArgument, match="saltenv: .* is not text"):
+        fetch(cloud, saltenv=["prod"])
 
     checkout = tmp_path / "checkout"
     checkout.mkdir()

@@ -7,6 +7,9 @@ import pytest
 from saltvirt import records
 from saltvirt.errors import VirtError
 from saltvirt.fleet import migrate, orders, settle
+from saltvirt.fleet.doctor import leftover, mend
+from saltvirt.fleet.findings import MASTER
+from saltvirt.pki import store
 
 NAMES = ["my vm", "Windows 10 (Büro)", "a..b", "x" * 100, "%41", "Ж" * 120]
 
@@ -36,6 +39,21 @@ def test_a_move_of_them_that_was_cut_off_is_settled(two, master, name):
     assert settle.every(master) == {"settled": {name: "stays on h1"}}
 
     assert two.where(name) == ["h1"] and two.is_settled() and left(master, name) is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_doctor_settles_an_order_of_them(two, master, name):
+    two.put(name, "h1")
+    two.silent |= {("h2", "virt.migrate_prepare"), ("h2", "virt.migration_state")}
+    with pytest.raises(VirtError):
+        migrate.migrate(master, name, "h2", {})
+    two.silent.clear()
+    found = leftover.mended("order", MASTER, name, "it was cut off", "settles it")
+
+    done, failed = mend.mend(master, [found], store.utc_now())
+
+    assert (done, failed) == ([f"order {name}: settled"], [])
+    assert two.is_settled() and left(master, name) is None
 
 
 def test_a_name_leads_to_no_file_of_another_folder(master, tmp_path):

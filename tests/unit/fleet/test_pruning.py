@@ -74,12 +74,12 @@ def test_all_hosts_that_have_anything_to_remove_are_asked_at_once(cloud, asked, 
     assert asked[1:] == [("virt.image_prune", *one) for one in (dry if is_dry else steps)]
 
 
-def when_looking(monkeypatch, do):
-    """Have something happen before the hosts look once more."""
+def when_looking(monkeypatch, do, step="look"):
+    """Have something happen before the hosts look once more, or are asked another step."""
     usual = minions.ask
 
     def ask(master, targets, fun, arg=(), kwarg=None, **options):
-        found = do() if (kwarg or {}).get("step") == "look" else {}
+        found = do() if (kwarg or {}).get("step") == step else {}
         return {**usual(master, targets, fun, arg, kwarg, **options), **(found or {})}
 
     monkeypatch.setattr(minions, "ask", ask)
@@ -103,11 +103,12 @@ def test_where_a_host_does_not_look_once_more_all_is_kept(cloud, asked, monkeypa
     assert asked[-1] == ("virt.image_prune", ["hyper1", "hyper2"], [], {"step": "end"})
 
 
-def test_an_interruption_keeps_all(cloud, asked, monkeypatch):
+@pytest.mark.parametrize("step", ["begin", "look"])
+def test_an_interruption_keeps_all(cloud, asked, monkeypatch, step):
     def interrupt():
         raise KeyboardInterrupt
 
-    when_looking(monkeypatch, interrupt)
+    when_looking(monkeypatch, interrupt, step)
 
     with pytest.raises(KeyboardInterrupt):
         images.prune(cloud, is_dry=False)

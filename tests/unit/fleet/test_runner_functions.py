@@ -11,7 +11,7 @@ import salt.version
 from salt.utils.event import NamespacedEvent
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import progress, runners
-from saltvirt.fleet.cells import here
+from saltvirt.fleet.cells import here, run
 
 __context__ = {}
 __opts__ = {"user": "root", "max_event_size": 1 << 20}
@@ -61,6 +61,12 @@ def table():
 
 
 @runners.runner_function
+def emptied(host=None, *entries):
+    """Stand for a runner function that takes any number of arguments behind others."""
+    return {host: list(entries)}
+
+
+@runners.runner_function
 def audit():
     """Stand for the function that says what falls short of a master."""
     return {"findings": []}
@@ -74,6 +80,16 @@ def test_on_a_master_that_cannot_tell_who_asks_only_the_audit_and_shutting_out_a
     assert "Salt 3006.11 on this master gives any minion" in command("a")["error"]
     assert audit() == {"findings": []}
     assert runners._ALWAYS == ("virt.audit", "virt.disallow")
+
+
+def test_where_there_are_cells_arguments_keep_their_places(monkeypatch):
+    """Such as those of virt.trash_empty."""
+    monkeypatch.setattr(run, "command", lambda _opts, _job, _jid, call, own: own(call))
+    monkeypatch.setitem(__opts__, "virt", {"cells": {"west": {}}})
+
+    assert emptied("hyper1", "a", "b") == {"hyper1": ["a", "b"]}
+    assert emptied(host="hyper1") == {"hyper1": []}
+    assert command(name="a") == {"a": 1}
 
 
 def test_the_answer_is_plain_data_and_a_success():

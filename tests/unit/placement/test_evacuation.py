@@ -143,6 +143,7 @@ def test_a_thousand_equal_hosts_each_take_one():
         ({"max_downtime": "soon"}, "is not a whole number"),
         ({"live": "yes"}, "neither True nor False"),
         ({"copy_storage": "some"}, "'some'; all or incremental"),
+        ({"copy_storage": ["all"]}, "; all or incremental"),
         ({"comp_methods": "zip"}, "of mt and xbzrle"),
         ({"password": "x"}, "by their certificates"),
     ],

@@ -22,7 +22,7 @@ from saltvirt.fleet.cells import answers, credentials
 from saltvirt.fleet.cells.answers import Job
 from saltvirt.fleet.cells.credentials import Credentials
 from saltvirt.fleet.cells.known import LOCAL, Cell, CellFailed, Entry, usable
-from saltvirt.fleet.cells.routes import Call
+from saltvirt.fleet.cells.routes import MERGED, Call
 from saltvirt.units import human
 
 # Until a cell has proved who it is: one that does not in this time is silent.
@@ -68,18 +68,22 @@ def order(
         Called with the id of its job there.
     """
     cell = usable(entry)
+    why = None
     try:
         said = _post(cell, opts, {"client": "runner_async", **_low(call)}, cell.timeout_s)
     except _Silent as error:
+        why = error.why
+    except (KeyboardInterrupt, SystemExit):
+        why = "interrupted here"
+    if why is not None:
         raise CellFailed(
-            cell.name,
-            f"{error.why}; it may have begun {call.fun} all the same, so look there first",
-        ) from None
+            cell.name, f"{why}; it may have begun {call.fun} all the same, so look there first"
+        )
     jid = said.get("jid") if isinstance(said, dict) else None
     if not isinstance(jid, str) or not _JID.fullmatch(jid):
         raise answers.not_understood(cell.name, "it has no 'jid'")
-    begun(jid)
     try:
+        begun(jid)
         return answers.of_function(cell.name, call.fun, _ended(cell, opts, call.fun, jid))
     except (KeyboardInterrupt, SystemExit):
         raise CellFailed(
@@ -96,6 +100,7 @@ def _ended(cell: Cell, opts: Mapping[str, Any], fun: str, jid: str) -> Any:
     while True:
         try:
             said = question(cell, opts, asked, _TURN_S + cell.timeout_s)
+            job = answers.read(cell.name, Job, said)
         # Its salt-api may be restarted meanwhile: the job is its master's.
         except (_Silent, _Unreached) as error:
             if time.monotonic() - heard > _GONE_S:
@@ -106,7 +111,15 @@ def _ended(cell: Cell, opts: Mapping[str, Any], fun: str, jid: str) -> Any:
                 ) from None
             time.sleep(_PAUSE_S)
             continue
-        heard, job = time.monotonic(), answers.read(cell.name, Job, said)
+        except VirtError as error:
+            # Who may begin something there need not be let ask for its end.
+            why = error.why if isinstance(error, CellFailed) else str(error)
+            raise CellFailed(
+                cell.name,
+                f"{why}; {fun} has begun there all the same, as job {jid}, whose answer is there: "
+                f"salt-run jobs.lookup_jid {jid}",
+            ) from None
+        heard = time.monotonic()
         if job.state == "lost":
             raise CellFailed(
                 cell.name,
@@ -135,9 +148,12 @@ def each(cells: Mapping[str, Callable[[], _T]]) -> tuple[dict[str, _T], dict[str
 
 def _low(call: Call) -> dict[str, Any]:
     # "local": whoever is asked asks nobody else, so no two masters ask each other for ever.
-    given = {key: one for key, one in call.arguments.items() if one is not None}
+    values, given = call.as_given()
+    if call.fun in MERGED:
+        # To all of these None is what is not given; elsewhere it says something, as nic=None does.
+        given = {key: one for key, one in given.items() if one is not None}
     cell = {} if call.fun == "virt.cell_job" else {"cell": LOCAL}
-    return {"fun": call.fun, "arg": list(call.args), "kwarg": {**given, **cell}}
+    return {"fun": call.fun, "arg": values, "kwarg": {**given, **cell}}
 
 
 def _post(cell: Cell, opts: Mapping[str, Any], low: Mapping[str, Any], limit_s: float) -> Any:

@@ -236,8 +236,8 @@ def refuse_foreign(name: str, prefix: str, where: str) -> None:
 
 def asked_for(text: Any, cells: Mapping[str, Entry]) -> str:
     """Return the cell that ``cell=`` names; raise BadArgument if there is none."""
-    if text == LOCAL or text in cells:
-        return str(text)
+    if isinstance(text, str) and (text == LOCAL or text in cells):
+        return text
     of_all = cells.get(OPTION)
     if isinstance(of_all, Unusable):
         raise BadConfig(of_all.why)

@@ -28,6 +28,8 @@ _HOSTS = ("host", "target", "keep")
 _BY_HOST = {*NAMED, "virt.init", "virt.images", "virt.image_pull", "virt.image_prune"}
 _BY_HOST -= {"virt.settle", "virt.console_log"}
 _BESIDE = ("unreachable", "failed", "duplicates")
+# Fields of an answer that say on which host each VM is, was or will be.
+_OF_VMS = ("built", "exists", "plan", "moved", "moves", "elsewhere", "purged")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,8 @@ class Call:
         By their names.
     args
         Those of a function that takes any number.
+    leading
+        The names of the arguments that stand before those.
     cell
         What ``cell=`` says.
     """
@@ -49,6 +53,7 @@ class Call:
     fun: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     args: tuple[Any, ...] = ()
+    leading: tuple[str, ...] = ()
     cell: Any = None
 
     @property
@@ -61,6 +66,13 @@ class Call:
     def alone(self) -> str | None:
         """The name that it is about, whether or not there is such a VM."""
         return str(self.arguments.get("name")) if self.fun in _NAME_ALONE else None
+
+    def as_given(self) -> tuple[list[Any], dict[str, Any]]:
+        """Return what is given by position, and by name: what stands before others has a place."""
+        given = dict(self.arguments)
+        if not self.args:
+            return [], given
+        return [*(given.pop(name, None) for name in self.leading), *self.args], given
 
     def new_names(self) -> list[str]:
         """Return the names of the VMs that it would make."""
@@ -180,7 +192,7 @@ def _host(cell: str, key: str, one: Any, *, by_host: bool) -> Any:
     if isinstance(one, str):
         return told(cell, one) if key in ("host", "from", "to") else one
     if isinstance(one, list):
-        return [told(cell, str(host)) for host in one] if key == "unreachable" else one
+        return [_listed(cell, key, each) for each in one]
     if not isinstance(one, dict):
         return one
     if key == "hosts" or (key == "failed" and by_host):
@@ -188,8 +200,15 @@ def _host(cell: str, key: str, one: Any, *, by_host: bool) -> Any:
     return _hosts_of_vms(cell, key, one)
 
 
+def _listed(cell: str, key: str, one: Any) -> Any:
+    """Return what stands in a list of an answer: a host, or a step of ``virt.rebalance``."""
+    if key == "moves" and isinstance(one, dict):
+        return {word: _host(cell, word, said, by_host=False) for word, said in one.items()}
+    return told(cell, str(one)) if key == "unreachable" else one
+
+
 def _hosts_of_vms(cell: str, key: str, by_name: dict[str, Any]) -> dict[str, Any]:
-    if key in ("built", "exists", "plan"):
+    if key in _OF_VMS:
         return {name: told(cell, str(host)) for name, host in by_name.items()}
     if key == "duplicates":
         return {

@@ -42,7 +42,7 @@ def mend(cloud: Cloud, found: Iterable[Leftover], now: datetime) -> tuple[list[s
         try:
             said = _MASTERS[one.check](cloud, one.subject, now)
             done.append(f"{one.check} {one.subject}: {said}")
-        except VirtError as error:
+        except (VirtError, OSError) as error:
             failed.append(f"{one.check} {one.subject}: {error}")
     rest = {host: _without(there, ("unfinished",)) for host, there in of_hosts.items()}
     _on_hosts(cloud, rest, done, failed)
@@ -91,7 +91,8 @@ def _on_hosts(
 
 def _order(cloud: Cloud, name: str, _now: datetime) -> str:
     """Settle what an interrupted command has left, as the next virt.purge of that VM would."""
-    with orders.opened(cloud.opts, name) as order:
+    # A VM that moves may have any name that libvirt allows.
+    with orders.opened(cloud.opts, name, is_there=True) as order:
         if order.record is None:
             return "was settled meanwhile"
         moves.settle_order(cloud, order)

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from saltvirt import config, terminal
+from saltvirt import config, terminal, undo
 from saltvirt.errors import NoSuchVm, VirtError
 from saltvirt.fleet import awaiting, deploy, interrupted, keys, orders, threads
 from saltvirt.fleet import purge as removing
@@ -195,12 +195,13 @@ def _purge(
         except NoSuchVm as error:
             if name in built or error.silent:
                 out.left[name] = str(error)
-        except VirtError as error:
+        except (VirtError, OSError) as error:
             out.left[name] = str(error)
 
-    # Signals are held back by now: whoever has sent the first one is told to wait.
-    with ThreadPoolExecutor(_PURGES) as pool:
+    # Whoever interrupts it is told to wait: the names are ours, and what is left is to be said.
+    held_back = undo.undisturbed()
+    with suppress(KeyboardInterrupt, SystemExit), held_back, ThreadPoolExecutor(_PURGES) as pool:
         jobs = [threads.begin(pool, one, name) for name in dict.fromkeys([*built, *may_be])]
-    wait(jobs)
+        wait(jobs)
     for job in jobs:
         job.result()
