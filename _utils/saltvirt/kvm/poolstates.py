@@ -243,6 +243,8 @@ def plan_deletion(conn: Any, name: str, *, purges: bool) -> Deletion | None:
             pool.refresh(0)
             found = volumes.names(conn, name)
             volumes.refuse_used(conn, name)
+            # libvirt saves all VMs that run when their host goes down, if it was told so.
+            volumes.refuse_saved(conn, name)
         if ptype not in _POOL_DELETE:
             unsupported.append("deleting pool")
     comment = ""
