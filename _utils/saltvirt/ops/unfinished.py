@@ -193,14 +193,18 @@ def remove(
         try:
             (drop or storage.remove)(path)
             removed.append(path)
-        except OSError as exc:
-            failed.append(f"{path} ({exc.strerror})")
+        except (OSError, StorageError) as exc:
+            failed.append(f"{path} ({_why(exc)})")
     for folder in {Path(path).parent for path in paths}:
         if folder.is_dir():
             files.sync_folder(folder)
     if failed:
         raise StorageError(f"these files cannot be removed: {', '.join(failed)}")
     return removed
+
+
+def _why(error: OSError | StorageError) -> object:
+    return error.strerror if isinstance(error, OSError) else error
 
 
 def remove_log(name: str) -> None:
