@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from saltvirt.xml import read
 
 # ``{VM: paths}``
 _Disks = Mapping[str, set[str]]
+# What a name in a header is that is a URL, once it is taken for a path.
+_URL = re.compile("/[a-z][a-z+]*:/")
 
 
 def listed(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
@@ -198,7 +201,7 @@ def _split(
 def _refuse_unknown(conn: Any, settings: HostSettings) -> None:
     for why in storage.not_loaded(conn).values():
         raise StorageError(why)
-    for name, path in _away(conn):
+    for name, path in _away(conn, settings):
         raise StorageError(
             f"nobody knows which image disk {path} of VM {name!r} is based on, as it is not there: "
             "mount its file system; or if it is gone for good, remove that VM (virt.purge), or the "
@@ -208,10 +211,13 @@ def _refuse_unknown(conn: Any, settings: HostSettings) -> None:
         raise StorageError(f"nobody knows what entry {entry!r} of the trash needs: {why}")
 
 
-def _away(conn: Any) -> Iterator[tuple[str, str]]:
-    """Yield VMs, each with a disk that may have an image below it and is out of reach."""
+def _away(conn: Any, settings: HostSettings) -> Iterator[tuple[str, str]]:
+    """Yield VMs, each with a file of a disk that may have an image below it and is out of reach."""
     overlays = lifecycle.overlays(conn)
     for name, paths in sorted(lifecycle.disks(conn).items()):
-        for path in sorted(paths & overlays):
-            if path.startswith("/") and not os.path.exists(path):
-                yield name, path
+        local = (path for path in sorted(paths & overlays) if path.startswith("/"))
+        for one in (one for path in local for one in storage.chain(path)):
+            # An image itself is based on nothing, and what has a URL is no file.
+            is_other = cache.digest_of(settings, one) is not None or _URL.search(one)
+            if not is_other and not os.path.exists(one):
+                yield name, one
