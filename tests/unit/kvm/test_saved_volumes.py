@@ -1,4 +1,4 @@
-"""What a VM with a saved state has, or is based on, stays as it is; and so does Gluster's."""
+"""What is not deleted: what a VM with a saved state has, or is based on, and half of a pool."""
 
 import pytest
 from saltvirt.errors import StorageError
@@ -42,6 +42,25 @@ def test_what_is_below_a_disk_of_a_vm_that_is_to_go_on_stays(virt, saved):
 
     saved.managedSaveRemove()
     assert virt.volume_delete("default-pool", "base") is True
+
+
+def test_a_pool_with_a_folder_that_libvirt_would_not_remove_does_not_go_by_half(
+    conn, virt, applied, tmp_path
+):
+    applied("pool_running", "p1", target=str(tmp_path))
+    # libvirt calls folders volumes, too.
+    for name in ("v", "empty", ".salt-virt-trash"):
+        virt.volume_define("p1", name, 1)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / ".salt-virt-trash/web1-00000001").mkdir(parents=True)
+
+    for said in applied("pool_deleted", "p1", purge=True):
+        assert (said["result"], said["changes"]) == (False, {})
+        assert "not empty (.salt-virt-trash), and libvirt removes no such" in said["comment"]
+
+    (tmp_path / ".salt-virt-trash/web1-00000001").rmdir()
+    done = applied("pool_deleted", "p1", purge=True)[1]
+    assert sorted(done["changes"]["deleted_volumes"]) == [".salt-virt-trash", "empty", "v"]
 
 
 @pytest.mark.parametrize("scheme", ["gluster", "gluster+tcp"])
