@@ -5,6 +5,7 @@ What is defined is never undone: the VM stays as it is, and the record is forgot
 the noted files are removed, unless a domain uses them by now.
 """
 
+import errno
 import logging
 import os
 from collections.abc import Callable, Iterable
@@ -212,4 +213,9 @@ def remove_log(name: str) -> None:
     path = Path(console_log(name))
     if path.parent.is_dir():
         for one in (path, *(path.with_name(f"{path.name}.{number}") for number in range(10))):
-            one.unlink(missing_ok=True)
+            try:
+                one.unlink(missing_ok=True)
+            except OSError as exc:
+                # A VM's own name may be as long as a file's: then there is no such log.
+                if exc.errno != errno.ENAMETOOLONG:
+                    raise StorageError(f"cannot remove {one}: {exc.strerror}") from exc
