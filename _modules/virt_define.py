@@ -33,8 +33,9 @@ def undefine(vm_, managed_save=False, snapshots=False, **kwargs):
     managed_save
         Lose its saved state with it. Defaults to False: a VM that has one is refused.
     snapshots
-        Forget with it what libvirt knows of its snapshots. Defaults to False: a VM that has some is
-        refused. A definition that was only kept, of a VM that has moved, goes with all of that.
+        Forget with it what libvirt knows of its snapshots, and of the checkpoints of backups.
+        Defaults to False: a VM that has some is refused. A definition that was only kept, of a VM
+        that has moved, goes with all of that.
 
     The firmware's variables go with it, unless they may be another host's: if the VM has moved
     there, or does not run and has them in ``virt:shared_paths``, they stay. So does, from libvirt

@@ -13,6 +13,7 @@ from saltvirt.kvm import connect
 from saltvirt.later import Later
 
 snapshots = Later("saltvirt.kvm.snapshots")
+snapshotted = Later("saltvirt.ops.snapshotted")
 startlock = Later("saltvirt.ops.migration.startlock")
 
 __virtualname__ = "virt"
@@ -55,7 +56,8 @@ def snapshot(domain, name=None, suffix=None, external=False, quiesce=False, **kw
     domain
         The VM's name.
     name
-        The snapshot's. Defaults to the VM's with date and time.
+        The snapshot's. Defaults to the VM's with date and time. An internal one is not called by a
+        number, which QEMU would take for another's.
     suffix
         What is added to the name, after a hyphen. Defaults to nothing.
     external
@@ -67,7 +69,8 @@ def snapshot(domain, name=None, suffix=None, external=False, quiesce=False, **kw
         False.
 
     Returns ``{"name": ...}``. Fails if there is no such VM, if it is on its way to or from this
-    host, if it has a snapshot of that name, or with libvirt's words. Undo: virt.delete_snapshots.
+    host, if it has a snapshot of that name, for an external one if it has a saved state, or with
+    libvirt's words. Undo: virt.delete_snapshots.
 
     CLI Example:
 
@@ -99,7 +102,8 @@ def delete_snapshots(name, *names, **kwargs):
         Delete every one. Defaults to False; one of ``names`` and ``all=True`` is needed.
 
     Returns ``{"available": {VM: [...] or "N/A"}, "deleted": {snapshot: {...}}}``, as
-    virt.list_snapshots shows them. There is no undo.
+    virt.list_snapshots shows them. Fails for an external one if another VM is based on a file that
+    would change, or if the VM has a saved state. There is no undo.
 
     CLI Example:
 
@@ -114,7 +118,7 @@ def delete_snapshots(name, *names, **kwargs):
         raise BadArgument("names", "give the names of snapshots, or all=True for every one")
     settings = _settings("virt.delete_snapshots", kwargs)
     with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, name):
-        return snapshots.delete(conn, name, [str(one) for one in names])
+        return snapshotted.delete(conn, name, [str(one) for one in names])
 
 
 def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
@@ -130,8 +134,9 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
 
     Returns ``{"reverted": snapshot, "deleted": [snapshot] or "N/A"}``. The VM runs afterwards if it
     ran when the snapshot was taken; ``warnings`` then says that its minion may be silent for some
-    minutes. Fails if there is none to revert to, if the VM is on its way to or from this host, or,
-    below libvirt 9.9, if the snapshot is external. There is no undo.
+    minutes. Fails if there is none to revert to, if the VM is on its way to or from this host, or
+    has a saved state, if another VM has one of the disks by now, or is based on it, or, below
+    libvirt 9.9, if the snapshot is external. There is no undo.
 
     CLI Example:
 
@@ -144,5 +149,5 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
     with_cleanup = arguments.boolean("cleanup", cleanup)
     settings = _settings("virt.revert_snapshot", kwargs)
     with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, name):
-        plan = snapshots.plan_revert(conn, name, vm_snapshot)
+        plan = snapshotted.plan_revert(conn, name, vm_snapshot, with_cleanup=with_cleanup)
         return snapshots.revert(conn, name, plan, with_cleanup=with_cleanup)

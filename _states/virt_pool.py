@@ -177,8 +177,9 @@ def pool_deleted(
         The pool's name.
     purge
         Delete its volumes too, for ever, and its folder or volume group. They are known only while
-        it runs. Refused if a VM that runs uses one, also on another host that shares its file, or
-        if one is just made for a VM that comes. Defaults to False: what is in it stays.
+        it runs. Refused if a VM that runs, or has a saved state, uses one, also on another host
+        that shares its file, or if one is just made for a VM that comes. Defaults to False: what is
+        in it stays.
     connection, username, password
         Another libvirt than ``virt:connection`` says.
 

@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -155,11 +155,10 @@ def _obtain_http(
 ) -> validation.ValidatedImage:
     base, known = part.parent, index.get(source.web_key(url))
     found = _kept(base, known["digest"], candidate) if known else None
+    last = known if found else None
     with _said(base, candidate.image):
         try:
-            version = web.fetch(
-                url, part, progress, known if found else None, candidate.meter(base)
-            )
+            version = web.fetch(url, part, progress, last, candidate.meter(base))
         except (OSError, OverLimit):
             web.forget(part)  # the disk is full, or broken: nobody is to find the rest in the way
             raise
@@ -231,11 +230,14 @@ def place(
     path = base / f"{digest}.{validated.format}"
     # QEMU reads disks, and so does the user who looks into them; of others only this host does.
     part.chmod(0o600 if validated.format == validation.NO_DISK else 0o644)
-    part.rename(path)
     # Before the note, which says that all of it is there.
-    files.durable(path)
-    note = {**asdict(validated), "path": str(path), "source": origin, "stat": _stat(path)}
-    files.write(note_path(base, digest), json.dumps(note).encode())
+    files.durable(part)
+    # Without one nobody would find it, to use or to remove it; but disks may be over an older one.
+    with nullcontext() if path.exists() else clone.storing(path):
+        part.rename(path)
+        files.sync_folder(base)
+        note = {**asdict(validated), "path": str(path), "source": origin, "stat": _stat(path)}
+        files.write(note_path(base, digest), json.dumps(note).encode())
     return replace(validated, path=str(path))
 
 
@@ -267,8 +269,7 @@ def _kept(
 def _is_misnamed(base: Path, digest: str) -> bool:
     """Return whether what is kept is called by another file's digest, as releases before did it."""
     try:
-        found: bool = json.loads(note_path(base, digest).read_text())["has_snapshots"]
-        return found
+        return bool(json.loads(note_path(base, digest).read_text())["has_snapshots"])
     except (FileNotFoundError, ValueError):
         return False
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from saltvirt import access
 from saltvirt.errors import LibvirtRefused, StorageError
-from saltvirt.kvm import firmware, lifecycle, query
+from saltvirt.kvm import diskvolumes, firmware, lifecycle, query
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 from saltvirt.undo import on_failure
 from saltvirt.xml import clone as clone_xml
@@ -158,6 +158,8 @@ def destroy(conn: Any, name: str) -> None:
             f"VM {name!r} has moved to {moved_to}, and only its definition was kept here; its "
             f"disks may be that host's too. virt.undefine {name} removes the definition alone"
         )
+    # An overlay that a snapshot or qemu-img has made libvirt sees when it looks again.
+    diskvolumes.refresh_folders(conn, clone_xml.own_files(text))
     volumes = _volumes(conn)
     # A clone that does not run does not say in its definition what its disk is an overlay of.
     below = {clone_xml.backing(volume.XMLDesc(0)) for _pool, volume in volumes.values()}

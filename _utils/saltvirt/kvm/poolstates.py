@@ -2,9 +2,12 @@
 
 import logging
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from saltvirt import terminal
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.kvm import pools, poolsecrets, volumes
 from saltvirt.kvm.connect import libvirt
@@ -243,6 +246,9 @@ def plan_deletion(conn: Any, name: str, *, purges: bool) -> Deletion | None:
             pool.refresh(0)
             found = volumes.names(conn, name)
             volumes.refuse_used(conn, name)
+            # libvirt saves all VMs that run when their host goes down, if it was told so.
+            volumes.refuse_saved(conn, name)
+            _refuse_folders(name, pool_.folder(pools.definition(pool)), found)
         if ptype not in _POOL_DELETE:
             unsupported.append("deleting pool")
     comment = ""
@@ -259,6 +265,24 @@ def plan_deletion(conn: Any, name: str, *, purges: bool) -> Deletion | None:
         deletes=purges and is_active and ptype in _POOL_DELETE,
         comment=comment,
     )
+
+
+def _refuse_folders(name: str, folder: str | None, found: Sequence[str]) -> None:
+    """Raise StorageError if a pool has folders with something in them: it would go by half."""
+    full = [one for one in found if folder is not None and _has_files(Path(folder, one))]
+    if full:
+        raise StorageError(
+            f"folders of pool {name!r} are not empty ({terminal.some(sorted(full))}), and libvirt "
+            "removes no such folder, so nothing is deleted; see what is in them, and move it away; "
+            "what is in the trash goes by virt.trash_empty"
+        )
+
+
+def _has_files(path: Path) -> bool:
+    try:
+        return not path.is_symlink() and any(path.iterdir())
+    except OSError:
+        return False  # it is no folder, or libvirt says what is wrong with it
 
 
 def nothing_done() -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Snapshots of domains: listed, taken, deleted, reverted to."""
 
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,10 @@ from saltvirt.xml.held import SEED_SERIAL
 NONE = "N/A"
 # libvirt before 9.9 can take external snapshots, and cannot go back to them.
 _REVERTS_EXTERNAL = 9009000
+# libvirt keeps each in a file, which it writes beside that first: NAME.xml.new.
+_NAME_BYTES = 255 - len(".xml.new")
+# QEMU numbers the snapshots of a disk, and takes what may be a number for one.
+_NUMBER = re.compile("[1-9][0-9]{0,4}")
 # How long a guest has to write what it holds in memory, and to freeze.
 _FREEZE_S = 60
 
@@ -27,6 +32,8 @@ class Reverting:
     """
     What is reverted to.
 
+    target
+        The snapshot itself.
     newer
         The snapshots that are newer, the newest first.
     warned
@@ -34,6 +41,7 @@ class Reverting:
     """
 
     to: str
+    target: snapshot.Snapshot
     newer: list[str]
     warned: list[str] = field(default_factory=list)
 
@@ -47,6 +55,10 @@ def new_name(vm: str, name: object = None, suffix: object = None) -> str:
     full = made if suffix in (None, "") else f"{made}-{suffix}"
     if "/" in full or full.startswith("."):
         raise BadArgument("name", f"{full!r} has a slash or begins with a dot; choose another")
+    if len(full.encode()) > _NAME_BYTES:
+        raise BadArgument(
+            "name", f"{full!r} has more than {_NAME_BYTES} bytes, which libvirt cannot keep"
+        )
     return full
 
 
@@ -150,6 +162,9 @@ def _by_age(found: Iterable[snapshot.Snapshot]) -> list[snapshot.Snapshot]:
 
 def why_not(conn: Any, name: str, *, is_external: bool) -> str | None:
     """Return why a domain cannot have a snapshot taken, as far as can be said before; or None."""
+    if is_external and name in lifecycle.saved(conn):
+        # What it has in its memory names these disks, and not those that are made above them.
+        return saved_too(name, "would go on in what is below the new files by then")
     if conn.getType() != "QEMU":
         return None
     disks = read_domain.disks(read_domain.domain(domain(conn, name).XMLDesc(0)))
@@ -160,6 +175,14 @@ def why_not(conn: Any, name: str, *, is_external: bool) -> str | None:
         if disk.format != "qcow2" and not is_external:
             return _why_not_in(name, disk)
     return None
+
+
+def saved_too(name: str, why: str) -> str:
+    """Return what is said of a VM with a saved state; ``why`` says what would become of that."""
+    return (
+        f"VM {name!r} has a saved state (managed save), which {why}; start it and shut it down, or "
+        f"drop that state with virsh managedsave-remove {name}"
+    )
 
 
 def _why_not_in(name: str, disk: Disk) -> str:
@@ -191,6 +214,12 @@ def take(conn: Any, vm: str, name: str, *, is_external: bool, is_quiesced: bool)
     if obstacle:
         raise LibvirtRefused(obstacle)
     flags = 0
+    if not is_external and _NUMBER.fullmatch(name):
+        raise BadArgument(
+            "name",
+            f"{name!r} may be the number of another snapshot, to which QEMU would revert in its "
+            f"place; choose one that is not a number, such as 's{name}'",
+        )
     if is_external:
         flags = libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_DISK_ONLY
         flags |= libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_ATOMIC
@@ -252,14 +281,11 @@ def plan_revert(conn: Any, vm: str, wanted: object = None) -> Reverting:
     _refuse_anothers(conn, vm, target)
     if vm in lifecycle.saved(conn):
         # libvirt would start the VM with that memory over what the disks had before.
-        raise LibvirtRefused(
-            f"VM {vm!r} has a saved state (managed save), which would go on over the disks of the "
-            "snapshot; start it and shut it down, or drop that state with virsh "
-            f"managedsave-remove {vm}"
-        )
+        raise LibvirtRefused(saved_too(vm, "would go on over the disks of the snapshot"))
     ages = list(known)
     return Reverting(
         to=target.name,
+        target=target,
         newer=ages[ages.index(target.name) + 1 :][::-1],
         warned=[_silent_for_long(vm)] if target.has_memory else [],
     )

@@ -27,11 +27,20 @@ class _Window:
         return max(self.end - os.lseek(self.handle, 0, os.SEEK_CUR), 0)
 
     def read(self, count: int) -> bytes:
-        """Return the next bytes, none at the end."""
+        """Return the next bytes, none at the end; raise OSError if the file ends before that."""
+        self._refuse_cut()
         return os.read(self.handle, min(count, self.left()))
+
+    def _refuse_cut(self) -> None:
+        here = os.lseek(self.handle, 0, os.SEEK_CUR)
+        size = os.lseek(self.handle, 0, os.SEEK_END)
+        os.lseek(self.handle, here, os.SEEK_SET)
+        if size < self.end:
+            raise OSError(errno.EIO, "it has become shorter meanwhile")
 
     def section(self) -> list[Any]:
         """Return ``[is data, length]`` of what comes next: data, or a hole."""
+        self._refuse_cut()
         here = os.lseek(self.handle, 0, os.SEEK_CUR)
         try:
             data = os.lseek(self.handle, here, os.SEEK_DATA)

@@ -1,6 +1,7 @@
 """Volumes of storage pools: look at them, make, fill, copy, resize and remove them."""
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,6 +18,8 @@ from saltvirt.xml import volume as volume_
 
 # What libvirt says of a volume, or a pool, that went since it was listed.
 _GONE = ("NO_STORAGE_VOL", "NO_STORAGE_POOL", "SYSTEM_ERROR", "OPERATION_INVALID")
+# Of a volume of Gluster its pool says this, and the disk of a VM what follows the server.
+_GLUSTER = re.compile(r"gluster[a-z+]*://[^/]*/")
 WIPES = (
     "zero",
     "nnsa",
@@ -126,8 +129,8 @@ def _places(
 
 
 def _real(path: str) -> str:
-    """Return a path without symbolic links; the name of what lies elsewhere is left alone."""
-    return os.path.realpath(path) if path.startswith("/") else path
+    """Return a path without symbolic links; of what lies elsewhere the name that disks have."""
+    return os.path.realpath(path) if path.startswith("/") else _GLUSTER.sub("", path)
 
 
 def _disks(conn: Any, flags: int = 0) -> Iterator[tuple[str, set[tuple[str, ...]]]]:
@@ -179,14 +182,38 @@ def refuse_running(conn: Any, pool: str, volume: str) -> None:
     """Raise StorageError if a VM that runs, or is to go on, uses a volume: as a disk or below."""
     for vm in used_by_running(conn, pool, volume).values():
         raise StorageError(f"VM {vm!r} runs and uses volume {pool}/{volume}; stop it first")
-    saved = libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE
-    for vm in _used_by(conn, saved, pool, volume).values():
+    refuse_saved(conn, pool, volume)
+
+
+def refuse_saved(conn: Any, pool: str, volume: str | None = None) -> None:
+    """
+    Raise StorageError if a VM with a saved state uses volumes of a pool: as disks or below.
+
+    volume
+        Only this one. Defaults to all.
+    """
+    for name, vm in sorted(_used_by_saved(conn, pool, volume).items()):
         # It has in its memory what it takes to be in the volume.
         raise StorageError(
-            f"VM {vm!r} has a saved state (managed save), with which volume {pool}/{volume} "
+            f"VM {vm!r} has a saved state (managed save), with which volume {pool}/{name} "
             "belongs together; start it and shut it down, or drop that state with virsh "
             f"managedsave-remove {vm}"
         )
+
+
+def _used_by_saved(conn: Any, pool: str, volume: str | None) -> dict[str, str]:
+    flag = libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE
+    saved = {one.name() for one in conn.listAllDomains(flag)}
+    if not saved:
+        return {}
+    # What is below a disk libvirt says only while its VM runs; what is below a volume always.
+    users = _users(conn, _all(conn))
+    below = {
+        name: min(vms & saved)
+        for (where, name), vms in users.items()
+        if where == pool and volume in (None, name) and vms & saved
+    }
+    return {**below, **_used_by(conn, flag, pool, volume)}
 
 
 def refuse_used(conn: Any, pool: str) -> None:
@@ -218,14 +245,20 @@ def refuse_group_of_vms(conn: Any, pool: str) -> None:
     says = pool_.read(pools.definition(conn.storagePoolLookupByName(pool)))
     if says.type not in ("logical", "zfs"):
         return
-    below = f"{(says.target or '').rstrip('/')}/"
     for vm, used in _disks(conn):
-        for kind, where, *_name in used:
-            if where == pool if kind == "volume" else len(below) > 1 and where.startswith(below):
-                raise StorageError(
-                    f"VM {vm!r} has a volume of pool {pool!r}, and all of them would go; purge "
-                    "that VM, or detach its disk first"
-                )
+        if any(_is_in_group(conn, says, where) for where in used):
+            raise StorageError(
+                f"VM {vm!r} has a volume of pool {pool!r}, and all of them would go; purge "
+                "that VM, or detach its disk first"
+            )
+
+
+def _is_in_group(conn: Any, group: pool_.Pool, said: tuple[str, ...]) -> bool:
+    if said[0] == "path":
+        return pool_.has_device(group, said[1])
+    # Several pools may be of one group.
+    found = pools.find(conn, said[1])
+    return found is not None and pool_.is_same_group(pool_.read(pools.definition(found)), group)
 
 
 def define(conn: Any, pool: str, wanted: volume_.Volume) -> None:

@@ -9,6 +9,7 @@ from saltvirt import arguments
 from saltvirt.config import HostSettings
 from saltvirt.errors import LibvirtRefused, VirtError
 from saltvirt.kvm import connect, lifecycle, query, snapshots
+from saltvirt.ops import snapshotted
 from saltvirt.ops.migration import startlock
 
 
@@ -101,11 +102,11 @@ def revert(
 
     def act(conn: Any, name: str, _state: str) -> dict[str, Any]:
         if is_test:
-            plan = snapshots.plan_revert(conn, name, wanted)
+            plan = snapshotted.plan_revert(conn, name, wanted, with_cleanup=with_cleanup)
             found = snapshots.shown(plan, with_cleanup=with_cleanup)
         else:
             with startlock.starting(conn, settings, name):
-                plan = snapshots.plan_revert(conn, name, wanted)
+                plan = snapshotted.plan_revert(conn, name, wanted, with_cleanup=with_cleanup)
                 found = snapshots.revert(conn, name, plan, with_cleanup=with_cleanup)
         warnings.extend(found.get("warnings", ()))
         return {"current": found["reverted"], "deleted": found["deleted"]}

@@ -133,8 +133,8 @@ def undefine(
     Forget a VM's definition; its disks stay, and what another host may have.
 
     managed_save, snapshots
-        Forget its saved state, what libvirt knows of its snapshots. Default to False: a VM that has
-        any is refused.
+        Forget its saved state, what libvirt knows of its snapshots and checkpoints. Default to
+        False: a VM that has any is refused.
 
     Raises NameTaken if the VM is being moved, built or purged. What was interrupted of a build or a
     purge is settled first.
@@ -170,6 +170,13 @@ def _refuse_lost(conn: Any, name: str, *, managed_save: bool, snapshots: bool) -
         raise LibvirtRefused(
             f"VM {name!r} has a saved state (managed save), which its definition alone keeps, so "
             "it is not undefined; start it first, or give managed_save=True to lose that state"
+        )
+    if not snapshots and name in lifecycle.with_checkpoints(conn):
+        raise LibvirtRefused(
+            f"VM {name!r} has checkpoints, of incremental backups mostly, which its definition "
+            "alone keeps, so it is not undefined; delete them first (virsh checkpoint-list, virsh "
+            "checkpoint-delete), or give snapshots=True to leave them in its disks, where nobody "
+            "knows them: the next backup is a full one then"
         )
     known = [] if snapshots else taken.names(conn, name)
     if known:

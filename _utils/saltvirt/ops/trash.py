@@ -50,8 +50,15 @@ class Filling:
             storage.remove(path)
             return
         place = _place(self._id, path)
-        # Before it is moved: a crash must not leave a file that nobody knows of.
-        self._note(replace(self._facts, files=[*self._facts.files, path]))
+        # Before it is on record: without a folder it would be taken for one that is out of reach.
+        records.make_folder(place.parent)
+        try:
+            # Before it is moved: a crash must not leave a file that nobody knows of.
+            self._note(replace(self._facts, files=[*self._facts.files, path]))
+        except BaseException:
+            with suppress(OSError):
+                place.parent.rmdir()  # it stays if it has others
+            raise
         _move(path, place)
 
     def stays(self, volumes: list[list[str]]) -> bool:
@@ -92,7 +99,6 @@ def filling(
 
 
 def _move(path: str, place: Path) -> None:
-    records.make_folder(place.parent)
     Path(path).rename(place)
     files.sync_folder(place.parent)
     files.sync_folder(Path(path).parent)

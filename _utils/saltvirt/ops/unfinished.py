@@ -5,6 +5,7 @@ What is defined is never undone: the VM stays as it is, and the record is forgot
 the noted files are removed, unless a domain uses them by now.
 """
 
+import errno
 import logging
 import os
 from collections.abc import Callable, Iterable
@@ -193,8 +194,8 @@ def remove(
         try:
             (drop or storage.remove)(path)
             removed.append(path)
-        except OSError as exc:
-            failed.append(f"{path} ({exc.strerror})")
+        except (OSError, StorageError) as exc:
+            failed.append(f"{path} ({_why(exc)})")
     for folder in {Path(path).parent for path in paths}:
         if folder.is_dir():
             files.sync_folder(folder)
@@ -203,9 +204,18 @@ def remove(
     return removed
 
 
+def _why(error: OSError | StorageError) -> object:
+    return error.strerror if isinstance(error, OSError) else error
+
+
 def remove_log(name: str) -> None:
     """Remove a VM's console log and those virtlogd rotated away."""
     path = Path(console_log(name))
     if path.parent.is_dir():
         for one in (path, *(path.with_name(f"{path.name}.{number}") for number in range(10))):
-            one.unlink(missing_ok=True)
+            try:
+                one.unlink(missing_ok=True)
+            except OSError as exc:
+                # A VM's own name may be as long as a file's: then there is no such log.
+                if exc.errno != errno.ENAMETOOLONG:
+                    raise StorageError(f"cannot remove {one}: {exc.strerror}") from exc

@@ -47,6 +47,8 @@ _NEEDS = {
 }
 # They have no folder of this host, or libvirt itself says where it is.
 _DEVICES = {"logical": "/dev/{}", "zfs": "/dev/zvol/{}"}
+# Where a volume of a volume group has another name, in which each hyphen of its own is doubled.
+_MAPPED = ("/dev/mapper/", "/dev/disk/by-id/dm-name-")
 _MOUNTED = ("fs", "netfs", "vstorage")
 _TARGETLESS = (*_DEVICES, "rbd", "sheepdog", "gluster", "iscsi-direct")
 # What an unsaid format means, as libvirt writes it; a build of a disk makes "unknown" "dos".
@@ -242,6 +244,25 @@ def changed(root: ET.Element, wanted: Pool) -> ET.Element:
     if source is not None and before is not None and old.type == wanted.type:
         source.extend(copy.deepcopy(one) for one in before if one.tag not in _OWN_SOURCE)
     return new
+
+
+def has_device(pool: Pool, path: str) -> bool:
+    """Return whether a path is a volume of a volume group, by whichever name that has."""
+    if pool.target and path.startswith(posixpath.join(pool.target, "")):
+        return True
+    if pool.type != "logical":
+        return False
+    group = (pool.source.name or pool.name).replace("-", "--")
+    # What begins with group-- is of another group.
+    return any(
+        path.startswith(f"{place}{group}-") and not path.startswith(f"{place}{group}--")
+        for place in _MAPPED
+    )
+
+
+def is_same_group(one: Pool, other: Pool) -> bool:
+    """Return whether two pools are of one volume group."""
+    return (one.type, one.source.name or one.name) == (other.type, other.source.name or other.name)
 
 
 def folder(root: ET.Element) -> str | None:

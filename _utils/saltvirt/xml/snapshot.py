@@ -22,6 +22,8 @@ class Snapshot:
         The disks' files that have their states in them.
     reverted
         The disks' files to which reverting goes back, wherever their states are.
+    above
+        The files in which disks went on when it was taken.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Snapshot:
     places: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     reverted: tuple[str, ...] = ()
+    above: tuple[str, ...] = ()
 
     @property
     def is_external(self) -> bool:
@@ -65,6 +68,7 @@ def read(text: str) -> Snapshot:
         places=tuple(one.get("snapshot", "") for one in kept if one is not None),
         files=tuple(_files(root, {INTERNAL})),
         reverted=tuple(_files(root, {INTERNAL, EXTERNAL})),
+        above=tuple(_above(root)),
     )
 
 
@@ -76,3 +80,10 @@ def _files(root: ET.Element, places: set[str]) -> Iterator[str]:
     for disk in [] if then is None else read_domain.disk_sources(then):
         if disk["target"] in within and disk["path"] is not None:
             yield disk["path"]
+
+
+def _above(root: ET.Element) -> Iterator[str]:
+    for one in root.iterfind("disks/disk/source"):
+        path = one.get("file") or one.get("dev")
+        if path:
+            yield path

@@ -192,6 +192,24 @@ def test_the_base_of_a_clone_that_is_an_overlay_keeps_its_disk(conn, base):
     assert "base.qcow2" in names(conn)
 
 
+def test_a_base_of_what_libvirt_has_not_looked_at_yet_stays(conn, base, monkeypatch):
+    base(disk())
+    look = libvirt.virStoragePool.refresh
+
+    def refresh(pool, flags=0):
+        if "snapped.qcow2" not in pool.listVolumes():
+            pool.createXML(
+                clone.volume("snapped.qcow2", 1 << 20, "qcow2", "/default-pool/base.qcow2"), 0
+            )
+        return look(pool, flags)
+
+    monkeypatch.setattr(libvirt.virStoragePool, "refresh", refresh)
+
+    cloudvms.destroy(conn, "base")
+
+    assert "base.qcow2" in names(conn)
+
+
 @pytest.mark.parametrize("to", ["hyper2", "another host, as libvirt says"])
 def test_a_vm_that_has_moved_keeps_the_disks_that_another_host_may_have_too(
     conn, base, monkeypatch, to

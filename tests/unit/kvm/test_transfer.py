@@ -100,3 +100,30 @@ def test_a_file_that_cannot_be_read_on_is_said(tmp_path, monkeypatch):
 
     with pytest.raises(StorageError, match="^cannot read .*/there: Input/output error$"):
         transfer.upload(conn, "p1", "v1", str(tmp_path / "there"), **WHOLE)
+
+
+def test_a_file_that_gets_shorter_meanwhile_is_not_taken_for_whole(tmp_path):
+    file, conn = tmp_path / "file", Connection()
+    file.write_bytes(b"x" * (1 << 20))
+
+    def send(data):
+        os.truncate(file, 1 << 19)
+        return len(data)
+
+    conn.stream.send = send
+
+    with pytest.raises(StorageError, match="cannot read .*/file: it has become shorter meanwhile"):
+        transfer.upload(conn, "p", "v", str(file), **WHOLE)
+
+
+def test_what_is_left_of_a_file_that_gets_shorter_is_no_hole(tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(b"x" * 8192)
+    with file.open("rb") as handle:
+        window = transfer._Window(handle.fileno(), 0)
+        assert window.section() == [True, 8192]
+        window.read(4096)
+        os.truncate(file, 4096)
+
+        with pytest.raises(OSError, match="shorter"):
+            window.section()

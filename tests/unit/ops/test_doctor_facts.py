@@ -253,6 +253,8 @@ def test_what_is_in_the_trash_by_no_record_is_shown(built):
     assert "trash" not in look(built).left
     (record,) = (reservations.folder(built.settings) / trash.PURPOSE).glob("*.json")
     record.unlink()
+    # Of somebody who died before anything was in it.
+    (Path(built.settings.images) / trash.FOLDER / "web9-00000001").mkdir()
 
     (path,) = look(built).left["trash"]
 

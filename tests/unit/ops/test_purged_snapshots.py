@@ -128,3 +128,21 @@ def test_what_a_definition_alone_keeps_is_not_lost_with_it(hypervisor, lose, opt
         purge.undefine(conn, hypervisor.settings, "web1", **{option: True})
 
         assert not lifecycle.is_defined(conn, "web1")
+
+
+def test_what_a_backup_goes_on_from_is_not_lost_with_a_definition(hypervisor, monkeypatch):
+    with hypervisor.libvirt() as conn:
+        hypervisor.init()
+        vm = conn.lookupByName("web1")
+        made = vm.checkpointCreateXML("<domaincheckpoint><name>c1</name></domaincheckpoint>")
+        vm.destroy()
+        with pytest.raises(LibvirtRefused, match="has checkpoints, .* or give snapshots=True"):
+            purge.undefine(conn, hypervisor.settings, "web1")
+        assert lifecycle.is_defined(conn, "web1")
+        made.delete()
+        # The test driver undefines no VM that has one.
+        monkeypatch.setattr(lifecycle, "with_checkpoints", lambda _conn: {"web1"})
+
+        purge.undefine(conn, hypervisor.settings, "web1", snapshots=True)
+
+        assert not lifecycle.is_defined(conn, "web1")

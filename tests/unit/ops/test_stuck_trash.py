@@ -5,7 +5,7 @@ import errno
 from pathlib import Path
 
 import pytest
-from saltvirt import files
+from saltvirt import files, records
 from saltvirt.errors import StorageError
 from saltvirt.ops import trash
 from test_trash import older, purged
@@ -54,3 +54,54 @@ def test_the_others_are_emptied_and_the_one_is_named(stuck):
         trash.empty(stuck.settings)
 
     assert kept(stuck) == ["web1"]
+
+
+def full(monkeypatch, is_full):
+    """Have no folder of the trash be made while a disk is full."""
+    usual = records.make_folder
+
+    def make_folder(folder):
+        if trash.FOLDER in str(folder) and is_full:
+            raise StorageError(f"cannot make the folder {folder}: No space left on device")
+        usual(folder)
+
+    monkeypatch.setattr(records, "make_folder", make_folder)
+
+
+def test_a_purge_on_a_full_disk_names_each_file_and_the_next_leaves_no_entry_stuck(
+    hypervisor, monkeypatch
+):
+    hypervisor.settings = dataclasses.replace(hypervisor.settings, trash_days=7)
+    with hypervisor.libvirt():
+        hypervisor.init("web1")
+    is_full = [True]
+    full(monkeypatch, is_full)
+
+    with pytest.raises(StorageError, match="No space left on device.*, .*No space left.*purge it"):
+        purged(hypervisor, "web1")
+    is_full.clear()
+    purged(hypervisor, "web1")
+
+    assert trash.unknown(hypervisor.settings) == {}
+    assert [row["away"] for row in trash.listed(hypervisor.settings).values()] == [[]]
+    assert hypervisor.files() == []
+
+
+def test_who_dies_before_a_file_is_on_record_leaves_no_entry_that_is_stuck(hypervisor, monkeypatch):
+    path = Path(hypervisor.settings.images) / "disk"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("x")
+    hypervisor.settings = dataclasses.replace(hypervisor.settings, trash_days=7)
+
+    def dies(*_, **_more):
+        raise KeyboardInterrupt
+
+    for kind, name in ((trash, "_move"), (records.Held, "begin")):
+        monkeypatch.setattr(kind, name, dies)
+        filling = trash.filling(hypervisor.settings, "web1", why="a test")
+        with pytest.raises(KeyboardInterrupt), filling as drop:
+            drop(str(path))
+        monkeypatch.undo()
+    path.unlink()
+
+    assert trash.unknown(hypervisor.settings) == {}

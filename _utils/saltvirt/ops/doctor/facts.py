@@ -115,7 +115,17 @@ def _unknown_trash(settings: HostSettings, there: list[Path]) -> Iterator[Path]:
     for folder in there:
         if not loose.is_shared(settings, folder):
             found = sorted((folder / trash.FOLDER).glob("*"))
-            yield from (path for path in found if path.name not in known)
+            # An empty one is of somebody who died before anything was in it.
+            yield from (one for one in found if one.name not in known and not _is_empty(one))
+
+
+def _is_empty(path: Path) -> bool:
+    try:
+        return not any(path.iterdir())
+    except FileNotFoundError:
+        return True  # it is gone since
+    except NotADirectoryError:
+        return False
 
 
 def _firewall() -> Iterator[str]:

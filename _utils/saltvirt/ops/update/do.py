@@ -11,7 +11,7 @@ from saltvirt import files, undo
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import tool
 from saltvirt.kvm import changing, connect, host, lifecycle
-from saltvirt.ops import ownvolumes, reservations, storage, unfinished
+from saltvirt.ops import owned, ownvolumes, reservations, storage, unfinished
 from saltvirt.ops.build import do as building
 from saltvirt.ops.build import existing, newvolumes
 from saltvirt.ops.build.plandisks import DiskVolume, ExistingFile
@@ -165,6 +165,8 @@ class _Update:
         # One that a definition names by now, which could not be taken back, stays.
         steps.undo_with(unfinished.remove, self._conn, settings, self._name, [file.path])
         building.make_disk(self._conn, settings, file)
+        # What a snapshot leaves below it later is known by that, as of a disk of a build.
+        owned.mark(file.path, self._name, lifecycle.uuid(self._conn, self._name))
         building.settle([file.path])
 
     def _make_volume(self, steps: undo.Steps, volume: DiskVolume) -> None:

@@ -220,6 +220,21 @@ def test_no_image_goes_while_nobody_can_look_what_is_below_a_disk(host, tmp_path
         dom.undefine()
 
 
+def test_no_image_goes_while_what_is_between_it_and_a_disk_is_out_of_reach(host, tmp_path):
+    settings, conn, digest, path = host
+    middle = overlay(tmp_path / "mounted/middle.qcow2", path)
+    disk = overlay(tmp_path / "elsewhere/web1.qcow2", middle)
+    dom = conn.defineXML(DOMAIN.format(name="web1", disk=disk, driver=QCOW2))
+    (tmp_path / "mounted").rename(tmp_path / "away")
+    try:
+        with pytest.raises(StorageError, match="middle.qcow2 of VM 'web1' .* mount its file"):
+            cached.prune(conn, settings, [digest], is_dry=False)
+        qemu_img("rebase", "-u", "-F", "raw", "-b", "nbd://nas.example/d1", disk)
+        assert list(cached.prune(conn, settings, [digest], is_dry=True)["removed"]) == [digest]
+    finally:
+        dom.undefine()
+
+
 def test_an_overlay_in_the_image_folder_uses_it_without_a_vm(host, tmp_path):
     settings, conn, digest, path = host
     lonely = overlay(tmp_path / "images/lonely.qcow2", path)

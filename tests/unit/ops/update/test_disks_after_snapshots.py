@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from saltvirt.errors import StorageError
 from saltvirt.kvm import lifecycle
+from saltvirt.ops import owned, purge
 from saltvirt.ops.update import do, request
 from test_updates import DEFAULTS
 from updatekit import IDLE
@@ -70,3 +71,19 @@ def test_a_raw_disk_is_not_known_by_what_its_guest_has_written(hypervisor, updat
             update({"name": "system", "size": 8})
 
         assert lifecycle.file_paths(conn, "web1") == [str(top)]
+
+
+def test_what_a_snapshot_has_left_below_an_added_disk_goes_with_its_vm(hypervisor, update, top):
+    added = top.with_name("web1_data.qcow2")
+    with hypervisor.libvirt() as conn:
+        conn.defineXML(VM.format("qcow2", top))
+        update({"name": "system"}, {"name": "data", "size": 8})
+        upper = added.with_suffix(".before")
+        words = ["-b", added, "-F", "qcow2", upper]
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *words], check=True)
+        conn.defineXML(lifecycle.own_xml(conn, "web1").replace(str(added), str(upper)))
+
+        own = purge.own_files(conn, hypervisor.settings, "web1", False, is_defined=True)
+
+        assert owned.of(added).uuid == lifecycle.uuid(conn, "web1")
+    assert {str(added), str(upper)} <= set(own)

@@ -1,0 +1,72 @@
+"""Snapshots are deleted, and reverted to, only if that spoils nothing else."""
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from saltvirt.errors import LibvirtRefused
+from saltvirt.image import qcow2
+from saltvirt.kvm import lifecycle, snapshots
+from saltvirt.ops import storage
+from saltvirt.xml.snapshot import Snapshot
+
+
+def delete(conn: Any, vm: str, names: Sequence[str]) -> dict[str, Any]:
+    """Delete snapshots as :func:`saltvirt.kvm.snapshots.delete` does, all without names."""
+    known = snapshots.every(conn, vm).get(vm, [])
+    _refuse_merging(conn, vm, [one for one in known if one.name in names or not names])
+    return snapshots.delete(conn, vm, names)
+
+
+def plan_revert(
+    conn: Any, vm: str, wanted: object = None, *, with_cleanup: bool
+) -> snapshots.Reverting:
+    """Return what reverting would do, as :func:`saltvirt.kvm.snapshots.plan_revert` does."""
+    plan = snapshots.plan_revert(conn, vm, wanted)
+    if not plan.target.is_external:
+        # An external one stays as it is: disks go on above it in new files.
+        _refuse_anothers(conn, vm, plan.to, plan.target.reverted)
+        _refuse_number(vm, plan.target)
+    if with_cleanup:
+        known = snapshots.every(conn, vm).get(vm, [])
+        _refuse_merging(conn, vm, [one for one in known if one.name in plan.newer])
+    return plan
+
+
+def _refuse_merging(conn: Any, vm: str, found: Iterable[Snapshot]) -> None:
+    """Raise LibvirtRefused if what is written since external snapshots must stay where it is."""
+    for one in found:
+        if not one.is_external:
+            continue
+        if vm in lifecycle.saved(conn):
+            why = "goes on in a file that would be gone with the snapshot"
+            raise LibvirtRefused(snapshots.saved_too(vm, why))
+        # What has been written since goes into the file below, and its own goes.
+        _refuse_anothers(conn, vm, one.name, (*one.reverted, *one.above))
+
+
+def _refuse_anothers(conn: Any, vm: str, name: str, paths: Sequence[str]) -> None:
+    """Raise LibvirtRefused if another VM has one of a snapshot's files, or is based on it."""
+    used = storage.in_use(conn, but=vm) if paths else set()
+    for path in paths:
+        if path in used or os.path.realpath(path) in used:
+            raise LibvirtRefused(
+                f"snapshot {name!r} of VM {vm!r} has file {path}, which another VM has as a disk, "
+                "or is based on: what that has in it would be spoilt; give it another disk first"
+            )
+
+
+def _refuse_number(vm: str, target: Snapshot) -> None:
+    """Raise LibvirtRefused if QEMU would take a snapshot's name for the number of another."""
+    for path in target.reverted:
+        try:
+            found = qcow2.snapshots(path)
+        except OSError:
+            continue  # libvirt says what of it is missing
+        for one in found:
+            if one.id == target.name != one.name:
+                raise LibvirtRefused(
+                    f"QEMU would revert VM {vm!r} to its snapshot {one.name!r}, as that has the "
+                    f"number {one.id} in {path}, and not to the one that is called so; nothing is "
+                    "reverted"
+                )

@@ -1,0 +1,165 @@
+"""Snapshots are taken, deleted and reverted to only if that spoils nothing else."""
+
+import re
+import subprocess
+
+import libvirt
+import pytest
+from saltvirt.config import HostSettings
+from saltvirt.errors import LibvirtRefused
+from saltvirt.kvm import connect, snapshots
+from saltvirt.ops import snapshotted
+
+VM = """<domain type='test'><name>{}</name><memory>1024</memory>
+<os><type arch='i686'>hvm</type></os><devices><disk type='file' device='disk'>
+<driver name='qemu' type='qcow2'/><source file='{}'/><target dev='vda'/></disk></devices>
+</domain>"""
+
+
+@pytest.fixture
+def conn():
+    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as opened:
+        yield opened
+        for name in opened.listDefinedDomains():
+            vm = opened.lookupByName(name)
+            if vm.hasManagedSaveImage():
+                vm.managedSaveRemove()
+            vm.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA)
+
+
+def qemu_img(*words):
+    """Run qemu-img."""
+    subprocess.run(["qemu-img", *map(str, words)], check=True, capture_output=True)
+
+
+@pytest.fixture
+def disk(conn, tmp_path):
+    """The disk of a VM."""
+    path = tmp_path / "web1_system.qcow2"
+    qemu_img("create", "-f", "qcow2", path, "1M")
+    conn.defineXML(VM.format("web1", path))
+    return path
+
+
+def take(conn, name, *, is_external=False):
+    """Take a snapshot of the VM."""
+    snapshots.take(conn, "web1", name, is_external=is_external, is_quiesced=False)
+
+
+def saved(conn):
+    """Have the VM have a saved state."""
+    vm = conn.lookupByName("web1")
+    vm.create()
+    vm.managedSave()
+    return vm
+
+
+@pytest.fixture
+def external(conn, disk, monkeypatch):
+    """Take a snapshot after which the disk goes on in another file; return that."""
+    made, read = {}, libvirt.virDomainSnapshot.getXMLDesc
+
+    def says(self, *flags):
+        # The test driver makes internal ones alone.
+        source = f"<source file='{made.get(self.getName())}'/></disk></disks>"
+        text = f"<disks><disk name='vda' snapshot='external'>{source}"
+        found = read(self, *flags)
+        if self.getName() not in made:
+            return found
+        return re.sub("<disks>.*</disks>", text, found, flags=re.DOTALL)
+
+    monkeypatch.setattr(libvirt.virDomainSnapshot, "getXMLDesc", says)
+
+    def call(name):
+        take(conn, name)
+        made[name] = disk.with_suffix(f".{name}")
+        return made[name]
+
+    return call
+
+
+def test_no_disk_goes_on_elsewhere_while_a_saved_state_is_to_go_on_in_it(conn, disk):
+    vm = saved(conn)
+    why = "saved state .* would go on in what is below the new files .*managedsave-remove web1"
+
+    with pytest.raises(LibvirtRefused, match=why):
+        take(conn, "s1", is_external=True)
+
+    assert snapshots.names(conn, "web1") == []
+    vm.managedSaveRemove()
+    assert snapshots.why_not(conn, "web1", is_external=True) is None
+
+
+def test_the_file_that_a_saved_state_goes_on_in_does_not_go(conn, external):
+    external("s1")
+    saved(conn)
+
+    with pytest.raises(LibvirtRefused, match="goes on in a file that would be gone"):
+        snapshotted.delete(conn, "web1", ["s1"])
+
+    assert snapshots.names(conn, "web1") == ["s1"]
+
+
+@pytest.mark.parametrize("names", [["s1"], []])
+def test_what_another_vm_is_based_on_is_not_written_to_when_a_snapshot_goes(
+    conn, disk, external, tmp_path, names
+):
+    external("s1")
+    linked = tmp_path / "db1.qcow2"
+    qemu_img("create", "-f", "qcow2", "-F", "qcow2", "-b", disk, linked)
+    other = conn.defineXML(VM.format("db1", linked))
+
+    with pytest.raises(LibvirtRefused, match="web1_system.qcow2, which another VM has as a disk"):
+        snapshotted.delete(conn, "web1", names)
+
+    other.undefine()
+    assert list(snapshotted.delete(conn, "web1", names)["deleted"]) == ["s1"]
+
+
+def test_what_another_vm_is_based_on_does_not_go_back(conn, disk, tmp_path):
+    take(conn, "s1")
+    linked = tmp_path / "db1.qcow2"
+    qemu_img("create", "-f", "qcow2", "-F", "qcow2", "-b", disk, linked)
+    other = conn.defineXML(VM.format("db1", linked))
+
+    with pytest.raises(LibvirtRefused, match="what that has in it would be spoilt"):
+        snapshotted.plan_revert(conn, "web1", "s1", with_cleanup=False)
+
+    other.undefine()
+    assert snapshotted.plan_revert(conn, "web1", "s1", with_cleanup=False).to == "s1"
+
+
+def test_newer_ones_are_not_cleaned_up_over_what_another_vm_is_based_on(
+    conn, disk, external, tmp_path
+):
+    take(conn, "s1")
+    above = external("s2")
+    qemu_img("create", "-f", "qcow2", "-F", "qcow2", "-b", disk, above)
+    linked = tmp_path / "db1.qcow2"
+    qemu_img("create", "-f", "qcow2", "-F", "qcow2", "-b", above, linked)
+    conn.defineXML(VM.format("db1", linked))
+
+    with pytest.raises(LibvirtRefused, match=r"would be spoilt"):
+        snapshotted.plan_revert(conn, "web1", "s1", with_cleanup=True)
+
+
+def test_qemu_is_not_asked_for_what_it_takes_for_the_number_of_another(conn, disk):
+    qemu_img("snapshot", "-c", "2", disk)
+    qemu_img("snapshot", "-c", "second", disk)
+    vm = conn.lookupByName("web1")
+    for name in ("2", "second"):
+        # As virsh takes it.
+        vm.snapshotCreateXML(f"<domainsnapshot><name>{name}</name></domainsnapshot>", 0)
+
+    with pytest.raises(LibvirtRefused, match="to its snapshot 'second', as that has the number 2"):
+        snapshotted.plan_revert(conn, "web1", "2", with_cleanup=False)
+
+    assert snapshotted.plan_revert(conn, "web1", "second", with_cleanup=False).to == "second"
+
+
+def test_a_disk_that_is_gone_is_libvirts_to_say(conn, disk):
+    take(conn, "s1")
+    disk.unlink()
+
+    assert snapshotted.plan_revert(conn, "web1", "s1", with_cleanup=False).to == "s1"
+    assert list(snapshotted.delete(conn, "web1", ["s1"])["deleted"]) == ["s1"]
