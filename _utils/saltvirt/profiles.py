@@ -1,5 +1,6 @@
 """NIC and disk profiles: the four spellings users write, merged with what a call adds."""
 
+import operator
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
@@ -9,7 +10,7 @@ from saltvirt import arguments
 from saltvirt.config import DEFAULT_DISK, DEFAULT_NIC
 from saltvirt.errors import BadArgument
 from saltvirt.model import Disk, Nic
-from saltvirt.nics import nic, refuse_equal_macs
+from saltvirt.nics import nic, override, refuse_equal_macs
 from saltvirt.units import size_mib
 from saltvirt.xml import remote
 
@@ -83,11 +84,15 @@ def _entry(entry: Any, what: str) -> Entry:
     raise BadArgument(what, f"{entry!r} has no 'name'")
 
 
-def merge(profile: Iterable[Entry], extra: Iterable[Entry]) -> list[Entry]:
+def merge(
+    profile: Iterable[Entry],
+    extra: Iterable[Entry],
+    how: Callable[[Entry, Entry], Entry] = operator.or_,
+) -> list[Entry]:
     """Override the profile's entries by name; add those it does not have."""
     merged = {entry["name"]: entry for entry in profile}
     for entry in extra:
-        merged[entry["name"]] = {**merged.get(entry["name"], {}), **entry}
+        merged[entry["name"]] = how(merged.get(entry["name"], {}), entry)
     return list(merged.values())
 
 
@@ -113,9 +118,21 @@ def nics(
     """Return the VM's NICs from the profile and the call's ``interfaces``."""
     base = find(profiles, profile, NICS, "nic")
     extra = entries(interfaces or [], "interfaces")
-    made = tuple(nic(vm, entry) for entry in merge(base, extra))
+    made = tuple(nic(vm, entry) for entry in merge(base, extra, override))
     refuse_equal_macs(made)
     return made
+
+
+def placed(vm: str, profile: str | None, interfaces: Any) -> list[Nic]:
+    """Return the NICs of which a call itself says where they are: of others a profile may."""
+    made = nics(vm, {}, None, interfaces)
+    keys = ("type", "source", "bridge", "network")
+    said = {
+        entry["name"]
+        for entry in entries(interfaces or [], "interfaces")
+        if any(entry.get(key) for key in keys)
+    }
+    return [one for one in made if profile is None or one.name in said]
 
 
 _DEVICES = ("disk", "cdrom", "floppy", "lun")
