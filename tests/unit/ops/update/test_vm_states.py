@@ -254,6 +254,16 @@ def test_a_paused_vm_is_resumed(states):
     assert query.state(states.conn, "web1") == "running"
 
 
+def test_a_vm_that_has_crashed_is_not_said_to_run(states, monkeypatch):
+    states.apply("running", **VM)
+    monkeypatch.setattr(query, "state", lambda *_: "crashed")
+
+    done = states.apply("running", **VM)
+
+    assert (done["result"], done["changes"]) == (False, {})
+    assert "VM 'web1' has crashed" in done["comment"]
+
+
 def test_autostart_is_set_on_creation_and_left_alone_afterwards(states):
     done = states.apply("defined", **VM, autostart=True)
     assert done["changes"] == {"web1": {"definition": True, "autostart": True}}
