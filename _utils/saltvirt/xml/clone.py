@@ -89,9 +89,18 @@ def domain(
             _remove(channel, "source")
     for device in (*root.findall("devices/serial"), *root.findall("devices/console")):
         _remove(device, "log")
-    for own in (*root.findall("os/nvram"), *root.findall("genid")):
-        own.text = None
+    for genid in root.findall("genid"):
+        genid.text = None
+    for variables in root.findall("os/nvram"):
+        unplace(variables)
     return to_text(root)
+
+
+def unplace(nvram: ET.Element) -> None:
+    """Leave it to libvirt where a firmware keeps its variables, however that was said."""
+    nvram.text = None
+    _remove(nvram, "source")
+    nvram.attrib.pop("type", None)
 
 
 def _remove(parent: ET.Element, name: str) -> None:
