@@ -1,6 +1,7 @@
 """What may stand in an option: each kind says what it accepts, and reads a value as it is used."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,11 @@ def is_path(value: Any) -> bool:
     return _is_text(value) and value.startswith("/")
 
 
+def _plain_path(value: str) -> str:
+    """Return a path as those of files below it begin: a slash at its end would be one too many."""
+    return re.sub("/+", "/", value).rstrip("/") or "/"
+
+
 def is_tags(value: object) -> bool:
     return isinstance(value, Mapping) and _is_texts([*value, *value.values()])
 
@@ -60,7 +66,7 @@ def _refused() -> Any:
 
 TEXT = kind("text", _is_text)
 TEXTS = kind("text or a list of texts", lambda value: _is_text(value) or _is_texts(value))
-PATH = kind("an absolute path", is_path)
+PATH = Kind("an absolute path", lambda value: _plain_path(value) if is_path(value) else _refused())
 PATHS = kind(
     "a list of absolute paths", lambda value: _is_texts(value) and all(map(is_path, value))
 )
