@@ -89,18 +89,16 @@ def domain(
             _remove(channel, "source")
     for device in (*root.findall("devices/serial"), *root.findall("devices/console")):
         _remove(device, "log")
-    for genid in root.findall("genid"):
-        genid.text = None
-    for variables in root.findall("os/nvram"):
-        unplace(variables)
+    for own in (*root.findall("os/nvram"), *root.findall("genid")):
+        unsay(own)
     return to_text(root)
 
 
-def unplace(nvram: ET.Element) -> None:
-    """Leave it to libvirt where a firmware keeps its variables, however that was said."""
-    nvram.text = None
-    _remove(nvram, "source")
-    nvram.attrib.pop("type", None)
+def unsay(element: ET.Element) -> None:
+    """Leave it to libvirt what an element names, by its text or by a source."""
+    element.text = None
+    _remove(element, "source")
+    element.attrib.pop("type", None)
 
 
 def _remove(parent: ET.Element, name: str) -> None:
