@@ -47,7 +47,7 @@ def is_path(value: Any) -> bool:
     return _is_text(value) and value.startswith("/")
 
 
-def _plain_path(value: str) -> str:
+def plain_path(value: str) -> str:
     """Return a path as those of files below it begin: a slash at its end would be one too many."""
     return re.sub("/+", "/", value).rstrip("/") or "/"
 
@@ -66,7 +66,7 @@ def _refused() -> Any:
 
 TEXT = kind("text", _is_text)
 TEXTS = kind("text or a list of texts", lambda value: _is_text(value) or _is_texts(value))
-PATH = Kind("an absolute path", lambda value: _plain_path(value) if is_path(value) else _refused())
+PATH = Kind("an absolute path", lambda value: plain_path(value) if is_path(value) else _refused())
 PATHS = kind(
     "a list of absolute paths", lambda value: _is_texts(value) and all(map(is_path, value))
 )

@@ -11,6 +11,7 @@ from saltvirt.config import DEFAULT_DISK, DEFAULT_NIC
 from saltvirt.errors import BadArgument
 from saltvirt.model import Disk, Nic
 from saltvirt.nics import nic, override, refuse_equal_macs
+from saltvirt.optionkinds import plain_path
 from saltvirt.units import size_mib
 from saltvirt.xml import remote
 
@@ -178,6 +179,12 @@ def _source(entry: Entry) -> str | None:
     return re.sub("/+", "/", str(given))
 
 
+def _pool(entry: Entry) -> str | None:
+    """Return the pool of a disk; a folder as the names of files in it begin."""
+    given: str | None = entry.get("pool") or None
+    return plain_path(given) if given and given.startswith("/") else given
+
+
 def _flag(what: str, entry: Entry, key: str) -> bool | None:
     given = entry.get(key)
     return None if given is None else arguments.boolean(f"{what}: {key}", given)
@@ -208,7 +215,7 @@ def _disk(entry: Entry, next_target: Callable[[str], str], is_sized: bool) -> Di
         image=entry.get("image") or None,
         image_hash=entry.get("image_hash"),
         overlay=_flag(what, entry, "overlay_image"),
-        pool=entry.get("pool") or None,
+        pool=_pool(entry),
         source_file=source,
         backing_path=entry.get("backing_store_path"),
         backing_format=entry.get("backing_store_format"),

@@ -231,6 +231,16 @@ def test_a_file_that_is_named_with_two_slashes_is_known_again(states, hypervisor
     assert lifecycle.file_paths(states.conn, "web1") == [file]
 
 
+@pytest.mark.parametrize("written", ["{}/fast/", "{}//fast", "{}/fast"])
+def test_a_disk_is_known_again_however_its_folder_is_written(states, hypervisor, written):
+    (hypervisor.root / "fast").mkdir()
+    disk = {"name": "system", "size": 8, "pool": written.format(hypervisor.root)}
+
+    done = states.apply("defined", **{**VM, "disks": [disk]})
+
+    assert (done["result"], done["again"]) == (True, "Domain web1 unchanged")
+
+
 def test_a_disk_that_only_the_running_vm_has_can_be_listed_again(states):
     both = [{"name": name, "size": 8} for name in ("system", "data")]
     states.running("web1", **{**VM, "disks": both})
