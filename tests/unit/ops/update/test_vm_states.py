@@ -14,6 +14,7 @@ from saltvirt.xml import parse
 
 MODULE = Path(__file__).resolve().parents[4] / "_states/virt_defined.py"
 VM = {"cpu": 1, "mem": 64, "disks": [{"name": "system", "size": 8}], "seed": False}
+SHOUTED_PORT = {"type": "openvswitch", "interfaceid": "09B11C53-8B5C-4EEB-8F00-D84EAA0AAA4F"}
 IDLE = {
     "definition": False,
     "disk": {"attached": [], "detached": [], "updated": []},
@@ -206,6 +207,7 @@ def test_an_empty_text_of_a_disk_says_nothing(states, hypervisor):
     [
         {"type": "network", "source": "default", "virtualport": "openvswitch"},
         {"type": "ethernet", "source": "tap7"},
+        {"type": "network", "source": "default", "virtualport": SHOUTED_PORT},
     ],
 )
 def test_a_nic_of_which_libvirt_keeps_more_or_less_is_left_by_the_next_run(states, nic):
