@@ -190,7 +190,10 @@ def _virtualport(what: str, value: Any) -> dict[str, Any]:
     kind = given.pop("type", None)
     if kind not in _SWITCHES:
         raise BadArgument(what, f"type {kind!r}; one of {', '.join(_SWITCHES)}")
-    return {"type": kind, "parameters": {str(k): str(arguments.as_kept(v)) for k, v in given.items()}}
+    return {
+        "type": kind,
+        "parameters": {str(k): str(arguments.as_kept(v)) for k, v in given.items()},
+    }
 
 
 def _mode(what: str, value: Any) -> str:

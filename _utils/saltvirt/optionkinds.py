@@ -66,7 +66,7 @@ def _refused() -> Any:
 
 TEXT = kind("text", _is_text)
 TEXTS = kind("text or a list of texts", lambda value: _is_text(value) or _is_texts(value))
-PATH = Kind("an absolute path", lambda value: plain_path(value) if is_path(value) else _refused())
+PATH = kind("an absolute path", is_path)
 PATHS = kind(
     "a list of absolute paths", lambda value: _is_texts(value) and all(map(is_path, value))
 )

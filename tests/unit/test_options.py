@@ -24,13 +24,6 @@ def test_the_first_that_says_it_counts(opts, pillar, images):
         assert config.host_settings(opts, kind(pillar)).images == images
 
 
-@pytest.mark.parametrize("written", ["/data/my/vm/images/", "/data//my/vm/images", "/"])
-def test_a_folder_is_the_same_with_a_slash_at_its_end_as_3006_documented_it(written):
-    expected = "/data/my/vm/images" if len(written) > 1 else "/"
-
-    assert config.host_settings({"virt": {"images": written}}).images == expected
-
-
 @pytest.mark.parametrize(
     ("source", "found"),
     [
