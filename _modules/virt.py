@@ -203,8 +203,8 @@ def start(name, **kwargs):
     """
     settings = config.for_call("virt.start", kwargs, __opts__, __pillar__, __grains__)
     with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, name):
-        lifecycle.start(conn, name)
         query.refuse_still(conn, name)
+        lifecycle.start(conn, name)
     return True
 
 
