@@ -14,6 +14,7 @@ from saltvirt.ops.context import Context
 
 create = Later("saltvirt.ops.build.create")
 lifecycle = Later("saltvirt.kvm.lifecycle")
+query = Later("saltvirt.kvm.query")
 removal = Later("saltvirt.ops.purge")
 spec = Later("saltvirt.spec")
 startlock = Later("saltvirt.ops.migration.startlock")
@@ -191,8 +192,8 @@ def start(name, **kwargs):
     name
         The VM's name.
 
-    Returns True; fails if there is no such VM, if it is on its way to or from this host or being
-    purged, or if libvirt refuses. Undo: virt.stop.
+    Returns True; fails if there is no such VM, if it is paused (virt.resume), if it is on its way
+    to or from this host or being purged, or if libvirt refuses. Undo: virt.stop.
 
     CLI Example:
 
@@ -202,6 +203,7 @@ def start(name, **kwargs):
     """
     settings = config.for_call("virt.start", kwargs, __opts__, __pillar__, __grains__)
     with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, name):
+        query.refuse_still(conn, name)
         lifecycle.start(conn, name)
     return True
 

@@ -135,7 +135,8 @@ def _port(value: object) -> nic.Port | None:
     given = {"type": value} if isinstance(value, str) else value
     found = _mapping("vport", given, {"type", "parameters"})
     parameters = arguments.mapping("vport:parameters", found.get("parameters"))
-    return nic.Port(type=_needed("vport", found, "type"), parameters=texts(parameters) or None)
+    said = {key: arguments.as_kept(one) for key, one in (parameters or {}).items()}
+    return nic.Port(type=_needed("vport", found, "type"), parameters=texts(said) or None)
 
 
 def _vlan(value: object) -> nic.Vlan | None:
@@ -188,8 +189,13 @@ def _dns(value: object) -> network.Dns | None:
         hosts=tuple(
             (_as_kept(ip), _words("dns:hosts", hosts[ip])) for ip in sorted(hosts, key=str)
         ),
-        srvs=tuple(_row("dns:srvs", one, known, name="service") for one in srvs),
+        srvs=tuple(_row("dns:srvs", _weighed(one), known, name="service") for one in srvs),
     )
+
+
+def _weighed(srv: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a service without the zeros that libvirt leaves out, which would be a change else."""
+    return {k: v for k, v in srv.items() if k not in ("priority", "weight") or str(v) != "0"}
 
 
 def _hosts(argument: str, value: object) -> network.Rows:

@@ -76,12 +76,29 @@ def _extra(what: str, kind: str, entry: dict[str, Any]) -> dict[str, Any]:
     return {key: _READERS[key](f"{what}: {key}", value) for key, value in given.items()}
 
 
-def _kind(what: str, entry: dict[str, Any]) -> tuple[str, str | None]:
-    kind, source = entry.get("type"), entry.get("source")
-    for short in ("bridge", "network"):
+def spelled_out(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry with the type and source that its ``bridge`` or ``network`` means."""
+    for short in ("network", "bridge"):
         if entry.get(short):
-            kind, source = short, entry[short]
-    kind = kind or "bridge"
+            rest = {key: value for key, value in entry.items() if key not in ("bridge", "network")}
+            return {**rest, "type": short, "source": entry[short]}
+    return entry
+
+
+def override(entry: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+    """
+    Return an entry of a profile with what a call says of that NIC, in whatever spelling.
+
+    Of another type without a source, the profile's source would be something else's name.
+    """
+    old, new = spelled_out(entry), spelled_out(said)
+    is_moved = bool(new.get("type")) and new["type"] != (old.get("type") or "bridge")
+    return {**old, **({"source": None} if is_moved else {}), **new}
+
+
+def _kind(what: str, entry: dict[str, Any]) -> tuple[str, str | None]:
+    entry = spelled_out(entry)
+    kind, source = entry.get("type") or "bridge", entry.get("source")
     if kind not in TYPES:
         raise BadArgument(what, f"type {kind!r}; one of {', '.join(TYPES)}")
     if kind == "bridge" and not source:
@@ -173,7 +190,10 @@ def _virtualport(what: str, value: Any) -> dict[str, Any]:
     kind = given.pop("type", None)
     if kind not in _SWITCHES:
         raise BadArgument(what, f"type {kind!r}; one of {', '.join(_SWITCHES)}")
-    return {"type": kind, "parameters": {str(k): str(v) for k, v in given.items()}}
+    return {
+        "type": kind,
+        "parameters": {str(k): str(arguments.as_kept(v)) for k, v in given.items()},
+    }
 
 
 def _mode(what: str, value: Any) -> str:

@@ -1,5 +1,6 @@
 """NIC and disk profiles: the four spellings users write, merged with what a call adds."""
 
+import operator
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
@@ -9,7 +10,8 @@ from saltvirt import arguments
 from saltvirt.config import DEFAULT_DISK, DEFAULT_NIC
 from saltvirt.errors import BadArgument
 from saltvirt.model import Disk, Nic
-from saltvirt.nics import nic, refuse_equal_macs
+from saltvirt.nics import nic, override, refuse_equal_macs
+from saltvirt.optionkinds import plain_path
 from saltvirt.units import size_mib
 from saltvirt.xml import remote
 
@@ -83,11 +85,15 @@ def _entry(entry: Any, what: str) -> Entry:
     raise BadArgument(what, f"{entry!r} has no 'name'")
 
 
-def merge(profile: Iterable[Entry], extra: Iterable[Entry]) -> list[Entry]:
+def merge(
+    profile: Iterable[Entry],
+    extra: Iterable[Entry],
+    how: Callable[[Entry, Entry], Entry] = operator.or_,
+) -> list[Entry]:
     """Override the profile's entries by name; add those it does not have."""
     merged = {entry["name"]: entry for entry in profile}
     for entry in extra:
-        merged[entry["name"]] = {**merged.get(entry["name"], {}), **entry}
+        merged[entry["name"]] = how(merged.get(entry["name"], {}), entry)
     return list(merged.values())
 
 
@@ -113,9 +119,21 @@ def nics(
     """Return the VM's NICs from the profile and the call's ``interfaces``."""
     base = find(profiles, profile, NICS, "nic")
     extra = entries(interfaces or [], "interfaces")
-    made = tuple(nic(vm, entry) for entry in merge(base, extra))
+    made = tuple(nic(vm, entry) for entry in merge(base, extra, override))
     refuse_equal_macs(made)
     return made
+
+
+def placed(vm: str, profile: str | None, interfaces: Any) -> list[Nic]:
+    """Return the NICs of which a call itself says where they are: of others a profile may."""
+    made = nics(vm, {}, None, interfaces)
+    keys = ("type", "source", "bridge", "network")
+    said = {
+        entry["name"]
+        for entry in entries(interfaces or [], "interfaces")
+        if any(entry.get(key) for key in keys)
+    }
+    return [one for one in made if profile is None or one.name in said]
 
 
 _DEVICES = ("disk", "cdrom", "floppy", "lun")
@@ -161,6 +179,12 @@ def _source(entry: Entry) -> str | None:
     return re.sub("/+", "/", str(given))
 
 
+def _pool(entry: Entry) -> str | None:
+    """Return the pool of a disk; a folder as the names of files in it begin."""
+    given: str | None = entry.get("pool") or None
+    return plain_path(given) if given and given.startswith("/") else given
+
+
 def _flag(what: str, entry: Entry, key: str) -> bool | None:
     given = entry.get(key)
     return None if given is None else arguments.boolean(f"{what}: {key}", given)
@@ -191,7 +215,7 @@ def _disk(entry: Entry, next_target: Callable[[str], str], is_sized: bool) -> Di
         image=entry.get("image") or None,
         image_hash=entry.get("image_hash"),
         overlay=_flag(what, entry, "overlay_image"),
-        pool=entry.get("pool") or None,
+        pool=_pool(entry),
         source_file=source,
         backing_path=entry.get("backing_store_path"),
         backing_format=entry.get("backing_store_format"),

@@ -392,7 +392,7 @@ def requirements_from_master(
         machine=_machine(options["machine"]),
         affinity=arguments.names("affinity", options["affinity"]),
         anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
-        **nics.needs(profiles.nics(name, {}, None, options["interfaces"])),
+        **nics.needs(profiles.placed(name, options["nic"], options["interfaces"])),
         cpu_features=_features(cpu),
         stocks=stocks.of_vm(
             mem, most_mib, arguments.mapping("numatune", options["numatune"]), pooled

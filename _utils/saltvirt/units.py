@@ -22,8 +22,14 @@ _FACTORS = {
     "t": 1024**4,
     "tib": 1024**4,
     "tb": 1000**4,
+    "p": 1024**5,
+    "pib": 1024**5,
+    "pb": 1000**5,
+    "e": 1024**6,
+    "eib": 1024**6,
+    "eb": 1000**6,
 }
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
+_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")
 
 
 def size_bytes(value: object, name: str = "size") -> int:

@@ -98,6 +98,9 @@ def test_what_salt_adds_to_a_call_is_no_unknown_keyword():
         ("1.5g", 3 * 2**29),
         ("10b", 10),
         ("2TiB", 2 * 2**40),
+        ("1P", 2**50),
+        ("2EiB", 2**61),
+        (".5g", 2**29),
     ],
 )
 def test_sizes_with_and_without_units(size, expected):

@@ -68,6 +68,25 @@ def test_interfaces_override_the_profile_by_name_and_add_to_it():
     ]
 
 
+@pytest.mark.parametrize(
+    ("profiled", "said", "placed"),
+    [
+        ({"bridge": "br7"}, {"type": "network", "source": "lan"}, ("network", "lan")),
+        ({"bridge": "br7"}, {"source": "br9"}, ("bridge", "br9")),
+        ({"bridge": "br7"}, {"network": "lan"}, ("network", "lan")),
+        ({"network": "lan"}, {"bridge": "br9"}, ("bridge", "br9")),
+        ({"network": "lan"}, {"type": "bridge"}, ("bridge", "br0")),
+        ({"bridge": "br7"}, {"type": "user"}, ("user", None)),
+        ({"bridge": "br7"}, {"type": "bridge", "model": "e1000"}, ("bridge", "br7")),
+        ({"network": "lan"}, {"mac": "52:54:00:aa:bb:01"}, ("network", "lan")),
+    ],
+)
+def test_what_a_call_says_of_a_nic_counts_in_every_spelling(profiled, said, placed):
+    (made,) = profiles.nics("vm", {"p": {"eth0": profiled}}, "p", [{"name": "eth0", **said}])
+
+    assert (made.type, made.source) == placed
+
+
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_macs_are_stable_unicast_and_locally_administered(vm, nic):
     mac = nics.mac_for(vm, nic)

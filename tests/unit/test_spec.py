@@ -141,6 +141,18 @@ def test_the_master_names_profiles_and_leaves_their_meaning_to_the_hosts():
     assert (required.vcpus, required.memory_mib, required.cpu_features) == (2, 1024, ("avx",))
 
 
+def test_the_master_leaves_to_hosts_where_a_profile_has_a_nic_that_a_call_adds_to():
+    given = {
+        "interfaces": [{"name": "eth0", "mac": "52:54:00:aa:bb:01"}, {"name": "x", "source": "br7"}]
+    }
+
+    profiled, bare = (
+        spec.requirements_from_master("vm", 1, 512, {**given, "nic": one}) for one in ("nat", None)
+    )
+
+    assert (profiled.bridges, bare.bridges) == (("br7",), ("br0", "br7"))
+
+
 def test_configuration_wins_over_grains_and_grains_over_pillar():
     opts, grains, pillar = (
         {"virt": {"images": "/a"}},

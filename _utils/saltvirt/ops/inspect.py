@@ -19,6 +19,7 @@ from saltvirt.ops import (
     storage,
     trash,
 )
+from saltvirt.optionkinds import plain_path
 from saltvirt.placement import generation
 from saltvirt.placement.answers import (
     ComingFacts,
@@ -213,7 +214,8 @@ def _vms(
     out: dict[str, VmFacts] = {}
     kept: dict[str, str] = {}
     promises = {"virtual": 0, "growth": 0}
-    images, taken = f"{settings.images}/", hoststocks.Taken(host.pools(conn))
+    images = f"{plain_path(settings.images)}/"
+    taken = hoststocks.Taken(host.pools(conn))
     for one in query.definitions(conn):
         ours = read.ours(one.root)
         if ours["moved_to"] is not None:

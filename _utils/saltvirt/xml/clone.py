@@ -90,8 +90,15 @@ def domain(
     for device in (*root.findall("devices/serial"), *root.findall("devices/console")):
         _remove(device, "log")
     for own in (*root.findall("os/nvram"), *root.findall("genid")):
-        own.text = None
+        unsay(own)
     return to_text(root)
+
+
+def unsay(element: ET.Element) -> None:
+    """Leave it to libvirt what an element names, by its text or by a source."""
+    element.text = None
+    _remove(element, "source")
+    element.attrib.pop("type", None)
 
 
 def _remove(parent: ET.Element, name: str) -> None:

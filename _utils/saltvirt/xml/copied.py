@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from saltvirt.xml import METADATA_NS, chardev, disk, metadata, parse, read, set_first, tag, to_text
-from saltvirt.xml.clone import own_disks
+from saltvirt.xml.clone import own_disks, unsay
 
 # The types of disks that are copied: which attribute of their <source> says what they are.
 TYPES = {"file": "file", "block": "dev", "volume": "volume", "network": "name"}
@@ -275,9 +275,7 @@ def _own_log(device: ET.Element, console_log: tuple[str, str]) -> None:
 def _own_firmware(root: ET.Element, variables: str | None) -> None:
     os, found = root.find("os"), root.find("os/nvram")
     if found is not None:
-        found.text = None
-        _remove(found, "source")
-        found.attrib.pop("type", None)
+        unsay(found)
     if os is None or variables is None:
         return
     if found is None:

@@ -158,7 +158,10 @@ def _auth(name: str, ptype: str, value: object) -> Auth | None:
     if not secret.get("value"):
         raise BadArgument("source:auth:secret", "has no value")
     kind = _text(value.get("type")) or SECRET_TYPES[ptype]
-    return Auth(type=kind, username=username, secret={secret["type"]: str(secret["value"])})
+    by, what = str(secret["type"]), str(secret["value"])
+    # As libvirt writes it: in capitals it would be a change each time.
+    what = arguments.uuid("source:auth:secret", what) if by == "uuid" else what
+    return Auth(type=kind, username=username, secret={by: what})
 
 
 def build(source: Source) -> ET.Element:

@@ -112,6 +112,22 @@ def test_a_clone_has_nothing_that_must_not_be_there_twice(conn, base):
     assert definition(conn, "base").find("devices/interface/mac").get("address") == MAC
 
 
+@pytest.mark.parametrize(
+    "variables",
+    ["/nvram/base_VARS.fd", "<source file='/nvram/base_VARS.fd'/>", "<source dev='/dev/vars'/>"],
+)
+def test_a_clones_firmware_keeps_its_variables_for_itself(variables):
+    kind = "block" if "dev=" in variables else "file"
+    base = (
+        "<domain type='test'><name>base</name><os><type>hvm</type>"
+        f"<nvram template='/fw/vars.fd' type='{kind}'>{variables}</nvram></os></domain>"
+    )
+
+    made = parse(clone.domain(base, "web1", "base", {}, learn_addresses=False)).find("os/nvram")
+
+    assert (dict(made.attrib), made.text, len(made)) == ({"template": "/fw/vars.fd"}, None, 0)
+
+
 def test_libvirts_filter_learns_addresses_if_it_is_asked_to():
     devices = REST.format(mac=MAC, filter=FILTER)
     text = f"<domain><name>base</name><devices>{devices}</devices></domain>"

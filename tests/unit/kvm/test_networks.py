@@ -35,7 +35,14 @@ V6_SHOUTED = {
     "dhcp_ranges": [{"start": "2001:DB8:1::10", "end": "2001:db8:1:0::1F"}],
     "hosts": {"2001:DB8:1:0::40": {"name": "forty"}},
 }
+SHOUTED_PORT = {
+    "type": "openvswitch",
+    "parameters": {"interfaceid": "09B11C53-8B5C-4EEB-8F00-D84EAA0AAA4F"},
+}
+SIP = {"name": "sip", "protocol": "tcp", "target": "t.lab", "port": 5, "priority": 0, "weight": "0"}
 CASES = [
+    ("ovs0", "bridge", {"vport": SHOUTED_PORT}),
+    ("br7", "nat", {"ipv4_config": IPV4, "dns": {"srvs": [SIP]}}),
     ("main", "bridge", {"vport": "openvswitch", "tag": 180}),
     ("ovs0", "bridge", {"vport": {"type": "openvswitch", "parameters": {"profileid": "a"}}}),
     ("ovs0", "bridge", {"vport": "openvswitch", "tag": {"trunk": True, "tags": [{"id": 7}]}}),

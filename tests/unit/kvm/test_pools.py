@@ -91,6 +91,15 @@ def test_a_stopped_pool_is_updated_and_built_and_one_more_look_changes_nothing(v
     assert virt.pool_info("p2")["p2"]["target_path"] == "/srv/p3"
 
 
+def test_a_secret_in_capitals_has_no_pool_updated_each_time(applied):
+    secret = {"type": "uuid", "value": "2EC115D7-3A88-3CEB-BC12-0AC909A6FD87"}
+    source = {"name": "p", "hosts": ["m1"], "auth": {"username": "a", "secret": secret}}
+
+    *done, again = applied("pool_defined", "ceph", ptype="rbd", source=source)
+
+    assert done == said("ceph", "defined, marked for autostart") and again["changes"] == {}
+
+
 def test_the_flag_alone_is_a_change_that_is_said(virt, applied):
     applied("pool_running", "p2", target="/srv/p2", autostart=False)
 

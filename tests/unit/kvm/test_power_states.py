@@ -4,6 +4,7 @@ import faces
 import libvirt
 import pytest
 from saltvirt.config import HostSettings
+from saltvirt.errors import LibvirtRefused
 from saltvirt.kvm import connect, lifecycle, query
 
 VM = """<domain type='test'><name>web1</name><memory>1024</memory>
@@ -118,3 +119,20 @@ def test_a_guest_that_sleeps_is_shown_as_paused_and_resuming_wakes_it(conn, monk
     lifecycle.act(conn, "test", "resume")
 
     assert done == ["test"]
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        (libvirt.VIR_DOMAIN_PAUSED, "VM 'test' is paused; let it go on with virt.resume test"),
+        (libvirt.VIR_DOMAIN_PMSUSPENDED, "VM 'test' is paused; let it go on"),
+        (libvirt.VIR_DOMAIN_CRASHED, "VM 'test' has crashed, .*; end it with virt.stop test"),
+    ],
+)
+def test_a_vm_that_stands_still_is_not_said_to_be_started(conn, monkeypatch, tmp_path, number, why):
+    virt = faces.load("modules", "virt", {"state_dir": str(tmp_path)})
+    assert virt.start("test") is True
+    monkeypatch.setattr(libvirt.virDomain, "state", lambda *_: [number, 0])
+
+    with pytest.raises(LibvirtRefused, match=why):
+        virt.start("test")

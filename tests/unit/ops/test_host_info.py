@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import onrecord
 import pytest
-from saltvirt import records, wire
+from saltvirt import config, records, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import (
     BadArgument,
@@ -105,6 +105,28 @@ def test_a_disk_is_measured_without_a_subprocess(tmp_path):
     assert sizes["virtual"] == 2**30
     assert sizes["actual"] < 2**20
     assert storage.measure(tmp_path / "missing", "qcow2") is None
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_what_a_disk_may_take_is_counted_however_its_folder_is_written(hypervisor, end):
+    folder = storage.made(hypervisor.settings.images)
+    subprocess.run(
+        ["qemu-img", "create", "-f", "qcow2", f"{folder}/d.qcow2", "1G"],
+        check=True,
+        capture_output=True,
+    )
+    options = {"images": f"{folder}{end}", "state_dir": hypervisor.settings.state_dir}
+    options |= {"capacity": {"disk_mib": 4096}, "connection": {"uri": "test:///default"}}
+    with hypervisor.libvirt() as conn:
+        lifecycle.define(
+            conn,
+            "<domain type='test'><name>web1</name><memory>1024</memory><os><type>hvm</type></os>"
+            "<devices><disk type='file' device='disk'><driver type='qcow2'/>"
+            f"<source file='{folder}/d.qcow2'/><target dev='vda'/></disk></devices></domain>",
+        )
+        found = inspect.host_info(conn, config.host_settings({"virt": options}))
+
+    assert found.storage.committed_mib == 1024
 
 
 def test_a_base_image_and_a_shared_disk_belong_to_nobody_alone(tmp_path):

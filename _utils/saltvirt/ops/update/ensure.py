@@ -177,6 +177,7 @@ def _start(context: Context, conn: Any, name: str, *, test: bool) -> bool:
     """Start, or resume, a VM that does not run; return whether that was, or is, to be done."""
     is_paused = query.state(conn, name) == "paused"
     if lifecycle.is_active(conn, name) and not is_paused:
+        query.refuse_still(conn, name)
         return False
     with startlock.starting(conn, context.settings, name):
         if not test:

@@ -14,6 +14,7 @@ from saltvirt.xml import parse
 
 MODULE = Path(__file__).resolve().parents[4] / "_states/virt_defined.py"
 VM = {"cpu": 1, "mem": 64, "disks": [{"name": "system", "size": 8}], "seed": False}
+SHOUTED_PORT = {"type": "openvswitch", "interfaceid": "09B11C53-8B5C-4EEB-8F00-D84EAA0AAA4F"}
 IDLE = {
     "definition": False,
     "disk": {"attached": [], "detached": [], "updated": []},
@@ -206,6 +207,7 @@ def test_an_empty_text_of_a_disk_says_nothing(states, hypervisor):
     [
         {"type": "network", "source": "default", "virtualport": "openvswitch"},
         {"type": "ethernet", "source": "tap7"},
+        {"type": "network", "source": "default", "virtualport": SHOUTED_PORT},
     ],
 )
 def test_a_nic_of_which_libvirt_keeps_more_or_less_is_left_by_the_next_run(states, nic):
@@ -231,6 +233,16 @@ def test_a_file_that_is_named_with_two_slashes_is_known_again(states, hypervisor
     assert lifecycle.file_paths(states.conn, "web1") == [file]
 
 
+@pytest.mark.parametrize("written", ["{}/fast/", "{}//fast", "{}/fast"])
+def test_a_disk_is_known_again_however_its_folder_is_written(states, hypervisor, written):
+    (hypervisor.root / "fast").mkdir()
+    disk = {"name": "system", "size": 8, "pool": written.format(hypervisor.root)}
+
+    done = states.apply("defined", **{**VM, "disks": [disk]})
+
+    assert (done["result"], done["again"]) == (True, "Domain web1 unchanged")
+
+
 def test_a_disk_that_only_the_running_vm_has_can_be_listed_again(states):
     both = [{"name": name, "size": 8} for name in ("system", "data")]
     states.running("web1", **{**VM, "disks": both})
@@ -252,6 +264,16 @@ def test_a_paused_vm_is_resumed(states):
 
     assert states.apply("running", **VM)["changes"] == {"web1": {"started": True}}
     assert query.state(states.conn, "web1") == "running"
+
+
+def test_a_vm_that_has_crashed_is_not_said_to_run(states, monkeypatch):
+    states.apply("running", **VM)
+    monkeypatch.setattr(query, "state", lambda *_: "crashed")
+
+    done = states.apply("running", **VM)
+
+    assert (done["result"], done["changes"]) == (False, {})
+    assert "VM 'web1' has crashed" in done["comment"]
 
 
 def test_autostart_is_set_on_creation_and_left_alone_afterwards(states):
