@@ -5,6 +5,7 @@ A default stands for what a record does not say (yet): one of an older release, 
 phase. What is None is not written either.
 """
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -134,3 +135,32 @@ class EvacuatedFacts:
     hosts: list[str]
     uuid: str | None = said_with("uuid")
     proof: str | None = said_with("proof")
+
+
+def in_halves(name: str, target: str) -> str:
+    """Return what is said of a VM whose post-copy was cut, and how that goes on."""
+    return (
+        f"it runs on {target}, with memory that its source alone has, so stop it on neither; when "
+        "they reach each other again, on the source: virsh migrate --live --p2p --tls --postcopy "
+        f"--postcopy-resume {shlex.quote(name)} qemu+tls://{target}/system"
+    )
+
+
+def lost_half(name: str, target: str, *, is_source: bool) -> str:
+    """
+    Return what is said of a VM whose post-copy was cut, and of which one host has lost its half.
+
+    is_source
+        Whether that is the source. What is left of the guest is on the other, and in its way.
+    """
+    word = shlex.quote(name)
+    loser = "its source" if is_source else target
+    defined = f"virsh define FILE on {target}"
+    ended = f"virsh destroy {word} on {target if is_source else 'the source'}"
+    steps = f"{ended}, {defined}" if is_source else f"{defined}, {ended}"
+    return (
+        f"{loser} has lost the memory that it alone had, so the guest cannot go on; what it has "
+        f"written is on {target}. Have that kept: virsh dumpxml --migratable --security-info "
+        f"{word} >FILE where it is left, {steps}; then salt-run virt.settle {word} and salt-run "
+        f"virt.start {word}"
+    )

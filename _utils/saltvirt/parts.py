@@ -38,6 +38,8 @@ class Source:
         Of the departure with the move's token; None if there is none.
     is_live, is_moving
         Whether a job of ours is at it, and whether libvirt is.
+    is_cut
+        Whether post-copy has failed, so that the VM needs both hosts until it goes on.
     has
         Whether the VM is defined there, with all its files.
     stays
@@ -49,6 +51,8 @@ class Source:
     phase: Annotated[str, SOURCE_PHASES] | None = _told(None)
     is_live: bool = _told(False)
     is_moving: bool = _told(False)
+    # A host of the release before does not tell it.
+    is_cut: bool = False
     has: bool = _told(False)
     stays: bool = _told(False)
     is_handed: bool = _told(False)
@@ -63,6 +67,8 @@ class Target:
         Of the arrival with the move's token; None if there is none.
     is_live, is_arriving
         Whether a job of ours is at it, and whether the VM is just coming by libvirt.
+    is_cut
+        Whether it cannot come without memory that its source had when post-copy failed.
     has
         Whether the VM is defined there, and not only arriving.
     is_empty
@@ -72,6 +78,7 @@ class Target:
     phase: Annotated[str, TARGET_PHASES] | None = _told(None)
     is_live: bool = _told(False)
     is_arriving: bool = _told(False)
+    is_cut: bool = False
     has: bool = _told(False)
     is_empty: bool = _told(False)
 

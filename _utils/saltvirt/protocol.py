@@ -299,7 +299,7 @@ def next_step(
     """
     if source is None:
         return WAIT
-    if source.is_live or source.is_moving:
+    if source.is_live or source.is_moving or source.is_cut:
         return WAIT
     if source.phase in (PLANNED, SENDING) or (source.phase == HANDING and source.stays):
         return CANCEL

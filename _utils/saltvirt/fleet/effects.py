@@ -11,7 +11,7 @@ from saltvirt.errors import VirtError
 from saltvirt.fleet import elsewhere, hints, keys, minions, orders
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act, watching
-from saltvirt.movefacts import Noted
+from saltvirt.movefacts import Noted, in_halves, lost_half
 from saltvirt.parts import Elsewhere, State
 from saltvirt.placement.answers import Figures, MigrationInfo, Room, StepDone
 from saltvirt.protocol import Source, Target
@@ -320,6 +320,8 @@ class Hands:
         others = self.waits_for_others()
         if others:
             return others
+        if self.is_cut:
+            return f"post-copy has failed: {self._cut()}"
         for host, doing in (
             (self.source, "is still sending it"),
             (self.target, "is still taking it"),
@@ -329,6 +331,19 @@ class Hands:
                 return f"{host} {doing}"
         said = (f"{host} {_shown(seen)}" for host, seen in self.seen.items())
         return f"the hosts do not agree: {', '.join(said)}"
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether post-copy of the VM has failed, as far as either host says it."""
+        both = (self.seen.get(self.source), self.seen.get(self.target))
+        return any(isinstance(one, Source | Target) and one.is_cut for one in both)
+
+    def _cut(self) -> str:
+        source, target = self.seen.get(self.source), self.seen.get(self.target)
+        is_there = isinstance(target, Target) and target.is_arriving
+        if isinstance(source, Source) and source.is_cut and is_there:
+            return in_halves(self.name, self.target)
+        return lost_half(self.name, self.target, is_source=is_there)
 
     def waits_for_others(self) -> str:
         """Return what a move waits for on other hosts than its two; empty if for nothing."""

@@ -26,7 +26,9 @@ def carry(cloud: Cloud, hands: Hands) -> dict[str, Any]:
     if step == protocol.GONE_ON:
         raise Unsettled(lost.gone_on(hands)) from error
     if step != protocol.DONE:
-        said = str(error) if isinstance(error, Exception) else ""
+        # Of a VM in halves both say the same.
+        is_told = isinstance(error, Exception) and not hands.is_cut
+        said = str(error) if is_told else ""
         raise _unsettled(hands, "; ".join(filter(None, [hands.waits(), said]))) from error
     if is_moved:
         hands.hint()

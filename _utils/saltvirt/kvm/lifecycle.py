@@ -170,35 +170,6 @@ def _note(dom: Any, key: str, value: str | None, *, live: bool) -> None:
     )
 
 
-def is_arriving(conn: Any, name: str) -> bool:
-    """Return whether the domain is only the far end of a migration that is not over."""
-    try:
-        dom = domain(conn, name)
-        state, reason = dom.state()
-        waits = (libvirt.VIR_DOMAIN_PAUSED_MIGRATION, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP)
-        is_waiting = state == libvirt.VIR_DOMAIN_PAUSED and reason in waits
-        return is_waiting and not dom.isPersistent() and not _is_leaving(dom)
-    except NoSuchVm:
-        return False
-    except libvirt.libvirtError as exc:
-        if is_gone(exc):
-            return False
-        raise
-
-
-def _is_leaving(dom: Any) -> bool:
-    """Return whether the domain is the near end of a migration: one that is paused for it, say."""
-    try:
-        job = dom.jobStats()
-    except libvirt.libvirtError as exc:
-        # At the far end libvirt has no figures. (Its test driver has none at all.)
-        nothing = (libvirt.VIR_ERR_OPERATION_UNSUPPORTED, libvirt.VIR_ERR_NO_SUPPORT)
-        if exc.get_error_code() in nothing:
-            return False
-        raise
-    return bool(job.get("operation") == libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT)
-
-
 def is_persistent(conn: Any, name: str) -> bool:
     """Return whether a domain stays defined when it stops."""
     return bool(domain(conn, name).isPersistent())
@@ -260,23 +231,6 @@ def is_migrated(conn: Any, name: str) -> bool:
     """Return whether libvirt itself says that a domain ran here last, and was moved away."""
     state, reason = domain(conn, name).state()
     return (state, reason) == (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED)
-
-
-def runs_alone(conn: Any, name: str) -> bool:
-    """Return whether a domain runs here, and is not part of a migration."""
-    dom = domain(conn, name)
-    if not dom.isActive():
-        return False
-    state, reason = dom.state()
-    halves = (
-        libvirt.VIR_DOMAIN_PAUSED_MIGRATION,
-        libvirt.VIR_DOMAIN_PAUSED_STARTING_UP,
-        libvirt.VIR_DOMAIN_PAUSED_POSTCOPY,
-        libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED,
-    )
-    is_half = state == libvirt.VIR_DOMAIN_PAUSED and reason in halves
-    stats = dom.jobStats()
-    return not is_half and stats.get("type", 0) == libvirt.VIR_DOMAIN_JOB_NONE
 
 
 def undefine_moved(conn: Any, name: str, *, with_snapshots: bool, keep_tpm: bool) -> None:

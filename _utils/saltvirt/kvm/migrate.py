@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from saltvirt import content
 from saltvirt.errors import VirtError
+from saltvirt.kvm import halves
 from saltvirt.kvm.connect import domain, libvirt
 from saltvirt.model import Move
 from saltvirt.xml import read
@@ -170,6 +171,7 @@ class Job:
     def __init__(
         self, conn: Any, carrier: Any, name: str, uri: str, given: dict[str, Any], flag_bits: int
     ) -> None:
+        self._conn, self._name, self.uri = conn, name, uri
         self._domain, self._carried = domain(conn, name), domain(carrier, name)
         self.error = None
         # Not the thread's own state: an exception in the middle of its join marks it as ended
@@ -212,6 +214,14 @@ class Job:
             return figures(self._domain.jobStats())
         except libvirt.libvirtError:
             return {}
+
+    def is_cut(self) -> bool:
+        """Return whether its post-copy has failed."""
+        try:
+            return halves.is_cut(self._conn, self._name)
+        except (VirtError, libvirt.libvirtError):
+            # Its libvirt is gone, or it is; that is what the job itself has failed of.
+            return False
 
     def go_postcopy(self) -> None:
         """Let the guest run on the target now; its memory follows."""

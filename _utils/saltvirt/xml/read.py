@@ -45,12 +45,13 @@ def nics(root: ET.Element) -> dict[str, dict[str, Any]]:
 
 
 def nics_of(text: str) -> dict[str, dict[str, Any]]:
-    """Return :func:`nics` of a domain of which nothing else is wanted: its NICs alone are parsed."""
+    """Return :func:`nics` of a domain of which nothing else is wanted: only they are parsed."""
     begin = text.find("<interface ", text.rfind("<devices>"))
     end = text.rfind("</interface>")
     if -1 not in (begin, end):
+        found = f"{text[begin:end]}</interface>"
         try:
-            return nics(domain(f"<domain><devices>{text[begin:end]}</interface></devices></domain>"))
+            return nics(domain(f"<domain><devices>{found}</devices></domain>"))
         except VirtError:
             # Another device has an element of that name within it, say.
             pass

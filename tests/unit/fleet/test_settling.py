@@ -344,6 +344,21 @@ def test_a_host_that_answers_is_not_lost(two, master):
             protocol.Target(phase="ready", has=True),
             r"agree: h1 does not have the VM \(handing\), h2 has the VM \(ready\)$",
         ),
+        (
+            protocol.Source(phase="handing", is_cut=True),
+            protocol.Target(phase="ready", is_arriving=True, is_cut=True),
+            r"^post-copy has failed: .*stop it on neither.* --postcopy-resume web qemu\+tls://h2/sy",
+        ),
+        (
+            protocol.Source(phase="handing", has=True),
+            protocol.Target(phase="ready", is_arriving=True, is_cut=True),
+            "its source has lost the memory .*virsh destroy web on h2, virsh define FILE on h2;",
+        ),
+        (
+            protocol.Source(phase="handing", has=True, is_cut=True),
+            protocol.Target(phase="ready"),
+            "h2 has lost the memory .*virsh define FILE on h2, virsh destroy web on the source;",
+        ),
         (protocol.Source(), "it does not answer", r"^h2 \(it does not answer\) cannot be asked$"),
     ],
 )

@@ -10,9 +10,9 @@ from typing import Any
 from saltvirt import content, files, protocol, records, undo, wire
 from saltvirt.errors import HostUnreachable, ReservationRefused, VirtError
 from saltvirt.image import incoming, removal
-from saltvirt.kvm import connect, diskvolumes, lifecycle, snapshots
+from saltvirt.kvm import connect, diskvolumes, halves, lifecycle, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.movefacts import ArrivalFacts, Noted
+from saltvirt.movefacts import ArrivalFacts, Noted, lost_half
 from saltvirt.ops import legacymoves, owned, reservations, storage, unfinished
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import arrivalplan, checks, here, kept, reach, startlock
@@ -139,7 +139,10 @@ class Arrival(End[ArrivalFacts]):
     def verify(self) -> None:
         """Refuse a VM that is not here whole; what is here is on the disk afterwards."""
         name = self._here()
-        if name is None or lifecycle.is_arriving(self.conn, name):
+        if name is not None and halves.is_cut(self.conn, name):
+            said = lost_half(name, "this host", is_source=True)
+            raise MigrationFailed(f"post-copy of VM {self._name!r} has failed: {said}")
+        if name is None or halves.is_arriving(self.conn, name):
             raise MigrationFailed(f"VM {self._name!r} is not defined here")
         self._refuse_transient(name)
         why = [*self._lacking(), *self._different(), *self._untold(name)]

@@ -10,7 +10,7 @@ from typing import Any
 from saltvirt import content, protocol, records, undo, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import NoSuchVm, StorageError, VirtError
-from saltvirt.kvm import connect, diskvolumes, lifecycle, migrate, process, snapshots
+from saltvirt.kvm import connect, diskvolumes, halves, lifecycle, migrate, process, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
 from saltvirt.movefacts import DepartureFacts
@@ -218,7 +218,7 @@ class Departure(End[DepartureFacts]):
         )
 
     def stays(self) -> bool:
-        return self._ran_and_is_here() and lifecycle.runs_alone(self.conn, self._name)
+        return self._ran_and_is_here() and halves.runs_alone(self.conn, self._name)
 
     def is_handed(self) -> bool:
         return self._ran_and_is_here() and lifecycle.is_migrated(self.conn, self._name)

@@ -7,7 +7,7 @@ from typing import Any
 
 from saltvirt import content, protocol, records
 from saltvirt.config import HostSettings
-from saltvirt.kvm import lifecycle, migrate
+from saltvirt.kvm import halves, lifecycle, migrate
 from saltvirt.movefacts import ArrivalFacts, DepartureFacts, Noted
 from saltvirt.ops import legacymoves, reservations, unfinished
 from saltvirt.ops.migration import departure, reach
@@ -23,6 +23,7 @@ class _Seen:
     is_kept: bool = False
     is_arriving: bool = False
     has_job: bool = False
+    is_cut: bool = False
     is_whole: bool = False
     stays: bool = False
     is_handed: bool = False
@@ -103,6 +104,7 @@ def of(conn: Any, settings: HostSettings, name: str, token: str, uuid: str | Non
             phase=_source_phase(settings, leaving, token),
             is_live=not is_anothers and records.is_live(place, "departure", name),
             is_moving=seen.has_job,
+            is_cut=seen.is_cut and not seen.is_arriving,
             has=seen.is_whole and not seen.is_arriving,
             stays=seen.stays,
             is_handed=seen.is_handed,
@@ -111,6 +113,7 @@ def of(conn: Any, settings: HostSettings, name: str, token: str, uuid: str | Non
             phase=coming.phase if coming else None,
             is_live=records.is_live(place, "arrival", name),
             is_arriving=seen.is_arriving,
+            is_cut=seen.is_cut and seen.is_arriving,
             has=seen.is_here and not (seen.is_arriving or seen.is_kept),
             is_empty=_is_empty(made, seen.is_here),
         ),
@@ -123,7 +126,7 @@ def _seen(conn: Any, name: str | None, leaving: DepartureFacts | None) -> _Seen:
     if name is None or not lifecycle.is_defined(conn, name):
         return _Seen()
     was_running = leaving is not None and leaving.was_running
-    is_arriving = lifecycle.is_arriving(conn, name)
+    is_arriving = halves.is_arriving(conn, name)
     # At the far end libvirt has no figures of the job, and says so by an error.
     may_send = lifecycle.is_active(conn, name) and not is_arriving
     return _Seen(
@@ -132,8 +135,9 @@ def _seen(conn: Any, name: str | None, leaving: DepartureFacts | None) -> _Seen:
         is_kept=lifecycle.moved_to(conn, name) is not None and not lifecycle.is_active(conn, name),
         is_arriving=is_arriving,
         has_job=may_send and bool(migrate.status(conn, name)),
+        is_cut=halves.is_cut(conn, name),
         is_whole=all(os.path.exists(path) for path in lifecycle.file_paths(conn, name)),
-        stays=was_running and lifecycle.runs_alone(conn, name),
+        stays=was_running and halves.runs_alone(conn, name),
         is_handed=was_running and lifecycle.is_migrated(conn, name),
     )
 

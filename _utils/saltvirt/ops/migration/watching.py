@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
 
 from saltvirt.kvm import migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
+from saltvirt.movefacts import in_halves
 from saltvirt.ops.context import Context
 
 _CANCEL_S = 180
@@ -30,8 +32,15 @@ def watch(context: Context, job: migrate.Job, name: str, options: Move) -> dict[
         if job.error is not None or not isinstance(error, MigrationFailed):
             raise
     if job.error is not None:
-        raise MigrationFailed(f"VM {name!r} stays where it is: {job.error}{_remedy(job.error)}")
+        raise MigrationFailed(_failed(job, name))
     return pace.last
+
+
+def _failed(job: migrate.Job, name: str) -> str:
+    if job.is_cut():
+        target = urlsplit(job.uri).hostname or job.uri
+        return f"post-copy of VM {name!r} has failed ({job.error}): {in_halves(name, target)}"
+    return f"VM {name!r} stays where it is: {job.error}{_remedy(job.error)}"
 
 
 def _end(job: migrate.Job, name: str, pace: "_Pace", error: BaseException) -> None:

@@ -8,7 +8,7 @@ import libvirt
 import pytest
 from endkit import End
 from saltvirt import content
-from saltvirt.kvm import lifecycle, migrate
+from saltvirt.kvm import halves, lifecycle, migrate
 from saltvirt.ops.migration import checks, sending
 
 
@@ -50,7 +50,7 @@ def end(hypervisor, tmp_path, monkeypatch):
     # It says of no machine type and of no job what libvirt says of QEMU's.
     monkeypatch.setattr(checks, "_libvirts_reasons", lambda *_: [])
     monkeypatch.setattr(migrate, "status", lambda *_: {})
-    monkeypatch.setattr(lifecycle, "runs_alone", lifecycle.is_active)
+    monkeypatch.setattr(halves, "runs_alone", lifecycle.is_active)
     return made
 
 
