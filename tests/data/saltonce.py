@@ -6,6 +6,7 @@ import os
 import jinja2
 from salt.loader.lazy import LazyLoader
 from salt.utils import entrypoints
+from saltvirt import content
 
 _list_files = LazyLoader._refresh_file_mapping
 _listed = {}
@@ -36,6 +37,21 @@ def folders_are_listed():
     """Have Salt's loaders, a dozen for a call, list the folders of its modules once."""
     LazyLoader._refresh_file_mapping = _of_its_folders
     entrypoints.iter_entry_points = functools.cache(entrypoints.iter_entry_points)
+
+
+def options_are_there():
+    """Have Salt 3008 not count all options, a dozen times for a call, to see that there are any."""
+    try:
+        from salt.utils.optsdict import OptsDict
+    except ImportError:
+        return
+    OptsDict.__bool__ = lambda _opts: True
+
+
+def code_is_read():
+    """Have the library's own files, which no test changes, read once for their digest."""
+    of_code, own = content.of_code, functools.cache(content.of_code)
+    content.of_code = lambda folder=None: of_code(folder) if folder else own()
 
 
 def templates_are_compiled(monkeypatch):

@@ -17,6 +17,8 @@ from saltvirt.seed import lending
 SCHEMAS = Path("/usr/share/libvirt/schemas")
 
 saltonce.folders_are_listed()
+saltonce.options_are_there()
+saltonce.code_is_read()
 
 
 @pytest.fixture(scope="session")

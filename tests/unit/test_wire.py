@@ -319,7 +319,7 @@ def moved_by(monkeypatch, said):
 @pytest.mark.parametrize("side", ["source", "target"])
 @given(data=strategies.data())
 def test_a_move_is_not_settled_by_what_cannot_be_read(side, data):
-    name = data.draw(strategies.sampled_from(sorted(STATE[side])))
+    name = data.draw(strategies.sampled_from(sorted(STATE[side].keys() - {"is_cut"})))
     change, why = data.draw(
         strategies.sampled_from([(put(NO_TYPE), "is bytes"), (lambda i, n: i.pop(n), "is missing")])
     )
@@ -336,6 +336,15 @@ def test_a_move_is_not_settled_by_what_cannot_be_read(side, data):
 
 def test_a_move_is_settled_by_what_newer_hosts_say_too(monkeypatch):
     hands = moved_by(monkeypatch, {**STATE, "source": {**STATE["source"], "new": 1}, "more": 2})
+
+    assert hands.look_at_source() == Source() and hands.look_at_target() == Target()
+
+
+def test_a_move_is_settled_by_hosts_that_do_not_know_of_cut_post_copy_yet(monkeypatch):
+    old = {side: {**STATE[side]} for side in ("source", "target")}
+    for side in old.values():
+        del side["is_cut"]
+    hands = moved_by(monkeypatch, {**STATE, **old})
 
     assert hands.look_at_source() == Source() and hands.look_at_target() == Target()
 

@@ -151,8 +151,6 @@ class _AtIt:
         if self._ended or (self._prefixes and not self._hearing.replies):
             return
         arg, ended = [self._hearing.jid], [*self._hearing.replies][-_ENDED:]
-        # How long the master takes to send it is no time that is to be waited again.
-        self._asked_at = time.monotonic()
         jid, asked = publish(
             self._local,
             publishing.target(self._cloud, sorted({*hosts, *ended})),
@@ -165,6 +163,7 @@ class _AtIt:
         self._prefixes += (f"salt/job/{jid}/ret/",)
         self._asked |= {*asked}
         self._ended = {*ended}
+        self._asked_at = time.monotonic()
 
     def _watch(self, tag: str, data: Mapping[str, Any]) -> None:
         host = data.get("id")

@@ -260,9 +260,10 @@ def test_firmware_variables_of_another_hosts_vm_stay(tmp_path, monkeypatch, is_s
     monkeypatch.setattr(lifecycle, "domain", lambda *_: vm)
 
     own = HostSettings(shared_paths=[f"{tmp_path}/shared"], state_dir=str(tmp_path / "state"))
-    saved = libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE
+    had = libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE
+    had |= libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_CHECKPOINT
     conn = SimpleNamespace(
-        listAllDomains=lambda flags=0: [] if flags & saved else [vm], lookupByName=lambda _: vm
+        listAllDomains=lambda flags=0: [] if flags & had else [vm], lookupByName=lambda _: vm
     )
     purge.undefine(conn, own, "fw")
 
