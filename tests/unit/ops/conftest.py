@@ -30,9 +30,9 @@ def fresh_driver():
     Have libvirt's test driver be as it is at first.
 
     An exception that a test before this has looked at may still have its connection, and the driver
-    has what was done to it as long as anybody has one.
+    has what was done to it as long as anybody has one. What is older was looked through before.
     """
-    gc.collect()
+    gc.collect(1)
 
 
 @dataclass
