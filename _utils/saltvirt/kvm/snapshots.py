@@ -292,7 +292,7 @@ def plan_revert(conn: Any, vm: str, wanted: object = None) -> Reverting:
 
 
 def refuse_anothers(conn: Any, vm: str, files: Mapping[str, Sequence[str]]) -> None:
-    """Raise LibvirtRefused if a disk of snapshots is another VM's by now: that has written to it."""
+    """Raise LibvirtRefused if another VM has a disk of snapshots by now, and has written to it."""
     if not any(files.values()):
         return
     users = {
