@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.units import size_mib
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAX_NAME = 63
 # Where passwords and keys are, so that an error does not show them to who reads the job cache.
@@ -101,12 +100,6 @@ def uuid(argument: str, value: object) -> str:
         return str(uuids.UUID(str(value)))
     except ValueError:
         raise BadArgument(argument, f"{shown(value)!r} is not a UUID") from None
-
-
-def as_kept(value: object) -> object:
-    """Return a UUID as libvirt writes it, which would be a change else; all else as it is."""
-    is_uuid = isinstance(value, str) and _UUID.fullmatch(value.lower())
-    return str(value).lower() if is_uuid else value
 
 
 def vcpus(cpu: Any) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument
+from saltvirt.nics import port_parameters
 from saltvirt.xml import network, nic, texts
 
 MODES = ("nat", "route", "open", "bridge", "private", "vepa", "passthrough", "hostdev")
@@ -135,7 +136,7 @@ def _port(value: object) -> nic.Port | None:
     given = {"type": value} if isinstance(value, str) else value
     found = _mapping("vport", given, {"type", "parameters"})
     parameters = arguments.mapping("vport:parameters", found.get("parameters"))
-    said = {key: arguments.as_kept(one) for key, one in (parameters or {}).items()}
+    said = port_parameters(parameters or {})
     return nic.Port(type=_needed("vport", found, "type"), parameters=texts(said) or None)
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from saltvirt import arguments
@@ -16,6 +16,7 @@ _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
 _CLEAN = "clean-traffic"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MODES = ("bridge", "vepa", "private", "passthrough")
+_UUIDS = ("interfaceid", "instanceid")
 _SWITCHES = ("openvswitch", "802.1Qbg", "802.1Qbh", "midonet")
 # Which types can have what; libvirt: https://libvirt.org/formatdomain.html#network-interfaces
 _ONLY = {
@@ -192,7 +193,16 @@ def _virtualport(what: str, value: Any) -> dict[str, Any]:
         raise BadArgument(what, f"type {kind!r}; one of {', '.join(_SWITCHES)}")
     return {
         "type": kind,
-        "parameters": {str(k): str(arguments.as_kept(v)) for k, v in given.items()},
+        "parameters": {str(k): str(v) for k, v in port_parameters(given).items()},
+    }
+
+
+def port_parameters(given: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return what a switch is told of a port, with UUIDs as libvirt writes them."""
+    # In capitals they would be a change each time; any other text it keeps as it is.
+    return {
+        key: one.lower() if key in _UUIDS and isinstance(one, str) else one
+        for key, one in given.items()
     }
 
 

@@ -57,6 +57,11 @@ class Source:
     stays: bool = _told(False)
     is_handed: bool = _told(False)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether nothing can be done there as long as this lasts."""
+        return self.is_live or self.is_moving or self.is_cut
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:

@@ -297,9 +297,7 @@ def next_step(
     elsewhere
         What all others say; None if they have not been asked. See :func:`asks_others`.
     """
-    if source is None:
-        return WAIT
-    if source.is_live or source.is_moving or source.is_cut:
+    if source is None or source.is_busy:
         return WAIT
     if source.phase in (PLANNED, SENDING) or (source.phase == HANDING and source.stays):
         return CANCEL

@@ -145,6 +145,16 @@ def test_two_interfaces_with_one_mac_are_refused():
         profiles.nics("vm", {}, None, same)
 
 
+def test_of_a_port_only_what_libvirt_itself_writes_in_small_letters_is_written_so():
+    text = "09B11C53-8B5C-4EEB-8F00-D84EAA0AAA4F"
+    port = {"type": "openvswitch", "interfaceid": text, "profileid": text}
+
+    (made,) = profiles.nics("vm", {}, None, {"a": {"bridge": "ovs0", "virtualport": port}})
+
+    said = made.extra["virtualport"]["parameters"]
+    assert said == {"interfaceid": text.lower(), "profileid": text}
+
+
 def test_what_nics_need_of_a_host_is_told_apart():
     made = profiles.nics(
         "vm",

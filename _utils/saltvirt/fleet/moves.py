@@ -201,5 +201,5 @@ def settle_left(cloud: Cloud, host: str) -> None:
         try:
             with orders.opened(cloud.opts, record.name, is_there=True) as held:
                 settle_order(cloud, held)
-        except VirtError as error:
+        except (VirtError, OSError) as error:
             cloud.progress("Settling", detail=str(error))

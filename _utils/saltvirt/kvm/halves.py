@@ -5,18 +5,30 @@ from typing import Any
 from saltvirt.errors import NoSuchVm
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 
-_RUNNING, _PAUSED = libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_PAUSED
-_CUT_HERE = (_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED)
-# Since libvirt 8.5; before that the target was paused too.
-_CUT_THERE = (_RUNNING, getattr(libvirt, "VIR_DOMAIN_RUNNING_POSTCOPY_FAILED", None))
-# A guest runs on the target while its source still has some of its memory.
-_COMING = ((_RUNNING, libvirt.VIR_DOMAIN_RUNNING_POSTCOPY), _CUT_THERE)
-# On either side: whether it is coming or leaving is told by something else.
-_WAITING = (
-    (_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION),
-    (_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP),
-)
-_HALVES = (*_WAITING, (_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY), _CUT_HERE, *_COMING)
+
+# No constant of libvirt here: a minion that lays the library aside imports it without libvirt.
+def _cut() -> set[tuple[int, int]]:
+    """Return the states, with their reasons, of both halves of a domain whose post-copy failed."""
+    # Below libvirt 8.5 the target was paused too.
+    there = getattr(libvirt, "VIR_DOMAIN_RUNNING_POSTCOPY_FAILED", None)
+    cut = {(libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED)}
+    return cut if there is None else {*cut, (libvirt.VIR_DOMAIN_RUNNING, there)}
+
+
+def _coming() -> set[tuple[int, int]]:
+    """Return the states of a guest that runs while its source still has some of its memory."""
+    running = libvirt.VIR_DOMAIN_RUNNING
+    known = {(running, libvirt.VIR_DOMAIN_RUNNING_POSTCOPY), *_cut()}
+    return {one for one in known if one[0] == running}
+
+
+def _halves() -> set[tuple[int, int]]:
+    """Return the states of either half; whether it comes or leaves is told by something else."""
+    why = ("MIGRATION", "STARTING_UP", "POSTCOPY")
+    paused = {
+        (libvirt.VIR_DOMAIN_PAUSED, getattr(libvirt, f"VIR_DOMAIN_PAUSED_{one}")) for one in why
+    }
+    return {*paused, *_cut(), *_coming()}
 
 
 def is_arriving(conn: Any, name: str) -> bool:
@@ -24,9 +36,9 @@ def is_arriving(conn: Any, name: str) -> bool:
     try:
         dom = domain(conn, name)
         now = tuple(dom.state())
-        if now in _COMING:
+        if now in _coming():
             return True
-        return now in _HALVES and not dom.isPersistent() and not _is_leaving(dom)
+        return now in _halves() and not dom.isPersistent() and not _is_leaving(dom)
     except NoSuchVm:
         return False
     except libvirt.libvirtError as exc:
@@ -53,11 +65,11 @@ def runs_alone(conn: Any, name: str) -> bool:
     dom = domain(conn, name)
     if not dom.isActive():
         return False
-    is_half = tuple(dom.state()) in _HALVES
+    is_half = tuple(dom.state()) in _halves()
     # At the far end libvirt has no figures of a job, and says so by an error.
     return not is_half and dom.jobStats().get("type", 0) == libvirt.VIR_DOMAIN_JOB_NONE
 
 
 def is_cut(conn: Any, name: str) -> bool:
     """Return whether post-copy of a domain has failed, of which either half is here."""
-    return tuple(domain(conn, name).state()) in (_CUT_HERE, _CUT_THERE)
+    return tuple(domain(conn, name).state()) in _cut()

@@ -278,7 +278,7 @@ def plan_revert(conn: Any, vm: str, wanted: object = None) -> Reverting:
             f"snapshot {target.name!r} of VM {vm!r} is external, and this host's libvirt {has} "
             "cannot revert to it: that needs 9.9; revert by hand, or update libvirt"
         )
-    _refuse_anothers(conn, vm, target)
+    refuse_anothers(conn, vm, {target.name: target.reverted})
     if vm in lifecycle.saved(conn):
         # libvirt would start the VM with that memory over what the disks had before.
         raise LibvirtRefused(saved_too(vm, "would go on over the disks of the snapshot"))
@@ -291,20 +291,23 @@ def plan_revert(conn: Any, vm: str, wanted: object = None) -> Reverting:
     )
 
 
-def _refuse_anothers(conn: Any, vm: str, target: snapshot.Snapshot) -> None:
-    """Raise LibvirtRefused if a disk of a snapshot is another VM's by now: it would go back too."""
-    if not target.reverted:
+def refuse_anothers(conn: Any, vm: str, files: Mapping[str, Sequence[str]]) -> None:
+    """Raise LibvirtRefused if another VM has a disk of snapshots by now, and has written to it."""
+    if not any(files.values()):
         return
-    others = {name: paths for name, paths in lifecycle.disks(conn).items() if name != vm}
-    for path in target.reverted:
-        real = os.path.realpath(path)
-        for name, paths in sorted(others.items()):
-            if real in map(os.path.realpath, paths):
-                raise LibvirtRefused(
-                    f"snapshot {target.name!r} of VM {vm!r} has disk {path}, which VM {name!r} has "
-                    "by now, or is based on: what that has written would be lost; give it another "
-                    "disk first"
-                )
+    users = {
+        os.path.realpath(path): name
+        for name, paths in sorted(lifecycle.disks(conn).items(), reverse=True)
+        for path in paths
+        if name != vm
+    }
+    for one, path in ((one, path) for one, paths in files.items() for path in paths):
+        user = users.get(os.path.realpath(path))
+        if user is not None:
+            raise LibvirtRefused(
+                f"snapshot {one!r} of VM {vm!r} has disk {path}, which VM {user!r} has by now, or "
+                "is based on: what that has written would be lost; give it another disk first"
+            )
 
 
 def _silent_for_long(vm: str) -> str:

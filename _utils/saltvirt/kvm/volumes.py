@@ -100,11 +100,13 @@ def _is_gone(exc: Any) -> bool:
     return exc.get_error_code() in [getattr(libvirt, f"VIR_ERR_{name}") for name in _GONE]
 
 
-def _users(conn: Any, there: dict[str, list[volume_.Volume]]) -> dict[tuple[str, str], set[str]]:
+def _users(
+    conn: Any, there: dict[str, list[volume_.Volume]], flags: int = 0
+) -> dict[tuple[str, str], set[str]]:
     """Return the VMs that have a volume as a disk, or below one, by pool and name."""
     where, below = _places(there)
     out: defaultdict[str, set[str]] = defaultdict(set)
-    for vm, used in _disks(conn):
+    for vm, used in _disks(conn, flags):
         for kind, *said in used:
             path = where.get((said[0], said[1])) if kind == "volume" else _real(said[0])
             # A chain that leads back to itself ends where it was.
@@ -203,15 +205,13 @@ def refuse_saved(conn: Any, pool: str, volume: str | None = None) -> None:
 
 def _used_by_saved(conn: Any, pool: str, volume: str | None) -> dict[str, str]:
     flag = libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE
-    saved = {one.name() for one in conn.listAllDomains(flag)}
-    if not saved:
+    if not conn.listAllDomains(flag):
         return {}
     # What is below a disk libvirt says only while its VM runs; what is below a volume always.
-    users = _users(conn, _all(conn))
     below = {
-        name: min(vms & saved)
-        for (where, name), vms in users.items()
-        if where == pool and volume in (None, name) and vms & saved
+        name: min(vms)
+        for (where, name), vms in _users(conn, _all(conn), flag).items()
+        if where == pool and volume in (None, name) and vms
     }
     return {**below, **_used_by(conn, flag, pool, volume)}
 

@@ -1,7 +1,7 @@
 """Snapshots are deleted, and reverted to, only if that spoils nothing else."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from saltvirt.errors import LibvirtRefused
@@ -25,7 +25,7 @@ def plan_revert(
     plan = snapshots.plan_revert(conn, vm, wanted)
     if not plan.target.is_external:
         # An external one stays as it is: disks go on above it in new files.
-        _refuse_anothers(conn, vm, plan.to, plan.target.reverted)
+        _refuse_based(conn, vm, {plan.to: plan.target.reverted})
         _refuse_number(vm, plan.target)
     if with_cleanup:
         known = snapshots.every(conn, vm).get(vm, [])
@@ -35,24 +35,26 @@ def plan_revert(
 
 def _refuse_merging(conn: Any, vm: str, found: Iterable[Snapshot]) -> None:
     """Raise LibvirtRefused if what is written since external snapshots must stay where it is."""
-    for one in found:
-        if not one.is_external:
-            continue
-        if vm in lifecycle.saved(conn):
-            why = "goes on in a file that would be gone with the snapshot"
-            raise LibvirtRefused(snapshots.saved_too(vm, why))
-        # What has been written since goes into the file below, and its own goes.
-        _refuse_anothers(conn, vm, one.name, (*one.reverted, *one.above))
+    # What has been written since goes into the file below, and its own goes.
+    files = {one.name: (*one.reverted, *one.above) for one in found if one.is_external}
+    if not files:
+        return
+    if vm in lifecycle.saved(conn):
+        why = "goes on in a file that would be gone with the snapshot"
+        raise LibvirtRefused(snapshots.saved_too(vm, why))
+    snapshots.refuse_anothers(conn, vm, files)
+    _refuse_based(conn, vm, files)
 
 
-def _refuse_anothers(conn: Any, vm: str, name: str, paths: Sequence[str]) -> None:
-    """Raise LibvirtRefused if another VM has one of a snapshot's files, or is based on it."""
-    used = storage.in_use(conn, but=vm) if paths else set()
-    for path in paths:
-        if path in used or os.path.realpath(path) in used:
+def _refuse_based(conn: Any, vm: str, files: Mapping[str, Sequence[str]]) -> None:
+    """Raise LibvirtRefused if another VM is based on one of the files of snapshots."""
+    # All domains are asked, and all their files read: once, however many snapshots there are.
+    below = storage.below_disks(conn, but=vm) if any(files.values()) else set()
+    for name, path in ((name, path) for name, paths in files.items() for path in paths):
+        if path in below or os.path.realpath(path) in below:
             raise LibvirtRefused(
-                f"snapshot {name!r} of VM {vm!r} has file {path}, which another VM has as a disk, "
-                "or is based on: what that has in it would be spoilt; give it another disk first"
+                f"snapshot {name!r} of VM {vm!r} has file {path}, on which a disk of another VM is "
+                "based: what that has in it would be spoilt; give it another disk first"
             )
 
 

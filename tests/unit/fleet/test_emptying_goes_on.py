@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from playedhosts import HOW, clouds, table
-from saltvirt.fleet import evacuate, restore
+from saltvirt.fleet import evacuate, moves, restore
 
 
 def test_looking_counts_as_waiting(monkeypatch, run):
@@ -91,6 +91,22 @@ def test_what_has_moved_is_said_though_the_masters_disk_is_full(monkeypatch, run
         run(evacuate.evacuate, two, "h1", **{**HOW, "max_parallel": 1})
 
     assert list(table(caught)["moved"]) == ["web1"]
+
+
+def test_what_cannot_be_settled_on_a_full_disk_is_said_and_ends_nothing(monkeypatch, run, said):
+    two = clouds(monkeypatch)(2)
+    two.put("web1", "h1")
+    two.silent |= {("h1", "virt.migrate"), ("h1", "virt.migrate_step cancel")}
+    with pytest.raises(evacuate.NotAllMoved):
+        run(evacuate.evacuate, two, "h1", **HOW)
+    two.silent.clear()
+    monkeypatch.setattr(moves, "settle_order", full)
+
+    with pytest.raises(evacuate.NotAllMoved, match="h1 still has web1") as caught:
+        run(evacuate.evacuate, two, "h1", **HOW)
+
+    assert list(table(caught)["failed"]) == ["web1"]
+    assert any("Settling" in one and "No space left" in one for one in said)
 
 
 def test_what_came_home_is_said_though_the_masters_disk_is_full(monkeypatch, run):

@@ -1,5 +1,6 @@
 """What is not deleted: what a VM with a saved state has, or is based on, and half of a pool."""
 
+import libvirt
 import pytest
 from saltvirt.errors import StorageError
 from saltvirt.kvm import volumes
@@ -42,6 +43,22 @@ def test_what_is_below_a_disk_of_a_vm_that_is_to_go_on_stays(virt, saved):
 
     saved.managedSaveRemove()
     assert virt.volume_delete("default-pool", "base") is True
+
+
+def test_only_vms_with_a_saved_state_are_read_for_what_these_have(conn, saved, monkeypatch):
+    asked, read = set(), libvirt.virDomain.XMLDesc
+
+    def says(self, *flags):
+        asked.add(self.name())
+        return read(self, *flags)
+
+    other = conn.defineXML(DOMAIN.format("d2", "file", "<source file='/srv/d2.img'/>"))
+    monkeypatch.setattr(libvirt.virDomain, "XMLDesc", says)
+    with pytest.raises(StorageError, match=LINE):
+        volumes.refuse_saved(conn, "default-pool", "base")
+    other.undefine()
+
+    assert asked == {"d1"}
 
 
 def test_a_pool_with_a_folder_that_libvirt_would_not_remove_does_not_go_by_half(

@@ -8,7 +8,7 @@ import pytest
 from saltvirt.config import HostSettings
 from saltvirt.errors import LibvirtRefused
 from saltvirt.kvm import connect, snapshots
-from saltvirt.ops import snapshotted
+from saltvirt.ops import snapshotted, storage
 
 VM = """<domain type='test'><name>{}</name><memory>1024</memory>
 <os><type arch='i686'>hvm</type></os><devices><disk type='file' device='disk'>
@@ -109,11 +109,34 @@ def test_what_another_vm_is_based_on_is_not_written_to_when_a_snapshot_goes(
     qemu_img("create", "-f", "qcow2", "-F", "qcow2", "-b", disk, linked)
     other = conn.defineXML(VM.format("db1", linked))
 
-    with pytest.raises(LibvirtRefused, match="web1_system.qcow2, which another VM has as a disk"):
+    with pytest.raises(LibvirtRefused, match="web1_system.qcow2, on which a disk of another VM"):
         snapshotted.delete(conn, "web1", names)
 
     other.undefine()
     assert list(snapshotted.delete(conn, "web1", names)["deleted"]) == ["s1"]
+
+
+def test_the_vm_that_has_the_file_that_would_be_written_to_is_named(conn, disk, external):
+    external("s1")
+    conn.defineXML(VM.format("db1", disk))
+
+    with pytest.raises(LibvirtRefused, match="which VM 'db1' has by now"):
+        snapshotted.delete(conn, "web1", ["s1"])
+
+
+def test_all_vms_are_looked_at_once_however_many_snapshots_go(conn, external, monkeypatch):
+    for name in ("s1", "s2", "s3"):
+        external(name)
+    looked, below_disks = [], storage.below_disks
+
+    def counted(*args, **given):
+        looked.append(args)
+        return below_disks(*args, **given)
+
+    monkeypatch.setattr(storage, "below_disks", counted)
+
+    assert len(snapshotted.delete(conn, "web1", [])["deleted"]) == 3
+    assert len(looked) == 1
 
 
 def test_what_another_vm_is_based_on_does_not_go_back(conn, disk, tmp_path):

@@ -20,8 +20,8 @@ from saltvirt.xml import read
 
 # ``{VM: paths}``
 _Disks = Mapping[str, set[str]]
-# What a name in a header is that is a URL, once it is taken for a path.
-_URL = re.compile("/[a-z][a-z+]*:/")
+# What a name in a header is that leads to a network, once it is taken for a path.
+_NETWORK = re.compile("/([a-z][a-z+]*:/|(nbd|rbd|sheepdog):)")
 
 
 def listed(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
@@ -224,8 +224,8 @@ def _away(conn: Any, settings: HostSettings) -> Iterator[tuple[str, str]]:
     for name, paths in sorted(lifecycle.disks(conn).items()):
         local = (path for path in sorted(paths & overlays) if path.startswith("/"))
         for one in (one for path in local for one in storage.chain(path)):
-            # An image itself is based on nothing, and what has a URL is no file.
-            is_other = cache.digest_of(settings, one) is not None or _URL.search(one)
+            # An image itself is based on nothing, and what a network has is no file.
+            is_other = cache.digest_of(settings, one) is not None or _NETWORK.search(one)
             if not is_other and not os.path.exists(one):
                 yield name, one
 

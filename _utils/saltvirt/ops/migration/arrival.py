@@ -138,12 +138,7 @@ class Arrival(End[ArrivalFacts]):
 
     def verify(self) -> None:
         """Refuse a VM that is not here whole; what is here is on the disk afterwards."""
-        name = self._here()
-        if name is not None and halves.is_cut(self.conn, name):
-            said = lost_half(name, "this host", is_source=True)
-            raise MigrationFailed(f"post-copy of VM {self._name!r} has failed: {said}")
-        if name is None or halves.is_arriving(self.conn, name):
-            raise MigrationFailed(f"VM {self._name!r} is not defined here")
+        name = self._arrived()
         self._refuse_transient(name)
         why = [*self._lacking(), *self._different(), *self._untold(name)]
         is_up = lifecycle.is_active(self.conn, name)
@@ -158,6 +153,16 @@ class Arrival(End[ArrivalFacts]):
         files.settle(here)
         storage.settle_definitions()
         kept.forget_target(self._settings, self._name)
+
+    def _arrived(self) -> str:
+        """Return the VM's name here; raise MigrationFailed if it is not here, or by half."""
+        name = self._here()
+        if name is not None and halves.is_cut(self.conn, name):
+            said = lost_half(name, "this host", is_source=True)
+            raise MigrationFailed(f"post-copy of VM {self._name!r} has failed: {said}")
+        if name is None or halves.is_arriving(self.conn, name):
+            raise MigrationFailed(f"VM {self._name!r} is not defined here")
+        return name
 
     def _refuse_transient(self, name: str) -> None:
         # libvirt calls a move a success whose domain it could not define; one whose definition

@@ -97,7 +97,6 @@ def of(conn: Any, settings: HostSettings, name: str, token: str, uuid: str | Non
     is_anothers = _is_anothers(leaving, token)
     leaving, coming = _own(leaving, token), _own(coming, token)
     facts = leaving.read(DepartureFacts) if leaving else None
-    made = coming.read(ArrivalFacts).untouched if coming else None
     seen = _seen(conn, name if uuid is None else lifecycle.name_of(conn, uuid), facts)
     return State(
         source=Source(
@@ -109,15 +108,20 @@ def of(conn: Any, settings: HostSettings, name: str, token: str, uuid: str | Non
             stays=seen.stays,
             is_handed=seen.is_handed,
         ),
-        target=Target(
-            phase=coming.phase if coming else None,
-            is_live=records.is_live(place, "arrival", name),
-            is_arriving=seen.is_arriving,
-            is_cut=seen.is_cut and seen.is_arriving,
-            has=seen.is_here and not (seen.is_arriving or seen.is_kept),
-            is_empty=_is_empty(made, seen.is_here),
-        ),
+        target=_target(coming, seen, is_live=records.is_live(place, "arrival", name)),
         noted=facts.noted if facts else Noted(),
+    )
+
+
+def _target(coming: Record | None, seen: _Seen, *, is_live: bool) -> Target:
+    made = coming.read(ArrivalFacts).untouched if coming else None
+    return Target(
+        phase=coming.phase if coming else None,
+        is_live=is_live,
+        is_arriving=seen.is_arriving,
+        is_cut=seen.is_cut and seen.is_arriving,
+        has=seen.is_here and not (seen.is_arriving or seen.is_kept),
+        is_empty=_is_empty(made, seen.is_here),
     )
 
 

@@ -229,8 +229,9 @@ def test_no_image_goes_while_what_is_between_it_and_a_disk_is_out_of_reach(host,
     try:
         with pytest.raises(StorageError, match="middle.qcow2 of VM 'web1' .* mount its file"):
             cached.prune(conn, settings, [digest], is_dry=False)
-        qemu_img("rebase", "-u", "-F", "raw", "-b", "nbd://nas.example/d1", disk)
-        assert list(cached.prune(conn, settings, [digest], is_dry=True)["removed"]) == [digest]
+        for network in ("nbd://nas.example/d1", "rbd:vms/d1", "nbd:unix:/run/d1:exportname=d1"):
+            qemu_img("rebase", "-u", "-F", "raw", "-b", network, disk)
+            assert list(cached.prune(conn, settings, [digest], is_dry=True)["removed"]) == [digest]
     finally:
         dom.undefine()
 
