@@ -1,7 +1,6 @@
 """What may stand in an option: each kind says what it accepts, and reads a value as it is used."""
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,11 +44,6 @@ def _is_texts(value: object) -> bool:
 
 def is_path(value: Any) -> bool:
     return _is_text(value) and value.startswith("/")
-
-
-def plain_path(value: str) -> str:
-    """Return a path as those of files below it begin: a slash at its end would be one too many."""
-    return re.sub("/+", "/", value).rstrip("/") or "/"
 
 
 def is_tags(value: object) -> bool:

@@ -11,9 +11,8 @@ from saltvirt.config import DEFAULT_DISK, DEFAULT_NIC
 from saltvirt.errors import BadArgument
 from saltvirt.model import Disk, Nic
 from saltvirt.nics import nic, override, refuse_equal_macs
-from saltvirt.optionkinds import plain_path
 from saltvirt.units import size_mib
-from saltvirt.xml import remote
+from saltvirt.xml import poolsource, remote
 
 Entry = dict[str, Any]
 NAT, NAT_NETWORK = "nat", "default"
@@ -182,7 +181,7 @@ def _source(entry: Entry) -> str | None:
 def _pool(entry: Entry) -> str | None:
     """Return the pool of a disk; a folder as the names of files in it begin."""
     given: str | None = entry.get("pool") or None
-    return plain_path(given) if given and given.startswith("/") else given
+    return poolsource.clean(given) if given and given.startswith("/") else given
 
 
 def _flag(what: str, entry: Entry, key: str) -> bool | None:

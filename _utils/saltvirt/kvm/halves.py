@@ -7,28 +7,26 @@ from saltvirt.kvm.connect import domain, is_gone, libvirt
 
 
 # No constant of libvirt here: a minion that lays the library aside imports it without libvirt.
+def _states(kind: str, *reasons: str) -> set[tuple[int, int]]:
+    """Return the states of a kind with those of the reasons that this libvirt knows."""
+    state, why = getattr(libvirt, f"VIR_DOMAIN_{kind}"), f"VIR_DOMAIN_{kind}_"
+    return {(state, getattr(libvirt, why + one)) for one in reasons if hasattr(libvirt, why + one)}
+
+
 def _cut() -> set[tuple[int, int]]:
-    """Return the states, with their reasons, of both halves of a domain whose post-copy failed."""
+    """Return the states of both halves of a domain whose post-copy failed."""
     # Below libvirt 8.5 the target was paused too.
-    there = getattr(libvirt, "VIR_DOMAIN_RUNNING_POSTCOPY_FAILED", None)
-    cut = {(libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED)}
-    return cut if there is None else {*cut, (libvirt.VIR_DOMAIN_RUNNING, there)}
+    return _states("PAUSED", "POSTCOPY_FAILED") | _states("RUNNING", "POSTCOPY_FAILED")
 
 
 def _coming() -> set[tuple[int, int]]:
     """Return the states of a guest that runs while its source still has some of its memory."""
-    running = libvirt.VIR_DOMAIN_RUNNING
-    known = {(running, libvirt.VIR_DOMAIN_RUNNING_POSTCOPY), *_cut()}
-    return {one for one in known if one[0] == running}
+    return _states("RUNNING", "POSTCOPY", "POSTCOPY_FAILED")
 
 
 def _halves() -> set[tuple[int, int]]:
     """Return the states of either half; whether it comes or leaves is told by something else."""
-    why = ("MIGRATION", "STARTING_UP", "POSTCOPY")
-    paused = {
-        (libvirt.VIR_DOMAIN_PAUSED, getattr(libvirt, f"VIR_DOMAIN_PAUSED_{one}")) for one in why
-    }
-    return {*paused, *_cut(), *_coming()}
+    return _states("PAUSED", "MIGRATION", "STARTING_UP", "POSTCOPY") | _cut() | _coming()
 
 
 def is_arriving(conn: Any, name: str) -> bool:

@@ -19,7 +19,6 @@ from saltvirt.ops import (
     storage,
     trash,
 )
-from saltvirt.optionkinds import plain_path
 from saltvirt.placement import generation
 from saltvirt.placement.answers import (
     ComingFacts,
@@ -40,7 +39,7 @@ from saltvirt.placement.answers import (
 )
 from saltvirt.units import MIB
 from saltvirt.vmfilter import VmFilter
-from saltvirt.xml import read
+from saltvirt.xml import poolsource, read
 
 RUN_DIR = "/run/salt-virt"
 _LINKS = Path("/sys/class/net")
@@ -214,7 +213,7 @@ def _vms(
     out: dict[str, VmFacts] = {}
     kept: dict[str, str] = {}
     promises = {"virtual": 0, "growth": 0}
-    images = f"{plain_path(settings.images)}/"
+    images = f"{poolsource.clean(settings.images)}/"
     taken = hoststocks.Taken(host.pools(conn))
     for one in query.definitions(conn):
         ours = read.ours(one.root)

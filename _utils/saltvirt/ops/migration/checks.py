@@ -8,12 +8,12 @@ from typing import Any
 from saltvirt.config import HostSettings
 from saltvirt.kvm import host, lifecycle, pools, volumes
 from saltvirt.ops import inspect, storage
-from saltvirt.optionkinds import plain_path
 from saltvirt.placement import fit, generation, requirements
 from saltvirt.placement.answers import DiskFacts, HostInfo, MigrationInfo, Versions
 from saltvirt.placement.generation import Generation
 from saltvirt.xml import parse
 from saltvirt.xml import pool as pool_
+from saltvirt.xml.poolsource import clean
 
 
 def check(
@@ -27,7 +27,7 @@ def check(
     """
     info = info or inspect.host_info(conn, settings)
     why = list(fit.reasons(info, requirements.of(moving)))
-    if moving.images is not None and plain_path(settings.images) != plain_path(moving.images):
+    if moving.images is not None and clean(settings.images) != clean(moving.images):
         why.append(
             f"its image folder is {settings.images}, not {moving.images}; VMs move only "
             "between hosts with the same virt:images"

@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable, Mapping
-from urllib.parse import urlsplit
 
 from saltvirt.kvm import migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
 from saltvirt.movefacts import in_halves
 from saltvirt.ops.context import Context
+from saltvirt.ops.migration import reach
 
 _CANCEL_S = 180
 
@@ -38,8 +38,8 @@ def watch(context: Context, job: migrate.Job, name: str, options: Move) -> dict[
 
 def _failed(job: migrate.Job, name: str) -> str:
     if job.is_cut():
-        target = urlsplit(job.uri).hostname or job.uri
-        return f"post-copy of VM {name!r} has failed ({job.error}): {in_halves(name, target)}"
+        halves = in_halves(name, reach.uri_of(job.uri)[1])
+        return f"post-copy of VM {name!r} has failed ({job.error}): {halves}"
     return f"VM {name!r} stays where it is: {job.error}{_remedy(job.error)}"
 
 

@@ -137,3 +137,14 @@ def test_a_job_that_cannot_be_ended_is_said_to_go_on(watch, monkeypatch):
         MigrationFailed, match="could not end it .*monitor.*virt.migrate_status web1"
     ):
         watch(dom, stall_s=0)
+
+
+@pytest.mark.parametrize("target", ["hyper2", "[fd00::2]"])
+def test_post_copy_that_was_cut_goes_on_at_its_target(target):
+    uri = f"qemu+tls://{target}/system"
+    job = SimpleNamespace(is_cut=lambda: True, error="operation failed", uri=uri)
+
+    said = watching._failed(job, "web")
+
+    assert said.startswith("post-copy of VM 'web' has failed (operation failed): it runs on ")
+    assert f"--postcopy-resume web {uri}" in said
