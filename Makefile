@@ -13,16 +13,17 @@ nightly:   ## the tests that take minutes each, with the machine to themselves
 	SALTVIRT_LAB_SALT=3006 tests/env pytest tests/cloud -m second_nightly
 
 unit:      ## no daemon; a minute (root, as all of it, for the tests' own Debian)
-	tests/env pytest -n auto --dist worksteal tests/conventions tests/unit -m "not nightly and not slow"
+	tests/env pytest -n auto --dist worksteal tests/unit -m "not nightly and not slow"
 
 compat:    ## each old function beside that of Salt 3006.25: a minute or two
 	tests/env pytest tests/compat
 
-lint:      ## style and types
+lint:      ## style, types and conventions
 	tests/env ruff check .
 	tests/env ruff format --check .
 	tests/env mypy
 	tests/env mypy --config-file tests/worker-mypy.toml
+	tests/env pytest -n auto tests/conventions
 
 lab:       ## bring the lab up and leave it up
 	tests/lab/lab up --hosts 3

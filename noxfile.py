@@ -7,19 +7,19 @@ nox.options.sessions = ["lint", "unit", "compat", "loading", "docs"]
 
 @nox.session(python=False)
 def lint(session):
-    """Check style and types."""
+    """Check style, types and conventions."""
     session.run("tests/env", "ruff", "check", ".", external=True)
     session.run("tests/env", "ruff", "format", "--check", ".", external=True)
     session.run("tests/env", "mypy", external=True)
     session.run("tests/env", "mypy", "--config-file", "tests/worker-mypy.toml", external=True)
+    session.run("tests/env", "pytest", "-n", "auto", "tests/conventions", external=True)
 
 
 @nox.session(python=False)
 def unit(session):
     """Run what needs no daemon."""
     parallel = ("-n", "auto", "--dist", "worksteal")
-    folders = ("tests/conventions", "tests/unit")
-    session.run("tests/env", "pytest", *parallel, *folders, external=True)
+    session.run("tests/env", "pytest", *parallel, "tests/unit", external=True)
 
 
 @nox.session(python=False)

@@ -27,7 +27,7 @@ class Cloud:
     progress
         Shows progress, see :func:`saltvirt.fleet.progress.callback`.
     is_reading
-        The command changes nothing: a silent host is waited for two seconds longer than the others.
+        The command changes nothing: a silent host costs two seconds at most.
     silence
         Who has been silent to this command.
     heard

@@ -35,7 +35,7 @@ _DRAIN_S = 10
 # whether they are at it, and when those that do not say so are given up, unless nobody has said
 # anything at all. How often that is looked at. Two seconds are what a silent host may cost, and
 # what comes after takes some of them.
-_ASK_S, _QUIET_S, _STEP_S = 0.7, 1.8, 0.1
+_ASK_S, _QUIET_S, _STEP_S = 0.4, 1.4, 0.1
 # How long nobody is asked that as long as nobody has answered: it is work for all of them, which
 # delays the first answers of many further.
 _FIRST_S = 3

@@ -1,8 +1,9 @@
 """
 Who is silent: how long such a host is waited for, and since when it is.
 
-A command that only reads waits for it two seconds longer than for the others, one that changes
-something once for ``virt:timeout_s``. One file of the master's cache has since when each is silent.
+A command that only reads waits for it two seconds at most longer than for the others, one that
+changes something once for ``virt:timeout_s``. One file of the master's cache has since when each is
+silent.
 """
 
 import json
@@ -32,7 +33,7 @@ class Wait:
     Who is waited for less than others, in a survey; an answer that comes counts all the same.
 
     briefly
-        Those that are given up when nobody has answered for two seconds, unless they say that they
+        Those that are given up when nobody has answered for a while, unless they say that they
         are at it.
     not_at_all
         Those that have been silent to this command before.

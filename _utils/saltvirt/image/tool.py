@@ -1,10 +1,9 @@
 """qemu-img: the one place that runs it, with limits and without a shell."""
 
-import functools
 import json
 import os
-import resource
 import selectors
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -19,15 +18,18 @@ _LOOK_S = 0.1
 # What is kept of each stream: an honest qemu-img says a few lines.
 _SAID_BYTES = 1 << 20
 _CHUNK = 1 << 16
-_MISSING = "qemu-img is missing on this host; install qemu-utils/qemu-img"
+_PACKAGES = {"prlimit": "util-linux", "qemu-img": "qemu-utils/qemu-img"}
 
 
-def _limits(file_bytes: int = resource.RLIM_INFINITY) -> None:
-    # An image made to hurt must not eat the host.
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.umask(0o077)
+def _limited(argv: list[str], file_bytes: int | None) -> list[str]:
+    """
+    Return a command with limits: an image made to hurt must not eat the host.
+
+    A program sets them, as a job has threads, among which Python may run nothing between fork
+    and exec (https://docs.python.org/3/library/subprocess.html#subprocess.Popen).
+    """
+    most = "unlimited" if file_bytes is None else str(file_bytes)
+    return ["prlimit", f"--as={_MEMORY_BYTES}", f"--fsize={most}", "--core=0", "--", *argv]
 
 
 def _run(
@@ -40,11 +42,11 @@ def _run(
         if time.monotonic() > end:
             raise error(f"qemu-img {argv[1]} did not end within {_TIMEOUT_S} s")
 
-    return _listened(argv, path, resource.RLIM_INFINITY, look)
+    return _listened(argv, path, None, look)
 
 
 def _listened(
-    argv: list[str], path: str | Path, most_bytes: int, look: Callable[[], None]
+    argv: list[str], path: str | Path, most_bytes: int | None, look: Callable[[], None]
 ) -> subprocess.CompletedProcess[str]:
     """
     Return what qemu-img says; it is ended when that is too much, or when ``look`` raises.
@@ -53,16 +55,16 @@ def _listened(
         The image that is named if it says too much: it has a line for each reference that is
         wrong, and an image of some KiB has millions of them.
     """
-    try:
-        child = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=functools.partial(_limits, most_bytes),
-        )
-    except FileNotFoundError as exc:
-        raise StorageError(_MISSING) from exc
+    for program, package in _PACKAGES.items():
+        if not shutil.which(program):
+            raise StorageError(f"{program} is missing on this host; install {package}")
+    child = subprocess.Popen(
+        _limited(argv, most_bytes),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        umask=0o077,
+    )
     with child:
         try:
             out, err = _heard(child, path, look)
@@ -159,12 +161,12 @@ def convert(
     """Copy an image's content into another format; raise OverLimit where it must end."""
     argv = ["qemu-img", "convert", "-q", "-f", source_format, "-O", target_format]
     # A raw disk is as long as its content at once, and has holes.
-    most = resource.RLIM_INFINITY if target_format == "raw" else meter.most_bytes()
+    most = None if target_format == "raw" else meter.most_bytes()
     # It is ended as soon as what it writes takes too much room or time.
     done = _listened(
         [*argv, str(source), str(target)], source, most, lambda: meter.check(room.taken(target))
     )
-    if done.returncode and "File too large" in done.stderr:
+    if done.returncode and most is not None and "File too large" in done.stderr:
         meter.expect(most + 1)
     if done.returncode:
         # It may have filled the disk between two looks.
@@ -183,7 +185,7 @@ def write_over(
     argv += ["-t", "none"] if Path(device).is_block_device() else []
     # The device is as large as it is: only the time is measured.
     done = _listened(
-        [*argv, str(source), str(device)], source, resource.RLIM_INFINITY, lambda: meter.check(0)
+        [*argv, str(source), str(device)], source, None, lambda: meter.check(0)
     )
     if done.returncode:
         raise StorageError(f"cannot write {device}: {_why(done)}")

@@ -256,6 +256,7 @@ PLANTED = {
     ),
     "maintenance": (tells(maintenance=True), "maintenance", "hyper1", HINT, "maintenance off"),
     "qemu-img": (says(lacking=["qemu-img"]), "qemu-img", "hyper1", NEEDED, "hypervisor.packages"),
+    "prlimit": (says(lacking=["prlimit"]), "qemu-img", "hyper1", NEEDED, "hypervisor.packages"),
     "pycdlib": (says(lacking=["pycdlib"]), "seed", "hyper1", NEEDED, "hypervisor.packages"),
     "no folder": (
         folder(why_not="/srv/vm is not a folder"),

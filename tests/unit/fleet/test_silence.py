@@ -121,7 +121,7 @@ def test_a_silent_host_costs_what_reads_two_seconds_more_than_the_others(bus, cl
     found = survey(cloud(is_reading=True))
 
     assert found.unreachable == ["hyper3"] and sorted(found.answers) == HOSTS[:2]
-    assert 2.2 <= bus.now <= 2.5
+    assert 1.7 <= bus.now <= 2.1
 
 
 def test_where_all_answer_nobody_is_waited_for(bus, cloud):
@@ -143,13 +143,13 @@ def test_a_slow_host_that_says_it_is_at_it_is_waited_for_by_what_reads_too(bus, 
 
 def test_as_long_as_nobody_has_answered_nobody_is_asked_what_keeps_him_from_it(bus, cloud):
     """As where many hosts begin at once, on few processors: it would take them longer still."""
-    bus.answers_s = {"hyper1": 1.9, "hyper2": 2.4, "hyper3": 2.9}
+    bus.answers_s = {"hyper1": 2.3, "hyper2": 2.6, "hyper3": 2.9}
 
     assert survey(cloud(is_reading=True)).unreachable == []
     assert bus.now == pytest.approx(2.9, abs=0.11) and len(bus.asked) == 1
 
 
-@pytest.mark.parametrize(("done_s", "waited_s"), [(0.1, 6 + 2), (1.1, 6 + 2), (None, 6 + 6)])
+@pytest.mark.parametrize(("done_s", "waited_s"), [(0.1, 6 + 1.5), (0.8, 6 + 1.5), (None, 6 + 6)])
 def test_where_answers_take_long_those_who_gave_them_say_how_long_a_silent_one_may(
     bus, cloud, done_s, waited_s
 ):
@@ -174,7 +174,7 @@ def test_that_they_were_at_it_says_nothing_of_how_soon_others_could(bus, cloud):
 
 
 def test_answers_that_come_after_the_last_question_have_others_waited_for(bus, cloud):
-    bus.answers_s = {"hyper1": 1.8, "hyper2": 3.7, "hyper3": 5.6}
+    bus.answers_s = {"hyper1": 1.4, "hyper2": 2.7, "hyper3": 4.0}
     bus.at_it, bus.done_s = {"hyper1": (0.3, {"jid": "0"})}, 0.1
 
     assert survey(cloud(is_reading=True)).unreachable == []
@@ -199,7 +199,7 @@ def test_where_events_of_others_never_end_a_silent_host_costs_no_more(bus, cloud
         bus.fire(at, {"tag": "salt/job/9/prog/guest", "data": {"_stamp": fired}})
 
     assert survey(cloud(is_reading=True)).unreachable == ["hyper3"]
-    assert 2.2 <= bus.now <= 2.5
+    assert 1.7 <= bus.now <= 2.1
 
 
 def test_a_master_that_cannot_ask_who_is_at_it_has_the_answers_all_the_same(
@@ -233,7 +233,7 @@ def test_one_that_says_it_is_at_it_and_never_answers_is_waited_for_no_longer_tha
 
 def test_one_that_is_alive_and_not_at_it_has_two_seconds_to_be_heard(bus, cloud):
     bus.at_it["hyper3"] = (0.5, {})
-    bus.answers_s["hyper3"] = 3
+    bus.answers_s["hyper3"] = 2
 
     assert survey(cloud(is_reading=True)).unreachable == []
 
@@ -295,7 +295,7 @@ def test_a_slow_host_is_not_dead_to_what_changes_something(bus, cloud):
     assert survey(cloud(is_reading=False)).unreachable == []
 
 
-@pytest.mark.parametrize(("is_hinted", "least_s", "most_s"), [(False, 2, 3), (True, 10, 11)])
+@pytest.mark.parametrize(("is_hinted", "least_s", "most_s"), [(False, 1.5, 2.5), (True, 10, 11)])
 def test_to_find_a_vm_a_host_that_may_have_it_too_is_waited_for_long(
     bus, cloud, opts, is_hinted, least_s, most_s
 ):
@@ -313,7 +313,7 @@ def test_a_vm_that_nobody_has_may_be_on_the_silent_one(bus, cloud, is_reading, m
 
     with pytest.raises(NoSuchVm, match="not asked: hyper3"):
         inventory.locate(cloud(is_reading), "web")
-    assert most_s - 1 <= bus.now <= most_s
+    assert most_s - 1.5 <= bus.now <= most_s
 
 
 def test_a_vm_on_a_host_that_is_slow_is_found_by_what_changes_it(bus, cloud):

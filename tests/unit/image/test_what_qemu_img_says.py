@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 from saltvirt import room
-from saltvirt.errors import ImageError
+from saltvirt.errors import ImageError, StorageError
 from saltvirt.image import tool, validation
 from saltvirt.units import MIB
 
@@ -36,6 +36,20 @@ def chatty(tmp_path):
     return path
 
 
+@pytest.fixture
+def instead(tmp_path, monkeypatch):
+    """Put a program in the place of qemu-img, with what Debian has in /usr/bin beside it."""
+
+    def put(script):
+        program = tmp_path / "bin/qemu-img"
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+
+    return put
+
+
 def test_a_small_image_does_not_have_much_said_of_it(chatty):
     tracemalloc.start()
     try:
@@ -49,14 +63,38 @@ def test_a_small_image_does_not_have_much_said_of_it(chatty):
 
 
 @pytest.mark.parametrize("stream", [1, 2])
-def test_what_converts_is_ended_too_when_it_says_too_much(tmp_path, monkeypatch, stream):
+def test_what_converts_is_ended_too_when_it_says_too_much(tmp_path, instead, stream):
     # No image is known of which qemu-img convert says as much; whoever finds one has it stopped.
-    program = tmp_path / "bin/qemu-img"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\nexec yes 'this reference is wrong' >&{stream}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    instead(f"exec yes 'this reference is wrong' >&{stream}")
     meter = room.Room(max_bytes=MIB, reserve_bytes=0, limit_s=60).meter("x", tmp_path)
 
     with pytest.raises(ImageError, match="image evil.img cannot be used: its tables are damaged"):
         tool.convert("evil.img", "raw", tmp_path / "out", "qcow2", meter)
+
+
+def test_it_runs_with_limits(tmp_path, instead):
+    # The real one ends before anybody could look; this says with which limits it was begun.
+    said, target = tmp_path / "said", tmp_path / "x.qcow2"
+    instead(f"(ulimit -v; ulimit -c; ulimit -f; umask) >{said}")
+
+    tool.create(target, MIB, "qcow2")
+    made = said.read_text().split()
+    meter = room.Room(max_bytes=3 * MIB, reserve_bytes=0, limit_s=60).meter("x", tmp_path)
+    tool.convert(target, "qcow2", tmp_path / "out", "qcow2", meter)
+    written, most = said.read_text().split(), meter.most_bytes()
+
+    # A shell counts memory in KiB and files in halves of them.
+    assert made == [str((2 << 30) >> 10), "0", "unlimited", "0077"]
+    assert written == [*made[:2], str(most // 512), "0077"]
+
+
+@pytest.mark.parametrize(
+    ("program", "package"), [("prlimit", "util-linux"), ("qemu-img", "qemu-utils/qemu-img")]
+)
+def test_what_is_missing_is_named_with_its_package(tmp_path, monkeypatch, program, package):
+    for name in {"prlimit", "qemu-img"} - {program}:
+        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(StorageError, match=f"{program} is missing on this host; install {package}"):
+        tool.create(tmp_path / "x.qcow2", MIB, "qcow2")

@@ -90,7 +90,7 @@ def test_what_libvirt_cannot_say_is_said_in_its_words(options, monkeypatch):
 def test_tools_that_are_missing_are_named(options, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    assert told(options).lacking == ["qemu-img"]
+    assert told(options).lacking == ["qemu-img", "prlimit"]
 
 
 @pytest.mark.parametrize(("pool", "why"), [("default-pool", None), ("fast", "no pool 'fast'")])

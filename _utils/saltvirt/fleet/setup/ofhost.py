@@ -21,6 +21,7 @@ _VM = Requirements(name="", vcpus=1, memory_mib=512, nic_profile="default", disk
 _KVM_MODULES = {"vmx": "kvm_intel", "svm": "kvm_amd"}
 _LACKING = {
     "qemu-img": ("qemu-img", "qemu-img is missing: it cannot check or clone images"),
+    "prlimit": ("qemu-img", "prlimit (util-linux) is missing: qemu-img is run with limits by it"),
     "pycdlib": ("seed", "the Python module pycdlib is missing: it cannot make seeds"),
 }
 

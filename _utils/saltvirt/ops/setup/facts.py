@@ -120,7 +120,7 @@ def _virtualization(path: Path) -> str:
 
 
 def _lacking() -> list[str]:
-    out = [] if shutil.which("qemu-img") else ["qemu-img"]
+    out = [name for name in ("qemu-img", "prlimit") if not shutil.which(name)]
     return [*out, "pycdlib"] if _why(nocloud.refuse_if_impossible) else out
 
 
