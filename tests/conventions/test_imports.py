@@ -33,6 +33,7 @@ BASE = {
     "defaults3006",
     "errors",
     "files",
+    "garbage",
     "guestanswers",
     "keypair",
     "later",

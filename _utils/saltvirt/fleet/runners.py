@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from saltvirt import undo
+from saltvirt import garbage, undo
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import largeevents, masterrelease, masteruser, progress
 from saltvirt.fleet.cells import known
@@ -66,7 +66,7 @@ def runner_function(
             bound = _bind(signature, function, args, given)
             line = _lines(streams, bound, module["__opts__"], job)
             # Ctrl-C arrives as SystemExit, from Salt; so do SIGTERM and a terminal that is closed.
-            with undo.on_signals(), masteruser.acting(module["__opts__"]):
+            with garbage.rarely(), undo.on_signals(), masteruser.acting(module["__opts__"]):
                 data = _called(function, job, bound, cell)
         except VirtError as error:
             failure = {"error": str(error), **getattr(error, "table", {})}

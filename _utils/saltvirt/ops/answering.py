@@ -10,7 +10,7 @@ from typing import Any
 
 from salt.exceptions import SaltException
 
-from saltvirt import sealed, signed, wire
+from saltvirt import garbage, sealed, signed, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.ops import ordered
@@ -72,15 +72,16 @@ def answer(
     _refuse_others(wanted)
     context.pop("retcode", None)
     value, error = None, None
-    if wanted.fun in functions:
-        value, error = _done(functions, wanted, settings)
-    else:
-        error = f"'{wanted.fun}' is not available."
-    code = int(context.get("retcode") or 0) or (1 if error is not None else 0)
-    if code:
-        context["retcode"] = code
-    what = {"fun": wanted.fun, "value": value, "why": error, "retcode": code}
-    return sign(opts, jid, is_small=is_small, **what)
+    with garbage.rarely():
+        if wanted.fun in functions:
+            value, error = _done(functions, wanted, settings)
+        else:
+            error = f"'{wanted.fun}' is not available."
+        code = int(context.get("retcode") or 0) or (1 if error is not None else 0)
+        if code:
+            context["retcode"] = code
+        what = {"fun": wanted.fun, "value": value, "why": error, "retcode": code}
+        return sign(opts, jid, is_small=is_small, **what)
 
 
 def _read(opts: Mapping[str, Any], order: object) -> Order:

@@ -153,13 +153,15 @@ def build(disk: Disk) -> ET.Element:
 
 def read(element: ET.Element) -> Disk:
     """Return what a <disk> says."""
+    source_ = element.find("source")
+    within = tag("source") if source_ is None else source_
     return Disk(
         type=element.get("type"),
         device=element.get("device", "disk"),
         driver=attributes_of(element.find("driver")),
-        source=attributes_of(element.find("source")),
-        hosts=tuple(dict(one.attrib) for one in element.iterfind("source/host")),
-        auth=_read_auth(element.find("source/auth")),
+        source=attributes_of(source_),
+        hosts=tuple(dict(one.attrib) for one in within.findall("host")),
+        auth=_read_auth(within.find("auth")),
         backing=_read_backing(element.find("backingStore")),
         target=attributes_of(element.find("target")) or {},
         is_readonly=element.find("readonly") is not None,

@@ -28,6 +28,12 @@ def domain(text: str) -> ET.Element:
     return parse(text)
 
 
+def _devices(root: ET.Element, kind: str) -> list[ET.Element]:
+    """Return a VM's devices of a kind, ``*`` for all: a path would be looked for in Python."""
+    devices = root.find("devices")
+    return [] if devices is None else devices.findall(kind)
+
+
 def name(root: ET.Element) -> str:
     """Return a VM's name, empty if the XML has none."""
     return root.findtext("name", "")
@@ -40,7 +46,7 @@ def uuid(root: ET.Element) -> str:
 
 def nics(root: ET.Element) -> dict[str, dict[str, Any]]:
     """Return ``{mac: {type, mac, source, model, ...}}``."""
-    found = map(nic.describe, root.iterfind("devices/interface"))
+    found = map(nic.describe, _devices(root, "interface"))
     return {one["mac"]: one for one in found if one.get("mac")}
 
 
@@ -60,34 +66,34 @@ def nics_of(text: str) -> dict[str, dict[str, Any]]:
 
 def interfaces(root: ET.Element) -> list[nic.Interface]:
     """Return what a VM's NICs say."""
-    return [nic.read(one) for one in root.iterfind("devices/interface")]
+    return [nic.read(one) for one in _devices(root, "interface")]
 
 
 def macs(root: ET.Element) -> list[str]:
     """Return the MAC addresses of a VM's NICs."""
-    found = map(nic.read, root.iterfind("devices/interface"))
+    found = map(nic.read, _devices(root, "interface"))
     return [one.mac for one in found if one.mac]
 
 
 def links(root: ET.Element) -> dict[str, Any]:
     """Return what a VM's NICs need of a host, as :func:`saltvirt.nics.needs` does."""
-    found = needs(nic.read(one) for one in root.iterfind("devices/interface"))
+    found = needs(nic.read(one) for one in _devices(root, "interface"))
     return {key: list(one) if isinstance(one, tuple) else one for key, one in found.items()}
 
 
 def graphics(root: ET.Element) -> dict[str, str]:
     """Return the attributes of the VM's displays, ``"None"`` for the usual ones that they lack."""
-    return graphics_.describe(root.iterfind("devices/graphics"))
+    return graphics_.describe(_devices(root, "graphics"))
 
 
 def displays(root: ET.Element) -> list[graphics_.Graphics]:
     """Return all displays of a VM; with a password only if the XML was read with its secrets."""
-    return [graphics_.read(one) for one in root.iterfind("devices/graphics")]
+    return [graphics_.read(one) for one in _devices(root, "graphics")]
 
 
 def listeners(root: ET.Element) -> list[dict[str, str]]:
     """Return ``host``, ``service`` and ``tls`` of each device that others can connect to."""
-    return [source for device in root.iterfind("devices/*") for source in chardev.listens(device)]
+    return [source for device in _devices(root, "*") for source in chardev.listens(device)]
 
 
 def system(root: ET.Element) -> osboot.Os:
@@ -113,7 +119,7 @@ def firmware_variables(root: ET.Element) -> str | None:
 
 def disks(root: ET.Element) -> list[disk.Disk]:
     """Return what a VM's disks say, but for one without a target."""
-    return [one for one in map(disk.read, root.iterfind("devices/disk")) if "dev" in one.target]
+    return [one for one in map(disk.read, _devices(root, "disk")) if "dev" in one.target]
 
 
 def disk_sources(root: ET.Element) -> list[dict[str, Any]]:
@@ -159,13 +165,13 @@ def is_cpu_checked(root: ET.Element) -> bool:
 
 def has_host_device(root: ET.Element) -> bool:
     """Return whether a VM has a device of its host, be it as a NIC."""
-    found = map(nic.read, root.iterfind("devices/interface"))
-    return root.find("devices/hostdev") is not None or any(one.type == "hostdev" for one in found)
+    found = map(nic.read, _devices(root, "interface"))
+    return bool(_devices(root, "hostdev")) or any(one.type == "hostdev" for one in found)
 
 
 def sends_as_host(root: ET.Element) -> bool:
     """Return whether a VM has a NIC for which QEMU, or passt, sends by sockets of the host."""
-    return any(nic.read(one).type == "user" for one in root.iterfind("devices/interface"))
+    return any(nic.read(one).type == "user" for one in _devices(root, "interface"))
 
 
 def was_given_file(root: ET.Element) -> bool:
@@ -185,16 +191,14 @@ def has_agent(root: ET.Element) -> bool:
 
 
 def _agents(root: ET.Element) -> list[dict[str, str]]:
-    targets = [chardev.read(one).target or {} for one in root.iterfind("devices/channel")]
+    targets = [chardev.read(one).target or {} for one in _devices(root, "channel")]
     wanted = (chardev.guest_agent().target or {}).get("name")
     return [one for one in targets if one.get("name") == wanted]
 
 
 def tpm_state(root: ET.Element) -> str | None:
     """Return where the emulated TPM of a VM has its state; None without one."""
-    found = [
-        tpm.state(tpm.read(one), root.findtext("uuid")) for one in root.iterfind("devices/tpm")
-    ]
+    found = [tpm.state(tpm.read(one), root.findtext("uuid")) for one in _devices(root, "tpm")]
     return next((path for path in found if path), None)
 
 

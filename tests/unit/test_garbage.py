@@ -1,0 +1,49 @@
+"""How often garbage is looked for while a command holds many answers."""
+
+import gc
+from contextlib import nullcontext
+
+import pytest
+from saltvirt import garbage
+
+VMS = 10_000
+
+
+@pytest.fixture
+def looks():
+    """When Python has looked for garbage among all that there is."""
+    seen = []
+
+    def note(phase, _info):
+        if phase == "start":
+            seen.append(phase)
+
+    gc.callbacks.append(note)
+    yield seen
+    gc.callbacks.remove(note)
+
+
+def test_it_is_looked_for_less_while_many_vms_are_held(looks):
+    gc.collect()
+    looks.clear()
+    held = [{"disks": {}, "nics": []} for _vm in range(VMS)]
+    usual = len(looks)
+    with garbage.rarely():
+        looks.clear()
+        held += [{"disks": {}, "nics": []} for _vm in range(VMS)]
+        rare = len(looks)
+
+    assert len(held) == 2 * VMS and usual > 0 and rare <= usual / 2
+
+
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_afterwards_it_is_as_it_was(is_failing):
+    before = gc.get_threshold()
+
+    failing = pytest.raises(ValueError, match="no") if is_failing else nullcontext()
+    with failing, garbage.rarely():
+        assert gc.get_threshold() != before
+        if is_failing:
+            raise ValueError("no")
+
+    assert gc.get_threshold() == before
