@@ -119,11 +119,13 @@ def test_all_or_nothing_leaves_nothing(many):
 
 
 def test_an_interrupted_call_is_gone_on_with(many):
-    process = many.begin("virt.init_many", *words(count=many.cloud.few), "max_parallel=2")
-    while not keys(many):
-        time.sleep(0.1)
-    interrupt(process)
-    ended = many.end(process)
+    # Else it may be over before it hears of that.
+    with many.failing({"fun": "virt.init", "slow_s": 1}):
+        process = many.begin("virt.init_many", *words(count=many.cloud.few), "max_parallel=2")
+        while not keys(many):
+            time.sleep(0.1)
+        interrupt(process)
+        ended = many.end(process)
 
     assert ended.code == 1, ended.out
     assert "the command was interrupted" in ended.data["error"]

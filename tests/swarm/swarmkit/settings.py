@@ -111,10 +111,15 @@ class Place:
 
 
 def place():
-    """Return the place of this environment: one per checkout, unless SALTVIRT_SWARM names one."""
+    """
+    Return the place of this environment: one per checkout, unless SALTVIRT_SWARM names one.
+
+    Where tests run in several processes, each has its own.
+    """
     name = os.environ.get("SALTVIRT_SWARM")
     if name is None:
         name = hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:8]
+    name += os.environ.get("PYTEST_XDIST_WORKER", "")
     if not name.isalnum():
         raise SwarmError(f"SALTVIRT_SWARM: {name!r} has more than letters and digits")
     return Place(SWARMS / f"swarm-{name}")
