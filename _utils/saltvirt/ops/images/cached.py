@@ -176,6 +176,7 @@ def _seen(
             f"{', '.join(building)} is being built or moved here; try again when that is over"
         )
     _refuse_unknown(conn, settings)
+    removal.note_lost(settings)
     known = listed(conn, settings)
     return known, *_split(known, known if digests is None else digests)
 
