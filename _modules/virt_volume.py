@@ -273,8 +273,8 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
     length
         How much of the file is written, in bytes. Defaults to 0: all of it.
     sparse
-        Leave holes of the file out, if the volume is a device, or a file with nothing in it yet that
-        is written to its end; into any other their zeros are written. Defaults to False.
+        Leave holes of the file out, if the volume is a device, or a file with nothing in it yet
+        that is written to its end; into any other their zeros are written. Defaults to False.
 
     Returns True; fails if a VM that runs uses the volume, if the file cannot be read, or with
     libvirt's words; the volume then has a part of it. No VM starts with it meanwhile. There is no
@@ -349,8 +349,8 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
         ``pfitzner33``, ``random`` or ``trim``; all but ``zero`` and ``trim`` need ``scrub``.
 
     Returns True; fails if a VM has the volume as a disk, running or not, or below one, or is to
-    have it, if it is a cached image, and with libvirt's words. The volume stays, without a format;
-    no VM starts with it meanwhile. There is no undo.
+    have it, if it is a cached image, if a disk in the trash is based on it, and with libvirt's
+    words. The volume stays, without a format; no VM starts with it meanwhile. There is no undo.
 
     CLI Example:
 

@@ -11,7 +11,7 @@ from saltvirt.errors import StorageError
 from saltvirt.image import cache, tool
 from saltvirt.kvm import diskvolumes, lifecycle, pools
 from saltvirt.kvm import volumes as volumes_
-from saltvirt.ops import reservations, storage
+from saltvirt.ops import reservations, storage, trash
 from saltvirt.xml import parse, volume
 
 log = logging.getLogger(__name__)
@@ -145,6 +145,8 @@ def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None
             f"volume {where} is a cached image, or a VM's disk is based on it; nothing is "
             "overwritten"
         )
+    if path.startswith("/"):
+        trash.refuse_needed(settings, path)
 
 
 def remove(
