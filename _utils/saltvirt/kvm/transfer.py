@@ -91,7 +91,8 @@ def _takes_holes(found: Any, end: int) -> bool:
     off after the hole, so that all behind what is sent is gone.
     """
     kind, capacity, allocation = found.info()
-    return kind != libvirt.VIR_STORAGE_VOL_FILE or (allocation == 0 and end >= capacity)
+    is_device = bool(kind != libvirt.VIR_STORAGE_VOL_FILE)
+    return is_device or bool(allocation == 0 and end >= capacity)
 
 
 def _opened(file: str) -> int:

@@ -1,6 +1,7 @@
 """Remove a VM with everything that was made for it, and never anything else."""
 
 import logging
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -146,7 +147,9 @@ def undefine(
         _settle_begun(conn, settings, name, read.uuid(root))
         noted = read.firmware_variables(root)
         moved_to = lifecycle.moved_to(conn, name)
+        state = read.tpm_state(root)
         if moved_to is None:
+            _refuse_lost_tpm(name, state)
             _refuse_lost(conn, name, managed_save=managed_save, snapshots=snapshots)
         is_shared = noted is not None and storage.is_declared(settings, noted)
         is_kept = is_shared and not lifecycle.is_active(conn, name)
@@ -154,11 +157,10 @@ def undefine(
         is_kept = is_kept or firmware.has_anothers(conn, name)
         paths = _chains(conn, name)
         # The disks stay, and a TPM's state may be all that opens what the guest has on them.
-        has_tpm = read.tpm_state(root) is not None
         if moved_to is not None:
             # A state must not take what is gone here for a VM that no host has.
             kept.note_target(settings, name, moved_to)
-        lifecycle.undefine(conn, name, keep_nvram=is_kept, keep_tpm=has_tpm)
+        lifecycle.undefine(conn, name, keep_nvram=is_kept, keep_tpm=state is not None)
         for path in paths:
             # They stay because they are wanted: virt.doctor is not to take them for garbage.
             owned.unmark(path)
@@ -184,6 +186,16 @@ def _refuse_lost(conn: Any, name: str, *, managed_save: bool, snapshots: bool) -
             f"VM {name!r} has snapshots ({terminal.some(known)}), which its definition alone "
             f"keeps, so it is not undefined; delete them first (virt.delete_snapshots {name} "
             "all=True), or give snapshots=True to leave them in its disks, where nobody knows them"
+        )
+
+
+def _refuse_lost_tpm(name: str, state: str | None) -> None:
+    """Raise LibvirtRefused if libvirt would remove the state of a VM's TPM with its definition."""
+    if state is not None and os.path.exists(state) and not lifecycle.keeps_tpm():
+        raise LibvirtRefused(
+            f"VM {name!r} has a TPM, whose state ({state}) libvirt before 8.9 removes with the "
+            "definition, and with it what opens its disks, maybe; update libvirt, or copy that "
+            f"folder, then: virsh undefine --nvram {name}"
         )
 
 
