@@ -11,7 +11,7 @@ from saltvirt.errors import StorageError
 from saltvirt.image import cache, tool
 from saltvirt.kvm import diskvolumes, lifecycle, pools
 from saltvirt.kvm import volumes as volumes_
-from saltvirt.ops import reservations, storage, trash
+from saltvirt.ops import outofreach, reservations, storage, trash
 from saltvirt.xml import parse, volume
 
 log = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None
     What lies below a disk outside all pools is seen too; a cached image is every VM's.
     """
     where = f"{pool}/{name}"
-    for why in storage.not_loaded(conn).values():
+    for why in outofreach.reasons(conn, settings).values():
         raise StorageError(f"volume {where} may be a VM's: {why}; nothing is overwritten")
     # Before the domains: what is on record no more is defined by then.
     path = diskvolumes.path_of(conn, pool, name)

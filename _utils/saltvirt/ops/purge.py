@@ -15,7 +15,7 @@ from saltvirt.errors import LibvirtRefused, NameTaken, NoSuchVm, StorageError
 from saltvirt.image import removal
 from saltvirt.kvm import diskvolumes, firmware, lifecycle
 from saltvirt.kvm import snapshots as taken
-from saltvirt.ops import owned, ownvolumes, reservations, storage, trash, unfinished
+from saltvirt.ops import outofreach, owned, ownvolumes, reservations, storage, trash, unfinished
 from saltvirt.ops.migration import kept, startlock
 from saltvirt.ops.seeding import submission
 from saltvirt.recordfacts import PurgeFacts
@@ -274,7 +274,7 @@ def own_files(
             continue
         if not storage.is_shared(settings, path, used):
             below = list(_below(settings, disk, read.uuid(root), used))
-            out += [path, *_known_unused(conn, path, below)]
+            out += [path, *_known_unused(conn, settings, name, path, below)]
     return list(dict.fromkeys(out))
 
 
@@ -295,9 +295,12 @@ def _below(
             yield path
 
 
-def _known_unused(conn: Any, path: str, below: list[str]) -> list[str]:
+def _known_unused(
+    conn: Any, settings: HostSettings, name: str, path: str, below: list[str]
+) -> list[str]:
     """Return what is below a disk, nothing while a VM is not known that may be based on it."""
-    why = next(iter(storage.not_loaded(conn).values()), None) if below else None
+    unknown = outofreach.reasons(conn, settings, but=name) if below else {}
+    why = next(iter(unknown.values()), None)
     if why is None:
         return below
     log.warning("what is below %s stays (%s): %s", path, ", ".join(below), why)

@@ -220,6 +220,8 @@ def beside(folders: Iterable[Path]) -> set[str]:
 
 def refuse_needed(settings: HostSettings, path: str) -> None:
     """Raise StorageError if a disk in the trash is based on a file: it would be another's."""
+    for entry, why in unknown(settings).items():
+        raise StorageError(f"entry {entry!r} of the trash may be based on {path}: {why}")
     known = dict.fromkeys(beside([Path(path).parent]), "of another host")
     entry = {**known, **below(settings)}.get(os.path.realpath(path))
     if entry is not None:

@@ -10,7 +10,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.image import cache, clone, tool, validation
 from saltvirt.kvm import connect
-from saltvirt.ops import reservations, storage, trash
+from saltvirt.ops import outofreach, reservations, storage, trash
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.ops.seeding import inspection, install, provided
@@ -118,6 +118,8 @@ def _refuse_used(settings: HostSettings, target: Path) -> None:
         return
     with connect.opened(settings) as conn:
         reservations.refuse_on_record(settings, "", [str(target)])
+        for why in outofreach.reasons(conn, settings).values():
+            raise StorageError(f"{target} may be a VM's: {why}; it is not replaced")
         if storage.is_shared(settings, str(target), storage.in_use(conn)):
             raise StorageError(
                 f"{target} is a VM's disk, or one is based on it by that path, so it is not "
