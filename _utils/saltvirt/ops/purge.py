@@ -269,6 +269,9 @@ def own_files(
         is_removable = disk["device"] in ("cdrom", "floppy")
         if path is None or disk["type"] != "file" or (is_removable and not removables):
             continue
+        if storage.is_device(path):
+            log.warning("%s stays: it is a device, though VM %s has it as a file", path, name)
+            continue
         # What a VM only reads there may be read by VMs of all hosts.
         if (is_removable or disk["is_readonly"]) and storage.is_declared(settings, path):
             continue

@@ -223,10 +223,10 @@ def refuse_needed(settings: HostSettings, path: str) -> None:
     for entry, why in unknown(settings).items():
         raise StorageError(f"entry {entry!r} of the trash may be based on {path}: {why}")
     known = dict.fromkeys(beside([Path(path).parent]), "of another host")
-    entry = {**known, **below(settings)}.get(os.path.realpath(path))
-    if entry is not None:
+    whose = {**known, **below(settings)}.get(os.path.realpath(path))
+    if whose is not None:
         raise StorageError(
-            f"a disk in the trash (entry {entry}) is based on {path}, so it is not written over; "
+            f"a disk in the trash (entry {whose}) is based on {path}, so it is not written over; "
             "bring that disk back, or remove it for good (virt.trash_empty)"
         )
 
