@@ -7,6 +7,7 @@ import pytest
 from saltvirt.errors import StorageError
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import outofreach, ownvolumes, trash
+from saltvirt.ops.build import existing
 from saltvirt.ops.images import cached, golden
 from test_doctor_facts import LEFT, built, forget, look, mended, path_of
 
@@ -42,7 +43,7 @@ def chain(hypervisor, tmp_path):
     return VM.format("file", f"file='{top}'"), base
 
 
-def test_no_volume_is_wiped_and_no_image_replaced(hypervisor, chain):
+def test_no_volume_is_wiped_no_image_replaced_and_no_file_taken(hypervisor, chain):
     text, base = chain
     images = hypervisor.settings.images
     with hypervisor.libvirt() as conn:
@@ -55,6 +56,8 @@ def test_no_volume_is_wiped_and_no_image_replaced(hypervisor, chain):
                 ownvolumes.refuse_used(conn, hypervisor.settings, "p1", base.name)
             with pytest.raises(StorageError, match="middle.qcow2 of VM 'deep' .* not replaced"):
                 golden._target(hypervisor.settings, "base", {"folder": images, "replace": True})
+            with pytest.raises(StorageError, match="base.qcow2 is there already, and nobody knows"):
+                existing.refuse_used(conn, hypervisor.settings, "web2", [str(base)])
             assert outofreach.reasons(conn, hypervisor.settings, but="deep") == {}
         finally:
             pool.destroy()

@@ -49,10 +49,7 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
         except SeedError as exc:
             raise SeedError(str(exc).replace(str(part), f"image {name}")) from exc
         validated = validation.validate(part)
-        part.chmod(0o644)
-        with reservations.host_lock(context.settings):
-            # Somebody may have made a file of that name, or a VM based on it, meanwhile.
-            part.rename(_target(context.settings, name, given))
+        _place(context.settings, part, name, given)
     found = inspection.found(answer)
     return {
         "path": str(target),
@@ -61,6 +58,18 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
         "has_minion": found.has_minion,
         "has_cloud_init": found.has_cloud_init,
     }
+
+
+def _place(settings: HostSettings, part: Path, name: str, given: Mapping[str, Any]) -> None:
+    """Give a built image its name: neither an older one of it nor this one goes by a crash."""
+    part.chmod(0o644)
+    # It may take a while, in which nobody else is kept from anything.
+    files.durable(part)
+    with reservations.host_lock(settings):
+        # Somebody may have made a file of that name, or a VM based on it, meanwhile.
+        target = _target(settings, name, given)
+        part.rename(target)
+        files.sync_folder(target.parent)
 
 
 def refuse_packages(packages: Sequence[str], *, is_networked: bool) -> None:

@@ -5,8 +5,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from saltvirt import files
 from saltvirt.errors import StorageError
 from saltvirt.ops import ownvolumes, trash
+from saltvirt.ops.build import existing
 from saltvirt.ops.images import golden
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
@@ -40,6 +42,8 @@ def test_what_a_disk_in_the_trash_is_based_on_is_not_replaced(keeping, is_own):
     with pytest.raises(StorageError, match=rf"in the trash \(entry {whose}\) is based on .*/base"):
         golden._target(settings, "base", {"folder": str(images), "replace": True})
     with keeping.libvirt() as conn:
+        with pytest.raises(StorageError, match="in the trash .* is based on .*/base.qcow2"):
+            existing.refuse_used(conn, settings, "web3", [f"{images}/base.qcow2"])
         pool = conn.storagePoolDefineXML(POOL.format(images))
         pool.create()
         pool.createXML("<volume><name>base.qcow2</name><capacity>1024</capacity></volume>")
@@ -47,3 +51,22 @@ def test_what_a_disk_in_the_trash_is_based_on_is_not_replaced(keeping, is_own):
             ownvolumes.refuse_used(conn, settings, "p1", "base.qcow2")
         pool.destroy()
         pool.undefine()
+
+
+def test_a_crash_leaves_the_old_image_or_the_whole_new_one(hypervisor, tmp_path, monkeypatch):
+    folder = tmp_path / "golden"
+    folder.mkdir()
+    part, target = folder / "part", folder / "web.qcow2"
+    part.write_text("new")
+    target.write_text("old")
+    done = []
+    for name in ("durable", "sync_folder"):
+        monkeypatch.setattr(
+            files, name, lambda path, name=name: done.append((name, path, target.read_text()))
+        )
+
+    given = {"folder": str(folder), "replace": True}
+    golden._place(hypervisor.settings, part, "web", given)
+
+    ours = [one for one in done if one[1] in (part, folder)]
+    assert ours == [("durable", part, "old"), ("sync_folder", folder, "new")]
