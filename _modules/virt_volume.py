@@ -186,7 +186,7 @@ def volume_delete(pool, volume, **kwargs):
         salt hyper1 virt.volume_delete default data.qcow2
     """
     settings = config.for_call("virt.volume_delete", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.opened(settings, readonly=False) as conn, ownvolumes.none_begun(settings):
         check = functools.partial(ownvolumes.refuse_open, conn, settings, pool, [volume])
         volumes.delete(conn, pool, volume, check)
     return True
@@ -220,7 +220,7 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
     capacity = volume_.size_of("size", size)
     shrinks = arguments.boolean("shrink", shrink)
     settings = config.for_call("virt.volume_resize", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.opened(settings, readonly=False) as conn, ownvolumes.none_begun(settings):
         check = functools.partial(ownvolumes.refuse_open, conn, settings, pool, [volume])
         volumes.resize(conn, pool, volume, capacity, shrinks=shrinks, check=check)
     return True

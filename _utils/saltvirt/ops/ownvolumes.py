@@ -108,6 +108,11 @@ def alone(conn: Any, pool: str, name: str) -> AbstractContextManager[None]:
     return storage.kept_from_qemu(diskvolumes.path_of(conn, pool, name))
 
 
+def none_begun(settings: HostSettings) -> AbstractContextManager[None]:
+    """Have no build or arrival begun here, which may take volumes that are there, in the block."""
+    return reservations.host_lock(settings)
+
+
 def refuse_open(conn: Any, settings: HostSettings, pool: str, names: Iterable[str]) -> None:
     """
     Raise StorageError if a volume is in use, though no VM that runs here has it.
