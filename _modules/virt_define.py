@@ -38,8 +38,9 @@ def undefine(vm_, managed_save=False, snapshots=False, **kwargs):
         that has moved, goes with all of that.
 
     The firmware's variables go with it, unless they may be another host's: if the VM has moved
-    there, or does not run and has them in ``virt:shared_paths``, they stay. So does, from libvirt
-    8.9 on, the state of an emulated TPM, for the VM that is defined with the same UUID again.
+    there, or does not run and has them in ``virt:shared_paths``, they stay. So does the state of an
+    emulated TPM, for the VM that is defined with the same UUID again: before 8.9 libvirt removes
+    it, and a VM that has one is refused.
 
     Returns True; fails if there is no such VM, or if it is on its way to or from this host, or is
     being built or purged. Undo: virt.define_xml_str with its virt.get_xml.

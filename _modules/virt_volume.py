@@ -186,7 +186,7 @@ def volume_delete(pool, volume, **kwargs):
         salt hyper1 virt.volume_delete default data.qcow2
     """
     settings = config.for_call("virt.volume_delete", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.opened(settings, readonly=False) as conn, ownvolumes.none_begun(settings):
         check = functools.partial(ownvolumes.refuse_open, conn, settings, pool, [volume])
         volumes.delete(conn, pool, volume, check)
     return True
@@ -220,7 +220,7 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
     capacity = volume_.size_of("size", size)
     shrinks = arguments.boolean("shrink", shrink)
     settings = config.for_call("virt.volume_resize", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.opened(settings, readonly=False) as conn, ownvolumes.none_begun(settings):
         check = functools.partial(ownvolumes.refuse_open, conn, settings, pool, [volume])
         volumes.resize(conn, pool, volume, capacity, shrinks=shrinks, check=check)
     return True
@@ -273,7 +273,8 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
     length
         How much of the file is written, in bytes. Defaults to 0: all of it.
     sparse
-        Leave holes of the file out. Defaults to False.
+        Leave holes of the file out, if the volume is a device, or a file with nothing in it yet
+        that is written to its end; into any other their zeros are written. Defaults to False.
 
     Returns True; fails if a VM that runs uses the volume, if the file cannot be read, or with
     libvirt's words; the volume then has a part of it. No VM starts with it meanwhile. There is no
@@ -348,8 +349,8 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
         ``pfitzner33``, ``random`` or ``trim``; all but ``zero`` and ``trim`` need ``scrub``.
 
     Returns True; fails if a VM has the volume as a disk, running or not, or below one, or is to
-    have it, if it is a cached image, and with libvirt's words. The volume stays, without a format;
-    no VM starts with it meanwhile. There is no undo.
+    have it, if it is a cached image, if a disk in the trash is based on it, and with libvirt's
+    words. The volume stays, without a format; no VM starts with it meanwhile. There is no undo.
 
     CLI Example:
 

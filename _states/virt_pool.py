@@ -202,11 +202,12 @@ def pool_deleted(
             if todo is None:
                 idle = f"Storage pool could not be found: {name}"
                 return {"name": name, "changes": {}, "result": True, "comment": idle}
-            ownvolumes.refuse_open(conn, settings, name, todo.volumes)
-            if __opts__["test"]:
-                done = poolstates.predicted(todo)
-            else:
-                poolstates.delete(conn, todo, done)
+            with ownvolumes.none_begun(settings):
+                ownvolumes.refuse_open(conn, settings, name, todo.volumes)
+                if __opts__["test"]:
+                    done = poolstates.predicted(todo)
+                else:
+                    poolstates.delete(conn, todo, done)
     except VirtError as error:
         failed = statereturn.failed(name, f"Failed deleting pool: {error}")
         return {**failed, "changes": done if any(done.values()) else {}}

@@ -11,12 +11,30 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
+from saltvirt.errors import StorageError
+
 # Those before this had the process alone, which says nothing in a folder that hosts share.
 _PART = re.compile(r"\.(?:(?P<boot>[0-9a-f]{12})-)?(?P<pid>\d+)-(?P<name>.+)\.part")
 # What nobody here can know the process of is dead when it was not written to for so long.
 _LIFE_S = 24 * 3600
 # A file system takes 255 bytes, and more than a kind stands beside it: see part_path.
 _MOST_QUOTED = 220
+_REMEDIES = {
+    errno.ENOSPC: "make room on its file system, then try again",
+    errno.EDQUOT: "make room in its quota, then try again",
+    errno.EROFS: "see why it may only be read (dmesg), and mount it again for writing",
+}
+
+
+def refused(what: str, exc: OSError) -> StorageError:
+    """
+    Return the error of a file that could not be written: with its cause, and what to do.
+
+    what
+        What could not be done, and the file: ``cannot make the lock /path``.
+    """
+    remedy = _REMEDIES.get(exc.errno or 0)
+    return StorageError(f"{what}: {exc.strerror or exc}{f'; {remedy}' if remedy else ''}")
 
 
 def private(path: str | Path, flags: int) -> int:

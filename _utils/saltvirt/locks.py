@@ -9,11 +9,11 @@ import fcntl
 import os
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
-from saltvirt.files import private
+from saltvirt.files import private, refused
 
 # linux/fcntl.h; Python has the names only where its C library had them.
 GETLK, SETLK, _SETLKW = 36, 37, 38
@@ -46,7 +46,21 @@ def _is_still_there(handle: TextIO, path: Path) -> bool:
 
 
 def _take(path: Path, wait: bool) -> TextIO | None:
-    """Return the open, locked file, or None if another process holds it."""
+    """
+    Return the open, locked file, or None if another process holds it.
+
+    Raises StorageError on a file system that is full, or may only be read.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _taken(path, wait)
+    except PermissionError:
+        raise  # on the master it is said who may, and what to run
+    except OSError as exc:
+        raise refused(f"cannot make the lock {path}", exc) from exc
+
+
+def _taken(path: Path, wait: bool) -> TextIO | None:
     while True:
         handle = open(path, "a+", encoding="utf-8", opener=private)  # noqa: SIM115 (it is returned)
         try:
@@ -66,7 +80,6 @@ def kept(path: str | Path) -> int | None:
 
     None if another process holds it. Close it once the program has it. The file stays.
     """
-    Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = _take(Path(path), wait=False)
     if handle is None:
         return None
@@ -85,7 +98,6 @@ def held(
     ``is_done()`` says False at the end.
     """
     path = Path(path)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = _take(path, wait)
     if handle is None:
         yield None
@@ -94,7 +106,9 @@ def held(
         yield handle
     finally:
         if is_done():
-            path.unlink(missing_ok=True)
+            # One that stays keeps nobody out, and must not hide what went wrong in the block.
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
         handle.close()
 
 

@@ -152,7 +152,7 @@ class Held:
         try:
             files.write(self.path, json.dumps(content).encode())
         except OSError as exc:
-            raise StorageError(f"cannot write the record {self.path}: {exc.strerror}") from exc
+            raise files.refused(f"cannot write the record {self.path}", exc) from exc
         self.record = record
         if is_new:
             _stop_here(f"{record.purpose}.{record.phase}")
@@ -216,7 +216,7 @@ def make_folder(folder: Path) -> None:
         try:
             one.mkdir(mode=0o700, exist_ok=True)
         except OSError as exc:
-            raise StorageError(f"cannot make the folder {one}: {exc.strerror}") from exc
+            raise files.refused(f"cannot make the folder {one}", exc) from exc
         files.sync_folder(one.parent)
 
 

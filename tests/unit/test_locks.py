@@ -1,11 +1,14 @@
 """Locks between processes, and what a process that is told to end undoes first."""
 
+import errno
 import multiprocessing
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from saltvirt import locks, undo
+from saltvirt.errors import StorageError
 
 
 def in_another_process(function, *args):
@@ -112,3 +115,56 @@ def test_a_process_that_is_told_twice_to_end_undoes_all_its_steps(tmp_path):
 
     assert not (tmp_path / "made").exists()
     assert process.exitcode == 143
+
+
+def refusing(number):
+    """Return an opener that fails as a file system does."""
+
+    def refuse(path, _flags):
+        raise OSError(number, os.strerror(number), str(path))
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "No space left on device; make room"),
+        (errno.EDQUOT, "Disk quota exceeded; make room in its quota"),
+        (errno.EROFS, "Read-only file system; see why it may only be read"),
+        (errno.EIO, "Input/output error$"),
+    ],
+)
+def test_a_lock_that_cannot_be_made_is_one_line(tmp_path, monkeypatch, number, remedy):
+    monkeypatch.setattr(locks, "private", refusing(number))
+    expected = f"^cannot make the lock {tmp_path}/lock: {remedy}"
+
+    with pytest.raises(StorageError, match=expected), locks.held(tmp_path / "lock"):
+        pytest.fail("nobody has it")
+    with pytest.raises(StorageError, match=expected):
+        locks.kept(tmp_path / "lock")
+
+
+def test_a_locks_folder_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "a").write_text("no folder")
+
+    with (
+        pytest.raises(StorageError, match="cannot make the lock .*/a/lock: File exists"),
+        locks.held(tmp_path / "a" / "lock"),
+    ):
+        pytest.fail("nobody has it")
+
+
+def test_who_may_not_make_a_lock_is_for_the_master_to_explain(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "private", refusing(errno.EACCES))
+
+    with pytest.raises(PermissionError), locks.held(tmp_path / "lock"):
+        pytest.fail("nobody has it")
+
+
+def test_a_lock_that_cannot_be_removed_does_not_hide_what_went_wrong(tmp_path, monkeypatch):
+    with pytest.raises(StorageError, match="the real one"), locks.held(tmp_path / "lock"):
+        monkeypatch.setattr(Path, "unlink", lambda *_a, **_k: refusing(errno.EROFS)("lock", 0))
+        raise StorageError("the real one")
+
+    assert not locks.is_held(tmp_path / "lock")

@@ -15,6 +15,7 @@ from typing import Any
 
 from saltvirt import files, locks
 from saltvirt.arguments import MAX_NAME
+from saltvirt.errors import StorageError
 from saltvirt.fleet.sightings import Sighting
 
 log = logging.getLogger(__name__)
@@ -131,6 +132,6 @@ def _change(opts: Mapping[str, Any], change: Callable[[Known], Known]) -> None:
             # Another process may have changed them meanwhile.
             content = {"version": VERSION, "hosts": change(_read(opts))}
             files.write(path, json.dumps(content, separators=(",", ":")).encode())
-    except OSError as exc:
+    except (OSError, StorageError) as exc:
         # What was asked for does not need them.
         log.warning("cannot note in %s where VMs are: %s", path, exc)

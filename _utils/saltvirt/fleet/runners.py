@@ -117,7 +117,7 @@ def _keep(function: Any, answer: Any) -> None:
     try:
         with masteruser.acting(opts):
             here.keep(opts, _jid(job), answer)
-    except OSError as error:
+    except (OSError, VirtError) as error:
         # It is done all the same; the master above is told that the answer is lost.
         log.error("the answer of job %s was not kept: %s", job.base, error)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt import files, locks, terminal
+from saltvirt.errors import StorageError
 from saltvirt.fleet.progress import longish
 
 log = logging.getLogger(__name__)
@@ -140,7 +141,7 @@ def noted(
             known = change(_read(opts))
             content = {"version": VERSION, "since": known}
             files.write(path, json.dumps(content, separators=(",", ":")).encode())
-    except OSError as exc:
+    except (OSError, StorageError) as exc:
         # What was asked for does not need it.
         log.warning("cannot note in %s who is silent: %s", path, exc)
     return known

@@ -4,18 +4,21 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from saltvirt import files, locks
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError
-from saltvirt.image import cache, rights
+from saltvirt.image import cache, qcow2, rights, source, validation
 
 # ``{digest: users}``
 _Users = Mapping[str, Collection[str]]
 
 _PARTIAL_LIFE_S = 24 * 3600
+_SUFFIXES = (".qcow2", ".raw", f".{validation.NO_DISK}")
+_LOST = "not known: whoever kept or removed it was killed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +145,44 @@ def refuse_removed(settings: HostSettings, path: str) -> None:
             f"the image {path} was removed (virt.image_prune) while a disk was made over it; try "
             "again"
         )
+
+
+def note_lost(settings: HostSettings) -> None:
+    """
+    Note the images that lie in the cache without a note, so that they are seen, and can go.
+
+    Whoever stored or removed one was killed just then. It was checked before it got its name.
+    """
+    base = cache.where(settings)
+    for path in sorted(base.glob("*.*")):
+        digest = path.stem
+        if path.suffix not in _SUFFIXES or not cache.is_digest(digest):
+            continue
+        with cache.held(_locks(settings), digest), suppress(FileNotFoundError):
+            if _is_lost(base, path):
+                files.write(cache.note_path(base, digest), json.dumps(_lost_note(path)).encode())
+
+
+def _is_lost(base: Path, path: Path) -> bool:
+    notes = (cache.note_path(base, path.stem), _removing_path(base, path.stem))
+    # Of hosts that share the folder, another one may be about to note it.
+    is_old = time.time() - path.stat().st_ctime > _PARTIAL_LIFE_S
+    return is_old and not any(one.exists() for one in notes)
+
+
+def _lost_note(path: Path) -> dict[str, Any]:
+    stat, is_same = path.stat(), source.file_digest(path) == path.stem
+    try:
+        header = qcow2.read(path) if path.suffix == ".qcow2" else None
+    except ImageError:
+        header = None
+    found = validation.ValidatedImage(
+        path=str(path),
+        format=path.suffix[1:],
+        size_bytes=header.size_bytes if header else stat.st_size,
+    )
+    # One that was changed is of use to nobody, but may go.
+    return {**asdict(found), "source": _LOST, "stat": [stat.st_size, is_same and stat.st_mtime_ns]}
 
 
 def sweep(settings: HostSettings) -> None:

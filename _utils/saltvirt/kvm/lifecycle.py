@@ -79,6 +79,11 @@ def undefine(conn: Any, name: str, *, keep_nvram: bool = False, keep_tpm: bool =
         )
 
 
+def keeps_tpm() -> bool:
+    """Return whether libvirt can leave the state of a TPM when its VM is undefined: since 8.9."""
+    return hasattr(libvirt, "VIR_DOMAIN_UNDEFINE_KEEP_TPM")
+
+
 def destroy(conn: Any, name: str) -> None:
     """Stop a domain at once if it runs."""
     dom = domain(conn, name)

@@ -3,6 +3,7 @@
 import logging
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -279,10 +280,23 @@ def _refuse_folders(name: str, folder: str | None, found: Sequence[str]) -> None
 
 
 def _has_files(path: Path) -> bool:
+    """Return whether a folder has more in it than empty folders, as a cut off purge leaves one."""
     try:
-        return not path.is_symlink() and any(path.iterdir())
+        return not path.is_symlink() and not all(map(_is_empty, path.iterdir()))
     except OSError:
         return False  # it is no folder, or libvirt says what is wrong with it
+
+
+def _is_empty(path: Path) -> bool:
+    return not path.is_symlink() and path.is_dir() and not any(path.iterdir())
+
+
+def _clear(path: Path) -> None:
+    """Remove the empty folders in a folder; libvirt removes none that has anything in it."""
+    if path.is_dir() and not path.is_symlink():
+        for one in path.iterdir():
+            with suppress(OSError):  # libvirt says then that it is not empty
+                one.rmdir()
 
 
 def nothing_done() -> dict[str, Any]:
@@ -304,7 +318,10 @@ def delete(conn: Any, todo: Deletion, done: dict[str, Any]) -> None:
     """Do what :func:`plan_deletion` said; each step that is done is said in ``done``."""
     pool = conn.storagePoolLookupByName(todo.name)
     says = pool_.read(pools.definition(pool))
+    folder = pool_.folder(pools.definition(pool))
     for volume in todo.volumes:
+        if folder is not None:
+            _clear(Path(folder, volume))
         pool.storageVolLookupByName(volume).delete(0)
         done["deleted_volumes"].append(volume)
     if todo.is_active:

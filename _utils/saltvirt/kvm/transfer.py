@@ -67,6 +67,7 @@ def upload(
         found = volumes.lookup(conn, pool, volume)
         volumes.refuse_running(conn, pool, volume)
         window = _Window(handle, length)
+        is_sparse = is_sparse and _takes_holes(found, offset + window.end)
         stream = conn.newStream(0)
         try:
             flags = libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM if is_sparse else 0
@@ -80,6 +81,18 @@ def upload(
             raise
     finally:
         os.close(handle)
+
+
+def _takes_holes(found: Any, end: int) -> bool:
+    """
+    Return whether a volume is as its content is to be where nothing is sent of a hole.
+
+    Of a device libvirt makes zeros there. In a file it leaves what there was, and cuts the file
+    off after the hole, so that all behind what is sent is gone.
+    """
+    kind, capacity, allocation = found.info()
+    is_device = bool(kind != libvirt.VIR_STORAGE_VOL_FILE)
+    return is_device or bool(allocation == 0 and end >= capacity)
 
 
 def _opened(file: str) -> int:

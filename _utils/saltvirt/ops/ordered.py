@@ -46,15 +46,22 @@ def _noted(home: Path, order_id: str) -> str | None:
 def _note(home: Path, order_id: str, what: str) -> None:
     """Note it; the oldest are forgotten by their number, as the clock may be wrong."""
     with locks.held(home / "notes.lock"):
-        new, old = home / "new", home / "old"
-        if new.exists() and sum(1 for _ in new.iterdir()) >= _KEPT:
-            shutil.rmtree(old, ignore_errors=True)
-            new.rename(old)
-        new.mkdir(mode=0o700, exist_ok=True)
-        files.write(new / order_id, what.encode())
-        # The folders themselves may be new.
-        files.sync_folder(home)
-        files.sync_folder(home.parent)
+        try:
+            _write(home, order_id, what)
+        except OSError as exc:
+            raise files.refused(f"cannot note the master's order in {home}", exc) from exc
+
+
+def _write(home: Path, order_id: str, what: str) -> None:
+    new, old = home / "new", home / "old"
+    if new.exists() and sum(1 for _ in new.iterdir()) >= _KEPT:
+        shutil.rmtree(old, ignore_errors=True)
+        new.rename(old)
+    new.mkdir(mode=0o700, exist_ok=True)
+    files.write(new / order_id, what.encode())
+    # The folders themselves may be new.
+    files.sync_folder(home)
+    files.sync_folder(home.parent)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from saltvirt.errors import StorageError
 from saltvirt.image import cache, tool
 from saltvirt.kvm import diskvolumes, lifecycle, pools
 from saltvirt.kvm import volumes as volumes_
-from saltvirt.ops import reservations, storage
+from saltvirt.ops import outofreach, reservations, storage, trash
 from saltvirt.xml import parse, volume
 
 log = logging.getLogger(__name__)
@@ -108,6 +108,11 @@ def alone(conn: Any, pool: str, name: str) -> AbstractContextManager[None]:
     return storage.kept_from_qemu(diskvolumes.path_of(conn, pool, name))
 
 
+def none_begun(settings: HostSettings) -> AbstractContextManager[None]:
+    """Have no build or arrival begun here, which may take volumes that are there, in the block."""
+    return reservations.host_lock(settings)
+
+
 def refuse_open(conn: Any, settings: HostSettings, pool: str, names: Iterable[str]) -> None:
     """
     Raise StorageError if a volume is in use, though no VM that runs here has it.
@@ -130,7 +135,7 @@ def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None
     What lies below a disk outside all pools is seen too; a cached image is every VM's.
     """
     where = f"{pool}/{name}"
-    for why in storage.not_loaded(conn).values():
+    for why in outofreach.reasons(conn, settings).values():
         raise StorageError(f"volume {where} may be a VM's: {why}; nothing is overwritten")
     # Before the domains: what is on record no more is defined by then.
     path = diskvolumes.path_of(conn, pool, name)
@@ -145,6 +150,8 @@ def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None
             f"volume {where} is a cached image, or a VM's disk is based on it; nothing is "
             "overwritten"
         )
+    if path.startswith("/"):
+        trash.refuse_needed(settings, path)
 
 
 def remove(

@@ -1,6 +1,7 @@
 """Remove a VM with everything that was made for it, and never anything else."""
 
 import logging
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from saltvirt.errors import LibvirtRefused, NameTaken, NoSuchVm, StorageError
 from saltvirt.image import removal
 from saltvirt.kvm import diskvolumes, firmware, lifecycle
 from saltvirt.kvm import snapshots as taken
-from saltvirt.ops import owned, ownvolumes, reservations, storage, trash, unfinished
+from saltvirt.ops import outofreach, owned, ownvolumes, reservations, storage, trash, unfinished
 from saltvirt.ops.migration import kept, startlock
 from saltvirt.ops.seeding import submission
 from saltvirt.recordfacts import PurgeFacts
@@ -146,7 +147,9 @@ def undefine(
         _settle_begun(conn, settings, name, read.uuid(root))
         noted = read.firmware_variables(root)
         moved_to = lifecycle.moved_to(conn, name)
+        state = read.tpm_state(root)
         if moved_to is None:
+            _refuse_lost_tpm(name, state)
             _refuse_lost(conn, name, managed_save=managed_save, snapshots=snapshots)
         is_shared = noted is not None and storage.is_declared(settings, noted)
         is_kept = is_shared and not lifecycle.is_active(conn, name)
@@ -154,11 +157,10 @@ def undefine(
         is_kept = is_kept or firmware.has_anothers(conn, name)
         paths = _chains(conn, name)
         # The disks stay, and a TPM's state may be all that opens what the guest has on them.
-        has_tpm = read.tpm_state(root) is not None
         if moved_to is not None:
             # A state must not take what is gone here for a VM that no host has.
             kept.note_target(settings, name, moved_to)
-        lifecycle.undefine(conn, name, keep_nvram=is_kept, keep_tpm=has_tpm)
+        lifecycle.undefine(conn, name, keep_nvram=is_kept, keep_tpm=state is not None)
         for path in paths:
             # They stay because they are wanted: virt.doctor is not to take them for garbage.
             owned.unmark(path)
@@ -184,6 +186,16 @@ def _refuse_lost(conn: Any, name: str, *, managed_save: bool, snapshots: bool) -
             f"VM {name!r} has snapshots ({terminal.some(known)}), which its definition alone "
             f"keeps, so it is not undefined; delete them first (virt.delete_snapshots {name} "
             "all=True), or give snapshots=True to leave them in its disks, where nobody knows them"
+        )
+
+
+def _refuse_lost_tpm(name: str, state: str | None) -> None:
+    """Raise LibvirtRefused if libvirt would remove the state of a VM's TPM with its definition."""
+    if state is not None and os.path.exists(state) and not lifecycle.keeps_tpm():
+        raise LibvirtRefused(
+            f"VM {name!r} has a TPM, whose state ({state}) libvirt before 8.9 removes with the "
+            "definition, and with it what opens its disks, maybe; update libvirt, or copy that "
+            f"folder, then: virsh undefine --nvram {name}"
         )
 
 
@@ -257,12 +269,15 @@ def own_files(
         is_removable = disk["device"] in ("cdrom", "floppy")
         if path is None or disk["type"] != "file" or (is_removable and not removables):
             continue
+        if storage.is_device(path):
+            log.warning("%s stays: it is a device, though VM %s has it as a file", path, name)
+            continue
         # What a VM only reads there may be read by VMs of all hosts.
         if (is_removable or disk["is_readonly"]) and storage.is_declared(settings, path):
             continue
         if not storage.is_shared(settings, path, used):
             below = list(_below(settings, disk, read.uuid(root), used))
-            out += [path, *_known_unused(conn, path, below)]
+            out += [path, *_known_unused(conn, settings, name, path, below)]
     return list(dict.fromkeys(out))
 
 
@@ -283,9 +298,12 @@ def _below(
             yield path
 
 
-def _known_unused(conn: Any, path: str, below: list[str]) -> list[str]:
+def _known_unused(
+    conn: Any, settings: HostSettings, name: str, path: str, below: list[str]
+) -> list[str]:
     """Return what is below a disk, nothing while a VM is not known that may be based on it."""
-    why = next(iter(storage.not_loaded(conn).values()), None) if below else None
+    unknown = outofreach.reasons(conn, settings, but=name) if below else {}
+    why = next(iter(unknown.values()), None)
     if why is None:
         return below
     log.warning("what is below %s stays (%s): %s", path, ", ".join(below), why)

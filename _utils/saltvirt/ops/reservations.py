@@ -13,7 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from saltvirt import locks, protocol, recordfacts, records, wire
+from saltvirt import files, locks, protocol, recordfacts, records, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import NameTaken, StorageError
 from saltvirt.model import Requirements
@@ -122,7 +122,11 @@ def end(settings: HostSettings, held: records.Held) -> None:
 
 def note_end(settings: HostSettings) -> None:
     """Change what :func:`last_end` returns."""
-    (Path(settings.state_dir) / "claims.ended").write_text(uuid.uuid4().hex)
+    path = Path(settings.state_dir) / "claims.ended"
+    try:
+        path.write_text(uuid.uuid4().hex)
+    except OSError as exc:
+        raise files.refused(f"cannot write {path}", exc) from exc
 
 
 def last_end(settings: HostSettings) -> str:

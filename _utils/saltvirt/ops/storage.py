@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -307,6 +308,15 @@ def kept_from_qemu(path: str | Path) -> Iterator[None]:
         if not is_alone:
             raise tool.open_elsewhere(path)
         yield
+
+
+def is_device(path: str | Path) -> bool:
+    """Return whether a path leads to a device, however a VM calls it."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISBLK(mode) or stat.S_ISCHR(mode)
 
 
 def remove(path: str | Path) -> None:

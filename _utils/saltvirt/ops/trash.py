@@ -218,6 +218,19 @@ def beside(folders: Iterable[Path]) -> set[str]:
     }
 
 
+def refuse_needed(settings: HostSettings, path: str) -> None:
+    """Raise StorageError if a disk in the trash is based on a file: it would be another's."""
+    for entry, why in unknown(settings).items():
+        raise StorageError(f"entry {entry!r} of the trash may be based on {path}: {why}")
+    known = dict.fromkeys(beside([Path(path).parent]), "of another host")
+    whose = {**known, **below(settings)}.get(os.path.realpath(path))
+    if whose is not None:
+        raise StorageError(
+            f"a disk in the trash (entry {whose}) is based on {path}, so it is not written over; "
+            "bring that disk back, or remove it for good (virt.trash_empty)"
+        )
+
+
 def restore(settings: HostSettings, entry: str) -> dict[str, Any]:
     """
     Bring the files of an entry back to where they were; return ``{"files", "definition"}``.

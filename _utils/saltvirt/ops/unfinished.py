@@ -184,13 +184,13 @@ def remove(
     used |= storage.in_use(conn) | trash.beside({Path(path).parent for path in paths})
     removed, failed = [], []
     for path in paths:
-        if storage.is_shared(settings, path, used):
-            log.warning("%s stays: it is a cached image, or a VM uses it or is to have it", path)
+        why = _why_kept(settings, path, used)
+        if why is not None:
+            log.warning("%s stays: %s", path, why)
             continue
-        if storage.is_declared(settings, path) and storage.is_open(path):
-            # No failure: what is tried again is removed when the VM of that host is stopped.
-            log.warning("%s stays: all hosts share it, and another one has it open", path)
-            continue
+        if Path(path).is_symlink():
+            # Nobody here knows what else it is for.
+            log.warning("%s is a link; what it leads to stays: %s", path, os.path.realpath(path))
         try:
             (drop or storage.remove)(path)
             removed.append(path)
@@ -202,6 +202,16 @@ def remove(
     if failed:
         raise StorageError(f"these files cannot be removed: {', '.join(failed)}")
     return removed
+
+
+def _why_kept(settings: HostSettings, path: str, used: set[str]) -> str | None:
+    """Return why a file is not removed, None if it is."""
+    if storage.is_shared(settings, path, used):
+        return "it is a cached image, or a VM uses it or is to have it"
+    if storage.is_declared(settings, path) and storage.is_open(path):
+        # No failure: what is tried again is removed when the VM of that host is stopped.
+        return "all hosts share it, and another one has it open"
+    return "it is a device" if storage.is_device(path) else None
 
 
 def _why(error: OSError | StorageError) -> object:

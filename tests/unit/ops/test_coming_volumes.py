@@ -6,11 +6,11 @@ import faces
 import libvirt
 import onrecord
 import pytest
-from saltvirt import protocol, records
+from saltvirt import locks, protocol, records
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.kvm import connect
-from saltvirt.ops import reservations
+from saltvirt.ops import ownvolumes, reservations
 
 POOL = "<pool type='dir'><name>p1</name><target><path>/srv/p1</path></target></pool>"
 VOLUME = "<volume><name>web1_data.qcow2</name><capacity>1048576</capacity></volume>"
@@ -80,6 +80,26 @@ def test_what_a_vm_that_is_built_is_to_have_stays(pool, folder, call, said):
             call()
 
     assert [one.info()[1] for one in pool.listAllVolumes()] == [1 << 20]
+
+
+def test_no_build_takes_a_volume_between_the_look_and_its_end(pool, call, tmp_path, monkeypatch):
+    # Builds note what they take under the same lock.
+    seen = []
+    monkeypatch.setattr(
+        ownvolumes, "refuse_open", lambda *_: seen.append(locks.is_held(tmp_path / "claims.lock"))
+    )
+    delete = libvirt.virStorageVol.delete
+
+    def deletes(volume, flags=0):
+        seen.append(locks.is_held(tmp_path / "claims.lock"))
+        return delete(volume, flags)
+
+    monkeypatch.setattr(libvirt.virStorageVol, "delete", deletes)
+    # The test driver does not resize.
+    with contextlib.suppress(connect.LibvirtRefused):
+        call()
+
+    assert seen[0] and all(seen)
 
 
 def test_what_an_interrupted_build_has_left_is_removed_by_hand(pool, folder, call):

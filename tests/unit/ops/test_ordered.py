@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, VirtError
+from saltvirt.errors import BadArgument, StorageError, VirtError
 from saltvirt.ops import ordered
 
 ONE, TWO = "1" * 32, "2" * 32
@@ -80,3 +80,16 @@ def test_what_is_not_an_id_names_no_file(own, tmp_path, order_id):
     with pytest.raises(BadArgument, match="is not the id of an order"):
         ordered.refuse(own, order_id)
     assert not (tmp_path / "state").exists()
+
+
+def test_an_order_that_cannot_be_noted_is_not_begun_and_it_is_one_line(own, monkeypatch):
+    def full(_path, _data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ordered.files, "write", full)
+    expected = "cannot note the master's order in .*/orders: No space left on device; make room"
+
+    with pytest.raises(StorageError, match=expected), ordered.begun(own, ONE):
+        pytest.fail("it was begun")
+    with pytest.raises(StorageError, match=expected):
+        ordered.refuse(own, ONE)

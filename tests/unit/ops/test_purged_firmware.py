@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import libvirt
 import pytest
+from saltvirt.errors import LibvirtRefused
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import purge
+from saltvirt.xml import read
 
 XML = """<domain type='test'><name>{}</name><memory>1024</memory><os><type>hvm</type>
 <loader readonly='yes' type='pflash'>/CODE.fd</loader><nvram>{}</nvram></os></domain>"""
@@ -64,3 +66,22 @@ def test_libvirt_is_told_to_leave_the_state_of_a_tpm(monkeypatch, is_kept):
     lifecycle.undefine(None, "web1", keep_tpm=is_kept)
 
     assert [bool(one & libvirt.VIR_DOMAIN_UNDEFINE_KEEP_TPM) for one in flags] == [is_kept]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_state_of_a_tpm_is_not_lost_by_a_libvirt_that_cannot_leave_it(
+    hypervisor, monkeypatch, tmp_path, is_there
+):
+    monkeypatch.delattr(libvirt, "VIR_DOMAIN_UNDEFINE_KEEP_TPM")
+    state = tmp_path / "tpm"
+    if is_there:
+        state.mkdir()
+    monkeypatch.setattr(read, "tpm_state", lambda _root: str(state))
+    with hypervisor.libvirt() as conn:
+        lifecycle.define(conn, XML.format("web1", "/VARS.fd"))
+        if is_there:
+            with pytest.raises(LibvirtRefused, match="has a TPM, whose state .*/tpm.* before 8.9"):
+                purge.undefine(conn, hypervisor.settings, "web1")
+        else:
+            purge.undefine(conn, hypervisor.settings, "web1")
+        assert lifecycle.is_defined(conn, "web1") == is_there

@@ -74,3 +74,38 @@ def test_a_disk_that_another_vm_has_by_a_second_mount_of_its_folder_stays(built,
         subprocess.run(["umount", again], check=True)
 
     assert built.files() == ["web1_data.qcow2"]
+
+
+@pytest.mark.parametrize("days", [0, 7])
+def test_a_device_that_a_vm_has_as_a_file_stays(built, days, tmp_path, caplog):
+    # As operators name a logical volume or a disk; none of them is made by this test.
+    device = tmp_path / "vg-web1"
+    device.symlink_to("/dev/null")
+    settings = replace(built.settings, trash_days=days)
+    with built.libvirt() as conn:
+        text = conn.lookupByName("web1").XMLDesc(2)
+        old = f"{built.settings.images}/web1_data.qcow2"
+        conn.defineXML(text.replace(old, str(device)))
+        purge.purge(conn, settings, "web1")
+
+    assert device.is_symlink() and f"{device} stays: it is a device" in caplog.text
+
+
+def test_a_device_on_record_stays_too(built, tmp_path):
+    device = tmp_path / "vg-web1"
+    device.symlink_to("/dev/null")
+    with built.libvirt() as conn:
+        assert unfinished.remove(conn, built.settings, "web9", [str(device)]) == []
+
+    assert device.is_symlink()
+
+
+def test_of_a_link_it_is_said_what_stays(built, tmp_path, caplog):
+    path = Path(built.settings.images) / "web1_data.qcow2"
+    path.rename(tmp_path / "elsewhere.qcow2")
+    path.symlink_to(tmp_path / "elsewhere.qcow2")
+
+    purged(built)
+
+    assert left(built) == ([], [], []) and (tmp_path / "elsewhere.qcow2").exists()
+    assert f"{path} is a link; what it leads to stays: {tmp_path}/elsewhere.qcow2" in caplog.text

@@ -91,6 +91,14 @@ def test_a_host_that_refuses_has_nothing_on_record(host):
     assert not (reservations.folder(host).parent / "claims.lock").exists()
 
 
+def test_an_end_that_cannot_be_noted_is_one_line(tmp_path):
+    # What cannot be written stands for a file system that is full, or may only be read.
+    (tmp_path / "claims.ended").mkdir()
+
+    with pytest.raises(StorageError, match="cannot write .*/claims.ended: Is a directory"):
+        reservations.note_end(HostSettings(state_dir=str(tmp_path)))
+
+
 def test_a_state_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     host = HostSettings(state_dir=str(tmp_path / "file" / "state"))

@@ -33,8 +33,8 @@ def findings(host: str, seen: Seen) -> Iterator[Leftover]:
     for name, why in sorted(facts.unreadable.items()):
         yield by_hand(
             *("record", host, name),
-            f"what is known of VM {name} cannot be read, so no file there is judged: {why}",
-            f"on {host}: see what it was about, then move it out of its folder",
+            f"not all is known of VM {name}, so no file there is judged: {why}",
+            f"on {host}: do what that says",
         )
     yield from _moves(host, facts, seen)
     if not facts.unreadable:

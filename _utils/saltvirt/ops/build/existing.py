@@ -19,7 +19,7 @@ from saltvirt.image import cache, validation
 from saltvirt.image.validation import ValidatedImage
 from saltvirt.kvm import lifecycle
 from saltvirt.model import Disk, Requirements, Vm
-from saltvirt.ops import owned, reservations, storage
+from saltvirt.ops import outofreach, owned, reservations, storage, trash
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.ops.storage import Place
@@ -211,8 +211,10 @@ def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[st
     paths = list(paths)
     if not paths:
         return
-    for why in storage.not_loaded(conn).values():
+    for why in outofreach.reasons(conn, settings, but=name).values():
         raise StorageError(f"{paths[0]} is there already, and {why}")
+    for path in paths:
+        trash.refuse_needed(settings, path)
     # Before the domains: what is on record no more is defined by then.
     reservations.refuse_on_record(settings, name, paths)
     used = storage.in_use(conn)

@@ -11,7 +11,7 @@ from saltvirt import room
 from saltvirt.config import HostSettings
 from saltvirt.errors import NoSuchVm
 from saltvirt.kvm import lifecycle, query
-from saltvirt.ops import inspect, owned, reservations, storage, trash
+from saltvirt.ops import inspect, outofreach, owned, reservations, storage, trash
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.placement.doctor import LooseFile, SeenVm
 from saltvirt.xml import read
@@ -49,7 +49,8 @@ def vms(conn: Any) -> dict[str, SeenVm]:
 
 def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
     """Return ``{VM: why}`` of what nobody here can tell the files of: then none is judged."""
-    return {**trash.unreadable(settings), **inspect.unreadable(conn, settings)}
+    away = {**trash.unknown(settings), **outofreach.reasons(conn, settings)}
+    return {**away, **inspect.unreadable(conn, settings)}
 
 
 def used(conn: Any, settings: HostSettings, there: Iterable[Path]) -> set[str]:

@@ -2,8 +2,6 @@
 
 import json
 import os
-import re
-import xml.etree.ElementTree as ET
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,16 +10,14 @@ from saltvirt import arguments
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import cache, removal
-from saltvirt.kvm import host, lifecycle, query
-from saltvirt.ops import reservations, storage, trash
+from saltvirt.kvm import lifecycle, query
+from saltvirt.ops import outofreach, reservations, storage, trash
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.xml import read
 
 # ``{VM: paths}``
 _Disks = Mapping[str, set[str]]
-# What a name in a header is that leads to a network, once it is taken for a path.
-_NETWORK = re.compile("/([a-z][a-z+]*:/|(nbd|rbd|sheepdog):)")
 
 
 def listed(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
@@ -176,6 +172,7 @@ def _seen(
             f"{', '.join(building)} is being built or moved here; try again when that is over"
         )
     _refuse_unknown(conn, settings)
+    removal.note_lost(settings)
     known = listed(conn, settings)
     return known, *_split(known, known if digests is None else digests)
 
@@ -200,46 +197,7 @@ def _split(
 
 
 def _refuse_unknown(conn: Any, settings: HostSettings) -> None:
-    for why in storage.not_loaded(conn).values():
+    for why in outofreach.reasons(conn, settings).values():
         raise StorageError(why)
-    for name, path in _away(conn, settings):
-        raise StorageError(
-            f"nobody knows which image disk {path} of VM {name!r} is based on, as it is not there: "
-            "mount its file system; or if it is gone for good, remove that VM (virt.purge), or the "
-            "disk from it (virt.update)"
-        )
-    for name, volume in _of_no_pool(conn):
-        raise StorageError(
-            f"nobody knows which image volume {volume} of VM {name!r} is based on, as this host "
-            "has no such pool: define it again (virt.pool_running); or if it is gone for good, "
-            "remove that VM (virt.purge), or the disk from it (virt.update)"
-        )
     for entry, why in trash.unknown(settings).items():
         raise StorageError(f"nobody knows what entry {entry!r} of the trash needs: {why}")
-
-
-def _away(conn: Any, settings: HostSettings) -> Iterator[tuple[str, str]]:
-    """Yield VMs, each with a file of a disk that may have an image below it and is out of reach."""
-    overlays = lifecycle.overlays(conn)
-    for name, paths in sorted(lifecycle.disks(conn).items()):
-        local = (path for path in sorted(paths & overlays) if path.startswith("/"))
-        for one in (one for path in local for one in storage.chain(path)):
-            # An image itself is based on nothing, and what a network has is no file.
-            is_other = cache.digest_of(settings, one) is not None or _NETWORK.search(one)
-            if not is_other and not os.path.exists(one):
-                yield name, one
-
-
-def _of_no_pool(conn: Any) -> Iterator[tuple[str, str]]:
-    """Yield VMs, each with a volume that may have an image below it, of a pool that is gone."""
-    known = host.pools(conn)
-    for one in query.definitions(conn, with_next=True):
-        for disk in (disk for root in (one.root, one.next_root) for disk in _volumes(root)):
-            if disk["path"].partition("/")[0] not in known:
-                yield one.name, disk["path"]
-
-
-def _volumes(root: ET.Element | None) -> Iterator[dict[str, Any]]:
-    for disk in [] if root is None else read.disk_sources(root):
-        if disk["type"] == "volume" and disk["path"] and disk["format"] != "raw":
-            yield disk

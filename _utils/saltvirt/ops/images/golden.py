@@ -10,7 +10,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.image import cache, clone, tool, validation
 from saltvirt.kvm import connect
-from saltvirt.ops import reservations, storage
+from saltvirt.ops import outofreach, reservations, storage, trash
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.ops.seeding import inspection, install, provided
@@ -49,10 +49,7 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
         except SeedError as exc:
             raise SeedError(str(exc).replace(str(part), f"image {name}")) from exc
         validated = validation.validate(part)
-        part.chmod(0o644)
-        with reservations.host_lock(context.settings):
-            # Somebody may have made a file of that name, or a VM based on it, meanwhile.
-            part.rename(_target(context.settings, name, given))
+        _place(context.settings, part, name, given)
     found = inspection.found(answer)
     return {
         "path": str(target),
@@ -61,6 +58,18 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
         "has_minion": found.has_minion,
         "has_cloud_init": found.has_cloud_init,
     }
+
+
+def _place(settings: HostSettings, part: Path, name: str, given: Mapping[str, Any]) -> None:
+    """Give a built image its name: neither an older one of it nor this one goes by a crash."""
+    part.chmod(0o644)
+    # It may take a while, in which nobody else is kept from anything.
+    files.durable(part)
+    with reservations.host_lock(settings):
+        # Somebody may have made a file of that name, or a VM based on it, meanwhile.
+        target = _target(settings, name, given)
+        part.rename(target)
+        files.sync_folder(target.parent)
 
 
 def refuse_packages(packages: Sequence[str], *, is_networked: bool) -> None:
@@ -113,10 +122,13 @@ def _target(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Path
 
 def _refuse_used(settings: HostSettings, target: Path) -> None:
     """Raise StorageError if a VM has a file as its disk, or below one: it would be another's."""
+    trash.refuse_needed(settings, str(target))
     if connect.why_missing():
         return
     with connect.opened(settings) as conn:
         reservations.refuse_on_record(settings, "", [str(target)])
+        for why in outofreach.reasons(conn, settings).values():
+            raise StorageError(f"{target} may be a VM's: {why}; it is not replaced")
         if storage.is_shared(settings, str(target), storage.in_use(conn)):
             raise StorageError(
                 f"{target} is a VM's disk, or one is based on it by that path, so it is not "

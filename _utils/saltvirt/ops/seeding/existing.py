@@ -1,6 +1,8 @@
 """Seed a disk or a folder that is not a VM of ours yet, as ``seed.apply`` always could."""
 
+import os
 import shutil
+import stat
 import tempfile
 import uuid
 from contextlib import nullcontext
@@ -142,6 +144,7 @@ def mkconfig(
     if not (public and private):
         public, private = keypair.generate()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _refuse_anothers(folder)
     out = {}
     for key, leaf, text in (
         ("config", "minion", yaml.safe_dump(made.config, default_flow_style=False)),
@@ -153,6 +156,21 @@ def mkconfig(
     if made.is_submitted:
         submission.submit(context, made.id, public)
     return out
+
+
+def _refuse_anothers(folder: Path) -> None:
+    """Raise SeedError if others than root could replace what is written into a folder."""
+    real = folder.resolve()
+    for one in dict.fromkeys([folder, *folder.absolute().parents, real, *real.parents]):
+        status = one.lstat()
+        is_ours = status.st_uid in (0, os.geteuid())
+        # Of a link the mode says nothing; in a folder such as /tmp nobody touches others' files.
+        is_open = not stat.S_ISLNK(status.st_mode) and status.st_mode & 0o022
+        if not is_ours or (is_open and not status.st_mode & stat.S_ISVTX):
+            raise SeedError(
+                f"{one} is a folder of, or open to, other users, who could replace the key and the "
+                f"configuration in {folder}; give tmp= a folder of root's, or none"
+            )
 
 
 def prep_bootstrap(context: Context, mpt: str) -> tuple[str, str]:

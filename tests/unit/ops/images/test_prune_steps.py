@@ -1,13 +1,14 @@
 """The two steps of virt.image_prune as Salt calls it: what is typed, and what is no step."""
 
 import hashlib
+import time
 
 import asloaded
 import pytest
 from saltvirt import config
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument
-from saltvirt.image import cache
+from saltvirt.errors import BadArgument, ImageError
+from saltvirt.image import cache, removal
 
 MODULE = asloaded.module("_modules/virt_image.py")
 
@@ -58,6 +59,39 @@ def test_a_step_does_what_it_does_and_is_no_dry_run(image, step):
 
     assert MODULE.image_prune(step="end") == {"removed": {}, "kept": {}}
     assert list(MODULE.image_prune(dry_run=True)["removed"]) == [image]
+
+
+@pytest.mark.parametrize("content", ["as it was", "changed"])
+def test_an_image_whose_note_was_never_written_is_removed_after_a_day(image, monkeypatch, content):
+    # Its fetch was killed before the note, or its removal after it.
+    base = cache.where(config.host_settings())
+    cache.note_path(base, image).unlink()
+    if content == "changed":
+        with (base / f"{image}.raw").open("ab") as file:
+            file.write(b"x")
+
+    assert MODULE.image_prune() == {"removed": {}, "kept": {}}
+    later = time.time() + 25 * 3600
+    monkeypatch.setattr(time, "time", lambda: later)
+
+    assert list(MODULE.image_prune(dry_run=True)["removed"]) == [image]
+    assert list(MODULE.image_prune()["removed"]) == [image]
+    assert [one.name for one in base.iterdir() if one.name.startswith(image)] == []
+
+
+def test_one_that_was_changed_is_noted_and_never_used(image, monkeypatch):
+    settings = config.host_settings()
+    base = cache.where(settings)
+    cache.note_path(base, image).unlink()
+    with (base / f"{image}.raw").open("ab") as file:
+        file.write(b"x")
+    later = time.time() + 25 * 3600
+    monkeypatch.setattr(time, "time", lambda: later)
+
+    removal.note_lost(settings)
+
+    with pytest.raises(ImageError, match="was changed after it was fetched"):
+        cache.find(settings, image)
 
 
 def test_no_step_is_one_of_three(image):

@@ -1,10 +1,17 @@
 """An image that is built anew is put in the place of no file that a VM has, or is based on."""
 
+import dataclasses
+import subprocess
 from pathlib import Path
 
 import pytest
+from saltvirt import files
 from saltvirt.errors import StorageError
+from saltvirt.ops import ownvolumes, trash
+from saltvirt.ops.build import existing
 from saltvirt.ops.images import golden
+
+POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
 
 
 def test_what_a_vm_has_or_is_based_on_by_its_path_is_not_replaced(hypervisor):
@@ -17,3 +24,49 @@ def test_what_a_vm_has_or_is_based_on_by_its_path_is_not_replaced(hypervisor):
         assert golden._target(hypervisor.settings, "free", given) == images / "free.qcow2"
         with pytest.raises(StorageError, match="is a VM's disk, or one is based on it"):
             golden._target(hypervisor.settings, "web1_system", given)
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_what_a_disk_in_the_trash_is_based_on_is_not_replaced(keeping, is_own):
+    images = Path(keeping.settings.images)
+    for name, below in (("base", ()), ("upper", ("-F", "qcow2", "-b", "base.qcow2"))):
+        argv = ["qemu-img", "create", "-q", "-f", "qcow2", *below, f"{images}/{name}.qcow2", "1M"]
+        subprocess.run(argv, check=True)
+    with trash.filling(keeping.settings, "web2", why="a test") as drop:
+        drop(f"{images}/upper.qcow2")
+    # Hosts that share a folder have records of their own.
+    other = dataclasses.replace(keeping.settings, state_dir=f"{images}/other")
+    settings = keeping.settings if is_own else other
+    whose = "web2-[0-9a-f]{8}" if is_own else "of another host"
+
+    with pytest.raises(StorageError, match=rf"in the trash \(entry {whose}\) is based on .*/base"):
+        golden._target(settings, "base", {"folder": str(images), "replace": True})
+    with keeping.libvirt() as conn:
+        with pytest.raises(StorageError, match="in the trash .* is based on .*/base.qcow2"):
+            existing.refuse_used(conn, settings, "web3", [f"{images}/base.qcow2"])
+        pool = conn.storagePoolDefineXML(POOL.format(images))
+        pool.create()
+        pool.createXML("<volume><name>base.qcow2</name><capacity>1024</capacity></volume>")
+        with pytest.raises(StorageError, match="in the trash .* is based on .*/base.qcow2"):
+            ownvolumes.refuse_used(conn, settings, "p1", "base.qcow2")
+        pool.destroy()
+        pool.undefine()
+
+
+def test_a_crash_leaves_the_old_image_or_the_whole_new_one(hypervisor, tmp_path, monkeypatch):
+    folder = tmp_path / "golden"
+    folder.mkdir()
+    part, target = folder / "part", folder / "web.qcow2"
+    part.write_text("new")
+    target.write_text("old")
+    done = []
+    for name in ("durable", "sync_folder"):
+        monkeypatch.setattr(
+            files, name, lambda path, name=name: done.append((name, path, target.read_text()))
+        )
+
+    given = {"folder": str(folder), "replace": True}
+    golden._place(hypervisor.settings, part, "web", given)
+
+    ours = [one for one in done if one[1] in (part, folder)]
+    assert ours == [("durable", part, "old"), ("sync_folder", folder, "new")]

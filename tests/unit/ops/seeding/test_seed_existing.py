@@ -1,5 +1,6 @@
 """seed.apply and its parts on folders: what is refused, and what is written for whom."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -77,6 +78,23 @@ def test_a_configuration_and_a_key_pair_are_for_root_alone(context, tmp_path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "PRIVATE KEY" in Path(made["privkey"]).read_text()
     assert yaml.safe_load(Path(made["config"]).read_text())["id"] == "web1"
+
+
+def test_no_key_is_put_where_another_user_could_replace_it(context, tmp_path):
+    theirs, opened, within = tmp_path / "theirs", tmp_path / "open", tmp_path / "theirs/within"
+    within.mkdir(parents=True)
+    opened.mkdir()
+    opened.chmod(0o777)
+    os.chown(theirs, 65534, 65534)
+    (tmp_path / "link").symlink_to(theirs)
+
+    for folder in (theirs, opened, within, tmp_path / "link"):
+        with pytest.raises(SeedError, match="could replace the key .*; give tmp= a folder of root"):
+            existing.mkconfig(context, None, str(folder), "w1", (None, None), approve_key=True)
+        assert [one for one in folder.iterdir() if one.is_file()] == []
+
+    opened.chmod(0o1777)  # as /tmp
+    assert existing.mkconfig(context, None, str(opened), "w1", (None, None), approve_key=True)
 
 
 def test_a_bootstrap_script_goes_below_the_guests_tmp(context, tmp_path, monkeypatch):

@@ -1,0 +1,88 @@
+"""Disks of VMs that are out of reach: nobody knows what they are based on, so none of it may go."""
+
+import os
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from typing import Any
+
+from saltvirt.config import HostSettings
+from saltvirt.image import cache
+from saltvirt.kvm import host, lifecycle, query
+from saltvirt.ops import storage
+from saltvirt.xml import read
+
+# What a name in a header is that leads to a network, once it is taken for a path.
+_NETWORK = re.compile("/([a-z][a-z+]*:/|(nbd|rbd|sheepdog):)")
+
+
+def reasons(conn: Any, settings: HostSettings, but: str | None = None) -> dict[str, str]:
+    """
+    Return ``{VM: why, and what to do}`` of the VMs of which nobody knows what they are based on.
+
+    but
+        The VM that is not asked about. Defaults to none.
+
+    A definition that was only kept, of a VM that has moved, needs nothing here.
+    """
+    kept = {*_kept(conn), but}
+    # The last is what is said: what libvirt has not loaded comes before all.
+    found = {
+        **{name: _no_pool(name, volume) for name, volume in _of_no_pool(conn)},
+        **{name: _no_file(name, path) for name, path in _away(conn, settings)},
+    }
+    return {
+        **{name: why for name, why in found.items() if name not in kept},
+        **{name: why for name, why in storage.not_loaded(conn).items() if name != but},
+    }
+
+
+def _no_file(name: str, path: str) -> str:
+    return (
+        f"nobody knows what disk {path} of VM {name!r} is based on, as it is not there: mount its "
+        "file system; or if it is gone for good, remove that VM (virt.purge), or the disk from it "
+        "(virt.update)"
+    )
+
+
+def _no_pool(name: str, volume: str) -> str:
+    return (
+        f"nobody knows what volume {volume} of VM {name!r} is based on, as this host has no such "
+        "pool: define it again (virt.pool_running); or if it is gone for good, remove that VM "
+        "(virt.purge), or the disk from it (virt.update)"
+    )
+
+
+def _kept(conn: Any) -> Iterator[str]:
+    for one in query.definitions(conn):
+        # Somebody may have started it all the same.
+        is_noted = read.ours(one.root)["moved_to"] is not None
+        if is_noted and not lifecycle.is_active(conn, one.name):
+            yield one.name
+
+
+def _away(conn: Any, settings: HostSettings) -> Iterator[tuple[str, str]]:
+    """Yield VMs, each with a file of a disk that may have others below it and is out of reach."""
+    overlays = lifecycle.overlays(conn)
+    for name, paths in sorted(lifecycle.disks(conn).items()):
+        local = (path for path in sorted(paths & overlays) if path.startswith("/"))
+        for one in (one for path in local for one in storage.chain(path)):
+            # An image itself is based on nothing, and what a network has is no file.
+            is_other = cache.digest_of(settings, one) is not None or _NETWORK.search(one)
+            if not is_other and not os.path.exists(one):
+                yield name, one
+
+
+def _of_no_pool(conn: Any) -> Iterator[tuple[str, str]]:
+    """Yield VMs, each with a volume that may have others below it, of a pool that is gone."""
+    known = host.pools(conn)
+    for one in query.definitions(conn, with_next=True):
+        for disk in (disk for root in (one.root, one.next_root) for disk in _volumes(root)):
+            if disk["path"].partition("/")[0] not in known:
+                yield one.name, disk["path"]
+
+
+def _volumes(root: ET.Element | None) -> Iterator[dict[str, Any]]:
+    for disk in [] if root is None else read.disk_sources(root):
+        if disk["type"] == "volume" and disk["path"] and disk["format"] != "raw":
+            yield disk

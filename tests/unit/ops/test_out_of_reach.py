@@ -1,0 +1,105 @@
+"""While a disk is out of reach, nothing goes that it may be based on, whoever is asked to do it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from saltvirt.errors import StorageError
+from saltvirt.kvm import lifecycle
+from saltvirt.ops import outofreach, ownvolumes, trash
+from saltvirt.ops.build import existing
+from saltvirt.ops.images import cached, golden
+from test_doctor_facts import LEFT, built, forget, look, mended, path_of
+
+__all__ = ["built"]
+VM = """<domain type='test'><name>deep</name><memory unit='MiB'>64</memory><os><type>hvm</type></os>
+<devices><disk type='{}' device='disk'><driver name='qemu' type='qcow2'/><source {}/>
+<target dev='vda'/></disk></devices></domain>"""
+POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
+
+
+def overlay(path, *below):
+    """Make a disk, over another one if that is given."""
+    path.parent.mkdir(exist_ok=True)
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2"]
+    argv += ["-F", "qcow2", "-b", below[0]] if below else []
+    subprocess.run([*argv, path, "8M"], check=True)
+    return path
+
+
+def define(conn, host, text):
+    """Define a VM, now and for the connections after this."""
+    lifecycle.define(conn, text)
+    (host.definitions / "deep.xml").write_text(text)
+
+
+@pytest.fixture
+def chain(hypervisor, tmp_path):
+    """A VM's disk, whose middle file is on a file system that is not mounted, and its base."""
+    base = overlay(Path(hypervisor.settings.images, "base.qcow2"))
+    middle = overlay(tmp_path / "middle.qcow2", base)
+    top = overlay(tmp_path / "top.qcow2", middle)
+    middle.unlink()
+    return VM.format("file", f"file='{top}'"), base
+
+
+def test_no_volume_is_wiped_no_image_replaced_and_no_file_taken(hypervisor, chain):
+    text, base = chain
+    images = hypervisor.settings.images
+    with hypervisor.libvirt() as conn:
+        define(conn, hypervisor, text)
+        pool = conn.storagePoolDefineXML(POOL.format(images))
+        pool.create()
+        pool.createXML("<volume><name>base.qcow2</name><capacity>1024</capacity></volume>")
+        try:
+            with pytest.raises(StorageError, match="middle.qcow2 of VM 'deep' .*nothing is overwr"):
+                ownvolumes.refuse_used(conn, hypervisor.settings, "p1", base.name)
+            with pytest.raises(StorageError, match="middle.qcow2 of VM 'deep' .* not replaced"):
+                golden._target(hypervisor.settings, "base", {"folder": images, "replace": True})
+            with pytest.raises(StorageError, match="base.qcow2 is there already, and nobody knows"):
+                existing.refuse_used(conn, hypervisor.settings, "web2", [str(base)])
+            assert outofreach.reasons(conn, hypervisor.settings, but="deep") == {}
+        finally:
+            pool.destroy()
+            pool.undefine()
+
+
+@pytest.mark.parametrize("is_volume", [False, True])
+def test_the_doctor_judges_no_file(built, chain, is_volume):
+    text = VM.format("volume", "pool='gone' volume='top.qcow2'") if is_volume else chain[0]
+    forget(built)
+    left = [path_of(built, name) for _kind, name in LEFT]
+    with built.libvirt() as conn:
+        define(conn, built, text)
+
+    said = look(built)
+
+    assert said.files == [] and "deep" in said.unreadable
+    assert mended(built, disk=left) == []
+
+
+@pytest.mark.parametrize("is_volume", [False, True])
+def test_a_definition_that_was_only_kept_holds_nothing_up(hypervisor, chain, is_volume):
+    text = VM.format("volume", "pool='gone' volume='top.qcow2'") if is_volume else chain[0]
+    with hypervisor.libvirt() as conn:
+        define(conn, hypervisor, text)
+        with pytest.raises(StorageError, match="nobody knows what .* of VM 'deep' is based on"):
+            cached.prune(conn, hypervisor.settings, None, is_dry=True)
+        lifecycle.keep_moved(conn, "deep", "hyper2")
+
+        cached.prune(conn, hypervisor.settings, None, is_dry=True)
+
+        lifecycle.start(conn, "deep")
+        with pytest.raises(StorageError, match="nobody knows what .* of VM 'deep' is based on"):
+            cached.prune(conn, hypervisor.settings, None, is_dry=True)
+        lifecycle.destroy(conn, "deep")
+
+
+def test_nothing_is_written_over_while_an_entry_of_the_trash_is_out_of_reach(keeping, tmp_path):
+    disk = overlay(tmp_path / "mounted.qcow2")
+    with trash.filling(keeping.settings, "web2", why="a test") as drop:
+        drop(str(disk))
+    (tmp_path / trash.FOLDER).rename(tmp_path / "away")
+
+    with pytest.raises(StorageError, match="entry 'web2-.*' of the trash may be based on /srv/v:"):
+        trash.refuse_needed(keeping.settings, "/srv/v")
