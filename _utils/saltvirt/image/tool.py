@@ -184,9 +184,7 @@ def write_over(
         raise StorageError(f"there is no device {device} on this host")
     argv += ["-t", "none"] if Path(device).is_block_device() else []
     # The device is as large as it is: only the time is measured.
-    done = _listened(
-        [*argv, str(source), str(device)], source, None, lambda: meter.check(0)
-    )
+    done = _listened([*argv, str(source), str(device)], source, None, lambda: meter.check(0))
     if done.returncode:
         raise StorageError(f"cannot write {device}: {_why(done)}")
 
