@@ -57,6 +57,7 @@ BASE = {
     "signed",
     "spec",
     "clonespec",
+    "movespec",
     "sshkeys",
     "stocks",
     "terminal",
