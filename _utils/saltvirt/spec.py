@@ -291,6 +291,18 @@ def _profile(argument: str, options: Mapping[str, Any]) -> str | None:
     return None if name is None else arguments.text(argument, name)
 
 
+def _wired(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of :class:`Requirements` a call says of NICs."""
+    placed, others = profiles.placed(name, options["nic"], options["interfaces"])
+    # A port of Open vSwitch is not on what the profile may have for a Linux bridge.
+    switched = [one for one in others if one.is_switched]
+    return {
+        **nics.needs(placed),
+        "placed": tuple(one.name for one in (*placed, *switched)),
+        "unplaced": tuple((one.name, one.is_tagged) for one in others if one not in switched),
+    }
+
+
 def requirements_from_master(
     name: str, cpu: Any, mem: Any, given: Mapping[str, Any]
 ) -> Requirements:
@@ -331,7 +343,7 @@ def requirements_from_master(
         machine=_machine(options["machine"]),
         affinity=arguments.names("affinity", options["affinity"]),
         anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
-        **nics.needs(profiles.placed(name, options["nic"], options["interfaces"])),
+        **_wired(name, options),
         cpu_features=_features(cpu),
         stocks=stocks.of_vm(
             mem, most_mib, arguments.mapping("numatune", options["numatune"]), pooled
