@@ -19,7 +19,7 @@ jobs = Later("saltvirt.kvm.migrate")
 lifecycle = Later("saltvirt.kvm.lifecycle")
 maintenance = Later("saltvirt.ops.maintenance")
 reach = Later("saltvirt.ops.migration.reach")
-spec = Later("saltvirt.spec")
+movespec = Later("saltvirt.movespec")
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def migrate(vm_, target, **kwargs):
     try:
         reach.refuse_strange("target", target)
         context = Context.of(__opts__, __pillar__, __grains__, __salt__)
-        options = spec.move(context.settings, kwargs)
+        options = movespec.of(context.settings, kwargs)
         context = context.reporting(vm_, "salt/virt/migrate") if report else context
         if token is None and present is not None:
             raise errors.BadArgument(

@@ -12,7 +12,7 @@ from typing import Any
 
 from saltvirt import arguments
 from saltvirt.errors import VirtError
-from saltvirt.fleet import authorization, keys, masterrelease, masteruser
+from saltvirt.fleet import authorization, keys, masterrelease, masteruser, membership
 
 log = logging.getLogger(__name__)
 __opts__: Any
@@ -38,7 +38,7 @@ def ext_pillar(
 
     Returns ``{"virtkey": {name: True}}``, or ``{"virtkey": {"error": one line}}`` if the master
     refuses, which is logged. Without a key ``{"virtkey": {"reserved": None}}``, or why a VM may not
-    have that name.
+    have that name; only a hypervisor is told why.
     """
     if name is None:
         return {}
@@ -47,7 +47,10 @@ def ext_pillar(
         with masteruser.acting(__opts__):
             masterrelease.refuse_old()
             if is_question:
-                keys.refuse_reserved(__opts__, arguments.vm_name(name))
+                arguments.vm_name(name)
+                # The answer names hypervisors and the operator's globs, which no guest is told.
+                if membership.of(__opts__).has(minion_id):
+                    keys.refuse_reserved(__opts__, name)
                 return {"virtkey": {"reserved": None}}
             authorization.submitted(__opts__, minion_id, name, key, token, now=time.time())
         return {"virtkey": {name: True}}

@@ -64,7 +64,7 @@ def query(
     tag
         Only VMs with all of these: affinity and anti-affinity groups, and ``hold``.
     fields
-        What to show of each VM, such as ``state,mem``. Defaults to all.
+        What to show of each VM, such as ``state,mem``: keys of ``vm_info``. Defaults to all.
     sort
         ``host`` (default), or ``memory``, ``cpu`` (free) or ``vms`` (their number), the most first.
     limit, offset
@@ -170,7 +170,7 @@ def host_info(host=None, fields=None, sort=None, limit=None, offset=0, quiet=Fal
         salt-run virt.host_info sort=memory limit=3
         salt-run virt.host_info fields=memory stream=True
     """
-    vms = vmfilter.of(fields=fields)
+    vms = vmfilter.of(fields=fields, known=looking.HOST_FIELDS)
     look = looking.asked(host, vms, sort=sort, limit=limit, offset=offset, stream=stream)
     line = _lines(stream)
     return looking.host_info(_reading(quiet or line), look, line)

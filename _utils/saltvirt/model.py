@@ -116,7 +116,13 @@ class Vm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """What a VM needs of a host; unknown things are ``None`` and are not asked for."""
+    """
+    What a VM needs of a host; unknown things are ``None`` and are not asked for.
+
+    placed, unplaced
+        Of a call with a profile of NICs: the names of those that it says where they are, and of
+        those that it adds to where the profile has them, with whether it tags them.
+    """
 
     name: str
     vcpus: int
@@ -127,6 +133,8 @@ class Requirements:
     links: tuple[str, ...] = ()
     bridge_vlans: bool = False
     nic_profile: str | None = None
+    placed: tuple[str, ...] = ()
+    unplaced: tuple[tuple[str, bool], ...] = ()
     disk_profile: str | None = None
     domain_type: str | None = None
     arch: str | None = None

@@ -298,7 +298,7 @@ def needs(nics: Iterable[Wired]) -> dict[str, Any]:
     ``links`` are those that macvtap uses, and Open vSwitch's bridges, which are not Linux bridges;
     ``bridge_vlans`` says whether a Linux bridge must tag, which libvirt can from 11.0 on.
     """
-    wired = [(_need(one), one.on, one.is_tagged) for one in nics if one.on]
+    wired = [(need_of(one), one.on, one.is_tagged) for one in nics if one.on]
     return {
         **{
             need: tuple(sorted({place for need_, place, _tagged in wired if need_ == need}))
@@ -308,7 +308,8 @@ def needs(nics: Iterable[Wired]) -> dict[str, Any]:
     }
 
 
-def _need(one: Wired) -> str | None:
+def need_of(one: Wired) -> str | None:
+    """Return which of ``bridges``, ``networks`` and ``links`` a NIC is on; None if none of them."""
     if one.type == "bridge":
         return "links" if one.is_switched else "bridges"
     return {"network": "networks", "direct": "links"}.get(one.type or "")

@@ -123,8 +123,8 @@ def nics(
     return made
 
 
-def placed(vm: str, profile: str | None, interfaces: Any) -> list[Nic]:
-    """Return the NICs of which a call itself says where they are: of others a profile may."""
+def placed(vm: str, profile: str | None, interfaces: Any) -> tuple[list[Nic], list[Nic]]:
+    """Return the NICs of which a call itself says where they are, and those a profile may."""
     made = nics(vm, {}, None, interfaces)
     keys = ("type", "source", "bridge", "network")
     said = {
@@ -132,7 +132,8 @@ def placed(vm: str, profile: str | None, interfaces: Any) -> list[Nic]:
         for entry in entries(interfaces or [], "interfaces")
         if any(entry.get(key) for key in keys)
     }
-    return [one for one in made if profile is None or one.name in said]
+    ours = [one for one in made if profile is None or one.name in said]
+    return ours, [one for one in made if one not in ours]
 
 
 _DEVICES = ("disk", "cdrom", "floppy", "lun")

@@ -8,8 +8,8 @@ from typing import Any
 from saltvirt import arguments, config, defaults3006, nics, profiles, sshkeys, stocks
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
-from saltvirt.model import Disk, Move, Nic, Requirements, Vm
-from saltvirt.units import MIB, size_mib
+from saltvirt.model import Disk, Nic, Requirements, Vm
+from saltvirt.units import size_mib
 from saltvirt.xml import cpu as cpu_xml
 from saltvirt.xml import graphics, osboot
 
@@ -236,67 +236,6 @@ def how(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_INT64 = 2**63 - 1
-_YEAR_S = 365 * 24 * 3600
-# The least and the most. libvirt's QEMU driver turns MiB/s into bytes of 64 bits; QEMU has 8 bits
-# for numbers of threads and connections, and a downtime of 2000 s at most.
-_MOVE_NUMBERS = {
-    "max_bandwidth": (1, _INT64 // MIB),
-    "max_downtime": (1, 2_000_000),
-    "parallel_connections": (1, 255),
-    "comp_mt_level": (0, 9),
-    "comp_mt_threads": (1, 255),
-    "comp_mt_dthreads": (1, 255),
-    "comp_xbzrle_cache": (1, _INT64),
-    "postcopy_bandwidth": (1, _INT64 // MIB),
-    "postcopy_after": (1, 2**31 - 1),
-    "limit_s": (1, _YEAR_S),
-    "stall_s": (1, _YEAR_S),
-}
-_MOVE_FLAGS = ("live", "persistent", "undefinesource", "offline", "compressed", "postcopy")
-_COPIES = {None: None, "all": "all", "inc": "incremental", "incremental": "incremental"}
-
-
-def move(settings: HostSettings, given: Mapping[str, Any]) -> Move:
-    """Return the :class:`saltvirt.model.Move` that a call of ``virt.migrate`` means."""
-    values = _move_values(given)
-    how: dict[str, Any] = {
-        key: arguments.whole(key, values[key], least=least, most=most)
-        for key, (least, most) in _MOVE_NUMBERS.items()
-        if key in values
-    }
-    how |= {key: arguments.boolean(key, values[key]) for key in _MOVE_FLAGS if key in values}
-    copies = values.get("copy_storage")
-    if not isinstance(copies, str | None) or copies not in _COPIES:
-        raise BadArgument("copy_storage", f"{copies!r}; all or incremental")
-    methods = arguments.names("comp_methods", values.get("comp_methods"))
-    if not set(methods) <= {"mt", "xbzrle"}:
-        raise BadArgument("comp_methods", f"{', '.join(methods)}; of mt and xbzrle")
-    if "postcopy_after" in how:
-        how["postcopy"] = True
-    return Move(
-        comp_methods=methods,
-        copy_storage=_COPIES[copies],
-        tunnel=settings.tunnel,
-        **how,
-    )
-
-
-def _move_values(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that a call of ``virt.migrate`` gives; refuse keywords it does not take."""
-    given = {key: value for key, value in given.items() if not key.startswith("__")}
-    known = [*_MOVE_NUMBERS, *_MOVE_FLAGS, "comp_methods", "copy_storage", *config.CONNECTION]
-    arguments.refuse_unknown([key for key in given if key not in known], known, "virt.migrate")
-    values = {key: value for key, value in given.items() if value is not None}
-    for keyword in config.CONNECTION:
-        if keyword in values:
-            raise BadArgument(
-                keyword,
-                "hosts let each other in by their certificates (virt.keys); leave it out",
-            )
-    return values
-
-
 def console_log(name: str) -> str:
     """Return where a VM's serial console is logged; virtlogd writes and rotates it."""
     return f"/var/log/libvirt/qemu/{name}-console.log"
@@ -352,6 +291,18 @@ def _profile(argument: str, options: Mapping[str, Any]) -> str | None:
     return None if name is None else arguments.text(argument, name)
 
 
+def _wired(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of :class:`Requirements` a call says of NICs."""
+    placed, others = profiles.placed(name, options["nic"], options["interfaces"])
+    # A port of Open vSwitch is not on what the profile may have for a Linux bridge.
+    switched = [one for one in others if one.is_switched]
+    return {
+        **nics.needs(placed),
+        "placed": tuple(one.name for one in (*placed, *switched)),
+        "unplaced": tuple((one.name, one.is_tagged) for one in others if one not in switched),
+    }
+
+
 def requirements_from_master(
     name: str, cpu: Any, mem: Any, given: Mapping[str, Any]
 ) -> Requirements:
@@ -392,7 +343,7 @@ def requirements_from_master(
         machine=_machine(options["machine"]),
         affinity=arguments.names("affinity", options["affinity"]),
         anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
-        **nics.needs(profiles.placed(name, options["nic"], options["interfaces"])),
+        **_wired(name, options),
         cpu_features=_features(cpu),
         stocks=stocks.of_vm(
             mem, most_mib, arguments.mapping("numatune", options["numatune"]), pooled

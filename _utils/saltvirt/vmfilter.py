@@ -10,6 +10,22 @@ from saltvirt.errors import BadArgument
 
 STATES = ("running", "paused", "shutdown", "crashed")
 HOLD = "hold"
+# What is shown of a VM, as ``ops.inspect.describe`` says it.
+FIELDS = (
+    "cpu",
+    "cputime",
+    "disks",
+    "graphics",
+    "loader",
+    "maxMem",
+    "mem",
+    "nics",
+    "on_crash",
+    "on_poweroff",
+    "on_reboot",
+    "state",
+    "uuid",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,18 +68,34 @@ class VmFilter:
         return {key: list(one) for key, one in given.items() if one}
 
 
-def of(name: Any = None, state: Any = None, tag: Any = None, fields: Any = None) -> VmFilter:
-    """Return the filter of a call's arguments, lists or texts with commas; refuse what is none."""
-    states = arguments.names("state", state)
-    unknown = sorted(set(states).difference(STATES))
-    if unknown:
-        raise BadArgument("state", f"{unknown[0]!r}; one of {', '.join(STATES)}")
+def of(
+    name: Any = None,
+    state: Any = None,
+    tag: Any = None,
+    fields: Any = None,
+    known: Collection[str] = FIELDS,
+) -> VmFilter:
+    """
+    Return the filter of a call's arguments, lists or texts with commas; refuse what is none.
+
+    known
+        The fields that there are. Defaults to those of VMs.
+    """
     return VmFilter(
         name=arguments.names("name", name),
-        state=states,
+        state=_some_of("state", state, STATES),
         tag=arguments.names("tag", tag),
-        fields=arguments.names("fields", fields),
+        fields=_some_of("fields", fields, known),
     )
+
+
+def _some_of(argument: str, given: Any, known: Collection[str]) -> tuple[str, ...]:
+    """Return names, of which each must be known: another would leave out all there is."""
+    out = arguments.names(argument, given)
+    unknown = sorted(set(out).difference(known))
+    if unknown:
+        raise BadArgument(argument, f"{unknown[0]!r}; one of {', '.join(known)}")
+    return out
 
 
 def tags(notes: Mapping[str, Any]) -> set[str]:

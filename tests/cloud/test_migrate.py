@@ -51,14 +51,14 @@ print(total, found)
 
 EAGER = """import sys
 sys.path.insert(0, sys.argv[1])
-from saltvirt import config, spec
+from saltvirt import config, movespec
 from saltvirt.kvm import migrate
 from saltvirt.ops import context
 from saltvirt.ops.migration import departure
 is_over = migrate.Job.is_over
 migrate.Job.is_over = lambda job, _wait_s: is_over(job, 0)
 settings = config.HostSettings()
-options = spec.move(settings, {"limit_s": 5, "max_bandwidth": 1})
+options = movespec.of(settings, {"limit_s": 5, "max_bandwidth": 1})
 try:
     how = context.Context(settings=settings, opts={})
     departure.send(how, "m1", "t1", "hyper2", options, [])

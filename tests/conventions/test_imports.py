@@ -58,6 +58,7 @@ BASE = {
     "signed",
     "spec",
     "clonespec",
+    "movespec",
     "sshkeys",
     "stocks",
     "terminal",

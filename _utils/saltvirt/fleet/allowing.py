@@ -135,11 +135,13 @@ def disallow(opts: Mapping[str, Any], given: Sequence[object], now: datetime) ->
     try:
         cloud = Cloud.of(opts)
         told = certificates.apply_keys(cloud, inventory.allowed(cloud))
-    except VirtError as error:
-        raise MasterError(
+    except VirtError as failed:
+        error = MasterError(
             f"{' and '.join(ids)}: shut out, and the certificates are revoked, but not every other "
-            f"host has heard: {error}; run salt-run virt.disallow {shlex.join(ids)} again"
-        ) from error
+            f"host has heard: {failed}; run salt-run virt.disallow {shlex.join(ids)} again"
+        )
+        error.table = {**out, **getattr(failed, "table", {})}
+        raise error from failed
     return {**out, "told": told}
 
 

@@ -94,7 +94,10 @@ def apply_keys(cloud: Cloud, hosts: Iterable[str], *, renew: bool = False) -> di
             break
         time.sleep(_AGAIN_S if due else 0)
     if failed:
-        raise MasterError("; ".join(f"{host}: {why}" for host, why in sorted(failed.items())))
+        error = MasterError("; ".join(f"{host}: {why}" for host, why in sorted(failed.items())))
+        # The others have done it all the same.
+        error.table = {"told": dict(sorted(out.items())), "failed": failed}
+        raise error
     return dict(sorted(out.items()))
 
 
@@ -147,18 +150,28 @@ def rotate(cloud: Cloud, now: datetime) -> dict[str, Any]:
 
 @_in_one_line()
 def revoke(cloud: Cloud, serial: str, now: datetime) -> dict[str, Any]:
-    """Revoke one certificate, and bring the list to every other host."""
+    """Revoke one certificate, and bring the list to every other host, also once more."""
     rows = [row for row in listed(opened(cloud.opts), now) if row["serial"] == serial]
-    serials = _revoked(cloud.opts, rows, now)
-    if not serials:
+    rows = [row for row in rows if row["state"] != "expired"]
+    if not rows:
         raise BadArgument(
             "target",
             f"{serial!r} is neither a host nor a serial with a valid certificate; see: salt-run "
             "virt_pki.list",
         )
+    _revoked(cloud.opts, rows, now)
     owners = {row["host"] for row in rows}
     others = [host for host in inventory.allowed(cloud) if host not in owners]
-    return {"revoked": serials, "told": apply_keys(cloud, others)}
+    try:
+        told = apply_keys(cloud, others)
+    except MasterError as failed:
+        error = MasterError(
+            f"{serial}: revoked, but not every other host has heard: {failed}; run salt-run "
+            f"virt_pki.revoke {serial} again"
+        )
+        error.table = {"revoked": [serial], **getattr(failed, "table", {})}
+        raise error from failed
+    return {"revoked": [serial], "told": told}
 
 
 def _revoked(
@@ -217,7 +230,9 @@ def restore(opts: Mapping[str, Any], path: str | Path, passphrase_file: str | Pa
     """Read a backup back where no CA is; return the CA's folder."""
     place = opened(opts)
     try:
-        kept = backup.unpack(Path(path).read_text(), _passphrase(opts, passphrase_file))
+        # What is no text is no backup, and is said to be none.
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        kept = backup.unpack(text, _passphrase(opts, passphrase_file))
         backup.restore(place.folder, kept)
     except ca.PkiError as exc:
         raise PkiRefused(f"nothing was restored: {exc}") from exc

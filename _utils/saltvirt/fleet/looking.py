@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hearing import Reply
 from saltvirt.fleet.membership import is_glob
 from saltvirt.placement import fit, shownvms
+from saltvirt.placement.answers import HostInfo
 from saltvirt.placement.shownvms import FoundVms
 from saltvirt.vmfilter import VmFilter
 
@@ -20,6 +21,8 @@ _OLD = "it has an older version of Salt Virt, which shows all VMs alone: salt {}
 _T = TypeVar("_T")
 _By = Mapping[str, Callable[[Any], float]]
 Line = Callable[[Mapping[str, Any]], None]
+# What a host says of itself: of a move only where it is asked about one.
+HOST_FIELDS = tuple(sorted({one.name for one in fields(HostInfo)} - {"moving"}))
 # The most first.
 OF_QUERY: _By = {
     "memory": lambda info: info.freemem,

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from saltvirt import arguments, spec, terminal, wire
+from saltvirt import arguments, movespec, terminal, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NameTaken
 from saltvirt.fleet import interrupted, inventory, moves, orders, sightings
@@ -143,7 +143,7 @@ def dry_run(
     given
         Keyword arguments of the module's ``virt.migrate``, looked at as by :func:`migrate`.
     """
-    spec.move(HostSettings(), given)
+    movespec.of(HostSettings(), given)
     source, moving, evaluations = plan(cloud, name, target)
     host = chosen(cloud, source, moving, evaluations)
     moved = {disk.target: _shown(disk) for disk in moving.disks}
@@ -193,7 +193,7 @@ def migrate(
     source
         The host that has it, if that is known.
     """
-    spec.move(HostSettings(), given)
+    movespec.of(HostSettings(), given)
     late: dict[str, list[str]] = {}
     with orders.opened(cloud.opts, name, is_there=True) as held:
         _settle(cloud, held)

@@ -1,16 +1,22 @@
 """The master's part of a move: carried to its end, or settled after what has cut it short."""
 
 import shlex
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from saltvirt import parts, protocol, settling
 from saltvirt.errors import VirtError
-from saltvirt.fleet import lost, orders
+from saltvirt.fleet import lost, orders, threads
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.effects import Hands, MoveFailed, MoveHosts
 from saltvirt.fleet.hosts import HostSilent
 from saltvirt.protocol import Source, Target
 from saltvirt.records import Held
+
+# How many moves that were left are settled at a time.
+_AT_ONCE = 8
 
 
 class Unsettled(MoveFailed):
@@ -194,12 +200,40 @@ def settle_left(cloud: Cloud, host: str) -> None:
     Until then both hosts say that they have the VM, or await it, and it has a place on neither.
     What cannot be settled now is said, and said again by whoever moves that VM.
     """
+    left = [name for name in _moving(cloud, host) if not orders.is_at_work(cloud.opts, name)]
+    if not left:
+        return
+    lock = threading.Lock()
+
+    def progress(stage: str, **figures: Any) -> None:
+        with lock:
+            cloud.progress(stage, **figures)
+
+    own = replace(cloud, progress=progress)
+    # Some at once: where the other host is silent, each of them waits for it.
+    with ThreadPoolExecutor(min(len(left), _AT_ONCE)) as pool:
+        jobs = [threads.begin(pool, _settle_one, own, name) for name in left]
+        try:
+            for job in jobs:
+                job.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _moving(cloud: Cloud, host: str) -> list[str]:
+    """Return the VMs whose move from or to a host this master has on record."""
+    out = []
     for record in orders.moving(cloud.opts):
         facts = orders.move(record)
-        if host not in (facts.source, facts.target) or orders.is_at_work(cloud.opts, record.name):
-            continue
-        try:
-            with orders.opened(cloud.opts, record.name, is_there=True) as held:
-                settle_order(cloud, held)
-        except (VirtError, OSError) as error:
-            cloud.progress("Settling", detail=str(error))
+        if host in (facts.source, facts.target):
+            out.append(record.name)
+    return out
+
+
+def _settle_one(cloud: Cloud, name: str) -> None:
+    try:
+        with orders.opened(cloud.opts, name, is_there=True) as held:
+            settle_order(cloud, held)
+    except (VirtError, OSError) as error:
+        cloud.progress("Settling", detail=str(error))

@@ -322,7 +322,8 @@ def _silent_for_long(vm: str) -> str:
 def _chosen(
     vm: str, known: Mapping[str, snapshot.Snapshot], current: str | None, wanted: object
 ) -> str:
-    if wanted is not None:
+    # As on Salt 3006, an empty text names none.
+    if wanted not in (None, ""):
         if str(wanted) not in known:
             raise BadArgument("vm_snapshot", _no_such(vm, str(wanted), known))
         return str(wanted)

@@ -94,14 +94,29 @@ class NetworkFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NicPlace:
+    """Where a NIC is: ``need`` is ``bridges``, ``networks`` or ``links``, None of no such thing."""
+
+    need: str | None
+    on: str | None
+    tagged: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NicProfile:
-    """What a profile of interfaces needs of its host; ``error`` alone if it cannot be used."""
+    """
+    What a profile of interfaces needs of its host; ``error`` alone if it cannot be used.
+
+    nics
+        Each of its NICs, as a call may say of one that it is elsewhere.
+    """
 
     error: Words | None = said_with("error")
     bridges: list[str] | None = said_with("bridges")
     networks: list[str] | None = said_with("networks")
     links: list[str] | None = said_with("links")
     bridge_vlans: bool | None = said_with("bridge_vlans")
+    nics: dict[str, NicPlace] | None = said_with("nics")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ of each VM.
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from saltvirt.model import Policy, Requirements
@@ -42,7 +42,7 @@ class About:
     What is asked for: the answer says of all that whether a host has it.
 
     nic, disk
-        Names of profiles.
+        Names of profiles; ``with_nics`` has each NIC of theirs told.
     machines
         Names of machine types.
     with_names
@@ -58,6 +58,7 @@ class About:
     networks: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     nic: list[str] = field(default_factory=list)
+    with_nics: bool = False
     disk: list[str] = field(default_factory=list)
     features: list[str] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
@@ -187,6 +188,7 @@ def about(requests: Collection[Requirements], policy: Policy) -> About:
         networks=_each(requests, "networks"),
         links=_each(requests, "links"),
         nic=_each(requests, "nic_profile"),
+        with_nics=any(one.placed or one.unplaced for one in requests if one.nic_profile),
         disk=_each(requests, "disk_profile"),
         features=_each(requests, "cpu_features"),
         types=_each(requests, "domain_type"),
@@ -228,11 +230,13 @@ def names(
 def of(known: HostInfo, wanted: About) -> Brief:
     """Return what a host answers, by all that it has."""
     cpu, memory, storage = known.cpu, known.memory, known.storage
-    nic = _some(known.profiles.nic, wanted.nic)
-    needed = [*nic.values()]
-    bridges = {*wanted.bridges}.union(*(one.bridges or () for one in needed))
-    links = {*wanted.links}.union(*(one.links or () for one in needed))
-    networks = {*wanted.networks}.union(*(one.networks or () for one in needed))
+    nic = {
+        name: one if wanted.with_nics else replace(one, nics=None)
+        for name, one in _some(known.profiles.nic, wanted.nic).items()
+    }
+    bridges = {*wanted.bridges}.union(*(one.bridges or () for one in nic.values()))
+    links = {*wanted.links}.union(*(one.links or () for one in nic.values()))
+    networks = {*wanted.networks}.union(*(one.networks or () for one in nic.values()))
     stocks = _some(known.stocks, wanted.stocks) if known.stocks is not None else None
     offer = Offer(
         limits=Limits(

@@ -1,13 +1,12 @@
 """Why a host cannot take a VM."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from saltvirt.model import Requirements
-from saltvirt.placement import generation, groups
-from saltvirt.placement.answers import DomainTypes, HostInfo, NicProfile
+from saltvirt.placement import generation, groups, wiring
+from saltvirt.placement.answers import DomainTypes, HostInfo
 
 DIMENSIONS = ("vcpus", "memory_mib", "disk_mib")
-_NO_PROFILE = NicProfile()
 
 
 def free(host: HostInfo) -> dict[str, int]:
@@ -134,15 +133,15 @@ def why_not_type(types: DomainTypes, wanted: str | None) -> str | None:
 
 def _links(host: HostInfo, required: Requirements) -> Iterator[str]:
     yield from _profiles(host, required)
-    profile = host.profiles.nic.get(required.nic_profile or "", _NO_PROFILE)
-    for bridge in sorted({*required.bridges, *(profile.bridges or ())} - set(host.bridges)):
+    wanted = wiring.of(required, host.profiles.nic.get(required.nic_profile or ""))
+    for bridge in sorted(wanted.bridges.difference(host.bridges)):
         yield f"no bridge {bridge} there"
-    yield from _networks(host, {*required.networks, *(profile.networks or ())})
-    for link in sorted({*required.links, *(profile.links or ())} - set(host.links)):
+    yield from _networks(host, wanted.networks)
+    for link in sorted(wanted.links.difference(host.links)):
         yield f"no link {link} there"
 
 
-def _networks(host: HostInfo, wanted: set[str]) -> Iterator[str]:
+def _networks(host: HostInfo, wanted: Iterable[str]) -> Iterator[str]:
     for network in sorted(wanted):
         known = host.networks.get(network)
         if known is None and network == "default":

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from saltvirt.model import Requirements
+from saltvirt.placement import wiring
 from saltvirt.placement.answers import HostInfo, Machines, NicProfile, Versions
 
 # A host may say any text for a version or a machine type, of any length.
@@ -149,9 +150,8 @@ def _machine(
 def _tags(host: Generation, required: Requirements) -> Iterator[str]:
     version = host.versions.libvirt
     can_tag = numbers(version) >= _TAGGING
-    profile = host.nic.get(required.nic_profile or "")
-    is_tagged = required.bridge_vlans or (profile is not None and profile.bridge_vlans)
-    if is_tagged and not can_tag:
+    wanted = wiring.of(required, host.nic.get(required.nic_profile or ""))
+    if wanted.is_tagged and not can_tag:
         yield (
             f"libvirt {version} there cannot tag VLANs on a Linux bridge (11.0 can): take a "
             "bridge per VLAN, or virtualport openvswitch"

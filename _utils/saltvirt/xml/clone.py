@@ -1,14 +1,16 @@
 """The XML of a VM that is a clone of another one, and of the volumes that its disks are."""
 
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from saltvirt.errors import StorageError
-from saltvirt.xml import parse, set_first, tag, to_text
+from saltvirt.xml import chardev, parse, set_first, tag, to_text
 
 _AGENT = "org.qemu.guest_agent.0"
 _FORMATS = ("qcow2", "raw")
+# Where two would write to one file, or read from one device.
+_ENDS_OF_HOST = ("file", "pipe", "dev")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,8 @@ def domain(
         Have libvirt's filter learn the addresses of its NICs, where none says how.
 
     Whatever must not be there twice is left to libvirt to make anew: UUID, MAC addresses, the
-    firmware's variables, the socket of the guest's agent. The console's log is the base's own.
+    firmware's variables, the socket of the guest's agent. The console's log is the base's own, and
+    so is what its serial ports and consoles end in on the host.
     """
     root = parse(text)
     _remove(root, "uuid")
@@ -87,11 +90,32 @@ def domain(
     for channel in root.findall("devices/channel[@type='unix']"):
         if channel.find(f"target[@name='{_AGENT}']") is not None:
             _remove(channel, "source")
+    end_in_ptys(root)
     for device in (*root.findall("devices/serial"), *root.findall("devices/console")):
         _remove(device, "log")
     for own in (*root.findall("os/nvram"), *root.findall("genid")):
         unsay(own)
     return to_text(root)
+
+
+def ends_of_host(root: ET.Element) -> Iterator[tuple[ET.Element, str]]:
+    """Yield the serial ports, consoles and channels at a file or device of the host, with that."""
+    for one in root.findall("devices/*"):
+        source = one.find("source")
+        if one.tag not in (*chardev.ELEMENTS, "parallel") or source is None:
+            continue
+        # What libvirt itself names for a channel is another matter.
+        binds = one.get("type") == "unix" and source.get("mode") == "bind" and one.tag != "channel"
+        if binds or one.get("type") in _ENDS_OF_HOST:
+            yield one, source.get("path", "")
+
+
+def end_in_ptys(root: ET.Element) -> None:
+    """Have a copy's serial ports, consoles and channels end in ptys where only one VM's can."""
+    for device, _path in ends_of_host(root):
+        device.set("type", "pty")
+        for part in ("source", "protocol"):
+            _remove(device, part)
 
 
 def unsay(element: ET.Element) -> None:

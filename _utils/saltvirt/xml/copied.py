@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from saltvirt.xml import METADATA_NS, chardev, disk, metadata, parse, read, set_first, tag, to_text
-from saltvirt.xml.clone import own_disks, unsay
+from saltvirt.xml.clone import end_in_ptys, ends_of_host, own_disks, unsay
 
 # The types of disks that are copied: which attribute of their <source> says what they are.
 TYPES = {"file": "file", "block": "dev", "volume": "volume", "network": "name"}
@@ -17,8 +17,6 @@ _QEMU_NS = "http://libvirt.org/schemas/domain/qemu/1.0"
 # What gives QEMU a disk behind libvirt's back.
 _DISK_ARGUMENT = re.compile(r"-?-(drive|blockdev|hd[a-d]|sd|pflash|mtdblock|virtfs|fsdev)")
 _PATH = re.compile(r"(?:^|[=,:\"\s])(/[^,\"\s]+)")
-# Where two would write to one file, or read from one device.
-_ENDS_OF_HOST = ("file", "pipe", "dev")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,18 +125,6 @@ def given_files(root: ET.Element) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def ends_of_host(root: ET.Element) -> Iterator[tuple[ET.Element, str]]:
-    """Yield the serial ports, consoles and channels at a file or device of the host, with that."""
-    for one in root.findall("devices/*"):
-        source = one.find("source")
-        if one.tag not in (*chardev.ELEMENTS, "parallel") or source is None:
-            continue
-        # What libvirt itself names for a channel is another matter.
-        binds = one.get("type") == "unix" and source.get("mode") == "bind" and one.tag != "channel"
-        if binds or one.get("type") in _ENDS_OF_HOST:
-            yield one, source.get("path", "")
-
-
 def ended(root: ET.Element) -> Iterator[str]:
     """Yield what a copy has in place of what its original has at a file or device of the host."""
     for path in dict.fromkeys(path for _device, path in ends_of_host(root)):
@@ -241,10 +227,7 @@ def _own_ends(root: ET.Element, console_log: tuple[str, str]) -> None:
     for channel in root.findall("devices/channel[@type='unix']"):
         for source in channel.findall("source[@mode='bind']"):
             channel.remove(source)
-    for device, _path in ends_of_host(root):
-        device.set("type", "pty")
-        for part in ("source", "protocol"):
-            _remove(device, part)
+    end_in_ptys(root)
     for device in filter(lambda one: one.tag in chardev.ELEMENTS, root.findall("devices/*")):
         _own_log(device, console_log)
     for display in root.findall("devices/graphics"):

@@ -303,9 +303,12 @@ def test_nobody_is_shut_out_by_a_slip(secured, told, given, why):
 def test_shutting_out_does_not_wait_for_a_configuration_that_cannot_be_used(secured, told):
     secured["virt"] = {"hypervisors": "G@a:b"}
 
-    with pytest.raises(MasterError, match="not every other host has heard: option virt:hyper"):
+    why = "not every other host has heard: option virt:hyper"
+    with pytest.raises(MasterError, match=why) as caught:
         allowing.disallow(secured, ["hyper3"], now())
 
+    said = caught.value.table
+    assert said["disallowed"] == ["hyper3"] and len(said["revoked"]) == 1
     assert states(secured)["hyper3"] == {"revoked"}
     assert membership.listed(secured).is_disallowed("hyper3")
 

@@ -246,6 +246,9 @@ def test_the_pillar_says_whether_a_vm_may_have_a_name(opts, pillar, token, caplo
     assert pillar("hyper1", {}, "web1") == {"virtkey": {"reserved": None}}
     for name, why in (("hyper9", "virt:hypervisors matches it"), ("../a", "cannot name a VM")):
         assert why in pillar("hyper1", {}, name)["virtkey"]["reserved"]
+    # A guest learns neither who is a hypervisor nor by which globs.
+    assert pillar("web7", {}, "hyper1") == pillar("web7", {}, "web1")
+    assert pillar("web7", {}, "hyper9") == {"virtkey": {"reserved": None}}
     opts["virt"]["hypervisors"] = "G@a:b"
     assert "option virt:hypervisors" in pillar("hyper1", {}, "web1")["virtkey"]["reserved"]
 

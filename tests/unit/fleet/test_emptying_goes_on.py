@@ -1,5 +1,6 @@
 """A host is emptied that is slow, or after a command that was cut off: played."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -107,6 +108,28 @@ def test_what_cannot_be_settled_on_a_full_disk_is_said_and_ends_nothing(monkeypa
 
     assert list(table(caught)["failed"]) == ["web1"]
     assert any("Settling" in one and "No space left" in one for one in said)
+
+
+def test_moves_that_were_cut_off_are_settled_at_once(monkeypatch, run):
+    """A host that is silent is waited for by all of them together."""
+    two = clouds(monkeypatch)(2)
+    for name in ("web1", "web2", "web3"):
+        two.put(name, "h1")
+    two.silent |= {("h1", "virt.migrate"), ("h1", "virt.migrate_step cancel")}
+    with pytest.raises(evacuate.NotAllMoved):
+        run(evacuate.evacuate, two, "h1", **HOW)
+    two.silent.clear()
+    settle, together = moves.settle_order, threading.Barrier(3, timeout=10)
+
+    def waiting(cloud, held):
+        together.wait()
+        settle(cloud, held)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(moves, "settle_order", waiting)
+        run(moves.settle_left, two, "h1")
+
+    assert two.is_settled() and not together.broken
 
 
 def test_what_came_home_is_said_though_the_masters_disk_is_full(monkeypatch, run):

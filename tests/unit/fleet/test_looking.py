@@ -2,10 +2,12 @@
 
 import pytest
 from saltvirt import vmfilter
-from saltvirt.config import MasterSettings
+from saltvirt.config import HostSettings, MasterSettings
 from saltvirt.errors import BadArgument
 from saltvirt.fleet import hints, inventory, looking, minions
 from saltvirt.fleet.cloud import Cloud
+from saltvirt.kvm import connect
+from saltvirt.ops import inspect
 from test_generation import said_of
 
 STATES = {
@@ -130,11 +132,11 @@ def test_query_and_list_show_the_same_vms(hosts, cloud, given, seen):
 
 
 def test_only_the_fields_that_are_asked_for_come(hosts, cloud):
-    found = looking.query(cloud, look(fields="state,mem,nothing"))
+    found = looking.query(cloud, look(fields="state,mem"))
 
     assert found["hyper2"]["vm_info"] == {"web3": {"state": "running", "mem": 1}}
     assert found["hyper3"]["vm_info"] == {}
-    few = looking.host_info(cloud, look(fields=["memory"]))
+    few = looking.host_info(cloud, look(fields=["memory"], known=looking.HOST_FIELDS))
     assert {tuple(info) for info in few.values()} == {("memory",)}
 
 
@@ -304,3 +306,20 @@ def test_an_error_names_some_of_a_thousand_hypervisors(opts):
     silent = inventory.Survey(answers={}, unreachable=every).silence()
     assert str(silent).endswith("; h0009: does not answer and 990 more")
     assert silent.table == {"unreachable": every}
+
+
+@pytest.mark.parametrize("known", [vmfilter.FIELDS, looking.HOST_FIELDS])
+def test_a_field_that_there_is_not_is_refused_with_those_there_are(known):
+    with pytest.raises(BadArgument) as refused:
+        vmfilter.of(fields=f"{known[0]},memry", known=known)
+
+    assert str(refused.value) == f"fields: 'memry'; one of {', '.join(known)}"
+    assert vmfilter.of(fields=list(known), known=known).fields == known
+
+
+def test_the_fields_there_are_are_those_that_hosts_say():
+    with connect.opened(HostSettings(uri="test:///default"), readonly=True) as conn:
+        vm = inspect.vm_info(conn, "test")["test"]
+
+    assert sorted(vm) == sorted(vmfilter.FIELDS)
+    assert set(said_of(13)) <= set(looking.HOST_FIELDS)

@@ -27,6 +27,7 @@ REST = (
     "<channel type='unix'><source mode='bind' path='/run/domain-base/agent'/>"
     "<target type='virtio' name='org.qemu.guest_agent.0'/></channel>"
     "<serial type='pty'><log file='/var/log/base.log'/><target port='0'/></serial>"
+    "<serial type='file'><source path='/var/log/base.txt'/><target port='1'/></serial>"
 )
 
 
@@ -106,6 +107,7 @@ def test_a_clone_has_nothing_that_must_not_be_there_twice(conn, base):
     assert root.find("devices/interface/mac").get("address") != MAC
     assert root.find("devices/channel/source") is None
     assert root.find("devices/serial/log") is None
+    assert {one.get("type") for one in root.findall("devices/serial")} == {"pty"}
     assert root.find("os/nvram").text is None
     assert root.find("os/nvram").get("template") == "/fw/vars.fd"
     assert root.find("devices/interface/filterref").get("filter") == "no-arp-spoofing"

@@ -143,6 +143,8 @@ def test_reverting_goes_to_the_parent_or_to_the_one_that_is_named(face):
         return found["reverted"], found["deleted"]
 
     assert reverted() == ("b", "N/A")
+    face.revert_snapshot("test", "c")
+    assert reverted("") == ("b", "N/A")
     assert reverted("b") == ("b", "N/A")
     assert reverted(cleanup=True) == ("a", ["c", "b"])
     assert names(face) == ["a"]

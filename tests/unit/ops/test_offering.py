@@ -1,8 +1,10 @@
 """A host's short answer says of names what its whole one does, asked for more or for them alone."""
 
+from dataclasses import replace
+
 import onrecord
-from saltvirt import records
-from saltvirt.model import Requirements
+from saltvirt import records, spec, wire
+from saltvirt.model import Policy, Requirements
 from saltvirt.ops import inspect, offering, reservations, storage
 from saltvirt.placement import brief
 from saltvirt.xml import METADATA_NS
@@ -61,3 +63,25 @@ def test_a_vm_that_libvirt_has_not_loaded_is_told_of_whoever_is_asked(
 
     assert "libvirt has not loaded" in info.unreadable["web1"]
     assert whole.names.unreadable == named.names.unreadable == info.unreadable
+
+
+def test_each_nic_of_a_profile_is_told_where_a_call_says_more_of_one(hypervisor):
+    nic = {"dmz": [{"name": "eth0", "source": "br7", "vlan": 7}, {"name": "b", "network": "n"}]}
+    nic["bad"] = [{"name": "eth0", "type": "x"}]
+    hypervisor.settings = replace(hypervisor.settings, nic=nic)
+    call = {"nic": "dmz", "interfaces": [{"name": "b", "network": "other"}]}
+
+    def told(given):
+        required = spec.requirements_from_master("web1", 1, 64, given)
+        about = brief.about([required], Policy())
+        whole = answers(hypervisor, nic=about.nic, with_nics=about.with_nics)[0]
+        return wire.plain(whole.offer.nic["dmz"])
+
+    assert told(call)["nics"] == {
+        "eth0": {"need": "bridges", "on": "br7", "tagged": True},
+        "b": {"need": "networks", "on": "n", "tagged": False},
+    }
+    assert "nics" not in told({"nic": "dmz"})
+    with hypervisor.libvirt() as conn:
+        whole = offering.host_info(conn, hypervisor.settings).profiles.nic
+    assert whole["bad"].error and whole["default"].nics["eth0"].on == "br0"

@@ -3,15 +3,10 @@
 import copy
 from dataclasses import replace
 
-import pytest
 import told
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument
-from saltvirt.model import Move
 from saltvirt.placement import evacuation
-from saltvirt.spec import move
 from tightclouds import host, moving
 
 
@@ -122,53 +117,3 @@ def test_a_thousand_equal_hosts_each_take_one():
 
     assert len(there) == 20 and not stays
     assert len(set(there.values())) == 20
-
-
-@pytest.mark.parametrize(
-    ("given_", "why"),
-    [
-        ({"max_bandwith": 1}, "did you mean 'max_bandwidth'"),
-        ({"max_bandwidth": 0}, "max_bandwidth: 0 is out of range"),
-        ({"max_bandwidth": 10**20}, "out of range; give between 1 and 8796093022207"),
-        ({"postcopy_bandwidth": 10**20}, "out of range; give between 1 and 8796093022207"),
-        ({"max_downtime": 10**7}, "max_downtime: 10000000 is out of range"),
-        ({"parallel_connections": 256}, "parallel_connections: 256 is out of range"),
-        ({"comp_mt_level": 10}, "comp_mt_level: 10 is out of range; give between 0 and 9"),
-        ({"comp_mt_threads": 256}, "comp_mt_threads: 256 is out of range"),
-        ({"comp_mt_dthreads": 256}, "comp_mt_dthreads: 256 is out of range"),
-        ({"comp_xbzrle_cache": 2**63}, "comp_xbzrle_cache: 9223372036854775808 is out of range"),
-        ({"postcopy_after": 2**31}, "postcopy_after: 2147483648 is out of range"),
-        ({"limit_s": 10**20}, "out of range; give between 1 and 31536000"),
-        ({"stall_s": 10**20}, "out of range; give between 1 and 31536000"),
-        ({"max_downtime": "soon"}, "is not a whole number"),
-        ({"live": "yes"}, "neither True nor False"),
-        ({"copy_storage": "some"}, "'some'; all or incremental"),
-        ({"copy_storage": ["all"]}, "; all or incremental"),
-        ({"comp_methods": "zip"}, "of mt and xbzrle"),
-        ({"password": "x"}, "by their certificates"),
-    ],
-)
-def test_a_move_with_a_bad_argument_is_refused(given_, why):
-    with pytest.raises(BadArgument, match=why):
-        move(HostSettings(), given_)
-
-
-def test_the_old_keywords_of_a_move_mean_what_they_did():
-    made = move(
-        HostSettings(tunnel=True),
-        {
-            "copy_storage": "inc",
-            "comp_methods": "mt,xbzrle",
-            "compressed": True,
-            "postcopy_after": 3,
-        },
-    )
-
-    assert made == Move(
-        copy_storage="incremental",
-        comp_methods=("mt", "xbzrle"),
-        tunnel=True,
-        compressed=True,
-        postcopy=True,
-        postcopy_after=3,
-    )

@@ -241,9 +241,10 @@ def _is_plain(call: Call) -> bool:
 def _look(call: Call) -> looking.Look:
     given, is_info = call.arguments, call.fun == "virt.host_info"
     vms = {key: given.get(key) for key in ("name", "state", "tag")}
+    shown = given.get("fields") if is_info else None
     return looking.asked(
         None,
-        vmfilter.of(**vms, fields=given.get("fields") if is_info else None),
+        vmfilter.of(**vms, fields=shown, known=looking.HOST_FIELDS),
         sort=given.get("sort"),
         limit=given.get("limit"),
         offset=given.get("offset") or 0,

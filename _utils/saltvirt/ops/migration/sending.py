@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt import spec
+from saltvirt import movespec
 from saltvirt.config import HostSettings
 from saltvirt.kvm import lifecycle, migrate, process, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
@@ -38,7 +38,7 @@ def obstacles(settings: HostSettings, moving: MigrationInfo, options: Move) -> l
 
 def facts(conn: Any, settings: HostSettings, name: str | None) -> dict[str, MigrationInfo]:
     """Return ``{name: facts}`` with everything in ``obstacles`` that this host knows of."""
-    options = spec.move(settings, {})
+    options = movespec.of(settings, {})
     found = migrationinfo.gather(conn, settings, name)
     return {
         one: replace(moving, obstacles=obstacles(settings, moving, options))

@@ -1,0 +1,78 @@
+"""The CA's commands say what was done where others fail, and which file is no backup."""
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from saltvirt.config import MasterSettings
+from saltvirt.errors import BadArgument, MasterError
+from saltvirt.fleet import certificates, inventory, minions
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.pki.authorities import Authorities
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def cloud(opts):
+    """A master."""
+    return Cloud(opts=opts, settings=MasterSettings(), progress=lambda *_args, **_figures: None)
+
+
+def test_what_some_hosts_have_done_is_said_though_another_has_not(cloud, monkeypatch):
+    state = {"virt.keys": {"result": True, "comment": "renewed"}}
+    replies = {
+        "hyper1": minions.Reply(minion="hyper1", value=state),
+        "hyper2": minions.Reply(minion="hyper2", missing=True),
+    }
+    monkeypatch.setattr(minions, "ask", lambda *_args, **_how: replies)
+
+    with pytest.raises(MasterError, match="^hyper2: no answer within 120 s$") as caught:
+        certificates.apply_keys(cloud, replies)
+
+    assert caught.value.table == {
+        "told": {"hyper1": "renewed"},
+        "failed": {"hyper2": "no answer within 120 s"},
+    }
+
+
+def test_a_serial_is_revoked_again_until_all_have_heard(cloud, monkeypatch):
+    serial = "0" * 32
+    row = {"host": "hyper1", "purpose": "server", "serial": serial, "signer": "libvirt"}
+    row["not_after"] = (NOW + timedelta(days=9)).isoformat()
+    revoked = set()
+    monkeypatch.setattr(Authorities, "issued", lambda _self: [dict(row)])
+    monkeypatch.setattr(Authorities, "revoked", lambda _self: revoked)
+    monkeypatch.setattr(
+        Authorities, "revoke", lambda _self, rows, _now: revoked.update(map(of, rows))
+    )
+    monkeypatch.setattr(inventory, "allowed", lambda _cloud: ["hyper1", "hyper2"])
+    replies = {"hyper2": minions.Reply(minion="hyper2", missing=True)}
+    monkeypatch.setattr(minions, "ask", lambda *_args, **_how: replies)
+
+    for _again in range(2):
+        with pytest.raises(
+            MasterError, match=f"^{serial}: revoked, but not every .* again$"
+        ) as short:
+            certificates.revoke(cloud, serial, NOW)
+        assert short.value.table["revoked"] == [serial] and revoked == {serial}
+
+    state = {"virt.keys": {"result": True, "comment": "read"}}
+    replies["hyper2"] = minions.Reply(minion="hyper2", value=state)
+    done = {"revoked": [serial], "told": {"hyper2": "read"}}
+    assert certificates.revoke(cloud, serial, NOW) == done
+    revoked.clear()
+    with pytest.raises(BadArgument, match="neither a host nor a serial"):
+        certificates.revoke(cloud, serial, NOW + timedelta(days=10))
+
+
+def of(row):
+    """Return a row's serial."""
+    return row["serial"]
+
+
+def test_a_file_that_is_no_text_is_no_backup(opts, tmp_path):
+    (tmp_path / "ca.backup").write_bytes(b"\x1f\x8b\xff\xfe")
+    (tmp_path / "passphrase").write_text("correct horse battery")
+
+    with pytest.raises(certificates.PkiRefused, match="nothing was restored: this is not a backup"):
+        certificates.restore(opts, tmp_path / "ca.backup", tmp_path / "passphrase")

@@ -1,0 +1,70 @@
+"""What a call of ``virt.migrate`` means."""
+
+import pytest
+from saltvirt import movespec
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument
+from saltvirt.model import Move
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"max_bandwith": 1}, "did you mean 'max_bandwidth'"),
+        ({"max_bandwidth": -1}, "max_bandwidth: -1 is out of range"),
+        ({"limit_s": 0}, "limit_s: 0 is out of range"),
+        ({"max_bandwidth": 10**20}, "out of range; give between 1 and 8796093022207"),
+        ({"postcopy_bandwidth": 10**20}, "out of range; give between 1 and 8796093022207"),
+        ({"max_downtime": 10**7}, "max_downtime: 10000000 is out of range"),
+        ({"parallel_connections": 256}, "parallel_connections: 256 is out of range"),
+        ({"comp_mt_level": 10}, "comp_mt_level: 10 is out of range; give between 0 and 9"),
+        ({"comp_mt_threads": 256}, "comp_mt_threads: 256 is out of range"),
+        ({"comp_mt_dthreads": 256}, "comp_mt_dthreads: 256 is out of range"),
+        ({"comp_xbzrle_cache": 2**63}, "comp_xbzrle_cache: 9223372036854775808 is out of range"),
+        ({"postcopy_after": 2**31}, "postcopy_after: 2147483648 is out of range"),
+        ({"limit_s": 10**20}, "out of range; give between 1 and 31536000"),
+        ({"stall_s": 10**20}, "out of range; give between 1 and 31536000"),
+        ({"max_downtime": "soon"}, "is not a whole number"),
+        ({"live": "yes"}, "neither True nor False"),
+        ({"copy_storage": "some"}, "'some'; all or incremental"),
+        ({"copy_storage": ["all"]}, "; all or incremental"),
+        ({"comp_methods": "zip"}, "of mt and xbzrle"),
+        ({"password": "x"}, "by their certificates"),
+    ],
+)
+def test_a_move_with_a_bad_argument_is_refused(given, why):
+    with pytest.raises(BadArgument, match=why):
+        movespec.of(HostSettings(), given)
+
+
+def test_the_old_keywords_of_a_move_mean_what_they_did():
+    made = movespec.of(
+        HostSettings(tunnel=True),
+        {
+            "copy_storage": "inc",
+            "comp_methods": "mt,xbzrle",
+            "compressed": True,
+            "postcopy_after": 3,
+        },
+    )
+
+    assert made == Move(
+        copy_storage="incremental",
+        comp_methods=("mt", "xbzrle"),
+        tunnel=True,
+        compressed=True,
+        postcopy=True,
+        postcopy_after=3,
+    )
+
+
+@pytest.mark.parametrize("nothing", [None, "", 0])
+def test_what_said_nothing_on_3006_says_nothing(nothing):
+    # Salt 3006.25 looked at each only if it was true: salt/modules/virt.py 743 to 824.
+    given = dict.fromkeys(
+        ("max_bandwidth", "max_downtime", "parallel_connections", "comp_mt_threads"), nothing
+    )
+    more = dict.fromkeys(("comp_xbzrle_cache", "postcopy_bandwidth", "copy_storage"), nothing)
+
+    assert movespec.of(HostSettings(), {**given, **more}) == Move()
+    assert movespec.of(HostSettings(), {"comp_mt_level": 0}) == Move(comp_mt_level=0)
