@@ -190,12 +190,16 @@ def _refuse_lost(conn: Any, name: str, *, managed_save: bool, snapshots: bool) -
 
 
 def _refuse_lost_tpm(name: str, state: str | None) -> None:
-    """Raise LibvirtRefused if libvirt would remove the state of a VM's TPM with its definition."""
+    """
+    Raise LibvirtRefused if libvirt would remove the state of a VM's TPM with its definition.
+
+    virsh is no way out: the disks keep their marks then, and virt.doctor takes them for garbage.
+    """
     if state is not None and os.path.exists(state) and not lifecycle.keeps_tpm():
         raise LibvirtRefused(
             f"VM {name!r} has a TPM, whose state ({state}) libvirt before 8.9 removes with the "
-            "definition, and with it what opens its disks, maybe; update libvirt, or copy that "
-            f"folder, then: virsh undefine --nvram {name}"
+            "definition, and with it what opens its disks, maybe; update libvirt, or stop the VM, "
+            f"move that folder away to keep it, and call virt.undefine {name} again"
         )
 
 
