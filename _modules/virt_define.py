@@ -40,7 +40,7 @@ def undefine(vm_, managed_save=False, snapshots=False, **kwargs):
     The firmware's variables go with it, unless they may be another host's: if the VM has moved
     there, or does not run and has them in ``virt:shared_paths``, they stay. So does the state of an
     emulated TPM, for the VM that is defined with the same UUID again: before 8.9 libvirt removes
-    it, and a VM that has one is refused.
+    it, and a VM that has one is refused until it is moved away.
 
     Returns True; fails if there is no such VM, or if it is on its way to or from this host, or is
     being built or purged. Undo: virt.define_xml_str with its virt.get_xml.

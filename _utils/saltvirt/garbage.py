@@ -1,6 +1,7 @@
 """How often Python looks for garbage while a command holds much that is none."""
 
 import gc
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,12 +10,29 @@ from contextlib import contextmanager
 _NEW = 100_000
 
 
+_lock = threading.Lock()
+_inside: list[object] = []
+_usual: list[int] = []
+
+
 @contextmanager
 def rarely() -> Iterator[None]:
-    """Have it look after every 100,000 new objects instead of every 700, until the block ends."""
-    before = gc.get_threshold()
-    gc.set_threshold(_NEW, *before[1:])
+    """
+    Have it look after every 100,000 new objects instead of every 700, until the block ends.
+
+    That is the whole process's. Some jobs are threads of one: the last of them to end has it as it
+    was before the first.
+    """
+    mine = object()
+    with _lock:
+        if not _inside:
+            _usual[:] = gc.get_threshold()
+        _inside.append(mine)
+        gc.set_threshold(_NEW, *_usual[1:])
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        with _lock:
+            _inside.remove(mine)
+            if not _inside:
+                gc.set_threshold(*_usual)

@@ -34,6 +34,23 @@ class Nic:
         return bool(self.extra.get("virtualport", {}).get("type") == "openvswitch")
 
 
+def need_of(kind: str | None, *, is_switched: bool) -> str | None:
+    """Return which of ``bridges``, ``networks``, ``links`` a NIC of a type is on; None if none."""
+    if kind == "bridge":
+        return "links" if is_switched else "bridges"
+    return {"network": "networks", "direct": "links"}.get(kind or "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalledNic:
+    """What a call says of a NIC; None of what it leaves to the host's profile."""
+
+    type: str | None = None
+    source: str | None = None
+    tagged: bool | None = None
+    switched: bool | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
     """
@@ -119,9 +136,8 @@ class Requirements:
     """
     What a VM needs of a host; unknown things are ``None`` and are not asked for.
 
-    placed, unplaced
-        Of a call with a profile of NICs: the names of those that it says where they are, and of
-        those that it adds to where the profile has them, with whether it tags them.
+    called
+        Of a call with a profile of NICs: what it says itself of some, by their names.
     """
 
     name: str
@@ -133,8 +149,7 @@ class Requirements:
     links: tuple[str, ...] = ()
     bridge_vlans: bool = False
     nic_profile: str | None = None
-    placed: tuple[str, ...] = ()
-    unplaced: tuple[tuple[str, bool], ...] = ()
+    called: tuple[tuple[str, CalledNic], ...] = ()
     disk_profile: str | None = None
     domain_type: str | None = None
     arch: str | None = None

@@ -79,4 +79,4 @@ def _is_unsaid(key: str, value: object) -> bool:
         return value is None
     least, _most = _NUMBERS_3006.get(key, (1, 0))
     # A level of compression can be 0.
-    return value in (None, "") or (least > 0 and value in (0, False))
+    return value in (None, "") or value is False or (least > 0 and value == 0)

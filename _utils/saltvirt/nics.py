@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument
-from saltvirt.model import DEFAULT_BRIDGE, Nic
+from saltvirt.model import DEFAULT_BRIDGE, Nic, need_of
 
 TYPES = ("bridge", "network", "direct", "hostdev", "user", "ethernet", "vdpa")
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
@@ -298,7 +298,11 @@ def needs(nics: Iterable[Wired]) -> dict[str, Any]:
     ``links`` are those that macvtap uses, and Open vSwitch's bridges, which are not Linux bridges;
     ``bridge_vlans`` says whether a Linux bridge must tag, which libvirt can from 11.0 on.
     """
-    wired = [(need_of(one), one.on, one.is_tagged) for one in nics if one.on]
+    wired = [
+        (need_of(one.type, is_switched=one.is_switched), one.on, one.is_tagged)
+        for one in nics
+        if one.on
+    ]
     return {
         **{
             need: tuple(sorted({place for need_, place, _tagged in wired if need_ == need}))
@@ -306,10 +310,3 @@ def needs(nics: Iterable[Wired]) -> dict[str, Any]:
         },
         "bridge_vlans": any(need == "bridges" and tagged for need, _place, tagged in wired),
     }
-
-
-def need_of(one: Wired) -> str | None:
-    """Return which of ``bridges``, ``networks`` and ``links`` a NIC is on; None if none of them."""
-    if one.type == "bridge":
-        return "links" if one.is_switched else "bridges"
-    return {"network": "networks", "direct": "links"}.get(one.type or "")

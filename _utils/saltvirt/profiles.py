@@ -9,7 +9,7 @@ from typing import Any
 from saltvirt import arguments
 from saltvirt.config import DEFAULT_DISK, DEFAULT_NIC
 from saltvirt.errors import BadArgument
-from saltvirt.model import Disk, Nic
+from saltvirt.model import CalledNic, Disk, Nic
 from saltvirt.nics import nic, override, refuse_equal_macs
 from saltvirt.units import size_mib
 from saltvirt.xml import poolsource, remote
@@ -123,8 +123,8 @@ def nics(
     return made
 
 
-def placed(vm: str, profile: str | None, interfaces: Any) -> tuple[list[Nic], list[Nic]]:
-    """Return the NICs of which a call itself says where they are, and those a profile may."""
+def placed(vm: str, profile: str | None, interfaces: Any) -> list[Nic]:
+    """Return the NICs of which a call itself says where they are: of others a profile may."""
     made = nics(vm, {}, None, interfaces)
     keys = ("type", "source", "bridge", "network")
     said = {
@@ -132,8 +132,22 @@ def placed(vm: str, profile: str | None, interfaces: Any) -> tuple[list[Nic], li
         for entry in entries(interfaces or [], "interfaces")
         if any(entry.get(key) for key in keys)
     }
-    ours = [one for one in made if profile is None or one.name in said]
-    return ours, [one for one in made if one not in ours]
+    return [one for one in made if profile is None or one.name in said]
+
+
+def called(vm: str, interfaces: Any) -> tuple[tuple[str, CalledNic], ...]:
+    """Return what a call says of its NICs, which :func:`nics` adds to those of a profile."""
+    said = merge((), entries(interfaces or [], "interfaces"), override)
+    return tuple((entry["name"], _called(nic(vm, entry), entry)) for entry in said)
+
+
+def _called(made: Nic, entry: Entry) -> CalledNic:
+    return CalledNic(
+        type=made.type if entry.get("type") else None,
+        source=made.source if entry.get("source") else None,
+        tagged=made.is_tagged if "vlan" in entry else None,
+        switched=made.is_switched if "virtualport" in entry else None,
+    )
 
 
 _DEVICES = ("disk", "cdrom", "floppy", "lun")

@@ -293,14 +293,9 @@ def _profile(argument: str, options: Mapping[str, Any]) -> str | None:
 
 def _wired(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of :class:`Requirements` a call says of NICs."""
-    placed, others = profiles.placed(name, options["nic"], options["interfaces"])
-    # A port of Open vSwitch is not on what the profile may have for a Linux bridge.
-    switched = [one for one in others if one.is_switched]
-    return {
-        **nics.needs(placed),
-        "placed": tuple(one.name for one in (*placed, *switched)),
-        "unplaced": tuple((one.name, one.is_tagged) for one in others if one not in switched),
-    }
+    profile, interfaces = options["nic"], options["interfaces"]
+    called = () if profile is None else profiles.called(name, interfaces)
+    return {**nics.needs(profiles.placed(name, profile, interfaces)), "called": called}
 
 
 def requirements_from_master(

@@ -1,7 +1,7 @@
 """How often garbage is looked for while a command holds many answers."""
 
 import gc
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 
 import pytest
 from saltvirt import garbage
@@ -45,5 +45,18 @@ def test_afterwards_it_is_as_it_was(is_failing):
         assert gc.get_threshold() != before
         if is_failing:
             raise ValueError("no")
+
+    assert gc.get_threshold() == before
+
+
+def test_of_jobs_that_are_threads_the_last_one_has_it_as_it_was():
+    before = gc.get_threshold()
+    first, second = garbage.rarely(), garbage.rarely()
+
+    with ExitStack() as one, ExitStack() as other:
+        one.enter_context(first)
+        other.enter_context(second)
+        one.close()
+        assert gc.get_threshold() != before
 
     assert gc.get_threshold() == before

@@ -58,7 +58,7 @@ def test_the_old_keywords_of_a_move_mean_what_they_did():
     )
 
 
-@pytest.mark.parametrize("nothing", [None, "", 0])
+@pytest.mark.parametrize("nothing", [None, "", 0, False])
 def test_what_said_nothing_on_3006_says_nothing(nothing):
     # Salt 3006.25 looked at each only if it was true: salt/modules/virt.py 743 to 824.
     given = dict.fromkeys(
@@ -67,4 +67,5 @@ def test_what_said_nothing_on_3006_says_nothing(nothing):
     more = dict.fromkeys(("comp_xbzrle_cache", "postcopy_bandwidth", "copy_storage"), nothing)
 
     assert movespec.of(HostSettings(), {**given, **more}) == Move()
-    assert movespec.of(HostSettings(), {"comp_mt_level": 0}) == Move(comp_mt_level=0)
+    level = Move(comp_mt_level=0) if nothing == 0 and nothing is not False else Move()
+    assert movespec.of(HostSettings(), {"comp_mt_level": nothing}) == level

@@ -22,7 +22,7 @@ from saltvirt.fleet import (
 from saltvirt.fleet.building import Request as Request
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.model import Evaluation, Requirements
-from saltvirt.placement import choose
+from saltvirt.placement import choose, wiring
 from saltvirt.placement.answers import HostInfo
 from saltvirt.records import Held
 
@@ -238,8 +238,15 @@ def _built(
 
 
 def tell_of_nat(cloud: Cloud, required: Requirements, info: HostInfo) -> None:
-    """Say what the built-in profile cannot; a site's own of that name is the site's to know."""
+    """
+    Say what the built-in profile cannot; a site's own of that name is the site's to know.
+
+    Nothing is said of a call that has the profile's NIC elsewhere.
+    """
     profile = info.profiles.nic.get(profiles.NAT)
-    networks = profile.networks if profile else None
-    if required.nic_profile == profiles.NAT and networks == [profiles.NAT_NETWORK]:
+    if required.nic_profile != profiles.NAT or profile is None:
+        return
+    if profile.networks != [profiles.NAT_NETWORK]:
+        return
+    if profiles.NAT_NETWORK in wiring.of(required, profile).networks:
         cloud.progress("Network", detail=_OF_NAT)

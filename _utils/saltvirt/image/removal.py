@@ -151,7 +151,8 @@ def note_lost(settings: HostSettings) -> None:
     """
     Note the images that lie in the cache without a note, so that they are seen, and can go.
 
-    Whoever stored or removed one was killed just then. It was checked before it got its name.
+    Whoever stored or removed one was killed just then. It was checked before it got its name. All
+    of it is read: it is not called under the host's lock, for which whoever builds here waits.
     """
     base = cache.where(settings)
     for path in sorted(base.glob("*.*")):
@@ -159,8 +160,10 @@ def note_lost(settings: HostSettings) -> None:
         if path.suffix not in _SUFFIXES or not cache.is_digest(digest):
             continue
         with cache.held(_locks(settings), digest), suppress(FileNotFoundError):
-            if _is_lost(base, path):
-                files.write(cache.note_path(base, digest), json.dumps(_lost_note(path)).encode())
+            note = _lost_note(path) if _is_lost(base, path) else None
+            # It takes a while, in which a host that shares the folder may have ended its removal.
+            if note is not None and _is_lost(base, path):
+                files.write(cache.note_path(base, digest), json.dumps(note).encode())
 
 
 def _is_lost(base: Path, path: Path) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from saltvirt import nics, profiles
+from saltvirt import profiles
 from saltvirt.config import HostSettings
 from saltvirt.kvm import query
 from saltvirt.ops import inspect, reservations
@@ -25,7 +25,8 @@ def host_info(conn: Any, settings: HostSettings) -> HostInfo:
 def _places(settings: HostSettings, name: str) -> dict[str, NicPlace]:
     made = profiles.nics("probe", settings.nic, name, None)
     return {
-        one.name: NicPlace(need=nics.need_of(one), on=one.on, tagged=one.is_tagged) for one in made
+        one.name: NicPlace(type=one.type, on=one.on, tagged=one.is_tagged, switched=one.is_switched)
+        for one in made
     }
 
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from saltvirt.config import HostSettings
@@ -126,6 +127,8 @@ def refuse_open(conn: Any, settings: HostSettings, pool: str, names: Iterable[st
         reservations.refuse_coming(settings, [path, f"{pool}/{name}"])
         if path.startswith("/") and storage.is_open(path):
             raise tool.open_elsewhere(path)
+        if Path(path).name == trash.FOLDER:
+            trash.refuse_noted(settings, Path(path).parent)
 
 
 def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None:

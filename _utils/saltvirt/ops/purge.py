@@ -3,7 +3,7 @@
 import logging
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -190,12 +190,16 @@ def _refuse_lost(conn: Any, name: str, *, managed_save: bool, snapshots: bool) -
 
 
 def _refuse_lost_tpm(name: str, state: str | None) -> None:
-    """Raise LibvirtRefused if libvirt would remove the state of a VM's TPM with its definition."""
+    """
+    Raise LibvirtRefused if libvirt would remove the state of a VM's TPM with its definition.
+
+    virsh is no way out: the disks keep their marks then, and virt.doctor takes them for garbage.
+    """
     if state is not None and os.path.exists(state) and not lifecycle.keeps_tpm():
         raise LibvirtRefused(
             f"VM {name!r} has a TPM, whose state ({state}) libvirt before 8.9 removes with the "
-            "definition, and with it what opens its disks, maybe; update libvirt, or copy that "
-            f"folder, then: virsh undefine --nvram {name}"
+            "definition, and with it what opens its disks, maybe; update libvirt, or stop the VM, "
+            f"move that folder away to keep it, and call virt.undefine {name} again"
         )
 
 
@@ -263,7 +267,7 @@ def own_files(
     text = lifecycle.kept_xml(conn, name) if is_defined else lifecycle.xml(conn, name)
     root = read.domain(text)
     used = storage.in_use(conn, but=name)
-    out = []
+    lower: dict[str, list[str]] = {}
     for disk in read.disk_sources(root):
         path = disk["path"]
         is_removable = disk["device"] in ("cdrom", "floppy")
@@ -276,9 +280,8 @@ def own_files(
         if (is_removable or disk["is_readonly"]) and storage.is_declared(settings, path):
             continue
         if not storage.is_shared(settings, path, used):
-            below = list(_below(settings, disk, read.uuid(root), used))
-            out += [path, *_known_unused(conn, settings, name, path, below)]
-    return list(dict.fromkeys(out))
+            lower[path] = list(_below(settings, disk, read.uuid(root), used))
+    return list(dict.fromkeys(_known_unused(conn, settings, name, lower)))
 
 
 def _below(
@@ -299,15 +302,18 @@ def _below(
 
 
 def _known_unused(
-    conn: Any, settings: HostSettings, name: str, path: str, below: list[str]
-) -> list[str]:
-    """Return what is below a disk, nothing while a VM is not known that may be based on it."""
-    unknown = outofreach.reasons(conn, settings, but=name) if below else {}
+    conn: Any, settings: HostSettings, name: str, lower: Mapping[str, list[str]]
+) -> Iterator[str]:
+    """Yield disks, with what is below them unless a VM is not known that may be based on it."""
+    is_asked = any(lower.values())
+    unknown = outofreach.reasons(conn, settings, but=name) if is_asked else {}
     why = next(iter(unknown.values()), None)
-    if why is None:
-        return below
-    log.warning("what is below %s stays (%s): %s", path, ", ".join(below), why)
-    return []
+    for path, below in lower.items():
+        yield path
+        if why is None:
+            yield from below
+        elif below:
+            log.warning("what is below %s stays (%s): %s", path, ", ".join(below), why)
 
 
 def _remove_empty(conn: Any, settings: HostSettings, paths: list[str]) -> None:

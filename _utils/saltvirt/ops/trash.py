@@ -231,6 +231,19 @@ def refuse_needed(settings: HostSettings, path: str) -> None:
         )
 
 
+def refuse_noted(settings: HostSettings, folder: Path) -> None:
+    """Raise StorageError if entries are of a folder whose trash is to go, though it has no file."""
+    for record in _every(settings):
+        facts = record.read(TrashFacts)
+        places = () if facts.is_over else facts.files
+        # Without its own folder an entry would be taken for one that is out of reach.
+        if any(Path(path).parent.resolve() == folder.resolve() for path in places):
+            raise StorageError(
+                f"entry {record.name!r} of the trash is of {folder}: it is filled just now, or a "
+                f"purge was killed over it; wait, or: virt.trash_empty {record.name}"
+            )
+
+
 def restore(settings: HostSettings, entry: str) -> dict[str, Any]:
     """
     Bring the files of an entry back to where they were; return ``{"files", "definition"}``.

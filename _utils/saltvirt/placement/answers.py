@@ -95,11 +95,12 @@ class NetworkFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NicPlace:
-    """Where a NIC is: ``need`` is ``bridges``, ``networks`` or ``links``, None of no such thing."""
+    """Where a NIC of a profile is; ``switched`` says whether it is a port of Open vSwitch."""
 
-    need: str | None
+    type: str
     on: str | None
     tagged: bool
+    switched: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from saltvirt.model import Policy, Requirements
-from saltvirt.placement import generation, groups
+from saltvirt.placement import generation, groups, wiring
 from saltvirt.placement.answers import (
     ComingFacts,
     Count,
@@ -181,14 +181,15 @@ def about(requests: Collection[Requirements], policy: Policy) -> About:
     """Return what some VMs need to be asked for."""
     mine = {group for one in requests for group in (*one.affinity, *one.anti_affinity)}
     tags = {tag for tag in (policy.spread_over, *map(groups.tag_of, mine)) if tag}
+    may_be_on = wiring.may_be_on(requests)
     return About(
         groups=sorted(mine),
         tags=sorted(tags),
-        bridges=_each(requests, "bridges"),
-        networks=_each(requests, "networks"),
-        links=_each(requests, "links"),
+        bridges=sorted({*_each(requests, "bridges"), *may_be_on}),
+        networks=sorted({*_each(requests, "networks"), *may_be_on}),
+        links=sorted({*_each(requests, "links"), *may_be_on}),
         nic=_each(requests, "nic_profile"),
-        with_nics=any(one.placed or one.unplaced for one in requests if one.nic_profile),
+        with_nics=any(one.called for one in requests),
         disk=_each(requests, "disk_profile"),
         features=_each(requests, "cpu_features"),
         types=_each(requests, "domain_type"),
@@ -234,9 +235,7 @@ def of(known: HostInfo, wanted: About) -> Brief:
         name: one if wanted.with_nics else replace(one, nics=None)
         for name, one in _some(known.profiles.nic, wanted.nic).items()
     }
-    bridges = {*wanted.bridges}.union(*(one.bridges or () for one in nic.values()))
-    links = {*wanted.links}.union(*(one.links or () for one in nic.values()))
-    networks = {*wanted.networks}.union(*(one.networks or () for one in nic.values()))
+    on = wiring.told(nic.values())
     stocks = _some(known.stocks, wanted.stocks) if known.stocks is not None else None
     offer = Offer(
         limits=Limits(
@@ -254,9 +253,9 @@ def of(known: HostInfo, wanted: About) -> Brief:
         tags=_if_any(_some(known.tags, wanted.tags)),
         groups=_if_any(_groups(known, {*wanted.groups})),
         stocks=stocks if wanted.stocks else None,
-        bridges=_if_any(sorted(bridges.intersection(known.bridges))),
-        links=_if_any(sorted(links.intersection(known.links))),
-        networks=_if_any(_some(known.networks, networks)),
+        bridges=_if_any(sorted(on["bridges"].union(wanted.bridges).intersection(known.bridges))),
+        links=_if_any(sorted(on["links"].union(wanted.links).intersection(known.links))),
+        networks=_if_any(_some(known.networks, on["networks"].union(wanted.networks))),
         nic=_if_any(nic),
         disk=_if_any(_some(known.profiles.disk, wanted.disk)),
         features=_if_any(_features(cpu.features, {*wanted.features})),

@@ -78,8 +78,8 @@ def test_each_nic_of_a_profile_is_told_where_a_call_says_more_of_one(hypervisor)
         return wire.plain(whole.offer.nic["dmz"])
 
     assert told(call)["nics"] == {
-        "eth0": {"need": "bridges", "on": "br7", "tagged": True},
-        "b": {"need": "networks", "on": "n", "tagged": False},
+        "eth0": {"type": "bridge", "on": "br7", "tagged": True, "switched": False},
+        "b": {"type": "network", "on": "n", "tagged": False, "switched": False},
     }
     assert "nics" not in told({"nic": "dmz"})
     with hypervisor.libvirt() as conn:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from saltvirt.errors import LibvirtRefused
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import owned, purge, storage, trash
+from saltvirt.ops import outofreach, owned, purge, storage, trash
 
 SNAPSHOT = "<domainsnapshot><name>s1</name></domainsnapshot>"
 
@@ -146,3 +146,24 @@ def test_what_a_backup_goes_on_from_is_not_lost_with_a_definition(hypervisor, mo
         purge.undefine(conn, hypervisor.settings, "web1", snapshots=True)
 
         assert not lifecycle.is_defined(conn, "web1")
+
+
+def test_it_is_asked_once_for_all_disks_whether_a_vm_is_out_of_reach(hypervisor, monkeypatch):
+    asked, reasons = [], outofreach.reasons
+
+    def counted(*args, **given):
+        asked.append(given)
+        return reasons(*args, **given)
+
+    monkeypatch.setattr(outofreach, "reasons", counted)
+    with hypervisor.libvirt():
+        hypervisor.init(disks=[{"name": "data", "size": 8}, {"name": "log", "size": 8}])
+    images = Path(hypervisor.settings.images)
+    for name in ("data", "log"):
+        over(hypervisor, images / f"web1_{name}.before", images / f"web1_{name}.qcow2")
+    asked.clear()
+
+    with hypervisor.libvirt() as conn:
+        purge.purge(conn, hypervisor.settings, "web1")
+
+    assert hypervisor.files() == [] and len(asked) == 1

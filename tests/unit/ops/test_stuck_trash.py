@@ -1,5 +1,6 @@
 """A file of the trash that cannot be removed holds up no other entry, no build and no purge."""
 
+import contextlib
 import dataclasses
 import errno
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import pytest
 from saltvirt import files, records
 from saltvirt.errors import StorageError
-from saltvirt.ops import trash
+from saltvirt.ops import ownvolumes, trash
 from test_trash import older, purged
+
+POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
 
 
 @pytest.fixture
@@ -105,3 +108,32 @@ def test_who_dies_before_a_file_is_on_record_leaves_no_entry_that_is_stuck(hyper
     path.unlink()
 
     assert trash.unknown(hypervisor.settings) == {}
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_a_pool_does_not_go_with_the_folder_of_an_entry_that_is_on_record(
+    hypervisor, tmp_path, monkeypatch, is_noted
+):
+    settings = dataclasses.replace(hypervisor.settings, trash_days=7)
+    place, path = tmp_path / "p1", tmp_path / "p1/web1_data.qcow2"
+    place.mkdir()
+    path.touch()
+
+    def cut(*_args, **_given):
+        raise SystemExit
+
+    monkeypatch.setattr(trash, "_move" if is_noted else "_is_kept", cut)
+    with pytest.raises(SystemExit), trash.filling(settings, "web1", why="a test") as drop:
+        drop(str(path))
+    path.unlink()
+    with hypervisor.libvirt() as conn:
+        pool = conn.storagePoolDefineXML(POOL.format(place))
+        pool.create()
+        pool.createXML(f"<volume><name>{trash.FOLDER}</name><capacity>1</capacity></volume>")
+        said = pytest.raises(StorageError, match="entry 'web1-.* of the trash is of .*trash_empty")
+        try:
+            with said if is_noted else contextlib.nullcontext():
+                ownvolumes.refuse_open(conn, settings, "p1", [trash.FOLDER])
+        finally:
+            pool.destroy()
+            pool.undefine()

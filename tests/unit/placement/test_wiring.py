@@ -6,26 +6,37 @@ from pathlib import Path
 
 import pytest
 import told
-from saltvirt import spec
-from saltvirt.placement import fit, generation, wiring
-from saltvirt.placement.answers import NicPlace, NicProfile
+from saltvirt import profiles, spec
+from saltvirt.errors import BadArgument
+from saltvirt.model import Nic, Policy
+from saltvirt.nics import needs
+from saltvirt.placement import brief, fit, generation, wiring
+from saltvirt.placement.answers import NetworkFacts, NicPlace, NicProfile
 
 FLEET = Path(__file__).parents[2] / "data/fleets/three.json"
-BRIDGED = NicPlace(need="bridges", on="br0", tagged=False)
+BRIDGED = NicPlace(type="bridge", on="br0", tagged=False, switched=False)
 VLAN = "cannot tag VLANs on a Linux bridge"
 
 
 def profile(**nics):
     """Return a profile as a host of this release says it."""
-    names = {kind: sorted(p.on for p in nics.values() if p.need == kind) for kind in KINDS}
-    tagged = any(one.tagged and one.need == "bridges" for one in nics.values())
-    return NicProfile(**names, bridge_vlans=tagged, nics=nics)
+    made = [
+        Nic(
+            name=name,
+            type=one.type,
+            source=one.on,
+            extra={**({"vlan": {}} if one.tagged else {}), **(SWITCHED if one.switched else {})},
+        )
+        for name, one in nics.items()
+    ]
+    found = needs(made)
+    names = {kind: list(found[kind]) for kind in ("bridges", "networks", "links")}
+    return NicProfile(**names, bridge_vlans=found["bridge_vlans"], nics=nics)
 
 
-KINDS = ("bridges", "networks", "links")
-USUAL = profile(eth0=BRIDGED)
-NATTED = profile(eth0=NicPlace(need="networks", on="default", tagged=False))
 SWITCHED = {"virtualport": {"type": "openvswitch"}}
+USUAL = profile(eth0=BRIDGED)
+NATTED = profile(eth0=replace(BRIDGED, type="network", on="default"))
 
 
 def needed(interfaces, found, nic="default"):
@@ -44,7 +55,7 @@ def needed(interfaces, found, nic="default"):
         ({"name": "eth0", "vlan": 7}, USUAL, ({"br0"}, set(), set(), True)),
         ({"name": "eth0", "vlan": 7}, NATTED, (set(), {"default"}, set(), False)),
         ({"name": "eth1", "vlan": 7}, NATTED, ({"br0"}, {"default"}, set(), True)),
-        ({"name": "eth0", "vlan": 7, **SWITCHED}, USUAL, (set(), set(), set(), False)),
+        ({"name": "eth0", "vlan": 7, **SWITCHED}, USUAL, (set(), set(), {"br0"}, False)),
         (
             {"name": "eth0", "network": "lan"},
             profile(eth0=replace(BRIDGED, tagged=True)),
@@ -61,6 +72,65 @@ def needed(interfaces, found, nic="default"):
 )
 def test_a_call_says_of_a_profiles_nic_where_it_is_and_what_it_has(nic, found, means):
     assert needed([nic], found) == means
+
+
+PROFILES = {
+    "bridged": [{"name": "eth0", "source": "br5"}, {"name": "eth1", "network": "lan"}],
+    "tagged": [{"name": "eth0", "source": "br5", "vlan": 5}],
+    "switched": [{"name": "eth0", "source": "ovs0", **SWITCHED}],
+    "macvtap": [{"name": "eth0", "type": "direct", "source": "eno1"}],
+    "slirp": [{"name": "eth0", "type": "user"}],
+    "device": [{"name": "eth0", "type": "hostdev", "source": "0000:01:00.1"}],
+}
+
+
+@pytest.mark.parametrize("name", [*PROFILES, "default", "nat"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"mac": "52:54:00:aa:bb:01"},
+        {"source": "x"},
+        {"bridge": "x"},
+        {"network": "x"},
+        {"type": "bridge"},
+        {"type": "direct", "source": "x"},
+        {"type": "bridge", "source": "x", "vlan": 7},
+        {"vlan": 7},
+        {"vlan": None},
+        SWITCHED,
+    ],
+)
+@pytest.mark.parametrize("nic", ["eth0", "eth9"])
+def test_a_call_needs_of_a_host_what_the_vm_has_there(name, said, nic):
+    call = [{"name": nic, **said}]
+    try:
+        made = needs(profiles.nics("v", PROFILES, name, call))
+    except BadArgument:
+        return  # the host refuses it whatever it has
+    has = {
+        one.name: NicPlace(type=one.type, on=one.on, tagged=one.is_tagged, switched=one.is_switched)
+        for one in profiles.nics("v", PROFILES, name, None)
+    }
+    required = spec.requirements_from_master("v", 1, 64, {"nic": name, "interfaces": call})
+
+    out = wiring.of(required, profile(**has))
+
+    found = {kind: {*getattr(out, kind)} for kind in ("bridges", "networks", "links")}
+    assert found == {kind: {*made[kind]} for kind in found}
+    assert out.is_tagged == made["bridge_vlans"]
+    # It says in brief that it has just that.
+    host = told.info(json.loads(FLEET.read_text())["hyper1"])
+    networks = dict.fromkeys(made["networks"], NetworkFacts(active=True, bridge="virbr1"))
+    host = replace(
+        host,
+        bridges=list(made["bridges"]),
+        links=list(made["links"]),
+        networks=networks,
+        profiles=replace(host.profiles, nic={name: profile(**has)}),
+    )
+    answer = brief.of(host, brief.about([required], Policy()))
+    said = fit.reasons(brief.info(answer, []), required)
+    assert [one for one in said if one.startswith("no ")] == []
 
 
 def test_without_a_profile_the_call_says_all():

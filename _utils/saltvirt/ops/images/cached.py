@@ -132,6 +132,7 @@ def prune(
     Returns ``{"removed": {digest: bytes}, "kept": {digest: why}}``. Raises StorageError while a VM
     is being built here: its disk may not be there yet; and if nobody can tell what one needs.
     """
+    removal.note_lost(settings)
     with reservations.host_lock(settings):
         known, used, unused = _seen(conn, settings, digests)
         if is_dry:
@@ -142,6 +143,7 @@ def prune(
 
 def begin(conn: Any, settings: HostSettings, digests: Iterable[str] | None) -> dict[str, Any]:
     """Begin what :func:`end` ends, as :func:`prune` would; return ``begun`` as well."""
+    removal.note_lost(settings)
     with reservations.host_lock(settings):
         _known, used, unused = _seen(conn, settings, digests)
         begun = removal.begin(settings, unused)
@@ -172,7 +174,6 @@ def _seen(
             f"{', '.join(building)} is being built or moved here; try again when that is over"
         )
     _refuse_unknown(conn, settings)
-    removal.note_lost(settings)
     known = listed(conn, settings)
     return known, *_split(known, known if digests is None else digests)
 

@@ -2,13 +2,15 @@
 
 import hashlib
 import time
+from pathlib import Path
 
 import asloaded
 import pytest
-from saltvirt import config
+from saltvirt import config, locks
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, ImageError
 from saltvirt.image import cache, removal
+from saltvirt.image import source as source_
 
 MODULE = asloaded.module("_modules/virt_image.py")
 
@@ -77,6 +79,44 @@ def test_an_image_whose_note_was_never_written_is_removed_after_a_day(image, mon
     assert list(MODULE.image_prune(dry_run=True)["removed"]) == [image]
     assert list(MODULE.image_prune()["removed"]) == [image]
     assert [one.name for one in base.iterdir() if one.name.startswith(image)] == []
+
+
+@pytest.fixture
+def lost(image, monkeypatch):
+    """An image without a note, of two days ago; what is to be called when it is read."""
+    base, reads = cache.where(config.host_settings()), []
+    cache.note_path(base, image).unlink()
+    later, digest = time.time() + 48 * 3600, source_.file_digest
+    monkeypatch.setattr(time, "time", lambda: later)
+
+    def read(path):
+        found = digest(path)
+        reads.pop()(path)
+        return found
+
+    monkeypatch.setattr(source_, "file_digest", read)
+    return image, reads
+
+
+@pytest.mark.parametrize("how", [{"dry_run": True}, {}, {"step": "begin"}])
+def test_nobody_waits_for_the_hosts_lock_while_such_an_image_is_read(lost, how):
+    image, reads = lost
+    state, seen = Path(config.host_settings().state_dir), []
+    reads.append(lambda _path: seen.append(locks.is_held(state / "claims.lock")))
+
+    MODULE.image_prune([image] if "step" in how else None, **how)
+
+    assert seen == [False]
+
+
+def test_one_that_another_host_has_removed_while_it_was_read_is_not_noted(lost):
+    image, reads = lost
+    settings = config.host_settings()
+    reads.append(lambda path: path.unlink())
+
+    removal.note_lost(settings)
+
+    assert not cache.note_path(cache.where(settings), image).exists()
 
 
 def test_one_that_was_changed_is_noted_and_never_used(image, monkeypatch):
