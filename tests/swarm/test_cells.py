@@ -91,12 +91,13 @@ def test_a_top_without_hypervisors_sees_those_of_its_cells(cloud):
 
 
 def test_some_hosts_and_pages_of_all_of_them(cloud):
-    one = cells(cloud, "virt.host_info", "host=*/h0001", "fields=memory_mib")
+    one = cells(cloud, "virt.host_info", "host=*/h0001", "fields=memory")
     page = cells(cloud, "virt.host_info", "sort=memory", "limit=2", "offset=1", "fields=vms")
     west = cells(cloud, "virt.host_info", "cell=west")
     own = cells(cloud, "virt.host_info", "cell=local")
 
     assert set(one.data) == {"h0001", "west/h0001"}
+    assert all(set(row) == {"memory"} for row in one.data.values())
     assert len(page.data) == 2 and all(set(row) <= {"vms"} for row in page.data.values())
     assert {host.partition("/")[0] for host in west.data} == {"west"}
     assert set(own.data) == {"h0000", "h0001", "h0002"}

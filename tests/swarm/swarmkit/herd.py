@@ -132,7 +132,10 @@ def _fork(base, grains, spec, names):
     pid = os.fork()
     if pid:
         for name in names:
-            (conf.HOSTS / name / "pid").write_text(str(pid))
+            # Whole at once: it is read meanwhile.
+            new = conf.HOSTS / name / "pid.new"
+            new.write_text(str(pid))
+            new.replace(conf.HOSTS / name / "pid")
         return pid
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
