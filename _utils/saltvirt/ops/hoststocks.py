@@ -34,10 +34,17 @@ class Taken:
         """Count a VM's memory, by its XML."""
         self.mib.update(stocks.of_memory(memory_mib, *read.memory_from(root)))
 
-    def disk(self, path: str, format_: str) -> None:
-        """Count what a disk may still grow by, if it is in a pool on this host's own disks."""
+    def disk(self, path: str, format_: str, sizes: Mapping[str, Any] | None = None) -> None:
+        """
+        Count what a disk may still grow by, if it is in a pool on this host's own disks.
+
+        sizes
+            What :func:`measure` has returned of it; None if it was not called, or knew nothing.
+        """
         folder = str(PurePath(path).parent)
-        sizes = measure(path, format_) if folder in self._folders else None
+        if folder not in self._folders:
+            return
+        sizes = sizes or measure(path, format_)
         if sizes:
             self.growth[folder] += max(0, sizes["virtual"] - sizes["actual"])
 

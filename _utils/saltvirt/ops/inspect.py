@@ -231,10 +231,11 @@ def _vms(
         )
         taken.memory(memory_mib, one.root)
         for disk in read.disk_sources(one.root):
-            path = disk["path"] or ""
+            path, sizes = disk["path"] or "", None
             if path.startswith(images):
-                _add_promise(promises, storage.measure(path, disk["format"]))
-            taken.disk(path, disk["format"])
+                sizes = storage.measure(path, disk["format"])
+                _add_promise(promises, sizes)
+            taken.disk(path, disk["format"], sizes)
     return out, promises, kept, taken
 
 
