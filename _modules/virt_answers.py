@@ -141,7 +141,7 @@ def host_info(moving=None, **kwargs):
     settings = config.for_call("virt.host_info", kwargs, __opts__, __pillar__, __grains__)
     # The probe of KVM starts a guest, which a read-only connection may not.
     with connect.opened(settings, readonly=False) as conn:
-        info = offering.host_info(conn, settings)
+        info = inspect.host_info(conn, settings)
         if moving in info.vms:
             found = sending.facts(conn, settings, moving)[moving]
             info = dataclasses.replace(info, moving=found)

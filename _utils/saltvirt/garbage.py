@@ -9,10 +9,9 @@ from contextlib import contextmanager
 # there is; a job is a process of its own, of which each such look copies the memory.
 _NEW = 100_000
 
-
 _lock = threading.Lock()
-_inside: list[object] = []
-_usual: list[int] = []
+# How often it was before, once for each block that has begun and not ended.
+_before: list[tuple[int, int, int]] = []
 
 
 @contextmanager
@@ -23,16 +22,13 @@ def rarely() -> Iterator[None]:
     That is the whole process's. Some jobs are threads of one: the last of them to end has it as it
     was before the first.
     """
-    mine = object()
     with _lock:
-        if not _inside:
-            _usual[:] = gc.get_threshold()
-        _inside.append(mine)
-        gc.set_threshold(_NEW, *_usual[1:])
+        _before.append(_before[0] if _before else gc.get_threshold())
+        gc.set_threshold(_NEW, *_before[0][1:])
     try:
         yield
     finally:
         with _lock:
-            _inside.remove(mine)
-            if not _inside:
-                gc.set_threshold(*_usual)
+            usual = _before.pop()
+            if not _before:
+                gc.set_threshold(*usual)

@@ -137,8 +137,7 @@ def _reader(shape: Any) -> _Reader:
         # There is no choice but between something and nothing.
         return _or_none(_reader(next(kind for kind in kinds if kind is not type(None))))
     if origin is dict:
-        of_each = _of_mapping(*map(_reader, kinds), is_named=_has_name(kinds[1]))
-        return _of_anything(of_each) if kinds == (str, Any) else of_each
+        return _of_mapping(*map(_reader, kinds), is_named=_has_name(kinds[1]))
     if origin is list:
         return _of_list(_reader(kinds[0]))
     return _as_it_is if shape is Any else _of_kind(shape)
@@ -274,17 +273,6 @@ def _of_mapping(take_name: _Reader, take_one: _Reader, *, is_named: bool) -> _Re
             except _Wrong as wrong:
                 raise wrong.is_in(f".{name}") from None
         return out
-
-    return take
-
-
-def _of_anything(by_one: _Reader) -> _Reader:
-    """Return what passes a mapping of any values, of which a host's answer has thousands."""
-
-    def take(value: Any) -> Any:
-        is_plain = type(value) is dict and {str}.issuperset(map(type, value))
-        # A name that is no text is told by looking at one after the other.
-        return dict(value) if is_plain else by_one(value)
 
     return take
 

@@ -10,6 +10,7 @@ from saltvirt import profiles, stocks, vmfilter
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NoSuchVm
 from saltvirt.kvm import host, lifecycle, probe, query
+from saltvirt.model import Nic
 from saltvirt.nics import needs
 from saltvirt.ops import (
     hoststocks,
@@ -29,6 +30,7 @@ from saltvirt.placement.answers import (
     Load,
     MemoryFacts,
     NetworkFacts,
+    NicPlace,
     NicProfile,
     Presence,
     Profiles,
@@ -317,15 +319,21 @@ def _profiles(settings: HostSettings) -> Profiles:
 
 def _nic_needs(settings: HostSettings, name: str) -> NicProfile:
     try:
-        wanted = needs(profiles.nics("probe", settings.nic, name, None))
+        made = profiles.nics("probe", settings.nic, name, None)
     except BadArgument as exc:
         return NicProfile(error=str(exc))
+    wanted = needs(made)
     return NicProfile(
         bridges=list(wanted["bridges"]),
         networks=list(wanted["networks"]),
         links=list(wanted["links"]),
         bridge_vlans=wanted["bridge_vlans"],
+        nics={one.name: _place(one) for one in made},
     )
+
+
+def _place(one: Nic) -> NicPlace:
+    return NicPlace(type=one.type, on=one.on, tagged=one.is_tagged, switched=one.is_switched)
 
 
 def _disk_needs(settings: HostSettings, name: str) -> DiskProfile:

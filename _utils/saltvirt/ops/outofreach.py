@@ -3,7 +3,7 @@
 import os
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from saltvirt.config import HostSettings
@@ -25,10 +25,11 @@ def reasons(conn: Any, settings: HostSettings, but: str | None = None) -> dict[s
 
     A definition that was only kept, of a VM that has moved, needs nothing here.
     """
-    kept = {*_kept(conn), but}
+    known = query.definitions(conn, with_next=True)
+    kept = {*_kept(conn, known), but}
     # The last is what is said: what libvirt has not loaded comes before all.
     found = {
-        **{name: _no_pool(name, volume) for name, volume in _of_no_pool(conn)},
+        **{name: _no_pool(name, volume) for name, volume in _of_no_pool(conn, known)},
         **{name: _no_file(name, path) for name, path in _away(conn, settings)},
     }
     return {
@@ -53,8 +54,8 @@ def _no_pool(name: str, volume: str) -> str:
     )
 
 
-def _kept(conn: Any) -> Iterator[str]:
-    for one in query.definitions(conn):
+def _kept(conn: Any, known: Iterable[query.Definition]) -> Iterator[str]:
+    for one in known:
         # Somebody may have started it all the same.
         is_noted = read.ours(one.root)["moved_to"] is not None
         if is_noted and not lifecycle.is_active(conn, one.name):
@@ -73,12 +74,12 @@ def _away(conn: Any, settings: HostSettings) -> Iterator[tuple[str, str]]:
                 yield name, one
 
 
-def _of_no_pool(conn: Any) -> Iterator[tuple[str, str]]:
+def _of_no_pool(conn: Any, known: Iterable[query.Definition]) -> Iterator[tuple[str, str]]:
     """Yield VMs, each with a volume that may have others below it, of a pool that is gone."""
-    known = host.pools(conn)
-    for one in query.definitions(conn, with_next=True):
+    pools = host.pools(conn)
+    for one in known:
         for disk in (disk for root in (one.root, one.next_root) for disk in _volumes(root)):
-            if disk["path"].partition("/")[0] not in known:
+            if disk["path"].partition("/")[0] not in pools:
                 yield one.name, disk["path"]
 
 

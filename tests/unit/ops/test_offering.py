@@ -83,5 +83,5 @@ def test_each_nic_of_a_profile_is_told_where_a_call_says_more_of_one(hypervisor)
     }
     assert "nics" not in told({"nic": "dmz"})
     with hypervisor.libvirt() as conn:
-        whole = offering.host_info(conn, hypervisor.settings).profiles.nic
+        whole = inspect.host_info(conn, hypervisor.settings).profiles.nic
     assert whole["bad"].error and whole["default"].nics["eth0"].on == "br0"
