@@ -37,7 +37,9 @@ number() { say=${line##*\"$1\":}; say=${say# }; echo "${say%%[!0-9]*}"; }
 known='{"name": "guest-exec", "enabled": true}, {"name": "guest-get-host-name", "enabled": true}'
 known="$known, {\"name\": \"guest-get-osinfo\", \"enabled\": true}"
 known="$known, {\"name\": \"guest-get-users\", \"enabled\": false}"
-while IFS= read -r line <&3; do
+# Until libvirt has connected to the channel, what is read from it is an end of file.
+while :; do
+    IFS= read -r line <&3 || { usleep 20000; continue; }
     case "$line" in
     *guest-sync-delimited*) printf '\377' >&3; say "$(number id)" ;;
     *guest-sync*) say "$(number id)" ;;
