@@ -217,7 +217,7 @@ def flooded(swarm, seconds):
 
 
 def test_on_a_flooded_bus_answers_are_whole(swarm):
-    with flooded(swarm, 10):
+    with flooded(swarm, 6):
         done = swarm.run("virt.list")
 
     assert done.code == 0, done.out + done.err
