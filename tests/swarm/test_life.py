@@ -310,7 +310,7 @@ def lived(living, most, each, **options):
 
 
 def test_a_life_of_200_operations(living):
-    assert lived(living, 200, 50, derandomize=True) >= 200
+    assert lived(living, 200, 100, derandomize=True) >= 200
 
 
 # 32 minutes beside little else.
