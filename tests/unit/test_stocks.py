@@ -84,7 +84,7 @@ def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_p
     mem = {"boot": 512, "hugepages": [{"size": "2m"}]}
     vm = replace(spec.deployment(HostSettings(), "vm1", 1, mem, given).vm, disks=())
     taken = hoststocks.Taken(pools)
-    taken.memory(512, read.domain(domain.build(vm)))
+    taken.memory([read.domain(domain.build(vm))])
     (tmp_path / "a.img").touch()
     os.truncate(tmp_path / "a.img", 60 * 2**20)
     taken.disk(str(tmp_path / "a.img"), "raw")

@@ -30,9 +30,12 @@ class Taken:
             if one["active"] and one["type"] in _LOCAL
         }
 
-    def memory(self, memory_mib: int, root: ET.Element) -> None:
-        """Count a VM's memory, by its XML."""
-        self.mib.update(stocks.of_memory(memory_mib, *read.memory_from(root)))
+    def memory(self, roots: Iterable[ET.Element]) -> None:
+        """Count a VM's memory, by the XML that it runs with and is started with next: the most."""
+        most: Counter[str] = Counter()
+        for root in roots:
+            most |= Counter(stocks.of_memory(read.sizes(root)[1], *read.memory_from(root)))
+        self.mib.update(most)
 
     def disk(self, path: str, format_: str, sizes: Mapping[str, Any] | None = None) -> None:
         """

@@ -13,6 +13,7 @@ from saltvirt.kvm import host, lifecycle, probe, query
 from saltvirt.model import Nic
 from saltvirt.nics import needs
 from saltvirt.ops import (
+    commitments,
     hoststocks,
     maintenance,
     reservations,
@@ -20,6 +21,7 @@ from saltvirt.ops import (
     storage,
     trash,
 )
+from saltvirt.ops.commitments import Commitments
 from saltvirt.placement import generation
 from saltvirt.placement.answers import (
     ComingFacts,
@@ -41,15 +43,14 @@ from saltvirt.placement.answers import (
 )
 from saltvirt.units import MIB
 from saltvirt.vmfilter import VmFilter
-from saltvirt.xml import poolsource, read
+from saltvirt.xml import read
 
 RUN_DIR = "/run/salt-virt"
 _LINKS = Path("/sys/class/net")
 # What virt.freemem has always left to the host itself.
 _OF_HOST_MIB = 256
-# The VMs, what their disks may take in bytes, kept definitions, what they take of stocks, and until
-# when that holds.
-_Seen = tuple[dict[str, VmFacts], dict[str, int], dict[str, str], hoststocks.Taken, Any]
+# What its VMs take, and until when that holds.
+_Seen = tuple[Commitments, Any]
 
 
 def vm_info(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
@@ -151,7 +152,7 @@ def load(conn: Any, seconds: float) -> Load:
 def seen(conn: Any, settings: HostSettings) -> _Seen:
     """Return what :func:`host_info` needs of the domains, read now, and until when it holds."""
     holds_until = reservations.last_end(settings)
-    return (*_vms(conn, settings), holds_until)
+    return commitments.of(conn, settings), holds_until
 
 
 def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> HostInfo:
@@ -169,7 +170,8 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
     coming = reservations.coming(settings)
     if known is None or known[-1] != reservations.last_end(settings):
         known = seen(conn, settings)
-    vms, promises, kept, taken, _ = known
+    held = known[0]
+    vms = held.vms
     extra = [one for name, one in coming.items() if name not in vms]
     types, pools = domain_types(conn, settings, capabilities), host.pools(conn)
     features = {kind: host.cpu_features(conn, capabilities, kind) for kind in types.usable}
@@ -177,14 +179,14 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
         maintenance=maintenance.is_on(settings),
         tags=dict(settings.tags),
         vms=vms,
-        kept=kept,
+        kept=held.kept,
         building=sorted(coming),
         coming=coming,
         unfinished=reservations.unfinished(settings),
         unreadable=unreadable(conn, settings),
         cpu=_cpu(settings, node, capabilities, vms, extra, features),
         memory=_memory(conn, settings, node, vms, extra),
-        storage=_storage(pools, settings, promises, extra),
+        storage=_storage(pools, settings, held.promises, extra),
         bridges=bridges(),
         links=links(),
         networks={name: NetworkFacts(**one) for name, one in host.networks(conn).items()},
@@ -193,7 +195,7 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
         machines=generation.known(capabilities["guests"], capabilities["arch"]),
         archs=sorted({guest["arch"] for guest in capabilities["guests"]}),
         versions=Versions(**host.versions(conn)),
-        stocks=hoststocks.of(capabilities["nodes"], pools, taken, extra),
+        stocks=hoststocks.of(capabilities["nodes"], pools, held.taken, extra),
         takes_uuid=True,
     )
 
@@ -201,50 +203,6 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
 def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
     """Return why nobody knows what there is of VMs: by records, and by libvirt's definitions."""
     return {**storage.not_loaded(conn), **reservations.unreadable(settings)}
-
-
-def _vms(
-    conn: Any, settings: HostSettings
-) -> tuple[dict[str, VmFacts], dict[str, int], dict[str, str], hoststocks.Taken]:
-    """
-    Return the VMs, what their disks in the image folder may take, in bytes, and ``{name: host}``.
-
-    The last but one is of VMs that have moved, of which only the definition was kept here; the last
-    is what the others take of stocks.
-    """
-    out: dict[str, VmFacts] = {}
-    kept: dict[str, str] = {}
-    promises = {"virtual": 0, "growth": 0}
-    images = f"{poolsource.clean(settings.images)}/"
-    taken = hoststocks.Taken(host.pools(conn))
-    for one in query.definitions(conn):
-        ours = read.ours(one.root)
-        if ours["moved_to"] is not None:
-            kept[one.name] = ours["moved_to"]
-            continue
-        vcpus, memory_mib = read.sizes(one.root)
-        out[one.name] = VmFacts(
-            uuid=read.uuid(one.root),
-            state=one.state,
-            vcpus=vcpus,
-            memory_mib=memory_mib,
-            affinity=ours["affinity"],
-            anti_affinity=ours["anti_affinity"],
-        )
-        taken.memory(memory_mib, one.root)
-        for disk in read.disk_sources(one.root):
-            path, sizes = disk["path"] or "", None
-            if path.startswith(images):
-                sizes = storage.measure(path, disk["format"])
-                _add_promise(promises, sizes)
-            taken.disk(path, disk["format"], sizes)
-    return out, promises, kept, taken
-
-
-def _add_promise(promises: dict[str, int], sizes: Mapping[str, Any] | None) -> None:
-    if sizes:
-        promises["virtual"] += sizes["virtual"]
-        promises["growth"] += max(0, sizes["virtual"] - sizes["actual"])
 
 
 def _cpu(

@@ -17,7 +17,7 @@ from saltvirt.errors import (
 )
 from saltvirt.kvm import connect, lifecycle, query
 from saltvirt.model import Requirements
-from saltvirt.ops import inspect, maintenance, reservations, storage
+from saltvirt.ops import commitments, inspect, maintenance, reservations, storage
 from saltvirt.ops.migration import migrationinfo
 from saltvirt.placement import fit
 from saltvirt.placement.answers import DomainTypes
@@ -197,7 +197,7 @@ def built(settings, required):
 
 def test_a_vm_whose_building_ends_meanwhile_is_counted(bare, monkeypatch):
     required = Requirements(name="web1", vcpus=1, memory_mib=700)
-    listed = inspect._vms
+    listed = commitments.of
     building = built(bare, required)
     building.__enter__()
 
@@ -207,10 +207,10 @@ def test_a_vm_whose_building_ends_meanwhile_is_counted(bare, monkeypatch):
         building.__exit__(None, None, None)
         return found
 
-    monkeypatch.setattr(inspect, "_vms", list_and_end)
+    monkeypatch.setattr(commitments, "of", list_and_end)
     with connect.opened(bare, readonly=False) as conn:
         counted = inspect.host_info(conn, bare).memory.committed_mib
-        monkeypatch.setattr(inspect, "_vms", listed)
+        monkeypatch.setattr(commitments, "of", listed)
         without = inspect.host_info(conn, bare).memory.committed_mib
 
     assert counted == without + 700
@@ -219,7 +219,7 @@ def test_a_vm_whose_building_ends_meanwhile_is_counted(bare, monkeypatch):
 def test_domains_read_before_the_lock_are_read_again_only_if_a_record_ended_since(bare):
     with connect.opened(bare, readonly=False) as conn:
         known = inspect.seen(conn, bare)
-        vms = set(known[0])
+        vms = set(known[0].vms)
         new = conn.defineXML(
             "<domain type='test'><name>web1</name><memory>1024</memory>"
             "<os><type>hvm</type></os></domain>"

@@ -1,0 +1,80 @@
+"""What this host's VMs take of it, running or not: CPUs, memory, room for disks, huge pages."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltvirt.config import HostSettings
+from saltvirt.kvm import host, query
+from saltvirt.ops import hoststocks, storage
+from saltvirt.placement.answers import VmFacts
+from saltvirt.xml import poolsource, read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commitments:
+    """
+    What is taken.
+
+    vms
+        Each VM, with as much as it has now or is started with next, whichever is more.
+    kept
+        ``{name: host}`` of VMs that have moved there, of which only the definition was kept here.
+    promises
+        What the disks in the image folder may take, in bytes: ``virtual`` as they are seen by
+        guests, ``growth`` beyond what they have now.
+    taken
+        What all of ``vms`` take of stocks.
+    """
+
+    taken: hoststocks.Taken
+    vms: dict[str, VmFacts] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
+    promises: dict[str, int] = field(default_factory=lambda: {"virtual": 0, "growth": 0})
+
+
+def of(conn: Any, settings: HostSettings) -> Commitments:
+    """Return what the VMs of this host take."""
+    out = Commitments(taken=hoststocks.Taken(host.pools(conn)))
+    images = f"{poolsource.clean(settings.images)}/"
+    for one in query.definitions(conn, with_next=True):
+        ours = read.ours(one.root)
+        if ours["moved_to"] is not None:
+            out.kept[one.name] = ours["moved_to"]
+            continue
+        roots = [one.root] if one.next_root is None else [one.root, one.next_root]
+        out.vms[one.name] = _facts(one.state, ours, roots)
+        out.taken.memory(roots)
+        _add_disks(out, images, roots)
+    return out
+
+
+def _facts(state: str, ours: Mapping[str, Any], roots: list[ET.Element]) -> VmFacts:
+    sizes = list(map(read.sizes, roots))
+    return VmFacts(
+        uuid=read.uuid(roots[0]),
+        state=state,
+        vcpus=max(vcpus for vcpus, _memory_mib in sizes),
+        memory_mib=max(memory_mib for _vcpus, memory_mib in sizes),
+        affinity=ours["affinity"],
+        anti_affinity=ours["anti_affinity"],
+    )
+
+
+def _add_disks(out: Commitments, images: str, roots: list[ET.Element]) -> None:
+    disks = {
+        disk["path"] or "": disk["format"] for root in roots for disk in read.disk_sources(root)
+    }
+    for path, format_ in disks.items():
+        sizes = None
+        if path.startswith(images):
+            sizes = storage.measure(path, format_)
+            _add_promise(out.promises, sizes)
+        out.taken.disk(path, format_, sizes)
+
+
+def _add_promise(promises: dict[str, int], sizes: Mapping[str, Any] | None) -> None:
+    if sizes:
+        promises["virtual"] += sizes["virtual"]
+        promises["growth"] += max(0, sizes["virtual"] - sizes["actual"])
