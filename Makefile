@@ -9,8 +9,7 @@ test: lint unit docs  ## the whole test suite, fast tests first
 	tests/together
 
 nightly:   ## the tests that take minutes each, with the machine to themselves
-	tests/env pytest tests/unit tests/loading tests/swarm tests/cloud -m "nightly or second"
-	SALTVIRT_LAB_SALT=3006 tests/env pytest tests/cloud -m second_nightly
+	tests/nightly
 
 unit:      ## no daemon; a minute (root, as all of it, for the tests' own Debian)
 	tests/env pytest -n auto --dist worksteal tests/unit -m "not nightly and not slow"
