@@ -44,11 +44,17 @@ def mac_for(vm: str, nic: str) -> str:
     return ":".join(f"{byte:02x}" for byte in (0x52, *digest[:5]))
 
 
-def nic(vm: str, entry: dict[str, Any]) -> Nic:
-    """Return one NIC of a VM; refuse what libvirt could not build, or would quietly leave out."""
+def nic(vm: str, entry: dict[str, Any], *, is_whole: bool = True) -> Nic:
+    """
+    Return one NIC of a VM; refuse what libvirt could not build, or would quietly leave out.
+
+    is_whole
+        Whether the entry says all of the NIC. If not, a profile may say its type and its source.
+    """
     what = f"interface {entry['name']!r}"
     arguments.refuse_unknown_keys(what, entry, KEYS)
-    kind, source = _kind(what, entry)
+    kind, source = _kind(what, entry, is_whole)
+    is_of_type = is_whole or bool(spelled_out(entry).get("type"))
     mac = str(entry.get("mac") or mac_for(vm, entry["name"])).lower()
     if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
         raise BadArgument(what, f"{mac!r} is not a unicast MAC address")
@@ -61,18 +67,18 @@ def nic(vm: str, entry: dict[str, Any]) -> Nic:
         source=source,
         mac=mac,
         model=model,
-        extra=_extra(what, kind, entry),
+        extra=_extra(what, kind if is_of_type else None, entry),
     )
     if "filter" in made.extra and made.is_switched:
         raise BadArgument(what, "libvirt's filters do not reach the ports of Open vSwitch")
     return made
 
 
-def _extra(what: str, kind: str, entry: dict[str, Any]) -> dict[str, Any]:
-    """Return what only some types of NICs can have."""
+def _extra(what: str, kind: str | None, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return what only some types of NICs can have; without a type it is not known yet."""
     given = {key: entry[key] for key in _ONLY if entry.get(key) is not None}
     for key in given:
-        if kind not in _ONLY[key]:
+        if kind is not None and kind not in _ONLY[key]:
             raise BadArgument(what, f"{key} is for {', '.join(_ONLY[key])}, not for type {kind}")
     return {key: _READERS[key](f"{what}: {key}", value) for key, value in given.items()}
 
@@ -97,14 +103,14 @@ def override(entry: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     return {**old, **({"source": None} if is_moved else {}), **new}
 
 
-def _kind(what: str, entry: dict[str, Any]) -> tuple[str, str | None]:
+def _kind(what: str, entry: dict[str, Any], is_whole: bool) -> tuple[str, str | None]:
     entry = spelled_out(entry)
     kind, source = entry.get("type") or "bridge", entry.get("source")
     if kind not in TYPES:
         raise BadArgument(what, f"type {kind!r}; one of {', '.join(TYPES)}")
     if kind == "bridge" and not source:
         source = DEFAULT_BRIDGE
-    if kind in ("network", "direct", "hostdev", "vdpa") and not source:
+    if is_whole and kind in ("network", "direct", "hostdev", "vdpa") and not source:
         raise BadArgument(what, f"type {kind} has no source; say which {_SOURCES.get(kind, kind)}")
     return kind, source if source is None else str(source)
 

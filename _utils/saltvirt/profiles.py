@@ -125,7 +125,8 @@ def nics(
 
 def placed(vm: str, profile: str | None, interfaces: Any) -> list[Nic]:
     """Return the NICs of which a call itself says where they are: of others a profile may."""
-    made = nics(vm, {}, None, interfaces)
+    made = [made for _entry, made in _said(vm, interfaces, is_whole=profile is None)]
+    refuse_equal_macs(made)
     keys = ("type", "source", "bridge", "network")
     said = {
         entry["name"]
@@ -137,8 +138,14 @@ def placed(vm: str, profile: str | None, interfaces: Any) -> list[Nic]:
 
 def called(vm: str, interfaces: Any) -> tuple[tuple[str, CalledNic], ...]:
     """Return what a call says of its NICs, which :func:`nics` adds to those of a profile."""
+    said = _said(vm, interfaces, is_whole=False)
+    return tuple((entry["name"], _called(made, entry)) for entry, made in said)
+
+
+def _said(vm: str, interfaces: Any, *, is_whole: bool) -> list[tuple[Entry, Nic]]:
+    """Return what a call says of its NICs, each with the NIC that it means by itself."""
     said = merge((), entries(interfaces or [], "interfaces"), override)
-    return tuple((entry["name"], _called(nic(vm, entry), entry)) for entry in said)
+    return [(entry, nic(vm, entry, is_whole=is_whole)) for entry in said]
 
 
 def _called(made: Nic, entry: Entry) -> CalledNic:
