@@ -15,6 +15,7 @@ _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
 # The filter of libvirt that keeps a guest to its own MAC and addresses.
 _CLEAN = "clean-traffic"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_MODEL = re.compile(r"[A-Za-z0-9_-]+")
 _MODES = ("bridge", "vepa", "private", "passthrough")
 _UUIDS = ("interfaceid", "instanceid")
 _SWITCHES = ("openvswitch", "802.1Qbg", "802.1Qbh", "midonet")
@@ -59,7 +60,7 @@ def nic(vm: str, entry: dict[str, Any], *, is_whole: bool = True) -> Nic:
     if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
         raise BadArgument(what, f"{mac!r} is not a unicast MAC address")
     model = str(entry.get("model") or "virtio")
-    if not _WORD.fullmatch(model):
+    if not _MODEL.fullmatch(model):
         raise BadArgument(what, f"model {model!r}; a name such as virtio or e1000e")
     made = Nic(
         name=entry["name"],
@@ -194,22 +195,31 @@ def _filter(what: str, value: Any) -> dict[str, Any]:
 def _virtualport(what: str, value: Any) -> dict[str, Any]:
     """Return ``{"type", "parameters"}`` from ``openvswitch`` or a mapping with parameters."""
     given = dict(value) if isinstance(value, dict) else {"type": value}
-    kind = given.pop("type", None)
+    kind = switch_type(what, given.pop("type", None))
+    return {"type": kind, "parameters": port_parameters(what, given)}
+
+
+def switch_type(what: str, kind: object) -> str:
+    """Return the type of a virtual switch."""
     if kind not in _SWITCHES:
         raise BadArgument(what, f"type {kind!r}; one of {', '.join(_SWITCHES)}")
-    return {
-        "type": kind,
-        "parameters": {str(k): str(v) for k, v in port_parameters(given).items()},
-    }
+    return str(kind)
 
 
-def port_parameters(given: Mapping[Any, Any]) -> dict[Any, Any]:
+def port_parameters(what: str, given: Mapping[Any, Any]) -> dict[str, str]:
     """Return what a switch is told of a port, with UUIDs as libvirt writes them."""
     # In capitals they would be a change each time; any other text it keeps as it is.
     return {
-        key: one.lower() if key in _UUIDS and isinstance(one, str) else one
+        str(key): arguments.uuid(f"{what}: {key}", one) if key in _UUIDS else _plain(what, key, one)
         for key, one in given.items()
+        if one is not None
     }
+
+
+def _plain(what: str, key: object, value: object) -> str:
+    if isinstance(value, list | tuple | Mapping):
+        raise BadArgument(f"{what}: {key}", "is a list or a mapping, not a text or a number")
+    return str(value)
 
 
 def _mode(what: str, value: Any) -> str:

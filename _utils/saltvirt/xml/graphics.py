@@ -52,7 +52,7 @@ def of(graphics: Mapping[str, Any] | None) -> Graphics | None:
     if kind == "vnc" and password is not None and len(str(password)) > 8:
         # The protocol cuts it: a longer one would be weaker than it looks.
         raise BadArgument("graphics:password", "VNC uses only 8 characters; give at most 8")
-    given = texts(graphics)
+    given = texts({**graphics, "listen": None})
     port = _port(given.get("port"))
     tls_port = _port(given.get("tls_port")) if kind == "spice" else None
     # It would choose the port for TLS, too.

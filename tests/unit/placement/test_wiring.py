@@ -141,7 +141,12 @@ def test_a_call_needs_of_a_host_what_the_vm_has_there(name, said, nic):
 
 @pytest.mark.parametrize(
     "said",
-    [{"type": "network"}, {"type": "direct"}, {"portgroup": "pg"}, {"type": "network", "mtu": 9000}],
+    [
+        {"type": "network"},
+        {"type": "direct"},
+        {"portgroup": "pg"},
+        {"type": "network", "mtu": 9000},
+    ],
 )
 def test_a_nic_of_a_profile_that_a_call_says_in_part_is_not_refused_before_the_host_is_asked(said):
     required = spec.requirements_from_master("v", 1, 64, {"interfaces": [{"name": "e", **said}]})
