@@ -17,7 +17,7 @@ KEYS = (
     *("ipv4_config", "ipv6_config", "vport", "tag", "mtu", "domain", "nat"),
     *("interfaces", "addresses", "physical_function", "dns"),
 )
-_MAC = re.compile(r"([0-9a-fA-F]{1,2}[:-]){5}[0-9a-fA-F]{1,2}")
+_MAC = re.compile(r"([0-9a-fA-F]{1,2}:){5}[0-9a-fA-F]{1,2}")
 _PCI = re.compile(r"([0-9a-f]{1,4}):([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])")
 # Reads the value of an argument, which it is told to name it in what it raises.
 _Read = Callable[[str, object], str]

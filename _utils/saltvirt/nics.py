@@ -70,9 +70,17 @@ def nic(vm: str, entry: dict[str, Any], *, is_whole: bool = True) -> Nic:
         model=model,
         extra=_extra(what, kind if is_of_type else None, entry),
     )
+    if is_whole or entry.get("model"):
+        _refuse_idle_queues(what, made)
     if "filter" in made.extra and made.is_switched:
         raise BadArgument(what, "libvirt's filters do not reach the ports of Open vSwitch")
     return made
+
+
+def _refuse_idle_queues(what: str, made: Nic) -> None:
+    """Refuse queues that libvirt leaves out: they would be a change each time."""
+    if "queues" in made.extra and not made.model.startswith("virtio"):
+        raise BadArgument(what, f"queues are for model virtio, not for {made.model}")
 
 
 def _extra(what: str, kind: str | None, entry: dict[str, Any]) -> dict[str, Any]:

@@ -117,23 +117,23 @@ def nics(
 ) -> tuple[Nic, ...]:
     """Return the VM's NICs from the profile and the call's ``interfaces``."""
     base = find(profiles, profile, NICS, "nic")
-    extra = entries(interfaces or [], "interfaces")
+    extra = _interfaces(interfaces, is_whole=profile is None)
     made = tuple(nic(vm, entry) for entry in merge(base, extra, override))
     refuse_equal_macs(made)
     return made
 
 
+# Where a NIC is.
+_PLACES = ("type", "source", "bridge", "network")
+
+
 def placed(vm: str, profile: str | None, interfaces: Any) -> list[Nic]:
     """Return the NICs of which a call itself says where they are: of others a profile may."""
-    made = [made for _entry, made in _said(vm, interfaces, is_whole=profile is None)]
-    refuse_equal_macs(made)
-    keys = ("type", "source", "bridge", "network")
-    said = {
-        entry["name"]
-        for entry in entries(interfaces or [], "interfaces")
-        if any(entry.get(key) for key in keys)
-    }
-    return [one for one in made if profile is None or one.name in said]
+    said = _said(vm, interfaces, is_whole=profile is None)
+    refuse_equal_macs(made for _entry, made in said)
+    return [
+        made for entry, made in said if profile is None or any(entry.get(key) for key in _PLACES)
+    ]
 
 
 def called(vm: str, interfaces: Any) -> tuple[tuple[str, CalledNic], ...]:
@@ -144,8 +144,19 @@ def called(vm: str, interfaces: Any) -> tuple[tuple[str, CalledNic], ...]:
 
 def _said(vm: str, interfaces: Any, *, is_whole: bool) -> list[tuple[Entry, Nic]]:
     """Return what a call says of its NICs, each with the NIC that it means by itself."""
-    said = merge((), entries(interfaces or [], "interfaces"), override)
+    said = merge((), _interfaces(interfaces, is_whole=is_whole), override)
     return [(entry, nic(vm, entry, is_whole=is_whole)) for entry in said]
+
+
+def _interfaces(interfaces: Any, *, is_whole: bool) -> list[Entry]:
+    """Return the entries of ``interfaces``; a single one needs no name if there is no profile."""
+    # By it alone it is found in a profile, and Salt 3006 did not miss it there.
+    given = interfaces or []
+    if is_whole and isinstance(given, list | tuple) and len(given) == 1:
+        one = given[0]
+        if isinstance(one, dict) and any(isinstance(one.get(key), str) for key in _PLACES):
+            given = [{"name": "eth0", **one}]
+    return entries(given, "interfaces")
 
 
 def _called(made: Nic, entry: Entry) -> CalledNic:

@@ -89,8 +89,9 @@ def _as_kept(wanted: Graphics) -> Graphics:
 def _listen(listen: Any) -> dict[str, str]:
     """Return the listener: never all addresses, unless they are asked for."""
     given = listen if isinstance(listen, Mapping) else {"address": listen} if listen else {}
-    kind = given.get("type", "address")
-    address = given.get("address", "127.0.0.1") if kind == "address" else None
+    # Null, and an empty address, say nothing.
+    kind = given.get("type") or "address"
+    address = (given.get("address") or "127.0.0.1") if kind == "address" else None
     return texts({"type": kind, "address": address})
 
 

@@ -216,4 +216,6 @@ GOOD = [
     {"clock": {"adjustment": "reset"}},
     {"mem": {"hugepages": [{"size": "2m", "nodeset": "0"}]}},
     {"graphics": {"type": "vnc", "listen": {"type": "none"}}},
+    {"graphics": {"type": "vnc", "listen": {"type": None, "address": ""}}},
+    {"interfaces": [{"type": "network", "source": "default"}]},
 ]
