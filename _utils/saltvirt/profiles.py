@@ -168,6 +168,7 @@ def _called(made: Nic, entry: Entry) -> CalledNic:
     )
 
 
+_IO = ("native", "threads", "io_uring")
 _DEVICES = ("disk", "cdrom", "floppy", "lun")
 # The bus of a drive that does not say which; of a disk it is virtio.
 _BUS = {"cdrom": "ide", "floppy": "fdc"}
@@ -222,6 +223,21 @@ def _flag(what: str, entry: Entry, key: str) -> bool | None:
     return None if given is None else arguments.boolean(f"{what}: {key}", given)
 
 
+def _io(what: str, entry: Entry) -> str | None:
+    given: str | None = entry.get("io") or None
+    if given is not None and given not in _IO:
+        raise BadArgument(f"{what}: io", f"{given!r}; one of {', '.join(_IO)}")
+    return given
+
+
+def _iothread(what: str, entry: Entry) -> Any:
+    """Return the thread as it is given; refuse what is no number of one."""
+    given = entry.get("iothread_id")
+    if given is not None:
+        arguments.whole(f"{what}: iothread_id", given)
+    return given
+
+
 def _size_mib(what: str, entry: Entry) -> int | None:
     if entry.get("size") is None:
         return None
@@ -251,8 +267,8 @@ def _disk(entry: Entry, next_target: Callable[[str], str], is_sized: bool) -> Di
         source_file=source,
         backing_path=entry.get("backing_store_path"),
         backing_format=entry.get("backing_store_format"),
-        io=entry.get("io"),
-        iothread_id=entry.get("iothread_id"),
+        io=_io(what, entry),
+        iothread_id=_iothread(what, entry),
         elsewhere=remote.of(what, source) if source and remote.is_url(source) else None,
         is_sized_by_user=is_sized,
     )

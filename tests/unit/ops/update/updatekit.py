@@ -201,6 +201,8 @@ BAD = [
         {"interfaces": [{"name": "e", "virtualport": {"type": "midonet", "interfaceid": "x"}}]},
         "interfaceid: 'x' is not a UUID",
     ),
+    ({"disks": [{"name": "d", "size": 8, "io": "x"}]}, "disk 'd': io: 'x'; one of native"),
+    ({"disks": [{"name": "d", "size": 8, "iothread_id": "x"}]}, "iothread_id: 'x' is not a whole"),
     ({"interfaces": [{"name": "e", "model": "e1000.x"}]}, "model 'e1000.x'; a name such as"),
 ]
 
