@@ -2,21 +2,25 @@
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument
-from saltvirt.nics import port_parameters
+from saltvirt.nics import port_parameters, switch_type
 from saltvirt.xml import network, nic, texts
 
 MODES = ("nat", "route", "open", "bridge", "private", "vepa", "passthrough", "hostdev")
+# The guests' NICs are those of the host itself, or are on them.
+_WITHOUT_BRIDGE = ("private", "vepa", "passthrough", "hostdev")
 KEYS = (
     *("ipv4_config", "ipv6_config", "vport", "tag", "mtu", "domain", "nat"),
     *("interfaces", "addresses", "physical_function", "dns"),
 )
-_ADDRESSES = {"ip", "addr", "server"}
+_MAC = re.compile(r"([0-9a-fA-F]{1,2}:){5}[0-9a-fA-F]{1,2}")
 _PCI = re.compile(r"([0-9a-f]{1,4}):([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])")
+# Reads the value of an argument, which it is told to name it in what it raises.
+_Read = Callable[[str, object], str]
 
 
 def of(name: object, bridge: object, forward: object, given: Mapping[str, Any]) -> network.Network:
@@ -37,7 +41,7 @@ def of(name: object, bridge: object, forward: object, given: Mapping[str, Any]) 
     configs = [(key, given.get(key)) for key in ("ipv4_config", "ipv6_config")]
     return network.Network(
         name=_name(name),
-        bridge=None if bridge in (None, "") else arguments.link_name("bridge", bridge),
+        bridge=_bridge(bridge, mode),
         mtu=None if mtu is None else arguments.whole("mtu", mtu, least=68, most=65535),
         domain=_domain(given.get("domain")),
         forward=mode,
@@ -70,6 +74,14 @@ def _mode(forward: object) -> str | None:
     return str(forward)
 
 
+def _bridge(bridge: object, mode: str | None) -> str | None:
+    if bridge in (None, ""):
+        return None
+    if mode in _WITHOUT_BRIDGE:
+        raise BadArgument("bridge", f"a network with forward={mode} has none; give None")
+    return arguments.link_name("bridge", bridge)
+
+
 def _mapping(argument: str, value: object, known: set[str]) -> dict[str, Any]:
     found = arguments.mapping(argument, value) or {}
     arguments.refuse_unknown_keys(argument, found, known)
@@ -79,6 +91,8 @@ def _mapping(argument: str, value: object, known: set[str]) -> dict[str, Any]:
 def _needed(argument: str, value: Mapping[str, Any], key: str) -> str:
     if value.get(key) in (None, ""):
         raise BadArgument(argument, f"has no {key!r}")
+    if isinstance(value[key], list | tuple | Mapping):
+        raise BadArgument(f"{argument}:{key}", "is a list or a mapping, not a text or a number")
     return str(value[key])
 
 
@@ -95,27 +109,49 @@ def _pci(address: str) -> str:
     return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
 
 
-def _span(argument: str, value: object) -> tuple[str, str] | None:
+def _span(argument: str, value: object, read: _Read) -> tuple[str, str] | None:
     found = _mapping(argument, value, {"start", "end"})
     if not found:
         return None
-    start, end = (_needed(argument, found, key) for key in ("start", "end"))
-    return _as_kept(start), _as_kept(end)
+    start, end = (
+        read(f"{argument}:{key}", _needed(argument, found, key)) for key in ("start", "end")
+    )
+    return start, end
 
 
-def _as_kept(text: object) -> str:
-    """Return an address as libvirt writes it, which would be a change else; all other text."""
-    try:
-        return str(ipaddress.ip_address(str(text)))
-    except ValueError:
-        return str(text)
+def _address(argument: str, value: object) -> str:
+    """Return an address as libvirt writes it: in another form it would be a change each time."""
+    return str(arguments.address(argument, value))
+
+
+def _port_number(argument: str, value: object) -> str:
+    return str(arguments.whole(argument, value, most=65535))
+
+
+def _number(argument: str, value: object) -> str:
+    return str(arguments.whole(argument, value, least=0, most=65535))
+
+
+def _mac(argument: str, value: object) -> str:
+    if not _MAC.fullmatch(str(value)):
+        raise BadArgument(argument, f"{value!r} is not a MAC address")
+    return str(value)
+
+
+_READERS: dict[str, _Read] = {
+    **dict.fromkeys(("ip", "addr", "server"), _address),
+    **dict.fromkeys(("priority", "weight"), _number),
+    "port": _port_number,
+    "mac": _mac,
+}
 
 
 def _nat(value: object, mode: str | None) -> tuple[tuple[str, str] | None, ...]:
     found = _mapping("nat", value, {"address", "port"})
     if found and mode != "nat":
         raise BadArgument("nat", "only a network with forward=nat has it")
-    return tuple(_span(f"nat:{key}", found.get(key)) for key in ("address", "port"))
+    kinds = (("address", _address), ("port", _port_number))
+    return tuple(_span(f"nat:{key}", found.get(key), read) for key, read in kinds)
 
 
 def _domain(value: object) -> tuple[str, bool | None] | None:
@@ -136,8 +172,8 @@ def _port(value: object) -> nic.Port | None:
     given = {"type": value} if isinstance(value, str) else value
     found = _mapping("vport", given, {"type", "parameters"})
     parameters = arguments.mapping("vport:parameters", found.get("parameters"))
-    said = port_parameters(parameters or {})
-    return nic.Port(type=_needed("vport", found, "type"), parameters=texts(said) or None)
+    said = port_parameters("vport", parameters or {})
+    return nic.Port(type=switch_type("vport", found.get("type")), parameters=said or None)
 
 
 def _vlan(value: object) -> nic.Vlan | None:
@@ -156,7 +192,9 @@ def _vlan(value: object) -> nic.Vlan | None:
     if not rows:
         raise BadArgument("tag", "has no tags")
     trunk = arguments.boolean("tag:trunk", found.get("trunk") or False)
-    return nic.Vlan(is_trunk=trunk, tags=tuple(rows))
+    # libvirt makes it one, and without that it would be a change each time.
+    is_trunk = trunk or len(rows) > 1 or any(mode for _number, mode in rows)
+    return nic.Vlan(is_trunk=is_trunk, tags=tuple(rows))
 
 
 def _row(
@@ -164,7 +202,7 @@ def _row(
 ) -> tuple[tuple[str, str], ...]:
     given = _mapping(argument, value, known)
     found = {
-        key: _as_kept(one) if key in _ADDRESSES and one is not None else one
+        key: _READERS[key](f"{argument}:{key}", one) if key in _READERS and one is not None else one
         for key, one in given.items()
     }
     return tuple(sorted(texts({renamed.get(key, key): one for key, one in found.items()}).items()))
@@ -188,7 +226,8 @@ def _dns(value: object) -> network.Dns | None:
         ),
         txt=tuple((("name", str(key)), ("value", str(txt[key]))) for key in sorted(txt, key=str)),
         hosts=tuple(
-            (_as_kept(ip), _words("dns:hosts", hosts[ip])) for ip in sorted(hosts, key=str)
+            (_address("dns:hosts", ip), _words("dns:hosts", names))
+            for ip, names in sorted(hosts.items(), key=lambda item: str(item[0]))
         ),
         srvs=tuple(_row("dns:srvs", _weighed(one), known, name="service") for one in srvs),
     )
@@ -216,7 +255,7 @@ def _ip(argument: str, value: object) -> network.Ip:
     except ValueError as exc:
         raise BadArgument(f"{argument}:cidr", f"{cidr!r} is not a network: {exc}") from exc
     ranges = arguments.mappings(f"{argument}:dhcp_ranges", found.get("dhcp_ranges")) or ()
-    spans = (_span(f"{argument}:dhcp_ranges", one) for one in ranges)
+    spans = (_span(f"{argument}:dhcp_ranges", one, _address) for one in ranges)
     bootp = found.get("bootp") or None
     tftp = found.get("tftp")
     return network.Ip(

@@ -15,6 +15,7 @@ _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
 # The filter of libvirt that keeps a guest to its own MAC and addresses.
 _CLEAN = "clean-traffic"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_MODEL = re.compile(r"[A-Za-z0-9_-]+")
 _MODES = ("bridge", "vepa", "private", "passthrough")
 _UUIDS = ("interfaceid", "instanceid")
 _SWITCHES = ("openvswitch", "802.1Qbg", "802.1Qbh", "midonet")
@@ -44,16 +45,22 @@ def mac_for(vm: str, nic: str) -> str:
     return ":".join(f"{byte:02x}" for byte in (0x52, *digest[:5]))
 
 
-def nic(vm: str, entry: dict[str, Any]) -> Nic:
-    """Return one NIC of a VM; refuse what libvirt could not build, or would quietly leave out."""
+def nic(vm: str, entry: dict[str, Any], *, is_whole: bool = True) -> Nic:
+    """
+    Return one NIC of a VM; refuse what libvirt could not build, or would quietly leave out.
+
+    is_whole
+        Whether the entry says all of the NIC. If not, a profile may say its type and its source.
+    """
     what = f"interface {entry['name']!r}"
     arguments.refuse_unknown_keys(what, entry, KEYS)
-    kind, source = _kind(what, entry)
+    kind, source = _kind(what, entry, is_whole)
+    is_of_type = is_whole or bool(spelled_out(entry).get("type"))
     mac = str(entry.get("mac") or mac_for(vm, entry["name"])).lower()
     if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
         raise BadArgument(what, f"{mac!r} is not a unicast MAC address")
     model = str(entry.get("model") or "virtio")
-    if not _WORD.fullmatch(model):
+    if not _MODEL.fullmatch(model):
         raise BadArgument(what, f"model {model!r}; a name such as virtio or e1000e")
     made = Nic(
         name=entry["name"],
@@ -61,18 +68,26 @@ def nic(vm: str, entry: dict[str, Any]) -> Nic:
         source=source,
         mac=mac,
         model=model,
-        extra=_extra(what, kind, entry),
+        extra=_extra(what, kind if is_of_type else None, entry),
     )
+    if is_whole or entry.get("model"):
+        _refuse_idle_queues(what, made)
     if "filter" in made.extra and made.is_switched:
         raise BadArgument(what, "libvirt's filters do not reach the ports of Open vSwitch")
     return made
 
 
-def _extra(what: str, kind: str, entry: dict[str, Any]) -> dict[str, Any]:
-    """Return what only some types of NICs can have."""
+def _refuse_idle_queues(what: str, made: Nic) -> None:
+    """Refuse queues that libvirt leaves out: they would be a change each time."""
+    if "queues" in made.extra and not made.model.startswith("virtio"):
+        raise BadArgument(what, f"queues are for model virtio, not for {made.model}")
+
+
+def _extra(what: str, kind: str | None, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return what only some types of NICs can have; without a type it is not known yet."""
     given = {key: entry[key] for key in _ONLY if entry.get(key) is not None}
     for key in given:
-        if kind not in _ONLY[key]:
+        if kind is not None and kind not in _ONLY[key]:
             raise BadArgument(what, f"{key} is for {', '.join(_ONLY[key])}, not for type {kind}")
     return {key: _READERS[key](f"{what}: {key}", value) for key, value in given.items()}
 
@@ -97,14 +112,14 @@ def override(entry: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     return {**old, **({"source": None} if is_moved else {}), **new}
 
 
-def _kind(what: str, entry: dict[str, Any]) -> tuple[str, str | None]:
+def _kind(what: str, entry: dict[str, Any], is_whole: bool) -> tuple[str, str | None]:
     entry = spelled_out(entry)
     kind, source = entry.get("type") or "bridge", entry.get("source")
     if kind not in TYPES:
         raise BadArgument(what, f"type {kind!r}; one of {', '.join(TYPES)}")
     if kind == "bridge" and not source:
         source = DEFAULT_BRIDGE
-    if kind in ("network", "direct", "hostdev", "vdpa") and not source:
+    if is_whole and kind in ("network", "direct", "hostdev", "vdpa") and not source:
         raise BadArgument(what, f"type {kind} has no source; say which {_SOURCES.get(kind, kind)}")
     return kind, source if source is None else str(source)
 
@@ -188,22 +203,31 @@ def _filter(what: str, value: Any) -> dict[str, Any]:
 def _virtualport(what: str, value: Any) -> dict[str, Any]:
     """Return ``{"type", "parameters"}`` from ``openvswitch`` or a mapping with parameters."""
     given = dict(value) if isinstance(value, dict) else {"type": value}
-    kind = given.pop("type", None)
+    kind = switch_type(what, given.pop("type", None))
+    return {"type": kind, "parameters": port_parameters(what, given)}
+
+
+def switch_type(what: str, kind: object) -> str:
+    """Return the type of a virtual switch."""
     if kind not in _SWITCHES:
         raise BadArgument(what, f"type {kind!r}; one of {', '.join(_SWITCHES)}")
-    return {
-        "type": kind,
-        "parameters": {str(k): str(v) for k, v in port_parameters(given).items()},
-    }
+    return str(kind)
 
 
-def port_parameters(given: Mapping[Any, Any]) -> dict[Any, Any]:
+def port_parameters(what: str, given: Mapping[Any, Any]) -> dict[str, str]:
     """Return what a switch is told of a port, with UUIDs as libvirt writes them."""
     # In capitals they would be a change each time; any other text it keeps as it is.
     return {
-        key: one.lower() if key in _UUIDS and isinstance(one, str) else one
+        str(key): arguments.uuid(f"{what}: {key}", one) if key in _UUIDS else _plain(what, key, one)
         for key, one in given.items()
+        if one is not None
     }
+
+
+def _plain(what: str, key: object, value: object) -> str:
+    if isinstance(value, list | tuple | Mapping):
+        raise BadArgument(f"{what}: {key}", "is a list or a mapping, not a text or a number")
+    return str(value)
 
 
 def _mode(what: str, value: Any) -> str:

@@ -117,28 +117,46 @@ def nics(
 ) -> tuple[Nic, ...]:
     """Return the VM's NICs from the profile and the call's ``interfaces``."""
     base = find(profiles, profile, NICS, "nic")
-    extra = entries(interfaces or [], "interfaces")
+    extra = _interfaces(interfaces, is_whole=profile is None)
     made = tuple(nic(vm, entry) for entry in merge(base, extra, override))
     refuse_equal_macs(made)
     return made
 
 
+# Where a NIC is.
+_PLACES = ("type", "source", "bridge", "network")
+
+
 def placed(vm: str, profile: str | None, interfaces: Any) -> list[Nic]:
     """Return the NICs of which a call itself says where they are: of others a profile may."""
-    made = nics(vm, {}, None, interfaces)
-    keys = ("type", "source", "bridge", "network")
-    said = {
-        entry["name"]
-        for entry in entries(interfaces or [], "interfaces")
-        if any(entry.get(key) for key in keys)
-    }
-    return [one for one in made if profile is None or one.name in said]
+    said = _said(vm, interfaces, is_whole=profile is None)
+    refuse_equal_macs(made for _entry, made in said)
+    return [
+        made for entry, made in said if profile is None or any(entry.get(key) for key in _PLACES)
+    ]
 
 
 def called(vm: str, interfaces: Any) -> tuple[tuple[str, CalledNic], ...]:
     """Return what a call says of its NICs, which :func:`nics` adds to those of a profile."""
-    said = merge((), entries(interfaces or [], "interfaces"), override)
-    return tuple((entry["name"], _called(nic(vm, entry), entry)) for entry in said)
+    said = _said(vm, interfaces, is_whole=False)
+    return tuple((entry["name"], _called(made, entry)) for entry, made in said)
+
+
+def _said(vm: str, interfaces: Any, *, is_whole: bool) -> list[tuple[Entry, Nic]]:
+    """Return what a call says of its NICs, each with the NIC that it means by itself."""
+    said = merge((), _interfaces(interfaces, is_whole=is_whole), override)
+    return [(entry, nic(vm, entry, is_whole=is_whole)) for entry in said]
+
+
+def _interfaces(interfaces: Any, *, is_whole: bool) -> list[Entry]:
+    """Return the entries of ``interfaces``; a single one needs no name if there is no profile."""
+    # By it alone it is found in a profile, and Salt 3006 did not miss it there.
+    given = interfaces or []
+    if is_whole and isinstance(given, list | tuple) and len(given) == 1:
+        one = given[0]
+        if isinstance(one, dict) and any(isinstance(one.get(key), str) for key in _PLACES):
+            given = [{"name": "eth0", **one}]
+    return entries(given, "interfaces")
 
 
 def _called(made: Nic, entry: Entry) -> CalledNic:
@@ -150,6 +168,7 @@ def _called(made: Nic, entry: Entry) -> CalledNic:
     )
 
 
+_IO = ("native", "threads", "io_uring")
 _DEVICES = ("disk", "cdrom", "floppy", "lun")
 # The bus of a drive that does not say which; of a disk it is virtio.
 _BUS = {"cdrom": "ide", "floppy": "fdc"}
@@ -204,6 +223,21 @@ def _flag(what: str, entry: Entry, key: str) -> bool | None:
     return None if given is None else arguments.boolean(f"{what}: {key}", given)
 
 
+def _io(what: str, entry: Entry) -> str | None:
+    given: str | None = entry.get("io") or None
+    if given is not None and given not in _IO:
+        raise BadArgument(f"{what}: io", f"{given!r}; one of {', '.join(_IO)}")
+    return given
+
+
+def _iothread(what: str, entry: Entry) -> Any:
+    """Return the thread as it is given; refuse what is no number of one."""
+    given = entry.get("iothread_id")
+    if given is not None:
+        arguments.whole(f"{what}: iothread_id", given)
+    return given
+
+
 def _size_mib(what: str, entry: Entry) -> int | None:
     if entry.get("size") is None:
         return None
@@ -233,8 +267,8 @@ def _disk(entry: Entry, next_target: Callable[[str], str], is_sized: bool) -> Di
         source_file=source,
         backing_path=entry.get("backing_store_path"),
         backing_format=entry.get("backing_store_format"),
-        io=entry.get("io"),
-        iothread_id=entry.get("iothread_id"),
+        io=_io(what, entry),
+        iothread_id=_iothread(what, entry),
         elsewhere=remote.of(what, source) if source and remote.is_url(source) else None,
         is_sized_by_user=is_sized,
     )

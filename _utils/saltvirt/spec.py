@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltvirt import arguments, config, defaults3006, nics, profiles, sshkeys, stocks
+from saltvirt import arguments, config, defaults3006, nics, profiles, sshkeys, stocks, valuekinds
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.model import Disk, Nic, Requirements, Vm
@@ -167,7 +167,7 @@ def _nics(settings: HostSettings, name: str, options: Mapping[str, Any]) -> tupl
 
 def _ports(settings: HostSettings, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the serials and consoles."""
-    given = {key: arguments.mappings(key, options[key]) for key in ("serials", "consoles")}
+    given = {key: valuekinds.said(key, options[key]) for key in ("serials", "consoles")}
     if not settings.compat:
         return given
     return {key: defaults3006.ports(value) for key, value in given.items()}
@@ -197,6 +197,7 @@ def deployment(
     vcpus, memory_mib = arguments.vcpus(cpu), arguments.memory_mib(mem)
     options = checked(given)
     osboot.check(arguments.mapping("boot", options["boot"]))
+    valuekinds.check({**options, "cpu": cpu, "mem": mem})
     vm = Vm(
         name=name,
         cpu=cpu if isinstance(cpu, dict) else vcpus,
@@ -310,6 +311,7 @@ def requirements_from_master(
     options = checked(given, _ON_MASTER)
     osboot.check(arguments.mapping("boot", options["boot"]))
     osboot.devices(options["boot_dev"])
+    valuekinds.check({**options, "cpu": cpu, "mem": mem})
     listed = profiles.entries(options["disks"] or [], "disks")
     most_mib = arguments.memory_mib(mem)
     pooled = [

@@ -64,6 +64,7 @@ BASE = {
     "terminal",
     "undo",
     "units",
+    "valuekinds",
     "vmfilter",
     "web",
     "wire",

@@ -190,7 +190,6 @@ WITH_NICS = but(VM, seed=False, interfaces=[NIC, VM["interfaces"][1]])
 TUNED = but(
     CPU,
     numa=CELLS,
-    feature={"lahf_lm": "optional"},
     tuning={**CPU["tuning"], "vcpusched": SCHED},
 )
 HUGE = but(MEMORY, hugepages=None)

@@ -258,3 +258,23 @@ def test_profiles_are_shown_whole_and_one_that_is_wrong_spoils_no_other():
         {"name": "cd", "device": "cdrom", "model": "ide"},
     ]
     assert shown["disk"]["default"][0]["size"] == 8192
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"type": "network", "source": "lan"}, {"network": "lan"}, {"bridge": "br7", "mtu": 1400}],
+)
+def test_a_single_nic_needs_no_name_without_a_profile(said):
+    (made,) = profiles.nics("vm", {}, None, [said])
+    (placed,) = profiles.placed("vm", None, [said])
+
+    assert made == placed == profiles.nics("vm", {}, None, [{"name": "eth0", **said}])[0]
+    for profile, listed in (("default", [said]), (None, [said, said]), (None, [{"mtu": 1400}])):
+        with pytest.raises(BadArgument, match="has no 'name'"):
+            profiles.nics("vm", {}, profile, listed)
+
+
+def test_queues_of_a_card_that_has_none_are_refused():
+    with pytest.raises(BadArgument, match="queues are for model virtio, not for e1000"):
+        profiles.nics("vm", {}, None, [{"name": "eth0", "model": "e1000", "queues": 2}])
+    profiles.nics("vm", {}, None, [{"name": "eth0", "model": "virtio-transitional", "queues": 2}])

@@ -4,10 +4,12 @@ import fcntl
 import os
 import re
 import signal
+import struct
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
 
 from saltvirt import files
 from saltvirt.net import interfaces, leases, links
@@ -20,7 +22,9 @@ _PATH = "/etc/network/interfaces"
 _STATE = Path("/run/network/ifstate")
 _LOCK = Path("/run/network/.ifstate.lock")
 _BRIDGES = Path("/etc/network/if-pre-up.d/bridge")
-_END_S, _UP_S = 5, 30
+_END_S, _UP_S, _LOCK_S = 5, 30, 10
+# struct flock: type, whence, start, length, process.
+_FLOCK = struct.Struct("@hhqqi4x")
 
 
 class Ifupdown:
@@ -233,9 +237,40 @@ def _end(link: str) -> None:
 
 @contextmanager
 def _locked() -> Iterator[None]:
+    """Hold ifupdown's lock of its state; raise PersistenceError if another does not let it go."""
+    deadline = time.monotonic() + _LOCK_S
     with open(_LOCK, "w") as lock:
-        fcntl.lockf(lock, fcntl.LOCK_EX)
+        while not _has_locked(lock):
+            if time.monotonic() > deadline:
+                raise PersistenceError(
+                    f"{_LOCK} is held by {_holder(lock)} for more than {_LOCK_S} s: wait until it "
+                    "has ended, or end it, and apply the state again"
+                )
+            time.sleep(0.05)
         yield
+
+
+def _has_locked(lock: IO[Any]) -> bool:
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def _holder(lock: IO[Any]) -> str:
+    """Return who holds a lock, as ``process 4711 (ifup eth0)``."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind, *_where, pid = _FLOCK.unpack(fcntl.fcntl(lock, fcntl.F_GETLK, asked))
+    # One of another container has no number here, and one that has just ended none any more.
+    if kind == fcntl.F_UNLCK or pid < 1:
+        return "another process"
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        words = []
+    said = " ".join(" ".join(words).split())
+    return f"process {pid} ({said[:80]})" if said else f"process {pid}"
 
 
 def _forget_state(link: str) -> None:

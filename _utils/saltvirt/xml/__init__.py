@@ -96,6 +96,8 @@ def kib(amount: str | None, unit: str | None) -> int | None:
 
 
 def _text(name: str, value: object) -> str:
+    if isinstance(value, Mapping | list | tuple | set):
+        raise BadArgument(name, "is a list or a mapping, where a text or a number belongs")
     text = str(yes_no(value) if isinstance(value, bool) else value)
     if _UNWRITABLE.search(text):
         raise BadArgument(name, f"{text!r} has a control character, which XML cannot hold")

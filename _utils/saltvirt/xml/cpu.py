@@ -122,7 +122,14 @@ def _near(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
 def features_of(cpu: Mapping[str, Any]) -> dict[Any, Any]:
     """Return the features that a ``cpu`` mapping asks for, and how."""
     given = [mapping(f"cpu:{key}", cpu.get(key)) or {} for key in ("feature", "features")]
-    return {**given[0], **given[1]}
+    return {**named(given[0]), **named(given[1])}
+
+
+def named(features: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return policies by the names of features, also of one as Salt 3006's states showed it."""
+    if set(features) == {"policy", "name"}:
+        return {features["name"]: features["policy"]}
+    return dict(features)
 
 
 def _mode(cpu: Mapping[str, Any], domain_type: str | None, has_default: bool) -> Any:

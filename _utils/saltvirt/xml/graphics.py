@@ -52,7 +52,7 @@ def of(graphics: Mapping[str, Any] | None) -> Graphics | None:
     if kind == "vnc" and password is not None and len(str(password)) > 8:
         # The protocol cuts it: a longer one would be weaker than it looks.
         raise BadArgument("graphics:password", "VNC uses only 8 characters; give at most 8")
-    given = texts(graphics)
+    given = texts({**graphics, "listen": None})
     port = _port(given.get("port"))
     tls_port = _port(given.get("tls_port")) if kind == "spice" else None
     # It would choose the port for TLS, too.
@@ -89,8 +89,9 @@ def _as_kept(wanted: Graphics) -> Graphics:
 def _listen(listen: Any) -> dict[str, str]:
     """Return the listener: never all addresses, unless they are asked for."""
     given = listen if isinstance(listen, Mapping) else {"address": listen} if listen else {}
-    kind = given.get("type", "address")
-    address = given.get("address", "127.0.0.1") if kind == "address" else None
+    # Null, and an empty address, say nothing.
+    kind = given.get("type") or "address"
+    address = (given.get("address") or "127.0.0.1") if kind == "address" else None
     return texts({"type": kind, "address": address})
 
 

@@ -202,12 +202,26 @@ def changed(now: Memory, given: int | Mapping[str, Any]) -> Memory:
     size_kib = _about(now.size_kib, wanted.size_kib)
     return replace(
         wanted,
-        backing=replace(wanted.backing, **kept),
+        backing=replace(_on_its_nodes(now.backing, wanted.backing), **kept),
         size_kib=size_kib,
         # libvirt makes more than there is as much as there is.
         current_kib=min(_about(now.current_kib, wanted.current_kib), size_kib),
         maximum_kib=_about(now.maximum_kib, wanted.maximum_kib),
     )
+
+
+def _on_its_nodes(now: Backing, wanted: Backing) -> Backing:
+    """Return what is wanted, but for pages of node 0 that libvirt keeps without a node."""
+    # Where the guest has no cells it leaves that out, and it would be a change each time.
+    pages = wanted.hugepages or ()
+    has = now.hugepages or ()
+    if len(pages) != len(has):
+        return wanted
+    kept = [
+        old if replace(new, nodeset=None) == old and new.nodeset == "0" else new
+        for old, new in zip(has, pages, strict=True)
+    ]
+    return replace(wanted, hugepages=tuple(kept) or None)
 
 
 def _about(now: Any, wanted: Any) -> Any:

@@ -10,6 +10,7 @@ from saltvirt import arguments
 from saltvirt.errors import BadArgument
 from saltvirt.xml import attributes_of, bag, leaf, tag, texts
 
+_WWN = re.compile(r"(0x)?[0-9A-Fa-f]{16}")
 SECRET_TYPES = {"rbd": "ceph", "iscsi": "chap", "iscsi-direct": "chap"}
 # In the order of the arguments of virt.pool_define.
 KEYS = ("devices", "dir", "initiator", "adapter", "hosts", "auth", "name", "format")
@@ -24,6 +25,14 @@ _ADAPTER = (
     "wwnn",
     "wwpn",
 )
+_ADAPTERS = ("scsi_host", "fc_host")
+_WWNS = ("parent_wwnn", "parent_wwpn", "parent_fabric_wwn", "wwnn", "wwpn")
+_FORMATS = {
+    "fs": "auto ext2 ext3 ext4 ufs iso9660 udf gfs gfs2 vfat hfs+ xfs ocfs2 vmfs",
+    "netfs": "auto nfs glusterfs cifs",
+    "disk": "unknown dos dvh gpt mac bsd pc98 sun lvm2",
+    "logical": "unknown lvm2",
+}
 _ADDRESS = ("domain", "bus", "slot", "function")
 
 
@@ -68,13 +77,25 @@ def of(name: str, ptype: str, taken: Mapping[str, Any]) -> Source:
         adapter=_adapter(taken.get("adapter")),
         auth=_auth(name, ptype, taken.get("auth")),
         name=_text(taken.get("name")),
-        format=_text(taken.get("format")),
+        format=_format(ptype, taken.get("format")),
         initiator=_text(taken.get("initiator")),
     )
 
 
 def _text(value: object) -> str | None:
     return None if value in (None, "") else str(value)
+
+
+def _format(ptype: str, value: object) -> str | None:
+    known = _FORMATS.get(ptype, "").split()
+    if known and value not in (None, "") and value not in known:
+        raise BadArgument("source:format", f"{value!r}; for type {ptype} one of {', '.join(known)}")
+    return _text(value)
+
+
+def _flag(what: str, value: object) -> bool | None:
+    wanted = {"yes": True, "no": False}.get(value, value) if isinstance(value, str) else value
+    return None if wanted is None else arguments.boolean(what, wanted)
 
 
 def clean(path: str) -> str:
@@ -116,7 +137,8 @@ def _device(value: object) -> dict[str, str]:
     arguments.refuse_unknown_keys("source:devices", given, ("path", "part_separator"))
     if not given.get("path"):
         raise BadArgument("source:devices", f"{value!r} has no path")
-    return texts({"path": given["path"], "part_separator": given.get("part_separator")})
+    separator = _flag("source:devices:part_separator", given.get("part_separator"))
+    return texts({"path": given["path"], "part_separator": separator})
 
 
 def _adapter(value: object) -> Adapter | None:
@@ -124,12 +146,19 @@ def _adapter(value: object) -> Adapter | None:
     if not given:
         return None
     arguments.refuse_unknown_keys("source:adapter", given, (*_ADAPTER, "parent_address"))
+    kind = given.get("type")
+    if kind is not None and kind not in _ADAPTERS:
+        raise BadArgument("source:adapter:type", f"{kind!r}; one of {', '.join(_ADAPTERS)}")
+    for key in _WWNS:
+        if given.get(key) is not None and not _WWN.fullmatch(str(given[key])):
+            raise BadArgument(f"source:adapter:{key}", f"{given[key]!r} is not 16 hex digits")
+    managed = _flag("source:adapter:managed", given.get("managed"))
     parent = arguments.mapping("source:adapter:parent_address", given.get("parent_address")) or {}
     arguments.refuse_unknown_keys("parent_address", parent, ("unique_id", "address"))
     address = arguments.mapping("parent_address:address", parent.get("address"))
     arguments.refuse_unknown_keys("address", address or {}, _ADDRESS)
     return Adapter(
-        attributes=texts({key: given.get(key) for key in _ADAPTER}),
+        attributes=texts({**{key: given.get(key) for key in _ADAPTER}, "managed": managed}),
         unique_id=_text(parent.get("unique_id")),
         address=None if address is None else texts(address),
     )

@@ -1,6 +1,7 @@
 """What NICs need of a host: by a call, and by the profile that the host has of that name."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,7 +94,12 @@ PROFILES = {
         {"bridge": "x"},
         {"network": "x"},
         {"type": "bridge"},
+        {"type": "network"},
+        {"type": "direct"},
+        {"type": "network", "vlan": 7},
         {"type": "direct", "source": "x"},
+        {"portgroup": "pg"},
+        {"mode": "vepa"},
         {"type": "bridge", "source": "x", "vlan": 7},
         {"vlan": 7},
         {"vlan": None},
@@ -131,6 +137,49 @@ def test_a_call_needs_of_a_host_what_the_vm_has_there(name, said, nic):
     answer = brief.of(host, brief.about([required], Policy()))
     said = fit.reasons(brief.info(answer, []), required)
     assert [one for one in said if one.startswith("no ")] == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"type": "network"},
+        {"type": "direct"},
+        {"portgroup": "pg"},
+        {"type": "network", "mtu": 9000},
+    ],
+)
+def test_a_nic_of_a_profile_that_a_call_says_in_part_is_not_refused_before_the_host_is_asked(said):
+    required = spec.requirements_from_master("v", 1, 64, {"interfaces": [{"name": "e", **said}]})
+
+    assert [name for name, _said in required.called] == ["e"]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"type": "network"}, "type network has no source; say which network"),
+        ({"portgroup": "pg"}, "portgroup is for network, not for type bridge"),
+    ],
+)
+def test_without_a_profile_a_nic_that_is_said_in_part_is_refused(said, why):
+    call = {"nic": None, "interfaces": [{"name": "eth1", **said}]}
+
+    with pytest.raises(BadArgument, match=re.escape(why)):
+        spec.requirements_from_master("v", 1, 64, call)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"type": "netwrok"}, "type 'netwrok'"),
+        ({"type": "user", "vlan": 7}, "not for type user"),
+        ({"mode": "x"}, "'x'; one of"),
+        ({"sorce": "x"}, "sorce"),
+    ],
+)
+def test_what_is_wrong_whatever_the_profile_says_is_refused_on_the_master(said, why):
+    with pytest.raises(BadArgument, match=re.escape(why)):
+        spec.requirements_from_master("v", 1, 64, {"interfaces": [{"name": "eth0", **said}]})
 
 
 def test_without_a_profile_the_call_says_all():

@@ -1,6 +1,7 @@
 """What calls of Salt 3006 say in their own way, and what libvirt counts in its own units."""
 
 import pytest
+from saltvirt import valuekinds
 from saltvirt.errors import BadArgument
 from saltvirt.xml import chardev, clock, cpu, cputune, graphics
 
@@ -32,6 +33,18 @@ def test_features_have_the_name_of_3006s_states_too():
     assert cpu.of(given, "kvm").features == both
     assert cpu.changed(cpu.of(1, "kvm"), given).features == both
     assert cpu.changed(cpu.of(given, "kvm"), {"feature": None}).features == both
+
+
+@pytest.mark.parametrize("key", ["feature", "features"])
+def test_one_feature_is_taken_as_3006s_states_showed_it(key):
+    given = {"model": "core2duo", key: {"policy": "optional", "name": "lahf_lm"}}
+    made = cpu.of(given, "kvm")
+
+    valuekinds.check({"cpu": given})
+    assert made.features == {"lahf_lm": "optional"}
+    assert cpu.changed(made, given) == made
+    with pytest.raises(BadArgument, match="cpu:.*:lahf_lm: 'x'; one of force"):
+        valuekinds.check({"cpu": {key: {"policy": "x", "name": "lahf_lm"}}})
 
 
 @pytest.mark.parametrize(

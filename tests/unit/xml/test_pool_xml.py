@@ -74,7 +74,7 @@ def test_a_pool_of_each_type_is_valid_complete_and_like_itself(validate):
         ("logical", {"name": "vg1"}, ["source:name"]),
         ("rbd", {"auth": None}, ["source:auth"]),
         ("iscsi-direct", {"initiator": "iqn.x:j"}, ["source:initiator"]),
-        ("scsi", {"adapter": {"type": "fc_host", "wwnn": "1"}}, ["source:adapter"]),
+        ("scsi", {"adapter": {"type": "fc_host", "wwnn": "1" * 16}}, ["source:adapter"]),
     ],
 )
 def test_what_is_asked_for_otherwise_is_a_difference(ptype, changed, found):

@@ -25,6 +25,8 @@ from saltvirt.xml import (
 )
 from sizes import sizes
 
+MIDONET = {"type": "midonet", "interfaceid": "09b11c53-8b5c-4eeb-8f00-d84eaa0aaa4f"}
+
 
 def parsed(*elements):
     """Return a domain with elements, written as text and parsed again."""
@@ -87,9 +89,7 @@ INTERFACES = st.one_of(
     ),
     st.fixed_dictionaries(
         {"type": st.just("bridge"), "source": st.just("ovs0")},
-        optional={
-            "virtualport": st.sampled_from(["openvswitch", {"type": "midonet", "interfaceid": 7}])
-        },
+        optional={"virtualport": st.sampled_from(["openvswitch", MIDONET])},
     ),
     st.fixed_dictionaries({"network": st.just("lan")}, optional={"portgroup": st.just("web")}),
     st.fixed_dictionaries(

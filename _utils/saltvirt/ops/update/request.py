@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from saltvirt import arguments, defaults3006, profiles
+from saltvirt import arguments, defaults3006, profiles, valuekinds
 from saltvirt.config import HostSettings
 from saltvirt.model import Disk, Nic
 from saltvirt.xml import osboot
@@ -65,6 +65,7 @@ def of(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Request:
     more |= {key: _ports(settings, key, given[key]) for key in ("serials", "consoles")}
     more |= {key: _flag(key, given[key]) for key in ("stop_on_reboot", "autostart")}
     more |= {key: arguments.boolean(key, given[key]) for key in ("live", "test")}
+    valuekinds.check(given)
     return Request(
         name=name,
         cpu=_cpu(given["cpu"]),
@@ -81,7 +82,7 @@ def of(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Request:
 
 
 def _ports(settings: HostSettings, key: str, given: Any) -> tuple[dict[str, Any], ...] | None:
-    found = arguments.mappings(key, given)
+    found = valuekinds.said(key, given)
     return defaults3006.ports(found) if settings.compat else found
 
 

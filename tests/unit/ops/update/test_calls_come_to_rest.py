@@ -4,7 +4,7 @@ import pytest
 from saltvirt.ops.update import do, request
 from saltvirt.xml import domain, parse
 from test_updates import DEFAULTS
-from updatekit import DEFINED, IDLE
+from updatekit import DEFINED, GOOD, IDLE
 
 VM = """<domain type='test'><name>web1</name><memory unit='MiB'>512</memory><vcpu>2</vcpu>
 <os><type arch='i686'>hvm</type></os><on_reboot>restart</on_reboot></domain>"""
@@ -29,6 +29,13 @@ def update(hypervisor):
 @pytest.mark.parametrize("part", ["numa", "topology", "model", "cache", "features", "vcpus"])
 def test_an_empty_part_of_a_cpu_that_is_not_there_changes_nothing(update, part):
     assert update(cpu={part: {}}) == IDLE
+
+
+@pytest.mark.parametrize("asked", GOOD, ids=str)
+def test_what_libvirt_takes_is_taken_and_is_no_change_the_second_time(update, asked):
+    update(**asked)
+
+    assert update(**asked) == IDLE
 
 
 def test_a_model_without_a_name_changes_nothing(update):

@@ -1,0 +1,187 @@
+"""
+What the values in ``cpu``, ``mem``, ``graphics`` and the like can be, as libvirt takes them.
+
+libvirt looks at them when a VM is defined, which a test and a dry run do not do: what they call
+right, the real run must not refuse.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from saltvirt import arguments
+from saltvirt.errors import BadArgument
+from saltvirt.xml.cpu import named
+
+_Check = Callable[[str, Any], object]
+# Of which libvirt can make a set.
+_MOST_CPUS = 16384
+# A check, or those of a mapping's values by their keys; "*" stands for any key.
+_Known = _Check | Mapping[str, Any]
+
+
+def _number(least: int = 0, most: int | None = None) -> _Check:
+    return lambda what, value: arguments.whole(what, value, least, most)
+
+
+def _one_of(*words: str) -> _Check:
+    def check(what: str, value: Any) -> None:
+        if value not in words:
+            raise BadArgument(what, f"{value!r}; one of {', '.join(words)}")
+
+    return check
+
+
+def _or_none(check: _Check) -> _Check:
+    """Return a check that takes what is empty, which says nothing."""
+    return lambda what, value: check(what, value) if value else None
+
+
+def _port(what: str, value: Any) -> None:
+    # libvirt shows one that it is to choose as -1.
+    if value != "":
+        arguments.whole(what, value, -1, 65535)
+
+
+def _set(what: str, value: Any) -> None:
+    """Refuse what is no set of CPUs or nodes: ``0-2,5``, ``0-7,^3``."""
+    parts = str(value).replace(" ", "").split(",")
+    try:
+        for part in parts:
+            low, dash, high = part.removeprefix("^").partition("-")
+            last = int(high if dash else low)
+            if isinstance(value, bool) or not int(low) <= last < _MOST_CPUS:
+                raise ValueError
+    except ValueError:
+        raise BadArgument(what, f"{value!r}; numbers and ranges, such as 0-2,5") from None
+
+
+def _vendor_id(what: str, value: Any) -> None:
+    if len(str(value)) != 12:
+        raise BadArgument(what, f"{value!r} has {len(str(value))} characters; it must have 12")
+
+
+def _features(what: str, value: Any) -> None:
+    for name, policy in (named(value) if isinstance(value, Mapping) else {}).items():
+        if policy is not None:
+            _POLICY(f"{what}:{name}", policy)
+
+
+_POLICY = _one_of("force", "require", "optional", "disable", "forbid")
+_ABOVE_0 = _number(1)
+_NODES = {"mode": _one_of("strict", "preferred", "interleave", "restrictive"), "nodeset": _set}
+_AMOUNT = _number(-(2**63), 2**63 - 1)
+_SCHED = {
+    "scheduler": _one_of("batch", "idle", "fifo", "rr"),
+    "priority": _number(0, 99),
+    "vcpus": _set,
+    "iothreads": _set,
+}
+_TUNING = {
+    "vcpupin": {"*": _set},
+    "iothreadpin": {"*": _set},
+    "emulatorpin": _set,
+    "shares": _number(),
+    **{
+        f"{whose}{what}": limit
+        for whose in ("", "global_", "emulator_", "iothread_")
+        for what, limit in (("period", _number(0, 2**64 - 1)), ("quota", _AMOUNT))
+    },
+    **dict.fromkeys(("vcpusched", "iothreadsched", "emulatorsched"), _SCHED),
+    "cachetune": {
+        "*": {
+            "*": {"level": _number(1, 3), "type": _one_of("both", "code", "data")},
+            "monitor": {"*": _number(1, 3)},
+        }
+    },
+    "memorytune": {"*": {"*": _number(1, 100)}},
+}
+_PROTOCOLS = _one_of("raw", "telnet", "telnets", "tls")
+_SERIAL = "isa-serial usb-serial pci-serial spapr-vio-serial system-serial sclp-serial isa-debug"
+_CONSOLE = "serial virtio sclp sclplm xen uml lxc openvz"
+_KINDS: dict[str, _Known] = {
+    "cpu": {
+        "placement": _one_of("static", "auto"),
+        "iothreads": _number(),
+        "tuning": _TUNING,
+        "cpuset": _set,
+        "vcpus": {"*": {"order": _number()}},
+        "mode": _one_of("custom", "host-model", "host-passthrough", "maximum"),
+        "match": _one_of("minimum", "exact", "strict"),
+        "check": _one_of("none", "partial", "full"),
+        "model": {"fallback": _one_of("allow", "forbid"), "vendor_id": _vendor_id},
+        "topology": dict.fromkeys(("sockets", "dies", "clusters", "cores", "threads"), _ABOVE_0),
+        "cache": {"mode": _one_of("emulate", "passthrough", "disable"), "level": _number(1, 3)},
+        **dict.fromkeys(("feature", "features"), _features),
+        "numa": {
+            "*": {
+                "cpus": _set,
+                "memAccess": _one_of("shared", "private"),
+                "distances": {"*": _number(10, 255)},
+            }
+        },
+    },
+    "mem": {
+        "slots": _ABOVE_0,
+        "hugepages": {"nodeset": _set},
+        "source": _or_none(_one_of("anonymous", "file", "memfd")),
+        "access": _or_none(_one_of("shared", "private")),
+        "allocation": _or_none(_one_of("immediate", "ondemand")),
+    },
+    "numatune": {"memory": _NODES, "memnodes": {"*": _NODES}},
+    "clock": {
+        "timers": {
+            "*": {
+                "track": _one_of("boot", "guest", "wall", "realtime"),
+                "tickpolicy": _one_of("delay", "catchup", "merge", "discard"),
+                "mode": _one_of("auto", "native", "emulate", "paravirt", "smpsafe"),
+                **dict.fromkeys(("frequency", "slew", "threshold", "limit"), _number()),
+                "catchup": dict.fromkeys(("slew", "threshold", "limit"), _number()),
+            }
+        }
+    },
+    "graphics": {
+        "port": _port,
+        "tls_port": _port,
+        "listen": {"type": _one_of("address", "network", "socket", "none")},
+    },
+    "serials": {
+        "protocol": _PROTOCOLS,
+        "target_port": _number(),
+        "target_type": _one_of(*_SERIAL.split()),
+    },
+    "consoles": {
+        "protocol": _PROTOCOLS,
+        "target_port": _number(),
+        "target_type": _one_of(*_CONSOLE.split()),
+    },
+}
+
+
+def check(given: Mapping[str, Any]) -> None:
+    """Refuse the first value of a call's arguments that libvirt would refuse; None says nothing."""
+    for argument, known in _KINDS.items():
+        _look(argument, known, given.get(argument))
+
+
+def said(argument: str, given: object) -> tuple[dict[Any, Any], ...] | None:
+    """Return a list of mappings without what is null in them: it says nothing there."""
+    found = arguments.mappings(argument, given)
+    return found and tuple(
+        {key: value for key, value in one.items() if value is not None} for one in found
+    )
+
+
+def _look(what: str, known: _Known, value: Any) -> None:
+    if value is None:
+        return
+    if callable(known):
+        known(what, value)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            _look(what, known, one)
+    elif isinstance(value, Mapping):
+        # What is no mapping and should be one is refused where it is read.
+        for key, one in value.items():
+            below = known.get(str(key), known.get("*"))
+            if below is not None:
+                _look(f"{what}:{key}", below, one)

@@ -1,0 +1,120 @@
+"""With test=True a state refuses what it would refuse without: nothing is left to libvirt."""
+
+import asloaded
+import pytest
+from saltvirt import spec
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument
+from saltvirt.kvm import connect
+
+NAT = {"bridge": "virbr9", "forward": "nat"}
+V4 = {"cidr": "192.168.42.0/24"}
+UUID = "09B11C53-8B5C-4EEB-8F00-D84EAA0AAA4F"
+FC = {"type": "fc_host", "wwnn": "20000000c9831b4b", "wwpn": "10000000c9831b4b"}
+SAID_WRONG = [
+    ({**NAT, "nat": {"address": {"start": "x", "end": "1.2.3.4"}}}, "nat:address:start: 'x' is"),
+    ({**NAT, "nat": {"port": {"start": 500, "end": "x"}}}, "nat:port:end: 'x' is not a whole"),
+    (
+        {**NAT, "ipv4_config": {**V4, "dhcp_ranges": [{"start": "x", "end": "192.168.42.9"}]}},
+        "ipv4_config:dhcp_ranges:start: 'x' is not an IP address",
+    ),
+    (
+        {**NAT, "ipv4_config": {**V4, "hosts": {"192.168.42.3": {"mac": "x"}}}},
+        "ipv4_config:hosts:mac: 'x' is not a MAC address",
+    ),
+    (
+        {**NAT, "ipv4_config": {**V4, "bootp": {"file": "x", "server": "x"}}},
+        "ipv4_config:bootp:server: 'x' is not an IP address",
+    ),
+    ({**NAT, "dns": {"forwarders": [{"addr": "x"}]}}, "dns:forwarders:addr: 'x' is not an IP"),
+    (
+        {**NAT, "dns": {"srvs": [{"name": "a", "protocol": "tcp", "target": ".", "port": "x"}]}},
+        "dns:srvs:port: 'x' is not a whole number",
+    ),
+    ({**NAT, "domain": {"name": ["x"]}}, "domain:name: is a list or a mapping"),
+    ({"bridge": "br0", "forward": "bridge", "vport": "x"}, "vport: type 'x'; one of openvswitch"),
+    (
+        {
+            "bridge": "br0",
+            "forward": "bridge",
+            "vport": {"type": "openvswitch", "parameters": {"interfaceid": "x"}},
+        },
+        "vport: interfaceid: 'x' is not a UUID",
+    ),
+    ({"bridge": "br0", "forward": "passthrough", "interfaces": "eth1"}, "bridge: a network with"),
+]
+POOLS_SAID_WRONG = [
+    ({"ptype": "netfs", "target": "/x", "source": {"format": "x"}}, "source:format: 'x'; for type"),
+    (
+        {"ptype": "disk", "source": {"devices": [{"path": "/dev/sdb", "part_separator": "x"}]}},
+        "source:devices:part_separator: 'x' is neither",
+    ),
+    ({"ptype": "scsi", "source": {"adapter": {**FC, "type": "x"}}}, "adapter:type: 'x'; one of"),
+    ({"ptype": "scsi", "source": {"adapter": {**FC, "wwnn": "x"}}}, "adapter:wwnn: 'x' is not 16"),
+    ({"ptype": "scsi", "source": {"adapter": {**FC, "managed": "x"}}}, "adapter:managed: 'x' is"),
+]
+
+
+@pytest.fixture
+def apply(tmp_path, fresh_driver):
+    """Return a function that applies a state of networks or pools, with test=True or without."""
+
+    def call(kind, function, is_test, given):
+        module = asloaded.module(f"_states/virt_{kind}.py")
+        options = {"connection": {"uri": "test:///default"}, "state_dir": str(tmp_path)}
+        module.__opts__.update(virt=options, file_client="local", test=is_test)
+        return getattr(module, function)("new", **given)
+
+    # The driver keeps what was defined as long as somebody is connected.
+    with connect.opened(HostSettings(uri="test:///default"), readonly=False):
+        yield call
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "why"),
+    [
+        *(("networks", *one) for one in SAID_WRONG),
+        *(("pool", *one) for one in POOLS_SAID_WRONG),
+    ],
+)
+def test_what_a_network_or_pool_cannot_be_is_refused_with_test_too(apply, kind, given, why):
+    function = {"networks": "network_defined", "pool": "pool_defined"}[kind]
+    said, done = (apply(kind, function, is_test, given) for is_test in (True, False))
+
+    assert said == done
+    assert (done["result"], done["changes"]) == (False, {})
+    assert why in done["comment"]
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        {"tags": [{"id": 3}, {"id": 20}]},
+        {"tags": [{"id": 3, "nativeMode": "tagged"}, {"id": 20}]},
+        {"trunk": True, "tags": [{"id": 3}]},
+        {"tags": [{"id": 3, "nativeMode": "untagged"}]},
+        180,
+    ],
+)
+def test_a_network_with_tags_is_no_change_the_second_time(apply, tag):
+    given = {"bridge": "br0", "forward": "bridge", "vport": "openvswitch", "tag": tag}
+
+    assert apply("networks", "network_defined", False, given)["changes"] != {}
+    again = apply("networks", "network_defined", False, given)
+
+    assert (again["result"], again["changes"]) == (True, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"graphics": {"type": "vnc", "port": "x"}}, "^graphics:port: 'x' is not a whole number"),
+        ({"serials": [{"type": "tcp", "protocol": "x"}]}, "^serials:protocol: 'x'"),
+        ({"clock": {"timers": {"rtc": {"track": "x"}}}}, "^clock:timers:rtc:track: 'x'"),
+    ],
+)
+def test_a_new_vm_is_refused_on_the_host_and_on_the_master(given, why):
+    with pytest.raises(BadArgument, match=why):
+        spec.deployment(HostSettings(), "web1", 1, 64, given)
+    with pytest.raises(BadArgument, match=why):
+        spec.requirements_from_master("web1", 1, 64, given)
