@@ -6,7 +6,7 @@ import ipaddress
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtensionOID, NameOID
 
 _DAY = datetime.timedelta(days=1)
 
@@ -15,8 +15,9 @@ def _name(text):
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _signed(key, by, names, extension):
+def _signed(key, by, names, extension, usage):
     now = datetime.datetime.now(datetime.timezone.utc)
+    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(by.public_key())
     made = (
         x509.CertificateBuilder()
         .subject_name(_name(names[0]))
@@ -25,10 +26,29 @@ def _signed(key, by, names, extension):
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _DAY)
         .not_valid_after(now + _DAY)
-        .add_extension(extension, critical=True)
+        # As RFC 5280 asks, which Python holds certificates to from 3.13 on.
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(identifier, critical=False)
+        .add_extension(_usage(usage), critical=True)
+        .add_extension(extension, critical=extension.oid == ExtensionOID.BASIC_CONSTRAINTS)
         .sign(by, hashes.SHA256())
     )
     return made.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _usage(only):
+    kinds = (
+        "digital_signature",
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "key_cert_sign",
+        "crl_sign",
+        "encipher_only",
+        "decipher_only",
+    )
+    return x509.KeyUsage(**{kind: kind == only for kind in kinds})
 
 
 def of_address(address):
@@ -42,7 +62,7 @@ def of_address(address):
         serialization.NoEncryption(),
     )
     return (
-        _signed(authority, authority, ("ca", "ca"), is_ca),
-        _signed(server, authority, ("server", "ca"), at),
+        _signed(authority, authority, ("ca", "ca"), is_ca, "key_cert_sign"),
+        _signed(server, authority, ("server", "ca"), at, "digital_signature"),
         private.decode(),
     )

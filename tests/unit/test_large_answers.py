@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import keypairs
 import pytest
+import salt.payload
+import salt.utils.dicttrim
 import salt.utils.event
 from saltvirt import signed
 from saltvirt.config import MasterSettings
@@ -40,9 +42,10 @@ def unpacked(data):
 
 def over_the_bus(opts, answer):
     """Return an answer as it comes out of a bus of Salt's, that of minion or master."""
+    data = salt.payload.dumps({"id": "hyper1", "return": answer}, use_bin_type=True)
     most = opts["max_event_size"]
-    event = salt.utils.event.SaltEvent.pack("tag", {"id": "hyper1", "return": answer}, most)
-    return salt.utils.event.SaltEvent.unpack(event)[1]
+    cut = salt.utils.dicttrim.trim_dict(data, most, is_msgpacked=True, use_bin_type=True)
+    return salt.utils.event.SaltEvent.unpack(b"tag" + salt.utils.event.TAGEND.encode() + cut)[1]
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ import time
 
 import keypairs
 import pytest
-import salt.cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt import sealed, signed
+from saltvirt import compat, sealed, signed
 from saltvirt.config import HostSettings, MasterSettings
 from saltvirt.errors import BadArgument
 from saltvirt.fleet import awaiting, hosts, keys, minions, stored
@@ -276,7 +275,9 @@ def test_a_minion_that_the_master_has_not_heard_itself_does_not_answer(cloud, mo
 def test_without_a_job_cache_of_the_masters_own_a_return_is_an_answer(cloud, option):
     _bus, master = cloud(*[{"id": "web1", "return": True}] * 2)
     master.opts.update(option)
-    salt.cache.factory(master.opts).store("grains", "web1", {"id": "web1"})
+    said, own = {"id": "web1"}, compat.Grains(master.opts)
+    kept = said if own._has_bank else {"grains": said}
+    own._cache.store(*own._place("web1"), kept)
 
     assert awaiting.wait_for_start(master, "web1", wait_s=5, every_s=0.1) is not None
 

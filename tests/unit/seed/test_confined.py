@@ -25,8 +25,9 @@ from saltvirt.seed.worker import confined
 END_ALL = lending.end_all
 ROOM = limits.of(HostSettings())
 # A worker without libguestfs: it goes where the appliance goes, and says what it finds there.
+# A Python below /root cannot be read there: what a socket imports by itself is imported before.
 WORKER = """
-import json, os, socket, sys
+import encodings.idna, json, os, socket, sys
 sys.path.insert(0, {folder!r})
 import confined
 job = json.load(sys.stdin)
