@@ -2,7 +2,7 @@
 
 import logging
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,7 +110,7 @@ class Definition:
     What libvirt itself knows of a domain; its QEMU is not asked.
 
     next_root
-        What a running domain will be started with next, if that is wanted.
+        What a running domain will be started with next, if that is wanted, and not passed over.
     """
 
     name: str
@@ -119,9 +119,18 @@ class Definition:
     next_root: ET.Element | None = None
 
 
-def definitions(conn: Any, name: str | None = None, *, with_next: bool = False) -> list[Definition]:
+def definitions(
+    conn: Any,
+    name: str | None = None,
+    *,
+    with_next: bool = False,
+    unless: Callable[[str, str], bool] | None = None,
+) -> list[Definition]:
     """
     Return what is known of every domain, or only of ``name``, though a QEMU hangs.
+
+    unless
+        Whether the definition of the next start is passed over, by the XML of both.
 
     Statistics of CPUs, memory and disks are asked of each QEMU. One that hangs, on storage that is
     gone, say, would hold up the answer about all others. A domain that vanishes is left out.
@@ -134,7 +143,8 @@ def definitions(conn: Any, name: str | None = None, *, with_next: bool = False) 
             if is_gone(exc):
                 continue
             raise
-        after = read.domain(kept) if kept else None
+        is_read = kept and not (unless and unless(xml or "", kept))
+        after = read.domain(kept) if kept and is_read else None
         out.append(Definition(dom.name(), _state(values), read.domain(xml or ""), after))
     return out
 

@@ -9,7 +9,7 @@ from saltvirt.config import HostSettings
 from saltvirt.kvm import host, query
 from saltvirt.ops import hoststocks, storage
 from saltvirt.placement.answers import VmFacts
-from saltvirt.xml import poolsource, read
+from saltvirt.xml import asking, poolsource, read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ def of(conn: Any, settings: HostSettings) -> Commitments:
     """Return what the VMs of this host take."""
     out = Commitments(taken=hoststocks.Taken(host.pools(conn)))
     images = f"{poolsource.clean(settings.images)}/"
-    for one in query.definitions(conn, with_next=True):
+    for one in query.definitions(conn, with_next=True, unless=asking.is_same):
         ours = read.ours(one.root)
         if ours["moved_to"] is not None:
             out.kept[one.name] = ours["moved_to"]
