@@ -154,7 +154,7 @@ def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None
             "overwritten"
         )
     if path.startswith("/"):
-        trash.refuse_needed(settings, path)
+        trash.refuse_needed(settings, [path])
 
 
 def remove(
