@@ -316,6 +316,12 @@ def _located(conn: Any, disk: dict[str, Any]) -> dict[str, Any]:
     return {**disk, "path": f"{folder}/{volume}"} if folder else disk
 
 
+def file_of(conn: Any, path: str) -> str:
+    """Return the file of a disk that is named as a pool's volume, else how it is named."""
+    found = None if path.startswith("/") else _volume_file(conn, {"type": "volume", "path": path})
+    return found or path
+
+
 def disks(conn: Any) -> dict[str, set[str]]:
     """Return ``{name: paths}`` of the disks of all domains, and of what libvirt says is below."""
     out = {}

@@ -1,7 +1,8 @@
 """Which volumes of storage pools belong to a VM alone, and their removal with it."""
 
 import logging
-from collections.abc import Iterable
+import os
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +13,18 @@ from saltvirt.errors import StorageError
 from saltvirt.image import cache, tool
 from saltvirt.kvm import diskvolumes, lifecycle, pools
 from saltvirt.kvm import volumes as volumes_
-from saltvirt.ops import outofreach, reservations, storage, trash
+from saltvirt.ops import outofreach, reservations, snapshotted, storage, trash
 from saltvirt.xml import parse, volume
 
 log = logging.getLogger(__name__)
+# What is below a volume that must not go, and what to do.
+_DISK = "a disk of VM {!r} is based on it; purge that VM (virt.purge), or detach the disk first"
+_SNAPSHOT = "a snapshot of VM {!r} needs it; delete that (virt.delete_snapshots) first"
+_ON_RECORD = "a disk is based on it, one {}"
+_COMING = (
+    "of VM {0!r}, which is being built here or on its way here; wait until that is over, or if it "
+    "was interrupted: salt-run virt.settle {0}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +138,62 @@ def refuse_open(conn: Any, settings: HostSettings, pool: str, names: Iterable[st
             raise tool.open_elsewhere(path)
         if Path(path).name == trash.FOLDER:
             trash.refuse_noted(settings, Path(path).parent)
+
+
+def refuse_deletion(
+    conn: Any, settings: HostSettings, pool: str, names: Sequence[str], but: Collection[str] = ()
+) -> None:
+    """
+    Raise StorageError if a volume is in use elsewhere, or anything here is based on it.
+
+    but
+        VMs of which nobody needs to know what they are based on. Defaults to none.
+    """
+    refuse_open(conn, settings, pool, names)
+    _refuse_needed(conn, settings, pool, names, but)
+
+
+def _refuse_needed(
+    conn: Any, settings: HostSettings, pool: str, names: Sequence[str], but: Collection[str]
+) -> None:
+    """
+    Raise StorageError if a VM, running or not, or the trash has a disk above a volume.
+
+    It is called under the host's lock. A disk that is itself the volume does not count.
+    """
+    if not names:
+        return
+    where = {name: f"{pool}/{name}" for name in names}
+    # Before the domains: what is on record no more is defined by then, or in the trash.
+    known = _on_record(settings)
+    for vm, why in outofreach.reasons(conn, settings).items():
+        if vm not in but:
+            raise StorageError(f"a VM may be based on volume {where[names[0]]}, so it stays: {why}")
+    known |= {path: _SNAPSHOT.format(vm) for path, vm in snapshotted.needed(conn).items()}
+    known |= {path: _DISK.format(vm) for path, vm in storage.based(conn).items()}
+    by_pool = volumes_.based(conn)
+    paths = {name: diskvolumes.path_of(conn, pool, name) for name in names}
+    for name, path in paths.items():
+        found = [_DISK.format(vm) for vm in sorted(by_pool.get((pool, name), ()))]
+        alike = (storage.known_as(one, known) for one in (path, where[name]) if one)
+        found += [known[one] for one in alike if one is not None]
+        if found:
+            raise StorageError(f"volume {where[name]} stays: {found[0]}")
+    files = [path for path in paths.values() if path.startswith("/")]
+    if files:
+        trash.refuse_needed(settings, files)
+
+
+def _on_record(settings: HostSettings) -> dict[str, str]:
+    """Return ``{path: why}`` of what is below disks of VMs that are made here, or go."""
+    whose = reservations.going_files(settings)
+    coming = reservations.coming_files(settings, "").items()
+    whose |= {path: _COMING.format(vm) for path, vm in coming}
+    out: dict[str, str] = {}
+    for path, said in whose.items():
+        for one in [*storage.chain(path)][1:] if path.startswith("/") else ():
+            out |= dict.fromkeys((one, os.path.realpath(one)), _ON_RECORD.format(said))
+    return out
 
 
 def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None:

@@ -33,6 +33,26 @@ def plan_revert(
     return plan
 
 
+def needed(conn: Any) -> dict[str, str]:
+    """
+    Return ``{path: VM}`` of what snapshots go back to, and of what is below that.
+
+    The disks that a VM has itself are not among them: these are in a snapshot, too, that is kept in
+    them.
+    """
+    found = snapshots.every(conn)
+    own = lifecycle.disks(conn) if found else {}
+    out: dict[str, str] = {}
+    for vm, taken in sorted(found.items()):
+        has = {one for path in own.get(vm, ()) for one in (path, os.path.realpath(path))}
+        files = {lifecycle.file_of(conn, path) for one in taken for path in one.reverted}
+        overlays = {lifecycle.file_of(conn, path) for one in taken for path in one.overlays}
+        below = (one for path in overlays for one in [*storage.chain(path)][1:])
+        for path in (*(one for one in files if os.path.realpath(one) not in has), *below):
+            out |= {path: vm, os.path.realpath(path): vm}
+    return out
+
+
 def _refuse_merging(conn: Any, vm: str, found: Iterable[Snapshot]) -> None:
     """Raise LibvirtRefused if what is written since external snapshots must stay where it is."""
     # What has been written since goes into the file below, and its own goes.
