@@ -203,12 +203,13 @@ def pool_deleted(
             if todo is None:
                 idle = f"Storage pool could not be found: {name}"
                 return {"name": name, "changes": {}, "result": True, "comment": idle}
+            # Before anything is done: a pool is not to go by half.
             with ownvolumes.none_begun(settings):
                 ownvolumes.refuse_deletion(conn, settings, name, todo.volumes)
-                if __opts__["test"]:
-                    done = poolstates.predicted(todo)
-                else:
-                    poolstates.delete(conn, todo, done)
+            if __opts__["test"]:
+                done = poolstates.predicted(todo)
+            else:
+                poolstates.delete(conn, todo, done, ownvolumes.deleting(conn, settings, name))
     except VirtError as error:
         failed = statereturn.failed(name, f"Failed deleting pool: {error}")
         return {**failed, "changes": done if any(done.values()) else {}}

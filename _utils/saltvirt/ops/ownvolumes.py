@@ -2,8 +2,8 @@
 
 import logging
 import os
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -151,6 +151,29 @@ def refuse_deletion(
     """
     refuse_open(conn, settings, pool, names)
     _refuse_needed(conn, settings, pool, names, but)
+
+
+def deleting(
+    conn: Any, settings: HostSettings, pool: str
+) -> Callable[[Sequence[str]], AbstractContextManager[None]]:
+    """
+    Return what holds the host's lock over the deletion of a few volumes of a pool that goes.
+
+    All is looked at again under it: whoever waited for it may have taken one of them.
+    """
+    known = volumes_.infos(conn, pool).get(pool, {})
+    # Their disks go one by one, and nobody needs what is below one that is gone already.
+    users = {vm for one in known.values() for vm in one["used_by"]}
+
+    @contextmanager
+    def alone(names: Sequence[str]) -> Iterator[None]:
+        with none_begun(settings):
+            for name in names:
+                volumes_.refuse_running(conn, pool, name)
+            refuse_deletion(conn, settings, pool, names, but=users)
+            yield
+
+    return alone
 
 
 def _refuse_needed(

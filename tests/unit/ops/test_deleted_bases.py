@@ -3,14 +3,15 @@
 import contextlib
 import dataclasses
 import re
+from pathlib import Path
 
 import faces
 import libvirt
 import onrecord
 import pytest
-from saltvirt import protocol, records
+from saltvirt import locks, protocol, records
 from saltvirt.errors import StorageError
-from saltvirt.ops import reservations, trash
+from saltvirt.ops import ownvolumes, reservations, trash
 from test_out_of_reach import POOL, VM, overlay
 
 VOLUME = "<volume><name>{}</name><capacity>1048576</capacity></volume>"
@@ -173,3 +174,68 @@ def test_what_an_external_snapshot_goes_back_to_stays(host, tmp_path, delete, mo
 
     vm.snapshotLookupByName("s2").delete()
     delete()
+
+
+@pytest.fixture
+def meanwhile(host, monkeypatch):
+    """Have something done after the first volume of the pool is deleted; the lock is free then."""
+
+    def call(work):
+        delete, held = libvirt.virStorageVol.delete, ownvolumes.none_begun
+        gone = []
+
+        def deletes(volume, flags=0):
+            assert locks.is_held(Path(host.settings.state_dir, "claims.lock"))
+            gone.append(volume.name())
+            return delete(volume, flags)
+
+        @contextlib.contextmanager
+        def begun(settings):
+            with held(settings):
+                yield
+            if len(gone) == 1:
+                work()
+                gone.append("")
+
+        state = faces.load("states", "virt_pool", {"state_dir": host.settings.state_dir})
+        with monkeypatch.context() as patched:
+            patched.setattr(libvirt.virStorageVol, "delete", deletes)
+            patched.setattr(ownvolumes, "none_begun", begun)
+            return state.pool_deleted("p1", purge=True)
+
+    host.pool.createXML(VOLUME.format("a.qcow2"))
+    overlay(host.base.with_name("a.qcow2"))
+    return call
+
+
+def test_each_volume_is_looked_at_again_under_the_lock_that_is_held_over_it(
+    host, tmp_path, meanwhile
+):
+    def work():
+        left = host.pool.listVolumes()[0]
+        top = overlay(tmp_path / "disks/top.qcow2", host.base.with_name(left))
+        host.conn.defineXML(VM.format("file", f"file='{top}'"))
+
+    said = meanwhile(work)
+
+    assert said["result"] is False and "a disk of VM 'deep' is based on it" in said["comment"]
+    (gone,) = said["changes"]["deleted_volumes"]
+    assert host.pool.listVolumes() == [{"a.qcow2": "base.qcow2", "base.qcow2": "a.qcow2"}[gone]]
+    assert host.pool.isActive()
+
+
+def test_a_pool_that_got_a_volume_meanwhile_stays_with_it(host, meanwhile):
+    said = meanwhile(lambda: host.pool.createXML(VOLUME.format("new.qcow2")))
+
+    assert "got new volumes meanwhile (new.qcow2), so it stays" in said["comment"]
+    assert (host.pool.listVolumes(), host.pool.isActive()) == (["new.qcow2"], 1)
+    assert sorted(said["changes"]["deleted_volumes"]) == ["a.qcow2", "base.qcow2"]
+
+
+def test_a_vm_whose_own_disk_has_gone_with_the_pool_holds_up_no_other_volume(host, meanwhile):
+    host.conn.defineXML(VM.format("file", f"file='{host.base}'"))
+    names = sorted(host.pool.listVolumes())
+
+    said = meanwhile(lambda: host.base.unlink(missing_ok=True))
+
+    assert said["result"] is True and sorted(said["changes"]["deleted_volumes"]) == names
