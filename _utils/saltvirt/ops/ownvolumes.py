@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -186,25 +186,37 @@ def _refuse_needed(
     """
     if not names:
         return
-    where = {name: f"{pool}/{name}" for name in names}
     # Before the domains: what is on record no more is defined by then, or in the trash.
     known = _on_record(settings)
     for vm, why in outofreach.reasons(conn, settings).items():
         if vm not in but:
-            raise StorageError(f"a VM may be based on volume {where[names[0]]}, so it stays: {why}")
+            first = f"{pool}/{names[0]}"
+            raise StorageError(f"a VM may be based on volume {first}, so it stays: {why}")
     known |= {path: _SNAPSHOT.format(vm) for path, vm in snapshotted.needed(conn).items()}
     known |= {path: _DISK.format(vm) for path, vm in storage.based(conn).items()}
-    by_pool = volumes_.based(conn)
+    known |= _known_to_pools(conn)
     paths = {name: diskvolumes.path_of(conn, pool, name) for name in names}
     for name, path in paths.items():
-        found = [_DISK.format(vm) for vm in sorted(by_pool.get((pool, name), ()))]
-        alike = (storage.known_as(one, known) for one in (path, where[name]) if one)
-        found += [known[one] for one in alike if one is not None]
-        if found:
-            raise StorageError(f"volume {where[name]} stays: {found[0]}")
+        _refuse_known(f"{pool}/{name}", path, known)
     files = [path for path in paths.values() if path.startswith("/")]
     if files:
         trash.refuse_needed(settings, files)
+
+
+def _known_to_pools(conn: Any) -> dict[str, str]:
+    """Return ``{POOL/VOLUME: why}`` of what pools say is below disks: a server's has no header."""
+    return {
+        "/".join(where): _DISK.format(min(vms))
+        for where, vms in volumes_.based(conn).items()
+        if vms
+    }
+
+
+def _refuse_known(where: str, path: str, known: Mapping[str, str]) -> None:
+    for one in filter(None, (where, path)):
+        found = storage.known_as(one, known)
+        if found is not None:
+            raise StorageError(f"volume {where} stays: {known[found]}")
 
 
 def _on_record(settings: HostSettings) -> dict[str, str]:

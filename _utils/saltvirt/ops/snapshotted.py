@@ -1,7 +1,7 @@
 """Snapshots are deleted, and reverted to, only if that spoils nothing else."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from saltvirt.errors import LibvirtRefused
@@ -44,13 +44,21 @@ def needed(conn: Any) -> dict[str, str]:
     own = lifecycle.disks(conn) if found else {}
     out: dict[str, str] = {}
     for vm, taken in sorted(found.items()):
-        has = {one for path in own.get(vm, ()) for one in (path, os.path.realpath(path))}
-        files = {lifecycle.file_of(conn, path) for one in taken for path in one.reverted}
-        overlays = {lifecycle.file_of(conn, path) for one in taken for path in one.overlays}
-        below = (one for path in overlays for one in [*storage.chain(path)][1:])
-        for path in (*(one for one in files if os.path.realpath(one) not in has), *below):
+        has = set(map(os.path.realpath, own.get(vm, ())))
+        for path in _files(conn, taken, has):
             out |= {path: vm, os.path.realpath(path): vm}
     return out
+
+
+def _files(conn: Any, taken: Iterable[Snapshot], own: Collection[str]) -> Iterator[str]:
+    """Yield the files that snapshots go back to, but for their own VM's, and what is below them."""
+    for one in taken:
+        for path in one.reverted:
+            file = lifecycle.file_of(conn, path)
+            if os.path.realpath(file) not in own:
+                yield file
+            # Into a raw disk its guest may have written what looks like the header of an overlay.
+            yield from [*storage.chain(file)][1:] if path in one.overlays else ()
 
 
 def _refuse_merging(conn: Any, vm: str, found: Iterable[Snapshot]) -> None:
