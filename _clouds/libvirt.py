@@ -13,6 +13,7 @@ from salt.exceptions import SaltCloudConfigError, SaltCloudExecutionFailure, Sal
 from saltvirt import arguments, config
 from saltvirt.errors import NoSuchVm, VirtError
 from saltvirt.kvm import cloudvms, connect, lifecycle
+from saltvirt.ops import clouddisks
 
 # The file has this name, too: whoever looks for one driver gets the file of its name first, and
 # Salt 3006 has one of its own.
@@ -248,8 +249,9 @@ def destroy(name, call=None):
     name
         The VM's name.
 
-    What another VM uses, or is an overlay of, stays. Returns None; a text if no provider has such
-    a VM, or more than one.
+    What another VM uses, or is an overlay of, stays, and what a disk in the trash is based on.
+    Returns None; a text if no provider has such a VM, or more than one. Fails, with nothing
+    removed, if an entry of the trash cannot be read, as from another machine than its host.
 
     CLI Example:
 
@@ -264,8 +266,10 @@ def destroy(name, call=None):
     if len(having) > 1:
         return f"{name} doesn't identify a unique machine leaving things"
     _fire("destroying", name, {"name": name})
+    settings = config.host_settings(__opts__, connection=having[0])
     with _opened(having[0], readonly=False) as conn:
-        cloudvms.destroy(conn, name)
+        needed = functools.partial(clouddisks.needed, conn, settings, name)
+        cloudvms.destroy(conn, name, needed)
     _fire("destroyed", name, {"name": name})
     return None
 

@@ -33,8 +33,8 @@ def doctor_facts(**kwargs):
     Return what ``salt-run virt.doctor`` judges of this host: plain facts, and no judgement.
 
     Returns ``{code, copies, vms, made_for, shared, files, busy, left, unreadable, moves,
-    trash_days}``: its VMs with their files, files of VMs that nothing here uses, records, and what
-    is this host's affair alone, by check.
+    trash_days, unreadable_trash}``: its VMs with their files, files of VMs that nothing here uses,
+    records, and what is this host's affair alone, by check.
 
     CLI Example:
 

@@ -175,8 +175,9 @@ def volume_delete(pool, volume, **kwargs):
         The volume's name.
 
     Returns True; fails if there is none, if a VM that runs uses it, also one of another host that
-    shares its file, if it is just made for a VM that comes, or with libvirt's words. There is no
-    undo.
+    shares its file, if a disk or a snapshot of any VM here, or a disk in the trash, is based on it,
+    or may be as far as anybody knows, if it is just made for a VM that comes, or with libvirt's
+    words. There is no undo.
 
     CLI Example:
 
@@ -187,7 +188,7 @@ def volume_delete(pool, volume, **kwargs):
     """
     settings = config.for_call("virt.volume_delete", kwargs, __opts__, __pillar__, __grains__)
     with connect.opened(settings, readonly=False) as conn, ownvolumes.none_begun(settings):
-        check = functools.partial(ownvolumes.refuse_open, conn, settings, pool, [volume])
+        check = functools.partial(ownvolumes.refuse_deletion, conn, settings, pool, [volume])
         volumes.delete(conn, pool, volume, check)
     return True
 

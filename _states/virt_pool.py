@@ -178,8 +178,9 @@ def pool_deleted(
     purge
         Delete its volumes too, for ever, and its folder or volume group. They are known only while
         it runs. Refused if a VM that runs, or has a saved state, uses one, also on another host
-        that shares its file, or if one is just made for a VM that comes. Defaults to False: what is
-        in it stays.
+        that shares its file, if a disk or a snapshot of any VM here, or a disk in the trash, is
+        based on one, or if one is just made for a VM that comes. Defaults to False: what is in it
+        stays.
     connection, username, password
         Another libvirt than ``virt:connection`` says.
 
@@ -202,12 +203,13 @@ def pool_deleted(
             if todo is None:
                 idle = f"Storage pool could not be found: {name}"
                 return {"name": name, "changes": {}, "result": True, "comment": idle}
+            # Before anything is done: a pool is not to go by half.
             with ownvolumes.none_begun(settings):
-                ownvolumes.refuse_open(conn, settings, name, todo.volumes)
-                if __opts__["test"]:
-                    done = poolstates.predicted(todo)
-                else:
-                    poolstates.delete(conn, todo, done)
+                ownvolumes.refuse_deletion(conn, settings, name, todo.volumes)
+            if __opts__["test"]:
+                done = poolstates.predicted(todo)
+            else:
+                poolstates.delete(conn, todo, done, ownvolumes.deleting(conn, settings, name))
     except VirtError as error:
         failed = statereturn.failed(name, f"Failed deleting pool: {error}")
         return {**failed, "changes": done if any(done.values()) else {}}

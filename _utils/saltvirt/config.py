@@ -332,14 +332,14 @@ def _settings(
     if given and given != own["uri"]:
         arguments.connection(given)
         # Those of this host's libvirt are told to no other that a caller names.
-        if not (_is_local(given) and _is_local(own["uri"])):
+        if not (is_local(given) and is_local(own["uri"])):
             own |= dict.fromkeys(("username", "password"))
         own["uri"] = given
     own |= {name: override.get(name) or own.get(name) for name in ("username", "password")}
     return HostSettings(**values, **{name: value for name, value in own.items() if value})
 
 
-def _is_local(uri: Any) -> bool:
+def is_local(uri: Any) -> bool:
     """Return whether a URI, or libvirt's default, leads to a daemon at its usual place here."""
     if uri is None:
         return True

@@ -3,6 +3,7 @@
 import logging
 import os
 import uuid
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from saltvirt import access
@@ -143,9 +144,14 @@ def _copy(pool: Any, volume: Any, disk: clone_xml.Writable, *, is_overlay: bool)
     return pool.createXMLFrom(clone_xml.volume(unique, capacity, disk.format), volume, 0)
 
 
-def destroy(conn: Any, name: str) -> None:
+def destroy(
+    conn: Any, name: str, needed: Callable[[Sequence[str]], Collection[str]] | None = None
+) -> None:
     """
     Remove a VM at once, with its disks that lie in a pool; what is below another disk stays.
+
+    needed
+        Returns which of its files stay besides, or raises. Defaults to none.
 
     Fails before anything is changed if there is no such VM, or if it has moved to another host.
     """
@@ -159,13 +165,15 @@ def destroy(conn: Any, name: str) -> None:
             f"disks may be that host's too. virt.undefine {name} removes the definition alone"
         )
     # An overlay that a snapshot or qemu-img has made libvirt sees when it looks again.
-    diskvolumes.refresh_folders(conn, clone_xml.own_files(text))
+    own = clone_xml.own_files(text)
+    diskvolumes.refresh_folders(conn, own)
     volumes = _volumes(conn)
+    spared = needed([path for path in own if path in volumes]) if needed else ()
     # A clone that does not run does not say in its definition what its disk is an overlay of.
     below = {clone_xml.backing(volume.XMLDesc(0)) for _pool, volume in volumes.values()}
     used = {*map(os.path.realpath, filter(None, below)), *lifecycle.disks_in_use(conn, but=name)}
     _undefine(conn, name, had_variables=False)
-    for path in clone_xml.own_files(text):
+    for path in own:
         # Others may have it by another name: through a link, say.
-        if path in volumes and os.path.realpath(path) not in used:
+        if path in volumes and path not in spared and os.path.realpath(path) not in used:
             _delete(volumes[path][1])

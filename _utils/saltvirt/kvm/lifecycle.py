@@ -316,6 +316,12 @@ def _located(conn: Any, disk: dict[str, Any]) -> dict[str, Any]:
     return {**disk, "path": f"{folder}/{volume}"} if folder else disk
 
 
+def file_of(conn: Any, path: str) -> str:
+    """Return the file of a disk that is named as a pool's volume, else how it is named."""
+    found = None if path.startswith("/") else _volume_file(conn, {"type": "volume", "path": path})
+    return found or path
+
+
 def disks(conn: Any) -> dict[str, set[str]]:
     """Return ``{name: paths}`` of the disks of all domains, and of what libvirt says is below."""
     out = {}
@@ -331,10 +337,17 @@ def overlays(conn: Any, but: str | None = None) -> set[str]:
 
     With them is what libvirt says is right below a disk, if that may have others in turn.
     """
-    found = (disk for name, disks in _disk_sources(conn) if name != but for disk in disks)
-    both = (one for disk in found for one in (disk, disk["backing"]) if one)
-    # What a guest wrote into a raw disk says nothing.
-    return {one["path"] for one in both if one["path"] and one["format"] != "raw"}
+    return {one for name, paths in overlays_of(conn).items() if name != but for one in paths}
+
+
+def overlays_of(conn: Any) -> dict[str, set[str]]:
+    """Return ``{name: paths}`` of what :func:`overlays` returns of all domains."""
+    out = {}
+    for name, disks in _disk_sources(conn):
+        both = (one for disk in disks for one in (disk, disk["backing"]) if one)
+        # What a guest wrote into a raw disk says nothing.
+        out[name] = {one["path"] for one in both if one["path"] and one["format"] != "raw"}
+    return out
 
 
 def disk_format(conn: Any, path: str | Path) -> str | None:

@@ -2,8 +2,8 @@
 
 import logging
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -314,16 +314,48 @@ def predicted(todo: Deletion) -> dict[str, Any]:
     }
 
 
-def delete(conn: Any, todo: Deletion, done: dict[str, Any]) -> None:
-    """Do what :func:`plan_deletion` said; each step that is done is said in ``done``."""
+def _free(_volumes: Sequence[str]) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def delete(
+    conn: Any,
+    todo: Deletion,
+    done: dict[str, Any],
+    alone: Callable[[Sequence[str]], AbstractContextManager[None]] = _free,
+) -> None:
+    """
+    Do what :func:`plan_deletion` said; each step that is done is said in ``done``.
+
+    alone
+        Has volumes that nobody begins to use in its block, and at last the pool; it raises if
+        somebody does already. Defaults to nothing.
+    """
     pool = conn.storagePoolLookupByName(todo.name)
     says = pool_.read(pools.definition(pool))
     folder = pool_.folder(pools.definition(pool))
     for volume in todo.volumes:
-        if folder is not None:
-            _clear(Path(folder, volume))
-        pool.storageVolLookupByName(volume).delete(0)
-        done["deleted_volumes"].append(volume)
+        with alone([volume]):
+            if folder is not None:
+                _clear(Path(folder, volume))
+            pool.storageVolLookupByName(volume).delete(0)
+            done["deleted_volumes"].append(volume)
+    with alone([]):
+        _delete_empty(pool, todo, done)
+    poolsecrets.forget(conn, says)
+    done["undefined"] = True
+
+
+def _delete_empty(pool: Any, todo: Deletion, done: dict[str, Any]) -> None:
+    if todo.deletes:
+        pool.refresh(0)
+        left = sorted(pool.listVolumes())
+        # A volume group would go with all of them.
+        if left:
+            raise StorageError(
+                f"pool {todo.name!r} has got new volumes meanwhile ({terminal.some(left)}), so it "
+                "stays with them; see whose they are"
+            )
     if todo.is_active:
         pool.destroy()
         done["stopped"] = True
@@ -333,5 +365,3 @@ def delete(conn: Any, todo: Deletion, done: dict[str, Any]) -> None:
     # One that was not kept is gone since it was stopped.
     if todo.is_persistent:
         pool.undefine()
-    poolsecrets.forget(conn, says)
-    done["undefined"] = True

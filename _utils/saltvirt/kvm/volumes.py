@@ -100,8 +100,13 @@ def _is_gone(exc: Any) -> bool:
     return exc.get_error_code() in [getattr(libvirt, f"VIR_ERR_{name}") for name in _GONE]
 
 
+def based(conn: Any) -> dict[tuple[str, str], set[str]]:
+    """Return the VMs that have a volume below a disk, as its pool says, by pool and name."""
+    return _users(conn, _all(conn), only_below=True)
+
+
 def _users(
-    conn: Any, there: dict[str, list[volume_.Volume]], flags: int = 0
+    conn: Any, there: dict[str, list[volume_.Volume]], flags: int = 0, *, only_below: bool = False
 ) -> dict[tuple[str, str], set[str]]:
     """Return the VMs that have a volume as a disk, or below one, by pool and name."""
     where, below = _places(there)
@@ -109,6 +114,8 @@ def _users(
     for vm, used in _disks(conn, flags):
         for kind, *said in used:
             path = where.get((said[0], said[1])) if kind == "volume" else _real(said[0])
+            if only_below and path is not None:
+                path = below.get(path)
             # A chain that leads back to itself ends where it was.
             while path is not None and vm not in out[path]:
                 out[path].add(vm)

@@ -1,8 +1,9 @@
 """Which volumes of storage pools belong to a VM alone, and their removal with it."""
 
 import logging
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,18 @@ from saltvirt.errors import StorageError
 from saltvirt.image import cache, tool
 from saltvirt.kvm import diskvolumes, lifecycle, pools
 from saltvirt.kvm import volumes as volumes_
-from saltvirt.ops import outofreach, reservations, storage, trash
+from saltvirt.ops import outofreach, reservations, snapshotted, storage, trash
 from saltvirt.xml import parse, volume
 
 log = logging.getLogger(__name__)
+# What is below a volume that must not go, and what to do.
+_DISK = "a disk of VM {!r} is based on it; purge that VM (virt.purge), or detach the disk first"
+_SNAPSHOT = "a snapshot of VM {!r} needs it; delete that (virt.delete_snapshots) first"
+_ON_RECORD = "a disk is based on it, one {}"
+_COMING = (
+    "of VM {0!r}, which is being built here or on its way here; wait until that is over, or if it "
+    "was interrupted: salt-run virt.settle {0}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +140,97 @@ def refuse_open(conn: Any, settings: HostSettings, pool: str, names: Iterable[st
             trash.refuse_noted(settings, Path(path).parent)
 
 
+def refuse_deletion(
+    conn: Any, settings: HostSettings, pool: str, names: Sequence[str], but: Collection[str] = ()
+) -> None:
+    """
+    Raise StorageError if a volume is in use elsewhere, or anything here is based on it.
+
+    but
+        VMs of which nobody needs to know what they are based on. Defaults to none.
+    """
+    refuse_open(conn, settings, pool, names)
+    _refuse_needed(conn, settings, pool, names, but)
+
+
+def deleting(
+    conn: Any, settings: HostSettings, pool: str
+) -> Callable[[Sequence[str]], AbstractContextManager[None]]:
+    """
+    Return what holds the host's lock over the deletion of a few volumes of a pool that goes.
+
+    All is looked at again under it: whoever waited for it may have taken one of them.
+    """
+    known = volumes_.infos(conn, pool).get(pool, {})
+    # Their disks go one by one, and nobody needs what is below one that is gone already.
+    users = {vm for one in known.values() for vm in one["used_by"]}
+
+    @contextmanager
+    def alone(names: Sequence[str]) -> Iterator[None]:
+        with none_begun(settings):
+            for name in names:
+                volumes_.refuse_running(conn, pool, name)
+            refuse_deletion(conn, settings, pool, names, but=users)
+            yield
+
+    return alone
+
+
+def _refuse_needed(
+    conn: Any, settings: HostSettings, pool: str, names: Sequence[str], but: Collection[str]
+) -> None:
+    """
+    Raise StorageError if a VM, running or not, or the trash has a disk above a volume.
+
+    It is called under the host's lock. A disk that is itself the volume does not count.
+    """
+    if not names:
+        return
+    # Before the domains: what is on record no more is defined by then, or in the trash.
+    known = _on_record(settings)
+    for vm, why in outofreach.reasons(conn, settings).items():
+        if vm not in but:
+            first = f"{pool}/{names[0]}"
+            raise StorageError(f"a VM may be based on volume {first}, so it stays: {why}")
+    known |= {path: _SNAPSHOT.format(vm) for path, vm in snapshotted.needed(conn).items()}
+    known |= {path: _DISK.format(vm) for path, vm in storage.based(conn).items()}
+    known |= _known_to_pools(conn)
+    paths = {name: diskvolumes.path_of(conn, pool, name) for name in names}
+    for name, path in paths.items():
+        _refuse_known(f"{pool}/{name}", path, known)
+    files = [path for path in paths.values() if path.startswith("/")]
+    if files:
+        trash.refuse_needed(settings, files)
+
+
+def _known_to_pools(conn: Any) -> dict[str, str]:
+    """Return ``{POOL/VOLUME: why}`` of what pools say is below disks: a server's has no header."""
+    return {
+        "/".join(where): _DISK.format(min(vms))
+        for where, vms in volumes_.based(conn).items()
+        if vms
+    }
+
+
+def _refuse_known(where: str, path: str, known: Mapping[str, str]) -> None:
+    for one in filter(None, (where, path)):
+        found = storage.known_as(one, known)
+        if found is not None:
+            raise StorageError(f"volume {where} stays: {known[found]}")
+
+
+def _on_record(settings: HostSettings) -> dict[str, str]:
+    """Return ``{path: why}`` of what is below disks of VMs that are made here, or go."""
+    whose = reservations.going_files(settings)
+    coming = reservations.coming_files(settings, "").items()
+    whose |= {path: _COMING.format(vm) for path, vm in coming}
+    out: dict[str, str] = {}
+    for path, said in whose.items():
+        for one in [*storage.chain(path)][1:] if path.startswith("/") else ():
+            out |= dict.fromkeys((one, os.path.realpath(one)), _ON_RECORD.format(said))
+    return out
+
+
 def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None:
     """
     Raise StorageError if a VM has a volume as a disk, running or not, or below one, or is to.
@@ -154,7 +254,7 @@ def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None
             "overwritten"
         )
     if path.startswith("/"):
-        trash.refuse_needed(settings, path)
+        trash.refuse_needed(settings, [path])
 
 
 def remove(

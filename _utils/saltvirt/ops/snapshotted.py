@@ -1,7 +1,7 @@
 """Snapshots are deleted, and reverted to, only if that spoils nothing else."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from saltvirt.errors import LibvirtRefused
@@ -31,6 +31,34 @@ def plan_revert(
         known = snapshots.every(conn, vm).get(vm, [])
         _refuse_merging(conn, vm, [one for one in known if one.name in plan.newer])
     return plan
+
+
+def needed(conn: Any) -> dict[str, str]:
+    """
+    Return ``{path: VM}`` of what snapshots go back to, and of what is below that.
+
+    The disks that a VM has itself are not among them: these are in a snapshot, too, that is kept in
+    them.
+    """
+    found = snapshots.every(conn)
+    own = lifecycle.disks(conn) if found else {}
+    out: dict[str, str] = {}
+    for vm, taken in sorted(found.items()):
+        has = set(map(os.path.realpath, own.get(vm, ())))
+        for path in _files(conn, taken, has):
+            out |= {path: vm, os.path.realpath(path): vm}
+    return out
+
+
+def _files(conn: Any, taken: Iterable[Snapshot], own: Collection[str]) -> Iterator[str]:
+    """Yield the files that snapshots go back to, but for their own VM's, and what is below them."""
+    for one in taken:
+        for path in one.reverted:
+            file = lifecycle.file_of(conn, path)
+            if os.path.realpath(file) not in own:
+                yield file
+            # Into a raw disk its guest may have written what looks like the header of an overlay.
+            yield from [*storage.chain(file)][1:] if path in one.overlays else ()
 
 
 def _refuse_merging(conn: Any, vm: str, found: Iterable[Snapshot]) -> None:

@@ -4,7 +4,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -210,20 +210,34 @@ def in_use(conn: Any, but: str | None = None) -> set[str]:
 
 def below_disks(conn: Any, but: str | None = None) -> set[str]:
     """Return the paths of what is below the disks of all domains but one, as :func:`in_use`."""
-    # libvirt knows what is below a disk only while its domain runs.
-    below = {one for path in lifecycle.overlays(conn, but) for one in [*chain(path)][1:]}
-    return below | {os.path.realpath(path) for path in below}
+    return set(based(conn, but))
+
+
+def based(conn: Any, but: str | None = None) -> dict[str, str]:
+    """Return ``{path: VM}`` of what is below the disks of all domains but one."""
+    out: dict[str, str] = {}
+    for name, paths in sorted(lifecycle.overlays_of(conn).items()):
+        # libvirt knows what is below a disk only while its domain runs.
+        for one in (one for path in paths if name != but for one in [*chain(path)][1:]):
+            out |= {one: name, os.path.realpath(one): name}
+    return out
 
 
 def is_shared(settings: HostSettings, path: str, used: set[str]) -> bool:
     """Return whether a file is a cached image, or one of the files in use."""
     base = os.path.realpath(cache.where(settings))
+    return os.path.realpath(path).startswith(f"{base}/") or known_as(path, used) is not None
+
+
+def known_as(path: str, known: Collection[str]) -> str | None:
+    """Return which of the paths that are known is a file, None if it is none of them."""
     real = os.path.realpath(path)
-    if real.startswith(f"{base}/") or path in used or real in used:
-        return True
+    for one in (path, real):
+        if one in known:
+            return one
     name, entry = Path(real).name, _entry(real)
-    alike = (one for one in used if one.startswith("/") and Path(one).name == name)
-    return entry is not None and any(_entry(one) == entry for one in alike)
+    alike = (one for one in known if one.startswith("/") and Path(one).name == name)
+    return next((one for one in alike if entry is not None and _entry(one) == entry), None)
 
 
 def _entry(path: str) -> tuple[int, int, str] | None:

@@ -12,7 +12,7 @@ import os
 import secrets
 import shlex
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -150,8 +150,7 @@ def unreadable(settings: HostSettings) -> dict[str, str]:
 
 def unknown(settings: HostSettings) -> dict[str, str]:
     """Return ``{entry: why}`` of what nobody can tell what it is based on."""
-    away = {one.name: why for one in _every(settings) for why in _away(one)}
-    return {**away, **unreadable(settings)}
+    return {one.name: why for one in _every(settings) for why in _away(one)} | unreadable(settings)
 
 
 def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:
@@ -218,17 +217,19 @@ def beside(folders: Iterable[Path]) -> set[str]:
     }
 
 
-def refuse_needed(settings: HostSettings, path: str) -> None:
-    """Raise StorageError if a disk in the trash is based on a file: it would be another's."""
+def refuse_needed(settings: HostSettings, paths: Sequence[str]) -> None:
+    """Raise StorageError if a disk in the trash is based on one of some files."""
     for entry, why in unknown(settings).items():
-        raise StorageError(f"entry {entry!r} of the trash may be based on {path}: {why}")
-    known = dict.fromkeys(beside([Path(path).parent]), "of another host")
-    whose = {**known, **below(settings)}.get(os.path.realpath(path))
-    if whose is not None:
-        raise StorageError(
-            f"a disk in the trash (entry {whose}) is based on {path}, so it is not written over; "
-            "bring that disk back, or remove it for good (virt.trash_empty)"
-        )
+        raise StorageError(f"entry {entry!r} of the trash may be based on {paths[0]}: {why}")
+    # Headers are read for this: once, however many files there are.
+    known = dict.fromkeys(beside({Path(path).parent for path in paths}), "of another host")
+    known |= below(settings)
+    for path, name in ((one, storage.known_as(one, known)) for one in paths):
+        if name is not None:
+            raise StorageError(
+                f"a disk in the trash (entry {known[name]}) is based on {path}, so that stays as "
+                "it is; bring that disk back, or remove it for good (virt.trash_empty)"
+            )
 
 
 def refuse_noted(settings: HostSettings, folder: Path) -> None:

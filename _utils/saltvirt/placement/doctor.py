@@ -1,6 +1,6 @@
 """What a host says of itself to ``virt.doctor``: what is there, and what nothing there uses."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from saltvirt.placement.answers import Amount, Count
 
@@ -72,7 +72,9 @@ class DoctorFacts:
         What is this host's affair alone, by check: ``unfinished``, ``lock``, ``download``,
         ``mark``, ``trash``, ``pool``, ``network-file``, ``firewall``.
     unreadable
-        Why records cannot be read, by their VMs.
+        Why records cannot be read, and what else is not known, by their VMs and entries.
+    unreadable_trash
+        Which of those are entries of the trash; a host of an older release does not tell.
     moves
         Moves on record.
     trash_days
@@ -90,3 +92,4 @@ class DoctorFacts:
     unreadable: dict[str, str]
     moves: list[MoveLeft]
     trash_days: Count
+    unreadable_trash: list[str] = field(default_factory=list)

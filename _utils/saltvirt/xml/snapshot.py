@@ -22,6 +22,8 @@ class Snapshot:
         The disks' files that have their states in them.
     reverted
         The disks' files to which reverting goes back, wherever their states are.
+    overlays
+        Those of ``reverted`` that may have others below them.
     above
         The files in which disks went on when it was taken.
     """
@@ -33,6 +35,7 @@ class Snapshot:
     places: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     reverted: tuple[str, ...] = ()
+    overlays: tuple[str, ...] = ()
     above: tuple[str, ...] = ()
 
     @property
@@ -68,17 +71,19 @@ def read(text: str) -> Snapshot:
         places=tuple(one.get("snapshot", "") for one in kept if one is not None),
         files=tuple(_files(root, {INTERNAL})),
         reverted=tuple(_files(root, {INTERNAL, EXTERNAL})),
+        overlays=tuple(_files(root, {INTERNAL, EXTERNAL}, but="raw")),
         above=tuple(_above(root)),
     )
 
 
-def _files(root: ET.Element, places: set[str]) -> Iterator[str]:
+def _files(root: ET.Element, places: set[str], but: str | None = None) -> Iterator[str]:
     within = {
         disk.get("name") for disk in root.iterfind("disks/disk") if disk.get("snapshot") in places
     }
     then = root.find("domain")
     for disk in [] if then is None else read_domain.disk_sources(then):
-        if disk["target"] in within and disk["path"] is not None:
+        is_of_it = disk["target"] in within and (but is None or disk["format"] != but)
+        if is_of_it and disk["path"] is not None:
             yield disk["path"]
 
 

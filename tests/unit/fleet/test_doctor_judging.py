@@ -319,3 +319,16 @@ def test_nothing_that_is_needed_is_ever_found_and_what_is_not_is_when_all_answer
         if check == "key":
             assert subject not in truth.needed
     assert there == (truth.garbage if len(truth.are("well")) == len(HOSTS) else set())
+
+
+def test_an_entry_of_the_trash_is_not_called_a_vm():
+    said = facts(
+        unreadable={"db": "no", "web2-0a1b2c3d": "why"}, unreadable_trash=["web2-0a1b2c3d"]
+    )
+
+    whats = [one.what for one in ofhost.findings("hyper1", cloud(hyper1=said))]
+
+    assert whats == [
+        "not all is known of VM db, so no file there is judged: no",
+        "not all is known of entry 'web2-0a1b2c3d' of the trash, so no file there is judged: why",
+    ]

@@ -1,6 +1,7 @@
 """The driver of salt-cloud as Salt loads it; what Salt itself does, is played."""
 
 import importlib.util
+import subprocess
 from pathlib import Path
 
 import libvirt
@@ -11,6 +12,9 @@ from salt.exceptions import (
     SaltCloudExecutionTimeout,
     SaltCloudSystemExit,
 )
+from saltvirt import config
+from saltvirt.config import HostSettings
+from saltvirt.ops import trash
 from saltvirt.xml import clone
 
 URI = "test:///default"
@@ -269,3 +273,84 @@ def test_lists_have_what_was_asked_for(driver):
     del driver.__opts__["query.selection"]
     with pytest.raises(SaltCloudSystemExit, match="query.selection not found"):
         driver.list_nodes_select()
+
+
+@pytest.fixture
+def kept(driver, conn, tmp_path):
+    """A VM with a disk in a pool, on which is based one in the trash."""
+    driver.__opts__["virt"] = {"state_dir": str(tmp_path / "state")}
+    base, top = tmp_path / "vms/web1.qcow2", tmp_path / "disks/top.qcow2"
+    for path, below in ((base, ()), (top, ("-F", "qcow2", "-b", base))):
+        path.parent.mkdir()
+        argv = ["qemu-img", "create", "-q", "-f", "qcow2", *below, path, *([] if below else ["1M"])]
+        subprocess.run(argv, check=True)
+    pool = conn.storagePoolDefineXML(
+        f"<pool type='dir'><name>vms</name><target><path>{base.parent}</path></target></pool>"
+    )
+    pool.create()
+    pool.createXML(clone.volume("web1.qcow2", 1 << 20, "qcow2"))
+    web1 = BASE.replace("<name>base</name>", "<name>web1</name>")
+    conn.defineXML(web1.replace("/default-pool/base.qcow2", str(base)))
+    settings = HostSettings(state_dir=str(tmp_path / "state"), trash_days=7)
+    with trash.filling(settings, "web2", why="a test") as drop:
+        drop(str(top))
+    yield pool
+    for one in pool.listAllVolumes():
+        one.delete()
+    pool.destroy()
+    pool.undefine()
+
+
+def test_a_disk_on_which_one_in_the_trash_is_based_stays(driver, conn, kept):
+    assert driver.destroy("web1", call="action") is None
+
+    assert "web1" not in vms(conn) and kept.listVolumes() == ["web1.qcow2"]
+
+
+def test_a_disk_goes_once_the_trash_is_empty(driver, conn, kept, tmp_path):
+    trash.empty(HostSettings(state_dir=str(tmp_path / "state")))
+
+    assert driver.destroy("web1", call="action") is None
+
+    assert "web1" not in vms(conn) and kept.listVolumes() == []
+
+
+def test_a_disk_stays_that_a_vm_which_is_off_has_below_one_in_no_pool(driver, conn, kept, tmp_path):
+    trash.restore(
+        HostSettings(state_dir=str(tmp_path / "state"), uri=URI),
+        *trash.listed(HostSettings(state_dir=str(tmp_path / "state"))),
+    )
+    web3 = BASE.replace("<name>base</name>", "<name>web3</name>")
+    conn.defineXML(web3.replace("/default-pool/base.qcow2", str(tmp_path / "disks/top.qcow2")))
+
+    assert driver.destroy("web1", call="action") is None
+
+    assert "web1" not in vms(conn) and kept.listVolumes() == ["web1.qcow2"]
+
+
+def test_nothing_is_removed_while_nobody_knows_what_the_trash_needs(driver, conn, kept, tmp_path):
+    (tmp_path / "disks").rename(tmp_path / "away")
+
+    with pytest.raises(
+        SaltCloudExecutionFailure, match="entry 'web2-.* of the trash needs: .*moun"
+    ):
+        driver.destroy("web1", call="action")
+
+    assert "web1" in vms(conn) and kept.listVolumes() == ["web1.qcow2"]
+
+
+@pytest.mark.parametrize("has_trash", [True, False])
+def test_the_trash_of_another_machine_is_not_passed_over(
+    driver, conn, kept, monkeypatch, has_trash
+):
+    # The test driver is always here.
+    monkeypatch.setattr(config, "is_local", lambda _uri: False)
+    if has_trash:
+        kept.createXML(clone.volume(trash.FOLDER, 1 << 20, "raw"))
+        with pytest.raises(SaltCloudExecutionFailure, match="pool 'vms'. may be .*virt.purge web1"):
+            driver.destroy("web1", call="action")
+        assert "web1" in vms(conn)
+        return
+
+    assert driver.destroy("web1", call="action") is None
+    assert kept.listVolumes() == []

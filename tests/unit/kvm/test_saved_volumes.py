@@ -22,7 +22,7 @@ def saved(conn, virt):
     vm.create()
     vm.managedSave()
     yield vm
-    if vm.hasManagedSaveImage():
+    if "d1" in conn.listDefinedDomains() and vm.hasManagedSaveImage():
         vm.managedSaveRemove()
 
 
@@ -33,6 +33,9 @@ def test_a_pool_is_not_purged_under_a_vm_that_is_to_go_on(conn, applied, saved):
     assert sorted(volumes.names(conn, "default-pool")) == ["base", "top"]
 
     saved.managedSaveRemove()
+    (*_, last) = applied("pool_deleted", "default-pool", purge=True)
+    assert "volume default-pool/base stays: a disk of VM 'd1' is based on it" in last["comment"]
+    saved.undefine()
     assert applied("pool_deleted", "default-pool", purge=True)[1]["result"] is True
 
 
@@ -42,6 +45,9 @@ def test_what_is_below_a_disk_of_a_vm_that_is_to_go_on_stays(virt, saved):
             getattr(virt, name)("default-pool", "base", *given)
 
     saved.managedSaveRemove()
+    with pytest.raises(StorageError, match="base stays: a disk of VM 'd1' is based on it"):
+        virt.volume_delete("default-pool", "base")
+    saved.undefine()
     assert virt.volume_delete("default-pool", "base") is True
 
 

@@ -1,5 +1,6 @@
 """What the doctor spares of a host: what something may need that is not seen at first sight."""
 
+import dataclasses
 import os
 import xml.etree.ElementTree as ET
 
@@ -135,3 +136,25 @@ def test_a_disk_that_another_vm_was_given_and_that_was_detached_is_not_shown(bui
         lifecycle.undefine(conn, "db1")
 
     assert ("disk", "web1_data.qcow2") not in shown(built)
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_an_entry_of_the_trash_of_which_not_all_is_known_is_told_from_a_vm(built, is_away):
+    built.settings = dataclasses.replace(built.settings, trash_days=3)
+    disk = built.root / "far off/disk"
+    disk.parent.mkdir()
+    disk.touch()
+    with trash.filling(built.settings, "web2", why="a test") as drop:
+        drop(str(disk))
+    (record,) = (reservations.folder(built.settings) / trash.PURPOSE).glob("*.json")
+    if is_away:
+        disk.parent.rename(built.root / "away")
+    else:
+        record.write_text("{")
+    forget(built)
+
+    said = look(built)
+
+    assert (said.files, said.busy) == ([], [])
+    assert [*said.unreadable] == said.unreadable_trash == [record.stem]
+    assert mended(built, disk=[path_of(built, name) for _kind, name in LEFT]) == []

@@ -102,4 +102,23 @@ def test_nothing_is_written_over_while_an_entry_of_the_trash_is_out_of_reach(kee
     (tmp_path / trash.FOLDER).rename(tmp_path / "away")
 
     with pytest.raises(StorageError, match="entry 'web2-.*' of the trash may be based on /srv/v:"):
-        trash.refuse_needed(keeping.settings, "/srv/v")
+        trash.refuse_needed(keeping.settings, ["/srv/v"])
+
+
+def test_the_trash_is_read_once_however_many_files_are_there_already(
+    keeping, tmp_path, monkeypatch
+):
+    base = overlay(tmp_path / "base.qcow2")
+    with trash.filling(keeping.settings, "web2", why="a test") as drop:
+        drop(str(overlay(tmp_path / "top.qcow2", base)))
+    asked = []
+    for name in ("unknown", "below", "beside"):
+        usual = getattr(trash, name)
+        monkeypatch.setattr(trash, name, lambda *of, u=usual, n=name: asked.append(n) or u(*of))
+    paths = [str(tmp_path / f"{number}.qcow2") for number in range(20)]
+
+    with keeping.libvirt() as conn:
+        existing.refuse_used(conn, keeping.settings, "web3", paths)
+        assert sorted(asked) == ["below", "beside", "unknown"]
+        with pytest.raises(StorageError, match="entry web2-.* is based on .*/base.qcow2, so that"):
+            existing.refuse_used(conn, keeping.settings, "web3", [*paths, str(base)])

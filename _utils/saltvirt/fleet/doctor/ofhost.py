@@ -31,9 +31,11 @@ def findings(host: str, seen: Seen) -> Iterator[Leftover]:
     yield from _code(host, facts, seen)
     yield from _local(host, facts)
     for name, why in sorted(facts.unreadable.items()):
+        is_entry = name in facts.unreadable_trash
+        what = f"entry {name!r} of the trash" if is_entry else f"VM {name}"
         yield by_hand(
             *("record", host, name),
-            f"not all is known of VM {name}, so no file there is judged: {why}",
+            f"not all is known of {what}, so no file there is judged: {why}",
             f"on {host}: do what that says",
         )
     yield from _moves(host, facts, seen)

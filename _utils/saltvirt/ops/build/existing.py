@@ -213,8 +213,7 @@ def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[st
         return
     for why in outofreach.reasons(conn, settings, but=name).values():
         raise StorageError(f"{paths[0]} is there already, and {why}")
-    for path in paths:
-        trash.refuse_needed(settings, path)
+    trash.refuse_needed(settings, paths)
     # Before the domains: what is on record no more is defined by then.
     reservations.refuse_on_record(settings, name, paths)
     used = storage.in_use(conn)

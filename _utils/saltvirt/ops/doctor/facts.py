@@ -28,10 +28,11 @@ _UNLOADED = ("/firewalld-", "/peers-")
 
 def of_host(conn: Any, opts: Mapping[str, Any], settings: HostSettings) -> DoctorFacts:
     """Return what this host has, and what of it nothing here uses."""
-    unreadable = loose.unreadable(conn, settings)
+    of_trash, of_vms = trash.unknown(settings), loose.unreadable(conn, settings)
+    unreadable = {**of_trash, **of_vms}
     # Before the domains: what is on record no more is defined by then, or gone.
     moves = list(_moves(settings))
-    busy = sorted({*_busy(settings), *unreadable, *(one.name for one in moves)})
+    busy = sorted({*_busy(settings), *of_vms, *(one.name for one in moves)})
     known, there = loose.vms(conn), storage.folders(conn, settings)
     # Whoever cannot read a record does not know which files are named in it.
     found = [] if unreadable else list(loose.files(conn, settings))
@@ -46,6 +47,7 @@ def of_host(conn: Any, opts: Mapping[str, Any], settings: HostSettings) -> Docto
         busy=busy,
         left=left(conn, settings),
         unreadable=unreadable,
+        unreadable_trash=sorted(of_trash.keys() - of_vms.keys()),
         moves=moves,
         trash_days=settings.trash_days,
     )

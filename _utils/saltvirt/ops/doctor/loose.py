@@ -49,8 +49,7 @@ def vms(conn: Any) -> dict[str, SeenVm]:
 
 def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
     """Return ``{VM: why}`` of what nobody here can tell the files of: then none is judged."""
-    away = {**trash.unknown(settings), **outofreach.reasons(conn, settings)}
-    return {**away, **inspect.unreadable(conn, settings)}
+    return {**outofreach.reasons(conn, settings), **inspect.unreadable(conn, settings)}
 
 
 def used(conn: Any, settings: HostSettings, there: Iterable[Path]) -> set[str]:

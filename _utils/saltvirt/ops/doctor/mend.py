@@ -69,7 +69,7 @@ def _left(
 
 def _files(conn: Any, settings: HostSettings, wanted: Mapping[str, Iterable[str]]) -> list[str]:
     """Remove files that nothing uses; nobody begins anything with them under this lock."""
-    if loose.unreadable(conn, settings):
+    if trash.unknown(settings) or loose.unreadable(conn, settings):
         return []
     paths = {path for check in (*_FILES, "token") for path in wanted.get(check, ())}
     done = []

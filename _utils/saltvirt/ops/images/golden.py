@@ -122,7 +122,7 @@ def _target(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Path
 
 def _refuse_used(settings: HostSettings, target: Path) -> None:
     """Raise StorageError if a VM has a file as its disk, or below one: it would be another's."""
-    trash.refuse_needed(settings, str(target))
+    trash.refuse_needed(settings, [str(target)])
     if connect.why_missing():
         return
     with connect.opened(settings) as conn:

@@ -5,14 +5,14 @@ import shutil
 import stat
 import tempfile
 import uuid
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 from salt.exceptions import SaltException
 
-from saltvirt import arguments, files, keypair
+from saltvirt import arguments, files, keypair, undo
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
 from saltvirt.image import validation
@@ -139,13 +139,10 @@ def mkconfig(
     else:
         arguments.boolean("approve_key", approve_key)
         made = identity.nameless(context, arguments.mapping("config", config) or {}, keys_)
-    folder = Path(tmp or tempfile.mkdtemp(prefix="salt-virt-seed-"))
     public, private = made.public_key, made.private_key
     if not (public and private):
         public, private = keypair.generate()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _refuse_anothers(folder)
-    out = {}
+    folder, out = _folder(tmp), {}
     for key, leaf, text in (
         ("config", "minion", yaml.safe_dump(made.config, default_flow_style=False)),
         ("pubkey", "minion.pub", public),
@@ -156,6 +153,24 @@ def mkconfig(
     if made.is_submitted:
         submission.submit(context, made.id, public)
     return out
+
+
+def _folder(tmp: str | None) -> Path:
+    """Return the folder for a configuration and a key pair, made; of one refused nothing stays."""
+    folder = Path(tmp or tempfile.mkdtemp(prefix="salt-virt-seed-"))
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    with undo.on_failure() as steps:
+        for one in reversed(missing if tmp else [folder]):
+            steps.undo_with(_remove_empty, one)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _refuse_anothers(folder)
+    return folder
+
+
+def _remove_empty(folder: Path) -> None:
+    # It is not there yet, or somebody has put something into it.
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _refuse_anothers(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,27 @@ def test_no_key_is_put_where_another_user_could_replace_it(context, tmp_path):
 
     opened.chmod(0o1777)  # as /tmp
     assert existing.mkconfig(context, None, str(opened), "w1", (None, None), approve_key=True)
+
+
+def test_what_is_refused_leaves_no_folder_behind(context, tmp_path, monkeypatch):
+    opened = tmp_path / "open"
+    opened.mkdir()
+    opened.chmod(0o777)
+    (opened / "mine").mkdir()
+    (tmp_path / "link").symlink_to(opened)
+    monkeypatch.setattr(tempfile, "tempdir", str(opened))
+
+    for tmp in (
+        opened / "a/b/seed",
+        opened / "mine",
+        opened / "mine/seed",
+        tmp_path / "link/c",
+        None,
+    ):
+        with pytest.raises(SeedError, match="could replace the key"):
+            existing.mkconfig(context, None, tmp and str(tmp), "w1", (None, None), approve_key=True)
+
+    assert [one.relative_to(opened) for one in opened.rglob("*")] == [Path("mine")]
 
 
 def test_a_bootstrap_script_goes_below_the_guests_tmp(context, tmp_path, monkeypatch):
