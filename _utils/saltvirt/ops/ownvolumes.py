@@ -147,10 +147,21 @@ def refuse_deletion(
     Raise StorageError if a volume is in use elsewhere, or anything here is based on it.
 
     but
-        VMs of which nobody needs to know what they are based on. Defaults to none.
+        VMs of which nobody needs to know what they are based on, beside those whose disks these
+        volumes are. Defaults to none.
     """
     refuse_open(conn, settings, pool, names)
-    _refuse_needed(conn, settings, pool, names, but)
+    _refuse_needed(conn, settings, pool, names, {*but, *_users(conn, pool, names)})
+
+
+def _users(conn: Any, pool: str, names: Iterable[str]) -> set[str]:
+    """
+    Return the VMs that have one of some volumes.
+
+    Their disks may go one by one: nobody needs what is below one that is gone already.
+    """
+    known = volumes_.infos(conn, pool).get(pool, {})
+    return {vm for name in names for vm in known.get(name, {}).get("used_by", ())}
 
 
 def deleting(
@@ -161,9 +172,7 @@ def deleting(
 
     All is looked at again under it: whoever waited for it may have taken one of them.
     """
-    known = volumes_.infos(conn, pool).get(pool, {})
-    # Their disks go one by one, and nobody needs what is below one that is gone already.
-    users = {vm for one in known.values() for vm in one["used_by"]}
+    users = _users(conn, pool, volumes_.names(conn, pool))
 
     @contextmanager
     def alone(names: Sequence[str]) -> Iterator[None]:

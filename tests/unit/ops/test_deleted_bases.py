@@ -102,6 +102,32 @@ def test_the_own_disk_of_a_vm_that_is_off_goes_as_on_3006(host, delete):
     delete()
 
 
+def test_the_disks_of_a_vm_that_is_off_go_one_by_one(host, tmp_path):
+    names = [overlay(tmp_path / f"p1/{name}.qcow2", host.base).name for name in ("one", "two")]
+    host.pool.refresh()
+    for name in names:
+        if name not in host.pool.listVolumes():
+            host.pool.createXML(VOLUME.format(name))
+    disks = "".join(
+        f"<disk type='file' device='disk'><driver name='qemu' type='qcow2'/>"
+        f"<source file='{tmp_path}/p1/{name}'/><target dev='vd{letter}'/></disk>"
+        for name, letter in zip(names, "ab", strict=True)
+    )
+    vm = host.conn.defineXML(
+        "<domain type='test'><name>deep</name><memory>1024</memory><os><type>hvm</type></os>"
+        f"<devices>{disks}</devices></domain>"
+    )
+    try:
+        for name in names:
+            by_call(host, name)
+            # What the driver has of a pool is no file.
+            (tmp_path / "p1" / name).unlink(missing_ok=True)
+    finally:
+        vm.undefine()
+
+    assert host.pool.listVolumes() == ["base.qcow2"]
+
+
 def test_what_a_disk_in_the_trash_is_based_on_stays(host, tmp_path, delete):
     top = overlay(tmp_path / "disks/top.qcow2", host.base)
     with trash.filling(host.settings, "web2", why="a test") as drop:
