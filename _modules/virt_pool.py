@@ -8,6 +8,7 @@ from saltvirt import arguments, config
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
+ownvolumes = Later("saltvirt.ops.ownvolumes")
 pools = Later("saltvirt.kvm.pools")
 poolsource = Later("saltvirt.xml.poolsource")
 volumes = Later("saltvirt.kvm.volumes")
@@ -340,7 +341,8 @@ def pool_delete(name, **kwargs):
         The pool's name.
 
     Returns True; fails with libvirt's words, such as where a folder is not empty, and if a VM has a
-    volume of the volume group, running or not. Its definition stays. Undo: virt.pool_build.
+    volume of the volume group, running or not, or a disk, a snapshot or an entry of the trash is
+    based on one. Its definition stays. Undo: virt.pool_build.
 
     CLI Example:
 
@@ -351,8 +353,9 @@ def pool_delete(name, **kwargs):
         salt hyper1 virt.pool_delete vms
         salt hyper1 virt.pool_undefine vms
     """
-    with _opened("virt.pool_delete", kwargs) as conn:
-        volumes.refuse_group_of_vms(conn, name)
+    settings = config.for_call("virt.pool_delete", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn, ownvolumes.none_begun(settings):
+        ownvolumes.refuse_group(conn, settings, name)
         pools.act(conn, name, "delete")
     return True
 

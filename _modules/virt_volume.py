@@ -207,8 +207,9 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
         Cut off what is beyond a smaller size, for ever. Defaults to False.
 
     Returns True, also if it has that size; fails if a VM that runs uses it, also one of another
-    host that shares its file, if it is to be smaller without ``shrink``, or with libvirt's words.
-    Undo: none of what was cut off; else the old size with ``shrink=True``.
+    host that shares its file, if it is to be smaller without ``shrink``, or with it where
+    ``virt.volume_delete`` fails, as other disks are based on it; and with libvirt's words. Undo:
+    none of what was cut off; else the old size with ``shrink=True``.
 
     CLI Example:
 
@@ -222,7 +223,9 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
     shrinks = arguments.boolean("shrink", shrink)
     settings = config.for_call("virt.volume_resize", kwargs, __opts__, __pillar__, __grains__)
     with connect.opened(settings, readonly=False) as conn, ownvolumes.none_begun(settings):
-        check = functools.partial(ownvolumes.refuse_open, conn, settings, pool, [volume])
+        # What is beyond its new end may be read through disks above it.
+        refuse = ownvolumes.refuse_deletion if shrinks else ownvolumes.refuse_open
+        check = functools.partial(refuse, conn, settings, pool, [volume])
         volumes.resize(conn, pool, volume, capacity, shrinks=shrinks, check=check)
     return True
 
@@ -277,9 +280,9 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
         Leave holes of the file out, if the volume is a device, or a file with nothing in it yet
         that is written to its end; into any other their zeros are written. Defaults to False.
 
-    Returns True; fails if a VM that runs uses the volume, if the file cannot be read, or with
-    libvirt's words; the volume then has a part of it. No VM starts with it meanwhile. There is no
-    undo.
+    Returns True; fails where ``virt.volume_delete`` does, as a VM that runs uses the volume or
+    other disks are based on it; if the file cannot be read, or with libvirt's words: the volume
+    then has a part of it. No VM starts with it meanwhile. There is no undo.
 
     CLI Example:
 
@@ -290,8 +293,12 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
         salt hyper1 virt.volume_delete default data.img
     """
     given = _part(offset, length, sparse)
-    with _writing("virt.volume_upload", kwargs) as conn, ownvolumes.alone(conn, pool, volume):
-        transfer.upload(conn, pool, volume, str(file), **given)
+    settings = config.for_call("virt.volume_upload", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn:
+        volumes.lookup(conn, pool, volume)
+        ownvolumes.refuse_deletion(conn, settings, pool, [volume])
+        with ownvolumes.alone(conn, pool, volume):
+            transfer.upload(conn, pool, volume, str(file), **given)
     return True
 
 

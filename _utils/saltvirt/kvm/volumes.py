@@ -260,6 +260,12 @@ def refuse_group_of_vms(conn: Any, pool: str) -> None:
             )
 
 
+def is_of_group(conn: Any, pool: str, path: str) -> bool:
+    """Return whether a path is a volume of a pool that goes with all of them."""
+    says = pool_.read(pools.definition(conn.storagePoolLookupByName(pool)))
+    return says.type in ("logical", "zfs") and pool_.has_device(says, path)
+
+
 def _is_in_group(conn: Any, group: pool_.Pool, said: tuple[str, ...]) -> bool:
     if said[0] == "path":
         return pool_.has_device(group, said[1])

@@ -20,6 +20,10 @@ log = logging.getLogger(__name__)
 # What is below a volume that must not go, and what to do.
 _DISK = "a disk of VM {!r} is based on it; purge that VM (virt.purge), or detach the disk first"
 _SNAPSHOT = "a snapshot of VM {!r} needs it; delete that (virt.delete_snapshots) first"
+_TRASHED = (
+    "a disk in the trash (entry {}) is based on it; bring that disk back, or remove it for good "
+    "(virt.trash_empty)"
+)
 _ON_RECORD = "a disk is based on it, one {}"
 _COMING = (
     "of VM {0!r}, which is being built here or on its way here; wait until that is over, or if it "
@@ -88,7 +92,7 @@ def _add_volume(
 ) -> None:
     where = f"{found.pool}/{found.volume}"
     if is_used(conn, settings, found.pool, found.volume, but=name):
-        log.warning("volume %s stays: other VMs use it", where)
+        log.warning("volume %s stays: other VMs use it, or disks in the trash", where)
     elif disk.is_readonly:
         log.warning("volume %s stays: VM %s only reads it, and others may", where, name)
     elif not found.can_go:
@@ -101,10 +105,16 @@ def _add_volume(
 def is_used(
     conn: Any, settings: HostSettings, pool: str, name: str, but: str | None = None
 ) -> bool:
-    """Return whether a VM, but one, has a volume as a disk or below one, by whichever name."""
+    """
+    Return whether a VM, but one, has a volume as a disk or below one, by whichever name.
+
+    A disk in the trash counts as those of VMs do: it may be brought back.
+    """
     if [one for one in diskvolumes.users(conn, pool, name) if one != but]:
         return True
-    return _is_shared(conn, settings, diskvolumes.path_of(conn, pool, name), but)
+    path = diskvolumes.path_of(conn, pool, name)
+    is_trashs = path.startswith("/") and storage.known_as(path, trash.below(settings)) is not None
+    return is_trashs or _is_shared(conn, settings, path, but)
 
 
 def _is_shared(conn: Any, settings: HostSettings, path: str, but: str | None = None) -> bool:
@@ -146,12 +156,24 @@ def refuse_deletion(
     """
     Raise StorageError if a volume is in use elsewhere, or anything here is based on it.
 
+    What is based on it would be spoilt as well if it was written over.
+
     but
         VMs of which nobody needs to know what they are based on, beside those whose disks these
         volumes are. Defaults to none.
     """
     refuse_open(conn, settings, pool, names)
     _refuse_needed(conn, settings, pool, names, {*but, *_users(conn, pool, names)})
+
+
+def refuse_group(conn: Any, settings: HostSettings, pool: str) -> None:
+    """Raise StorageError if a VM has a volume of a pool that goes with all of them, or needs it."""
+    volumes_.refuse_group_of_vms(conn, pool)
+    known = _of_snapshots(conn) | {p: _DISK.format(vm) for p, vm in storage.based(conn).items()}
+    known |= {path: _TRASHED.format(entry) for path, entry in trash.below(settings).items()}
+    for path, why in sorted(known.items()):
+        if volumes_.is_of_group(conn, pool, path):
+            raise StorageError(f"pool {pool!r} stays, as {path} would go with it: {why}")
 
 
 def _users(conn: Any, pool: str, names: Iterable[str]) -> set[str]:
@@ -201,7 +223,7 @@ def _refuse_needed(
         if vm not in but:
             first = f"{pool}/{names[0]}"
             raise StorageError(f"a VM may be based on volume {first}, so it stays: {why}")
-    known |= {path: _SNAPSHOT.format(vm) for path, vm in snapshotted.needed(conn).items()}
+    known |= _of_snapshots(conn)
     known |= {path: _DISK.format(vm) for path, vm in storage.based(conn).items()}
     known |= _known_to_pools(conn)
     paths = {name: diskvolumes.path_of(conn, pool, name) for name in names}
@@ -210,6 +232,10 @@ def _refuse_needed(
     files = [path for path in paths.values() if path.startswith("/")]
     if files:
         trash.refuse_needed(settings, files)
+
+
+def _of_snapshots(conn: Any) -> dict[str, str]:
+    return {path: _SNAPSHOT.format(vm) for path, vm in snapshotted.needed(conn).items()}
 
 
 def _known_to_pools(conn: Any) -> dict[str, str]:
@@ -262,6 +288,7 @@ def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None
             f"volume {where} is a cached image, or a VM's disk is based on it; nothing is "
             "overwritten"
         )
+    _refuse_known(where, path, _of_snapshots(conn))
     if path.startswith("/"):
         trash.refuse_needed(settings, [path])
 
@@ -288,7 +315,9 @@ def remove(
             )
             continue
         if is_used(conn, settings, pool, name):
-            log.warning("volume %s/%s stays: a VM uses it by now", pool, name)
+            log.warning(
+                "volume %s/%s stays: a VM uses it by now, or a disk in the trash", pool, name
+            )
             continue
         why = diskvolumes.remove(conn, pool, name)
         if why is not None:

@@ -83,6 +83,62 @@ def test_what_a_disk_of_a_vm_that_is_off_is_based_on_stays(host, tmp_path, delet
     delete()
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda virt, path: virt.volume_resize("p1", "base.qcow2", "512k", shrink=True),
+        lambda virt, path: virt.volume_upload("p1", "base.qcow2", str(path)),
+    ],
+    ids=["shrink", "upload"],
+)
+def test_nor_is_it_cut_off_or_written_over(host, tmp_path, write):
+    top = overlay(tmp_path / "disks/0.qcow2", host.base)
+    virt = faces.load("modules", "virt_volume", {"state_dir": host.settings.state_dir})
+    vm = host.conn.defineXML(VM.format("file", f"file='{top}'"))
+    before = host.base.read_bytes(), host.pool.storageVolLookupByName("base.qcow2").info()
+    try:
+        with pytest.raises(StorageError, match=f"volume p1/base.qcow2 stays: a {DETACHED}"):
+            write(virt, tmp_path / "disks/0.qcow2")
+    finally:
+        vm.undefine()
+    after = host.base.read_bytes(), host.pool.storageVolLookupByName("base.qcow2").info()
+    assert after == before
+
+
+def test_what_an_external_snapshot_goes_back_to_is_not_wiped(host, monkeypatch):
+    needed = {str(host.base): "deep"}
+    monkeypatch.setattr(ownvolumes.snapshotted, "needed", lambda _conn: needed)
+    virt = faces.load("modules", "virt_volume", {"state_dir": host.settings.state_dir})
+
+    with pytest.raises(StorageError, match="a snapshot of VM 'deep' needs it"):
+        virt.volume_wipe("p1", "base.qcow2")
+
+
+GROUP = """<pool type='logical'><name>vg1</name><source><name>vg1</name></source>
+<target><path>/dev/vg1</path></target></pool>"""
+
+
+@pytest.mark.parametrize(
+    ("where", "who", "why"),
+    [
+        ("storage.based", "deep", DETACHED.replace("[", ".")),
+        ("snapshotted.needed", "deep", "a snapshot of VM 'deep' needs it"),
+        ("trash.below", "deep-1", r"a disk in the trash \(entry deep-1\) is based on it"),
+    ],
+)
+def test_a_volume_group_stays_of_which_a_disk_needs_a_volume(host, monkeypatch, where, who, why):
+    # Without LVM nothing is based on a volume of it for real.
+    module, name = where.split(".")
+    monkeypatch.setattr(getattr(ownvolumes, module), name, lambda _given: {"/dev/vg1/base": who})
+    pool = host.conn.storagePoolDefineXML(GROUP)
+    virt = faces.load("modules", "virt_pool", {"state_dir": host.settings.state_dir})
+    try:
+        with pytest.raises(StorageError, match=f"'vg1' stays, as /dev/vg1/base .* it: .*{why}"):
+            virt.pool_delete("vg1")
+    finally:
+        pool.undefine()
+
+
 def test_what_a_pool_alone_knows_to_be_below_a_disk_stays(host, delete):
     # As of a logical volume, and of what is on a server.
     overlay(host.base.with_name("top"))

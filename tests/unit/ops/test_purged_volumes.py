@@ -257,3 +257,13 @@ def test_what_a_disk_outside_all_pools_is_based_on_is_not_wiped(host, tmp_path):
     wiped.config = SimpleNamespace(for_call=lambda *_given: host.settings)
     with pytest.raises(StorageError, match="nothing is overwritten"):
         wiped.volume_wipe("vms", "base.qcow2")
+
+
+def test_what_a_disk_in_the_trash_is_based_on_is_used(host, monkeypatch):
+    volume(host, "vms", "base.qcow2")
+    where = (host.conn, host.settings, "vms", "base.qcow2")
+    assert not ownvolumes.is_used(*where)
+
+    path = f"{host.settings.images}/base.qcow2"
+    monkeypatch.setattr(ownvolumes.trash, "below", lambda _settings: {path: "deep-1"})
+    assert ownvolumes.is_used(*where)

@@ -163,8 +163,8 @@ def refuse_used(context: Context, conn: Any, vm: str, volume: PoolVolume) -> Non
     reservations.refuse_on_record(settings, vm, [where])
     if ownvolumes.is_used(conn, settings, volume.pool, volume.name):
         raise StorageError(
-            f"volume {where} is there already, and a VM has it; choose another name for the disk, "
-            "or for the VM"
+            f"volume {where} is there already, and a VM has it, or a disk in the trash is based on "
+            "it; choose another name for the disk, or for the VM"
         )
     others = context.namesakes(vm, volume.name)
     is_shared = volume.path is None or storage.is_declared(settings, volume.path)
