@@ -271,8 +271,7 @@ def pool_build(name, **kwargs):
     name
         The pool's name.
 
-    Returns True; fails with libvirt's words, such as where a disk is not empty. Undo:
-    virt.pool_delete.
+    Returns True; fails with libvirt's words, as where a disk is not empty. Undo: virt.pool_delete.
 
     CLI Example:
 
@@ -318,8 +317,7 @@ def pool_undefine(name, **kwargs):
     name
         The pool's name.
 
-    Returns True; fails with libvirt's words if it runs. What is in it stays. Undo:
-    virt.pool_define.
+    Returns True; fails with libvirt's words if it runs. Its volumes stay. Undo: virt.pool_define.
 
     CLI Example:
 
@@ -340,9 +338,8 @@ def pool_delete(name, **kwargs):
     name
         The pool's name.
 
-    Returns True; fails with libvirt's words, such as where a folder is not empty, and if a VM has a
-    volume of the volume group, running or not, or a disk, a snapshot or an entry of the trash is
-    based on one. Its definition stays. Undo: virt.pool_build.
+    Returns True; fails with libvirt's words, such as where a folder is not empty, and if a VM, a
+    snapshot or the trash needs a volume of the group. The definition stays. Undo: virt.pool_build.
 
     CLI Example:
 
