@@ -176,14 +176,15 @@ def refuse_group(conn: Any, settings: HostSettings, pool: str) -> None:
             raise StorageError(f"pool {pool!r} stays, as {path} would go with it: {why}")
 
 
-def _users(conn: Any, pool: str, names: Iterable[str]) -> set[str]:
+def _users(conn: Any, pool: str, names: Sequence[str] | None = None) -> set[str]:
     """
-    Return the VMs that have one of some volumes.
+    Return the VMs that have one of some volumes, by default of all in the pool.
 
     Their disks may go one by one: nobody needs what is below one that is gone already.
     """
     known = volumes_.infos(conn, pool).get(pool, {})
-    return {vm for name in names for vm in known.get(name, {}).get("used_by", ())}
+    chosen = (one for name, one in known.items() if names is None or name in names)
+    return {vm for one in chosen for vm in one["used_by"]}
 
 
 def deleting(
@@ -194,7 +195,7 @@ def deleting(
 
     All is looked at again under it: whoever waited for it may have taken one of them.
     """
-    users = _users(conn, pool, volumes_.names(conn, pool))
+    users = _users(conn, pool)
 
     @contextmanager
     def alone(names: Sequence[str]) -> Iterator[None]:
