@@ -249,7 +249,8 @@ def destroy(name, call=None):
     name
         The VM's name.
 
-    What another VM uses, or is an overlay of, stays, and what a disk in the trash is based on.
+    What another VM or its snapshot uses, or is an overlay of, stays, also of one that is just made
+    or purged, and what a disk in the trash is based on.
     Returns None; a text if no provider has such a VM, or more than one. Fails, with nothing
     removed, if an entry of the trash cannot be read, as from another machine than its host.
 
@@ -267,7 +268,7 @@ def destroy(name, call=None):
         return f"{name} doesn't identify a unique machine leaving things"
     _fire("destroying", name, {"name": name})
     settings = config.host_settings(__opts__, connection=having[0])
-    with _opened(having[0], readonly=False) as conn:
+    with _opened(having[0], readonly=False) as conn, clouddisks.alone(settings):
         needed = functools.partial(clouddisks.needed, conn, settings, name)
         cloudvms.destroy(conn, name, needed)
     _fire("destroyed", name, {"name": name})

@@ -224,8 +224,7 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
     settings = config.for_call("virt.volume_resize", kwargs, __opts__, __pillar__, __grains__)
     with connect.opened(settings, readonly=False) as conn, ownvolumes.none_begun(settings):
         # What is beyond its new end may be read through disks above it.
-        refuse = ownvolumes.refuse_deletion if shrinks else ownvolumes.refuse_open
-        check = functools.partial(refuse, conn, settings, pool, [volume])
+        check = functools.partial(ownvolumes.refuse_resize, conn, settings, pool, volume)
         volumes.resize(conn, pool, volume, capacity, shrinks=shrinks, check=check)
     return True
 

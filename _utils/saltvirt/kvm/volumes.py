@@ -310,13 +310,13 @@ def resize(
     capacity: int,
     *,
     shrinks: bool,
-    check: Callable[[], object],
+    check: Callable[[bool], object],
 ) -> bool:
     """
     Give a volume a capacity in bytes; return whether it had another one.
 
     check
-        Raises if another host uses it.
+        Raises if another host uses it; it is told whether the volume gets smaller.
     """
     found = lookup(conn, pool, volume)
     has = found.info()[1]
@@ -329,8 +329,9 @@ def resize(
             "lost; shrink=True does it all the same",
         )
     refuse_running(conn, pool, volume)
-    check()
-    flags = libvirt.VIR_STORAGE_VOL_RESIZE_SHRINK if capacity < has else 0
+    is_cut = capacity < has
+    check(is_cut)
+    flags = libvirt.VIR_STORAGE_VOL_RESIZE_SHRINK if is_cut else 0
     found.resize(capacity, flags)
     return True
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,24 +10,36 @@ from saltvirt import config
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.kvm import host, volumes
-from saltvirt.ops import storage, trash
+from saltvirt.ops import ownvolumes, snapshotted, storage, trash
+
+
+def alone(settings: HostSettings) -> AbstractContextManager[None]:
+    """Have nobody here begin to use files, or move them to the trash, in the block."""
+    return ownvolumes.none_begun(settings) if _is_seen(settings) else nullcontext()
 
 
 def needed(conn: Any, settings: HostSettings, name: str, paths: Sequence[str]) -> set[str]:
     """
     Return those of a VM's files that a disk in the trash, or another VM's, is based on.
 
-    Raises StorageError if nobody here can tell.
+    It is called under the host's lock. Another VM's are its snapshots, and the disks of one that is
+    made or goes, too. Raises StorageError if nobody here can tell.
     """
-    # Records and files are root's.
-    if not config.is_local(settings.uri) or os.geteuid() != 0:
+    if not _is_seen(settings):
         _refuse_unseen(conn, name)
         return set()
     for entry, why in trash.unknown(settings).items() if paths else ():
         raise StorageError(f"nobody knows what entry {entry!r} of the trash needs: {why}")
     folders = {*storage.folders(conn, settings), *(Path(path).parent for path in paths)}
-    known = {*trash.below(settings), *trash.beside(folders), *storage.based(conn, but=name)}
+    known = {*ownvolumes.below_records(settings), *storage.based(conn, but=name)}
+    known |= {path for path, vm in snapshotted.needed(conn).items() if vm != name}
+    known |= {*trash.below(settings), *trash.beside(folders)}
     return {path for path in paths if storage.known_as(path, known) is not None}
+
+
+def _is_seen(settings: HostSettings) -> bool:
+    # Records and files are root's.
+    return config.is_local(settings.uri) and os.geteuid() == 0
 
 
 def _refuse_unseen(conn: Any, name: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from saltvirt import config
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.image import cache, tool
@@ -187,6 +188,12 @@ def _users(conn: Any, pool: str, names: Sequence[str] | None = None) -> set[str]
     return {vm for one in chosen for vm in one["used_by"]}
 
 
+def refuse_resize(conn: Any, settings: HostSettings, pool: str, name: str, is_cut: bool) -> None:
+    """Raise StorageError if a volume is in use elsewhere, or what is cut off is below a disk."""
+    refuse = refuse_deletion if is_cut else refuse_open
+    refuse(conn, settings, pool, [name])
+
+
 def deleting(
     conn: Any, settings: HostSettings, pool: str
 ) -> Callable[[Sequence[str]], AbstractContextManager[None]]:
@@ -214,25 +221,33 @@ def _refuse_needed(
     """
     Raise StorageError if a VM, running or not, or the trash has a disk above a volume.
 
-    It is called under the host's lock. A disk that is itself the volume does not count.
+    It is called under the host's lock. A disk that is itself the volume does not count. Of another
+    machine's libvirt only what its snapshots and pools say is known here.
     """
     if not names:
         return
-    # Before the domains: what is on record no more is defined by then, or in the trash.
-    known = _on_record(settings)
-    for vm, why in outofreach.reasons(conn, settings).items():
-        if vm not in but:
-            first = f"{pool}/{names[0]}"
-            raise StorageError(f"a VM may be based on volume {first}, so it stays: {why}")
+    is_here = config.is_local(settings.uri)
+    known = _known_here(conn, settings, f"{pool}/{names[0]}", but) if is_here else {}
     known |= _of_snapshots(conn)
-    known |= {path: _DISK.format(vm) for path, vm in storage.based(conn).items()}
     known |= _known_to_pools(conn)
     paths = {name: diskvolumes.path_of(conn, pool, name) for name in names}
     for name, path in paths.items():
         _refuse_known(f"{pool}/{name}", path, known)
     files = [path for path in paths.values() if path.startswith("/")]
-    if files:
+    if files and is_here:
         trash.refuse_needed(settings, files)
+
+
+def _known_here(
+    conn: Any, settings: HostSettings, where: str, but: Collection[str]
+) -> dict[str, str]:
+    """Return ``{path: why}`` of what headers of this host's files, and its records, say."""
+    # Before the domains: what is on record no more is defined by then, or in the trash.
+    known = below_records(settings)
+    for vm, why in outofreach.reasons(conn, settings).items():
+        if vm not in but:
+            raise StorageError(f"a VM may be based on volume {where}, so it stays: {why}")
+    return known | {path: _DISK.format(vm) for path, vm in storage.based(conn).items()}
 
 
 def _of_snapshots(conn: Any) -> dict[str, str]:
@@ -255,7 +270,7 @@ def _refuse_known(where: str, path: str, known: Mapping[str, str]) -> None:
             raise StorageError(f"volume {where} stays: {known[found]}")
 
 
-def _on_record(settings: HostSettings) -> dict[str, str]:
+def below_records(settings: HostSettings) -> dict[str, str]:
     """Return ``{path: why}`` of what is below disks of VMs that are made here, or go."""
     whose = reservations.going_files(settings)
     coming = reservations.coming_files(settings, "").items()

@@ -6,7 +6,7 @@ few differ: to parse the second takes several times as long as to compare the te
 """
 
 # What a line says that is about CPUs, memory or a disk.
-_ABOUT = ("<vcpu", "<memory", "<maxMemory", "<size", "<hugepages", "<page", "<cell", "<memnode")
+_ABOUT = ("<vcpu", "<memory", "<maxMemory", "<size", "<hugepages", "<cell", "<memnode")
 _DISKS = ("<source file=", "<source dev=", "<source pool=", "<driver ")
 _RELEVANT = (*_ABOUT, *_DISKS)
 
@@ -19,12 +19,19 @@ def is_same(now: str, then: str) -> bool:
         The XML that it runs with, and that of its next start, as libvirt writes both: a line for
         each element.
     """
+    # A size that is left out may leave another one to all of the memory.
+    if _pages(now) != _pages(then):
+        return False
     known = set(now.splitlines())
     return not any(_is_new(line, now) for line in then.splitlines() if line not in known)
+
+
+def _pages(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "<page " in line]
 
 
 def _is_new(line: str, now: str) -> bool:
     if not any(about in line for about in _RELEVANT):
         return False
-    # That of a running one has more attributes at its end.
-    return line.strip().removesuffix("/>").removesuffix(">") not in now
+    # That of a running one has more attributes at its end. What is below a disk is indented deeper.
+    return "\n" + line.removesuffix("/>").removesuffix(">") not in now

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import libvirt
+import onrecord
 import pytest
 from salt.exceptions import (
     SaltCloudConfigError,
@@ -12,9 +13,10 @@ from salt.exceptions import (
     SaltCloudExecutionTimeout,
     SaltCloudSystemExit,
 )
-from saltvirt import config
+from saltvirt import config, locks, protocol, records
 from saltvirt.config import HostSettings
-from saltvirt.ops import trash
+from saltvirt.kvm import cloudvms
+from saltvirt.ops import reservations, trash
 from saltvirt.xml import clone
 
 URI = "test:///default"
@@ -326,6 +328,30 @@ def test_a_disk_stays_that_a_vm_which_is_off_has_below_one_in_no_pool(driver, co
     assert driver.destroy("web1", call="action") is None
 
     assert "web1" not in vms(conn) and kept.listVolumes() == ["web1.qcow2"]
+
+
+@pytest.mark.parametrize("purpose", ["build", "purge"])
+def test_a_disk_stays_on_which_one_of_a_vm_that_is_made_or_purged_is_based(
+    driver, kept, tmp_path, monkeypatch, purpose
+):
+    """Such a VM is not defined, and what it has is not in the trash."""
+    settings = HostSettings(state_dir=str(tmp_path / "state"), uri=URI)
+    trash.restore(settings, *trash.listed(settings))
+    says = getattr(onrecord, purpose)(paths=[str(tmp_path / "disks/top.qcow2")])
+    phase = protocol.MAKING if purpose == "build" else "removing"
+    with records.held(reservations.folder(settings), purpose, "web2") as held:
+        held.begin("t1", phase, **says)
+    seen, destroy = [], cloudvms.destroy
+
+    def destroyed(*of):
+        seen.append(locks.is_held(tmp_path / "state/claims.lock"))
+        return destroy(*of)
+
+    monkeypatch.setattr(cloudvms, "destroy", destroyed)
+
+    assert driver.destroy("web1", call="action") is None
+
+    assert (kept.listVolumes(), seen) == (["web1.qcow2"], [True])
 
 
 def test_nothing_is_removed_while_nobody_knows_what_the_trash_needs(driver, conn, kept, tmp_path):

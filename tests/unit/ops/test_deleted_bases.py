@@ -9,7 +9,7 @@ import faces
 import libvirt
 import onrecord
 import pytest
-from saltvirt import locks, protocol, records
+from saltvirt import config, locks, protocol, records
 from saltvirt.errors import StorageError
 from saltvirt.ops import ownvolumes, reservations, trash
 from test_out_of_reach import POOL, VM, overlay
@@ -150,6 +150,39 @@ def test_what_a_pool_alone_knows_to_be_below_a_disk_stays(host, delete):
 
     vm.undefine()
     delete()
+
+
+def test_no_file_of_this_host_is_looked_for_that_another_hosts_vm_has(host, tmp_path, monkeypatch):
+    gone = overlay(tmp_path / "disks/gone.qcow2")
+    gone.unlink()
+    host.conn.defineXML(VM.format("file", f"file='{gone}'"))
+    # The test driver is always here.
+    monkeypatch.setattr(config, "is_local", lambda _uri: False)
+
+    by_call(host)
+
+
+def test_what_another_hosts_pool_knows_to_be_below_a_disk_stays(host, monkeypatch):
+    backing = f"<backingStore><path>{host.base}</path></backingStore></volume>"
+    host.pool.createXML(VOLUME.format("top").replace("</volume>", backing))
+    host.conn.defineXML(VM.format("volume", "pool='p1' volume='top'"))
+    monkeypatch.setattr(config, "is_local", lambda _uri: False)
+
+    stays(host, lambda: by_call(host), f"volume p1/base.qcow2 stays: a {DETACHED}")
+
+
+def test_what_a_disk_is_based_on_grows_with_shrink_too(host, tmp_path, monkeypatch):
+    top = overlay(tmp_path / "disks/top.qcow2", host.base)
+    host.conn.defineXML(VM.format("file", f"file='{top}'"))
+    sizes = []
+    # The test driver does not resize.
+    monkeypatch.setattr(libvirt.virStorageVol, "resize", lambda *of: sizes.append(of[1:]))
+    opts = {"state_dir": host.settings.state_dir}
+    resize = faces.load("modules", "virt_volume", opts).volume_resize
+
+    # Whoever reads it through another disk misses nothing of a larger one.
+    assert resize("p1", "base.qcow2", "2MiB", shrink=True) is True
+    assert sizes == [(2 << 20, 0)]
 
 
 def test_the_own_disk_of_a_vm_that_is_off_goes_as_on_3006(host, delete):

@@ -86,6 +86,27 @@ def test_more_of_anything_is_seen(old, new):
     assert not asking.is_same(NOW, then)
 
 
+def _of_pages(*rows):
+    listed = "".join(f"      <page size='{size}' unit='KiB'{more}/>\n" for size, more in rows)
+    filled = PAGES.replace("<hugepages/>", f"<hugepages>\n{listed}    </hugepages>")
+    return NOW.replace("  <vcpu", filled)
+
+
+TWO = [(2048, " nodeset='0'"), (1048576, " nodeset='1'")]
+
+
+@pytest.mark.parametrize(("now", "then"), [(TWO, TWO[:1]), (TWO[:1], [(2048, "")])])
+def test_pages_of_one_size_are_more_than_pages_of_two_or_of_a_node(now, then):
+    assert not asking.is_same(_of_pages(*now), _of_pages(*then))
+    assert asking.is_same(_of_pages(*now), _of_pages(*now))
+
+
+def test_what_was_below_a_disk_and_is_one_itself_is_seen():
+    base = "/srv/salt-images/base/x.qcow2"
+
+    assert not asking.is_same(NOW, THEN.replace("/srv/salt-images/web1_system.qcow2", base))
+
+
 def test_texts_of_one_line_are_parsed():
     first, second = (text.replace("\n", "") for text in (NOW, THEN))
 
