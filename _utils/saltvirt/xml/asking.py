@@ -5,10 +5,11 @@ Both definitions of each VM of a host are looked at whenever somebody asks what 
 few differ: to parse the second takes several times as long as to compare the texts.
 """
 
+import re
+
 # What a line says that is about CPUs, memory or a disk.
-_ABOUT = ("<vcpu", "<memory", "<maxMemory", "<size", "<hugepages", "<cell", "<memnode")
-_DISKS = ("<source file=", "<source dev=", "<source pool=", "<driver ")
-_RELEVANT = (*_ABOUT, *_DISKS)
+_ABOUT = "vcpu|memory|maxMemory|size|hugepages|cell|memnode"
+_RELEVANT = re.compile(f"<(?:{_ABOUT}|driver |source (?:file|dev|pool)=)")
 
 
 def is_same(now: str, then: str) -> bool:
@@ -27,11 +28,11 @@ def is_same(now: str, then: str) -> bool:
 
 
 def _pages(text: str) -> list[str]:
-    return [line for line in text.splitlines() if "<page " in line]
+    return [line for line in text.splitlines() if "<page " in line] if "<page " in text else []
 
 
 def _is_new(line: str, now: str) -> bool:
-    if not any(about in line for about in _RELEVANT):
+    if not _RELEVANT.search(line):
         return False
     # That of a running one has more attributes at its end. What is below a disk is indented deeper.
     return "\n" + line.removesuffix("/>").removesuffix(">") not in now
