@@ -83,9 +83,10 @@ def shaped(argument: str) -> Iterator[None]:
 def whole(argument: str, value: Any, least: int = 1, most: int | None = None) -> int:
     """Return a whole number within bounds."""
     try:
-        if isinstance(value, bool) or int(value) != float(value):
-            raise ValueError
         number = int(value)
+        # A text is not read as a float, which above 2**53 is another number.
+        if isinstance(value, bool) or not (isinstance(value, str) or number == value):
+            raise ValueError
     except (TypeError, ValueError, OverflowError):
         raise BadArgument(argument, f"{value!r} is not a whole number") from None
     if number < least or (most is not None and number > most):

@@ -150,7 +150,7 @@ def _nat(value: object, mode: str | None) -> tuple[tuple[str, str] | None, ...]:
     found = _mapping("nat", value, {"address", "port"})
     if found and mode != "nat":
         raise BadArgument("nat", "only a network with forward=nat has it")
-    kinds = (("address", _address), ("port", _port_number))
+    kinds = (("address", _address), ("port", _number))
     return tuple(_span(f"nat:{key}", found.get(key), read) for key, read in kinds)
 
 
@@ -234,8 +234,9 @@ def _dns(value: object) -> network.Dns | None:
 
 
 def _weighed(srv: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a service without the zeros that libvirt leaves out, which would be a change else."""
-    return {k: v for k, v in srv.items() if k not in ("priority", "weight") or str(v) != "0"}
+    """Return a service without what libvirt leaves out, which would be a change else."""
+    left_out = {"port": ("",), "priority": ("", "0"), "weight": ("", "0")}
+    return {k: v for k, v in srv.items() if str(v) not in left_out.get(k, ())}
 
 
 def _hosts(argument: str, value: object) -> network.Rows:

@@ -5,16 +5,21 @@ libvirt looks at them when a VM is defined, which a test and a dry run do not do
 right, the real run must not refuse.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument
+from saltvirt.xml import is_silent
 from saltvirt.xml.cpu import named
 
 _Check = Callable[[str, Any], object]
 # Of which libvirt can make a set.
 _MOST_CPUS = 16384
+_PART = re.compile(r"\s*(?:\^([0-9]+)|([0-9]+)(?:\s*-\s*([0-9]+))?)\s*")
+# Of a serial or console, what says nothing if it is empty.
+_MAY_BE_EMPTY = ("protocol", "target_port", "target_type")
 # A check, or those of a mapping's values by their keys; "*" stands for any key.
 _Known = _Check | Mapping[str, Any]
 
@@ -44,15 +49,19 @@ def _port(what: str, value: Any) -> None:
 
 def _set(what: str, value: Any) -> None:
     """Refuse what is no set of CPUs or nodes: ``0-2,5``, ``0-7,^3``."""
-    parts = str(value).replace(" ", "").split(",")
-    try:
-        for part in parts:
-            low, dash, high = part.removeprefix("^").partition("-")
-            last = int(high if dash else low)
-            if isinstance(value, bool) or not int(low) <= last < _MOST_CPUS:
-                raise ValueError
-    except ValueError:
-        raise BadArgument(what, f"{value!r}; numbers and ranges, such as 0-2,5") from None
+    # libvirt takes one comma at the end, which a loop in a template leaves there.
+    parts = re.sub(r",\s*$", "", str(value)).split(",")
+    if isinstance(value, bool) or not all(map(_is_part, parts)):
+        raise BadArgument(what, f"{value!r}; numbers and ranges, such as 0-2,5")
+
+
+def _is_part(text: str) -> bool:
+    found = _PART.fullmatch(text)
+    if not found:
+        return False
+    without, low, high = found.groups()
+    first = int(without or low)
+    return first <= int(high or first) < _MOST_CPUS
 
 
 def _vendor_id(what: str, value: Any) -> None:
@@ -79,10 +88,10 @@ _SCHED = {
 _TUNING = {
     "vcpupin": {"*": _set},
     "iothreadpin": {"*": _set},
-    "emulatorpin": _set,
-    "shares": _number(),
+    "emulatorpin": _or_none(_set),
+    "shares": _or_none(_number()),
     **{
-        f"{whose}{what}": limit
+        f"{whose}{what}": _or_none(limit)
         for whose in ("", "global_", "emulator_", "iothread_")
         for what, limit in (("period", _number(0, 2**64 - 1)), ("quota", _AMOUNT))
     },
@@ -95,17 +104,17 @@ _TUNING = {
     },
     "memorytune": {"*": {"*": _number(1, 100)}},
 }
-_PROTOCOLS = _one_of("raw", "telnet", "telnets", "tls")
+_PROTOCOLS = _or_none(_one_of("raw", "telnet", "telnets", "tls"))
 _SERIAL = "isa-serial usb-serial pci-serial spapr-vio-serial system-serial sclp-serial isa-debug"
 _CONSOLE = "serial virtio sclp sclplm xen uml lxc openvz"
 _KINDS: dict[str, _Known] = {
     "cpu": {
         "placement": _one_of("static", "auto"),
-        "iothreads": _number(),
+        "iothreads": _or_none(_number()),
         "tuning": _TUNING,
         "cpuset": _set,
         "vcpus": {"*": {"order": _number()}},
-        "mode": _one_of("custom", "host-model", "host-passthrough", "maximum"),
+        "mode": _or_none(_one_of("custom", "host-model", "host-passthrough", "maximum")),
         "match": _one_of("minimum", "exact", "strict"),
         "check": _one_of("none", "partial", "full"),
         "model": {"fallback": _one_of("allow", "forbid"), "vendor_id": _vendor_id},
@@ -121,7 +130,7 @@ _KINDS: dict[str, _Known] = {
         },
     },
     "mem": {
-        "slots": _ABOVE_0,
+        "slots": _or_none(_ABOVE_0),
         "hugepages": {"nodeset": _set},
         "source": _or_none(_one_of("anonymous", "file", "memfd")),
         "access": _or_none(_one_of("shared", "private")),
@@ -142,17 +151,17 @@ _KINDS: dict[str, _Known] = {
     "graphics": {
         "port": _port,
         "tls_port": _port,
-        "listen": {"type": _one_of("address", "network", "socket", "none")},
+        "listen": {"type": _or_none(_one_of("address", "network", "socket", "none"))},
     },
     "serials": {
         "protocol": _PROTOCOLS,
-        "target_port": _number(),
-        "target_type": _one_of(*_SERIAL.split()),
+        "target_port": _or_none(_number()),
+        "target_type": _or_none(_one_of(*_SERIAL.split())),
     },
     "consoles": {
         "protocol": _PROTOCOLS,
-        "target_port": _number(),
-        "target_type": _one_of(*_CONSOLE.split()),
+        "target_port": _or_none(_number()),
+        "target_type": _or_none(_one_of(*_CONSOLE.split())),
     },
 }
 
@@ -161,14 +170,21 @@ def check(given: Mapping[str, Any]) -> None:
     """Refuse the first value of a call's arguments that libvirt would refuse; None says nothing."""
     for argument, known in _KINDS.items():
         _look(argument, known, given.get(argument))
+    mem = given.get("mem")
+    if isinstance(mem, Mapping) and mem.get("max") and mem.get("slots") is not None:
+        _ABOVE_0("mem:slots", mem["slots"])
 
 
 def said(argument: str, given: object) -> tuple[dict[Any, Any], ...] | None:
-    """Return a list of mappings without what is null in them: it says nothing there."""
+    """Return a list of mappings without what says nothing in them, as it is null or empty."""
     found = arguments.mappings(argument, given)
     return found and tuple(
-        {key: value for key, value in one.items() if value is not None} for one in found
+        {key: value for key, value in one.items() if not _is_silent(key, value)} for one in found
     )
+
+
+def _is_silent(key: object, value: Any) -> bool:
+    return value is None or (key in _MAY_BE_EMPTY and is_silent(value))
 
 
 def _look(what: str, known: _Known, value: Any) -> None:

@@ -50,6 +50,17 @@ def test_a_number_of_cpus_that_is_none_is_refused_by_name(cpu):
         arguments.vcpus(cpu)
 
 
+@pytest.mark.parametrize("number", [2**53 + 1, str(2**53 + 1), 2**64 - 1, str(-(2**63)), 4.0, "4"])
+def test_a_number_is_whole_however_large_it_is(number):
+    assert arguments.whole("quota", number, least=-(2**63)) == int(number)
+
+
+@pytest.mark.parametrize("number", [1.5, "1.5", "4.0", True, "", None, float("inf"), [4]])
+def test_what_is_no_whole_number_is_refused(number):
+    with pytest.raises(BadArgument, match="^quota: .* is not a whole number"):
+        arguments.whole("quota", number)
+
+
 @pytest.mark.parametrize("mem", [0, -512, "lots", None, True, "", "12x", [], "0", "-1g"])
 def test_an_amount_of_memory_that_is_none_is_refused_by_name(mem):
     with pytest.raises(BadArgument, match="^mem: "):

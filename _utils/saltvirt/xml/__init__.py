@@ -82,6 +82,11 @@ def flag(value: object) -> bool | None:
     return None if value is None else bool(value)
 
 
+def is_silent(value: object) -> bool:
+    """Return whether a value says nothing: null, an empty text, or False where no switch is."""
+    return value is None or value is False or value == ""
+
+
 def switch(text: str | None) -> bool | None:
     """Return True for ``yes`` and ``on``, False for ``no`` and ``off``, None for all else."""
     return _SWITCH.get(text or "")

@@ -135,7 +135,7 @@ def named(features: Mapping[Any, Any]) -> dict[Any, Any]:
 def _mode(cpu: Mapping[str, Any], domain_type: str | None, has_default: bool) -> Any:
     """Migratable by default: the host's model under KVM; all that TCG emulates otherwise."""
     if cpu.get("mode") or cpu.get("model") or not (has_default or features_of(cpu)):
-        return cpu.get("mode")
+        return cpu.get("mode") or None
     return "host-model" if domain_type == "kvm" else "maximum"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.units import size_kib
-from saltvirt.xml import tag, texts
+from saltvirt.xml import is_silent, tag, texts
 from saltvirt.xml.merging import cpus, merged
 
 _NUMBERS = (
@@ -55,7 +55,7 @@ def of(tuning: Mapping[str, Any] | None) -> Cputune | None:
         return None
     refuse_unknown_keys("cpu:tuning", tuning, _KEYS)
     tune = Cputune(
-        numbers=texts({key: tuning.get(key) for key in _NUMBERS}),
+        numbers=_numbers(tuning),
         pins=(
             *_pins("vcpupin", "vcpu", tuning.get("vcpupin")),
             *_emulatorpin(tuning),
@@ -71,13 +71,18 @@ def of(tuning: Mapping[str, Any] | None) -> Cputune | None:
     return None if tune == Cputune() else tune
 
 
+def _numbers(tuning: Mapping[str, Any]) -> dict[str, str]:
+    # As on Salt 3006, what is empty says nothing.
+    return texts({key: tuning.get(key) for key in _NUMBERS if not is_silent(tuning.get(key))})
+
+
 def _pins(name: str, key: str, pins: Mapping[Any, Any] | None) -> list[Row]:
     rows = (pins or {}).items()
     return [(name, texts({key: number, "cpuset": cpuset})) for number, cpuset in rows]
 
 
 def _emulatorpin(tuning: Mapping[str, Any]) -> list[Row]:
-    if "emulatorpin" not in tuning:
+    if is_silent(tuning.get("emulatorpin")):
         return []
     return [("emulatorpin", texts({"cpuset": tuning["emulatorpin"]}))]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt.arguments import mappings, refuse_unknown_keys
+from saltvirt.arguments import mappings, refuse_unknown_keys, whole
 from saltvirt.units import size_kib
 from saltvirt.xml import attributes_of, bag, flag, kib, tag, texts
 from saltvirt.xml.merging import merged
@@ -57,12 +57,13 @@ def of(mem: int | Mapping[str, Any]) -> Memory:
     refuse_unknown_keys("mem", mem, _KEYS)
     boot = mem.get("boot") or mem.get("current") or mem.get("max")
     maximum = size_kib(mem["max"], "mem:max") if mem.get("max") else None
-    slots = str(mem["slots"]) if mem.get("slots") is not None else None
+    # Without the most there can be, nothing is made of them.
+    has_slots = maximum is not None and mem.get("slots") is not None
     return Memory(
         size_kib=size_kib(boot, "mem:boot"),
         current_kib=size_kib(mem.get("current") or boot, "mem:current"),
         maximum_kib=maximum,
-        slots=slots if maximum is not None else None,
+        slots=str(whole("mem:slots", mem["slots"])) if has_slots else None,
         backing=_backing(mem),
         limits_kib={
             limit: size_kib(mem[limit], f"mem:{limit}")

@@ -87,7 +87,7 @@ def rest(count: int, own: object, others: Iterable[object]) -> str:
 def _numbers(text: str) -> set[int]:
     found: set[int] = set()
     without: set[int] = set()
-    for part in text.replace(" ", "").split(","):
+    for part in text.replace(" ", "").removesuffix(",").split(","):
         low, _dash, high = part.removeprefix("^").partition("-")
         numbers = range(int(low), int(high or low) + 1)
         if len(numbers) > 65536:

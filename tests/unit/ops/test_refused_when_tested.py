@@ -105,6 +105,26 @@ def test_a_network_with_tags_is_no_change_the_second_time(apply, tag):
     assert (again["result"], again["changes"]) == (True, {})
 
 
+SERVICE = {"name": "a", "protocol": "tcp", "target": "."}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"nat": {"port": {"start": 0, "end": "1000"}}},
+        {"dns": {"srvs": [{**SERVICE, "port": "", "priority": "", "weight": ""}]}},
+        {"dns": {"srvs": [{**SERVICE, "port": "389", "priority": 0, "weight": "0"}]}},
+    ],
+)
+def test_numbers_of_a_network_that_libvirt_takes_are_taken_and_no_change_again(apply, more):
+    given = {**NAT, "ipv4_config": V4, **more}
+
+    assert apply("networks", "network_defined", False, given)["changes"] != {}
+    again = apply("networks", "network_defined", False, given)
+
+    assert (again["result"], again["changes"]) == (True, {})
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [

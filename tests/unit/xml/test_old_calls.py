@@ -47,6 +47,11 @@ def test_one_feature_is_taken_as_3006s_states_showed_it(key):
         valuekinds.check({"cpu": {key: {"policy": "x", "name": "lahf_lm"}}})
 
 
+@pytest.mark.parametrize("most", [18446744073709551, "18446744073709551", 17592186044415, -1])
+def test_the_largest_quota_of_each_libvirt_is_taken(most):
+    valuekinds.check({"cpu": {"tuning": {"quota": most, "period": 2**64 - 1}}})
+
+
 @pytest.mark.parametrize(
     ("given", "attributes", "catchup"),
     [
