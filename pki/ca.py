@@ -28,7 +28,7 @@ _USAGE = {
     "server": ExtendedKeyUsageOID.SERVER_AUTH,
     "client": ExtendedKeyUsageOID.CLIENT_AUTH,
 }
-_NO_USAGE = dict.fromkeys(
+NO_USAGE = dict.fromkeys(
     (
         "digital_signature",
         "content_commitment",
@@ -109,7 +109,7 @@ def create(name: str, now: datetime, *, days: int = 3650, kind: str = "ecdsa") -
     """Return a new :class:`Authority` that signs leaves only (path length 0)."""
     key = new_key(kind)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    usage = x509.KeyUsage(**{**_NO_USAGE, "key_cert_sign": True, "crl_sign": True})
+    usage = x509.KeyUsage(**{**NO_USAGE, "key_cert_sign": True, "crl_sign": True})
     builder = _begin(subject, subject, key.public_key(), now, now + timedelta(days=days))
     certificate = (
         builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -219,7 +219,7 @@ def sign(
     subjects: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
     subjects += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
     # ECDSA keys encipher nothing, yet libvirt 9.0 refuses a certificate without this bit.
-    usage = {**_NO_USAGE, "digital_signature": True, "key_encipherment": True}
+    usage = {**NO_USAGE, "digital_signature": True, "key_encipherment": True}
     issuer_key = authority.key.public_key()
     return (
         _begin(subject(minion_id, organization), ca.subject, public_key, now, until)

@@ -5,7 +5,7 @@ import ipaddress
 import re
 import urllib.parse
 import uuid as uuids
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -93,6 +93,13 @@ def whole(argument: str, value: Any, least: int = 1, most: int | None = None) ->
         limit = f"at least {least}" if most is None else f"between {least} and {most}"
         raise BadArgument(argument, f"{value} is out of range; give {limit}")
     return number
+
+
+def plain(argument: str, value: object) -> str:
+    """Return a text or a number as a text."""
+    if isinstance(value, list | tuple | Mapping):
+        raise BadArgument(argument, "is a list or a mapping, not a text or a number")
+    return str(value)
 
 
 def uuid(argument: str, value: object) -> str:

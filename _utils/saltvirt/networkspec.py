@@ -91,9 +91,7 @@ def _mapping(argument: str, value: object, known: set[str]) -> dict[str, Any]:
 def _needed(argument: str, value: Mapping[str, Any], key: str) -> str:
     if value.get(key) in (None, ""):
         raise BadArgument(argument, f"has no {key!r}")
-    if isinstance(value[key], list | tuple | Mapping):
-        raise BadArgument(f"{argument}:{key}", "is a list or a mapping, not a text or a number")
-    return str(value[key])
+    return arguments.plain(f"{argument}:{key}", value[key])
 
 
 def _words(argument: str, value: object) -> tuple[str, ...]:

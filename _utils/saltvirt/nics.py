@@ -218,16 +218,10 @@ def port_parameters(what: str, given: Mapping[Any, Any]) -> dict[str, str]:
     """Return what a switch is told of a port, with UUIDs as libvirt writes them."""
     # In capitals they would be a change each time; any other text it keeps as it is.
     return {
-        str(key): arguments.uuid(f"{what}: {key}", one) if key in _UUIDS else _plain(what, key, one)
+        str(key): (arguments.uuid if key in _UUIDS else arguments.plain)(f"{what}: {key}", one)
         for key, one in given.items()
         if one is not None
     }
-
-
-def _plain(what: str, key: object, value: object) -> str:
-    if isinstance(value, list | tuple | Mapping):
-        raise BadArgument(f"{what}: {key}", "is a list or a mapping, not a text or a number")
-    return str(value)
 
 
 def _mode(what: str, value: Any) -> str:

@@ -7,6 +7,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtensionOID, NameOID
+from saltvirt.pki.ca import NO_USAGE
 
 _DAY = datetime.timedelta(days=1)
 
@@ -29,26 +30,11 @@ def _signed(key, by, names, extension, usage):
         # As RFC 5280 asks, which Python holds certificates to from 3.13 on.
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(identifier, critical=False)
-        .add_extension(_usage(usage), critical=True)
+        .add_extension(x509.KeyUsage(**{**NO_USAGE, usage: True}), critical=True)
         .add_extension(extension, critical=extension.oid == ExtensionOID.BASIC_CONSTRAINTS)
         .sign(by, hashes.SHA256())
     )
     return made.public_bytes(serialization.Encoding.PEM).decode()
-
-
-def _usage(only):
-    kinds = (
-        "digital_signature",
-        "content_commitment",
-        "key_encipherment",
-        "data_encipherment",
-        "key_agreement",
-        "key_cert_sign",
-        "crl_sign",
-        "encipher_only",
-        "decipher_only",
-    )
-    return x509.KeyUsage(**{kind: kind == only for kind in kinds})
 
 
 def of_address(address):

@@ -3,7 +3,7 @@
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,8 @@ from saltvirt.xml import parse, to_text
 from saltvirt.xml import pool as pool_
 from saltvirt.xml import volume as volume_
 
+# Types of which all volumes go with the pool.
+_GROUPS = ("logical", "zfs")
 # What libvirt says of a volume, or a pool, that went since it was listed.
 _GONE = ("NO_STORAGE_VOL", "NO_STORAGE_POOL", "SYSTEM_ERROR", "OPERATION_INVALID")
 # Of a volume of Gluster its pool says this, and the disk of a VM what follows the server.
@@ -250,7 +252,7 @@ def refuse_group_of_vms(conn: Any, pool: str) -> None:
     Of a folder that is not empty libvirt leaves all, of a volume group nothing.
     """
     says = pool_.read(pools.definition(conn.storagePoolLookupByName(pool)))
-    if says.type not in ("logical", "zfs"):
+    if says.type not in _GROUPS:
         return
     for vm, used in _disks(conn):
         if any(_is_in_group(conn, says, where) for where in used):
@@ -260,10 +262,11 @@ def refuse_group_of_vms(conn: Any, pool: str) -> None:
             )
 
 
-def is_of_group(conn: Any, pool: str, path: str) -> bool:
-    """Return whether a path is a volume of a pool that goes with all of them."""
+def in_group(conn: Any, pool: str, paths: Iterable[str]) -> list[str]:
+    """Return which paths are volumes of a pool that goes with all of them."""
     says = pool_.read(pools.definition(conn.storagePoolLookupByName(pool)))
-    return says.type in ("logical", "zfs") and pool_.has_device(says, path)
+    is_group = says.type in _GROUPS
+    return [path for path in paths if is_group and pool_.has_device(says, path)]
 
 
 def _is_in_group(conn: Any, group: pool_.Pool, said: tuple[str, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Which disks stay of a VM that salt-cloud removes, as those in the trash are based on them."""
+"""Which disks stay of a VM that salt-cloud removes, as others are based on them."""
 
 import os
 from collections.abc import Sequence

@@ -21,10 +21,7 @@ log = logging.getLogger(__name__)
 # What is below a volume that must not go, and what to do.
 _DISK = "a disk of VM {!r} is based on it; purge that VM (virt.purge), or detach the disk first"
 _SNAPSHOT = "a snapshot of VM {!r} needs it; delete that (virt.delete_snapshots) first"
-_TRASHED = (
-    "a disk in the trash (entry {}) is based on it; bring that disk back, or remove it for good "
-    "(virt.trash_empty)"
-)
+_TRASHED = f"a disk in the trash (entry {{}}) is based on it; {trash.REMEDY}"
 _ON_RECORD = "a disk is based on it, one {}"
 _COMING = (
     "of VM {0!r}, which is being built here or on its way here; wait until that is over, or if it "
@@ -172,9 +169,8 @@ def refuse_group(conn: Any, settings: HostSettings, pool: str) -> None:
     volumes_.refuse_group_of_vms(conn, pool)
     known = _of_snapshots(conn) | {p: _DISK.format(vm) for p, vm in storage.based(conn).items()}
     known |= {path: _TRASHED.format(entry) for path, entry in trash.below(settings).items()}
-    for path, why in sorted(known.items()):
-        if volumes_.is_of_group(conn, pool, path):
-            raise StorageError(f"pool {pool!r} stays, as {path} would go with it: {why}")
+    for path in volumes_.in_group(conn, pool, sorted(known)):
+        raise StorageError(f"pool {pool!r} stays, as {path} would go with it: {known[path]}")
 
 
 def _users(conn: Any, pool: str, names: Sequence[str] | None = None) -> set[str]:

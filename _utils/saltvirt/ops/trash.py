@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 PURPOSE, KEPT = "trash", "kept"
 # Beside the files; libvirt's pools do not look into folders.
 FOLDER = ".salt-virt-trash"
+# Of a disk in the trash that needs something.
+REMEDY = "bring that disk back, or remove it for good (virt.trash_empty)"
 _DAY_S = 24 * 3600
 # File systems without hard links answer one of these.
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -228,7 +230,7 @@ def refuse_needed(settings: HostSettings, paths: Sequence[str]) -> None:
         if name is not None:
             raise StorageError(
                 f"a disk in the trash (entry {known[name]}) is based on {path}, so that stays as "
-                "it is; bring that disk back, or remove it for good (virt.trash_empty)"
+                f"it is; {REMEDY}"
             )
 
 
