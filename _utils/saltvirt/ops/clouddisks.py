@@ -10,7 +10,7 @@ from saltvirt import config
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.kvm import host, volumes
-from saltvirt.ops import ownvolumes, snapshotted, storage, trash
+from saltvirt.ops import ownvolumes, snapshotted, storage, trash, trashbases
 
 
 def alone(settings: HostSettings) -> AbstractContextManager[None]:
@@ -33,7 +33,7 @@ def needed(conn: Any, settings: HostSettings, name: str, paths: Sequence[str]) -
     folders = {*storage.folders(conn, settings), *(Path(path).parent for path in paths)}
     known = {*ownvolumes.below_records(settings), *storage.based(conn, but=name)}
     known |= {path for path, vm in snapshotted.needed(conn).items() if vm != name}
-    known |= {*trash.below(settings), *trash.beside(folders)}
+    known |= {*trashbases.below(settings), *trashbases.beside(folders)}
     return {path for path in paths if storage.known_as(path, known) is not None}
 
 

@@ -14,14 +14,14 @@ from saltvirt.errors import StorageError
 from saltvirt.image import cache, tool
 from saltvirt.kvm import diskvolumes, lifecycle, pools
 from saltvirt.kvm import volumes as volumes_
-from saltvirt.ops import outofreach, reservations, snapshotted, storage, trash
+from saltvirt.ops import outofreach, reservations, snapshotted, storage, trash, trashbases
 from saltvirt.xml import parse, volume
 
 log = logging.getLogger(__name__)
 # What is below a volume that must not go, and what to do.
 _DISK = "a disk of VM {!r} is based on it; purge that VM (virt.purge), or detach the disk first"
 _SNAPSHOT = "a snapshot of VM {!r} needs it; delete that (virt.delete_snapshots) first"
-_TRASHED = f"a disk in the trash (entry {{}}) is based on it; {trash.REMEDY}"
+_TRASHED = f"a disk in the trash (entry {{}}) is based on it; {trashbases.REMEDY}"
 _ON_RECORD = "a disk is based on it, one {}"
 _COMING = (
     "of VM {0!r}, which is being built here or on its way here; wait until that is over, or if it "
@@ -111,7 +111,9 @@ def is_used(
     if [one for one in diskvolumes.users(conn, pool, name) if one != but]:
         return True
     path = diskvolumes.path_of(conn, pool, name)
-    is_trashs = path.startswith("/") and storage.known_as(path, trash.below(settings)) is not None
+    is_trashs = (
+        path.startswith("/") and storage.known_as(path, trashbases.below(settings)) is not None
+    )
     return is_trashs or _is_shared(conn, settings, path, but)
 
 
@@ -168,7 +170,7 @@ def refuse_group(conn: Any, settings: HostSettings, pool: str) -> None:
     """Raise StorageError if a VM has a volume of a pool that goes with all of them, or needs it."""
     volumes_.refuse_group_of_vms(conn, pool)
     known = _of_snapshots(conn) | {p: _DISK.format(vm) for p, vm in storage.based(conn).items()}
-    known |= {path: _TRASHED.format(entry) for path, entry in trash.below(settings).items()}
+    known |= {path: _TRASHED.format(entry) for path, entry in trashbases.below(settings).items()}
     for path in volumes_.in_group(conn, pool, sorted(known)):
         raise StorageError(f"pool {pool!r} stays, as {path} would go with it: {known[path]}")
 
@@ -231,7 +233,7 @@ def _refuse_needed(
         _refuse_known(f"{pool}/{name}", path, known)
     files = [path for path in paths.values() if path.startswith("/")]
     if files and is_here:
-        trash.refuse_needed(settings, files)
+        trashbases.refuse_needed(settings, files)
 
 
 def _known_here(
@@ -302,7 +304,7 @@ def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None
         )
     _refuse_known(where, path, _of_snapshots(conn))
     if path.startswith("/"):
-        trash.refuse_needed(settings, [path])
+        trashbases.refuse_needed(settings, [path])
 
 
 def remove(

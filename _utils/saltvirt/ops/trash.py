@@ -12,7 +12,7 @@ import os
 import secrets
 import shlex
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 PURPOSE, KEPT = "trash", "kept"
 # Beside the files; libvirt's pools do not look into folders.
 FOLDER = ".salt-virt-trash"
-# Of a disk in the trash that needs something.
-REMEDY = "bring that disk back, or remove it for good (virt.trash_empty)"
 _DAY_S = 24 * 3600
 # File systems without hard links answer one of these.
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -116,7 +114,7 @@ def _place(entry: str, path: str) -> Path:
     return Path(path).parent / FOLDER / entry / Path(path).name
 
 
-def _places(record: records.Record) -> dict[str, Path]:
+def files_of(record: records.Record) -> dict[str, Path]:
     """Return ``{where it was: where it is}`` of the files of an entry that are there."""
     places = {path: _place(record.name, path) for path in record.read(TrashFacts).files}
     # Of a file system that fails, nothing is there; Path.exists raises then.
@@ -141,7 +139,7 @@ def _away(record: records.Record) -> Iterator[str]:
             )
 
 
-def _every(settings: HostSettings) -> list[records.Record]:
+def recorded(settings: HostSettings) -> list[records.Record]:
     return records.every(reservations.folder(settings), PURPOSE)
 
 
@@ -152,7 +150,8 @@ def unreadable(settings: HostSettings) -> dict[str, str]:
 
 def unknown(settings: HostSettings) -> dict[str, str]:
     """Return ``{entry: why}`` of what nobody can tell what it is based on."""
-    return {one.name: why for one in _every(settings) for why in _away(one)} | unreadable(settings)
+    away = {one.name: why for one in recorded(settings) for why in _away(one)}
+    return away | unreadable(settings)
 
 
 def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:
@@ -163,8 +162,8 @@ def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:
     to do about those that are out of reach, which are not counted.
     """
     out = {}
-    for record in _every(settings):
-        facts, places, away = record.read(TrashFacts), _places(record), [*_away(record)]
+    for record in recorded(settings):
+        facts, places, away = record.read(TrashFacts), files_of(record), [*_away(record)]
         if not (places or facts.volumes or away):
             continue
         out[record.name] = {
@@ -191,52 +190,15 @@ def taken_bytes(settings: HostSettings) -> int:
     below = Path(settings.images)
     return sum(
         room.taken(place)
-        for record in _every(settings)
-        for path, place in _places(record).items()
+        for record in recorded(settings)
+        for path, place in files_of(record).items()
         if Path(path).is_relative_to(below)
     )
 
 
-def below(settings: HostSettings) -> dict[str, str]:
-    """Return ``{path: entry}`` of what disks in the trash are based on: they need it when back."""
-    out: dict[str, str] = {}
-    for record in _every(settings):
-        for path, place in _places(record).items():
-            # A name in its header is seen from where it was.
-            for one in list(storage.chain(str(place), home=Path(path).parent))[1:]:
-                out |= {one: record.name, os.path.realpath(one): record.name}
-    return out
-
-
-def beside(folders: Iterable[Path]) -> set[str]:
-    """Return what disks in the trash of folders are based on, by whichever host they are there."""
-    return {
-        name
-        for folder in folders
-        for place in (folder / FOLDER).glob("*/*")
-        for one in list(storage.chain(str(place), home=folder))[1:]
-        for name in (one, os.path.realpath(one))
-    }
-
-
-def refuse_needed(settings: HostSettings, paths: Sequence[str]) -> None:
-    """Raise StorageError if a disk in the trash is based on one of some files."""
-    for entry, why in unknown(settings).items():
-        raise StorageError(f"entry {entry!r} of the trash may be based on {paths[0]}: {why}")
-    # Headers are read for this: once, however many files there are.
-    known = dict.fromkeys(beside({Path(path).parent for path in paths}), "of another host")
-    known |= below(settings)
-    for path, name in ((one, storage.known_as(one, known)) for one in paths):
-        if name is not None:
-            raise StorageError(
-                f"a disk in the trash (entry {known[name]}) is based on {path}, so that stays as "
-                f"it is; {REMEDY}"
-            )
-
-
 def refuse_noted(settings: HostSettings, folder: Path) -> None:
     """Raise StorageError if entries are of a folder whose trash is to go, though it has no file."""
-    for record in _every(settings):
+    for record in recorded(settings):
         facts = record.read(TrashFacts)
         places = () if facts.is_over else facts.files
         # Without its own folder an entry would be taken for one that is out of reach.
@@ -256,7 +218,7 @@ def restore(settings: HostSettings, entry: str) -> dict[str, Any]:
     """
     with reservations.host_lock(settings), _opened(settings, entry) as held:
         _refuse_away(held.now)
-        facts, places = held.now.read(TrashFacts), _places(held.now)
+        facts, places = held.now.read(TrashFacts), files_of(held.now)
         away = [path for path, place in places.items() if not _is_back(place, path)]
         reservations.refuse_taken(settings, "", away)
         for path, place in places.items():
@@ -308,7 +270,7 @@ def empty(settings: HostSettings, entries: Collection[str] = ()) -> dict[str, in
     Raises StorageError if one cannot be removed, or has a file that is out of reach; the others are
     removed all the same.
     """
-    known = [record.name for record in _every(settings)]
+    known = [record.name for record in recorded(settings)]
     for entry in entries:
         if entry not in known:
             raise _unknown(entry)
@@ -335,7 +297,7 @@ def sweep(settings: HostSettings) -> None:
     One that cannot be removed stays, with a line in the log, and is tried again by the next.
     """
     now = time.time()
-    for record in _every(settings):
+    for record in recorded(settings):
         facts = record.read(TrashFacts)
         # Also one of which nothing is there: it is filled just now, or its file system is away.
         if _end(record, facts) > now and not facts.due:

@@ -18,7 +18,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError, VirtError
 from saltvirt.image import removal
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import legacy, ownfiles, ownvolumes, reservations, storage, trash
+from saltvirt.ops import legacy, ownfiles, ownvolumes, reservations, storage, trash, trashbases
 from saltvirt.recordfacts import BuildFacts, PurgeFacts
 from saltvirt.spec import console_log
 
@@ -180,8 +180,8 @@ def remove(
     """
     # Before the domains: what is on record no more is defined by then.
     coming = reservations.coming_files(settings, name)
-    used = {*coming, *map(os.path.realpath, coming), *trash.below(settings)}
-    used |= storage.in_use(conn) | trash.beside({Path(path).parent for path in paths})
+    used = {*coming, *map(os.path.realpath, coming), *trashbases.below(settings)}
+    used |= storage.in_use(conn) | trashbases.beside({Path(path).parent for path in paths})
     removed, failed = [], []
     for path in paths:
         why = _why_kept(settings, path, used)

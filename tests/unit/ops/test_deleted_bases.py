@@ -123,7 +123,7 @@ GROUP = """<pool type='logical'><name>vg1</name><source><name>vg1</name></source
     [
         ("storage.based", "deep", DETACHED.replace("[", ".")),
         ("snapshotted.needed", "deep", "a snapshot of VM 'deep' needs it"),
-        ("trash.below", "deep-1", r"a disk in the trash \(entry deep-1\) is based on it"),
+        ("trashbases.below", "deep-1", r"a disk in the trash \(entry deep-1\) is based on it"),
     ],
 )
 def test_a_volume_group_stays_of_which_a_disk_needs_a_volume(host, monkeypatch, where, who, why):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from saltvirt.errors import StorageError
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import outofreach, ownvolumes, trash
+from saltvirt.ops import outofreach, ownvolumes, trash, trashbases
 from saltvirt.ops.build import existing
 from saltvirt.ops.images import cached, golden
 from test_doctor_facts import LEFT, built, forget, look, mended, path_of
@@ -102,7 +102,7 @@ def test_nothing_is_written_over_while_an_entry_of_the_trash_is_out_of_reach(kee
     (tmp_path / trash.FOLDER).rename(tmp_path / "away")
 
     with pytest.raises(StorageError, match="entry 'web2-.*' of the trash may be based on /srv/v:"):
-        trash.refuse_needed(keeping.settings, ["/srv/v"])
+        trashbases.refuse_needed(keeping.settings, ["/srv/v"])
 
 
 def test_the_trash_is_read_once_however_many_files_are_there_already(
@@ -112,9 +112,9 @@ def test_the_trash_is_read_once_however_many_files_are_there_already(
     with trash.filling(keeping.settings, "web2", why="a test") as drop:
         drop(str(overlay(tmp_path / "top.qcow2", base)))
     asked = []
-    for name in ("unknown", "below", "beside"):
-        usual = getattr(trash, name)
-        monkeypatch.setattr(trash, name, lambda *of, u=usual, n=name: asked.append(n) or u(*of))
+    for module, name in ((trash, "unknown"), (trashbases, "below"), (trashbases, "beside")):
+        usual = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *of, u=usual, n=name: asked.append(n) or u(*of))
     paths = [str(tmp_path / f"{number}.qcow2") for number in range(20)]
 
     with keeping.libvirt() as conn:

@@ -265,5 +265,5 @@ def test_what_a_disk_in_the_trash_is_based_on_is_used(host, monkeypatch):
     assert not ownvolumes.is_used(*where)
 
     path = f"{host.settings.images}/base.qcow2"
-    monkeypatch.setattr(ownvolumes.trash, "below", lambda _settings: {path: "deep-1"})
+    monkeypatch.setattr(ownvolumes.trashbases, "below", lambda _settings: {path: "deep-1"})
     assert ownvolumes.is_used(*where)

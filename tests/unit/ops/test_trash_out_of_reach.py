@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from saltvirt import records
 from saltvirt.errors import StorageError
-from saltvirt.ops import trash
+from saltvirt.ops import trash, trashbases
 from saltvirt.ops.images import cached
 
 
@@ -98,7 +98,7 @@ def test_a_file_system_that_fails_is_said_in_a_line_and_holds_up_no_other(
     monkeypatch.setattr(os, "lstat", fails(hypervisor.root / "far off"))
 
     assert trash.listed(hypervisor.settings)[entry]["bytes"] >= 0
-    assert trash.below(hypervisor.settings) == {}
+    assert trashbases.below(hypervisor.settings) == {}
     for act in (trash.restore, lambda *given: trash.empty(given[0], given[1:])):
         with pytest.raises(StorageError, match="mount its file system"):
             act(hypervisor.settings, entry)

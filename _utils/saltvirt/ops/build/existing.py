@@ -19,7 +19,7 @@ from saltvirt.image import cache, validation
 from saltvirt.image.validation import ValidatedImage
 from saltvirt.kvm import lifecycle
 from saltvirt.model import Disk, Requirements, Vm
-from saltvirt.ops import outofreach, owned, reservations, storage, trash
+from saltvirt.ops import outofreach, owned, reservations, storage, trashbases
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.ops.storage import Place
@@ -213,7 +213,7 @@ def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[st
         return
     for why in outofreach.reasons(conn, settings, but=name).values():
         raise StorageError(f"{paths[0]} is there already, and {why}")
-    trash.refuse_needed(settings, paths)
+    trashbases.refuse_needed(settings, paths)
     # Before the domains: what is on record no more is defined by then.
     reservations.refuse_on_record(settings, name, paths)
     used = storage.in_use(conn)

@@ -11,7 +11,7 @@ from saltvirt import room
 from saltvirt.config import HostSettings
 from saltvirt.errors import NoSuchVm
 from saltvirt.kvm import lifecycle, query
-from saltvirt.ops import inspect, outofreach, owned, reservations, storage, trash
+from saltvirt.ops import inspect, outofreach, owned, reservations, storage, trashbases
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.placement.doctor import LooseFile, SeenVm
 from saltvirt.xml import read
@@ -60,7 +60,7 @@ def used(conn: Any, settings: HostSettings, there: Iterable[Path]) -> set[str]:
     """
     # Before the domains: what is on record no more is defined by then.
     found = set(reservations.every_file(settings))
-    found |= storage.in_use(conn) | set(trash.below(settings)) | trash.beside(there)
+    found |= storage.in_use(conn) | set(trashbases.below(settings)) | trashbases.beside(there)
     for folder in there:
         for path in map(str, folder.iterdir()):
             if os.path.isfile(path):

@@ -11,7 +11,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import cache, removal
 from saltvirt.kvm import lifecycle, query
-from saltvirt.ops import outofreach, reservations, storage, trash
+from saltvirt.ops import outofreach, reservations, storage, trash, trashbases
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.xml import read
@@ -82,8 +82,8 @@ def _with_trash(
 ) -> dict[str, set[str]]:
     """Return who uses which image, with what may be brought back from the trash."""
     # Hosts that share a folder have records of their own.
-    known = dict.fromkeys(trash.beside(folders), "another host's entry")
-    for path, entry in {**known, **trash.below(settings)}.items():
+    known = dict.fromkeys(trashbases.beside(folders), "another host's entry")
+    for path, entry in {**known, **trashbases.below(settings)}.items():
         for digest in _cached(settings, [path]):
             used.setdefault(digest, set()).add(f"{entry} in the trash")
     return used

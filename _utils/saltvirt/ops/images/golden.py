@@ -10,7 +10,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.image import cache, clone, tool, validation
 from saltvirt.kvm import connect
-from saltvirt.ops import outofreach, reservations, storage, trash
+from saltvirt.ops import outofreach, reservations, storage, trashbases
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.ops.seeding import inspection, install, provided
@@ -122,7 +122,7 @@ def _target(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Path
 
 def _refuse_used(settings: HostSettings, target: Path) -> None:
     """Raise StorageError if a VM has a file as its disk, or below one: it would be another's."""
-    trash.refuse_needed(settings, [str(target)])
+    trashbases.refuse_needed(settings, [str(target)])
     if connect.why_missing():
         return
     with connect.opened(settings) as conn:
