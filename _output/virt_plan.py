@@ -85,7 +85,12 @@ def _reached(data):
         address = (data.get("addresses") or ["not known to its host"])[0]
         if data.get("addresses"):
             address += _TOLD_BY.get(str(data.get("addresses_from")), "")
-        yield f"  address: {address}; log in: {data['login']}"
+        yield f"  address: {address}"
+        # A command has a line of its own, however long, so that it can be copied.
+        command, bracket, note = data["login"].partition(" (")
+        yield f"  log in: {command}"
+        lines = textwrap.wrap(f"{bracket}{note}".strip(), 70, break_on_hyphens=False)
+        yield from (f"    {line}" for line in lines)
 
 
 def _console(data):

@@ -92,7 +92,7 @@ def test_a_vm_without_a_bridge_reaches_its_master_and_says_its_address(clean):
     shown = clean.run("virt.vm_info", "nat1").data["hyper1"]["nat1"]
     address = shown["addresses"][0]
     assert ipaddress.ip_address(address) in ipaddress.ip_network("192.168.122.0/24")
-    assert f"  address: {address}; log in: " in done.out
+    assert f"  address: {address}\n  log in: " in done.out
     assert (shown["addresses_from"], shown["behind_host"]) == ("lease", ["192.168.122.0/24"])
     would = clean.run("virt.migrate", "nat1", "dry_run=True").data
     assert would["warning"].startswith("behind NAT (default): its connections break")

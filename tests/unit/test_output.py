@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from saltvirt import access
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -178,12 +179,23 @@ def test_a_deployment_says_where_the_vm_is_reached_and_how():
         {**made, "addresses": ["192.0.2.7", "2001:db8::7"]}
     ).splitlines() == [
         "vm1 is on hyper2",
-        "  address: 192.0.2.7; log in: ssh debian@192.0.2.7",
+        "  address: 192.0.2.7",
+        "  log in: ssh debian@192.0.2.7",
     ]
-    unknown = {**made, "addresses": [], "login": "virsh console vm1 (on hyper2)"}
-    assert outputter("virt_plan")(unknown).splitlines()[1] == (
-        "  address: not known to its host; log in: virsh console vm1 (on hyper2)"
-    )
+
+
+def test_the_way_to_log_in_is_a_line_of_its_own_that_can_be_copied():
+    name = "a-long-name-of-a-vm-that-somebody-gave-it"
+    made = {"name": name, "host": "hyper2.example.org", "addresses": []}
+    said = {**made, "login": access.console(name, "hyper2.example.org")}
+
+    assert outputter("virt_plan")(said).splitlines() == [
+        f"{name} is on hyper2.example.org",
+        "  address: not known to its host",
+        f"  log in: virsh console {name}",
+        "    (on hyper2.example.org; asks for a password, which stock images do not",
+        "    have)",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -201,9 +213,9 @@ def test_a_silent_vm_is_shown_with_the_end_of_its_console(console, lines):
 
     assert text.splitlines() == ["error: it does not answer", *lines]
     known = {**failure, "addresses": ["192.0.2.7"], "login": "ssh debian@192.0.2.7"}
-    reached = "  address: 192.0.2.7; log in: ssh debian@192.0.2.7"
+    reached = ["  address: 192.0.2.7", "  log in: ssh debian@192.0.2.7"]
     said = outputter("virt_plan")(known).splitlines()
-    assert said == ["error: it does not answer", reached, *lines]
+    assert said == ["error: it does not answer", *reached, *lines]
 
 
 MOVE = {"name": "vm1", "from": "hyper1", "to": "hyper2"}
