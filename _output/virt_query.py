@@ -107,9 +107,14 @@ def _reached(vm):
     if isinstance(addresses, list):
         by = _TOLD_BY.get(str(vm.get("addresses_from")))
         note = f" ({by})" if by and addresses else ""
-        yield f"Addresses: {', '.join(map(str, addresses)) or 'not known to its host'}{note}"
+        said = f"Addresses: {', '.join(map(str, addresses)) or 'not known to its host'}{note}"
+        yield from textwrap.wrap(said, 74, subsequent_indent="  ", break_on_hyphens=False)
     if login:
-        yield f"Log in: {login}"
+        # A command has a line of its own, however long, so that it can be copied.
+        command, bracket, more = str(login).partition(" (")
+        yield f"Log in: {command}"
+        lines = textwrap.wrap(f"{bracket}{more}".strip(), 72, break_on_hyphens=False)
+        yield from (f"  {line}" for line in lines)
 
 
 def _console(host, display):

@@ -139,7 +139,11 @@ def test_one_vm_is_shown_with_units_and_how_it_is_reached():
         own = show({"h": {"web1": {**VM, **reached, "addresses_from": source}}})
         assert f"Addresses: 192.0.2.7 ({words})" in own
         made = {"name": "web1", "host": "h", **reached, "addresses_from": source}
-        assert f"address: 192.0.2.7 ({words});" in outputter("virt_plan")(made)
+        assert f"address: 192.0.2.7 ({words})\n" in outputter("virt_plan")(made)
+    many = [f"2001:db8:0:{number}:5054:ff:fe12:3456" for number in range(4)]
+    login = access.console("a-long-name-of-a-vm", "hyper2.example.org")
+    wide = show({"h": {"web1": {**VM, "addresses": many, "login": login}}}).splitlines()
+    assert max(map(len, wide)) <= 80 and "    Log in: virsh console a-long-name-of-a-vm" in wide
     nowhere = show({"h": {"web1": {**VM, "addresses": [], "login": None}}})
     assert "Addresses: not known to its host" in nowhere and "Log in" not in nowhere
 
