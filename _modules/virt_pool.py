@@ -338,8 +338,8 @@ def pool_delete(name, **kwargs):
     name
         The pool's name.
 
-    Returns True; fails with libvirt's words, such as where a folder is not empty, and if a VM, a
-    snapshot or the trash needs a volume of the group. The definition stays. Undo: virt.pool_build.
+    Returns True; fails with libvirt's words, such as where a folder is not empty, and if anybody
+    may need a volume of the group, as the trash may. The definition stays. Undo: virt.pool_build.
 
     CLI Example:
 

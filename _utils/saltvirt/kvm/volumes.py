@@ -245,28 +245,30 @@ def refuse_stop(conn: Any, pool: str) -> None:
         refuse_used(conn, pool)
 
 
-def refuse_group_of_vms(conn: Any, pool: str) -> None:
-    """
-    Raise StorageError if VMs, running or not, have volumes of a pool that goes with all of them.
-
-    Of a folder that is not empty libvirt leaves all, of a volume group nothing.
-    """
+def group(conn: Any, pool: str) -> pool_.Pool | None:
+    """Return a pool that goes with all its volumes, None if it is another."""
+    # Of a folder that is not empty libvirt leaves all, of a volume group nothing.
     says = pool_.read(pools.definition(conn.storagePoolLookupByName(pool)))
-    if says.type not in _GROUPS:
-        return
+    return says if says.type in _GROUPS else None
+
+
+def refuse_group_of_vms(conn: Any, group: pool_.Pool) -> None:
+    """Raise StorageError if VMs, running or not, have volumes of a pool that goes with them."""
     for vm, used in _disks(conn):
-        if any(_is_in_group(conn, says, where) for where in used):
+        if any(_is_in_group(conn, group, where) for where in used):
             raise StorageError(
-                f"VM {vm!r} has a volume of pool {pool!r}, and all of them would go; purge "
+                f"VM {vm!r} has a volume of pool {group.name!r}, and all of them would go; purge "
                 "that VM, or detach its disk first"
             )
 
 
-def in_group(conn: Any, pool: str, paths: Iterable[str]) -> list[str]:
-    """Return which paths are volumes of a pool that goes with all of them."""
-    says = pool_.read(pools.definition(conn.storagePoolLookupByName(pool)))
-    is_group = says.type in _GROUPS
-    return [path for path in paths if is_group and pool_.has_device(says, path)]
+def in_group(conn: Any, group: pool_.Pool, places: Iterable[str]) -> list[str]:
+    """Return which places, paths or POOL/VOLUME, are volumes of a pool that goes with them."""
+    return [one for one in places if _is_in_group(conn, group, _said(one))]
+
+
+def _said(place: str) -> tuple[str, ...]:
+    return ("path", place) if place.startswith("/") else ("volume", place.partition("/")[0])
 
 
 def _is_in_group(conn: Any, group: pool_.Pool, said: tuple[str, ...]) -> bool:

@@ -167,12 +167,27 @@ def refuse_deletion(
 
 
 def refuse_group(conn: Any, settings: HostSettings, pool: str) -> None:
-    """Raise StorageError if a VM has a volume of a pool that goes with all of them, or needs it."""
-    volumes_.refuse_group_of_vms(conn, pool)
-    known = _of_snapshots(conn) | {p: _DISK.format(vm) for p, vm in storage.based(conn).items()}
-    known |= {path: _TRASHED.format(entry) for path, entry in trashbases.below(settings).items()}
-    for path in volumes_.in_group(conn, pool, sorted(known)):
-        raise StorageError(f"pool {pool!r} stays, as {path} would go with it: {known[path]}")
+    """
+    Raise StorageError if a pool would go with all its volumes, and one of them is wanted.
+
+    A VM has it, or is to have it, or needs it; or nobody can tell. It is called under the host's
+    lock.
+    """
+    group = volumes_.group(conn, pool)
+    if group is None:
+        return
+    volumes_.refuse_group_of_vms(conn, group)
+    known = _of_snapshots(conn)
+    if config.is_local(settings.uri):
+        where = f"what is in pool {pool!r}"
+        trashbases.refuse_unknown(settings, where)
+        known |= _known_here(conn, settings, where, ())
+        coming = reservations.coming_files(settings, "").items()
+        known |= {path: f"it is to be a disk {_COMING.format(vm)}" for path, vm in coming}
+        below = trashbases.below(settings).items()
+        known |= {path: _TRASHED.format(entry) for path, entry in below}
+    for place in volumes_.in_group(conn, group, sorted(known)):
+        raise StorageError(f"pool {pool!r} stays, as {place} would go with it: {known[place]}")
 
 
 def _users(conn: Any, pool: str, names: Sequence[str] | None = None) -> set[str]:
@@ -225,7 +240,7 @@ def _refuse_needed(
     if not names:
         return
     is_here = config.is_local(settings.uri)
-    known = _known_here(conn, settings, f"{pool}/{names[0]}", but) if is_here else {}
+    known = _known_here(conn, settings, f"volume {pool}/{names[0]}", but) if is_here else {}
     known |= _of_snapshots(conn)
     known |= _known_to_pools(conn)
     paths = {name: diskvolumes.path_of(conn, pool, name) for name in names}
@@ -244,7 +259,7 @@ def _known_here(
     known = below_records(settings)
     for vm, why in outofreach.reasons(conn, settings).items():
         if vm not in but:
-            raise StorageError(f"a VM may be based on volume {where}, so it stays: {why}")
+            raise StorageError(f"a VM may be based on {where}, so it stays: {why}")
     return known | {path: _DISK.format(vm) for path, vm in storage.based(conn).items()}
 
 

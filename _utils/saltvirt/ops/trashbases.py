@@ -33,10 +33,15 @@ def beside(folders: Iterable[Path]) -> set[str]:
     }
 
 
+def refuse_unknown(settings: HostSettings, where: str) -> None:
+    """Raise StorageError if nobody can tell what a disk in the trash is based on."""
+    for entry, why in trash.unknown(settings).items():
+        raise StorageError(f"entry {entry!r} of the trash may be based on {where}: {why}")
+
+
 def refuse_needed(settings: HostSettings, paths: Sequence[str]) -> None:
     """Raise StorageError if a disk in the trash is based on one of some files."""
-    for entry, why in trash.unknown(settings).items():
-        raise StorageError(f"entry {entry!r} of the trash may be based on {paths[0]}: {why}")
+    refuse_unknown(settings, paths[0])
     # Headers are read for this: once, however many files there are.
     known = dict.fromkeys(beside({Path(path).parent for path in paths}), "of another host")
     known |= below(settings)

@@ -114,31 +114,6 @@ def test_what_an_external_snapshot_goes_back_to_is_not_wiped(host, monkeypatch):
         virt.volume_wipe("p1", "base.qcow2")
 
 
-GROUP = """<pool type='logical'><name>vg1</name><source><name>vg1</name></source>
-<target><path>/dev/vg1</path></target></pool>"""
-
-
-@pytest.mark.parametrize(
-    ("where", "who", "why"),
-    [
-        ("storage.based", "deep", DETACHED.replace("[", ".")),
-        ("snapshotted.needed", "deep", "a snapshot of VM 'deep' needs it"),
-        ("trashbases.below", "deep-1", r"a disk in the trash \(entry deep-1\) is based on it"),
-    ],
-)
-def test_a_volume_group_stays_of_which_a_disk_needs_a_volume(host, monkeypatch, where, who, why):
-    # Without LVM nothing is based on a volume of it for real.
-    module, name = where.split(".")
-    monkeypatch.setattr(getattr(ownvolumes, module), name, lambda _given: {"/dev/vg1/base": who})
-    pool = host.conn.storagePoolDefineXML(GROUP)
-    virt = faces.load("modules", "virt_pool", {"state_dir": host.settings.state_dir})
-    try:
-        with pytest.raises(StorageError, match=f"'vg1' stays, as /dev/vg1/base .* it: .*{why}"):
-            virt.pool_delete("vg1")
-    finally:
-        pool.undefine()
-
-
 def test_what_a_pool_alone_knows_to_be_below_a_disk_stays(host, delete):
     # As of a logical volume, and of what is on a server.
     overlay(host.base.with_name("top"))

@@ -1,0 +1,99 @@
+"""No volume group goes of which anybody needs a volume, or nobody can tell."""
+
+import dataclasses
+
+import faces
+import onrecord
+import pytest
+from saltvirt import protocol, records
+from saltvirt.errors import StorageError
+from saltvirt.ops import ownvolumes, reservations, trash
+from test_out_of_reach import VM, overlay
+
+GROUP = """<pool type='logical'><name>{0}</name><source><name>vg1</name></source>
+<target><path>/dev/vg1</path></target></pool>"""
+BASED = "a disk of VM 'deep' is based on it; purge that VM .virt.purge., or detach the disk first"
+
+
+@pytest.fixture
+def host(hypervisor):
+    """A host with a trash and two pools of one volume group, none of which runs."""
+    hypervisor.settings = dataclasses.replace(hypervisor.settings, trash_days=7)
+    with hypervisor.libvirt() as conn:
+        made = [conn.storagePoolDefineXML(GROUP.format(name)) for name in ("vg1", "other")]
+        hypervisor.conn = conn
+        yield hypervisor
+        for one in made:
+            if one.name() in conn.listDefinedStoragePools():
+                one.undefine()
+
+
+def delete(host, pool="vg1"):
+    """Delete a pool by virt.pool_delete."""
+    opts = {"state_dir": host.settings.state_dir}
+    return faces.load("modules", "virt_pool", opts).pool_delete(pool)
+
+
+@pytest.mark.parametrize(
+    ("where", "who", "why"),
+    [
+        ("storage.based", "deep", BASED),
+        ("snapshotted.needed", "deep", "a snapshot of VM 'deep' needs it"),
+        ("trashbases.below", "deep-1", r"a disk in the trash \(entry deep-1\) is based on it"),
+    ],
+)
+def test_a_group_stays_of_which_a_disk_needs_a_volume(host, monkeypatch, where, who, why):
+    # Without LVM nothing is based on a volume of it for real.
+    module, name = where.split(".")
+    monkeypatch.setattr(getattr(ownvolumes, module), name, lambda _given: {"/dev/vg1/base": who})
+
+    with pytest.raises(StorageError, match=f"'vg1' stays, as /dev/vg1/base .* it: .*{why}"):
+        delete(host)
+
+
+@pytest.mark.parametrize("disk", ["/dev/mapper/vg1-web1_system", "other/web1_system"])
+def test_a_group_stays_in_which_a_disk_is_made(host, disk):
+    says = onrecord.build(paths=[disk])
+    with records.held(reservations.folder(host.settings), "build", "web1") as held:
+        held.begin("t1", protocol.MAKING, **says)
+        why = f"'vg1' stays, as {disk} would go with it: it is to be a disk of VM 'web1', which is"
+
+        with pytest.raises(StorageError, match=why):
+            delete(host)
+        held.end()
+
+    assert delete(host) is True
+
+
+def test_a_group_stays_while_nobody_can_tell_what_a_vm_is_based_on(host, tmp_path):
+    middle = overlay(tmp_path / "middle.qcow2")
+    top = overlay(tmp_path / "top.qcow2", middle)
+    middle.unlink()
+    vm = host.conn.defineXML(VM.format("file", f"file='{top}'"))
+    why = "a VM may be based on what is in pool 'vg1', so it stays: .*middle.qcow2 of VM 'deep' is"
+
+    with pytest.raises(StorageError, match=why):
+        delete(host)
+
+    vm.undefine()
+    assert delete(host) is True
+
+
+def test_a_group_stays_while_nobody_can_tell_what_the_trash_is_based_on(host, tmp_path):
+    with trash.filling(host.settings, "web2", why="a test") as drop:
+        drop(str(overlay(tmp_path / "disks/top.qcow2")))
+    (tmp_path / "disks").rename(tmp_path / "away")
+
+    with pytest.raises(StorageError, match="of the trash may be based on what is in pool 'vg1': "):
+        delete(host)
+
+
+def test_a_folder_that_goes_is_empty_whatever_a_vm_is_based_on(host, tmp_path):
+    host.conn.defineXML(VM.format("file", f"file='{tmp_path}/gone.qcow2'"))
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    host.conn.storagePoolDefineXML(
+        f"<pool type='dir'><name>p1</name><target><path>{folder}</path></target></pool>"
+    )
+
+    assert delete(host, "p1") is True
