@@ -138,6 +138,9 @@ def checked(given: Mapping[str, Any], also: Sequence[str] = ()) -> dict[str, Any
     for key in _TEXTS:
         if not isinstance(options[key], str | None):
             raise BadArgument(key, "is not text")  # what it is may be secret
+    # libvirt's QEMU has no other; it would say so when all else is made.
+    if options["os_type"] not in (None, "", "hvm"):
+        raise BadArgument("os_type", f"{options['os_type']!r}; leave it out, or hvm")
     sshkeys.read(_SSH_KEYS, options[_SSH_KEYS])
     return options
 
