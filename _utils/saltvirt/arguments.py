@@ -168,6 +168,14 @@ def link_name(argument: str, value: object) -> str:
     return value
 
 
+def object_name(kind: str, value: object) -> str:
+    """Return the name of a network, pool or volume as libvirt takes it."""
+    name = "" if value is None else str(value)
+    if not name.strip() or "/" in name or "\n" in name:
+        raise BadArgument("name", f"{name!r} cannot name a {kind}: no slash, no line break")
+    return name
+
+
 def address(argument: str, value: object) -> str | None:
     """Return an IP address in its usual form, or None for None."""
     try:

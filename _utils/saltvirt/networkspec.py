@@ -40,7 +40,7 @@ def of(name: object, bridge: object, forward: object, given: Mapping[str, Any]) 
     mtu = given.get("mtu")
     configs = [(key, given.get(key)) for key in ("ipv4_config", "ipv6_config")]
     return network.Network(
-        name=_name(name),
+        name=arguments.object_name("network", name),
         bridge=_bridge(bridge, mode),
         mtu=None if mtu is None else arguments.whole("mtu", mtu, least=68, most=65535),
         domain=_domain(given.get("domain")),
@@ -55,13 +55,6 @@ def of(name: object, bridge: object, forward: object, given: Mapping[str, Any]) 
         dns=_dns(given.get("dns")),
         ips=tuple(_ip(key, config) for key, config in configs if config),
     )
-
-
-def _name(name: object) -> str:
-    text = "" if name is None else str(name)
-    if not text.strip() or "/" in text or "\n" in text:
-        raise BadArgument("name", f"{text!r} cannot name a network: no slash, no line break")
-    return text
 
 
 def _mode(forward: object) -> str | None:

@@ -63,7 +63,7 @@ def apply(tmp_path, fresh_driver):
         module = asloaded.module(f"_states/virt_{kind}.py")
         options = {"connection": {"uri": "test:///default"}, "state_dir": str(tmp_path)}
         module.__opts__.update(virt=options, file_client="local", test=is_test)
-        return getattr(module, function)("new", **given)
+        return getattr(module, function)(**{"name": "new", **given})
 
     # The driver keeps what was defined as long as somebody is connected.
     with connect.opened(HostSettings(uri="test:///default"), readonly=False):
@@ -84,6 +84,28 @@ def test_what_a_network_or_pool_cannot_be_is_refused_with_test_too(apply, kind, 
     assert said == done
     assert (done["result"], done["changes"]) == (False, {})
     assert why in done["comment"]
+
+
+OF_A_NAME = {
+    "networks.network_defined": NAT,
+    "nat.nat_running": {},
+    "pool.pool_defined": {"ptype": "dir", "target": "/srv/new"},
+    "volume.volume_defined": {"pool": "default-pool", "size": 8},
+}
+
+
+@pytest.mark.parametrize("function", OF_A_NAME)
+@pytest.mark.parametrize("name", ["a/b", " ", "a\nb"])
+def test_a_name_that_libvirt_does_not_take_is_refused_with_test_too(apply, function, name):
+    kind, state = function.split(".")
+    said, done = (
+        apply(kind, state, is_test, {**OF_A_NAME[function], "name": name})
+        for is_test in (True, False)
+    )
+
+    assert said == done
+    assert (done["result"], done["changes"]) == (False, {})
+    assert done["comment"].startswith(f"name: {name!r} cannot name a ")
 
 
 @pytest.mark.parametrize(
