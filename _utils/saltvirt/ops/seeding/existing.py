@@ -134,6 +134,8 @@ def mkconfig(
     """
     if tmp is not None:
         arguments.text("tmp", tmp)
+    if tmp and not tmp.startswith("/"):
+        raise BadArgument("tmp", f"{tmp!r} is not an absolute path")
     if id_ or (arguments.mapping("config", config) or {}).get("id"):
         made = _identity(context, id_, config, keys_, approve_key)
     else:
