@@ -7,7 +7,9 @@ import pytest
 from saltvirt import spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
+from saltvirt.fleet import allowing
 from saltvirt.ops.update import plan, request
+from saltvirt.pki import store
 from saltvirt.xml import domain, parse
 
 OF_CPU = [
@@ -117,3 +119,9 @@ def test_all_vms_are_not_one():
 
     with pytest.raises(BadArgument, match="^name: None is not text"):
         given.get_disks(None)
+
+
+@pytest.mark.parametrize("target", [7, ["hyper1"], None])
+def test_what_is_revoked_is_a_text(opts, target):
+    with pytest.raises(BadArgument, match="^target: .* is not text"):
+        allowing.revoke(opts, target, store.utc_now())
