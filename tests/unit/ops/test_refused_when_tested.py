@@ -1,11 +1,14 @@
 """With test=True a state refuses what it would refuse without: nothing is left to libvirt."""
 
+from dataclasses import replace
+
 import asloaded
 import pytest
 from saltvirt import spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.kvm import connect
+from saltvirt.xml import domain
 
 NAT = {"bridge": "virbr9", "forward": "nat"}
 V4 = {"cidr": "192.168.42.0/24"}
@@ -153,10 +156,49 @@ def test_numbers_of_a_network_that_libvirt_takes_are_taken_and_no_change_again(a
         ({"graphics": {"type": "vnc", "port": "x"}}, "^graphics:port: 'x' is not a whole number"),
         ({"serials": [{"type": "tcp", "protocol": "x"}]}, "^serials:protocol: 'x'"),
         ({"clock": {"timers": {"rtc": {"track": "x"}}}}, "^clock:timers:rtc:track: 'x'"),
+        ({"graphics": {"type": "VNC"}}, "^graphics:type: 'VNC'; one of vnc, spice"),
+        ({"serials": [{"type": "pyt"}]}, "^serial: type 'pyt'; one of"),
+        ({"serials": [{"type": ["pty"]}]}, "^serial: type .'pty'.; one of"),
+        ({"consoles": [{"prot": 5}]}, "^console has no argument 'prot': did you mean 'port'"),
+        ({"clock": {"adjustment": "summer"}}, "^clock:adjustment: 'summer'"),
+        ({"hypervisor_features": {"kvm-hint": True}}, "^hypervisor_features has no argument"),
+        ({"config": "log_level: debug"}, "^config: is not a mapping"),
+        ({"host_devices": 5}, "^host_devices: 5 is not text"),
+        ({"disks": [{"name": "data", "sise": 8}]}, "^disk 'data' has no argument 'sise': did you"),
+        ({"disks": [{"name": "data", "device": "cdrm"}]}, "^disk 'data': device 'cdrm'; one of"),
+        ({"disks": [{"name": "data", "model": "virtoi"}]}, "^disk model: 'virtoi'; one of fdc"),
+        ({"disks": [{"name": "data", "io": "aio"}]}, "^disk 'data': io: 'aio'; one of native"),
+        ({"disks": [{"name": "a b", "size": 8}]}, "^disk 'a b': use letters"),
+        ({"disks": [{"name": "data", "size": 0}]}, "^disk 'data': size 0; at least 1 MiB"),
+        ({"disks": [{"name": "data", "overlay_image": "no"}]}, "overlay_image: 'no' is neither"),
+        ({"disks": [{"name": "data", "iothread_id": 0}]}, "iothread_id: 0 is out of range"),
     ],
 )
 def test_a_new_vm_is_refused_on_the_host_and_on_the_master(given, why):
     with pytest.raises(BadArgument, match=why):
-        spec.deployment(HostSettings(), "web1", 1, 64, given)
+        vm = spec.deployment(HostSettings(), "web1", 1, 64, {**given, "image": None}).vm
+        domain.build(replace(vm, disks=(), domain_type="qemu"))
     with pytest.raises(BadArgument, match=why):
         spec.requirements_from_master("web1", 1, 64, given)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "mem", "why"),
+    [
+        ({"maximum": 2, "topology": 5}, 64, "^cpu"),
+        ({"maximum": 2, "tuning": {"vcpupin": 5}}, 64, "^cpu:tuning"),
+        ({"maximum": 2, "cach": {}}, 64, "^cpu"),
+        (1, {"boot": 64, "hugepage": []}, "^mem"),
+    ],
+)
+def test_so_are_its_processors_and_its_memory(cpu, mem, why):
+    with pytest.raises(BadArgument, match=why):
+        domain.build(spec.deployment(HostSettings(), "web1", cpu, mem, {"disk": None}).vm)
+    with pytest.raises(BadArgument, match=why):
+        spec.requirements_from_master("web1", cpu, mem, {})
+
+
+def test_what_a_profile_may_have_of_a_disk_is_left_to_the_hosts():
+    disks = [{"name": "cd", "source_file": "https://example.org/a.iso"}, {"name": "system"}]
+
+    assert spec.requirements_from_master("web1", 1, 64, {"disks": disks}).disk_mib == 0
