@@ -102,6 +102,14 @@ def plain(argument: str, value: object) -> str:
     return str(value)
 
 
+def folder(argument: str, value: object) -> str:
+    """Return an absolute path: another would be below wherever the minion happens to run."""
+    path = text(argument, value)
+    if not path.startswith("/"):
+        raise BadArgument(argument, f"{path!r} is not an absolute path")
+    return path
+
+
 def uuid(argument: str, value: object) -> str:
     """Return a UUID as libvirt writes it."""
     try:
