@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import asloaded
+import faces
 import pytest
 from saltvirt import spec
 from saltvirt.config import HostSettings
@@ -125,3 +126,11 @@ def test_all_vms_are_not_one():
 def test_what_is_revoked_is_a_text(opts, target):
     with pytest.raises(BadArgument, match="^target: .* is not text"):
         allowing.revoke(opts, target, store.utc_now())
+
+
+@pytest.mark.parametrize("name", ["", " ,", [], None])
+def test_nobody_is_not_found_without_a_word(opts, name):
+    runner = faces.load("runners", "virt_cells", context={})
+    runner.__opts__ = opts
+
+    assert runner.find(name) == {"error": "name: is missing; see the command's help", "retcode": 1}
