@@ -45,6 +45,26 @@ SAID_WRONG = [
         "vport: interfaceid: 'x' is not a UUID",
     ),
     ({"bridge": "br0", "forward": "passthrough", "interfaces": "eth1"}, "bridge: a network with"),
+    (NAT, "ipv4_config: is missing: with forward=nat a network has it, or ipv6_config"),
+    ({**NAT, "ipv4_config": V4, "interfaces": "a b"}, "interfaces: a network with forward=nat has"),
+    ({**NAT, "forward": "open", "ipv4_config": V4, "interfaces": "a"}, "interfaces: a network"),
+    ({"bridge": "br0", "forward": "bridge", "interfaces": "a"}, "interfaces: goes without bridge"),
+    ({"bridge": "br0", "forward": "bridge", "mtu": 9000}, "mtu: a network with forward=bridge"),
+    (
+        {"bridge": None, "forward": "bridge", "interfaces": "a", "physical_function": "b"},
+        "interfaces and physical_function: a network has one of them",
+    ),
+    (
+        {**NAT, "ipv4_config": {**V4, "dhcp_ranges": [{"start": "10.8.0.5", "end": "10.8.0.9"}]}},
+        "ipv4_config:dhcp_ranges: 10.8.0.5 to 10.8.0.9 is not in 192.168.42.0/24",
+    ),
+    (
+        {
+            **NAT,
+            "ipv4_config": {**V4, "dhcp_ranges": [{"start": "192.168.42.9", "end": "192.168.42.5"}]},
+        },
+        "ipv4_config:dhcp_ranges: it begins at 192.168.42.9, behind its end, 192.168.42.5",
+    ),
 ]
 POOLS_SAID_WRONG = [
     ({"ptype": "netfs", "target": "/x", "source": {"format": "x"}}, "source:format: 'x'; for type"),
@@ -90,7 +110,7 @@ def test_what_a_network_or_pool_cannot_be_is_refused_with_test_too(apply, kind, 
 
 
 OF_A_NAME = {
-    "networks.network_defined": NAT,
+    "networks.network_defined": {**NAT, "ipv4_config": V4},
     "nat.nat_running": {},
     "pool.pool_defined": {"ptype": "dir", "target": "/srv/new"},
     "volume.volume_defined": {"pool": "default-pool", "size": 8},
@@ -109,6 +129,16 @@ def test_a_name_that_libvirt_does_not_take_is_refused_with_test_too(apply, funct
     assert said == done
     assert (done["result"], done["changes"]) == (False, {})
     assert done["comment"].startswith(f"name: {name!r} cannot name a ")
+
+
+@pytest.mark.parametrize(("format", "is_taken"), [("qcow3", False), ("qcow2", True)])
+def test_a_format_of_a_volume_is_looked_at_with_test_too(apply, format, is_taken):
+    given = {"pool": "default-pool", "size": 8, "format": format}
+
+    said, done = (apply("volume", "volume_defined", is_test, given) for is_test in (True, False))
+
+    assert (said["result"] is None, done["result"]) == (is_taken, is_taken)
+    assert is_taken or done["comment"].startswith("format: 'qcow3'; in a pool of type dir one of")
 
 
 @pytest.mark.parametrize(
