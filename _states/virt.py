@@ -39,7 +39,8 @@ def keys_(
     name
         Any name.
     basepath
-        Absolute path of the folder for ``CA/``, ``libvirt/`` and ``qemu/``. Defaults to ``/etc/pki``.
+        Absolute path of the folder for ``CA/``, ``libvirt/`` and ``qemu/``. Defaults to
+        ``/etc/pki``.
     country, state, locality, organization, expiration_days
         Accepted for old formulas; the master decides these (``virt:pki``), and the comment says so.
     vnc

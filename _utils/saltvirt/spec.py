@@ -142,9 +142,6 @@ def checked(given: Mapping[str, Any], also: Sequence[str] = ()) -> dict[str, Any
     for key in _TEXTS:
         if not isinstance(options[key], str | None):
             raise BadArgument(key, "is not text")  # what it is may be secret
-    # libvirt's QEMU has no other; it would say so when all else is made.
-    if options["os_type"] not in (None, "", "hvm"):
-        raise BadArgument("os_type", f"{options['os_type']!r}; leave it out, or hvm")
     sshkeys.read(_SSH_KEYS, options[_SSH_KEYS])
     return options
 
@@ -182,6 +179,9 @@ def _ports(settings: HostSettings, options: Mapping[str, Any]) -> dict[str, Any]
 
 def _parts(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what describes parts of the VM, as it was given."""
+    # libvirt's QEMU has no other; it would say so when all else is made.
+    if options["os_type"] not in (None, "", "hvm"):
+        raise BadArgument("os_type", f"{options['os_type']!r}; leave it out, or hvm")
     mappings = ("boot", "numatune", "hypervisor_features", "clock")
     return {
         **{key: arguments.mapping(key, options[key]) for key in mappings},
@@ -323,7 +323,8 @@ def _refuse_unbuildable(name: str, cpu: Any, mem: Any, options: Mapping[str, Any
             memory_mib=arguments.memory_mib(mem),
             domain_type=hypervisor_type(options["hypervisor"]),
             graphics=arguments.mapping("graphics", options["graphics"]),
-            **{key: valuekinds.said(key, options[key]) for key in ("serials", "consoles")},
+            serials=valuekinds.said("serials", options["serials"]),
+            consoles=valuekinds.said("consoles", options["consoles"]),
             **_parts(options),
         )
     )

@@ -12,6 +12,7 @@ from saltvirt.xml import domain
 
 NAT = {"bridge": "virbr9", "forward": "nat"}
 V4 = {"cidr": "192.168.42.0/24"}
+REVERSED = {"start": "192.168.42.9", "end": "192.168.42.5"}
 UUID = "09B11C53-8B5C-4EEB-8F00-D84EAA0AAA4F"
 FC = {"type": "fc_host", "wwnn": "20000000c9831b4b", "wwpn": "10000000c9831b4b"}
 SAID_WRONG = [
@@ -59,10 +60,7 @@ SAID_WRONG = [
         "ipv4_config:dhcp_ranges: 10.8.0.5 to 10.8.0.9 is not in 192.168.42.0/24",
     ),
     (
-        {
-            **NAT,
-            "ipv4_config": {**V4, "dhcp_ranges": [{"start": "192.168.42.9", "end": "192.168.42.5"}]},
-        },
+        {**NAT, "ipv4_config": {**V4, "dhcp_ranges": [REVERSED]}},
         "ipv4_config:dhcp_ranges: it begins at 192.168.42.9, behind its end, 192.168.42.5",
     ),
 ]
