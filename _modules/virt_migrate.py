@@ -71,7 +71,6 @@ def migrate(vm_, target, **kwargs):
     """
     report, present, token = (kwargs.pop(key, None) for key in ("report", "present", "token"))
     try:
-        arguments.text("name", vm_)
         reach.refuse_strange("target", target)
         context = Context.of(__opts__, __pillar__, __grains__, __salt__)
         options = movespec.of(context.settings, kwargs)

@@ -64,22 +64,27 @@ def of(name: object, bridge: object, forward: object, given: Mapping[str, Any]) 
 
 def _refuse_at_odds(made: network.Network) -> None:
     """Refuse arguments that libvirt does not take together: a test would not be told of it."""
-    devices = {key: getattr(made, key) for key in _DEVICES if getattr(made, key)}
-    mode, first = made.forward, next(iter(devices), "")
+    mode, devices = made.forward, [key for key in _DEVICES if getattr(made, key)]
     if len(devices) > 1:
         raise BadArgument(" and ".join(devices), "a network has one of them")
     if mode in _ROUTED and not made.ips:
         raise BadArgument(
             "ipv4_config", f"is missing: with forward={mode} a network has it, or ipv6_config"
         )
-    if devices and mode == "open":
-        raise BadArgument(first, "a network with forward=open has none")
-    if len(made.interfaces) > 1 and mode in _ROUTED:
-        raise BadArgument(first, f"a network with forward={mode} has one at most")
-    if devices and mode == "bridge" and made.bridge:
-        raise BadArgument(first, "goes without bridge: give bridge: null, or leave this out")
     if made.mtu and mode is not None and mode not in _ROUTED:
         raise BadArgument("mtu", f"a network with forward={mode} has none; its links have")
+    if devices:
+        _refuse_device(made, devices[0])
+
+
+def _refuse_device(made: network.Network, key: str) -> None:
+    mode = made.forward
+    if mode == "open":
+        raise BadArgument(key, "a network with forward=open has none")
+    if mode in _ROUTED and len(made.interfaces) > 1:
+        raise BadArgument(key, f"a network with forward={mode} has one at most")
+    if mode == "bridge" and made.bridge:
+        raise BadArgument(key, "goes without bridge: give bridge: null, or leave this out")
 
 
 def _mode(forward: object) -> str | None:
