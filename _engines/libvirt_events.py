@@ -8,11 +8,13 @@ import logging
 import threading
 
 import salt.utils.event
+from saltvirt import arguments
 from saltvirt.errors import VirtError
 from saltvirt.kvm import connect, eventkinds, events
 
 __virtualname__ = "libvirt_events"
 log = logging.getLogger(__name__)
+_PREFIX = "salt/engines/libvirt_events"
 
 
 def __virtual__():
@@ -21,7 +23,7 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def start(uri=None, tag_prefix="salt/engines/libvirt_events", filters=None):
+def start(uri=None, tag_prefix=_PREFIX, filters=None):
     """
     Pass libvirt's events on to Salt, and never return.
 
@@ -48,7 +50,10 @@ def start(uri=None, tag_prefix="salt/engines/libvirt_events", filters=None):
                 - pool
     """
     try:
-        events.watch(uri, eventkinds.chosen(filters), tag_prefix, _sender())
+        # An option without a value says nothing.
+        where = None if uri is None else arguments.text("uri", uri)
+        prefix = _PREFIX if tag_prefix is None else arguments.text("tag_prefix", tag_prefix)
+        events.watch(where, eventkinds.chosen(filters), prefix, _sender())
     except VirtError as error:
         log.error("engine libvirt_events has nothing to do: %s; then restart this Salt", error)
         # Salt would start it again and again, with the same words each time.

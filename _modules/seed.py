@@ -86,8 +86,8 @@ def mkconfig(config=None, tmp=None, id_=None, approve_key=True, pub_key=None, pr
     config
         More options. Defaults to none.
     tmp
-        The folder; refused if another user could replace what is in it. Defaults to a new one below
-        ``/tmp``.
+        Absolute path of the folder; refused if another user could replace what is in it. Defaults
+        to a new one below ``/tmp``.
     id_
         The minion's id. Defaults to the ``id`` of ``config``, else to what the guest calls itself:
         then its key is not submitted.

@@ -99,10 +99,10 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         checksum as the file states take it (``sha256=...``, or where a file of checksums is);
         clone it as a qcow2 overlay (the default for qcow2 images) or not.
     os_type, arch, machine, boot, boot_dev, numatune, hypervisor_features, clock
-        As libvirt has them; ``machine`` is a machine type such as ``pc-q35-7.2``, and defaults to
-        the newest ``pc`` of the host's QEMU; ``boot`` is ``{kernel, initrd, cmdline}``, ``{loader,
-        nvram}`` or ``{efi: True}``; kernel and initrd may be URLs. ``boot_dev`` is like
-        ``"network hd"``.
+        As libvirt has them; ``os_type`` is ``hvm``, its default; ``machine`` is a machine type such
+        as ``pc-q35-7.2``, and defaults to the newest ``pc`` of the host's QEMU; ``boot`` is
+        ``{kernel, initrd, cmdline}``, ``{loader, nvram}`` or ``{efi: True}``; kernel and initrd may
+        be URLs. ``boot_dev`` is like ``"network hd"``.
     serials, consoles
         Lists of ``{type, path, host, port, ...}``. Default to one serial console, which is logged.
     stop_on_reboot, host_devices

@@ -65,8 +65,9 @@ def get_disks(vm_, **kwargs):
 
         salt hyper1 virt.get_disks centos1
     """
+    name = arguments.text("name", vm_)
     with _reading("virt.get_disks", kwargs) as conn:
-        return inspect.vm_info(conn, vm_)[vm_]["disks"]
+        return inspect.vm_info(conn, name)[name]["disks"]
 
 
 def get_nics(vm_, **kwargs):

@@ -133,6 +133,7 @@ def define_vol_xml_str(xml, pool=None, **kwargs):
 </volume>" default
         salt hyper1 virt.volume_delete default d1
     """
+    arguments.text("xml", xml)
     settings = config.for_call("virt.define_vol_xml_str", kwargs, __opts__, __pillar__, __grains__)
     with connect.opened(settings, readonly=False) as conn:
         volumes.define_xml(conn, str(pool or settings.storagepool or "default"), xml)
@@ -159,7 +160,7 @@ def define_vol_xml_path(path, pool=None, **kwargs):
         salt hyper1 virt.volume_delete default d1
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(arguments.text("path", path)).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         raise errors.BadArgument("path", f"{path}: {exc}") from exc
     return define_vol_xml_str(text, pool=pool, **kwargs)

@@ -5,7 +5,9 @@ import textwrap
 _WHOLE = {"cpu", "memory", "storage", "domain_types", "vms"}
 # Of what a host says; a word of megabytes would take textwrap hours.
 _LONGEST = 1000
-_ROW = "{:<16} {:>9} {:>15} {:>15} {:>4}  {:<5} {}"
+# The longest of the last column is "maintenance", which ends at the 80th.
+_ROW = "{:<16} {:>9} {:>15} {:>15} {:>4} {:<4} {}"
+_NAME = 16
 
 
 def output(data, **_kwargs):
@@ -27,23 +29,28 @@ def output(data, **_kwargs):
     for host in data:
         if host in ("unreachable", "failed", "duplicates"):
             continue
-        lines.append(_row(host, data[host]))
+        lines += _rows(host, data[host])
         for _, why in sorted(data[host].get("unreadable", {}).items()):
-            lines += textwrap.wrap(f"{host}: {why[:_LONGEST]}", 78, subsequent_indent="  ")
+            lines += _said(f"{host}: ", why)
     lines += [f"{host:<16} does not answer" for host in data.get("unreachable", ())]
-    lines += [f"{host:<16} {why}" for host, why in sorted(data.get("failed", {}).items())]
+    for host, why in sorted(data.get("failed", {}).items()):
+        lines += _said(f"{host:<16} ", why)
     for name, hosts in sorted(data.get("duplicates", {}).items()):
         line = f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts"
         lines += textwrap.wrap(line, 78, subsequent_indent="  ", break_on_hyphens=False)
     return "\n".join(lines)
 
 
-def _row(host, info):
+def _said(host, why):
+    return textwrap.wrap(host + why[:_LONGEST], 78, subsequent_indent="  ")
+
+
+def _rows(host, info):
     if not _WHOLE.issubset(info):
         # Some fields were asked for.
-        return "\n".join(
-            [host, *("  " + " ".join(f"{key}: {one}".split()) for key, one in sorted(info.items()))]
-        )
+        yield host
+        yield from ("  " + " ".join(f"{key}: {one}".split()) for key, one in sorted(info.items()))
+        return
     cpu, memory, storage = info["cpu"], info["memory"], info["storage"]
     cells = (
         _share(cpu["vcpus_limit"], cpu["vcpus_committed"]),
@@ -52,9 +59,14 @@ def _row(host, info):
     )
     state = "maintenance" if info.get("maintenance") else "up"
     kind = info["domain_types"]["default"] or "none"
+    name = host
+    if len(name) > _NAME:
+        # Full names often are; what is below the titles stays there.
+        yield name
+        name = ""
+    yield _ROW.format(name, *cells, len(info["vms"]), kind, state)
     if kind == "none":
-        state += f"; {info['domain_types']['why']}"
-    return _ROW.format(host, *cells, len(info["vms"]), kind, state)
+        yield from _said(f"{host}: ", info["domain_types"]["why"])
 
 
 def _share(limit, committed):

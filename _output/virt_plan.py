@@ -9,6 +9,7 @@ _TOLD_BY = {
     "neighbours": " (as the VM itself tells its network)",
     "arp": " (as the VM itself tells its network)",
 }
+_NAME = 16
 # Of a clone whose disk nobody has looked into.
 _SEEDED = {
     "auto": "seeded by cloud-init (nocloud) if its guest has that, else in the appliance "
@@ -52,6 +53,10 @@ def _table(hosts):
         score = f"{row['score']:.2f}" if row["fits"] else "-"
         said = row.get("note", "") if row["fits"] else "; ".join(row["reasons"])
         why = textwrap.wrap(said, 48, break_on_hyphens=False) or [""]
+        if len(host) > _NAME:
+            # Full names often are; what is below the titles stays there.
+            yield host
+            host = ""
         yield f"{host:<16} {fits:<5} {score:>5}  {why[0]}".rstrip()
         yield from (f"{'':<30}{line}" for line in why[1:])
 

@@ -4,6 +4,7 @@ What masters that are cells of one cloud say of VMs and jobs, to the one above t
 .. versionadded:: 1.0.0
 """
 
+from saltvirt.errors import BadArgument
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
 from saltvirt.later import Later
@@ -41,8 +42,11 @@ def find(name, quiet=False):
 
         salt-run virt.find centos1
     """
+    names = arguments.names("name", name)
+    if not names:
+        raise BadArgument("name", "is missing; see the command's help")
     cloud = Cloud.of(__opts__, __jid_event__, "hypervisors", quiet, is_reading=True)
-    return here.find(cloud, arguments.names("name", name))
+    return here.find(cloud, names)
 
 
 @runner_function

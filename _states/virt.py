@@ -39,7 +39,8 @@ def keys_(
     name
         Any name.
     basepath
-        Folder for ``CA/``, ``libvirt/`` and ``qemu/``. Defaults to ``/etc/pki``.
+        Absolute path of the folder for ``CA/``, ``libvirt/`` and ``qemu/``. Defaults to
+        ``/etc/pki``.
     country, state, locality, organization, expiration_days
         Accepted for old formulas; the master decides these (``virt:pki``), and the comment says so.
     vnc
@@ -61,7 +62,7 @@ def keys_(
     subject = (country, locality, organization, expiration_days)
     try:
         work = enrolment.Enrolment(
-            basepath=basepath,
+            basepath=arguments.folder("basepath", basepath),
             with_vnc=arguments.boolean("vnc", vnc),
             is_forced=arguments.boolean("renew", renew),
             minion_id=__opts__["id"],

@@ -102,6 +102,14 @@ def plain(argument: str, value: object) -> str:
     return str(value)
 
 
+def folder(argument: str, value: object) -> str:
+    """Return an absolute path: another would be below wherever the minion happens to run."""
+    path = text(argument, value)
+    if not path.startswith("/"):
+        raise BadArgument(argument, f"{path!r} is not an absolute path")
+    return path
+
+
 def uuid(argument: str, value: object) -> str:
     """Return a UUID as libvirt writes it."""
     try:
@@ -166,6 +174,14 @@ def link_name(argument: str, value: object) -> str:
             argument, f"{value!r} cannot name a link: 1 to 15 letters, digits, '.', '_' and '-'"
         )
     return value
+
+
+def object_name(kind: str, value: object) -> str:
+    """Return the name of a network, pool or volume as libvirt takes it."""
+    name = "" if value is None else str(value)
+    if not name.strip() or "/" in name or "\n" in name:
+        raise BadArgument("name", f"{name!r} cannot name a {kind}: no slash, no line break")
+    return name
 
 
 def address(argument: str, value: object) -> str | None:

@@ -13,6 +13,9 @@ from saltvirt.xml import network, nic, texts
 MODES = ("nat", "route", "open", "bridge", "private", "vepa", "passthrough", "hostdev")
 # The guests' NICs are those of the host itself, or are on them.
 _WITHOUT_BRIDGE = ("private", "vepa", "passthrough", "hostdev")
+# They lead elsewhere by the host's own routes.
+_ROUTED = ("nat", "route", "open")
+_DEVICES = ("interfaces", "addresses", "physical_function")
 KEYS = (
     *("ipv4_config", "ipv6_config", "vport", "tag", "mtu", "domain", "nat"),
     *("interfaces", "addresses", "physical_function", "dns"),
@@ -39,8 +42,8 @@ def of(name: object, bridge: object, forward: object, given: Mapping[str, Any]) 
         raise BadArgument("forward", "is needed with interfaces, addresses, physical_function")
     mtu = given.get("mtu")
     configs = [(key, given.get(key)) for key in ("ipv4_config", "ipv6_config")]
-    return network.Network(
-        name=_name(name),
+    made = network.Network(
+        name=arguments.object_name("network", name),
         bridge=_bridge(bridge, mode),
         mtu=None if mtu is None else arguments.whole("mtu", mtu, least=68, most=65535),
         domain=_domain(given.get("domain")),
@@ -55,13 +58,33 @@ def of(name: object, bridge: object, forward: object, given: Mapping[str, Any]) 
         dns=_dns(given.get("dns")),
         ips=tuple(_ip(key, config) for key, config in configs if config),
     )
+    _refuse_at_odds(made)
+    return made
 
 
-def _name(name: object) -> str:
-    text = "" if name is None else str(name)
-    if not text.strip() or "/" in text or "\n" in text:
-        raise BadArgument("name", f"{text!r} cannot name a network: no slash, no line break")
-    return text
+def _refuse_at_odds(made: network.Network) -> None:
+    """Refuse arguments that libvirt does not take together: a test would not be told of it."""
+    mode, devices = made.forward, [key for key in _DEVICES if getattr(made, key)]
+    if len(devices) > 1:
+        raise BadArgument(" and ".join(devices), "a network has one of them")
+    if mode in _ROUTED and not made.ips:
+        raise BadArgument(
+            "ipv4_config", f"is missing: with forward={mode} a network has it, or ipv6_config"
+        )
+    if made.mtu and mode is not None and mode not in _ROUTED:
+        raise BadArgument("mtu", f"a network with forward={mode} has none; its links have")
+    if devices:
+        _refuse_device(made, devices[0])
+
+
+def _refuse_device(made: network.Network, key: str) -> None:
+    mode = made.forward
+    if mode == "open":
+        raise BadArgument(key, "a network with forward=open has none")
+    if mode in _ROUTED and len(made.interfaces) > 1:
+        raise BadArgument(key, f"a network with forward={mode} has one at most")
+    if mode == "bridge" and made.bridge:
+        raise BadArgument(key, "goes without bridge: give bridge: null, or leave this out")
 
 
 def _mode(forward: object) -> str | None:
@@ -246,6 +269,16 @@ def _hosts(argument: str, value: object) -> network.Rows:
     return tuple(sorted(_row(argument, one, {"ip", "mac", "id", "name"}) for one in rows))
 
 
+def _refuse_elsewhere(
+    argument: str, span: tuple[str, str], net: ipaddress.IPv4Network | ipaddress.IPv6Network
+) -> None:
+    start, end = map(ipaddress.ip_address, span)
+    if start not in net or end not in net:
+        raise BadArgument(argument, f"{span[0]} to {span[1]} is not in {net}")
+    if int(start) > int(end):
+        raise BadArgument(argument, f"it begins at {span[0]}, behind its end, {span[1]}")
+
+
 def _ip(argument: str, value: object) -> network.Ip:
     found = _mapping(argument, value, {"cidr", "dhcp_ranges", "hosts", "bootp", "tftp"})
     cidr = _needed(argument, found, "cidr")
@@ -254,7 +287,9 @@ def _ip(argument: str, value: object) -> network.Ip:
     except ValueError as exc:
         raise BadArgument(f"{argument}:cidr", f"{cidr!r} is not a network: {exc}") from exc
     ranges = arguments.mappings(f"{argument}:dhcp_ranges", found.get("dhcp_ranges")) or ()
-    spans = (_span(f"{argument}:dhcp_ranges", one, _address) for one in ranges)
+    spans = [_span(f"{argument}:dhcp_ranges", one, _address) for one in ranges]
+    for span in filter(None, spans):
+        _refuse_elsewhere(f"{argument}:dhcp_ranges", span, net)
     bootp = found.get("bootp") or None
     tftp = found.get("tftp")
     return network.Ip(

@@ -183,8 +183,23 @@ _PREFIX = {
 }
 
 
-def _check_disk(what: str, entry: Entry) -> None:
-    """Refuse what cannot be a disk."""
+def listed(extra: Any) -> list[Entry]:
+    """Return a call's ``disks`` as a master reads them; refuse what no profile makes a disk of."""
+    said = entries(extra or [], "disks")
+    for entry in said:
+        what = f"disk {entry['name']!r}"
+        _check_said(what, entry)
+        _flag(what, entry, "overlay_image")
+        _io(what, entry)
+        _iothread(what, entry)
+        _size_mib(what, entry)
+        if entry.get("model"):
+            _prefix(entry["model"])
+    return said
+
+
+def _check_said(what: str, entry: Entry) -> None:
+    """Refuse what cannot be said of a disk, whatever a profile says of it too."""
     arguments.refuse_unknown_keys(what, entry, _DISK_KEYS)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", str(entry["name"])):
         raise BadArgument(what, "use letters, digits, '.', '_' and '-'")
@@ -193,6 +208,11 @@ def _check_disk(what: str, entry: Entry) -> None:
     for key in ("pool", "model", "image", "format"):
         if entry.get(key) is not None:
             arguments.text(f"{what}: {key}", entry[key])
+
+
+def _check_disk(what: str, entry: Entry) -> None:
+    """Refuse what cannot be a disk."""
+    _check_said(what, entry)
     path = _source(entry)
     if remote.is_url(path) and entry.get("device") != "cdrom":
         raise BadArgument(
@@ -274,14 +294,19 @@ def _disk(entry: Entry, next_target: Callable[[str], str], is_sized: bool) -> Di
     )
 
 
+def _prefix(model: str) -> str:
+    prefix = _PREFIX.get(model)
+    if prefix is None:
+        raise BadArgument("disk model", f"{model!r}; one of {', '.join(sorted(_PREFIX))}")
+    return prefix
+
+
 def _targets() -> Callable[[str], str]:
     """Return a function that names the next disk of a bus: vda, vdb, sda, ..."""
     used: dict[str, int] = {}
 
     def next_target(model: str) -> str:
-        prefix = _PREFIX.get(model)
-        if prefix is None:
-            raise BadArgument("disk model", f"{model!r}; one of {', '.join(sorted(_PREFIX))}")
+        prefix = _prefix(model)
         used[prefix] = used.get(prefix, -1) + 1
         if used[prefix] > 25:
             raise BadArgument("disks", f"more than 26 disks on the bus {model!r}")

@@ -8,10 +8,14 @@ from typing import Any
 from saltvirt import arguments, config, defaults3006, nics, profiles, sshkeys, stocks, valuekinds
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
+from saltvirt.later import Later
 from saltvirt.model import Disk, Nic, Requirements, Vm
 from saltvirt.units import size_mib
 from saltvirt.xml import cpu as cpu_xml
 from saltvirt.xml import graphics, osboot
+
+# The hosts' own work needs it anyway; on a master only what deploys.
+domain = Later("saltvirt.xml.domain")
 
 OPTIONS = {
     "nic": "default",
@@ -175,6 +179,9 @@ def _ports(settings: HostSettings, options: Mapping[str, Any]) -> dict[str, Any]
 
 def _parts(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what describes parts of the VM, as it was given."""
+    # libvirt's QEMU has no other; it would say so when all else is made.
+    if options["os_type"] not in (None, "", "hvm"):
+        raise BadArgument("os_type", f"{options['os_type']!r}; leave it out, or hvm")
     mappings = ("boot", "numatune", "hypervisor_features", "clock")
     return {
         **{key: arguments.mapping(key, options[key]) for key in mappings},
@@ -299,6 +306,30 @@ def _wired(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {**nics.needs(profiles.placed(name, profile, interfaces)), "called": called}
 
 
+def _refuse_unbuildable(name: str, cpu: Any, mem: Any, options: Mapping[str, Any]) -> None:
+    """
+    Raise BadArgument for what every host would refuse: all of a VM but its disks and NICs.
+
+    A dry run would say where the VM goes; and host after host would be asked for it.
+    """
+    how(options)
+    arguments.names("host_devices", options["host_devices"])
+    domain.build(
+        Vm(
+            name=name,
+            cpu=cpu if isinstance(cpu, dict) else arguments.vcpus(cpu),
+            vcpus=arguments.vcpus(cpu),
+            memory=mem if isinstance(mem, dict) else arguments.memory_mib(mem),
+            memory_mib=arguments.memory_mib(mem),
+            domain_type=hypervisor_type(options["hypervisor"]),
+            graphics=arguments.mapping("graphics", options["graphics"]),
+            serials=valuekinds.said("serials", options["serials"]),
+            consoles=valuekinds.said("consoles", options["consoles"]),
+            **_parts(options),
+        )
+    )
+
+
 def requirements_from_master(
     name: str, cpu: Any, mem: Any, given: Mapping[str, Any]
 ) -> Requirements:
@@ -312,8 +343,9 @@ def requirements_from_master(
     osboot.check(arguments.mapping("boot", options["boot"]))
     osboot.devices(options["boot_dev"])
     valuekinds.check({**options, "cpu": cpu, "mem": mem})
-    listed = profiles.entries(options["disks"] or [], "disks")
+    listed = profiles.listed(options["disks"])
     most_mib = arguments.memory_mib(mem)
+    _refuse_unbuildable(name, cpu, mem, options)
     pooled = [
         Disk(
             name="",

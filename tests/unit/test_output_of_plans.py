@@ -1,9 +1,12 @@
 """What a plan says in a terminal of 80 columns: which hosts fit, and what helps."""
 
 import importlib.util
+import json
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[2] / "_output"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "_output"
+FLEET = ROOT / "tests/data/fleets/three.json"
 
 
 def output(data, name="virt_plan"):
@@ -61,3 +64,20 @@ def test_of_many_new_vms_what_helps_stands_once_below_the_table():
         "  - less memory, or more to hand out: virt:memory_ratio, virt:capacity",
         "  - nic=nat",
     ]
+
+
+def test_full_names_and_long_reasons_keep_the_table_as_wide_as_a_terminal():
+    fleet = json.loads(FLEET.read_text())
+    fleet["hyper2"]["maintenance"] = True
+    fleet["hyper3"]["domain_types"] = {"default": None, "usable": [], "why": "KVM hangs " * 20}
+    full = {f"{name}.dc1.example.org": info for name, info in fleet.items()}
+    plan = {name: {"fits": False, "score": 0, "reasons": ["no room " * 20]} for name in full}
+
+    lines = output({**full, "failed": {"hyper9": "why " * 40}}, "virt_hosts").splitlines()
+    planned = output(plan).splitlines()
+
+    assert max(map(len, [*lines, *planned])) <= 80
+    assert lines[2] == "hyper1.dc1.example.org" and lines[3].endswith("    2 qemu up")
+    assert lines[0].index("VMS") + 2 == lines[3].index("2 qemu")
+    assert "    2 qemu up" in lines[3] and lines[5].endswith("maintenance")
+    assert planned[1] == "hyper1.dc1.example.org" and planned[2].split()[:2] == ["no", "-"]

@@ -3,11 +3,14 @@
 from dataclasses import replace
 
 import asloaded
+import faces
 import pytest
 from saltvirt import spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
+from saltvirt.fleet import allowing
 from saltvirt.ops.update import plan, request
+from saltvirt.pki import store
 from saltvirt.xml import domain, parse
 
 OF_CPU = [
@@ -66,6 +69,12 @@ OF_PATHS = {
     "virt_define.define_xml_path": ("path", [5]),
     "virt_define.create_xml_path": ("path", [5]),
     "virt_define.create_xml_str": ("xml", [5]),
+    "virt_volume.define_vol_xml_path": ("path", [5]),
+    "virt_volume.define_vol_xml_str": ("xml", [5]),
+    "virt_image.image_pull": ("image", [5]),
+    "virt_image.image_build": ("source", [5, "web"]),
+    "virt_migrate.migrate": ("name", [5, "hyper2"]),
+    "virt_vm.get_disks": ("name", [5]),
     "qemu_img.make_image": ("location", [5, 64, "qcow2"]),
     "qemu_img.convert": ("orig", [5, "/srv/copy", "raw"]),
     "guestfs.mount": ("location", [5]),
@@ -81,3 +90,47 @@ def test_a_number_in_the_place_of_a_path_is_one_line(function):
 
     with pytest.raises(BadArgument, match=f"^{argument}: 5 is not text"):
         getattr(given, name)(*values)
+
+
+OF_A_BUILD = {
+    "commands": (True, "True is not a list of commands"),
+    "folder": (5, "5 is not text"),
+}
+
+
+@pytest.mark.parametrize("argument", OF_A_BUILD)
+def test_what_a_golden_image_is_given_is_named_too(argument):
+    value, why = OF_A_BUILD[argument]
+    given = asloaded.module("_modules/virt_image.py")
+
+    with pytest.raises(BadArgument, match=f"^{argument}: {why}"):
+        given.image_build("salt://a.qcow2", "web", **{argument: value})
+
+
+@pytest.mark.parametrize("value", [None, ["vda"], 5])
+def test_disks_that_are_no_mapping_are_one_line(value):
+    given = asloaded.module("_modules/virt_migrate.py")
+
+    with pytest.raises(BadArgument, match="^disks: "):
+        given.seed_non_shared_migrate(value)
+
+
+def test_all_vms_are_not_one():
+    given = asloaded.module("_modules/virt_vm.py")
+
+    with pytest.raises(BadArgument, match="^name: None is not text"):
+        given.get_disks(None)
+
+
+@pytest.mark.parametrize("target", [7, ["hyper1"], None])
+def test_what_is_revoked_is_a_text(opts, target):
+    with pytest.raises(BadArgument, match="^target: .* is not text"):
+        allowing.revoke(opts, target, store.utc_now())
+
+
+@pytest.mark.parametrize("name", ["", " ,", [], None])
+def test_nobody_is_not_found_without_a_word(opts, name):
+    runner = faces.load("runners", "virt_cells", context={})
+    runner.__opts__ = opts
+
+    assert runner.find(name) == {"error": "name: is missing; see the command's help", "retcode": 1}

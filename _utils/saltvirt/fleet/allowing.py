@@ -6,7 +6,7 @@ from datetime import datetime
 from fnmatch import filter as matching
 from typing import Any
 
-from saltvirt import compat, config, records
+from saltvirt import arguments, compat, config, records
 from saltvirt.errors import BadArgument, BadConfig, MasterError, VirtError
 from saltvirt.fleet import candidates, certificates, hints, inventory, membership, orders
 from saltvirt.fleet.cloud import Cloud
@@ -59,7 +59,11 @@ def _others(opts: Mapping[str, Any], ids: set[str]) -> dict[str, Any]:
 def allow(opts: Mapping[str, Any], given: Sequence[object]) -> dict[str, list[str]]:
     """List minions as hypervisors; return ``{"allowed": [id]}``."""
     known = compat.KeyStore(opts).accepted()
-    ids = sorted({one for text in _texts(given) for one in _accepted(known, text)})
+    texts = _texts(given)
+    if not texts:
+        # As of a state whose list came out empty: nothing would be done, and said to be.
+        raise BadArgument("hosts", "say which: salt-run virt.allow HOST ...")
+    ids = sorted({one for text in texts for one in _accepted(known, text)})
     _refuse_guests(opts, known, ids)
     membership.allow(opts, ids)
     return {"allowed": ids}
@@ -123,9 +127,10 @@ def disallow(opts: Mapping[str, Any], given: Sequence[object], now: datetime) ->
 
     Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what was done}}``.
     """
-    if not given:
+    texts = _texts(given)
+    if not texts:
         raise BadArgument("hosts", "say which: salt-run virt.disallow HOST ...")
-    ids = _known(opts, _texts(given), now)
+    ids = _known(opts, texts, now)
     membership.disallow(opts, ids)
     revoked = certificates.shut_out(opts, ids, now)
     out = {"disallowed": ids, "revoked": revoked, "told": {}}
@@ -147,7 +152,7 @@ def disallow(opts: Mapping[str, Any], given: Sequence[object], now: datetime) ->
 
 def revoke(opts: Mapping[str, Any], target: str, now: datetime) -> dict[str, Any]:
     """Shut a host out, or revoke one certificate by its serial."""
-    if target in certificates.holders(opts, now):
+    if arguments.text("target", target) in certificates.holders(opts, now):
         return disallow(opts, [target], now)
     return certificates.revoke(Cloud.of(opts), target, now)
 

@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
+from saltvirt import arguments
 from saltvirt.errors import BadArgument, LibvirtRefused
 from saltvirt.kvm import networks
 from saltvirt.kvm.connect import libvirt
@@ -16,6 +17,7 @@ _LEAST_ADDRESSES = 8
 
 def build_xml(name: str, subnet: str) -> str:
     """Return the <network> as text; libvirt itself names the bridge."""
+    named = arguments.object_name("network", name)
     try:
         net = ipaddress.IPv4Network(subnet)
     except ValueError as exc:
@@ -27,7 +29,7 @@ def build_xml(name: str, subnet: str) -> str:
     ip = network.Ip(
         address=str(net[1]), prefix=net.prefixlen, ranges=((str(net[2]), str(net[-2])),)
     )
-    return to_text(network.build(network.Network(name=name, forward="nat", ips=(ip,))))
+    return to_text(network.build(network.Network(name=named, forward="nat", ips=(ip,))))
 
 
 def plan(conn: Any, name: str, subnet: str) -> dict[str, Any]:

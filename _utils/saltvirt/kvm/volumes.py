@@ -18,6 +18,11 @@ from saltvirt.xml import volume as volume_
 
 # Types of which all volumes go with the pool.
 _GROUPS = ("logical", "zfs")
+# Types whose volumes are files, and what libvirt calls the formats of these.
+_FILES = ("dir", "fs", "netfs")
+_FORMATS = (
+    "none raw dir bochs cloop dmg iso vpc vdi fat vhd ploop cow qcow qcow2 qed vmdk unknown"
+).split()
 # What libvirt says of a volume, or a pool, that went since it was listed.
 _GONE = ("NO_STORAGE_VOL", "NO_STORAGE_POOL", "SYSTEM_ERROR", "OPERATION_INVALID")
 # Of a volume of Gluster its pool says this, and the disk of a VM what follows the server.
@@ -277,6 +282,15 @@ def _is_in_group(conn: Any, group: pool_.Pool, said: tuple[str, ...]) -> bool:
     # Several pools may be of one group.
     found = pools.find(conn, said[1])
     return found is not None and pool_.is_same_group(pool_.read(pools.definition(found)), group)
+
+
+def refuse_format(conn: Any, pool: str, wanted: volume_.Volume) -> None:
+    """Raise BadArgument for a format that libvirt does not know: a test would not be told."""
+    kind = parse(conn.storagePoolLookupByName(pool).XMLDesc(0)).get("type")
+    if kind in _FILES and wanted.format is not None and wanted.format not in _FORMATS:
+        raise BadArgument(
+            "format", f"{wanted.format!r}; in a pool of type {kind} one of {', '.join(_FORMATS)}"
+        )
 
 
 def define(conn: Any, pool: str, wanted: volume_.Volume) -> None:

@@ -71,7 +71,8 @@ def find(wanted: str = "auto", links: Iterable[str] = ()) -> tuple[str, Manager]
         "none": NoManager,
     }
     if wanted != "auto":
-        if wanted not in makers:
+        # What YAML makes of a slip, such as a list, may have no hash.
+        if wanted not in [*makers]:
             raise BadArgument("persist", f"{wanted!r}; one of auto, {', '.join(makers)}")
         return wanted, makers[wanted]()
     found = {name: makers[name]() for name, is_there in _signs().items() if is_there}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from saltvirt import files, locks, protocol, records, wire
+from saltvirt import arguments, files, locks, protocol, records, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.movefacts import ArrivalFacts, DepartureFacts
@@ -72,7 +72,7 @@ def unreadable(settings: HostSettings) -> dict[str, str]:
 
 def refuse_unreadable(settings: HostSettings, name: str) -> None:
     """Raise StorageError if a VM's move cannot be read: it may be another host's by now."""
-    why = unreadable(settings).get(name)
+    why = unreadable(settings).get(arguments.text("name", name))
     if why is not None:
         raise StorageError(why)
 

@@ -79,7 +79,8 @@ def _chardev(
     refuse_unknown_keys(element, device, _KEYS)
     # On Salt 3006 they were TCP without a type: who names a port means one.
     kind = device.get("type", "tcp" if _TCP & device.keys() else "pty")
-    if kind not in _TYPES:
+    # What YAML makes of a slip, such as a list, may have no hash.
+    if kind not in [*_TYPES]:
         raise BadArgument(element, f"type {kind!r}; one of {', '.join(sorted(_TYPES))}")
     default_type = "serial" if element == "console" else None
     target = {"type": device.get("target_type", default_type), "port": port}

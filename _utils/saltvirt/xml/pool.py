@@ -93,6 +93,7 @@ def of(
         raise BadArgument("ptype", f"{ptype!r}; one of {', '.join(TAKES)}")
     if target is not None and not str(target).startswith("/"):
         raise BadArgument("target", f"{target!r} is not an absolute path")
+    name = arguments.object_name("pool", name)
     asked = source or {}
     arguments.refuse_unknown_keys("source", asked, poolsource.KEYS)
     taken = {key: asked.get(key) for key in TAKES[ptype]}
@@ -101,8 +102,8 @@ def of(
         taken["name"] = taken["name"] or name
     return Pool(
         type=ptype,
-        name=str(name),
-        source=poolsource.of(str(name), ptype, taken),
+        name=name,
+        source=poolsource.of(name, ptype, taken),
         target=_target(ptype, target, taken.get("name")),
         permissions=permissions.of(given_permissions) if _has_folder(ptype) else None,
     )

@@ -51,12 +51,12 @@ def of(
     nocow: object = False,
 ) -> Volume:
     """Return the volume that a call asks for, with sizes in MiB unless they say their unit."""
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str):
         raise BadArgument("name", f"{name!r} cannot name a volume")
     if type is not None and type not in TYPES:
         raise BadArgument("type", f"{type!r}; one of {', '.join(TYPES)}")
     return Volume(
-        name=name,
+        name=arguments.object_name("volume", name),
         type=None if type is None else str(type),
         capacity=size_of("size", size),
         allocation=size_of("allocation", allocation or 0),

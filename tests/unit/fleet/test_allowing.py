@@ -183,6 +183,7 @@ def test_hosts_are_allowed_by_ids_and_by_globs_that_match_now(master, given, ids
         ([7], "7 is not text; quote it, on a command line twice: \"'7'\""),
         ([""], "'' is not the id of a minion"),
         ([" ,"], "' ,' is not the id of a minion"),
+        ([[]], "say which: salt-run virt.allow HOST"),
     ],
 )
 def test_who_cannot_be_meant_is_refused_and_nobody_is_allowed(master, given, why):
@@ -290,9 +291,10 @@ def test_a_host_whose_key_is_gone_can_be_shut_out(secured, told):
     assert len(done["revoked"]) == 1 and states(secured)["hyper3"] == {"revoked"}
 
 
-@pytest.mark.parametrize(
-    ("given", "why"), [(["hyper9"], "'hyper9' is not"), (["x*"], "'x[*]' is"), ([], "say which")]
-)
+SLIPS = [(["hyper9"], "'hyper9' is not"), (["x*"], "'x[*]' is"), ([], "say"), ([[]], "say which")]
+
+
+@pytest.mark.parametrize(("given", "why"), SLIPS)
 def test_nobody_is_shut_out_by_a_slip(secured, told, given, why):
     with pytest.raises(BadArgument, match=why):
         allowing.disallow(secured, given, now())

@@ -59,16 +59,33 @@ def test_a_masters_engine_fires_on_its_own_bus(engine, monkeypatch):
     assert (uri, len(kinds), prefix) == (None, 32, "salt/engines/libvirt_events")
 
 
-def test_a_filter_that_means_nothing_is_one_line_and_said_once(engine, monkeypatch, caplog):
+SLIPS = {
+    "filters": (["domian"], "filters: ['domian']; expected a list of 'all', domain, network"),
+    "uri": (5, "uri: 5 is not text"),
+    "tag_prefix": (["a"], "tag_prefix: ['a'] is not text"),
+}
+
+
+@pytest.mark.parametrize("option", SLIPS)
+def test_what_means_nothing_is_one_line_and_said_once(engine, monkeypatch, caplog, option):
+    value, why = SLIPS[option]
     waited = []
     monkeypatch.setattr(engine.threading.Event, "wait", lambda self: waited.append(self))
     engine.__opts__, engine.__salt__ = {"__role": "minion"}, {}
 
     with caplog.at_level(logging.ERROR):
-        engine.start(filters=["domian"])
+        engine.start(**{option: value})
 
     (record,) = caplog.records
-    assert "filters: ['domian']; expected a list of 'all', domain, network" in record.getMessage()
+    assert why in record.getMessage()
     assert record.exc_info is None
     # Salt starts an engine again that has ended, and it would say the same again.
     assert len(waited) == 1
+
+
+def test_a_prefix_without_a_value_is_the_usual_one(engine):
+    engine.__opts__, engine.__salt__ = {"__role": "minion"}, {"event.send": lambda *_: None}
+
+    engine.start(tag_prefix=None, filters=["pool/refresh"])
+
+    assert engine.watched == (None, ["pool/refresh"], "salt/engines/libvirt_events")

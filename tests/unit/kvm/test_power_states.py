@@ -104,6 +104,17 @@ def test_a_word_is_no_flag_of_the_keys(tmp_path, flag):
     assert found["comment"] == f"{flag}: 'no' is neither True nor False"
 
 
+@pytest.mark.parametrize("basepath", [5, None, ["/etc/pki"], "etc/pki", ""])
+def test_keys_go_nowhere_but_below_an_absolute_path(basepath):
+    state = faces.load("states", "virt")
+    state.__opts__["id"] = "hyper1"
+
+    found = state.keys_("keys", basepath=basepath)
+
+    assert (found["result"], found["changes"]) == (False, {})
+    assert found["comment"].startswith("basepath: ")
+
+
 def test_a_guest_that_sleeps_is_shown_as_paused_and_resuming_wakes_it(conn, monkeypatch):
     done = []
 

@@ -328,3 +328,9 @@ class Manager:
 )
 def test_of_several_managers_the_one_that_has_the_link_is_chosen(found, chosen):
     assert managers._chosen(found, ["br0", "eth0"]) == chosen
+
+
+@pytest.mark.parametrize("wanted", ["nobody", ["none"], {"none": None}, None])
+def test_a_manager_that_there_is_not_is_named(wanted):
+    with pytest.raises(VirtError, match="^persist: .*; one of auto, netplan, networkmanager"):
+        managers.find(wanted)

@@ -1,14 +1,18 @@
 """With test=True a state refuses what it would refuse without: nothing is left to libvirt."""
 
+from dataclasses import replace
+
 import asloaded
 import pytest
 from saltvirt import spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.kvm import connect
+from saltvirt.xml import domain
 
 NAT = {"bridge": "virbr9", "forward": "nat"}
 V4 = {"cidr": "192.168.42.0/24"}
+REVERSED = {"start": "192.168.42.9", "end": "192.168.42.5"}
 UUID = "09B11C53-8B5C-4EEB-8F00-D84EAA0AAA4F"
 FC = {"type": "fc_host", "wwnn": "20000000c9831b4b", "wwpn": "10000000c9831b4b"}
 SAID_WRONG = [
@@ -42,6 +46,23 @@ SAID_WRONG = [
         "vport: interfaceid: 'x' is not a UUID",
     ),
     ({"bridge": "br0", "forward": "passthrough", "interfaces": "eth1"}, "bridge: a network with"),
+    (NAT, "ipv4_config: is missing: with forward=nat a network has it, or ipv6_config"),
+    ({**NAT, "ipv4_config": V4, "interfaces": "a b"}, "interfaces: a network with forward=nat has"),
+    ({**NAT, "forward": "open", "ipv4_config": V4, "interfaces": "a"}, "interfaces: a network"),
+    ({"bridge": "br0", "forward": "bridge", "interfaces": "a"}, "interfaces: goes without bridge"),
+    ({"bridge": "br0", "forward": "bridge", "mtu": 9000}, "mtu: a network with forward=bridge"),
+    (
+        {"bridge": None, "forward": "bridge", "interfaces": "a", "physical_function": "b"},
+        "interfaces and physical_function: a network has one of them",
+    ),
+    (
+        {**NAT, "ipv4_config": {**V4, "dhcp_ranges": [{"start": "10.8.0.5", "end": "10.8.0.9"}]}},
+        "ipv4_config:dhcp_ranges: 10.8.0.5 to 10.8.0.9 is not in 192.168.42.0/24",
+    ),
+    (
+        {**NAT, "ipv4_config": {**V4, "dhcp_ranges": [REVERSED]}},
+        "ipv4_config:dhcp_ranges: it begins at 192.168.42.9, behind its end, 192.168.42.5",
+    ),
 ]
 POOLS_SAID_WRONG = [
     ({"ptype": "netfs", "target": "/x", "source": {"format": "x"}}, "source:format: 'x'; for type"),
@@ -63,7 +84,7 @@ def apply(tmp_path, fresh_driver):
         module = asloaded.module(f"_states/virt_{kind}.py")
         options = {"connection": {"uri": "test:///default"}, "state_dir": str(tmp_path)}
         module.__opts__.update(virt=options, file_client="local", test=is_test)
-        return getattr(module, function)("new", **given)
+        return getattr(module, function)(**{"name": "new", **given})
 
     # The driver keeps what was defined as long as somebody is connected.
     with connect.opened(HostSettings(uri="test:///default"), readonly=False):
@@ -84,6 +105,38 @@ def test_what_a_network_or_pool_cannot_be_is_refused_with_test_too(apply, kind, 
     assert said == done
     assert (done["result"], done["changes"]) == (False, {})
     assert why in done["comment"]
+
+
+OF_A_NAME = {
+    "networks.network_defined": {**NAT, "ipv4_config": V4},
+    "nat.nat_running": {},
+    "pool.pool_defined": {"ptype": "dir", "target": "/srv/new"},
+    "volume.volume_defined": {"pool": "default-pool", "size": 8},
+}
+
+
+@pytest.mark.parametrize("function", OF_A_NAME)
+@pytest.mark.parametrize("name", ["a/b", " ", "a\nb"])
+def test_a_name_that_libvirt_does_not_take_is_refused_with_test_too(apply, function, name):
+    kind, state = function.split(".")
+    said, done = (
+        apply(kind, state, is_test, {**OF_A_NAME[function], "name": name})
+        for is_test in (True, False)
+    )
+
+    assert said == done
+    assert (done["result"], done["changes"]) == (False, {})
+    assert done["comment"].startswith(f"name: {name!r} cannot name a ")
+
+
+@pytest.mark.parametrize(("format", "is_taken"), [("qcow3", False), ("qcow2", True)])
+def test_a_format_of_a_volume_is_looked_at_with_test_too(apply, format, is_taken):
+    given = {"pool": "default-pool", "size": 8, "format": format}
+
+    said, done = (apply("volume", "volume_defined", is_test, given) for is_test in (True, False))
+
+    assert (said["result"] is None, done["result"]) == (is_taken, is_taken)
+    assert is_taken or done["comment"].startswith("format: 'qcow3'; in a pool of type dir one of")
 
 
 @pytest.mark.parametrize(
@@ -131,10 +184,49 @@ def test_numbers_of_a_network_that_libvirt_takes_are_taken_and_no_change_again(a
         ({"graphics": {"type": "vnc", "port": "x"}}, "^graphics:port: 'x' is not a whole number"),
         ({"serials": [{"type": "tcp", "protocol": "x"}]}, "^serials:protocol: 'x'"),
         ({"clock": {"timers": {"rtc": {"track": "x"}}}}, "^clock:timers:rtc:track: 'x'"),
+        ({"graphics": {"type": "VNC"}}, "^graphics:type: 'VNC'; one of vnc, spice"),
+        ({"serials": [{"type": "pyt"}]}, "^serial: type 'pyt'; one of"),
+        ({"serials": [{"type": ["pty"]}]}, "^serial: type .'pty'.; one of"),
+        ({"consoles": [{"prot": 5}]}, "^console has no argument 'prot': did you mean 'port'"),
+        ({"clock": {"adjustment": "summer"}}, "^clock:adjustment: 'summer'"),
+        ({"hypervisor_features": {"kvm-hint": True}}, "^hypervisor_features has no argument"),
+        ({"config": "log_level: debug"}, "^config: is not a mapping"),
+        ({"host_devices": 5}, "^host_devices: 5 is not text"),
+        ({"disks": [{"name": "data", "sise": 8}]}, "^disk 'data' has no argument 'sise': did you"),
+        ({"disks": [{"name": "data", "device": "cdrm"}]}, "^disk 'data': device 'cdrm'; one of"),
+        ({"disks": [{"name": "data", "model": "virtoi"}]}, "^disk model: 'virtoi'; one of fdc"),
+        ({"disks": [{"name": "data", "io": "aio"}]}, "^disk 'data': io: 'aio'; one of native"),
+        ({"disks": [{"name": "a b", "size": 8}]}, "^disk 'a b': use letters"),
+        ({"disks": [{"name": "data", "size": 0}]}, "^disk 'data': size 0; at least 1 MiB"),
+        ({"disks": [{"name": "data", "overlay_image": "no"}]}, "overlay_image: 'no' is neither"),
+        ({"disks": [{"name": "data", "iothread_id": 0}]}, "iothread_id: 0 is out of range"),
     ],
 )
 def test_a_new_vm_is_refused_on_the_host_and_on_the_master(given, why):
     with pytest.raises(BadArgument, match=why):
-        spec.deployment(HostSettings(), "web1", 1, 64, given)
+        vm = spec.deployment(HostSettings(), "web1", 1, 64, {**given, "image": None}).vm
+        domain.build(replace(vm, disks=(), domain_type="qemu"))
     with pytest.raises(BadArgument, match=why):
         spec.requirements_from_master("web1", 1, 64, given)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "mem", "why"),
+    [
+        ({"maximum": 2, "topology": 5}, 64, "^cpu"),
+        ({"maximum": 2, "tuning": {"vcpupin": 5}}, 64, "^cpu:tuning"),
+        ({"maximum": 2, "cach": {}}, 64, "^cpu"),
+        (1, {"boot": 64, "hugepage": []}, "^mem"),
+    ],
+)
+def test_so_are_its_processors_and_its_memory(cpu, mem, why):
+    with pytest.raises(BadArgument, match=why):
+        domain.build(spec.deployment(HostSettings(), "web1", cpu, mem, {"disk": None}).vm)
+    with pytest.raises(BadArgument, match=why):
+        spec.requirements_from_master("web1", cpu, mem, {})
+
+
+def test_what_a_profile_may_have_of_a_disk_is_left_to_the_hosts():
+    disks = [{"name": "cd", "source_file": "https://example.org/a.iso"}, {"name": "system"}]
+
+    assert spec.requirements_from_master("web1", 1, 64, {"disks": disks}).disk_mib == 0

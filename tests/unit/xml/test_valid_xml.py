@@ -148,9 +148,22 @@ VPORTS = st.sampled_from(
 )
 INTERFACES = st.lists(WORD, min_size=1, max_size=3)
 PCI = st.lists(st.sampled_from(["0000:04:00.1", "0000:e3:01.2", "1:2:3.0"]), min_size=1, max_size=2)
+
+
+def with_address(**optional):
+    """Return a strategy of what a network has that leads elsewhere: an address at least."""
+    more = {**ROUTED, **optional}
+    families = ("ipv4_config", "ipv6_config")
+    return st.one_of(
+        st.fixed_dictionaries({one: ROUTED[one]}, optional={k: more[k] for k in more if k != one})
+        for one in families
+    )
+
+
 NETWORKS = st.one_of(
-    st.tuples(maybe(WORD), st.just("nat"), keys(nat=NAT, **ROUTED)),
-    st.tuples(maybe(WORD), st.sampled_from(["route", "open", None]), keys(**ROUTED)),
+    st.tuples(maybe(WORD), st.just("nat"), with_address(nat=NAT)),
+    st.tuples(maybe(WORD), st.sampled_from(["route", "open"]), with_address()),
+    st.tuples(maybe(WORD), st.none(), keys(**ROUTED)),
     st.tuples(WORD, st.just("bridge"), keys(vport=VPORTS, tag=TAGS)),
     st.tuples(
         st.none(),
@@ -215,7 +228,7 @@ def test_every_volume_is_valid(validate, size):
 
     @settings(max_examples=size, deadline=None)
     @given(
-        LABEL.filter(lambda text: "/" not in text and "\n" not in text),
+        LABEL.filter(lambda text: text.strip() and "/" not in text),
         st.integers(0, 2**40),
         keys(
             allocation=st.integers(0, 2**40),

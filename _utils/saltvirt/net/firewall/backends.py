@@ -21,7 +21,8 @@ def of(
     backend: str, functions: Functions, name: str, ports: Any, peers: Iterable[object]
 ) -> Firewall:
     """Return the rules of a backend; refuse one that is not known."""
-    if backend not in _KINDS:
+    # What YAML makes of a slip, such as a list, may have no hash.
+    if backend not in [*_KINDS]:
         raise BadArgument("backend", f"{backend!r}; one of {', '.join(_KINDS)}")
     given = (functions, name, ports, list(peers))
     beside = Nftables(*given, lets_in=False)

@@ -97,6 +97,7 @@ def _cached(settings: HostSettings, paths: Iterable[str]) -> Iterator[str]:
 
 def pull(context: Context, image: str, saltenv: str, image_hash: object = None) -> str | None:
     """Have an image in the cache before a VM wants it; return its digest."""
+    arguments.text("image", image)
     got = fetch.obtain(context, image, saltenv, image_hash=image_hash)
     return cache.digest_of(context.settings, got.path)
 

@@ -26,6 +26,7 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
         ``{packages, files, commands, install, install_from, sysprep, saltenv, image_hash, folder,
         replace}``; see ``virt.image_build``.
     """
+    arguments.text("source", source)
     arguments.vm_name(name)
     job = _job(given)
     refuse_packages(job["packages"], is_networked=install.uses_network(context.settings))
@@ -87,7 +88,7 @@ def _job(given: Mapping[str, Any]) -> dict[str, Any]:
     commands = given["commands"] or []
     if isinstance(commands, str):
         commands = [commands]
-    if not all(isinstance(one, str) for one in commands):
+    if not isinstance(commands, list) or not all(isinstance(one, str) for one in commands):
         raise BadArgument("commands", f"{commands!r} is not a list of commands")
     for flag in ("install", "sysprep", "replace"):
         arguments.boolean(flag, given[flag])
@@ -103,8 +104,10 @@ def _job(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _target(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Path:
-    folder = Path(given["folder"] or Path(settings.images, "golden"))
-    if given["folder"] is None:
+    asked = given["folder"]
+    usual = Path(settings.images, "golden")
+    folder = usual if asked is None else Path(arguments.text("folder", asked))
+    if asked is None:
         storage.made(settings.images)
         folder.mkdir(mode=0o711, exist_ok=True)
     elif not folder.is_absolute() or not folder.is_dir():

@@ -69,7 +69,8 @@ def seed(
     other hosts may have.
     """
     force = arguments.boolean("force", force)
-    disks = arguments.mapping("disks", disks) or {}
+    if arguments.mapping("disks", disks) is None:
+        raise BadArgument("disks", "is missing; give the answer of virt.get_disks")
     pools = host.pools(conn)
     places = {target: _place(target, disk, pools) for target, disk in disks.items()}
     with reservations.host_lock(settings):

@@ -132,8 +132,8 @@ def mkconfig(
     ``{"config", "pubkey", "privkey"}``; nobody but root can read them. Without an id the guest is
     what it calls itself, and no master is told of its key.
     """
-    if tmp is not None:
-        arguments.text("tmp", tmp)
+    if tmp not in (None, ""):
+        arguments.folder("tmp", tmp)
     if id_ or (arguments.mapping("config", config) or {}).get("id"):
         made = _identity(context, id_, config, keys_, approve_key)
     else:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt import nics, spec
+from saltvirt import arguments, nics, spec
 from saltvirt.errors import BadArgument, LibvirtRefused, VirtError
 from saltvirt.kvm import connect, host, lifecycle, query
 from saltvirt.ops.build import create
@@ -64,6 +64,8 @@ def ensure(
     start
         Whether it is to run.
     """
+    # Of a new VM nobody asks; it would be refused by the next run.
+    arguments.boolean("live", given.get("live", True))
     with connect.opened(context.settings, readonly=False) as conn:
         if lifecycle.is_defined(conn, name):
             asked = _request(context, name, given, test=test)

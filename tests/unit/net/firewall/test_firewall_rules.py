@@ -236,6 +236,12 @@ def test_the_name_of_a_table_that_may_come_later_is_refused(place, name):
         backends.of("nftables", {}, name, PORTS, []).plan()
 
 
+@pytest.mark.parametrize("backend", ["ufw", ["nftables"], {"nftables": None}, None])
+def test_a_backend_that_there_is_not_is_named(backend):
+    with pytest.raises(BadArgument, match="^backend: .*; one of nftables, iptables, firewalld"):
+        backends.of(backend, {}, "salt_virt", PORTS, [])
+
+
 @pytest.mark.parametrize("name", ["input", "INPUT", "Forward", "output", "accept", "reject"])
 def test_the_name_of_a_built_in_chain_is_refused(place, name):
     with pytest.raises(BadArgument, match="^name: .* is built into iptables; choose another"):

@@ -98,6 +98,14 @@ def test_no_key_is_put_where_another_user_could_replace_it(context, tmp_path):
     assert existing.mkconfig(context, None, str(opened), "w1", (None, None), approve_key=True)
 
 
+def test_no_key_is_put_where_the_minion_happens_to_be(context, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(BadArgument, match="^tmp: 'seed' is not an absolute path"):
+        existing.mkconfig(context, None, "seed", "w1", (None, None), approve_key=True)
+    assert not (tmp_path / "seed").exists()
+
+
 def test_what_is_refused_leaves_no_folder_behind(context, tmp_path, monkeypatch):
     opened = tmp_path / "open"
     opened.mkdir()

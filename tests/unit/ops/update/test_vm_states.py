@@ -297,6 +297,7 @@ def test_autostart_is_set_on_creation_and_left_alone_afterwards(states):
         ({**VM, "vm_type": "xen"}, "one of kvm, qemu"),
         ({**VM, "graphics": {"type": "VNC"}}, "graphics:type: 'VNC'; one of vnc, spice, "),
         ({**VM, "autostart": "yes"}, "autostart: 'yes' is neither True nor False"),
+        ({**VM, "os_type": "linux"}, "os_type: 'linux'; leave it out, or hvm"),
         ({**VM, "connection": "qemu:///none"}, "libvirt does not answer at qemu:///none"),
     ],
 )
@@ -305,6 +306,14 @@ def test_what_cannot_be_done_is_said_and_nothing_is_left(states, given, why):
 
     assert (done["result"], done["changes"]) == (False, {})
     assert why in done["comment"]
+    assert not lifecycle.is_defined(states.conn, "web1")
+
+
+def test_what_the_next_run_would_refuse_is_refused_of_a_new_vm_too(states):
+    done = states.apply("defined", **VM, live="maybe")
+
+    assert (done["result"], done["changes"]) == (False, {})
+    assert done["comment"] == "live: 'maybe' is neither True nor False"
     assert not lifecycle.is_defined(states.conn, "web1")
 
 
