@@ -24,7 +24,12 @@ _URI_KEYS = {
     *("socket", "mode", "auth", "sshauth", "keyfile", "pkipath", "tls_priority"),
     *("no_verify", "no_sanity", "no_tty", "known_hosts_verify"),
 }
-_WEB = re.compile(r"(https?://)(?:[^/?#]*@)?([^?#]*)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
+_SCHEMES = r"((?:https?|s?ftps?|s3|swift)://)"
+_WEB = re.compile(_SCHEMES + r"(?:[^/?#]*@)?([^?#]*)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
+# The same within another text, such as what Python writes of a list.
+_IN_TEXT = re.compile(
+    _SCHEMES + r"(?:[^/?#\s'\"]*@)?([^?#\s'\"]*)(?:[?#][^\s'\"]*)?", re.IGNORECASE
+)
 
 
 def vm_name(name: object) -> str:
@@ -56,7 +61,7 @@ def text(argument: str, value: object) -> str:
         quoted = "; quote it as you wrote it (yes, no, on, off), on a command line twice: \"'on'\""
     elif isinstance(value, int | float):
         quoted = f"; quote it, on a command line twice: \"'{value}'\""
-    raise BadArgument(argument, f"{value!r} is not text{quoted}")
+    raise BadArgument(argument, f"{told(value)} is not text{quoted}")
 
 
 @contextmanager
@@ -228,7 +233,7 @@ def mappings(argument: str, value: object) -> tuple[dict[Any, Any], ...] | None:
     if value is None:
         return None
     if not isinstance(value, list | tuple) or not all(isinstance(item, dict) for item in value):
-        raise BadArgument(argument, f"{value!r} is not a list of mappings")
+        raise BadArgument(argument, f"{told(value)} is not a list of mappings")
     return tuple(value)
 
 
@@ -246,7 +251,12 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> Non
 def shown(source: object) -> str:
     """Return a source without the credentials and the query that a URL of the web may have."""
     found = _WEB.fullmatch(str(source))
-    return f"{found[1]}{found[2]}" if found else str(source)
+    return f"{found[1]}{found[2]}" if found else _IN_TEXT.sub(r"\1\2", str(source))
+
+
+def told(value: object) -> str:
+    """Return how Python writes a value, without what URLs in it may have of secrets."""
+    return _IN_TEXT.sub(r"\1\2", repr(value))
 
 
 def connection(value: object) -> str:

@@ -13,8 +13,8 @@ class CloudInit:
         Mappings that are merged, in their order.
     """
 
-    user_data: tuple[dict[str, Any], ...] = ()
-    vendor_data: dict[str, Any] | None = None
+    user_data: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+    vendor_data: dict[str, Any] | None = field(default=None, repr=False)
     network: dict[str, Any] | None = None
 
     @property
