@@ -26,6 +26,7 @@ _URI_KEYS = {
 }
 _SCHEMES = r"((?:https?|s?ftps?|s3|swift)://)"
 _WEB = re.compile(_SCHEMES + r"(?:[^/?#]*@)?([^?#]*)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
+_LONGEST_TOLD = 400
 # The same within another text, such as what Python writes of a list.
 _IN_TEXT = re.compile(
     _SCHEMES + r"(?:[^/?#\s'\"]*@)?([^?#\s'\"]*)(?:[?#][^\s'\"]*)?", re.IGNORECASE
@@ -216,14 +217,14 @@ def names(argument: str, value: object) -> tuple[str, ...]:
     if isinstance(value, str | int | float):
         value = text(argument, value).split(",")
     if not isinstance(value, list | tuple):
-        raise BadArgument(argument, f"{value!r} is not a list of names")
+        raise BadArgument(argument, f"{told(value)} is not a list of names")
     return tuple(str(item).strip() for item in value if str(item).strip())
 
 
 def mapping(argument: str, value: object) -> dict[Any, Any] | None:
     """Return the value if it is a mapping or None."""
     if value is not None and not isinstance(value, dict):
-        said = "" if argument in _WITH_SECRETS else f"{value!r} "
+        said = "" if argument in _WITH_SECRETS else f"{told(value)} "
         raise BadArgument(argument, f"{said}is not a mapping")
     return value
 
@@ -255,8 +256,13 @@ def shown(source: object) -> str:
 
 
 def told(value: object) -> str:
-    """Return how Python writes a value, without what URLs in it may have of secrets."""
-    return _IN_TEXT.sub(r"\1\2", repr(value))
+    """
+    Return how Python writes a value, without what URLs in it may have of secrets.
+
+    It is cut: a minion may have sent any amount, and it gets into the master's log.
+    """
+    text = _IN_TEXT.sub(r"\1\2", repr(value))
+    return text if len(text) <= _LONGEST_TOLD else f"{text[:_LONGEST_TOLD]} ..."
 
 
 def connection(value: object) -> str:

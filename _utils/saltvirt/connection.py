@@ -57,7 +57,7 @@ def post(
     :class:`Unreached`, another OSError (TimeoutError among them), or http.client.HTTPException.
     """
     place = urllib.parse.urlsplit(url)
-    options = {"context": context, "port": place.port}
+    options: dict[str, Any] = {"context": context, "port": place.port}
     made = _connection(http.client.HTTPSConnection, deadline, str(place.hostname), **options)
     made.timeout = min(connect_s, _wait_s(deadline))
     try:
