@@ -367,6 +367,11 @@ def _described_nic(said: Entry, nic_: Nic) -> Entry:
     return {**more, **needed}
 
 
+_URLS = ("image", "image_hash", "source_file")
+
+
 def _described_disk(said: Entry, disk: Disk) -> Entry:
     size = {} if disk.size_mib is None else {"size": disk.size_mib}
-    return {**said, "name": disk.name, **size, "device": disk.device, "model": disk.model}
+    # Whoever may look at profiles is not to have what their URLs have of secrets.
+    urls = {key: arguments.shown(said[key]) for key in _URLS if isinstance(said.get(key), str)}
+    return {**said, **urls, "name": disk.name, **size, "device": disk.device, "model": disk.model}

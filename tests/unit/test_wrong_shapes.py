@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import asloaded
 import pytest
-from saltvirt import spec
+from saltvirt import config, profiles, spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.image import source
@@ -135,3 +135,15 @@ def test_what_may_be_secret_is_not_in_what_python_writes_of_a_call():
     told = CloudInit(user_data=(secret,), vendor_data=secret)
 
     assert "s3cret" not in repr([call, order, told])
+
+
+def test_nor_is_it_in_what_profiles_are_shown_with_and_in_what_python_writes_of_options():
+    of_disk = {"name": "system", "image": URL, "image_hash": f"{URL}.sha256", "size": 10}
+    given = {"disk": {"web": [of_disk]}, "seed": {"user_data": {"password": "s3cret"}}}
+    settings = config.host_settings({"virt": {**given, "vnc": {"password": "s3cret"}}})
+
+    shown = profiles.describe(settings.nic, settings.disk)
+
+    (row,) = shown["disk"]["web"]
+    assert row["image"] == row["image_hash"] == "https://example.org/a.qcow2"
+    assert "s3cret" not in repr([shown, settings])
