@@ -398,18 +398,3 @@ def test_what_an_agent_says_is_an_address_or_nothing(monkeypatch, text):
     # It has a few seconds, where libvirt would wait without end.
     assert 0 < guest.limit_s < 60
     assert cloudvms.address(None, "web1", "ip-learning") == "192.0.2.7"
-
-
-def test_a_raw_disk_that_looks_like_another_format_is_not_copied(conn, base):
-    """Its guest has written a header there that names a file of the host."""
-    below = "<backingStore><path>/etc/shadow</path><format type='raw'/></backingStore>"
-    pool = conn.storagePoolLookupByName("default-pool")
-    made = "<volume><name>{}</name><capacity>1024</capacity><target><format type='qcow2'/></target>"
-    path = pool.createXML(f"{made.format('told.raw')}{below}</volume>").path()
-    base(DISK.format(kind="raw", path=path, target="vda", more=""))
-    had = sorted(pool.listVolumes())
-
-    with pytest.raises(StorageError, match="told.raw is raw to its VM, and libvirt takes it for q"):
-        cloudvms.clone(conn, "base", "web1", **FULL)
-
-    assert sorted(pool.listVolumes()) == had

@@ -6,6 +6,7 @@ import hostile
 import libvirt
 import pytest
 from saltvirt.errors import StorageError
+from saltvirt.kvm import cloudvms
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
 # As libvirt shows a raw disk, once it has looked at its pool again, whose guest has written that.
@@ -81,3 +82,14 @@ def test_what_a_vm_has_as_its_format_and_what_names_other_volumes_is_copied(conn
 
     for one in ("disk", "base", "overlay"):
         assert virt.volume_clone("p1", one, f"copy of {one}") is True
+
+
+def test_nor_is_it_by_a_clone_of_salt_cloud(conn, pool):
+    path = pool.storageVolLookupByName("disk").path()
+    conn.defineXML(VM.format("file", "raw", f"file='{path}'"))
+    how = {"strategy": "full", "learn_addresses": False, "validate": False}
+
+    with pytest.raises(StorageError, match="disk is raw to its VM, and libvirt takes it for qcow2"):
+        cloudvms.clone(conn, "web1", "web2", **how)
+
+    assert pool.listVolumes() == ["disk"] and "web2" not in conn.listDefinedDomains()
