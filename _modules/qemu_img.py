@@ -4,6 +4,7 @@ Make and convert disk images.
 .. versionadded:: 1.0.0
 """
 
+import os
 from pathlib import Path
 
 from saltvirt import arguments, config
@@ -29,7 +30,8 @@ def _new(argument, path, fmt):
         raise BadArgument("fmt", f"{fmt!r}; one of {', '.join(_FORMATS)}")
     if not Path(arguments.text(argument, path)).is_absolute() or not Path(path).parent.is_dir():
         raise BadArgument(argument, f"{path!r} is not an absolute path in a folder that is there")
-    if Path(path).exists():
+    # Also a link that leads nowhere: qemu-img would write as root to wherever it leads.
+    if os.path.lexists(path):
         raise StorageError(f"{path} exists already; remove it or choose another name")
 
 

@@ -14,6 +14,7 @@ from saltvirt.later import Later
 ownvolumes = Later("saltvirt.ops.ownvolumes")
 transfer = Later("saltvirt.kvm.transfer")
 volume_ = Later("saltvirt.xml.volume")
+volumecopies = Later("saltvirt.ops.volumecopies")
 volumes = Later("saltvirt.kvm.volumes")
 
 __virtualname__ = "virt"
@@ -245,8 +246,9 @@ def volume_clone(pool, volume, name, to_pool=None, format=None, **kwargs):
     format
         The format of the new one. Defaults to the same format.
 
-    Returns True; fails if a VM that runs uses the volume, if there is one of the new name, or with
-    libvirt's words. Undo: virt.volume_delete.
+    Returns True; fails if a VM that runs uses the volume, if there is one of the new name, if what
+    is in it could have libvirt copy other files of the host, or with libvirt's words. Undo:
+    virt.volume_delete.
 
     CLI Example:
 
@@ -257,7 +259,9 @@ def volume_clone(pool, volume, name, to_pool=None, format=None, **kwargs):
         salt hyper1 virt.volume_delete default data.qcow2
         salt hyper1 virt.volume_delete default copy.qcow2
     """
-    with _writing("virt.volume_clone", kwargs) as conn:
+    settings = config.for_call("virt.volume_clone", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn:
+        volumecopies.refuse_disguised(conn, settings, pool, volume)
         volumes.clone(conn, pool, volume, name, to_pool=to_pool or pool, format=format)
     return True
 

@@ -8,6 +8,7 @@ master must be restarted: a running one keeps the code it has loaded.
 """
 
 import logging
+import shlex
 from typing import Any
 
 import salt.utils.minions
@@ -52,7 +53,7 @@ def ext_pillar(
             if version != answer.VERSION:
                 raise MasterError(
                     f"{minion_id} has the code of another release than the master; run: salt "
-                    f"{minion_id} saltutil.sync_all"
+                    f"{shlex.quote(minion_id)} saltutil.sync_all"
                 )
             return {"libvirt_pki": _answer(minion_id, certificates)}
     except (ca.PkiError, VirtError) as refused:

@@ -24,7 +24,13 @@ _URI_KEYS = {
     *("socket", "mode", "auth", "sshauth", "keyfile", "pkipath", "tls_priority"),
     *("no_verify", "no_sanity", "no_tty", "known_hosts_verify"),
 }
-_WEB = re.compile(r"(https?://)(?:[^/?#]*@)?([^?#]*)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
+_SCHEMES = r"((?:https?|s?ftps?|s3|swift)://)"
+_WEB = re.compile(_SCHEMES + r"(?:[^/?#]*@)?([^?#]*)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
+_LONGEST_TOLD = 400
+# The same within another text, such as what Python writes of a list.
+_IN_TEXT = re.compile(
+    _SCHEMES + r"(?:[^/?#\s'\"]*@)?([^?#\s'\"]*)(?:[?#][^\s'\"]*)?", re.IGNORECASE
+)
 
 
 def vm_name(name: object) -> str:
@@ -56,7 +62,7 @@ def text(argument: str, value: object) -> str:
         quoted = "; quote it as you wrote it (yes, no, on, off), on a command line twice: \"'on'\""
     elif isinstance(value, int | float):
         quoted = f"; quote it, on a command line twice: \"'{value}'\""
-    raise BadArgument(argument, f"{value!r} is not text{quoted}")
+    raise BadArgument(argument, f"{told(value)} is not text{quoted}")
 
 
 @contextmanager
@@ -227,14 +233,14 @@ def names(argument: str, value: object) -> tuple[str, ...]:
     if isinstance(value, str | int | float):
         value = text(argument, value).split(",")
     if not isinstance(value, list | tuple):
-        raise BadArgument(argument, f"{value!r} is not a list of names")
+        raise BadArgument(argument, f"{told(value)} is not a list of names")
     return tuple(str(item).strip() for item in value if str(item).strip())
 
 
 def mapping(argument: str, value: object) -> dict[Any, Any] | None:
     """Return the value if it is a mapping or None."""
     if value is not None and not isinstance(value, dict):
-        said = "" if argument in _WITH_SECRETS else f"{value!r} "
+        said = "" if argument in _WITH_SECRETS else f"{told(value)} "
         raise BadArgument(argument, f"{said}is not a mapping")
     return value
 
@@ -244,7 +250,7 @@ def mappings(argument: str, value: object) -> tuple[dict[Any, Any], ...] | None:
     if value is None:
         return None
     if not isinstance(value, list | tuple) or not all(isinstance(item, dict) for item in value):
-        raise BadArgument(argument, f"{value!r} is not a list of mappings")
+        raise BadArgument(argument, f"{told(value)} is not a list of mappings")
     return tuple(value)
 
 
@@ -262,7 +268,17 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> Non
 def shown(source: object) -> str:
     """Return a source without the credentials and the query that a URL of the web may have."""
     found = _WEB.fullmatch(str(source))
-    return f"{found[1]}{found[2]}" if found else str(source)
+    return f"{found[1]}{found[2]}" if found else _IN_TEXT.sub(r"\1\2", str(source))
+
+
+def told(value: object) -> str:
+    """
+    Return how Python writes a value, without what URLs in it may have of secrets.
+
+    It is cut: a minion may have sent any amount, and it gets into the master's log.
+    """
+    text = _IN_TEXT.sub(r"\1\2", repr(value))
+    return text if len(text) <= _LONGEST_TOLD else f"{text[:_LONGEST_TOLD]} ..."
 
 
 def connection(value: object) -> str:

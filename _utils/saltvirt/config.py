@@ -160,16 +160,16 @@ class HostSettings(_Options):
     storagepool: str | None = None
     hypervisor: str | None = None
     nic: dict[str, Any] = field(default_factory=dict)
-    disk: dict[str, Any] = field(default_factory=dict)
+    disk: dict[str, Any] = field(default_factory=dict, repr=False)
     cpu_ratio: float = 4.0
     memory_ratio: float = 1.0
     reserve_mib: int = 512
     disk_ratio: float = 1.0
     disk_reserve_mib: int = 1024
     capacity: dict[str, Any] = field(default_factory=dict)
-    vnc: dict[str, Any] = field(default_factory=dict)
+    vnc: dict[str, Any] = field(default_factory=dict, repr=False)
     console_log: bool = True
-    seed: dict[str, Any] = field(default_factory=dict)
+    seed: dict[str, Any] = field(default_factory=dict, repr=False)
     state_dir: str = "/var/lib/salt-virt"
     shared_paths: list[Any] = field(default_factory=list)
     backing_paths: list[Any] = field(default_factory=list)

@@ -3,6 +3,7 @@
 import functools
 import http.client
 import io
+import ipaddress
 import json
 import socket
 import ssl
@@ -10,6 +11,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 from saltvirt.room import Meter
@@ -55,7 +57,7 @@ def post(
     :class:`Unreached`, another OSError (TimeoutError among them), or http.client.HTTPException.
     """
     place = urllib.parse.urlsplit(url)
-    options = {"context": context, "port": place.port}
+    options: dict[str, Any] = {"context": context, "port": place.port}
     made = _connection(http.client.HTTPSConnection, deadline, str(place.hostname), **options)
     made.timeout = min(connect_s, _wait_s(deadline))
     try:
@@ -78,15 +80,16 @@ def opened(request: urllib.request.Request, meter: Meter) -> Any:
 
     All that waits for the server raises TimeoutError when it is silent, or when the meter's time
     is over: a server that sends a header now and then is never silent. What is neither http nor
-    https is refused, wherever it is asked for.
+    https is refused, wherever it is asked for, and so is what this host alone reaches, if another
+    server leads there.
     """
-    opener = urllib.request.OpenerDirector()
+    opener, way = urllib.request.OpenerDirector(), _Way()
     # Not those that Python adds by itself, which open FTP, files of this machine and data: as well.
     for handler in (
         urllib.request.ProxyHandler(),
         urllib.request.UnknownHandler(),
-        _Http(meter),
-        _Https(meter),
+        _Http(meter, way),
+        _Https(meter, way),
         urllib.request.HTTPDefaultErrorHandler(),
         _Elsewhere(),
         urllib.request.HTTPErrorProcessor(),
@@ -139,26 +142,75 @@ class _Elsewhere(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
+class _Way:
+    """
+    The way that servers have led on one question.
+
+    What a server leads to becomes a file of the cache, and of a guest: so no server brings it what
+    listens on this host alone, or what tells this host its secrets on its link, in a cloud.
+    """
+
+    def __init__(self) -> None:
+        self._first: str | None = None
+
+    def to(self, req: urllib.request.Request) -> Callable[..., socket.socket]:
+        """Return what connects to the next server, or to the proxy that is asked for it."""
+        is_first = self._first is None
+        self._first = self._first or ""
+        if req.has_proxy() or getattr(req, "_tunnel_host", None):
+            return socket.create_connection
+        return functools.partial(self._connected, is_first)
+
+    def _connected(self, is_first: bool, *given: Any, **options: Any) -> socket.socket:
+        made = socket.create_connection(*given, **options)
+        peer = str(made.getpeername()[0]).partition("%")[0]
+        if is_first:
+            self._first = peer
+        elif peer != self._first and _is_own(peer):
+            made.close()
+            raise OSError(
+                f"the server leads to {peer}, which only this host reaches; give the URL of the "
+                "file itself"
+            )
+        return made
+
+
+def _is_own(text: str) -> bool:
+    one = ipaddress.ip_address(text)
+    one = getattr(one, "ipv4_mapped", None) or one
+    return one.is_loopback or one.is_link_local or one.is_unspecified
+
+
 class _Http(urllib.request.HTTPHandler):
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: Meter, way: _Way) -> None:
         super().__init__()
         self._make: Any = functools.partial(_connection, http.client.HTTPConnection, meter)
+        self._way = way
 
     def http_open(self, req: urllib.request.Request) -> Any:
-        return self.do_open(self._make, req)
+        return self.do_open(functools.partial(self._make, connect=self._way.to(req)), req)
 
 
 class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: Meter, way: _Way) -> None:
         super().__init__()
         self._make: Any = functools.partial(_connection, http.client.HTTPSConnection, meter)
+        self._way = way
 
     def https_open(self, req: urllib.request.Request) -> Any:
-        return self.do_open(self._make, req)
+        return self.do_open(functools.partial(self._make, connect=self._way.to(req)), req)
 
 
-def _connection(kind: Any, meter: Meter | Deadline, host: str, **options: Any) -> Any:
+def _connection(
+    kind: Any,
+    meter: Meter | Deadline,
+    host: str,
+    *,
+    connect: Callable[..., socket.socket] = socket.create_connection,
+    **options: Any,
+) -> Any:
     made = kind(host, **{**options, "timeout": _wait_s(meter)})
+    made._create_connection = connect
     made.response_class = functools.partial(_Answer, meter=meter)
     return made
 

@@ -50,7 +50,7 @@ def entries(profile: Any, what: str) -> list[Entry]:
     if isinstance(profile, dict):
         profile = [{name: values} for name, values in profile.items()]
     if not isinstance(profile, list | tuple):
-        raise BadArgument(what, f"a profile is a list or a mapping, not {profile!r}")
+        raise BadArgument(what, f"a profile is a list or a mapping, not {arguments.told(profile)}")
     return [_entry(one, what) for entry in profile for one in _each(entry)]
 
 
@@ -70,18 +70,18 @@ def images(given: Mapping[str, Any]) -> list[Any]:
 
 def _entry(entry: Any, what: str) -> Entry:
     if not isinstance(entry, dict):
-        raise BadArgument(what, f"{entry!r} is not a mapping")
+        raise BadArgument(what, f"{arguments.told(entry)} is not a mapping")
     if "name" in entry:
         if not isinstance(entry["name"], str | int | float):
             raise BadArgument(
-                what, f"the 'name' of an entry is {entry['name']!r}, which is no text"
+                what, f"the 'name' of an entry is {arguments.told(entry['name'])}, which is no text"
             )
         return dict(entry)
     if len(entry) == 1:
         ((name, values),) = entry.items()
         if isinstance(values, dict | None):
             return {"name": str(name), **(values or {})}
-    raise BadArgument(what, f"{entry!r} has no 'name'")
+    raise BadArgument(what, f"{arguments.told(entry)} has no 'name'")
 
 
 def merge(
@@ -392,6 +392,11 @@ def _described_nic(said: Entry, nic_: Nic) -> Entry:
     return {**more, **needed}
 
 
+_URLS = ("image", "image_hash", "source_file")
+
+
 def _described_disk(said: Entry, disk: Disk) -> Entry:
     size = {} if disk.size_mib is None else {"size": disk.size_mib}
-    return {**said, "name": disk.name, **size, "device": disk.device, "model": disk.model}
+    # Whoever may look at profiles is not to have what their URLs have of secrets.
+    urls = {key: arguments.shown(said[key]) for key in _URLS if isinstance(said.get(key), str)}
+    return {**said, **urls, "name": disk.name, **size, "device": disk.device, "model": disk.model}

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt import arguments, config, defaults3006, nics, profiles, sshkeys, stocks, valuekinds
@@ -69,7 +69,7 @@ _SEED_METHODS = (None, "auto", "nocloud", "guestfs", "nbd", "credentials")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A VM and how it is brought to life."""
+    """A VM and how it is brought to life. What may be secret of it is not in its ``repr``."""
 
     vm: Vm
     start: bool
@@ -80,12 +80,12 @@ class Deployment:
     seed_method: str | None
     install: bool
     install_from: str | None
-    user_data: dict[str, Any] | str | None
+    user_data: dict[str, Any] | str | None = field(repr=False)
     ssh_keys: tuple[str, ...] = ()
-    config: dict[str, Any]
+    config: dict[str, Any] = field(repr=False)
     enable_qcow: bool | None
     pub_key: str | None
-    priv_key: str | None
+    priv_key: str | None = field(repr=False)
 
     @property
     def is_seeded(self) -> bool:
@@ -111,7 +111,8 @@ def given(values: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
         raise BadArgument("virt.init", f"{len(values) - len(order)} values too many")
     for name, value in zip(order, values, strict=False):
         if name in out:
-            raise BadArgument(name, f"given twice: {value!r} and {out[name]!r}")
+            # What it is may be secret.
+            raise BadArgument(name, "given twice: by its place and by its name")
         out[name] = value
     return out
 

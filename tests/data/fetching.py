@@ -34,15 +34,15 @@ def least_free(folder):
 
 
 @contextmanager
-def served(handler, tls=None):
+def served(handler, tls=None, at="127.0.0.1"):
     """Serve on this machine alone, with TLS if it is given; yield the address."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = http.server.ThreadingHTTPServer((at, 0), handler)
     if tls:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http://{at}:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()

@@ -5,12 +5,15 @@ from dataclasses import replace
 import asloaded
 import faces
 import pytest
-from saltvirt import spec
+from saltvirt import config, profiles, spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.fleet import allowing
+from saltvirt.image import source
+from saltvirt.ops import answering
 from saltvirt.ops.update import plan, request
 from saltvirt.pki import store
+from saltvirt.seed.model import CloudInit
 from saltvirt.xml import domain, parse
 
 OF_CPU = [
@@ -134,3 +137,66 @@ def test_nobody_is_not_found_without_a_word(opts, name):
     runner.__opts__ = opts
 
     assert runner.find(name) == {"error": "name: is missing; see the command's help", "retcode": 1}
+
+
+URL = "https://bob:s3cret@example.org/a.qcow2?token=s3cret"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"disks": [{"image": URL, "size": 5}]},
+        {"disks": [URL]},
+        {"disks": URL},
+        {"disks": [{"name": "data", "image": [URL]}]},
+        {"disks": [{"name": "data", "image": {"url": URL}}]},
+        {"image": [URL]},
+        {"image": {"url": URL}},
+        {"consoles": {"url": URL}},
+    ],
+)
+def test_what_the_url_of_an_image_has_of_secrets_is_not_shown_in_another_shape(given):
+    with pytest.raises(BadArgument, match="//example.org/a.qcow2['\"]") as refused:
+        spec.deployment(HostSettings(), "web1", 1, 512, given)
+
+    assert "s3cret" not in str(refused.value)
+
+
+def test_nor_is_it_of_a_url_that_is_no_image():
+    with pytest.raises(BadArgument, match="'ftp://example.org/a.qcow2' is not an im") as refused:
+        source.kind(URL.replace("https", "ftp"))
+
+    assert "s3cret" not in str(refused.value)
+
+
+def test_what_is_given_by_its_place_and_by_its_name_is_not_shown():
+    """A private key can be."""
+    values = [None] * spec.POSITIONAL.index("priv_key")
+
+    with pytest.raises(BadArgument, match="^priv_key: given twice: ") as refused:
+        spec.given([*values, "s3cret"], {"priv_key": "s3cret"})
+
+    assert "s3cret" not in str(refused.value)
+
+
+def test_what_may_be_secret_is_not_in_what_python_writes_of_a_call():
+    secret = {"password": "s3cret"}
+    given = {"user_data": secret, "config": secret, "priv_key": "s3cret", "pub_key": "p"}
+
+    call = spec.deployment(HostSettings(), "web1", 1, 512, given)
+    order = answering.Order(fun="virt.init", arg=["s3cret"], kwarg=given)
+    told = CloudInit(user_data=(secret,), vendor_data=secret)
+
+    assert "s3cret" not in repr([call, order, told])
+
+
+def test_nor_is_it_in_what_profiles_are_shown_with_and_in_what_python_writes_of_options():
+    of_disk = {"name": "system", "image": URL, "image_hash": f"{URL}.sha256", "size": 10}
+    given = {"disk": {"web": [of_disk]}, "seed": {"user_data": {"password": "s3cret"}}}
+    settings = config.host_settings({"virt": {**given, "vnc": {"password": "s3cret"}}})
+
+    shown = profiles.describe(settings.nic, settings.disk)
+
+    (row,) = shown["disk"]["web"]
+    assert row["image"] == row["image_hash"] == "https://example.org/a.qcow2"
+    assert "s3cret" not in repr([shown, settings])

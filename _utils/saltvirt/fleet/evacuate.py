@@ -97,9 +97,9 @@ def _coming(cloud: Cloud, host: str) -> tuple[list[str], dict[str, str], dict[st
     coming = {*info.building, *info.coming}
     left = set(info.unfinished) - coming - set(info.vms)
     # What cannot be read no purge removes: it ends with the same line.
-    unfinished = {name: _UNFINISHED.format(host, name) for name in left}
+    unfinished = {name: _UNFINISHED.format(*map(shlex.quote, (host, name))) for name in left}
     warnings = {n: info.unreadable.get(n, why) for n, why in unfinished.items()}
-    warnings |= {n: _KEPT.format(at, host, n) for n, at in info.kept.items()}
+    warnings |= {n: _KEPT.format(at, *map(shlex.quote, (host, n))) for n, at in info.kept.items()}
     known = {*coming, *info.vms, *info.kept, *info.unfinished}
     unknown = {name: why for name, why in info.unreadable.items() if name not in known}
     return sorted(coming), warnings, unknown
@@ -210,7 +210,9 @@ class _Run:
             if not coming:
                 return None
             if waited_s >= wait_s:
-                self._stuck |= {name: _STILL_COMING.format(waited_s, name) for name in coming}
+                self._stuck |= {
+                    name: _STILL_COMING.format(waited_s, shlex.quote(name)) for name in coming
+                }
                 return None
             if coming != told:
                 detail = f"at most {wait_s - waited_s} s for {', '.join(coming)} on the way in"

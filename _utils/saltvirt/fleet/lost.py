@@ -1,5 +1,7 @@
 """What an operator decides of a move, whose word stands for a host that cannot say it."""
 
+import shlex
+
 from saltvirt import protocol
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet.effects import Hands, MoveFailed
@@ -86,13 +88,18 @@ def _is_decided(source: Source | None) -> bool:
     return source is not None and source.phase in (*_GONE, protocol.CANCELLED)
 
 
+def _settle(name: str) -> str:
+    # A host may have chosen the name, and somebody will type it.
+    return f"salt-run virt.settle {shlex.quote(name)}"
+
+
 def gone_on(hands: Hands) -> str:
     """Return what is said of a VM that a third host has, while a move of it is on record."""
     name, has, begun = hands.name, hands.elsewhere.has, hands.hosts.begun
     where, when = " and ".join(has), f" that was begun at {begun}" if begun else ""
     return (
         f"VM {name!r} is on {where}, and the move {hands.hosts}{when} is not "
-        f"over on record: if {has[0]}'s is the VM, run salt-run virt.settle {name} keep={has[0]}"
+        f"over on record: if {has[0]}'s is the VM, run {_settle(name)} keep={shlex.quote(has[0])}"
     )
 
 
@@ -218,13 +225,13 @@ def undecided(hands: Hands) -> str:
         where = f"{hands.source} {'has it too' if has else 'no longer has it'}"
         return (
             f"VM {name!r} had come to {target} before that was given up, and {where}: see which "
-            f"is right (salt HOST virt.vm_info {name}), stop the other, and end the move with "
-            f"salt-run virt.settle {name} keep={hands.source}, which removes what {target} has, "
+            f"is right (salt HOST virt.vm_info {shlex.quote(name)}), stop the other, and end the "
+            f"move with {_settle(name)} keep={hands.source}, which removes what {target} has, "
             f"or keep={target}, which leaves both as they are"
         )
     return (
         f"what {target} has of VM {name!r} may be all there is of it: {_sources_word(hands)}; see "
-        f"whether it is needed, and remove it with: salt-run virt.settle {name} force=True"
+        f"whether it is needed, and remove it with: {_settle(name)} force=True"
     )
 
 

@@ -179,7 +179,7 @@ def _tried(hands: Hands, force: bool) -> tuple[str, Any]:
         raise MoveFailed(
             f"{error}; the source no longer has it: bring back what it lacks on {hands.target} and "
             "settle it again, or remove what has come there, which may be all there is of the VM, "
-            f"with: salt-run virt.settle {hands.name} force=True"
+            f"with: salt-run virt.settle {shlex.quote(hands.name)} force=True"
         ) from error
     return step, is_moved
 

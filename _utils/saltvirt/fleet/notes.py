@@ -130,7 +130,7 @@ def away(notes: Notes, host: str, there: Mapping[str, Collection[str]], silent: 
 
 _UNPROVED = (
     "{0} says that {1} was evacuated from it, and cannot prove it: move it by hand: "
-    "salt-run virt.migrate {1} {0}"
+    "salt-run virt.migrate {3} {2}"
 )
 
 
@@ -150,7 +150,7 @@ def same(
     out = replace(away, back={}, elsewhere=dict(away.elsewhere), unsure=dict(away.unsure))
     for name, at in away.back.items():
         if name not in uuids:
-            out.unsure[name] = _UNPROVED.format(host, name)
+            out.unsure[name] = _UNPROVED.format(host, name, *map(shlex.quote, (host, name)))
         elif at not in found:
             out.unsure[name] = f"whether it is the VM that was evacuated, {at} {silent.get(at)}"
         elif name not in found[at]:
@@ -164,10 +164,11 @@ def same(
 
 
 def _unheard(name: str, host: str, at: str, silent: Collection[str]) -> str:
+    vm, home, nothing = map(shlex.quote, (name, host, f"{{{name}: null}}"))
     return (
         f"it is on {at}; {_all(silent)} cannot be asked whether an evacuation put it there: "
-        f"bring it back with salt-run virt.migrate {name} {host}, "
-        f"or forget it with salt {shlex.quote(host)} virt.evacuated '{{{name}: null}}'"
+        f"bring it back with salt-run virt.migrate {vm} {home}, "
+        f"or forget it with salt {home} virt.evacuated {nothing}"
     )
 
 

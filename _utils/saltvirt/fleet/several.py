@@ -1,6 +1,7 @@
 """Move several VMs, some at once; one that does not move never holds up the others."""
 
 import logging
+import shlex
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
@@ -166,7 +167,7 @@ class _Moves:
                     continue
                 self._turns.stop()
                 for name in self._turns.under_way():
-                    detail = _GOING_ON.format(self._moves[name][0], name)
+                    detail = _GOING_ON.format(*map(shlex.quote, (self._moves[name][0], name)))
                     self._progress(name)("Going on", detail=detail)
                 is_told = True
             except (KeyboardInterrupt, SystemExit):

@@ -1,5 +1,6 @@
 """Sightings: what each host says of one VM, and what these answers come to together."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -117,14 +118,15 @@ def coming(name: str, host: str) -> str:
     """Return the line that says that a VM is not on a host yet."""
     return (
         f"VM {name!r} is being built on {host}, or is on its way there: wait until that is over; "
-        f"if it is a move that was interrupted: salt-run virt.settle {name}"
+        f"if it is a move that was interrupted: salt-run virt.settle {shlex.quote(name)}"
     )
 
 
 def several(name: str, hosts: list[str]) -> str:
     """Return the line that names a VM which is on several hosts."""
+    typed = shlex.quote(name)
     return (
-        f"VM {name!r} is on {' and '.join(hosts)}: look at each (salt HOST virt.vm_info {name}), "
-        f"and remove the wrong one there: salt WRONG-HOST virt.purge {name} (virt.undefine if they "
-        "share disks)"
+        f"VM {name!r} is on {' and '.join(hosts)}: look at each (salt HOST virt.vm_info {typed}), "
+        f"and remove the wrong one there: salt WRONG-HOST virt.purge {typed} "
+        "(virt.undefine if they share disks)"
     )

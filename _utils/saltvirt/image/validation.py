@@ -94,6 +94,13 @@ def accept_any(path: str | Path) -> ValidatedImage:
     return ValidatedImage(path=str(path), format=NO_DISK, size_bytes=size)
 
 
+def refuse_references(path: str | Path, *, backing_below: Iterable[str | Path]) -> None:
+    """Raise ImageError if a qcow2 file names others than those below some folders."""
+    header = qcow2.read(path)
+    if header is not None:
+        _refuse_references(path, header, backing_below)
+
+
 def _refuse_references(
     path: str | Path, header: qcow2.Header, backing_below: Iterable[str | Path]
 ) -> None:

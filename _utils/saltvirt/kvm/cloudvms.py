@@ -12,6 +12,8 @@ from saltvirt.kvm import diskvolumes, firmware, lifecycle, query
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 from saltvirt.undo import on_failure
 from saltvirt.xml import clone as clone_xml
+from saltvirt.xml import parse
+from saltvirt.xml import volume as volume_
 
 log = logging.getLogger(__name__)
 # How a clone's address is found, as profiles say it (``ip_source``).
@@ -141,6 +143,13 @@ def _copy(pool: Any, volume: Any, disk: clone_xml.Writable, *, is_overlay: bool)
     capacity = volume.info()[1]
     if is_overlay and disk.format == "qcow2":
         return pool.createXML(clone_xml.volume(unique, capacity, "qcow2", volume.path()), 0)
+    says = volume_.read(parse(volume.XMLDesc(0))).format
+    if disk.format == "raw" and says not in (None, "raw"):
+        # By what its guest may have written; libvirt would copy any file that this names.
+        raise StorageError(
+            f"disk {disk.target}: {disk.path} is {disk.format} to its VM, and libvirt takes it for "
+            f"{says} by what is in it, so it is not copied; see who has written that"
+        )
     return pool.createXMLFrom(clone_xml.volume(unique, capacity, disk.format), volume, 0)
 
 

@@ -26,15 +26,15 @@ _GIVEN = frozenset({"name", "renew"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """
-    A function, and what it is given.
+    A function, and what it is given, which may be secret and is not in its ``repr``.
 
     id
         Its own, by which the master can give it up; a question has none.
     """
 
     fun: str
-    arg: list[Any] = field(default_factory=list)
-    kwarg: dict[str, Any] = field(default_factory=dict)
+    arg: list[Any] = field(default_factory=list, repr=False)
+    kwarg: dict[str, Any] = field(default_factory=dict, repr=False)
     id: str = ""
 
 

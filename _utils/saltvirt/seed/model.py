@@ -1,7 +1,7 @@
 """What seeding decides and finds out, as data: identities, installations, what a disk has in it."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,8 +13,8 @@ class CloudInit:
         Mappings that are merged, in their order.
     """
 
-    user_data: tuple[dict[str, Any], ...] = ()
-    vendor_data: dict[str, Any] | None = None
+    user_data: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+    vendor_data: dict[str, Any] | None = field(default=None, repr=False)
     network: dict[str, Any] | None = None
 
     @property
@@ -92,6 +92,10 @@ class Installation:
         }
 
 
+# An image's own words, which are shown to people.
+_Words = Annotated[str, "one line"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """
@@ -109,11 +113,11 @@ class Found:
 
     root: str | None
     mounts: list[list[str]] = field(default_factory=list)
-    os: str | None = None
+    os: _Words | None = None
     arch: str | None = None
     has_minion: bool = False
     has_cloud_init: bool = False
-    datasources: list[str] | None = None
+    datasources: list[_Words] | None = None
     has_ssh_server: bool | None = None
     has_systemd: bool = False
     systemd_version: int | None = None

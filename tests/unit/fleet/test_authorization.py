@@ -256,6 +256,13 @@ def test_the_pillar_says_whether_a_vm_may_have_a_name(opts, pillar, token, caplo
     assert pillar("hyper1", {}, "web1", PUBLIC, given) == {"virtkey": {"web1": True}}
 
 
+def test_what_a_guest_asks_for_does_not_fill_the_masters_log(pillar, caplog):
+    for name in (["x" * 10**6], {"x": "y" * 10**6}, "z" * 10**6):
+        assert len(pillar("web7", {}, name)["virtkey"]["reserved"]) < 600
+
+    assert 0 < len(caplog.text) < 3000
+
+
 def test_no_key_is_taken_by_a_master_that_cannot_tell_who_asks(pillar, token, monkeypatch):
     given = token()
     monkeypatch.setattr(salt.version, "__version__", "3006.11")

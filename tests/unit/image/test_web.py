@@ -102,6 +102,46 @@ def test_a_server_that_leads_on_within_the_web_is_followed(leading, web, host, i
     assert asked == [200, 200]
 
 
+def test_a_server_leads_nobody_to_what_this_host_alone_reaches(leading, host):
+    """What it serves goes into guests: it could have them be given what listens on the host."""
+    url, handler = leading
+    asked = []
+
+    class Own(Leading):
+        def do_GET(self):
+            asked.append(self.path)
+
+    with served(Own, at="127.0.0.2") as own:
+        handler.to = f"{own}/secret"
+        with pytest.raises(ImageError, match="the server leads to 127.0.0.2, which only this host"):
+            obtain(host, f"{url}/x.qcow2", validate=validation.accept_any)
+        with pytest.raises(ImageError, match="the server leads to 127.0.0.2, which only this host"):
+            saltvirt_web.fetch_small(f"{url}/x", 100, Meter(limits.of(host), "x", host.images))
+
+    assert asked == []
+
+
+def test_a_proxy_on_this_host_is_asked_wherever_a_server_leads_to(leading, host, monkeypatch):
+    url, handler = leading
+    asked = []
+
+    class Proxy(Leading):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", "5")
+            self.end_headers()
+            self.wfile.write(b"image")
+
+    handler.to = "http://images.example.org/x"
+    with served(Proxy, at="127.0.0.2") as proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        got = saltvirt_web.fetch_small(f"{url}/x", 100, Meter(limits.of(host), "x", host.images))
+
+    assert got == b"image" and asked == ["http://images.example.org/x"]
+
+
 @pytest.mark.parametrize("scheme", ["file", "ftp", "data"])
 def test_only_what_is_of_the_web_is_opened(host, image, scheme):
     url = {"file": f"file://{image}", "ftp": "ftp://127.0.0.1:9/x", "data": "data:,x"}[scheme]

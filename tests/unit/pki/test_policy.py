@@ -225,6 +225,12 @@ def test_whoever_is_allowed_gets_certificates_and_is_a_peer_until_shut_out(pilla
     assert "certificates" in after["hyper2"] and after["hyper2"]["peers"] == {}
 
 
+def test_a_command_that_is_suggested_runs_alone_whatever_a_minion_is_called(pillar):
+    told = pillar.ext_pillar("web1;reboot", {}, certificates={}, version=1)["libvirt_pki"]
+
+    assert told["error"].endswith("run: salt 'web1;reboot' saltutil.sync_all")
+
+
 def test_an_address_that_a_host_has_itself_is_not_its_peers(pillar, monkeypatch):
     membership.allow(pillar.__opts__, ["hyper2"])
     said = {"hyper2": {"ipv4": ["10.0.0.2", "192.168.122.1"]}}

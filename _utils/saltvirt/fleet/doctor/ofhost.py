@@ -119,7 +119,7 @@ def _moves(host: str, facts: DoctorFacts, seen: Seen) -> Iterator[Leftover]:
                 *("half-move", host, one.name),
                 f"a move of VM {one.name} is on record ({one.purpose}, {one.phase}), and {nobody} "
                 "is at it",
-                f"salt-run virt.settle {one.name}",
+                f"salt-run virt.settle {shlex.quote(one.name)}",
             )
 
 

@@ -87,7 +87,7 @@ def _authorizations(seen: Seen) -> Iterator[Leftover]:
             yield mended(
                 *("authorization", MASTER, name),
                 f"{host} was authorized to submit a key of VM {name}, and never did in time",
-                f"salt-run virt.unauthorize {name}",
+                f"salt-run virt.unauthorize {shlex.quote(name)}",
             )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from saltvirt import arguments
+from saltvirt import arguments, terminal
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import cache, removal
@@ -30,17 +30,25 @@ def listed(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
     used = users(conn, settings)
     out = {}
     for digest, note in cache.every(settings).items():
-        look = cache.look_path(settings, digest)
-        seen = json.loads(look.read_text()) if look.exists() else {}
         out[digest] = {
             "source": note["source"],
             "format": note["format"],
             "virtual_bytes": note["size_bytes"],
             "file_bytes": note["stat"][0],
             "users": sorted(used.get(digest, ())),
-            **{key: seen.get(key) for key in ("os", "has_minion", "has_cloud_init")},
+            **_looked(cache.look_path(settings, digest)),
         }
     return out
+
+
+def _looked(look: Path) -> dict[str, Any]:
+    said = json.loads(look.read_text()) if look.exists() else {}
+    system = said.get("os")
+    return {
+        # An image may call its system as it likes.
+        "os": terminal.one_line(system) if isinstance(system, str) else None,
+        **{key: said.get(key) for key in ("has_minion", "has_cloud_init")},
+    }
 
 
 def users(conn: Any, settings: HostSettings) -> dict[str, set[str]]:

@@ -1,8 +1,10 @@
 """What an image has in it, found in libguestfs' appliance, once per content."""
 
 import json
+import re
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from saltvirt.image import cache, validation
 from saltvirt.ops.context import Context
 from saltvirt.seed import appliance
 from saltvirt.seed.model import Found
+
+_ARCH = re.compile(r"\w{1,32}", re.ASCII)
 
 
 def python(settings: HostSettings) -> str:
@@ -65,7 +69,9 @@ def found(answer: object) -> Found:
         out: Found = wire.argument("the disk's content", Found, answer)
     except BadArgument as exc:
         raise SeedError(f"what was found in the disk cannot be understood: {exc}") from exc
-    return out
+    # It gets into paths and URLs, and an image may have taken over the program that says it.
+    is_name = out.arch is None or _ARCH.fullmatch(out.arch)
+    return out if is_name else replace(out, arch="unknown")
 
 
 def kept(settings: HostSettings, base: validation.ValidatedImage) -> Found | None:

@@ -1,0 +1,47 @@
+"""Which volumes may be copied: libvirt goes by what is in one, which a guest may have written."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from saltvirt import config
+from saltvirt.config import HostSettings
+from saltvirt.errors import ImageError, StorageError
+from saltvirt.image import validation
+from saltvirt.kvm import lifecycle, volumes
+from saltvirt.ops import storage
+from saltvirt.xml import parse
+from saltvirt.xml import volume as volume_
+
+
+def refuse_disguised(conn: Any, settings: HostSettings, pool: str, volume: str) -> None:
+    """
+    Raise StorageError if a copy of a volume could have files of the host in it.
+
+    A guest that writes the header of a qcow2 into its raw disk has libvirt, when it looks at the
+    pool again, take the disk for that, and copy whatever file the header names. What a VM has the
+    volume as is true; of one that no VM has, its header may name nothing but volumes and images.
+    """
+    says = volume_.read(parse(volumes.lookup(conn, pool, volume).XMLDesc(0)))
+    if says.format in (None, "raw") or not says.path:
+        return
+    fmt = lifecycle.disk_format(conn, says.path)
+    if fmt not in (None, says.format):
+        raise StorageError(
+            f"volume {pool}/{volume} is {fmt} to the VM that has it, and libvirt takes it for "
+            f"{says.format} by what is in it, which its guest may have written: a copy could have "
+            "files of this host in it; copy the file itself (virt.volume_download)"
+        )
+    is_here = config.is_local(settings.uri) and os.path.isfile(says.path)
+    if fmt is None and says.format == "qcow2" and is_here:
+        _refuse_references(conn, settings, f"volume {pool}/{volume}", says.path)
+
+
+def _refuse_references(conn: Any, settings: HostSettings, what: str, path: str) -> None:
+    below = [*storage.backing_below(settings), *storage.folders(conn, settings)]
+    below += [Path(path).parent]
+    try:
+        for one in storage.chain(path):
+            validation.refuse_references(one, backing_below=below)
+    except (ImageError, OSError) as exc:
+        raise StorageError(f"{what} cannot be copied: {exc}") from exc

@@ -1,0 +1,95 @@
+"""A volume is copied as what its VM has it as, and not as what a guest has written into it."""
+
+import contextlib
+
+import hostile
+import libvirt
+import pytest
+from saltvirt.errors import StorageError
+from saltvirt.kvm import cloudvms
+
+POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
+# As libvirt shows a raw disk, once it has looked at its pool again, whose guest has written that.
+VOLUME = """<volume><name>{}</name><capacity>1048576</capacity><target><format type='{}'/></target>
+{}</volume>"""
+BELOW = "<backingStore><path>{}</path><format type='raw'/></backingStore>"
+VM = """<domain type='test'><name>web1</name><memory>65536</memory><os><type>hvm</type></os>
+<devices><disk type='{}' device='disk'><driver name='qemu' type='{}'/><source {}/>
+<target dev='vda'/></disk></devices></domain>"""
+
+
+@pytest.fixture
+def pool(conn, tmp_path):
+    """A pool with a volume whose header names a file of the host."""
+    (tmp_path / "secret").write_bytes(b"root:x" * 1000)
+    (tmp_path / "p1").mkdir()
+    made = conn.storagePoolDefineXML(POOL.format(tmp_path / "p1"))
+    made.create()
+    named(made, tmp_path / "secret")
+    yield made
+    with contextlib.suppress(libvirt.libvirtError):
+        for one in made.listAllVolumes():
+            one.delete()
+        made.destroy()
+        made.undefine()
+
+
+def named(pool, below, name="disk"):
+    """Make a volume that names a file as the one below it."""
+    made = pool.createXML(VOLUME.format(name, "qcow2", BELOW.format(below)))
+    given = ("-f", "qcow2", "-u", "-b", below, "-F", "raw", made.path(), "1M")
+    hostile.qemu_img("create", *given)
+
+
+@pytest.mark.parametrize("kind", ["file", "volume"])
+@pytest.mark.parametrize("says", ["qcow2", "vmdk"])
+def test_a_raw_disk_that_looks_like_another_format_is_not_copied(conn, virt, pool, kind, says):
+    pool.createXML(VOLUME.format("other", says, BELOW.format("/etc/shadow")))
+    path = pool.storageVolLookupByName("other").path()
+    source = {"file": f"file='{path}'", "volume": "pool='p1' volume='other'"}[kind]
+    conn.defineXML(VM.format(kind, "raw", source))
+
+    with pytest.raises(StorageError, match=f"p1/other is raw to the VM .* takes it for {says}"):
+        virt.volume_clone("p1", "other", "copy")
+
+    assert sorted(pool.listVolumes()) == ["disk", "other"]
+
+
+def test_a_volume_of_nobody_that_names_a_file_of_the_host_is_not_copied(virt, pool):
+    with pytest.raises(StorageError, match="p1/disk cannot be copied: .* names a backing file"):
+        virt.volume_clone("p1", "disk", "copy")
+
+    assert pool.listVolumes() == ["disk"]
+
+
+def test_a_volume_on_one_that_names_a_file_of_the_host_is_not_copied(virt, pool):
+    named(pool, pool.storageVolLookupByName("disk").path(), "top")
+    # Nothing says of what is below that it is raw.
+    given = ("-f", "qcow2", "-u", "-F", "qcow2", "-b")
+    top, disk = (pool.storageVolLookupByName(one).path() for one in ("top", "disk"))
+    hostile.qemu_img("rebase", *given, disk, top)
+
+    with pytest.raises(StorageError, match="p1/top cannot be copied: .*/disk names a backing file"):
+        virt.volume_clone("p1", "top", "copy")
+
+
+def test_what_a_vm_has_as_its_format_and_what_names_other_volumes_is_copied(conn, virt, pool):
+    base = pool.createXML(VOLUME.format("base", "raw", "")).path()
+    hostile.qemu_img("create", "-f", "raw", base, "1M")
+    named(pool, base, "overlay")
+    path = pool.storageVolLookupByName("disk").path()
+    conn.defineXML(VM.format("file", "qcow2", f"file='{path}'"))
+
+    for one in ("disk", "base", "overlay"):
+        assert virt.volume_clone("p1", one, f"copy of {one}") is True
+
+
+def test_nor_is_it_by_a_clone_of_salt_cloud(conn, pool):
+    path = pool.storageVolLookupByName("disk").path()
+    conn.defineXML(VM.format("file", "raw", f"file='{path}'"))
+    how = {"strategy": "full", "learn_addresses": False, "validate": False}
+
+    with pytest.raises(StorageError, match="disk is raw to its VM, and libvirt takes it for qcow2"):
+        cloudvms.clone(conn, "web1", "web2", **how)
+
+    assert pool.listVolumes() == ["disk"] and "web2" not in conn.listDefinedDomains()
