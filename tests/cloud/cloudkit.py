@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from labkit import node, saltd
 from labkit.run import wait_for
-from labkit.settings import CHECKOUT
+from labkit.settings import CHECKOUT, LabError
 from warm import PROGRAMS, Warm
 
 LAB = CHECKOUT / "tests" / "lab" / "lab"
@@ -286,6 +286,16 @@ class Cloud:
     def ready(self, hosts=None):
         """Wait until these hosts' minions answer."""
         saltd.wait_until_ready(self.lab, hosts or self.hosts)
+
+    def revive(self, host):
+        """Wait until a minion answers that stood still; restart it if it never would."""
+        try:
+            wait_for(f"an answer from {host}", lambda: saltd.answering(self.lab, [host]), 45)
+        except LabError:
+            # Salt 3008's authenticates twice at once if its connection is lost as it wakes, and
+            # hangs ("InvalidStateError" in its log): whoever runs it restarts it.
+            self.service(host, "salt-minion", "restart")
+        self.ready([host])
 
     def purge_all(self):
         """Remove every VM by hand, and every key but the hosts' own."""

@@ -79,7 +79,7 @@ def test_a_source_whose_minion_stands_still_for_a_minute(big):
     if done.code:
         ends = (f"salt-run virt.settle {VM}", f"VM {VM!r} is on hyper1 as before")
         assert any(one in done.error for one in ends), done.error
-    big.cloud.ready(["hyper1"])
+    big.cloud.revive("hyper1")
 
     if done.code == 0:
         kit.holds(big.cloud, big, was_cut=False)
