@@ -167,12 +167,13 @@ def is_measured(fmt: str) -> bool:
 
 def chain(path: str, home: Path | None = None) -> Iterator[str]:
     """
-    Yield a disk that is not raw and the files below it, by their headers; nothing else is read.
+    Yield a disk that is not raw and the files that it needs, by their headers; no more is read.
 
-    A name that cannot be one of a file is nothing below.
+    These are what is below it, and external data files, of it and of what is below. A name that
+    cannot be one of a file is nothing.
 
     home
-        The folder from which the name in its header is seen, if that is not its own.
+        The folder from which the names in its header are seen, if that is not its own.
     """
     left = [(path, home, False)]
     for _ in range(_DEPTH):
@@ -182,11 +183,17 @@ def chain(path: str, home: Path | None = None) -> Iterator[str]:
         yield path
         # It was a guest's disk, maybe, and has whatever that has written.
         header = None if is_raw else _header(path)
-        if header is None or not header.backing_file:
-            continue
         folder = home or Path(path).parent
-        below = backing.files(header.backing_file, header.backing_format)
-        left += [(str(folder / one.path), None, one.is_raw) for one in below]
+        left += [(str(folder / one.path), None, one.is_raw) for one in _needed(header)]
+
+
+def _needed(header: qcow2.Header | None) -> Iterator[backing.Below]:
+    """Yield the files that a header names."""
+    if header is not None and header.backing_file:
+        yield from backing.files(header.backing_file, header.backing_format)
+    if header is not None and header.data_file:
+        # Nothing in it is to be believed, whatever looks like a header there.
+        yield from backing.files(header.data_file, "raw")
 
 
 def _header(path: str) -> qcow2.Header | None:
