@@ -175,14 +175,19 @@ def chain(path: str, home: Path | None = None) -> Iterator[str]:
     home
         The folder from which the names in its header are seen, if that is not its own.
     """
+    yield from (one for one, _why in walked(path, home))
+
+
+def walked(path: str, home: Path | None = None) -> Iterator[tuple[str, str | None]]:
+    """Yield what :func:`chain` does, each with why its header cannot be read, None if it can."""
     left = [(path, home, False)]
     for _ in range(_DEPTH):
         if not left:
             return
         path, home, is_raw = left.pop(0)
-        yield path
         # It was a guest's disk, maybe, and has whatever that has written.
-        header = None if is_raw else _header(path)
+        header, why = (None, None) if is_raw else _header(path)
+        yield path, why
         folder = home or Path(path).parent
         left += [(str(folder / one.path), None, one.is_raw) for one in _needed(header)]
 
@@ -196,14 +201,17 @@ def _needed(header: qcow2.Header | None) -> Iterator[backing.Below]:
         yield from backing.files(header.data_file, "raw")
 
 
-def _header(path: str) -> qcow2.Header | None:
+def _header(path: str) -> tuple[qcow2.Header | None, str | None]:
+    """Return the header of a file that is there and has one, and why it cannot be read."""
     try:
         # Of what else there is, a pipe would be waited for.
         is_read = Path(path).is_file() or Path(path).is_block_device()
-        return qcow2.read(path) if is_read else None
-    # Not a path, by its length or by what is in it.
-    except (OSError, ValueError, ImageError):
-        return None
+        return (qcow2.read(path) if is_read else None), None
+    except OSError as exc:
+        return None, exc.strerror or str(exc)
+    # Not a path, by what is in it.
+    except (ValueError, ImageError) as exc:
+        return None, str(exc)
 
 
 def in_use(conn: Any, but: str | None = None) -> set[str]:
