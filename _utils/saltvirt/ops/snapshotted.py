@@ -35,19 +35,24 @@ def plan_revert(
     return plan
 
 
-def needed(conn: Any) -> dict[str, str]:
+def needed(conn: Any, *, externally: bool = False) -> dict[str, str]:
     """
     Return ``{path: VM}`` of what snapshots go back to, and of what is below that.
 
     The disks that a VM has itself are not among them: these are in a snapshot, too, that is kept in
     them.
+
+    externally
+        Of external snapshots alone: an internal one stays whatever is written beside it. Defaults
+        to False.
     """
     found = snapshots.every(conn)
     own = lifecycle.disks(conn) if found else {}
     out: dict[str, str] = {}
     for vm, taken in sorted(found.items()):
         has = set(map(os.path.realpath, own.get(vm, ())))
-        for path in _files(conn, taken, has):
+        chosen = [one for one in taken if one.is_external or not externally]
+        for path in _files(conn, chosen, has):
             out |= {path: vm, os.path.realpath(path): vm}
     return out
 

@@ -19,7 +19,7 @@ from saltvirt.image import cache, validation
 from saltvirt.image.validation import ValidatedImage
 from saltvirt.kvm import lifecycle
 from saltvirt.model import Disk, Requirements, Vm
-from saltvirt.ops import outofreach, owned, reservations, storage, trashbases
+from saltvirt.ops import outofreach, owned, reservations, snapshotted, storage, trashbases
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.ops.storage import Place
@@ -231,13 +231,15 @@ def refuse_base(conn: Any, settings: HostSettings, disks: Iterable[Disk], paths:
     Raise StorageError if a file that the user names for a disk is below another VM's, or its own.
 
     What is written into it spoils all that is based on it: so after an external snapshot a state
-    that names the old file must not have the VM go back to that.
+    that names the old file must not have the VM go back to that. Disks in the trash, and snapshots,
+    are spoilt as well.
 
     paths
         Where the disks' files are.
     """
     pairs = [(one, path) for one, path in zip(disks, paths, strict=True) if one.device == "disk"]
     below = storage.below_disks(conn) if pairs else set()
+    taken = snapshotted.needed(conn, externally=True) if pairs else {}
     for one, path in pairs:
         if storage.is_shared(settings, path, below):
             raise StorageError(
@@ -250,6 +252,14 @@ def refuse_base(conn: Any, settings: HostSettings, disks: Iterable[Disk], paths:
                 f"disk {one.name!r}: {path} is a golden image, and VMs may be based on it: what is "
                 "written into it would spoil them; give it as image"
             )
+        known = storage.known_as(path, taken)
+        if known is not None:
+            raise StorageError(
+                f"disk {one.name!r}: a snapshot of VM {taken[known]!r} goes back to {path}, and "
+                "what is written into it would spoil that; delete that (virt.delete_snapshots) first"
+            )
+    if pairs:
+        trashbases.refuse_needed(settings, [path for _disk, path in pairs])
 
 
 def _refuse_bases(paths: list[str]) -> None:
