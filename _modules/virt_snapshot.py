@@ -102,8 +102,8 @@ def delete_snapshots(name, *names, **kwargs):
         Delete every one. Defaults to False; one of ``names`` and ``all=True`` is needed.
 
     Returns ``{"available": {VM: [...] or "N/A"}, "deleted": {snapshot: {...}}}``, as
-    virt.list_snapshots shows them. Fails for an external one if another VM, or a disk in the trash, is
-    based on a file that would change, or if the VM has a saved state. There is no undo.
+    virt.list_snapshots shows them. Fails for an external one if another VM, or a disk in the trash,
+    is based on a file that would change, or if the VM has a saved state. There is no undo.
 
     CLI Example:
 

@@ -256,7 +256,7 @@ def refuse_base(conn: Any, settings: HostSettings, disks: Iterable[Disk], paths:
         if known is not None:
             raise StorageError(
                 f"disk {one.name!r}: a snapshot of VM {taken[known]!r} goes back to {path}, and "
-                "what is written into it would spoil that; delete that (virt.delete_snapshots) first"
+                "what is written into it would spoil that; delete it (virt.delete_snapshots) first"
             )
     if pairs:
         trashbases.refuse_needed(settings, [path for _disk, path in pairs])

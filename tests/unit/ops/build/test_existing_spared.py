@@ -10,6 +10,7 @@ from saltvirt.errors import StorageError
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import owned, storage, trash
 from saltvirt.ops.build import create
+from snapshotxml import DISK, SNAPSHOT, VM
 from test_existing_disks import digest, disk
 
 
@@ -55,15 +56,6 @@ def test_what_a_disk_in_the_trash_is_based_on_is_given_to_nobody(hypervisor, tmp
         assert (hypervisor.domains(), digest(base)) == ([], had)
         trash.empty(hypervisor.settings)
         given(hypervisor, base)
-
-
-SNAPSHOT = """<domainsnapshot><name>s1</name><state>shutoff</state><creationTime>1</creationTime>
-<memory snapshot='no'/><disks><disk name='vda' snapshot='external' type='file'>
-<driver type='qcow2'/><source file='{}'/></disk></disks>{}</domainsnapshot>"""
-VM = """<domain type='test'><name>web1</name><uuid>6f0a7a0c-0000-4000-8000-000000000001</uuid>
-<memory>1024</memory><os><type arch='i686'>hvm</type></os><devices>{}</devices></domain>"""
-DISK = """<disk type='file' device='disk'><driver name='qemu' type='qcow2'/>
-<source file='{}'/><target dev='vda'/></disk>"""
 
 
 def test_what_an_external_snapshot_goes_back_to_is_given_to_nobody(hypervisor, tmp_path):
