@@ -18,7 +18,16 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError, VirtError
 from saltvirt.image import removal
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import legacy, ownfiles, ownvolumes, reservations, storage, trash, trashbases
+from saltvirt.ops import (
+    legacy,
+    ownfiles,
+    ownvolumes,
+    reservations,
+    snapshotted,
+    storage,
+    trash,
+    trashbases,
+)
 from saltvirt.recordfacts import BuildFacts, PurgeFacts
 from saltvirt.spec import console_log
 
@@ -171,7 +180,7 @@ def remove(
     Remove files of a VM, but cached images and those in use, here or by another host.
 
     What is being made for another VM is in use too, as no domain says so yet, and what a disk in
-    the trash is based on. Returns those removed.
+    the trash is based on, or an external snapshot of another VM. Returns those removed.
 
     drop
         Removes one of them. Defaults to removing it for good.
@@ -182,6 +191,8 @@ def remove(
     coming = reservations.coming_files(settings, name)
     used = {*coming, *map(os.path.realpath, coming), *trashbases.below(settings)}
     used |= storage.in_use(conn) | trashbases.beside({Path(path).parent for path in paths})
+    taken = snapshotted.needed(conn, externally=True)
+    used |= {path for path, vm in taken.items() if vm != name}
     removed, failed = [], []
     for path in paths:
         why = _why_kept(settings, path, used)
@@ -207,7 +218,7 @@ def remove(
 def _why_kept(settings: HostSettings, path: str, used: set[str]) -> str | None:
     """Return why a file is not removed, None if it is."""
     if storage.is_shared(settings, path, used):
-        return "it is a cached image, or a VM uses it or is to have it"
+        return "it is a cached image, or a VM uses it, or is to have it, or has a snapshot of it"
     if storage.is_declared(settings, path) and storage.is_open(path):
         # No failure: what is tried again is removed when the VM of that host is stopped.
         return "all hosts share it, and another one has it open"
