@@ -307,6 +307,11 @@ def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None
             "overwritten"
         )
     _refuse_known(where, path, _of_snapshots(conn))
+    twin = storage.twin(path, storage.in_use(conn))
+    if twin is not None:
+        raise StorageError(
+            f"volume {where} is a hard link of {twin}, which a VM uses; nothing is overwritten"
+        )
     if path.startswith("/"):
         trashbases.refuse_needed(settings, [path])
 

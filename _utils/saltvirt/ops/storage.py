@@ -265,6 +265,17 @@ def _entry(path: str) -> tuple[int, int, str] | None:
     return folder.st_dev, folder.st_ino, Path(path).name
 
 
+def twin(path: str, known: Iterable[str]) -> str | None:
+    """Return which of the paths that are known is a hard link of a file: both have one content."""
+    try:
+        found = os.stat(path)
+        is_linked = found.st_nlink > 1
+    except (OSError, ValueError):
+        return None
+    there = (one for one in known if is_linked and os.path.isfile(one))
+    return next((one for one in there if os.path.samestat(found, os.stat(one))), None)
+
+
 def is_declared(settings: HostSettings, path: str) -> bool:
     """
     Return whether ``virt:shared_paths`` says that every host has a file or a device.

@@ -223,6 +223,12 @@ def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[st
                 f"{path} is there already, and {_whose(conn, path)}; choose another name for the "
                 "disk, or for the VM"
             )
+        twin = storage.twin(path, used)
+        if twin is not None:
+            raise StorageError(
+                f"{path} is there already, and is a hard link of {twin}, which a VM uses: what is "
+                "written into one is in both; give a copy"
+            )
     _refuse_bases(paths)
 
 

@@ -1,5 +1,6 @@
 """A disk that is there is not taken where somebody unseen may need it as it is."""
 
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -72,6 +73,19 @@ def test_what_an_external_snapshot_goes_back_to_is_given_to_nobody(hypervisor, t
             given(hypervisor, base)
         vm.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA)
         given(hypervisor, base)
+
+
+def test_a_hard_link_of_another_vms_disk_is_not_taken(hypervisor):
+    images = Path(hypervisor.settings.images)
+    with hypervisor.libvirt():
+        hypervisor.init("web2")
+        os.link(images / "web2_data.qcow2", images / "web1_data.qcow2")
+
+        with pytest.raises(StorageError, match="is a hard link of .*web2_data.qcow2, which a VM u"):
+            hypervisor.init()
+
+        (images / "web1_data.qcow2").unlink()
+        hypervisor.init()
 
 
 def test_nothing_is_taken_while_libvirt_has_not_loaded_a_vm(hypervisor, monkeypatch, tmp_path):
