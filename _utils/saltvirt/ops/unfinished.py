@@ -8,7 +8,7 @@ the noted files are removed, unless a domain uses them by now.
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -187,12 +187,7 @@ def remove(
 
     Raises StorageError if one cannot be removed; the others are.
     """
-    # Before the domains: what is on record no more is defined by then.
-    coming = reservations.coming_files(settings, name)
-    used = {*coming, *map(os.path.realpath, coming), *trashbases.below(settings)}
-    used |= storage.in_use(conn) | trashbases.beside({Path(path).parent for path in paths})
-    taken = snapshotted.needed(conn, externally=True)
-    used |= {path for path, vm in taken.items() if vm != name}
+    used = _used(conn, settings, name, {Path(path).parent for path in paths})
     removed, failed = [], []
     for path in paths:
         why = _why_kept(settings, path, used)
@@ -213,6 +208,16 @@ def remove(
     if failed:
         raise StorageError(f"these files cannot be removed: {', '.join(failed)}")
     return removed
+
+
+def _used(conn: Any, settings: HostSettings, name: str, folders: Collection[Path]) -> set[str]:
+    """Return the files that are in use by others than a VM that goes."""
+    # Before the domains: what is on record no more is defined by then.
+    coming = reservations.coming_files(settings, name)
+    used = {*coming, *map(os.path.realpath, coming), *trashbases.below(settings)}
+    used |= storage.in_use(conn) | trashbases.beside(folders)
+    taken = snapshotted.needed(conn, externally=True)
+    return used | {path for path, vm in taken.items() if vm != name}
 
 
 def _why_kept(settings: HostSettings, path: str, used: set[str]) -> str | None:
