@@ -9,6 +9,7 @@ from saltvirt.later import Later
 
 guestmount = Later("saltvirt.seed.guestmount")
 storage = Later("saltvirt.ops.storage")
+written = Later("saltvirt.ops.written")
 
 
 def __virtual__():
@@ -21,7 +22,9 @@ def mount(location, access="rw", root=None):
     Mount all file systems of a disk image below a folder.
 
     location
-        The disk image; no VM may have it open.
+        The disk image; no VM may have it open. To be written to, it must be no cached or golden
+        image, and nothing a disk, a snapshot or a saved state of a VM, or a disk in the trash needs
+        as it is.
     access
         ``rw`` (default) or ``ro``.
     root
@@ -39,7 +42,9 @@ def mount(location, access="rw", root=None):
     """
     arguments.text("location", location)
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    fmt = storage.opened_format(settings, location)
+    # What is only read spoils nothing.
+    opened = storage if access == "ro" else written
+    fmt = opened.opened_format(settings, location)
     return guestmount.mount(settings, location, fmt, access, root)
 
 

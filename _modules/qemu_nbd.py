@@ -12,8 +12,8 @@ from saltvirt.later import Later
 
 hostmount = Later("saltvirt.seed.hostmount")
 method = Later("saltvirt.ops.seeding.method")
-storage = Later("saltvirt.ops.storage")
 undo = Later("saltvirt.undo")
+written = Later("saltvirt.ops.written")
 
 
 def __virtual__():
@@ -44,7 +44,7 @@ def connect(image):
         salt hyper1 qemu_nbd.connect /srv/debian.qcow2
     """
     settings, image = _settings(), arguments.text("image", image)
-    return hostmount.connect(image, storage.opened_format(settings, image))
+    return hostmount.connect(image, written.opened_format(settings, image))
 
 
 def mount(nbd, root=None):
@@ -88,7 +88,7 @@ def init(image, root=None):
     """
     settings, image = _settings(), arguments.text("image", image)
     with undo.on_failure() as steps:
-        device = hostmount.connect(image, storage.opened_format(settings, image))
+        device = hostmount.connect(image, written.opened_format(settings, image))
         steps.undo_with(hostmount.disconnect, device)
         return hostmount.mount_device(settings, device, root)
 

@@ -102,8 +102,8 @@ def delete_snapshots(name, *names, **kwargs):
         Delete every one. Defaults to False; one of ``names`` and ``all=True`` is needed.
 
     Returns ``{"available": {VM: [...] or "N/A"}, "deleted": {snapshot: {...}}}``, as
-    virt.list_snapshots shows them. Fails for an external one if another VM is based on a file that
-    would change, or if the VM has a saved state. There is no undo.
+    virt.list_snapshots shows them. Fails for an external one if another VM, or a disk in the trash,
+    is based on a file that would change, or if the VM has a saved state. There is no undo.
 
     CLI Example:
 
@@ -118,7 +118,7 @@ def delete_snapshots(name, *names, **kwargs):
         raise BadArgument("names", "give the names of snapshots, or all=True for every one")
     settings = _settings("virt.delete_snapshots", kwargs)
     with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, name):
-        return snapshotted.delete(conn, name, [str(one) for one in names])
+        return snapshotted.delete(conn, settings, name, [str(one) for one in names])
 
 
 def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
@@ -135,8 +135,8 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
     Returns ``{"reverted": snapshot, "deleted": [snapshot] or "N/A"}``. The VM runs afterwards if it
     ran when the snapshot was taken; ``warnings`` then says that its minion may be silent for some
     minutes. Fails if there is none to revert to, if the VM is on its way to or from this host, or
-    has a saved state, if another VM has one of the disks by now, or is based on it, or, below
-    libvirt 9.9, if the snapshot is external. There is no undo.
+    has a saved state, if another VM has one of the disks by now, or is based on it, as a disk in
+    the trash may be, or, below libvirt 9.9, if the snapshot is external. There is no undo.
 
     CLI Example:
 
@@ -149,5 +149,5 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
     with_cleanup = arguments.boolean("cleanup", cleanup)
     settings = _settings("virt.revert_snapshot", kwargs)
     with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, name):
-        plan = snapshotted.plan_revert(conn, name, vm_snapshot, with_cleanup=with_cleanup)
+        plan = snapshotted.plan_revert(conn, settings, name, vm_snapshot, with_cleanup=with_cleanup)
         return snapshots.revert(conn, name, plan, with_cleanup=with_cleanup)

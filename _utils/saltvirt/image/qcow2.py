@@ -11,8 +11,11 @@ from saltvirt.errors import ImageError
 MAGIC = b"QFI\xfb"
 _EXTERNAL_DATA = 1 << 2
 _BACKING_FORMAT = 0xE2792ACA
+_DATA_FILE = 0x44415441
 # There are six kinds of header extensions.
 _EXTENSIONS = 64
+# What is longer is no path.
+_NAME_BYTES = 4096
 # Every bit that qcow2's specification defines (dirty, corrupt, data file, compression, L2).
 _KNOWN_INCOMPATIBLE = 0b11111
 # What is read of a list of snapshots at most, in bytes, and how many of them are listed.
@@ -23,7 +26,12 @@ _SNAPSHOT = ">QIHHIIQII"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What the header says (QEMU, docs/interop/qcow2.txt)."""
+    """
+    What the header says (QEMU, docs/interop/qcow2.txt).
+
+    data_file
+        Where the content is of an image that ``has_data_file``, if the header says it.
+    """
 
     version: int
     size_bytes: int
@@ -31,6 +39,7 @@ class Header:
     backing_file: str | None
     backing_format: str | None
     has_data_file: bool
+    data_file: str | None
     is_encrypted: bool
     is_corrupt: bool
     has_snapshots: bool
@@ -109,13 +118,17 @@ def _parse(raw: bytes, handle: BinaryIO, path: str | Path) -> Header:
         if features & ~_KNOWN_INCOMPATIBLE:
             raise ImageError(f"image {path} needs unknown qcow2 features ({features:#x})")
     begin = struct.unpack(">I", raw[100:104])[0] if version == 3 else 72
+    has_data_file = bool(features & _EXTERNAL_DATA)
+    said = _extensions(handle, begin, 1 << bits)
     return Header(
         version=version,
         size_bytes=size,
         cluster_bytes=1 << bits,
         backing_file=_name(handle, path, backing_at, backing_size, 1 << bits),
-        backing_format=_backing_format(handle, begin, 1 << bits),
-        has_data_file=bool(features & _EXTERNAL_DATA),
+        backing_format=said.get(_BACKING_FORMAT),
+        has_data_file=has_data_file,
+        # Without the feature QEMU takes no notice of the name.
+        data_file=said.get(_DATA_FILE) if has_data_file else None,
         is_encrypted=bool(crypt),
         is_corrupt=bool(features & 2),
         has_snapshots=raw[60:64] != bytes(4),
@@ -135,17 +148,20 @@ def _name(handle: BinaryIO, path: str | Path, at: int, size: int, cluster_bytes:
     return name
 
 
-def _backing_format(handle: BinaryIO, at: int, cluster_bytes: int) -> str | None:
-    """Return the format of the backing file that a header's extensions say, None if none does."""
+def _extensions(handle: BinaryIO, at: int, cluster_bytes: int) -> dict[int, str]:
+    """Return the names that a header's extensions say, by their kinds: the first of each."""
+    out: dict[int, str] = {}
     for _ in range(_EXTENSIONS):
         if at + 8 > cluster_bytes:
             break
         handle.seek(at)
         begin = handle.read(8)
         kind, size = struct.unpack(">II", begin) if len(begin) == 8 else (0, 0)
-        if kind == _BACKING_FORMAT:
-            return handle.read(min(size, 64)).decode(errors="replace")
         if not kind:
             break
+        if kind in (_BACKING_FORMAT, _DATA_FILE) and size <= _NAME_BYTES:
+            # QEMU ends a name where C does.
+            said, _, _ = handle.read(size).partition(b"\0")
+            out.setdefault(kind, said.decode(errors="replace"))
         at += 8 + -(-size // 8) * 8
-    return None
+    return out

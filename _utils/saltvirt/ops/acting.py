@@ -100,13 +100,15 @@ def revert(
     """Revert each VM whose name matches."""
     warnings: list[str] = []
 
+    def planned(conn: Any, name: str) -> snapshots.Reverting:
+        return snapshotted.plan_revert(conn, settings, name, wanted, with_cleanup=with_cleanup)
+
     def act(conn: Any, name: str, _state: str) -> dict[str, Any]:
         if is_test:
-            plan = snapshotted.plan_revert(conn, name, wanted, with_cleanup=with_cleanup)
-            found = snapshots.shown(plan, with_cleanup=with_cleanup)
+            found = snapshots.shown(planned(conn, name), with_cleanup=with_cleanup)
         else:
             with startlock.starting(conn, settings, name):
-                plan = snapshotted.plan_revert(conn, name, wanted, with_cleanup=with_cleanup)
+                plan = planned(conn, name)
                 found = snapshots.revert(conn, name, plan, with_cleanup=with_cleanup)
         warnings.extend(found.get("warnings", ()))
         return {"current": found["reverted"], "deleted": found["deleted"]}

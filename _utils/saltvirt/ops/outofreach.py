@@ -4,6 +4,7 @@ import os
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from saltvirt.config import HostSettings
@@ -30,7 +31,7 @@ def reasons(conn: Any, settings: HostSettings, but: str | None = None) -> dict[s
     # The last is what is said: what libvirt has not loaded comes before all.
     found = {
         **{name: _no_pool(name, volume) for name, volume in _of_no_pool(conn, known)},
-        **{name: _no_file(name, path) for name, path in _away(conn, settings)},
+        **{name: _no_file(name, path, why) for name, path, why in _away(conn, settings)},
     }
     return {
         **{name: why for name, why in found.items() if name not in kept},
@@ -38,11 +39,10 @@ def reasons(conn: Any, settings: HostSettings, but: str | None = None) -> dict[s
     }
 
 
-def _no_file(name: str, path: str) -> str:
+def _no_file(name: str, path: str, why: str) -> str:
     return (
-        f"nobody knows what disk {path} of VM {name!r} is based on, as it is not there: mount its "
-        "file system; or if it is gone for good, remove that VM (virt.purge), or the disk from it "
-        "(virt.update)"
+        f"nobody knows what disk {path} of VM {name!r} is based on, as it {why}; or if it is gone "
+        "for good, remove that VM (virt.purge), or the disk from it (virt.update)"
     )
 
 
@@ -62,16 +62,31 @@ def _kept(conn: Any, known: Iterable[query.Definition]) -> Iterator[str]:
             yield one.name
 
 
-def _away(conn: Any, settings: HostSettings) -> Iterator[tuple[str, str]]:
-    """Yield VMs, each with a file of a disk that may have others below it and is out of reach."""
+def _away(conn: Any, settings: HostSettings) -> Iterator[tuple[str, str, str]]:
+    """Yield VMs, each with a file that may have others below it and is out of reach, and why."""
     overlays = lifecycle.overlays(conn)
     for name, paths in sorted(lifecycle.disks(conn).items()):
-        local = (path for path in sorted(paths & overlays) if path.startswith("/"))
-        for one in (one for path in local for one in storage.chain(path)):
-            # An image itself is based on nothing, and what a network has is no file.
-            is_other = cache.digest_of(settings, one) is not None or _NETWORK.search(one)
-            if not is_other and not os.path.exists(one):
-                yield name, one
+        for path in (one for one in sorted(paths & overlays) if one.startswith("/")):
+            yield from ((name, one, why) for one, why in of_disk(settings, path))
+
+
+def of_disk(
+    settings: HostSettings, path: str, home: Path | None = None
+) -> Iterator[tuple[str, str]]:
+    """
+    Yield ``(file, why, and what to do)`` of a disk and what is below it, if it is out of reach.
+
+    home
+        The folder from which the names in its header are seen, if that is not its own.
+    """
+    for one, why in storage.walked(path, home):
+        # An image itself is based on nothing, and what a network has is no file.
+        if cache.digest_of(settings, one) is not None or _NETWORK.search(one):
+            continue
+        if not os.path.exists(one):
+            yield one, "is not there: mount its file system"
+        elif why is not None:
+            yield one, f"cannot be read ({why}): let root of this host read it, or mend it"
 
 
 def _of_no_pool(conn: Any, known: Iterable[query.Definition]) -> Iterator[tuple[str, str]]:

@@ -106,11 +106,15 @@ def is_used(
     """
     Return whether a VM, but one, has a volume as a disk or below one, by whichever name.
 
-    A disk in the trash counts as those of VMs do: it may be brought back.
+    A disk in the trash counts as those of VMs do: it may be brought back. So does what an
+    external snapshot goes back to.
     """
     if [one for one in diskvolumes.users(conn, pool, name) if one != but]:
         return True
     path = diskvolumes.path_of(conn, pool, name)
+    taken = {p for p, vm in snapshotted.needed(conn, externally=True).items() if vm != but}
+    if any(storage.known_as(one, taken) for one in (f"{pool}/{name}", path) if one):
+        return True
     is_trashs = (
         path.startswith("/") and storage.known_as(path, trashbases.below(settings)) is not None
     )
@@ -318,6 +322,11 @@ def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None
             "overwritten"
         )
     _refuse_known(where, path, _of_snapshots(conn))
+    twin = storage.twin(path, storage.in_use(conn))
+    if twin is not None:
+        raise StorageError(
+            f"volume {where} is a hard link of {twin}, which a VM uses; nothing is overwritten"
+        )
     if path.startswith("/"):
         trashbases.refuse_needed(settings, [path])
 

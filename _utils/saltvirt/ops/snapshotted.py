@@ -4,48 +4,55 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from saltvirt import config
+from saltvirt.config import HostSettings
 from saltvirt.errors import LibvirtRefused
 from saltvirt.image import qcow2
 from saltvirt.kvm import lifecycle, snapshots
-from saltvirt.ops import storage
+from saltvirt.ops import outofreach, storage, trashbases
 from saltvirt.xml.snapshot import Snapshot
 
 
-def delete(conn: Any, vm: str, names: Sequence[str]) -> dict[str, Any]:
+def delete(conn: Any, settings: HostSettings, vm: str, names: Sequence[str]) -> dict[str, Any]:
     """Delete snapshots as :func:`saltvirt.kvm.snapshots.delete` does, all without names."""
     known = snapshots.every(conn, vm).get(vm, [])
-    _refuse_merging(conn, vm, [one for one in known if one.name in names or not names])
+    _refuse_merging(conn, settings, vm, [one for one in known if one.name in names or not names])
     return snapshots.delete(conn, vm, names)
 
 
 def plan_revert(
-    conn: Any, vm: str, wanted: object = None, *, with_cleanup: bool
+    conn: Any, settings: HostSettings, vm: str, wanted: object = None, *, with_cleanup: bool
 ) -> snapshots.Reverting:
     """Return what reverting would do, as :func:`saltvirt.kvm.snapshots.plan_revert` does."""
     plan = snapshots.plan_revert(conn, vm, wanted)
     if not plan.target.is_external:
         # An external one stays as it is: disks go on above it in new files.
-        _refuse_based(conn, vm, {plan.to: plan.target.reverted})
+        _refuse_based(conn, settings, vm, {plan.to: plan.target.reverted})
         _refuse_number(vm, plan.target)
     if with_cleanup:
         known = snapshots.every(conn, vm).get(vm, [])
-        _refuse_merging(conn, vm, [one for one in known if one.name in plan.newer])
+        _refuse_merging(conn, settings, vm, [one for one in known if one.name in plan.newer])
     return plan
 
 
-def needed(conn: Any) -> dict[str, str]:
+def needed(conn: Any, *, externally: bool = False) -> dict[str, str]:
     """
     Return ``{path: VM}`` of what snapshots go back to, and of what is below that.
 
     The disks that a VM has itself are not among them: these are in a snapshot, too, that is kept in
     them.
+
+    externally
+        Of external snapshots alone: an internal one stays whatever is written beside it. Defaults
+        to False.
     """
     found = snapshots.every(conn)
     own = lifecycle.disks(conn) if found else {}
     out: dict[str, str] = {}
     for vm, taken in sorted(found.items()):
         has = set(map(os.path.realpath, own.get(vm, ())))
-        for path in _files(conn, taken, has):
+        chosen = [one for one in taken if one.is_external or not externally]
+        for path in _files(conn, chosen, has):
             out |= {path: vm, os.path.realpath(path): vm}
     return out
 
@@ -61,7 +68,7 @@ def _files(conn: Any, taken: Iterable[Snapshot], own: Collection[str]) -> Iterat
             yield from [*storage.chain(file)][1:] if path in one.overlays else ()
 
 
-def _refuse_merging(conn: Any, vm: str, found: Iterable[Snapshot]) -> None:
+def _refuse_merging(conn: Any, settings: HostSettings, vm: str, found: Iterable[Snapshot]) -> None:
     """Raise LibvirtRefused if what is written since external snapshots must stay where it is."""
     # What has been written since goes into the file below, and its own goes.
     files = {one.name: (*one.reverted, *one.above) for one in found if one.is_external}
@@ -71,19 +78,31 @@ def _refuse_merging(conn: Any, vm: str, found: Iterable[Snapshot]) -> None:
         why = "goes on in a file that would be gone with the snapshot"
         raise LibvirtRefused(snapshots.saved_too(vm, why))
     snapshots.refuse_anothers(conn, vm, files)
-    _refuse_based(conn, vm, files)
+    _refuse_based(conn, settings, vm, files)
+    # It is written into what was below, and a disk that nobody can read may be based on that.
+    unknown = outofreach.reasons(conn, settings, but=vm) if config.is_local(settings.uri) else {}
+    for why in unknown.values():
+        raise LibvirtRefused(f"a VM may be based on a file of snapshots of VM {vm!r}: {why}")
 
 
-def _refuse_based(conn: Any, vm: str, files: Mapping[str, Sequence[str]]) -> None:
-    """Raise LibvirtRefused if another VM is based on one of the files of snapshots."""
+def _refuse_based(
+    conn: Any, settings: HostSettings, vm: str, files: Mapping[str, Sequence[str]]
+) -> None:
+    """Raise if another VM, or a disk in the trash, is based on one of the files of snapshots."""
+    paths = [path for some in files.values() for path in some]
+    if not paths:
+        return
     # All domains are asked, and all their files read: once, however many snapshots there are.
-    below = storage.below_disks(conn, but=vm) if any(files.values()) else set()
-    for name, path in ((name, path) for name, paths in files.items() for path in paths):
+    below = storage.below_disks(conn, but=vm)
+    for name, path in ((name, path) for name, some in files.items() for path in some):
         if path in below or os.path.realpath(path) in below:
             raise LibvirtRefused(
                 f"snapshot {name!r} of VM {vm!r} has file {path}, on which a disk of another VM is "
                 "based: what that has in it would be spoilt; give it another disk first"
             )
+    # Of another machine's libvirt no file is seen.
+    if config.is_local(settings.uri):
+        trashbases.refuse_needed(settings, [lifecycle.file_of(conn, one) for one in paths])
 
 
 def _refuse_number(vm: str, target: Snapshot) -> None:

@@ -167,36 +167,51 @@ def is_measured(fmt: str) -> bool:
 
 def chain(path: str, home: Path | None = None) -> Iterator[str]:
     """
-    Yield a disk that is not raw and the files below it, by their headers; nothing else is read.
+    Yield a disk that is not raw and the files that it needs, by their headers; no more is read.
 
-    A name that cannot be one of a file is nothing below.
+    These are what is below it, and external data files, of it and of what is below. A name that
+    cannot be one of a file is nothing.
 
     home
-        The folder from which the name in its header is seen, if that is not its own.
+        The folder from which the names in its header are seen, if that is not its own.
     """
+    yield from (one for one, _why in walked(path, home))
+
+
+def walked(path: str, home: Path | None = None) -> Iterator[tuple[str, str | None]]:
+    """Yield what :func:`chain` does, each with why its header cannot be read, None if it can."""
     left = [(path, home, False)]
     for _ in range(_DEPTH):
         if not left:
             return
         path, home, is_raw = left.pop(0)
-        yield path
         # It was a guest's disk, maybe, and has whatever that has written.
-        header = None if is_raw else _header(path)
-        if header is None or not header.backing_file:
-            continue
+        header, why = (None, None) if is_raw else _header(path)
+        yield path, why
         folder = home or Path(path).parent
-        below = backing.files(header.backing_file, header.backing_format)
-        left += [(str(folder / one.path), None, one.is_raw) for one in below]
+        left += [(str(folder / one.path), None, one.is_raw) for one in _needed(header)]
 
 
-def _header(path: str) -> qcow2.Header | None:
+def _needed(header: qcow2.Header | None) -> Iterator[backing.Below]:
+    """Yield the files that a header names."""
+    if header is not None and header.backing_file:
+        yield from backing.files(header.backing_file, header.backing_format)
+    if header is not None and header.data_file:
+        # Nothing in it is to be believed, whatever looks like a header there.
+        yield from backing.files(header.data_file, "raw")
+
+
+def _header(path: str) -> tuple[qcow2.Header | None, str | None]:
+    """Return the header of a file that is there and has one, and why it cannot be read."""
     try:
         # Of what else there is, a pipe would be waited for.
         is_read = Path(path).is_file() or Path(path).is_block_device()
-        return qcow2.read(path) if is_read else None
-    # Not a path, by its length or by what is in it.
-    except (OSError, ValueError, ImageError):
-        return None
+        return (qcow2.read(path) if is_read else None), None
+    except OSError as exc:
+        return None, exc.strerror or str(exc)
+    # Not a path, by what is in it.
+    except (ValueError, ImageError) as exc:
+        return None, str(exc)
 
 
 def in_use(conn: Any, but: str | None = None) -> set[str]:
@@ -248,6 +263,17 @@ def _entry(path: str) -> tuple[int, int, str] | None:
     except (OSError, ValueError):
         return None
     return folder.st_dev, folder.st_ino, Path(path).name
+
+
+def twin(path: str, known: Iterable[str]) -> str | None:
+    """Return which of the paths that are known is a hard link of a file: both have one content."""
+    try:
+        found = os.stat(path)
+        is_linked = found.st_nlink > 1
+    except (OSError, ValueError):
+        return None
+    there = (one for one in known if is_linked and os.path.isfile(one))
+    return next((one for one in there if os.path.samestat(found, os.stat(one))), None)
 
 
 def is_declared(settings: HostSettings, path: str) -> bool:

@@ -22,9 +22,10 @@ from saltvirt import files, records, room, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError, VirtError
 from saltvirt.kvm import connect, diskvolumes
-from saltvirt.ops import owned, reservations, storage
+from saltvirt.ops import outofreach, owned, reservations, storage
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.recordfacts import TrashFacts
+from saltvirt.xml import read
 
 log = logging.getLogger(__name__)
 PURPOSE, KEPT = "trash", "kept"
@@ -150,8 +151,35 @@ def unreadable(settings: HostSettings) -> dict[str, str]:
 
 def unknown(settings: HostSettings) -> dict[str, str]:
     """Return ``{entry: why}`` of what nobody can tell what it is based on."""
-    away = {one.name: why for one in recorded(settings) for why in _away(one)}
-    return away | unreadable(settings)
+    found = recorded(settings)
+    away = {one.name: why for one in found for why in _away(one)}
+    return {**dict(_unseen(settings, found)), **away, **unreadable(settings)}
+
+
+def _unseen(settings: HostSettings, found: Iterable[records.Record]) -> Iterator[tuple[str, str]]:
+    """Yield entries, each with a disk that may be based on what nobody can see, and why."""
+    places = {record.name: files_of(record) for record in found}
+    # What a disk is based on may be in the trash too.
+    known = {path for of_entry in places.values() for path in of_entry}
+    for record in found:
+        raw = _raw(record)
+        for path, place in places[record.name].items():
+            # Into a raw disk its guest may have written what looks like the header of an overlay.
+            home = Path(path).parent
+            is_raw = path in raw or path.endswith(".raw")
+            for one, why in () if is_raw else outofreach.of_disk(settings, str(place), home):
+                if storage.known_as(one, known) is None:
+                    yield (
+                        record.name,
+                        (f"{one} {why}; or if it is gone for good: virt.trash_empty {record.name}"),
+                    )
+
+
+def _raw(record: records.Record) -> set[str]:
+    """Return the raw disks that an entry's VM had by its definition."""
+    text = record.read(TrashFacts).definition
+    says = [] if text is None else read.disk_sources(read.domain(text))
+    return {one["path"] for one in says if one["path"] and one["format"] == "raw"}
 
 
 def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ the noted files are removed, unless a domain uses them by now.
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,16 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError, VirtError
 from saltvirt.image import removal
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import legacy, ownfiles, ownvolumes, reservations, storage, trash, trashbases
+from saltvirt.ops import (
+    legacy,
+    ownfiles,
+    ownvolumes,
+    reservations,
+    snapshotted,
+    storage,
+    trash,
+    trashbases,
+)
 from saltvirt.recordfacts import BuildFacts, PurgeFacts
 from saltvirt.spec import console_log
 
@@ -171,17 +180,14 @@ def remove(
     Remove files of a VM, but cached images and those in use, here or by another host.
 
     What is being made for another VM is in use too, as no domain says so yet, and what a disk in
-    the trash is based on. Returns those removed.
+    the trash is based on, or an external snapshot of another VM. Returns those removed.
 
     drop
         Removes one of them. Defaults to removing it for good.
 
     Raises StorageError if one cannot be removed; the others are.
     """
-    # Before the domains: what is on record no more is defined by then.
-    coming = reservations.coming_files(settings, name)
-    used = {*coming, *map(os.path.realpath, coming), *trashbases.below(settings)}
-    used |= storage.in_use(conn) | trashbases.beside({Path(path).parent for path in paths})
+    used = _used(conn, settings, name, {Path(path).parent for path in paths})
     removed, failed = [], []
     for path in paths:
         why = _why_kept(settings, path, used)
@@ -204,10 +210,20 @@ def remove(
     return removed
 
 
+def _used(conn: Any, settings: HostSettings, name: str, folders: Collection[Path]) -> set[str]:
+    """Return the files that are in use by others than a VM that goes."""
+    # Before the domains: what is on record no more is defined by then.
+    coming = reservations.coming_files(settings, name)
+    used = {*coming, *map(os.path.realpath, coming), *trashbases.below(settings)}
+    used |= storage.in_use(conn) | trashbases.beside(folders)
+    taken = snapshotted.needed(conn, externally=True)
+    return used | {path for path, vm in taken.items() if vm != name}
+
+
 def _why_kept(settings: HostSettings, path: str, used: set[str]) -> str | None:
     """Return why a file is not removed, None if it is."""
     if storage.is_shared(settings, path, used):
-        return "it is a cached image, or a VM uses it or is to have it"
+        return "it is a cached image, or a VM uses it, or is to have it, or has a snapshot of it"
     if storage.is_declared(settings, path) and storage.is_open(path):
         # No failure: what is tried again is removed when the VM of that host is stopped.
         return "all hosts share it, and another one has it open"

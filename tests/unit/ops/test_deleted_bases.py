@@ -114,6 +114,21 @@ def test_what_an_external_snapshot_goes_back_to_is_not_wiped(host, monkeypatch):
         virt.volume_wipe("p1", "base.qcow2")
 
 
+def test_a_hard_link_of_a_disk_is_not_wiped(host, tmp_path):
+    own = tmp_path / "disks/own.qcow2"
+    own.parent.mkdir()
+    own.hardlink_to(host.base)
+    vm = host.conn.defineXML(VM.format("file", f"file='{own}'"))
+    virt = faces.load("modules", "virt_volume", {"state_dir": host.settings.state_dir})
+    try:
+        with pytest.raises(
+            StorageError, match="p1/base.qcow2 is a hard link of .*own.qcow2, which"
+        ):
+            virt.volume_wipe("p1", "base.qcow2")
+    finally:
+        vm.undefine()
+
+
 def test_what_a_pool_alone_knows_to_be_below_a_disk_stays(host, delete):
     # As of a logical volume, and of what is on a server.
     overlay(host.base.with_name("top"))

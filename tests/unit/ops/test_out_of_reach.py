@@ -64,6 +64,52 @@ def test_no_volume_is_wiped_no_image_replaced_and_no_file_taken(hypervisor, chai
             pool.undefine()
 
 
+def unread(disk):
+    """Have a disk not be readable, as root's is not on NFS with root_squash."""
+    disk.unlink()
+    # What is at its beginning cannot be read, whoever asks.
+    disk.symlink_to("/proc/self/mem")
+
+
+def damaged(disk):
+    """Have the header of a disk be none that is known."""
+    with disk.open("r+b") as out:
+        out.seek(4)
+        out.write(b"\0\0\0\x09")
+
+
+@pytest.mark.parametrize("spoil", [unread, damaged])
+@pytest.mark.parametrize("depth", [0, 1])
+def test_what_cannot_be_read_may_be_based_on_anything(hypervisor, tmp_path, spoil, depth):
+    base = overlay(Path(hypervisor.settings.images, "base.qcow2"))
+    spoilt = top = overlay(tmp_path / "disk.qcow2", base)
+    for number in range(depth):
+        top = overlay(tmp_path / f"{number}.qcow2", top)
+    spoil(spoilt)
+    with hypervisor.libvirt() as conn:
+        define(conn, hypervisor, VM.format("file", f"file='{top}'"))
+
+        why = "disk.qcow2 of VM 'deep' is based on, as it cannot be read .*"
+        with pytest.raises(StorageError, match=f"nobody knows what disk .*/{why}"):
+            cached.prune(conn, hypervisor.settings, None, is_dry=True)
+        with pytest.raises(StorageError, match=f"base.qcow2 is there already, and nobody .*{why}"):
+            existing.refuse_used(conn, hypervisor.settings, "web2", [str(base)])
+        assert outofreach.reasons(conn, hypervisor.settings, but="deep") == {}
+
+
+def test_a_raw_file_below_a_disk_need_not_be_read(hypervisor, tmp_path):
+    raw = tmp_path / "raw"
+    raw.write_bytes(bytes(1 << 20))
+    top = tmp_path / "disk.qcow2"
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", raw, top]
+    subprocess.run(argv, check=True)
+    unread(raw)
+    with hypervisor.libvirt() as conn:
+        define(conn, hypervisor, VM.format("file", f"file='{top}'"))
+
+        assert outofreach.reasons(conn, hypervisor.settings) == {}
+
+
 @pytest.mark.parametrize("is_volume", [False, True])
 def test_the_doctor_judges_no_file(built, chain, is_volume):
     text = VM.format("volume", "pool='gone' volume='top.qcow2'") if is_volume else chain[0]

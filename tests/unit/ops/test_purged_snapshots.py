@@ -7,10 +7,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import libvirt
 import pytest
 from saltvirt.errors import LibvirtRefused
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import outofreach, owned, purge, storage, trash
+from saltvirt.ops import outofreach, owned, ownvolumes, purge, storage, trash
+from snapshotxml import DISK, VM
+from snapshotxml import SNAPSHOT as EXTERNAL
 
 SNAPSHOT = "<domainsnapshot><name>s1</name></domainsnapshot>"
 
@@ -33,6 +36,37 @@ def test_what_an_external_snapshot_has_left_below_its_disk_goes_too(hypervisor, 
         purge.purge(conn, hypervisor.settings, "web1")
 
     assert hypervisor.files() == ([below.name] if is_others else [])
+
+
+@pytest.mark.parametrize("is_volume", [False, True])
+def test_what_an_external_snapshot_of_another_vm_is_based_on_stays(hypervisor, is_volume):
+    """A linked clone had a snapshot taken, and its disk was taken out of it."""
+    with hypervisor.libvirt():
+        hypervisor.init()
+    below = Path(hypervisor.settings.images) / "web1_data.qcow2"
+    linked = hypervisor.root / "db1.qcow2"
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", below, linked]
+    subprocess.run(argv, check=True)
+    other = VM.replace("web1", "db1")
+    with hypervisor.libvirt() as conn:
+        vm = conn.defineXML(other.format(DISK.format(linked)))
+        text = EXTERNAL.format(hypervisor.root / "db1.s1", vm.XMLDesc())
+        vm.snapshotCreateXML(text, libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REDEFINE)
+        conn.defineXML(other.format(""))
+        try:
+            if is_volume:
+                pool = f"<target><path>{below.parent}</path></target></pool>"
+                conn.storagePoolCreateXML(f"<pool type='dir'><name>p1</name>{pool}").createXML(
+                    f"<volume><name>{below.name}</name><capacity>1024</capacity></volume>"
+                )
+                assert ownvolumes.is_used(conn, hypervisor.settings, "p1", below.name, but="web1")
+            else:
+                purge.purge(conn, hypervisor.settings, "web1")
+                assert hypervisor.files() == [below.name]
+        finally:
+            vm.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA)
+            if is_volume:
+                conn.storagePoolLookupByName("p1").destroy()
 
 
 def over(hypervisor, upper, below):

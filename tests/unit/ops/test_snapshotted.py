@@ -6,9 +6,9 @@ import subprocess
 import libvirt
 import pytest
 from saltvirt.config import HostSettings
-from saltvirt.errors import LibvirtRefused
+from saltvirt.errors import LibvirtRefused, StorageError
 from saltvirt.kvm import connect, snapshots
-from saltvirt.ops import snapshotted, storage
+from saltvirt.ops import snapshotted, storage, trash
 
 VM = """<domain type='test'><name>{}</name><memory>1024</memory>
 <os><type arch='i686'>hvm</type></os><devices><disk type='file' device='disk'>
@@ -25,6 +25,17 @@ def conn():
             if vm.hasManagedSaveImage():
                 vm.managedSaveRemove()
             vm.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA)
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Settings of a host with a trash."""
+    return HostSettings(
+        uri="test:///default",
+        images=str(tmp_path / "images"),
+        state_dir=str(tmp_path / "state"),
+        trash_days=7,
+    )
 
 
 def qemu_img(*words):
@@ -90,19 +101,19 @@ def test_no_disk_goes_on_elsewhere_while_a_saved_state_is_to_go_on_in_it(conn, d
     assert snapshots.why_not(conn, "web1", is_external=True) is None
 
 
-def test_the_file_that_a_saved_state_goes_on_in_does_not_go(conn, external):
+def test_the_file_that_a_saved_state_goes_on_in_does_not_go(conn, settings, external):
     external("s1")
     saved(conn)
 
     with pytest.raises(LibvirtRefused, match="goes on in a file that would be gone"):
-        snapshotted.delete(conn, "web1", ["s1"])
+        snapshotted.delete(conn, settings, "web1", ["s1"])
 
     assert snapshots.names(conn, "web1") == ["s1"]
 
 
 @pytest.mark.parametrize("names", [["s1"], []])
 def test_what_another_vm_is_based_on_is_not_written_to_when_a_snapshot_goes(
-    conn, disk, external, tmp_path, names
+    conn, settings, disk, external, tmp_path, names
 ):
     external("s1")
     linked = tmp_path / "db1.qcow2"
@@ -110,21 +121,59 @@ def test_what_another_vm_is_based_on_is_not_written_to_when_a_snapshot_goes(
     other = conn.defineXML(VM.format("db1", linked))
 
     with pytest.raises(LibvirtRefused, match="web1_system.qcow2, on which a disk of another VM"):
-        snapshotted.delete(conn, "web1", names)
+        snapshotted.delete(conn, settings, "web1", names)
 
     other.undefine()
-    assert list(snapshotted.delete(conn, "web1", names)["deleted"]) == ["s1"]
+    assert list(snapshotted.delete(conn, settings, "web1", names)["deleted"]) == ["s1"]
 
 
-def test_the_vm_that_has_the_file_that_would_be_written_to_is_named(conn, disk, external):
+def test_what_a_disk_in_the_trash_is_based_on_is_not_written_to(
+    conn, settings, disk, external, tmp_path
+):
+    take(conn, "s1")
+    linked = tmp_path / "db1.qcow2"
+    qemu_img("create", "-f", "qcow2", "-F", "qcow2", "-b", disk, linked)
+    with trash.filling(settings, "db1", why="a test") as drop:
+        drop(str(linked))
+    why = r"in the trash .entry db1-\w+. is based on .*web1_system.qcow2, so that stays as it is"
+
+    with pytest.raises(StorageError, match=why):
+        snapshotted.plan_revert(conn, settings, "web1", "s1", with_cleanup=False)
+    external("s2")
+    with pytest.raises(StorageError, match=why):
+        snapshotted.delete(conn, settings, "web1", ["s2"])
+
+    assert snapshots.names(conn, "web1") == ["s1", "s2"]
+    trash.empty(settings)
+    assert list(snapshotted.delete(conn, settings, "web1", ["s2"])["deleted"]) == ["s2"]
+
+
+def test_nor_is_what_one_may_be_based_on_that_is_out_of_reach(
+    conn, settings, disk, external, tmp_path
+):
+    external("s1")
+    other = conn.defineXML(VM.format("db1", tmp_path / "unmounted/db1.qcow2"))
+
+    with pytest.raises(
+        LibvirtRefused, match="be based on .* of VM 'web1': .*db1.qcow2 of VM 'db1'"
+    ):
+        snapshotted.delete(conn, settings, "web1", ["s1"])
+
+    other.undefine()
+    assert list(snapshotted.delete(conn, settings, "web1", ["s1"])["deleted"]) == ["s1"]
+
+
+def test_the_vm_that_has_the_file_that_would_be_written_to_is_named(conn, settings, disk, external):
     external("s1")
     conn.defineXML(VM.format("db1", disk))
 
     with pytest.raises(LibvirtRefused, match="which VM 'db1' has by now"):
-        snapshotted.delete(conn, "web1", ["s1"])
+        snapshotted.delete(conn, settings, "web1", ["s1"])
 
 
-def test_all_vms_are_looked_at_once_however_many_snapshots_go(conn, external, monkeypatch):
+def test_all_vms_are_looked_at_once_however_many_snapshots_go(
+    conn, settings, external, monkeypatch
+):
     for name in ("s1", "s2", "s3"):
         external(name)
     looked, below_disks = [], storage.below_disks
@@ -135,25 +184,25 @@ def test_all_vms_are_looked_at_once_however_many_snapshots_go(conn, external, mo
 
     monkeypatch.setattr(storage, "below_disks", counted)
 
-    assert len(snapshotted.delete(conn, "web1", [])["deleted"]) == 3
+    assert len(snapshotted.delete(conn, settings, "web1", [])["deleted"]) == 3
     assert len(looked) == 1
 
 
-def test_what_another_vm_is_based_on_does_not_go_back(conn, disk, tmp_path):
+def test_what_another_vm_is_based_on_does_not_go_back(conn, settings, disk, tmp_path):
     take(conn, "s1")
     linked = tmp_path / "db1.qcow2"
     qemu_img("create", "-f", "qcow2", "-F", "qcow2", "-b", disk, linked)
     other = conn.defineXML(VM.format("db1", linked))
 
     with pytest.raises(LibvirtRefused, match="what that has in it would be spoilt"):
-        snapshotted.plan_revert(conn, "web1", "s1", with_cleanup=False)
+        snapshotted.plan_revert(conn, settings, "web1", "s1", with_cleanup=False)
 
     other.undefine()
-    assert snapshotted.plan_revert(conn, "web1", "s1", with_cleanup=False).to == "s1"
+    assert snapshotted.plan_revert(conn, settings, "web1", "s1", with_cleanup=False).to == "s1"
 
 
 def test_newer_ones_are_not_cleaned_up_over_what_another_vm_is_based_on(
-    conn, disk, external, tmp_path
+    conn, settings, disk, external, tmp_path
 ):
     take(conn, "s1")
     above = external("s2")
@@ -163,10 +212,10 @@ def test_newer_ones_are_not_cleaned_up_over_what_another_vm_is_based_on(
     conn.defineXML(VM.format("db1", linked))
 
     with pytest.raises(LibvirtRefused, match=r"would be spoilt"):
-        snapshotted.plan_revert(conn, "web1", "s1", with_cleanup=True)
+        snapshotted.plan_revert(conn, settings, "web1", "s1", with_cleanup=True)
 
 
-def test_qemu_is_not_asked_for_what_it_takes_for_the_number_of_another(conn, disk):
+def test_qemu_is_not_asked_for_what_it_takes_for_the_number_of_another(conn, settings, disk):
     qemu_img("snapshot", "-c", "2", disk)
     qemu_img("snapshot", "-c", "second", disk)
     vm = conn.lookupByName("web1")
@@ -175,14 +224,16 @@ def test_qemu_is_not_asked_for_what_it_takes_for_the_number_of_another(conn, dis
         vm.snapshotCreateXML(f"<domainsnapshot><name>{name}</name></domainsnapshot>", 0)
 
     with pytest.raises(LibvirtRefused, match="to its snapshot 'second', as that has the number 2"):
-        snapshotted.plan_revert(conn, "web1", "2", with_cleanup=False)
+        snapshotted.plan_revert(conn, settings, "web1", "2", with_cleanup=False)
 
-    assert snapshotted.plan_revert(conn, "web1", "second", with_cleanup=False).to == "second"
+    assert (
+        snapshotted.plan_revert(conn, settings, "web1", "second", with_cleanup=False).to == "second"
+    )
 
 
-def test_a_disk_that_is_gone_is_libvirts_to_say(conn, disk):
+def test_a_disk_that_is_gone_is_libvirts_to_say(conn, settings, disk):
     take(conn, "s1")
     disk.unlink()
 
-    assert snapshotted.plan_revert(conn, "web1", "s1", with_cleanup=False).to == "s1"
-    assert list(snapshotted.delete(conn, "web1", ["s1"])["deleted"]) == ["s1"]
+    assert snapshotted.plan_revert(conn, settings, "web1", "s1", with_cleanup=False).to == "s1"
+    assert list(snapshotted.delete(conn, settings, "web1", ["s1"])["deleted"]) == ["s1"]

@@ -11,6 +11,7 @@ from saltvirt import records
 from saltvirt.errors import StorageError
 from saltvirt.ops import trash, trashbases
 from saltvirt.ops.images import cached
+from test_out_of_reach import damaged, overlay, unread
 
 
 @pytest.fixture
@@ -115,3 +116,52 @@ def test_who_dies_as_an_entry_is_forgotten_leaves_none_that_is_away(hypervisor, 
 
     assert trash.unknown(hypervisor.settings) == {}
     assert list(trash.empty(hypervisor.settings)) == [entry]
+
+
+@pytest.fixture
+def based(hypervisor, tmp_path):
+    """The entry of a disk that is based on one on a file system of its own, and the last base."""
+    hypervisor.settings = dataclasses.replace(hypervisor.settings, trash_days=7)
+    base = overlay(tmp_path / "images/base.qcow2")
+    middle = overlay(tmp_path / "far/middle.qcow2", base)
+    with trash.filling(hypervisor.settings, "web1", why="a test") as drop:
+        drop(str(overlay(tmp_path / "disks/top.qcow2", middle)))
+    return middle, base
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, unread, damaged])
+def test_nothing_goes_that_what_it_is_based_on_may_need(hypervisor, based, spoil):
+    middle, base = based
+    assert trash.unknown(hypervisor.settings) == {}
+    spoil(middle)
+
+    why = (
+        "entry 'web1-.*' of the trash may be based on .*base.qcow2: .*middle.qcow2 .*; or if it is"
+    )
+    with pytest.raises(StorageError, match=why):
+        trashbases.refuse_needed(hypervisor.settings, [str(base)])
+
+    trash.empty(hypervisor.settings)
+    trashbases.refuse_needed(hypervisor.settings, [str(base)])
+
+
+def test_what_is_based_on_another_file_of_the_trash_is_known(hypervisor, based):
+    with trash.filling(hypervisor.settings, "web2", why="a test") as drop:
+        drop(str(based[0]))
+
+    assert trash.unknown(hypervisor.settings) == {}
+    with pytest.raises(StorageError, match="entry web2-.* is based on .*base.qcow2, so that"):
+        trashbases.refuse_needed(hypervisor.settings, [str(based[1])])
+
+
+@pytest.mark.parametrize("name", ["data.raw", "data"])
+def test_what_a_guest_wrote_into_its_raw_disk_holds_nothing_up(hypervisor, based, tmp_path, name):
+    disk = based[0].rename(tmp_path / name)
+    says = f"<driver type='raw'/><source file='{disk}'/><target dev='vda'/>"
+    text = f"<domain><devices><disk type='file' device='disk'>{says}</disk></devices></domain>"
+    trash.empty(hypervisor.settings)
+    based[1].unlink()
+    with trash.filling(hypervisor.settings, "web2", why="a test", definition=text) as drop:
+        drop(str(disk))
+
+    assert trash.unknown(hypervisor.settings) == {}

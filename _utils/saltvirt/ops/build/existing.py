@@ -19,7 +19,7 @@ from saltvirt.image import cache, validation
 from saltvirt.image.validation import ValidatedImage
 from saltvirt.kvm import lifecycle
 from saltvirt.model import Disk, Requirements, Vm
-from saltvirt.ops import outofreach, owned, reservations, storage, trashbases
+from saltvirt.ops import outofreach, owned, reservations, snapshotted, storage, trashbases
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.ops.storage import Place
@@ -223,6 +223,12 @@ def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[st
                 f"{path} is there already, and {_whose(conn, path)}; choose another name for the "
                 "disk, or for the VM"
             )
+        twin = storage.twin(path, used)
+        if twin is not None:
+            raise StorageError(
+                f"{path} is there already, and is a hard link of {twin}, which a VM uses: what is "
+                "written into one is in both; give a copy"
+            )
     _refuse_bases(paths)
 
 
@@ -231,13 +237,15 @@ def refuse_base(conn: Any, settings: HostSettings, disks: Iterable[Disk], paths:
     Raise StorageError if a file that the user names for a disk is below another VM's, or its own.
 
     What is written into it spoils all that is based on it: so after an external snapshot a state
-    that names the old file must not have the VM go back to that.
+    that names the old file must not have the VM go back to that. Disks in the trash, and snapshots,
+    are spoilt as well.
 
     paths
         Where the disks' files are.
     """
     pairs = [(one, path) for one, path in zip(disks, paths, strict=True) if one.device == "disk"]
     below = storage.below_disks(conn) if pairs else set()
+    taken = snapshotted.needed(conn, externally=True) if pairs else {}
     for one, path in pairs:
         if storage.is_shared(settings, path, below):
             raise StorageError(
@@ -250,6 +258,14 @@ def refuse_base(conn: Any, settings: HostSettings, disks: Iterable[Disk], paths:
                 f"disk {one.name!r}: {path} is a golden image, and VMs may be based on it: what is "
                 "written into it would spoil them; give it as image"
             )
+        known = storage.known_as(path, taken)
+        if known is not None:
+            raise StorageError(
+                f"disk {one.name!r}: a snapshot of VM {taken[known]!r} goes back to {path}, and "
+                "what is written into it would spoil that; delete it (virt.delete_snapshots) first"
+            )
+    if pairs:
+        trashbases.refuse_needed(settings, [path for _disk, path in pairs])
 
 
 def _refuse_bases(paths: list[str]) -> None:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +92,9 @@ class Arrival(End[ArrivalFacts]):
         found = here.gather(self._context, self.moving, self.media, token)
         self.plan = arrivalplan.decide(self.moving, found)
         for image in self.plan.images:
-            self._will_make(image.path)
-            coming.placeholder(image.path, image.size_bytes)
+            self._make(image.path, partial(coming.placeholder, image.path, image.size_bytes))
         for file in self.plan.files:
-            self._will_make(file.path)
-            coming.make(file)
+            self._make(file.path, partial(coming.make, file))
             if file.base:
                 removal.refuse_removed(self._settings, file.base.path)
         is_waiting, facts = bool(self.plan.images), self.facts
@@ -115,12 +114,20 @@ class Arrival(End[ArrivalFacts]):
             self._note(replace(self.facts, paths=left))
         self._note(replace(self.facts, images={}))
 
-    def _will_make(self, path: str) -> None:
+    def _make(self, path: str, make: Callable[[], None]) -> None:
+        """Make a file that is noted before, and that nobody else has."""
         # What is noted is what :meth:`remove` takes back, also after a crash.
-        if path not in self.facts.paths:
+        before = self.facts.paths
+        if path not in before:
             with reservations.host_lock(self._settings):
                 reservations.refuse_taken(self._settings, self._name, [path])
-                self._note(replace(self.facts, paths=[*self.facts.paths, path]))
+                self._note(replace(self.facts, paths=[*before, path]))
+        try:
+            make()
+        except coming.Anothers:
+            # Another host that shares the folder was faster: it must not be removed.
+            self._note(replace(self.facts, paths=before))
+            raise
 
     def enter(self, phase: str) -> None:
         facts = self.facts

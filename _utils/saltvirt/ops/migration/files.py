@@ -16,13 +16,19 @@ from saltvirt.ops.migration.arrivalplan import ComingFile
 from saltvirt.undo import on_failure
 
 
+class Anothers(StorageError):
+    """A file is there already, made by somebody else."""
+
+
 def placeholder(path: str | Path, size_bytes: int) -> None:
-    """Make an empty file of a size, which must not be there yet."""
+    """Make an empty file of a size; raise :class:`Anothers` if it is there already."""
     path = Path(path)
     try:
         path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         with open(path, "xb", opener=private) as handle:
             handle.truncate(size_bytes)
+    except FileExistsError as exc:
+        raise Anothers(f"cannot make {path}: {exc.strerror}") from exc
     except OSError as exc:
         raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
 
@@ -48,12 +54,17 @@ def too_small(known: Mapping[str, list[Any]]) -> Iterator[str]:
 
 
 def make(file: ComingFile) -> None:
-    """Make the file of one disk: of one that libvirt copies an empty overlay or disk."""
+    """
+    Make the file of one disk: of one that libvirt copies an empty overlay or disk.
+
+    Raises :class:`Anothers` if it is there already.
+    """
     path = Path(file.path)
     if file.how == "push":
         placeholder(path, file.size_bytes)
         return
-    path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    # qemu-img would write over whatever somebody has just made there.
+    placeholder(path, 0)
     backing = (file.base.path, file.base.format) if file.base else ()
     tool.create(path, file.size_bytes, file.format, *backing)
     path.chmod(0o600)

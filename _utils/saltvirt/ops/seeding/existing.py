@@ -17,7 +17,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
 from saltvirt.image import validation
 from saltvirt.minionpackages import Package
-from saltvirt.ops import storage
+from saltvirt.ops import storage, written
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.ops.seeding import identity, inspection, provided, submission, write
@@ -74,7 +74,7 @@ def _via(settings: HostSettings, path: str | Path) -> tuple[str, str | None]:
         return "folder", None
     if not path.is_file() and not path.is_block_device():
         raise BadArgument("path", f"there is no file, device or folder {path} on this host")
-    fmt = storage.opened_format(settings, path)
+    fmt = written.opened_format(settings, path)
     missing = appliance.why_missing(settings.seed.get("python", appliance.PYTHON))
     if not missing:
         return "guestfs", fmt

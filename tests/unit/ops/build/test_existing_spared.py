@@ -1,14 +1,17 @@
 """A disk that is there is not taken where somebody unseen may need it as it is."""
 
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import libvirt
 import pytest
 from saltvirt.errors import StorageError
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import owned, storage
+from saltvirt.ops import owned, storage, trash
 from saltvirt.ops.build import create
+from snapshotxml import DISK, SNAPSHOT, VM
 from test_existing_disks import digest, disk
 
 
@@ -26,6 +29,63 @@ def test_what_an_overlay_is_based_on_is_not_written_to(hypervisor, is_given_a_pa
 
     assert (hypervisor.domains(), hypervisor.open_records()) == ([], [])
     assert digest(images / "web1_data.qcow2") == had
+
+
+def based(base, name):
+    """Make a disk over another one."""
+    top = base.with_name(name)
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base]
+    subprocess.run([*argv, top], check=True)
+    return top
+
+
+def given(hypervisor, path):
+    """Give a file to a new VM as its disk."""
+    hypervisor.init("web9", disks=[{"name": "data", "source_file": str(path)}])
+
+
+def test_what_a_disk_in_the_trash_is_based_on_is_given_to_nobody(hypervisor, tmp_path):
+    hypervisor.settings = replace(hypervisor.settings, trash_days=7)
+    base = tmp_path / "template.qcow2"
+    had = disk(base)
+    with trash.filling(hypervisor.settings, "web1", why="a test") as drop:
+        drop(str(based(base, "web1_data.qcow2")))
+
+    with hypervisor.libvirt():
+        with pytest.raises(StorageError, match=r"entry web1-\w+. is based on .*template.qcow2, so"):
+            given(hypervisor, base)
+        assert (hypervisor.domains(), digest(base)) == ([], had)
+        trash.empty(hypervisor.settings)
+        given(hypervisor, base)
+
+
+def test_what_an_external_snapshot_goes_back_to_is_given_to_nobody(hypervisor, tmp_path):
+    base = tmp_path / "old.qcow2"
+    disk(base)
+    with hypervisor.libvirt() as conn:
+        vm = conn.defineXML(VM.format(DISK.format(base)))
+        text = SNAPSHOT.format(tmp_path / "old.s1", vm.XMLDesc())
+        vm.snapshotCreateXML(text, libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REDEFINE)
+        # It has the disk no more, and is to have it again by that snapshot.
+        conn.defineXML(VM.format(""))
+
+        with pytest.raises(StorageError, match="a snapshot of VM 'web1' goes back to .*old.qcow2"):
+            given(hypervisor, base)
+        vm.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA)
+        given(hypervisor, base)
+
+
+def test_a_hard_link_of_another_vms_disk_is_not_taken(hypervisor):
+    images = Path(hypervisor.settings.images)
+    with hypervisor.libvirt():
+        hypervisor.init("web2")
+        os.link(images / "web2_data.qcow2", images / "web1_data.qcow2")
+
+        with pytest.raises(StorageError, match="is a hard link of .*web2_data.qcow2, which a VM u"):
+            hypervisor.init()
+
+        (images / "web1_data.qcow2").unlink()
+        hypervisor.init()
 
 
 def test_nothing_is_taken_while_libvirt_has_not_loaded_a_vm(hypervisor, monkeypatch, tmp_path):

@@ -1,0 +1,131 @@
+"""What the content of a disk is in, an external data file, stays as long as the disk does."""
+
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from saltvirt.errors import StorageError
+from saltvirt.image import qcow2
+from saltvirt.model import Disk
+from saltvirt.ops import owned, purge, storage, trash
+from saltvirt.ops.build import existing
+from saltvirt.ops.doctor import loose
+from test_deleted_bases import DETACHED, by_call, delete, host, stays
+from test_out_of_reach import VM
+
+__all__ = ["delete", "host"]
+
+
+def split(path, data, *below):
+    """Make a disk whose content is in another file, over another one if that is given."""
+    path.parent.mkdir(exist_ok=True)
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-o", f"data_file={data}"]
+    argv += ["-F", "qcow2", "-b", below[0]] if below else []
+    subprocess.run([*argv, path, "8M"], check=True, cwd=path.parent)
+    return path
+
+
+@pytest.fixture
+def disk(host, tmp_path):
+    """A disk whose content is in a volume of a pool."""
+    return split(tmp_path / "disks/top.qcow2", host.base)
+
+
+def defined(host, disk, name="deep"):
+    """Define a VM that is off."""
+    text = VM.format("file", f"file='{disk}'").replace("deep", name)
+    return host.conn.defineXML(text)
+
+
+def test_that_of_a_disk_of_a_vm_that_is_off_stays(host, disk, delete):
+    vm = defined(host, disk)
+
+    stays(host, delete, f"volume p1/base.qcow2 stays: a {DETACHED}")
+
+    vm.undefine()
+    delete()
+
+
+def test_that_of_what_a_disk_is_based_on_stays(host, disk, tmp_path, delete):
+    own = tmp_path / "disks/own.raw"
+    defined(host, split(tmp_path / "disks/above.qcow2", own, disk))
+
+    stays(host, delete, f"volume p1/base.qcow2 stays: a {DETACHED}")
+
+    assert {str(own), str(disk)} <= storage.below_disks(host.conn)
+
+
+def test_that_of_a_disk_in_the_trash_stays(host, disk, delete):
+    with trash.filling(host.settings, "web2", why="a test") as drop:
+        drop(str(disk))
+
+    stays(host, delete, r"in the trash .entry web2-\w+. is based on .*/base.qcow2, so that stays")
+
+
+def test_a_vm_that_has_that_of_anothers_disk_as_its_own_leaves_it(host, disk):
+    defined(host, disk)
+    vm = defined(host, host.base, "other")
+
+    assert purge.own_files(host.conn, host.settings, "other", removables=False) == []
+
+    vm.undefine()
+
+
+def test_nobody_is_given_it_as_a_disk(host, disk):
+    defined(host, disk)
+    given = [Disk(name="system", target="vda")]
+
+    with pytest.raises(StorageError, match="base.qcow2 is a cached image, or a VM's disk is base"):
+        existing.refuse_base(host.conn, host.settings, given, [str(host.base)])
+
+
+def test_it_is_not_left_over(host, tmp_path):
+    images = Path(host.settings.images)
+    data = images / "data.raw"
+    split(images / "disk.qcow2", data)
+    owned.mark(data, "gone", "6f0a7a0c-0000-4000-8000-000000000000")
+
+    assert str(data) not in [one.path for one in loose.files(host.conn, host.settings)]
+
+
+def test_it_is_seen_from_where_the_disk_is(host, tmp_path):
+    disk = split(tmp_path / "disks/top.qcow2", "data.raw")
+    subprocess.run(["qemu-img", "info", disk], check=True, capture_output=True, cwd="/")
+
+    assert list(storage.chain(str(disk))) == [str(disk), str(tmp_path / "disks/data.raw")]
+
+
+def test_a_header_within_it_is_its_guests(host, tmp_path):
+    disk = split(tmp_path / "disks/top.qcow2", "data.raw")
+    data = disk.with_name("data.raw")
+    subprocess.run(
+        ["qemu-img", "create", "-f", "qcow2", "-F", "qcow2", "-b", host.base, data],
+        check=True,
+        capture_output=True,
+    )
+    defined(host, disk)
+
+    by_call(host)
+
+
+@pytest.mark.parametrize("size", [0, 4097, 2**31, 2**32 - 1])
+def test_a_name_that_is_none_leads_nowhere(tmp_path, size):
+    disk = split(tmp_path / "top.qcow2", "data.raw", split(tmp_path / "base.qcow2", "base.raw"))
+    raw = disk.read_bytes()
+    at = raw.index(b"DATA" + struct.pack(">I", len("data.raw")))
+    disk.write_bytes(raw[: at + 4] + struct.pack(">I", size) + raw[at + 8 :])
+
+    found = qcow2.read(disk)
+
+    assert found.has_data_file and not found.data_file
+    assert str(tmp_path / "base.raw") in storage.chain(str(disk))
+
+
+def test_without_the_feature_a_name_says_nothing(tmp_path):
+    disk = split(tmp_path / "top.qcow2", "data.raw")
+    with disk.open("r+b") as out:
+        out.seek(72)
+        out.write(bytes(8))
+
+    assert qcow2.read(disk).data_file is None

@@ -1,0 +1,148 @@
+"""Nothing is written into a disk by this host that a VM, a snapshot or the trash needs as it is."""
+
+import os
+import shutil
+import subprocess
+
+import faces
+import libvirt
+import onrecord
+import pytest
+from saltvirt import protocol, records
+from saltvirt.config import HostSettings
+from saltvirt.errors import StorageError
+from saltvirt.kvm import connect
+from saltvirt.ops import reservations, storage, trash, written
+from saltvirt.ops.context import Context
+from saltvirt.ops.seeding import existing
+from snapshotxml import DISK, SNAPSHOT, VM
+
+UNDEFINE = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Settings of a host with a trash."""
+    return HostSettings(
+        uri="test:///default",
+        images=str(tmp_path / "images"),
+        state_dir=str(tmp_path / "state"),
+        trash_days=7,
+    )
+
+
+def made(path, *below):
+    """Make a disk, over another one if that is given."""
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2"]
+    argv += ["-F", "qcow2", "-b", below[0]] if below else []
+    subprocess.run([*argv, path, *([] if below else ["1M"])], check=True)
+    return path
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A disk."""
+    return made(tmp_path / "disk.qcow2")
+
+
+@pytest.fixture
+def vm(settings):
+    """Return what defines a VM with a disk, or without one."""
+    with connect.opened(settings, readonly=False) as conn:
+        yield lambda path=None: conn.defineXML(VM.format(DISK.format(path) if path else ""))
+        conn.lookupByName("web1").undefineFlags(UNDEFINE)
+
+
+def opened(settings, disk):
+    """Open a disk by a link, to be written to."""
+    link = disk.with_name("link")
+    link.unlink(missing_ok=True)
+    link.symlink_to(disk)
+    return [written.opened_format(settings, path) for path in (str(disk), str(link))]
+
+
+def test_the_own_disk_of_a_vm_that_is_off_is_written_to(settings, disk, vm):
+    vm(disk)
+
+    assert opened(settings, disk) == ["qcow2", "qcow2"]
+
+
+def test_not_what_a_disk_of_a_vm_that_is_off_is_based_on(settings, disk, vm, tmp_path):
+    vm(made(tmp_path / "disk.s1", disk))
+
+    with pytest.raises(StorageError, match="written to: a disk of VM 'web1' is based on it"):
+        opened(settings, disk)
+    # To look into it spoils nothing.
+    assert storage.opened_format(settings, disk) == "qcow2"
+
+
+def test_not_what_an_external_snapshot_goes_back_to(settings, disk, vm, tmp_path):
+    text = SNAPSHOT.format(tmp_path / "disk.s1", vm(disk).XMLDesc())
+    vm().snapshotCreateXML(text, libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REDEFINE)
+
+    with pytest.raises(StorageError, match="written to: a snapshot of VM 'web1' goes back to it"):
+        opened(settings, disk)
+
+
+def test_not_what_a_saved_state_belongs_together_with(settings, disk, vm):
+    web1 = vm(disk)
+    web1.create()
+    web1.managedSave()
+
+    with pytest.raises(StorageError, match="written to: VM 'web1' has a saved state .*go on over"):
+        opened(settings, disk)
+
+    web1.managedSaveRemove()
+    assert opened(settings, disk) == ["qcow2", "qcow2"]
+
+
+def test_not_what_a_disk_in_the_trash_is_based_on(settings, disk, tmp_path):
+    with trash.filling(settings, "web2", why="a test") as drop:
+        drop(str(made(tmp_path / "top.qcow2", disk)))
+
+    with pytest.raises(StorageError, match=r"entry web2-\w+. is based on .*, so that stays as it"):
+        opened(settings, disk)
+
+
+@pytest.mark.parametrize("purpose", ["build", "purge"])
+def test_not_what_is_made_or_removed(settings, disk, purpose):
+    says = getattr(onrecord, purpose)(paths=[str(disk)])
+    phase = protocol.MAKING if purpose == "build" else "removing"
+    with records.held(reservations.folder(settings), purpose, "web1") as held:
+        held.begin("t1", phase, **says)
+
+    with pytest.raises(StorageError, match="disk.qcow2 is .*a file of VM 'web1', which is being"):
+        opened(settings, disk)
+
+
+def apply(settings, path):
+    """Write an identity into a disk."""
+    context = Context(settings=settings, opts={"id": "h1", "master": "10.0.0.1"})
+    given = {"approve_key": False, "install": False, "prep_install": False}
+    existing.apply(context, path, "web9", None, (None, None), **given)
+
+
+def mount(settings, path):
+    """Mount a disk to be written to."""
+    opts = {"images": settings.images, "state_dir": settings.state_dir}
+    faces.load("modules", "guestfs", opts).mount(str(path))
+
+
+def attach(settings, path):
+    """Attach a disk as a device."""
+    seed = {"allow_host_mount": True}
+    given = {"images": settings.images, "state_dir": settings.state_dir, "seed": seed}
+    faces.load("modules", "qemu_nbd", given).connect(str(path))
+
+
+@pytest.mark.parametrize("write", [apply, mount, attach])
+@pytest.mark.parametrize("is_golden", [False, True])
+def test_no_cached_image(settings, disk, tmp_path, write, is_golden):
+    base = tmp_path / "images/base" / f"{'0' * 64}.qcow2"
+    base.parent.mkdir(parents=True)
+    shutil.move(disk, base)
+    if is_golden:
+        os.link(base, disk)
+
+    with pytest.raises(StorageError, match="is not written to: it is a cached or golden image"):
+        write(settings, disk if is_golden else base)
