@@ -17,10 +17,10 @@ from saltvirt.later import Later
 facts = Later("saltvirt.ops.audit.facts")
 host = Later("saltvirt.kvm.host")
 inspect = Later("saltvirt.ops.inspect")
-profiles = Later("saltvirt.profiles")
 query = Later("saltvirt.kvm.query")
 reached = Later("saltvirt.ops.reached")
 setup = Later("saltvirt.ops.setup.facts")
+shownprofiles = Later("saltvirt.shownprofiles")
 spec = Later("saltvirt.spec")
 
 __virtualname__ = "virt"
@@ -247,7 +247,7 @@ def get_profiles(hypervisor=None, **kwargs):
     """
     spec.hypervisor_type(hypervisor)
     settings = config.for_call("virt.get_profiles", kwargs, __opts__, __pillar__, __grains__)
-    return profiles.describe(settings.nic, settings.disk)
+    return shownprofiles.describe(settings.nic, settings.disk)
 
 
 def is_hyper():

@@ -55,6 +55,7 @@ BASE = {
     "room",
     "sealed",
     "settling",
+    "shownprofiles",
     "signed",
     "spec",
     "clonespec",

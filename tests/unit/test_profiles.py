@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt import nics, profiles
+from saltvirt import nics, profiles, shownprofiles
 from saltvirt.errors import BadArgument
 
 SPELLINGS = {
@@ -227,7 +227,7 @@ def test_a_bad_disk_is_refused(entry, why):
 
 
 def test_profiles_are_shown_in_the_old_shape():
-    shown = profiles.describe({}, {})
+    shown = shownprofiles.describe({}, {})
 
     assert shown["nic"]["default"] == [
         {"name": "eth0", "type": "bridge", "source": "br0", "model": "virtio"}
@@ -238,7 +238,7 @@ def test_profiles_are_shown_in_the_old_shape():
 
 
 def test_profiles_are_shown_whole_and_one_that_is_wrong_spoils_no_other():
-    shown = profiles.describe(
+    shown = shownprofiles.describe(
         {"lan": {"eth0": {"bridge": "br1", "mac": "52:54:00:aa:00:01"}}, "bad": [7]},
         {"big": [{"system": {"size": "2g", "io": "native"}}, {"cd": {"device": "cdrom"}}]},
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import asloaded
 import faces
 import pytest
-from saltvirt import config, profiles, spec
+from saltvirt import config, shownprofiles, spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.fleet import allowing
@@ -195,7 +195,7 @@ def test_nor_is_it_in_what_profiles_are_shown_with_and_in_what_python_writes_of_
     given = {"disk": {"web": [of_disk]}, "seed": {"user_data": {"password": "s3cret"}}}
     settings = config.host_settings({"virt": {**given, "vnc": {"password": "s3cret"}}})
 
-    shown = profiles.describe(settings.nic, settings.disk)
+    shown = shownprofiles.describe(settings.nic, settings.disk)
 
     (row,) = shown["disk"]["web"]
     assert row["image"] == row["image_hash"] == "https://example.org/a.qcow2"
