@@ -21,11 +21,14 @@ def guest(cloud):
     cloud.purge_all()
     done = cloud.run("virt.init", VM, "2", "1024", DEBIAN)
     assert done.code == 0, done.out
-    assert cloud.salt(VM, "saltutil.sync_all").code == 0
-    bond = "modprobe bonding max_bonds=0; ip link add bond0 type bond; ip link set bond0 up"
-    assert cloud.salt(VM, "cmd.run", bond).code == 0
-    yield VM
-    cloud.purge_all()
+    try:
+        # An emulated guest beside others may be slower than Salt waits for it.
+        wait("our modules in it", lambda: cloud.salt(VM, "saltutil.sync_all").code == 0)
+        bond = "modprobe bonding max_bonds=0; ip link add bond0 type bond; ip link set bond0 up"
+        assert cloud.salt(VM, "cmd.run", bond).code == 0
+        yield VM
+    finally:
+        cloud.purge_all()
 
 
 def bridge(cloud, *words):
