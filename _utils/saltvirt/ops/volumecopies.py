@@ -23,7 +23,7 @@ def refuse_disguised(conn: Any, settings: HostSettings, pool: str, volume: str) 
     volume as is true; of one that no VM has, its header may name nothing but volumes and images.
     """
     says = volume_.read(parse(volumes.lookup(conn, pool, volume).XMLDesc(0)))
-    if says.format in (None, "raw") or not says.path:
+    if not volume_.has_header(says.format) or not says.path:
         return
     fmt = lifecycle.disk_format(conn, says.path)
     if fmt not in (None, says.format):

@@ -11,6 +11,9 @@ from saltvirt.units import size_bytes
 from saltvirt.xml import disk, leaf, permissions, tag
 
 TYPES = ("file", "block", "dir", "network", "netdir", "ploop")
+# Of these a header may name other files. Of the rest none does: an ISO, and what libvirt calls
+# partitions and LUNs by what is on them (linux, gpt).
+_WITH_HEADERS = "bochs cloop dmg vpc vdi vhd ploop cow qcow qcow2 qed vmdk".split()
 # libvirt's number, and what it takes at most.
 _MOST = 2**63 - 1
 
@@ -65,6 +68,11 @@ def of(
         is_nocow=arguments.boolean("nocow", nocow or False),
         backing=_backing(backing_store),
     )
+
+
+def has_header(fmt: str | None) -> bool:
+    """Return whether libvirt, when it copies a volume of a format, goes by what its header says."""
+    return fmt in _WITH_HEADERS
 
 
 def size_of(argument: str, value: object) -> int:
