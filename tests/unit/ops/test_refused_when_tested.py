@@ -51,9 +51,10 @@ SAID_WRONG = [
     ({**NAT, "forward": "open", "ipv4_config": V4, "interfaces": "a"}, "interfaces: a network"),
     ({"bridge": "br0", "forward": "bridge", "interfaces": "a"}, "interfaces: goes without bridge"),
     ({"bridge": "br0", "forward": "bridge", "mtu": 9000}, "mtu: a network with forward=bridge"),
+    ({**NAT, "forward": "open", "ipv4_config": V4, "addresses": "0000:04:00.1"}, "addresses: a n"),
     (
-        {"bridge": None, "forward": "bridge", "interfaces": "a", "physical_function": "b"},
-        "interfaces and physical_function: a network has one of them",
+        {"bridge": "br0", "forward": "bridge", "physical_function": "b"},
+        "physical_function: goes without bridge",
     ),
     (
         {**NAT, "ipv4_config": {**V4, "dhcp_ranges": [{"start": "10.8.0.5", "end": "10.8.0.9"}]}},
