@@ -54,12 +54,13 @@ def of(
     nocow: object = False,
 ) -> Volume:
     """Return the volume that a call asks for, with sizes in MiB unless they say their unit."""
-    if not isinstance(name, str):
-        raise BadArgument("name", f"{name!r} cannot name a volume")
+    if not isinstance(name, str) or not name.strip() or "\n" in name:
+        raise BadArgument("name", f"{name!r} cannot name a volume: no line break")
     if type is not None and type not in TYPES:
         raise BadArgument("type", f"{type!r}; one of {', '.join(TYPES)}")
     return Volume(
-        name=arguments.object_name("volume", name),
+        # Of RBD and ZFS it may have slashes.
+        name=name,
         type=None if type is None else str(type),
         capacity=size_of("size", size),
         allocation=size_of("allocation", allocation or 0),

@@ -140,6 +140,23 @@ def test_a_format_of_a_volume_is_looked_at_with_test_too(apply, format, is_taken
     assert is_taken or done["comment"].startswith("format: 'qcow3'; in a pool of type dir one of")
 
 
+CEPH = """<pool type='rbd'><name>ceph</name><source><host name='mon'/><name>vms</name></source>
+</pool>"""
+
+
+@pytest.mark.parametrize("is_test", [True, False])
+def test_a_name_that_the_server_of_a_pool_takes_is_not_refused(apply, is_test):
+    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+        conn.storagePoolDefineXML(CEPH).create()
+    given = {"name": "vms/web1", "pool": "ceph", "size": 8}
+
+    done = apply("volume", "volume_defined", is_test, given)
+    again = apply("volume", "volume_defined", is_test, given)
+
+    assert done["result"] is (None if is_test else True)
+    assert again["result"] is (None if is_test else True) and bool(again["changes"]) is is_test
+
+
 @pytest.mark.parametrize(
     "tag",
     [
