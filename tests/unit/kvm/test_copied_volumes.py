@@ -110,6 +110,20 @@ def test_a_partition_is_copied(conn, virt):
     assert virt.volume_clone("d1", "sdx1", "sdx2") is True
 
 
+def test_an_overlay_on_a_volume_of_a_group_is_copied(conn, virt, pool, tmp_path):
+    """Such a volume is a link to its device."""
+    group = conn.storagePoolDefineXML(DISK.replace("/dev<", f"{tmp_path}/vg<"))
+    group.create()
+    path = group.createXML(VOLUME.format("sdx1", "linux", "")).path()
+    (tmp_path / "dm-3").write_bytes(bytes(2**20))
+    (tmp_path / "vg").mkdir(exist_ok=True)
+    (tmp_path / "vg" / "sdx1").unlink(missing_ok=True)
+    (tmp_path / "vg" / "sdx1").symlink_to(tmp_path / "dm-3")
+    named(pool, path, "overlay")
+
+    assert virt.volume_clone("p1", "overlay", "copy") is True
+
+
 def test_nor_is_it_by_a_clone_of_salt_cloud(conn, pool):
     path = pool.storageVolLookupByName("disk").path()
     conn.defineXML(VM.format("file", "raw", f"file='{path}'"))
