@@ -66,6 +66,7 @@ def below(path: str | Path) -> list[tuple[str, str | None]]:
         raw = handle.read(104)
         if raw[:4] != MAGIC:
             return []
+        names: list[tuple[str | None, str | None]]
         if raw[4:8] == _FIRST and len(raw) >= 48:
             at, size = struct.unpack(">QI", raw[8:20])
             names = [(_name(handle, path, at, size, _FIRST_BYTES), None)]
