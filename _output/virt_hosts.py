@@ -42,7 +42,9 @@ def output(data, **_kwargs):
 
 
 def _said(host, why):
-    return textwrap.wrap(host + why[:_LONGEST], 78, subsequent_indent="  ")
+    # What is to be typed, and where a file is, are copied: they are not cut in two.
+    whole = {"break_on_hyphens": False, "break_long_words": False}
+    return textwrap.wrap(f"{host}{why}"[:_LONGEST], 78, subsequent_indent="  ", **whole)
 
 
 def _rows(host, info):
@@ -66,7 +68,7 @@ def _rows(host, info):
         name = ""
     yield _ROW.format(name, *cells, len(info["vms"]), kind, state)
     if kind == "none":
-        yield from _said(f"{host}: ", info["domain_types"]["why"])
+        yield from _said(f"{host}: ", info["domain_types"].get("why"))
 
 
 def _share(limit, committed):

@@ -92,7 +92,7 @@ def volume_defined(
             there = volumes.find(conn, pool, name)
             if there is not None:
                 return _compared(name, there, wanted)
-            volumes.refuse_format(conn, pool, wanted)
+            volumes.refuse_unmakeable(conn, pool, wanted)
             if not __opts__["test"]:
                 volumes.define(conn, pool, wanted)
     except VirtError as error:

@@ -164,6 +164,8 @@ class _Way:
     def _connected(self, is_first: bool, *given: Any, **options: Any) -> socket.socket:
         made = socket.create_connection(*given, **options)
         peer = str(made.getpeername()[0]).partition("%")[0]
+        # Which of the two a name such as localhost is depends on which of them its server takes.
+        peer = "127.0.0.1" if peer in ("::1", "::ffff:127.0.0.1") else peer
         if is_first:
             self._first = peer
         elif peer != self._first and _is_own(peer):

@@ -3,6 +3,7 @@
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from saltvirt import arguments
@@ -20,6 +21,7 @@ KEYS = (
     *("ipv4_config", "ipv6_config", "vport", "tag", "mtu", "domain", "nat"),
     *("interfaces", "addresses", "physical_function", "dns"),
 )
+_NONE = network.Network(name="")
 _MAC = re.compile(r"([0-9a-fA-F]{1,2}:){5}[0-9a-fA-F]{1,2}")
 _PCI = re.compile(r"([0-9a-f]{1,4}):([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])")
 # Reads the value of an argument, which it is told to name it in what it raises.
@@ -59,14 +61,19 @@ def of(name: object, bridge: object, forward: object, given: Mapping[str, Any]) 
         ips=tuple(_ip(key, config) for key, config in configs if config),
     )
     _refuse_at_odds(made)
-    return made
+    # libvirt takes several, and uses the first: so a state finds no difference afterwards.
+    unused: dict[str, Any] = {key: getattr(_NONE, key) for key in _devices(made)[1:]}
+    return replace(made, **unused)
+
+
+def _devices(made: network.Network) -> list[str]:
+    """Return by which arguments a network says its devices, in the order of libvirt's choice."""
+    return [key for key in _DEVICES if getattr(made, key)]
 
 
 def _refuse_at_odds(made: network.Network) -> None:
     """Refuse arguments that libvirt does not take together: a test would not be told of it."""
-    mode, devices = made.forward, [key for key in _DEVICES if getattr(made, key)]
-    if len(devices) > 1:
-        raise BadArgument(" and ".join(devices), "a network has one of them")
+    mode, devices = made.forward, _devices(made)
     if mode in _ROUTED and not made.ips:
         raise BadArgument(
             "ipv4_config", f"is missing: with forward={mode} a network has it, or ipv6_config"
@@ -79,7 +86,8 @@ def _refuse_at_odds(made: network.Network) -> None:
 
 def _refuse_device(made: network.Network, key: str) -> None:
     mode = made.forward
-    if mode == "open":
+    # A physical function there does nothing, and libvirt takes it.
+    if mode == "open" and key != "physical_function":
         raise BadArgument(key, "a network with forward=open has none")
     if mode in _ROUTED and len(made.interfaces) > 1:
         raise BadArgument(key, f"a network with forward={mode} has one at most")

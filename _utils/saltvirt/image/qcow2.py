@@ -9,6 +9,8 @@ from typing import BinaryIO
 from saltvirt.errors import ImageError
 
 MAGIC = b"QFI\xfb"
+# The first version, and where its name of a backing file ends at the latest: no cluster's end.
+_FIRST, _FIRST_BYTES = b"\0\0\0\1", 2**16
 _EXTERNAL_DATA = 1 << 2
 _BACKING_FORMAT = 0xE2792ACA
 _DATA_FILE = 0x44415441
@@ -52,6 +54,27 @@ def read(path: str | Path) -> Header | None:
         if raw[:4] != MAGIC:
             return None
         return _parse(raw, handle, path)
+
+
+def below(path: str | Path) -> list[tuple[str, str | None]]:
+    """
+    Return ``[(name, format)]`` of what the header of a qcow file names, its data file too.
+
+    Also of the first version, which QEMU and libvirt still take for a disk.
+    """
+    with open(path, "rb") as handle:
+        raw = handle.read(104)
+        if raw[:4] != MAGIC:
+            return []
+        names: list[tuple[str | None, str | None]]
+        if raw[4:8] == _FIRST and len(raw) >= 48:
+            at, size = struct.unpack(">QI", raw[8:20])
+            names = [(_name(handle, path, at, size, _FIRST_BYTES), None)]
+        else:
+            found = _parse(raw, handle, path)
+            # Nothing in a data file is to be believed, whatever looks like a header there.
+            names = [(found.backing_file, found.backing_format), (found.data_file, "raw")]
+    return [(name, fmt) for name, fmt in names if name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from saltvirt import terminal
+from saltvirt import arguments, terminal
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.kvm import pools
 from saltvirt.kvm.connect import is_gone, libvirt
@@ -18,6 +18,8 @@ from saltvirt.xml import volume as volume_
 
 # Types of which all volumes go with the pool.
 _GROUPS = ("logical", "zfs")
+# Types whose volumes' names may have slashes, as their programs and servers take them.
+_WITH_SLASHES = ("rbd", "sheepdog", "zfs")
 # Types whose volumes are files, and what libvirt calls the formats of these.
 _FILES = ("dir", "fs", "netfs")
 _FORMATS = (
@@ -284,9 +286,11 @@ def _is_in_group(conn: Any, group: pool_.Pool, said: tuple[str, ...]) -> bool:
     return found is not None and pool_.is_same_group(pool_.read(pools.definition(found)), group)
 
 
-def refuse_format(conn: Any, pool: str, wanted: volume_.Volume) -> None:
-    """Raise BadArgument for a format that libvirt does not know: a test would not be told."""
+def refuse_unmakeable(conn: Any, pool: str, wanted: volume_.Volume) -> None:
+    """Raise BadArgument for a name or format that libvirt does not take: a test is not told."""
     kind = parse(conn.storagePoolLookupByName(pool).XMLDesc(0)).get("type")
+    if kind not in _WITH_SLASHES:
+        arguments.object_name("volume", wanted.name)
     if kind in _FILES and wanted.format is not None and wanted.format not in _FORMATS:
         raise BadArgument(
             "format", f"{wanted.format!r}; in a pool of type {kind} one of {', '.join(_FORMATS)}"

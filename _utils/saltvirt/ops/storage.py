@@ -186,32 +186,24 @@ def walked(path: str, home: Path | None = None) -> Iterator[tuple[str, str | Non
             return
         path, home, is_raw = left.pop(0)
         # It was a guest's disk, maybe, and has whatever that has written.
-        header, why = (None, None) if is_raw else _header(path)
+        needed, why = ([], None) if is_raw else _needed(path)
         yield path, why
         folder = home or Path(path).parent
-        left += [(str(folder / one.path), None, one.is_raw) for one in _needed(header)]
+        left += [(str(folder / one.path), None, one.is_raw) for one in needed]
 
 
-def _needed(header: qcow2.Header | None) -> Iterator[backing.Below]:
-    """Yield the files that a header names."""
-    if header is not None and header.backing_file:
-        yield from backing.files(header.backing_file, header.backing_format)
-    if header is not None and header.data_file:
-        # Nothing in it is to be believed, whatever looks like a header there.
-        yield from backing.files(header.data_file, "raw")
-
-
-def _header(path: str) -> tuple[qcow2.Header | None, str | None]:
-    """Return the header of a file that is there and has one, and why it cannot be read."""
+def _needed(path: str) -> tuple[list[backing.Below], str | None]:
+    """Return the files that the header of a file names, and why it cannot be read."""
     try:
         # Of what else there is, a pipe would be waited for.
         is_read = Path(path).is_file() or Path(path).is_block_device()
-        return (qcow2.read(path) if is_read else None), None
+        names = qcow2.below(path) if is_read else []
     except OSError as exc:
-        return None, exc.strerror or str(exc)
+        return [], exc.strerror or str(exc)
     # Not a path, by what is in it.
     except (ValueError, ImageError) as exc:
-        return None, str(exc)
+        return [], str(exc)
+    return [one for name, fmt in names for one in backing.files(name, fmt)], None
 
 
 def in_use(conn: Any, but: str | None = None) -> set[str]:

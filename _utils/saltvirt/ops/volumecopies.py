@@ -1,6 +1,7 @@
 """Which volumes may be copied: libvirt goes by what is in one, which a guest may have written."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,9 @@ from saltvirt import config
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
 from saltvirt.image import validation
-from saltvirt.kvm import lifecycle, volumes
+from saltvirt.kvm import host, lifecycle, volumes
 from saltvirt.ops import storage
-from saltvirt.xml import parse
+from saltvirt.xml import parse, pooldisk
 from saltvirt.xml import volume as volume_
 
 
@@ -23,7 +24,7 @@ def refuse_disguised(conn: Any, settings: HostSettings, pool: str, volume: str) 
     volume as is true; of one that no VM has, its header may name nothing but volumes and images.
     """
     says = volume_.read(parse(volumes.lookup(conn, pool, volume).XMLDesc(0)))
-    if says.format in (None, "raw") or not says.path:
+    if not volume_.has_header(says.format) or not says.path:
         return
     fmt = lifecycle.disk_format(conn, says.path)
     if fmt not in (None, says.format):
@@ -39,9 +40,17 @@ def refuse_disguised(conn: Any, settings: HostSettings, pool: str, volume: str) 
 
 def _refuse_references(conn: Any, settings: HostSettings, what: str, path: str) -> None:
     below = [*storage.backing_below(settings), *storage.folders(conn, settings)]
-    below += [Path(path).parent]
+    below += [Path(path).parent, *_devices(conn)]
     try:
         for one in storage.chain(path):
             validation.refuse_references(one, backing_below=below)
     except (ImageError, OSError) as exc:
         raise StorageError(f"{what} cannot be copied: {exc}") from exc
+
+
+def _devices(conn: Any) -> Iterator[str]:
+    """Yield the volumes of pools that are no folders: an overlay may be based on a device."""
+    for name, pool in host.pools(conn).items():
+        if pool["active"] and pool["type"] not in pooldisk.FILES:
+            found = conn.storagePoolLookupByName(name).listAllVolumes()
+            yield from (path for one in found if (path := one.path()).startswith("/"))

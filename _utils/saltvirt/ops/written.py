@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,18 @@ from saltvirt.errors import StorageError
 from saltvirt.image import cache
 from saltvirt.kvm import connect, lifecycle, snapshots
 from saltvirt.ops import reservations, snapshotted, storage, trashbases
+
+_seeded: ContextVar[str | None] = ContextVar("_seeded", default=None)
+
+
+@contextmanager
+def seeding(path: str | Path) -> Iterator[None]:
+    """Have a function that the user named write into the disk that it is given."""
+    token = _seeded.set(os.path.realpath(path))
+    try:
+        yield
+    finally:
+        _seeded.reset(token)
 
 
 def opened_format(settings: HostSettings, path: str | Path) -> str:
@@ -34,7 +48,8 @@ def _reasons(settings: HostSettings, path: str) -> Iterator[str]:
             "write to a copy"
         )
     # Before the domains: what is on record no more is defined by then.
-    reservations.refuse_on_record(settings, "", {path, os.path.realpath(path)})
+    if os.path.realpath(path) != _seeded.get():
+        reservations.refuse_on_record(settings, "", {path, os.path.realpath(path)})
     if config.is_local(settings.uri) and not connect.why_missing():
         with connect.opened(settings) as conn:
             yield from _of_vms(conn, path)

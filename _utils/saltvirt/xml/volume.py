@@ -11,6 +11,9 @@ from saltvirt.units import size_bytes
 from saltvirt.xml import disk, leaf, permissions, tag
 
 TYPES = ("file", "block", "dir", "network", "netdir", "ploop")
+# Of these a header may name other files. Of the rest none does: an ISO, and what libvirt calls
+# partitions and LUNs by what is on them (linux, gpt).
+_WITH_HEADERS = "bochs cloop dmg vpc vdi vhd ploop cow qcow qcow2 qed vmdk".split()
 # libvirt's number, and what it takes at most.
 _MOST = 2**63 - 1
 
@@ -51,12 +54,13 @@ def of(
     nocow: object = False,
 ) -> Volume:
     """Return the volume that a call asks for, with sizes in MiB unless they say their unit."""
-    if not isinstance(name, str):
-        raise BadArgument("name", f"{name!r} cannot name a volume")
+    if not isinstance(name, str) or not name.strip() or "\n" in name:
+        raise BadArgument("name", f"{name!r} cannot name a volume: no line break")
     if type is not None and type not in TYPES:
         raise BadArgument("type", f"{type!r}; one of {', '.join(TYPES)}")
     return Volume(
-        name=arguments.object_name("volume", name),
+        # Of RBD and ZFS it may have slashes.
+        name=name,
         type=None if type is None else str(type),
         capacity=size_of("size", size),
         allocation=size_of("allocation", allocation or 0),
@@ -65,6 +69,11 @@ def of(
         is_nocow=arguments.boolean("nocow", nocow or False),
         backing=_backing(backing_store),
     )
+
+
+def has_header(fmt: str | None) -> bool:
+    """Return whether libvirt, when it copies a volume of a format, goes by what its header says."""
+    return fmt in _WITH_HEADERS
 
 
 def size_of(argument: str, value: object) -> int:

@@ -17,6 +17,9 @@ VM = """<domain type='test'><name>web1</name><memory>65536</memory><os><type>hvm
 <devices><disk type='{}' device='disk'><driver name='qemu' type='{}'/><source {}/>
 <target dev='vda'/></disk></devices></domain>"""
 
+DISK = """<pool type='disk'><name>d1</name><source><device path='/dev/sdx'/></source>
+<target><path>/dev</path></target></pool>"""
+
 
 @pytest.fixture
 def pool(conn, tmp_path):
@@ -82,6 +85,43 @@ def test_what_a_vm_has_as_its_format_and_what_names_other_volumes_is_copied(conn
 
     for one in ("disk", "base", "overlay"):
         assert virt.volume_clone("p1", one, f"copy of {one}") is True
+
+
+@pytest.mark.parametrize("says", ["iso", "fat"])
+def test_what_leads_nowhere_is_copied_by_whichever_name_libvirt_has_for_it(conn, virt, pool, says):
+    path = pool.createXML(VOLUME.format("boot", says, "")).path()
+    conn.defineXML(VM.format("file", "raw", f"file='{path}'"))
+    how = {"strategy": "full", "learn_addresses": False, "validate": False}
+
+    assert virt.volume_clone("p1", "boot", "copy") is True
+    cloudvms.clone(conn, "web1", "web2", **how)
+
+    assert len(pool.listVolumes()) == 4
+    conn.lookupByName("web2").undefine()
+
+
+def test_a_partition_is_copied(conn, virt):
+    """A pool of a disk's partitions says what is to be on each."""
+    disk = conn.storagePoolDefineXML(DISK)
+    disk.create()
+    path = disk.createXML(VOLUME.format("sdx1", "linux", "")).path()
+    conn.defineXML(VM.format("file", "raw", f"file='{path}'"))
+
+    assert virt.volume_clone("d1", "sdx1", "sdx2") is True
+
+
+def test_an_overlay_on_a_volume_of_a_group_is_copied(conn, virt, pool, tmp_path):
+    """Such a volume is a link to its device."""
+    group = conn.storagePoolDefineXML(DISK.replace("/dev<", f"{tmp_path}/vg<"))
+    group.create()
+    path = group.createXML(VOLUME.format("sdx1", "linux", "")).path()
+    (tmp_path / "dm-3").write_bytes(bytes(2**20))
+    (tmp_path / "vg").mkdir(exist_ok=True)
+    (tmp_path / "vg" / "sdx1").unlink(missing_ok=True)
+    (tmp_path / "vg" / "sdx1").symlink_to(tmp_path / "dm-3")
+    named(pool, path, "overlay")
+
+    assert virt.volume_clone("p1", "overlay", "copy") is True
 
 
 def test_nor_is_it_by_a_clone_of_salt_cloud(conn, pool):

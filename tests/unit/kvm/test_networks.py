@@ -56,6 +56,11 @@ CASES = [
     (None, "vepa", {"interfaces": ["eth10"]}),
     (None, "hostdev", {"addresses": "0000:04:00.1 0000:e3:01.2"}),
     (None, "hostdev", {"physical_function": "eth0"}),
+    ("br7", "open", {"ipv4_config": IPV4, "physical_function": "eth0"}),
+    # libvirt takes several, and uses the first.
+    (None, "private", {"interfaces": "eth10", "physical_function": "eth0"}),
+    (None, "hostdev", {"addresses": "0000:04:00.1", "physical_function": "eth0"}),
+    (None, "hostdev", {"interfaces": "eth10 eth11", "addresses": "0000:04:00.1"}),
 ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from saltvirt.errors import StorageError
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import outofreach, ownvolumes, trash, trashbases
+from saltvirt.ops import outofreach, ownvolumes, storage, trash, trashbases
 from saltvirt.ops.build import existing
 from saltvirt.ops.images import cached, golden
 from test_doctor_facts import LEFT, built, forget, look, mended, path_of
@@ -31,6 +31,22 @@ def define(conn, host, text):
     """Define a VM, now and for the connections after this."""
     lifecycle.define(conn, text)
     (host.definitions / "deep.xml").write_text(text)
+
+
+def test_a_disk_of_the_first_version_of_qcow_is_in_reach(hypervisor, tmp_path):
+    """QEMU and libvirt still take it."""
+    base, top = overlay(tmp_path / "base.qcow2"), tmp_path / "top.qcow"
+    argv = ["qemu-img", "create", "-q", "-f", "qcow", "-F", "qcow2", "-b", base, top]
+    subprocess.run(argv, check=True)
+    text = VM.format("file", f"file='{top}'").replace("type='qcow2'", "type='qcow'")
+    with hypervisor.libvirt() as conn:
+        define(conn, hypervisor, text)
+
+        assert outofreach.reasons(conn, hypervisor.settings) == {}
+        assert str(base) in storage.in_use(conn)
+
+        base.unlink()
+        assert list(outofreach.reasons(conn, hypervisor.settings)) == ["deep"]
 
 
 @pytest.fixture

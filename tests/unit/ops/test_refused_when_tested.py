@@ -51,9 +51,10 @@ SAID_WRONG = [
     ({**NAT, "forward": "open", "ipv4_config": V4, "interfaces": "a"}, "interfaces: a network"),
     ({"bridge": "br0", "forward": "bridge", "interfaces": "a"}, "interfaces: goes without bridge"),
     ({"bridge": "br0", "forward": "bridge", "mtu": 9000}, "mtu: a network with forward=bridge"),
+    ({**NAT, "forward": "open", "ipv4_config": V4, "addresses": "0000:04:00.1"}, "addresses: a n"),
     (
-        {"bridge": None, "forward": "bridge", "interfaces": "a", "physical_function": "b"},
-        "interfaces and physical_function: a network has one of them",
+        {"bridge": "br0", "forward": "bridge", "physical_function": "b"},
+        "physical_function: goes without bridge",
     ),
     (
         {**NAT, "ipv4_config": {**V4, "dhcp_ranges": [{"start": "10.8.0.5", "end": "10.8.0.9"}]}},
@@ -137,6 +138,23 @@ def test_a_format_of_a_volume_is_looked_at_with_test_too(apply, format, is_taken
 
     assert (said["result"] is None, done["result"]) == (is_taken, is_taken)
     assert is_taken or done["comment"].startswith("format: 'qcow3'; in a pool of type dir one of")
+
+
+CEPH = """<pool type='rbd'><name>ceph</name><source><host name='mon'/><name>vms</name></source>
+</pool>"""
+
+
+@pytest.mark.parametrize("is_test", [True, False])
+def test_a_name_that_the_server_of_a_pool_takes_is_not_refused(apply, is_test):
+    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+        conn.storagePoolDefineXML(CEPH).create()
+    given = {"name": "vms/web1", "pool": "ceph", "size": 8}
+
+    done = apply("volume", "volume_defined", is_test, given)
+    again = apply("volume", "volume_defined", is_test, given)
+
+    assert done["result"] is (None if is_test else True)
+    assert again["result"] is (None if is_test else True) and bool(again["changes"]) is is_test
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from saltvirt.errors import StorageError
 from saltvirt.kvm import connect
 from saltvirt.ops import reservations, storage, trash, written
 from saltvirt.ops.context import Context
-from saltvirt.ops.seeding import existing
+from saltvirt.ops.seeding import existing, write
+from saltvirt.seed.model import Identity
 from snapshotxml import DISK, SNAPSHOT, VM
 
 UNDEFINE = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
@@ -112,6 +113,29 @@ def test_not_what_is_made_or_removed(settings, disk, purpose):
         held.begin("t1", phase, **says)
 
     with pytest.raises(StorageError, match="disk.qcow2 is .*a file of VM 'web1', which is being"):
+        opened(settings, disk)
+
+
+def test_the_function_that_seeds_a_disk_that_is_being_made_may_mount_it(settings, disk):
+    with records.held(reservations.folder(settings), "build", "web1") as held:
+        held.begin("t1", protocol.MAKING, **onrecord.build(paths=[str(disk)]))
+    seen = []
+
+    def seed(path, **_more):
+        seen.append(opened(settings, disk))
+        with pytest.raises(StorageError, match="other.qcow2 is .*a file of VM 'web2'"):
+            written.opened_format(settings, other)
+
+    other = str(made(disk.with_name("other.qcow2")))
+    with records.held(reservations.folder(settings), "build", "web2") as held:
+        held.begin("t1", protocol.MAKING, **onrecord.build(paths=[other]))
+    context = Context(settings=settings, opts={}, functions={"my.seed": seed})
+    who = Identity(id="web1", config={}, public_key=None, private_key=None)
+
+    write.run_command(context, "my.seed", who, str(disk), install=None)
+
+    assert seen == [["qcow2", "qcow2"]]
+    with pytest.raises(StorageError, match="a file of VM 'web1'"):
         opened(settings, disk)
 
 

@@ -13,6 +13,7 @@ from salt.exceptions import SaltException
 
 from saltvirt import wire
 from saltvirt.errors import SeedError
+from saltvirt.ops import written
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import inspection
 from saltvirt.seed import appliance
@@ -45,7 +46,8 @@ def run_command(
     install: object,
 ) -> None:
     """Seed with the function the user named; it must not return False."""
-    with _key_files(made) as (public, private):
+    # It is on record for its VM by now, and what seeds it may mount it.
+    with _key_files(made) as (public, private), written.seeding(disk_path):
         try:
             done = context.functions[function](
                 os.fspath(disk_path),
