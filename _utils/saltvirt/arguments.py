@@ -284,7 +284,7 @@ def told(value: object) -> str:
 
 
 def _without_secrets(value: object, depth: int) -> object:
-    """Return a value whose texts are as they are shown: within quotes, no end of a URL is known."""
+    """Return a value, its texts as they are shown: within quotes no end of a URL is known."""
     if isinstance(value, str):
         return shown(value)
     if isinstance(value, dict) and depth:

@@ -144,7 +144,7 @@ def _copy(pool: Any, volume: Any, disk: clone_xml.Writable, *, is_overlay: bool)
     if is_overlay and disk.format == "qcow2":
         return pool.createXML(clone_xml.volume(unique, capacity, "qcow2", volume.path()), 0)
     says = volume_.read(parse(volume.XMLDesc(0))).format
-    if disk.format == "raw" and says not in (None, "raw"):
+    if disk.format == "raw" and not volume_.is_raw(says):
         # By what its guest may have written; libvirt would copy any file that this names.
         raise StorageError(
             f"disk {disk.target}: {disk.path} is {disk.format} to its VM, and libvirt takes it for "

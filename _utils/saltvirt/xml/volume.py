@@ -11,6 +11,10 @@ from saltvirt.units import size_bytes
 from saltvirt.xml import disk, leaf, permissions, tag
 
 TYPES = ("file", "block", "dir", "network", "netdir", "ploop")
+# What libvirt copies as it is: a medium to install from is a raw disk, and so is a partition,
+# whatever kind of one it is.
+_RAW = ("raw", "iso", "none", "linux", "fat16", "fat32", "extended")
+_RAW += ("linux-swap", "linux-lvm", "linux-raid")
 # libvirt's number, and what it takes at most.
 _MOST = 2**63 - 1
 
@@ -37,6 +41,11 @@ class Volume:
     permissions: dict[str, str] | None = None
     is_nocow: bool = False
     backing: Backing | None = None
+
+
+def is_raw(fmt: str | None) -> bool:
+    """Return whether nothing in a volume that libvirt says to be of a format is a header to it."""
+    return fmt is None or fmt in _RAW
 
 
 def of(
