@@ -166,7 +166,7 @@ def _unseen(settings: HostSettings, found: Iterable[records.Record]) -> Iterator
         for path, place in places[record.name].items():
             # Into a raw disk its guest may have written what looks like the header of an overlay.
             home = Path(path).parent
-            is_raw = path in raw or path.endswith(".raw")
+            is_raw = path.endswith(".raw") or not raw.isdisjoint((path, Path(path).name))
             for one, why in () if is_raw else outofreach.of_disk(settings, str(place), home):
                 if storage.known_as(one, known) is None:
                     yield (
@@ -176,10 +176,12 @@ def _unseen(settings: HostSettings, found: Iterable[records.Record]) -> Iterator
 
 
 def _raw(record: records.Record) -> set[str]:
-    """Return the raw disks that an entry's VM had by its definition."""
+    """Return the raw disks that an entry's VM had by its definition: paths, and volumes' names."""
     text = record.read(TrashFacts).definition
     says = [] if text is None else read.disk_sources(read.domain(text))
-    return {one["path"] for one in says if one["path"] and one["format"] == "raw"}
+    paths = [one["path"] for one in says if one["path"] and one["format"] == "raw"]
+    # A volume that is a file has the name of that.
+    return {one if one.startswith("/") else one.partition("/")[2] for one in paths}
 
 
 def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:
