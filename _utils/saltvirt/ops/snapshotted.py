@@ -35,9 +35,7 @@ def plan_revert(
     return plan
 
 
-def needed(
-    conn: Any, *, externally: bool = False, but: str | None = None
-) -> dict[str, str]:
+def needed(conn: Any, *, externally: bool = False, but: str | None = None) -> dict[str, str]:
     """
     Return ``{path: VM}`` of what snapshots go back to, and of what is below that.
 

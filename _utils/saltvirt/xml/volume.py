@@ -13,8 +13,10 @@ from saltvirt.xml import disk, leaf, permissions, tag
 TYPES = ("file", "block", "dir", "network", "netdir", "ploop")
 # What libvirt copies as it is: a medium to install from is a raw disk, and so is a partition,
 # whatever kind of one it is.
-_RAW = ("raw", "iso", "none", "linux", "fat16", "fat32", "extended")
-_RAW += ("linux-swap", "linux-lvm", "linux-raid")
+_RAW = (
+    *("raw", "iso", "none", "linux", "fat16", "fat32", "extended"),
+    *("linux-swap", "linux-lvm", "linux-raid"),
+)
 # libvirt's number, and what it takes at most.
 _MOST = 2**63 - 1
 

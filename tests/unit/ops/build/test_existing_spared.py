@@ -95,7 +95,9 @@ def test_nor_is_one_of_what_another_vms_disk_is_based_on(hypervisor, tmp_path):
         conn.defineXML(VM.format(DISK.format(based(base, "top.qcow2"))))
         os.link(base, tmp_path / "other")
 
-        with pytest.raises(StorageError, match="other is a hard link of .*base.qcow2, which a VM's"):
+        with pytest.raises(
+            StorageError, match="other is a hard link of .*base.qcow2, which a VM's"
+        ):
             given(hypervisor, tmp_path / "other")
 
         conn.lookupByName("web1").undefine()
