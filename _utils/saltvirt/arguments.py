@@ -279,18 +279,18 @@ def told(value: object) -> str:
 
     It is cut: a minion may have sent any amount, and it gets into the master's log.
     """
-    text = _IN_TEXT.sub(r"\1\2", repr(_without_secrets(value, _DEPTH_TOLD)))
+    text = _IN_TEXT.sub(r"\1\2", repr(without_secrets(value)))
     return text if len(text) <= _LONGEST_TOLD else f"{text[:_LONGEST_TOLD]} ..."
 
 
-def _without_secrets(value: object, depth: int) -> object:
+def without_secrets(value: object, depth: int = _DEPTH_TOLD) -> object:
     """Return a value, its texts as they are shown: within quotes no end of a URL is known."""
     if isinstance(value, str):
         return shown(value)
     if isinstance(value, dict) and depth:
-        return {_without_secrets(k, 0): _without_secrets(v, depth - 1) for k, v in value.items()}
+        return {without_secrets(k, 0): without_secrets(v, depth - 1) for k, v in value.items()}
     if isinstance(value, list | tuple) and depth:
-        made = [_without_secrets(one, depth - 1) for one in value]
+        made = [without_secrets(one, depth - 1) for one in value]
         return tuple(made) if isinstance(value, tuple) else made
     return value
 

@@ -212,6 +212,14 @@ def test_nor_is_it_where_the_secret_has_quotes_or_blanks_in_it(url, shape):
     assert "https://h/x" in said and "cret" not in said
 
 
+@pytest.mark.parametrize("key", ["source_file", "image_hash"])
+@pytest.mark.parametrize("shape", [lambda url: [url], lambda url: {"a": url}])
+def test_nor_is_it_where_a_profile_has_it_in_another_shape(key, shape):
+    shown = shownprofiles.describe({}, {"web": [{"name": "data", "size": 1, key: shape(URL)}]})
+
+    assert "s3cret" not in repr(shown["disk"]["web"])
+
+
 def test_what_python_writes_of_a_call_has_no_secret_of_its_vm():
     url = "https://me:s3cret@h/x"
     disk = {"name": "data", "image": url, "image_hash": url}
