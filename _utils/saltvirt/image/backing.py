@@ -31,8 +31,8 @@ def files(name: str, fmt: str | None) -> list[Below]:
     """
     Return the files that a name in a header leads to.
 
-    One of a network, such as ``nbd://host/x``, is a path here that nothing lies at. What no path can
-    be is none.
+    One of a network, such as ``nbd://host/x``, is a path here that nothing lies at. What no path
+    can be is none.
 
     fmt
         The format that the header says of it.

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt.ops import storage, trash, trashbases
+from saltvirt.ops import trash, trashbases
 
 
 def header(path, name):
