@@ -169,9 +169,10 @@ def _unseen(settings: HostSettings, found: Iterable[records.Record]) -> Iterator
             is_raw = path.endswith(".raw") or not raw.isdisjoint((path, Path(path).name))
             for one, why in () if is_raw else outofreach.of_disk(settings, str(place), home):
                 if storage.known_as(one, known) is None:
+                    typed = shlex.quote(record.name)
                     yield (
                         record.name,
-                        (f"{one} {why}; or if it is gone for good: virt.trash_empty {record.name}"),
+                        f"{one} {why}; or if it is gone for good: virt.trash_empty {typed}",
                     )
 
 
@@ -235,7 +236,7 @@ def refuse_noted(settings: HostSettings, folder: Path) -> None:
         if any(Path(path).parent.resolve() == folder.resolve() for path in places):
             raise StorageError(
                 f"entry {record.name!r} of the trash is of {folder}: it is filled just now, or a "
-                f"purge was killed over it; wait, or: virt.trash_empty {record.name}"
+                f"purge was killed over it; wait, or: virt.trash_empty {shlex.quote(record.name)}"
             )
 
 
