@@ -179,7 +179,10 @@ def _unseen(settings: HostSettings, found: Iterable[records.Record]) -> Iterator
 def _raw(record: records.Record) -> set[str]:
     """Return the raw disks that an entry's VM had by its definition: paths, and volumes' names."""
     text = record.read(TrashFacts).definition
-    says = [] if text is None else read.disk_sources(read.domain(text))
+    says = []
+    # One that cannot be read says of no disk that it is raw.
+    with suppress(VirtError):
+        says = [] if text is None else read.disk_sources(read.domain(text))
     paths = [one["path"] for one in says if one["path"] and one["format"] == "raw"]
     # A volume that is a file has the name of that.
     return {one if one.startswith("/") else one.partition("/")[2] for one in paths}

@@ -179,6 +179,15 @@ def test_what_is_to_be_typed_of_an_entry_is_quoted(hypervisor):
     assert shlex.split(why)[-2:] == ["virt.trash_empty", entry]
 
 
+def test_an_entry_whose_definition_cannot_be_read_holds_nothing_up(hypervisor):
+    settings = dataclasses.replace(hypervisor.settings, trash_days=7)
+    disk = overlay(Path(settings.images) / "data")
+    with trash.filling(settings, "web1", why="a test", definition="<domain") as drop:
+        drop(str(disk))
+
+    assert trash.unknown(settings) == {}
+
+
 def test_a_raw_volume_may_have_in_it_whatever_its_guest_has_written(hypervisor):
     settings = dataclasses.replace(hypervisor.settings, trash_days=7)
     disk = overlay(Path(settings.images) / "data", overlay(hypervisor.root / "gone"))
