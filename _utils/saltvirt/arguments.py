@@ -27,6 +27,8 @@ _URI_KEYS = {
 _SCHEMES = r"((?:https?|s?ftps?|s3|swift)://)"
 _WEB = re.compile(_SCHEMES + r"(?:[^/?#]*@)?([^?#]*)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
 _LONGEST_TOLD = 400
+# What is deeper is told as Python writes it.
+_DEPTH_TOLD = 8
 # The same within another text, such as what Python writes of a list.
 _IN_TEXT = re.compile(
     _SCHEMES + r"(?:[^/?#\s'\"]*@)?([^?#\s'\"]*)(?:[?#][^\s'\"]*)?", re.IGNORECASE
@@ -277,8 +279,20 @@ def told(value: object) -> str:
 
     It is cut: a minion may have sent any amount, and it gets into the master's log.
     """
-    text = _IN_TEXT.sub(r"\1\2", repr(value))
+    text = _IN_TEXT.sub(r"\1\2", repr(without_secrets(value)))
     return text if len(text) <= _LONGEST_TOLD else f"{text[:_LONGEST_TOLD]} ..."
+
+
+def without_secrets(value: object, depth: int = _DEPTH_TOLD) -> object:
+    """Return a value, its texts as they are shown: within quotes no end of a URL is known."""
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, dict) and depth:
+        return {without_secrets(k, 0): without_secrets(v, depth - 1) for k, v in value.items()}
+    if isinstance(value, list | tuple) and depth:
+        made = [without_secrets(one, depth - 1) for one in value]
+        return tuple(made) if isinstance(value, tuple) else made
+    return value
 
 
 def connection(value: object) -> str:

@@ -72,7 +72,7 @@ class Disk:
     One disk of a VM: what was asked for (``image``, ``size_mib``) and where it will be.
 
     ``path`` is a file or a device of the host, ``volume`` is ``POOL/VOLUME``, ``elsewhere`` what a
-    definition says of it if not the path.
+    definition says of it if not the path. URLs, which may have secrets, are not in its ``repr``.
     """
 
     name: str
@@ -81,11 +81,11 @@ class Disk:
     format: str | None = None
     model: str = "virtio"
     device: str = "disk"
-    image: str | None = None
-    image_hash: str | None = None
+    image: str | None = field(default=None, repr=False)
+    image_hash: str | None = field(default=None, repr=False)
     overlay: bool | None = None
     pool: str | None = None
-    source_file: str | None = None
+    source_file: str | None = field(default=None, repr=False)
     backing_path: str | None = None
     backing_format: str | None = None
     io: str | None = None
@@ -99,7 +99,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vm:
-    """Everything that decides a VM's domain XML."""
+    """Everything that decides a VM's domain XML; what may be secret is not in its ``repr``."""
 
     name: str
     uuid: str | None = None
@@ -113,8 +113,8 @@ class Vm:
     os_type: str | None = None
     arch: str | None = None
     machine: str | None = None
-    graphics: dict[str, Any] | None = None
-    boot: dict[str, Any] | None = None
+    graphics: dict[str, Any] | None = field(default=None, repr=False)
+    boot: dict[str, Any] | None = field(default=None, repr=False)
     boot_dev: tuple[str, ...] = ("hd",)
     numatune: dict[str, Any] | None = None
     hypervisor_features: dict[str, Any] | None = None

@@ -205,7 +205,7 @@ def _check_said(what: str, entry: Entry) -> None:
         raise BadArgument(what, "use letters, digits, '.', '_' and '-'")
     if entry.get("device", "disk") not in _DEVICES:
         raise BadArgument(what, f"device {entry['device']!r}; one of {', '.join(_DEVICES)}")
-    for key in ("pool", "model", "image", "format"):
+    for key in ("pool", "model", "image", "format", "source_file"):
         if entry.get(key) is not None:
             arguments.text(f"{what}: {key}", entry[key])
 

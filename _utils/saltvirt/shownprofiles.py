@@ -51,5 +51,5 @@ def _described_nic(said: profiles.Entry, nic_: Nic) -> profiles.Entry:
 def _described_disk(said: profiles.Entry, disk: Disk) -> profiles.Entry:
     size = {} if disk.size_mib is None else {"size": disk.size_mib}
     # Whoever may look at profiles is not to have what their URLs have of secrets.
-    urls = {key: arguments.shown(said[key]) for key in _URLS if isinstance(said.get(key), str)}
+    urls = {key: arguments.without_secrets(said[key]) for key in _URLS if key in said}
     return {**said, **urls, "name": disk.name, **size, "device": disk.device, "model": disk.model}

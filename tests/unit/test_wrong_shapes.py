@@ -5,7 +5,7 @@ from dataclasses import replace
 import asloaded
 import faces
 import pytest
-from saltvirt import config, shownprofiles, spec
+from saltvirt import arguments, config, shownprofiles, spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.fleet import allowing
@@ -200,3 +200,31 @@ def test_nor_is_it_in_what_profiles_are_shown_with_and_in_what_python_writes_of_
     (row,) = shown["disk"]["web"]
     assert row["image"] == row["image_hash"] == "https://example.org/a.qcow2"
     assert "s3cret" not in repr([shown, settings])
+
+
+@pytest.mark.parametrize(
+    "url", ["https://me:s3'cret@h/x", "https://h/x?a=b c&sig=s3cret", "https://h/x?a=b'&k=s3cret"]
+)
+@pytest.mark.parametrize("shape", [lambda url: [url], lambda url: {"a": (url,)}, lambda url: url])
+def test_nor_is_it_where_the_secret_has_quotes_or_blanks_in_it(url, shape):
+    said = arguments.told(shape(url))
+
+    assert "https://h/x" in said and "cret" not in said
+
+
+@pytest.mark.parametrize("key", ["source_file", "image_hash"])
+@pytest.mark.parametrize("shape", [lambda url: [url], lambda url: {"a": url}])
+def test_nor_is_it_where_a_profile_has_it_in_another_shape(key, shape):
+    shown = shownprofiles.describe({}, {"web": [{"name": "data", "size": 1, key: shape(URL)}]})
+
+    assert "s3cret" not in repr(shown["disk"]["web"])
+
+
+def test_what_python_writes_of_a_call_has_no_secret_of_its_vm():
+    url = "https://me:s3cret@h/x"
+    disk = {"name": "data", "image": url, "image_hash": url}
+    given = {"graphics": {"type": "vnc", "password": "s3cret"}, "boot": {"kernel": url}}
+
+    call = spec.deployment(HostSettings(), "web1", 1, 512, {**given, "disks": [disk]})
+
+    assert "s3cret" not in repr(call)

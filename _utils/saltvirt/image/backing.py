@@ -1,6 +1,7 @@
 """What lies below a qcow2 file by its name, as QEMU reads it: a path, ``file:PATH``, ``json:``."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,8 @@ def files(name: str, fmt: str | None) -> list[Below]:
     """
     Return the files that a name in a header leads to.
 
-    One of a network, such as ``nbd://host/x``, is a path here that nothing lies at.
+    One of a network, such as ``nbd://host/x``, is a path here that nothing lies at. What no path
+    can be is none.
 
     fmt
         The format that the header says of it.
@@ -41,9 +43,16 @@ def files(name: str, fmt: str | None) -> list[Below]:
         except (ValueError, RecursionError):
             return []
         return [*_of_json(said, fmt == "raw", _DEPTH)] if isinstance(said, dict) else []
-    if name.startswith(_FILE):
-        return [Below(path=name.removeprefix(_FILE), is_raw=fmt == "raw")]
-    return [Below(path=name, is_raw=fmt == "raw")]
+    path = name.removeprefix(_FILE)
+    return [Below(path=path, is_raw=fmt == "raw")] if _is_path(path) else []
+
+
+def _is_path(text: str) -> bool:
+    """Return whether the system takes a text as a path: a guest may have made it up."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def _of_json(said: Mapping[str, Any], is_raw: bool, depth: int) -> Iterator[Below]:

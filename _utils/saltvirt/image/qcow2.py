@@ -142,7 +142,8 @@ def _parse(raw: bytes, handle: BinaryIO, path: str | Path) -> Header:
             raise ImageError(f"image {path} needs unknown qcow2 features ({features:#x})")
     begin = struct.unpack(">I", raw[100:104])[0] if version == 3 else 72
     has_data_file = bool(features & _EXTERNAL_DATA)
-    said = _extensions(handle, begin, 1 << bits)
+    # QEMU reads them as far as the name, where there is one.
+    said = _extensions(handle, path, begin, backing_at or 1 << bits)
     return Header(
         version=version,
         size_bytes=size,
@@ -171,20 +172,18 @@ def _name(handle: BinaryIO, path: str | Path, at: int, size: int, cluster_bytes:
     return name
 
 
-def _extensions(handle: BinaryIO, at: int, cluster_bytes: int) -> dict[int, str]:
-    """Return the names that a header's extensions say, by their kinds: the first of each."""
+def _extensions(handle: BinaryIO, path: str | Path, at: int, end: int) -> dict[int, str]:
+    """Return the names that a header's extensions say, by their kinds: as for QEMU the last is."""
     out: dict[int, str] = {}
     for _ in range(_EXTENSIONS):
-        if at + 8 > cluster_bytes:
-            break
         handle.seek(at)
-        begin = handle.read(8)
+        begin = handle.read(8) if at + 8 <= end else b""
         kind, size = struct.unpack(">II", begin) if len(begin) == 8 else (0, 0)
         if not kind:
-            break
+            return out
         if kind in (_BACKING_FORMAT, _DATA_FILE) and size <= _NAME_BYTES:
             # QEMU ends a name where C does.
             said, _, _ = handle.read(size).partition(b"\0")
-            out.setdefault(kind, said.decode(errors="replace"))
+            out[kind] = said.decode(errors="replace")
         at += 8 + -(-size // 8) * 8
-    return out
+    raise ImageError(f"image {path} is damaged: it has more than {_EXTENSIONS} header extensions")

@@ -32,7 +32,7 @@ def needed(conn: Any, settings: HostSettings, name: str, paths: Sequence[str]) -
         raise StorageError(f"nobody knows what entry {entry!r} of the trash needs: {why}")
     folders = {*storage.folders(conn, settings), *(Path(path).parent for path in paths)}
     known = {*ownvolumes.below_records(settings), *storage.based(conn, but=name)}
-    known |= {path for path, vm in snapshotted.needed(conn).items() if vm != name}
+    known |= snapshotted.needed(conn, but=name).keys()
     known |= {*trashbases.below(settings), *trashbases.beside(folders)}
     return {path for path in paths if storage.known_as(path, known) is not None}
 

@@ -112,7 +112,7 @@ def is_used(
     if [one for one in diskvolumes.users(conn, pool, name) if one != but]:
         return True
     path = diskvolumes.path_of(conn, pool, name)
-    taken = {p for p, vm in snapshotted.needed(conn, externally=True).items() if vm != but}
+    taken = snapshotted.needed(conn, externally=True, but=but)
     if any(storage.known_as(one, taken) for one in (f"{pool}/{name}", path) if one):
         return True
     is_trashs = (

@@ -35,7 +35,7 @@ def plan_revert(
     return plan
 
 
-def needed(conn: Any, *, externally: bool = False) -> dict[str, str]:
+def needed(conn: Any, *, externally: bool = False, but: str | None = None) -> dict[str, str]:
     """
     Return ``{path: VM}`` of what snapshots go back to, and of what is below that.
 
@@ -45,8 +45,10 @@ def needed(conn: Any, *, externally: bool = False) -> dict[str, str]:
     externally
         Of external snapshots alone: an internal one stays whatever is written beside it. Defaults
         to False.
+    but
+        The VM whose snapshots do not count. Defaults to none.
     """
-    found = snapshots.every(conn)
+    found = {vm: taken for vm, taken in snapshots.every(conn).items() if vm != but}
     own = lifecycle.disks(conn) if found else {}
     out: dict[str, str] = {}
     for vm, taken in sorted(found.items()):

@@ -249,23 +249,26 @@ def known_as(path: str, known: Collection[str]) -> str | None:
 
 def _entry(path: str) -> tuple[int, int, str] | None:
     """Return a file by its folder's number, which is the same wherever that is mounted."""
-    try:
-        # Not by its own: a hard link is another file, whose content stays when this one goes.
-        folder = Path(path).parent.stat()
-    except (OSError, ValueError):
-        return None
-    return folder.st_dev, folder.st_ino, Path(path).name
+    # Not by its own: a hard link is another file, whose content stays when this one goes.
+    folder = _stat(Path(path).parent)
+    return (folder.st_dev, folder.st_ino, Path(path).name) if folder else None
 
 
 def twin(path: str, known: Iterable[str]) -> str | None:
     """Return which of the paths that are known is a hard link of a file: both have one content."""
+    found = _stat(path)
+    if found is None or found.st_nlink < 2:
+        return None
+    there = ((one, _stat(one)) for one in known)
+    return next((one for one, its in there if its and os.path.samestat(found, its)), None)
+
+
+def _stat(path: str | Path) -> os.stat_result | None:
+    """Return what is at a path, None if nothing is, or not any more."""
     try:
-        found = os.stat(path)
-        is_linked = found.st_nlink > 1
+        return os.stat(path)
     except (OSError, ValueError):
         return None
-    there = (one for one in known if is_linked and os.path.isfile(one))
-    return next((one for one in there if os.path.samestat(found, os.stat(one))), None)
 
 
 def is_declared(settings: HostSettings, path: str) -> bool:

@@ -166,20 +166,26 @@ def _unseen(settings: HostSettings, found: Iterable[records.Record]) -> Iterator
         for path, place in places[record.name].items():
             # Into a raw disk its guest may have written what looks like the header of an overlay.
             home = Path(path).parent
-            is_raw = path in raw or path.endswith(".raw")
+            is_raw = path.endswith(".raw") or not raw.isdisjoint((path, Path(path).name))
             for one, why in () if is_raw else outofreach.of_disk(settings, str(place), home):
                 if storage.known_as(one, known) is None:
+                    typed = shlex.quote(record.name)
                     yield (
                         record.name,
-                        (f"{one} {why}; or if it is gone for good: virt.trash_empty {record.name}"),
+                        f"{one} {why}; or if it is gone for good: virt.trash_empty {typed}",
                     )
 
 
 def _raw(record: records.Record) -> set[str]:
-    """Return the raw disks that an entry's VM had by its definition."""
+    """Return the raw disks that an entry's VM had by its definition: paths, and volumes' names."""
     text = record.read(TrashFacts).definition
-    says = [] if text is None else read.disk_sources(read.domain(text))
-    return {one["path"] for one in says if one["path"] and one["format"] == "raw"}
+    says = []
+    # One that cannot be read says of no disk that it is raw.
+    with suppress(VirtError):
+        says = [] if text is None else read.disk_sources(read.domain(text))
+    paths = [one["path"] for one in says if one["path"] and one["format"] == "raw"]
+    # A volume that is a file has the name of that.
+    return {one if one.startswith("/") else one.partition("/")[2] for one in paths}
 
 
 def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:
@@ -233,7 +239,7 @@ def refuse_noted(settings: HostSettings, folder: Path) -> None:
         if any(Path(path).parent.resolve() == folder.resolve() for path in places):
             raise StorageError(
                 f"entry {record.name!r} of the trash is of {folder}: it is filled just now, or a "
-                f"purge was killed over it; wait, or: virt.trash_empty {record.name}"
+                f"purge was killed over it; wait, or: virt.trash_empty {shlex.quote(record.name)}"
             )
 
 

@@ -216,8 +216,7 @@ def _used(conn: Any, settings: HostSettings, name: str, folders: Collection[Path
     coming = reservations.coming_files(settings, name)
     used = {*coming, *map(os.path.realpath, coming), *trashbases.below(settings)}
     used |= storage.in_use(conn) | trashbases.beside(folders)
-    taken = snapshotted.needed(conn, externally=True)
-    return used | {path for path, vm in taken.items() if vm != name}
+    return used | snapshotted.needed(conn, externally=True, but=name).keys()
 
 
 def _why_kept(settings: HostSettings, path: str, used: set[str]) -> str | None:

@@ -14,6 +14,9 @@ from saltvirt.ops import storage
 from saltvirt.xml import parse, pooldisk
 from saltvirt.xml import volume as volume_
 
+# Whose headers may name other files, and are not read here.
+_NAMING = ("cow", "qcow", "qed", "vmdk")
+
 
 def refuse_disguised(conn: Any, settings: HostSettings, pool: str, volume: str) -> None:
     """
@@ -32,6 +35,12 @@ def refuse_disguised(conn: Any, settings: HostSettings, pool: str, volume: str) 
             f"volume {pool}/{volume} is {fmt} to the VM that has it, and libvirt takes it for "
             f"{says.format} by what is in it, which its guest may have written: a copy could have "
             "files of this host in it; copy the file itself (virt.volume_download)"
+        )
+    if fmt is None and says.format in _NAMING:
+        raise StorageError(
+            f"volume {pool}/{volume} is {says.format}, which may name other files of this host: "
+            "make it qcow2 by qemu-img convert, once you know what it names, or copy the file "
+            "itself (virt.volume_download)"
         )
     is_here = config.is_local(settings.uri) and os.path.isfile(says.path)
     if fmt is None and says.format == "qcow2" and is_here:

@@ -70,7 +70,16 @@ def _of_vms(conn: Any, path: str) -> Iterator[str]:
             f"a snapshot of VM {taken[known]!r} goes back to it; delete that "
             "(virt.delete_snapshots) first, or write to a copy"
         )
+    is_other = above is None and known is None
+    twin = storage.twin(path, [*based, *taken]) if is_other else None
+    if twin is not None:
+        yield (
+            f"it is a hard link of {twin}, which a disk or a snapshot of VM "
+            f"{(based | taken)[twin]!r} is based on, and what is written into one is in both; "
+            "write to a copy"
+        )
     disks = lifecycle.disks(conn)
     for vm in sorted(lifecycle.saved(conn)):
-        if storage.known_as(path, {*disks[vm], *map(os.path.realpath, disks[vm])}) is not None:
+        its = {*disks[vm], *map(os.path.realpath, disks[vm])}
+        if storage.known_as(path, its) is not None or storage.twin(path, its) is not None:
             yield snapshots.saved_too(vm, "would go on over what is in it by then")

@@ -1,6 +1,7 @@
 """A volume is copied as what its VM has it as, and not as what a guest has written into it."""
 
 import contextlib
+from pathlib import Path
 
 import hostile
 import libvirt
@@ -133,3 +134,41 @@ def test_nor_is_it_by_a_clone_of_salt_cloud(conn, pool):
         cloudvms.clone(conn, "web1", "web2", **how)
 
     assert pool.listVolumes() == ["disk"] and "web2" not in conn.listDefinedDomains()
+
+
+@pytest.mark.parametrize("says", ["cow", "qcow", "qed", "vmdk"])
+def test_nor_is_one_of_nobody_whose_format_may_name_files_that_are_not_looked_for(virt, pool, says):
+    path = pool.createXML(VOLUME.format("other", says, BELOW.format("/etc/shadow"))).path()
+    Path(path).write_bytes(b"x")
+
+    with pytest.raises(StorageError, match=f"p1/other is {says}, .* make it qcow2 by qemu-img"):
+        virt.volume_clone("p1", "other", "copy")
+
+    assert sorted(pool.listVolumes()) == ["disk", "other"]
+
+
+def test_what_has_a_system_to_install_in_it_is_raw_to_all(conn, virt, pool):
+    """A disk onto which a guest has written one, or a medium of a VM."""
+    path = pool.createXML(VOLUME.format("dvd", "iso", "")).path()
+    conn.defineXML(VM.format("file", "raw", f"file='{path}'"))
+
+    assert virt.volume_clone("p1", "dvd", "copy") is True
+    cloudvms.clone(conn, "web1", "web2", strategy="full", learn_addresses=False, validate=False)
+
+    conn.lookupByName("web2").undefine()
+
+
+def test_the_kind_of_a_partition_is_no_format(conn, virt):
+    made = conn.storagePoolDefineXML(
+        "<pool type='disk'><name>p2</name><source><device path='/dev/sdz'/></source>"
+        "<target><path>/dev</path></target></pool>"
+    )
+    made.create()
+    path = made.createXML(VOLUME.format("sdz1", "linux", "")).path()
+    conn.defineXML(VM.format("block", "raw", f"dev='{path}'"))
+    try:
+        assert virt.volume_clone("p2", "sdz1", "sdz2") is True
+    finally:
+        conn.lookupByName("web1").undefine()
+        made.destroy()
+        made.undefine()

@@ -11,7 +11,7 @@ import libvirt
 import pytest
 from saltvirt.errors import LibvirtRefused
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import outofreach, owned, ownvolumes, purge, storage, trash
+from saltvirt.ops import outofreach, owned, ownvolumes, purge, storage, trash, unfinished
 from snapshotxml import DISK, VM
 from snapshotxml import SNAPSHOT as EXTERNAL
 
@@ -201,3 +201,30 @@ def test_it_is_asked_once_for_all_disks_whether_a_vm_is_out_of_reach(hypervisor,
         purge.purge(conn, hypervisor.settings, "web1")
 
     assert hypervisor.files() == [] and len(asked) == 1
+
+
+def test_what_snapshots_of_several_vms_need_is_needed_by_each(hypervisor):
+    base, images = hypervisor.root / "base.qcow2", Path(hypervisor.settings.images)
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", base, "1M"], check=True)
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base]
+    texts = {}
+    with hypervisor.libvirt() as conn:
+        for name in ("db1", "db2"):
+            disk = hypervisor.root / f"{name}.qcow2"
+            subprocess.run([*argv, disk], check=True)
+            other = VM.replace("web1", name).replace("0001", f"000{name[-1]}")
+            texts[name] = other.format("")
+            vm = conn.defineXML(other.format(DISK.format(disk)))
+            text = EXTERNAL.format(f"{disk}.s1", vm.XMLDesc())
+            vm.snapshotCreateXML(text, libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REDEFINE)
+            conn.defineXML(texts[name])
+        images.mkdir(exist_ok=True)
+        try:
+            for name in texts:
+                assert unfinished.remove(conn, hypervisor.settings, name, [str(base)]) == []
+        finally:
+            for name in texts:
+                flags = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+                conn.lookupByName(name).undefineFlags(flags)
+
+    assert base.exists()

@@ -165,3 +165,40 @@ def test_what_a_guest_wrote_into_its_raw_disk_holds_nothing_up(hypervisor, based
         drop(str(disk))
 
     assert trash.unknown(hypervisor.settings) == {}
+
+
+def test_what_is_to_be_typed_of_an_entry_is_quoted(hypervisor):
+    settings = dataclasses.replace(hypervisor.settings, trash_days=7)
+    disk = overlay(Path(settings.images) / "data", overlay(hypervisor.root / "gone"))
+    (hypervisor.root / "gone").unlink()
+    with trash.filling(settings, "my vm", why="a test") as drop:
+        drop(str(disk))
+
+    ((entry, why),) = trash.unknown(settings).items()
+
+    assert shlex.split(why)[-2:] == ["virt.trash_empty", entry]
+
+
+def test_an_entry_whose_definition_cannot_be_read_holds_nothing_up(hypervisor):
+    settings = dataclasses.replace(hypervisor.settings, trash_days=7)
+    disk = overlay(Path(settings.images) / "data")
+    with trash.filling(settings, "web1", why="a test", definition="<domain") as drop:
+        drop(str(disk))
+
+    assert trash.unknown(settings) == {}
+
+
+def test_a_raw_volume_may_have_in_it_whatever_its_guest_has_written(hypervisor):
+    settings = dataclasses.replace(hypervisor.settings, trash_days=7)
+    disk = overlay(Path(settings.images) / "data", overlay(hypervisor.root / "gone"))
+    (hypervisor.root / "gone").unlink()
+    text = """<domain><devices><disk type='volume' device='disk'><driver type='{}'/>
+<source pool='p1' volume='data'/><target dev='vda'/></disk></devices></domain>"""
+    for fmt, is_known in (("raw", True), ("qcow2", False)):
+        with trash.filling(settings, "web1", why="a test", definition=text.format(fmt)) as drop:
+            drop(str(disk))
+
+        (entry,) = trash.listed(settings)
+        assert (trash.unknown(settings) == {}) is is_known
+
+        trash.restore(settings, entry)

@@ -77,6 +77,31 @@ def test_not_what_a_disk_of_a_vm_that_is_off_is_based_on(settings, disk, vm, tmp
     assert storage.opened_format(settings, disk) == "qcow2"
 
 
+def test_not_by_a_hard_link_of_what_a_disk_is_based_on(settings, disk, vm, tmp_path):
+    vm(made(tmp_path / "disk.s1", disk))
+    other = tmp_path / "other"
+    os.link(disk, other)
+
+    with pytest.raises(StorageError, match=f"other is not written to: .* hard link of {disk}"):
+        opened(settings, other)
+
+
+def test_a_file_that_goes_while_it_is_looked_at_is_no_hard_link(disk, tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    os.link(disk, other)
+    look = os.stat
+
+    def went(path, **options):
+        found = look(path, **options)
+        if path == str(other):
+            other.unlink()
+        return found
+
+    monkeypatch.setattr(os, "stat", went)
+
+    assert storage.twin(str(disk), [str(other), str(tmp_path / "third")]) in (None, str(other))
+
+
 def test_not_what_an_external_snapshot_goes_back_to(settings, disk, vm, tmp_path):
     text = SNAPSHOT.format(tmp_path / "disk.s1", vm(disk).XMLDesc())
     vm().snapshotCreateXML(text, libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REDEFINE)

@@ -264,6 +264,12 @@ def refuse_base(conn: Any, settings: HostSettings, disks: Iterable[Disk], paths:
                 f"disk {one.name!r}: a snapshot of VM {taken[known]!r} goes back to {path}, and "
                 "what is written into it would spoil that; delete it (virt.delete_snapshots) first"
             )
+        twin = storage.twin(path, [*below, *taken])
+        if twin is not None:
+            raise StorageError(
+                f"disk {one.name!r}: {path} is a hard link of {twin}, which a VM's disk or a "
+                "snapshot is based on: what is written into one is in both; give a copy"
+            )
     if pairs:
         trashbases.refuse_needed(settings, [path for _disk, path in pairs])
 

@@ -88,6 +88,21 @@ def test_a_hard_link_of_another_vms_disk_is_not_taken(hypervisor):
         hypervisor.init()
 
 
+def test_nor_is_one_of_what_another_vms_disk_is_based_on(hypervisor, tmp_path):
+    base = tmp_path / "base.qcow2"
+    disk(base)
+    with hypervisor.libvirt() as conn:
+        conn.defineXML(VM.format(DISK.format(based(base, "top.qcow2"))))
+        os.link(base, tmp_path / "other")
+
+        with pytest.raises(
+            StorageError, match="other is a hard link of .*base.qcow2, which a VM's"
+        ):
+            given(hypervisor, tmp_path / "other")
+
+        conn.lookupByName("web1").undefine()
+
+
 def test_nothing_is_taken_while_libvirt_has_not_loaded_a_vm(hypervisor, monkeypatch, tmp_path):
     had = disk(Path(hypervisor.settings.images) / "web1_data.qcow2")
     kept = tmp_path / "not-loaded"
