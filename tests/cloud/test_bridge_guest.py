@@ -6,9 +6,11 @@ systemd-networkd that runs, with a lease.
 """
 
 import json
+import shutil
 
 import pytest
 from cloudkit import wait
+from labkit import mirror
 
 pytestmark = pytest.mark.nightly
 VM = "bridged"
@@ -24,11 +26,25 @@ def guest(cloud):
     try:
         # An emulated guest beside others may be slower than Salt waits for it.
         wait("our modules in it", lambda: cloud.salt(VM, "saltutil.sync_all").code == 0)
+        install_pyroute2(cloud)
         bond = "modprobe bonding max_bonds=0; ip link add bond0 type bond; ip link set bond0 up"
         assert cloud.salt(VM, "cmd.run", bond).code == 0
         yield VM
     finally:
         cloud.purge_all()
+
+
+def install_pyroute2(cloud):
+    """Bring the guest's minion what changes links: it reaches its master alone."""
+    wheel = next(mirror.pypi().glob("pyroute2-*.whl"))
+    served, path = cloud.fileroot / wheel.name, f"/tmp/{wheel.name}"
+    shutil.copy(wheel, served)
+    try:
+        assert cloud.salt(VM, "cp.get_file", f"salt://{wheel.name}", path).data == {VM: path}
+        done = cloud.salt(VM, "pip.install", path, "no_index=True")
+        assert done.data[VM]["retcode"] == 0, done.out
+    finally:
+        served.unlink()
 
 
 def bridge(cloud, *words):
