@@ -6,7 +6,7 @@ from cloudkit import wait
 pytestmark = pytest.mark.second
 
 HOST = "hyper1"
-IMAGE = "/srv/salt-images/base/mounted.qcow2"
+IMAGE = "/srv/salt-images/mounted.qcow2"
 CLOSED = "/srv/closed/mounted.qcow2"
 SANDBOX = (
     "pid=$(pgrep -f '[q]emu.*guestfs' | tail -n 1); stat -c %U /proc/$pid; "
@@ -135,7 +135,7 @@ def test_who_has_taken_over_a_mounts_qemu_has_root_write_nothing(cloud):
 
 
 def test_what_cannot_be_mounted_leaves_nothing(cloud):
-    cloud.sh(HOST, f"mkdir -p /srv/salt-images/base; truncate -s 8M {IMAGE}; mkfs.ext4 -q {IMAGE}")
+    cloud.sh(HOST, f"mkdir -p /srv/salt-images; truncate -s 8M {IMAGE}; mkfs.ext4 -q {IMAGE}")
 
     done = cloud.call(HOST, "guestfs.mount", IMAGE)
 
