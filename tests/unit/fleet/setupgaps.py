@@ -4,8 +4,8 @@ import dataclasses
 from pathlib import Path
 
 import keypairs
-import salt.cache
 import salt.version
+from askedpillar import asked
 from salt.exceptions import FileserverConfigError
 from saltvirt.fleet import keys, minions
 from saltvirt.fleet.setup import masterfacts
@@ -64,7 +64,7 @@ def unheard(said=None, why=None, **grains):
     def plant(setup):
         setup.replies["hyper1"] = minions.Reply(minion="hyper1", missing=True, error=why)
         setup.unsigned.update({"hyper1": said} if said else {})
-        salt.cache.factory(setup.opts).store("grains", "hyper1", grains)
+        asked(setup.opts, "hyper1", grains)
 
     return plant
 
@@ -106,7 +106,7 @@ def nobody(setup):
     """Have nobody allowed, and two minions that say that they are hypervisors."""
     setup.opts["virt"] = {}
     for host in HOSTS:
-        salt.cache.factory(setup.opts).store("grains", host, {"virt_hypervisor": True})
+        asked(setup.opts, host, {"virt_hypervisor": True})
 
 
 def nobody_yet(setup):
@@ -118,7 +118,7 @@ def nobody_yet(setup):
 def candidate(setup):
     """Have a minion that says it is a hypervisor."""
     keys.accept(setup.opts, "hyper9", keypairs.named("a guest")[0])
-    salt.cache.factory(setup.opts).store("grains", "hyper9", {"virt_hypervisor": True})
+    asked(setup.opts, "hyper9", {"virt_hypervisor": True})
 
 
 def waiting(setup):

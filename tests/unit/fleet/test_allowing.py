@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import keypairs
 import pytest
-import salt.cache
 from askedca import ask
+from askedpillar import asked
 from saltvirt import compat
 from saltvirt.errors import BadArgument, BadConfig, MasterError
 from saltvirt.fleet import (
@@ -28,11 +28,10 @@ HOSTS = ["hyper1", "hyper2", "hyper3"]
 @pytest.fixture
 def master(opts):
     """A master with three hosts and a guest, all of which say that they are hypervisors."""
-    cache = salt.cache.factory(opts)
     for one in [*HOSTS, "guest"]:
         keys.accept(opts, one, keypairs.named("a guest")[0])
-        cache.store("grains", one, {"virt_hypervisor": True})
-    cache.store("grains", "stranger", {"virt_hypervisor": True})  # its key was deleted
+        asked(opts, one, {"virt_hypervisor": True})
+    asked(opts, "stranger", {"virt_hypervisor": True})  # its key was deleted
     return opts
 
 

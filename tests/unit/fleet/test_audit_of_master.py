@@ -7,8 +7,8 @@ from pathlib import Path
 
 import keypairs
 import pytest
-import salt.cache
 import salt.version
+from askedpillar import asked
 from auditkit import HOSTS, NOW
 from saltvirt.fleet import keys, minions
 from saltvirt.fleet.audit import run
@@ -84,7 +84,7 @@ def autosign_grains(world):
 def candidate(world):
     """Have a minion that says it is a hypervisor."""
     keys.accept(world.opts, "hyper9", keypairs.named("a guest")[0])
-    salt.cache.factory(world.opts).store("grains", "hyper9", {"virt_hypervisor": True})
+    asked(world.opts, "hyper9", {"virt_hypervisor": True})
 
 
 def glob(world):

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from salt.utils.event import SaltEvent
+from salt.utils.dicttrim import trim_dict
 from saltvirt.errors import NameTaken, NoSuchVm
 from saltvirt.fleet.cells import answers, merging
 from saltvirt.fleet.cells.answers import Beside, Found, Hosts
@@ -40,7 +40,7 @@ def test_what_would_take_much_more_memory_than_it_has_letters_is_not_read(monkey
 def test_an_answer_of_which_salt_has_left_something_out_says_what_helps():
     """Salt leaves lists and texts out that are large, and never what is in mappings alone."""
     said = {"h1": {"running": [f"a-long-name-of-a-vm-{n}" for n in range(60_000)]}}
-    came = SaltEvent.unpack(SaltEvent.pack("tag", {"return": said}, 1 << 20))[1]["return"]
+    came = trim_dict({"return": said}, 1 << 20, use_bin_type=True)["return"]
 
     with pytest.raises(CellFailed) as refused:
         answers.hosts("west", "virt.list", came, is_plain=True)

@@ -32,6 +32,7 @@ def listening(monkeypatch, *tags):
     event = SaltEvent.__new__(SaltEvent)
     event.opts = {"event_match_type": "startswith"}
     event.subscriber, event.cpub, event._run_io_loop_sync = one, True, True
+    event.io_loop = SimpleNamespace(make_current=lambda: None)  # of 3006 alone
     event.pending_tags, event.pending_events, event.raise_errors = [], [], False
     return event
 

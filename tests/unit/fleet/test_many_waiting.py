@@ -6,7 +6,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-import salt.cache
+from askedpillar import asked
 from saltvirt import compat
 from saltvirt.config import MasterSettings
 from saltvirt.fleet import keys, pings, stored
@@ -59,7 +59,7 @@ def waited(opts, monkeypatch):
 
     def wait(bus, has_asked=("web1", "web2", "stranger"), **options):
         for name in has_asked:
-            salt.cache.factory(opts).store("grains", name, {"id": name})
+            asked(opts, name, {"id": name})
         monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(bus))
         master = Cloud(opts={**opts, **options}, settings=MasterSettings(), progress=print)
         until = dict.fromkeys(["web1", "web2"], time.monotonic() + 0.5)
@@ -122,7 +122,7 @@ def test_who_has_not_asked_for_its_pillar_has_not_been_there_whatever_is_stored(
 
 
 def test_what_another_of_that_name_has_asked_for_before_is_no_proof(opts):
-    salt.cache.factory(opts).store("grains", "web1", {"id": "web1"})
+    asked(opts, "web1", {"id": "web1"})
     assert compat.Grains(opts).of("web1") == {"id": "web1"}
 
     keys.accept(opts, "web1", "a key")

@@ -2,7 +2,7 @@
 
 import fleetkit
 import pytest
-import salt.cache
+from askedpillar import asked
 from saltvirt import compat
 from saltvirt.errors import MasterError, VirtError
 from saltvirt.fleet import awaiting, deploy, minions, reaching
@@ -172,7 +172,7 @@ def test_what_a_guest_has_not_told_with_its_request_for_pillar_is_not_asked_for(
     said = reaching.of(cloud.master, "hyper1", "web", has_minion=True)
 
     assert said == {"addresses": [], "login": "salt web cmd.run COMMAND"}
-    salt.cache.factory(cloud.opts).store("grains", "web", {"ipv4": ["192.0.2.9"]})
+    asked(cloud.opts, "web", {"ipv4": ["192.0.2.9"]})
     said = reaching.of(cloud.master, "hyper1", "web", has_minion=True)
     assert said["login"] == "ssh debian@192.0.2.9"
 

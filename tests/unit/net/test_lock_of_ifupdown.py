@@ -27,7 +27,7 @@ def test_a_lock_of_ifupdown_that_is_not_let_go_is_named_with_its_holder(tmp_path
     )
     with child:
         child.stdout.readline()
-        said = rf"^{lock} is held by process {child.pid} \(.*python.* -c .*\) for more than 0.2 s: "
+        said = rf"^{lock} is held by process {child.pid} \(.*python.*\) for more than 0.2 s: "
         with pytest.raises(tools.PersistenceError, match=said) as refused:
             ifupdown._forget_state("br0")
         assert "\n" not in str(refused.value)

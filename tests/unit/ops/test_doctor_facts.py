@@ -332,19 +332,15 @@ def test_a_file_that_is_not_there_has_no_mark(tmp_path):
 
 def test_a_program_that_ends_meanwhile_is_no_obstacle(tmp_path, monkeypatch):
     """A mock, as nobody can have a program end between two system calls of another."""
-    ended = []
+    ended, usual = [], Path.iterdir
 
-    def of(function):
-        def listed(path):
-            if str(path) == f"/proc/{os.getppid()}/fd":
-                ended.append(path)
-                raise FileNotFoundError(path)
-            return function(path)
+    def listed(path):
+        if str(path) == f"/proc/{os.getppid()}/fd":
+            ended.append(path)
+            raise FileNotFoundError(path)
+        return usual(path)
 
-        return listed
-
-    for name in ("listdir", "scandir"):
-        monkeypatch.setattr(os, name, of(getattr(os, name)))
+    monkeypatch.setattr(Path, "iterdir", listed)
 
     with (tmp_path / "open").open("w") as handle:
         assert handle.name in loose._open_files()
