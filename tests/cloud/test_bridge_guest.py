@@ -46,7 +46,8 @@ def install_pyroute2(cloud):
         code = (
             f"import salt, zipfile; zipfile.ZipFile({path!r}).extractall(salt.__path__[0] + '/..')"
         )
-        argv = ["/opt/saltstack/salt/bin/python3", "-c", code]
+        python = cloud.salt(VM, "grains.get", "pythonexecutable").data[VM]
+        argv = [python, "-c", code]
         assert cloud.salt(VM, "cmd.retcode", shlex.join(argv)).data == {VM: 0}
     finally:
         served.unlink()
