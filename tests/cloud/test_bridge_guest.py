@@ -48,7 +48,8 @@ def install_pyroute2(cloud):
         )
         python = cloud.salt(VM, "grains.get", "pythonexecutable").data[VM]
         argv = [python, "-c", code]
-        assert cloud.salt(VM, "cmd.retcode", shlex.join(argv)).data == {VM: 0}
+        done = cloud.salt(VM, "cmd.run_all", shlex.join(argv)).data[VM]
+        assert done["retcode"] == 0, done
     finally:
         served.unlink()
 
