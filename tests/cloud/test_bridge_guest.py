@@ -8,6 +8,7 @@ systemd-networkd that runs, with a lease.
 import json
 import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 from cloudkit import wait
@@ -43,11 +44,9 @@ def install_pyroute2(cloud):
     try:
         assert cloud.salt(VM, "cp.get_file", f"salt://{wheel.name}", path).data == {VM: path}
         # It may have no pip, and a wheel is a zip.
-        code = (
-            f"import salt, zipfile; zipfile.ZipFile({path!r}).extractall(salt.__path__[0] + '/..')"
-        )
-        python = cloud.salt(VM, "grains.get", "pythonexecutable").data[VM]
-        argv = [python, "-c", code]
+        grains = cloud.salt(VM, "grains.item", "pythonexecutable", "saltpath").data[VM]
+        argv = [grains["pythonexecutable"], "-m", "zipfile", "-e", path]
+        argv.append(str(Path(grains["saltpath"]).parent))
         done = cloud.salt(VM, "cmd.run_all", shlex.join(argv)).data[VM]
         assert done["retcode"] == 0, done
     finally:
