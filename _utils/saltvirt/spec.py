@@ -202,16 +202,12 @@ def deployment(
         The keyword arguments that were given; unknown ones are refused by name.
     """
     arguments.vm_name(name)
-    vcpus, memory_mib = arguments.vcpus(cpu), arguments.memory_mib(mem)
+    sized = _sized(cpu, mem)
     options = checked(given)
     osboot.check(arguments.mapping("boot", options["boot"]))
     valuekinds.check({**options, "cpu": cpu, "mem": mem})
     vm = Vm(
         name=name,
-        cpu=cpu if isinstance(cpu, dict) else vcpus,
-        vcpus=vcpus,
-        memory=mem if isinstance(mem, dict) else memory_mib,
-        memory_mib=memory_mib,
         nics=_nics(settings, name, options),
         disks=_disks(settings, options),
         domain_type=hypervisor_type(options["hypervisor"]),
@@ -224,10 +220,22 @@ def deployment(
         stop_on_reboot=options["stop_on_reboot"],
         console_log=console_log(name) if settings.console_log else None,
         is_3006=settings.compat is not None,
+        **sized,
         **_ports(settings, options),
         **_parts(options),
     )
     return Deployment(vm=vm, **how(options))
+
+
+def _sized(cpu: Any, mem: Any) -> dict[str, Any]:
+    """Return what of a :class:`Vm` a call says of processors and memory."""
+    vcpus, memory_mib = arguments.vcpus(cpu), arguments.memory_mib(mem)
+    return {
+        "cpu": cpu if isinstance(cpu, dict) else vcpus,
+        "vcpus": vcpus,
+        "memory": mem if isinstance(mem, dict) else memory_mib,
+        "memory_mib": memory_mib,
+    }
 
 
 _AS_GIVEN = (
@@ -307,7 +315,7 @@ def _wired(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {**nics.needs(profiles.placed(name, profile, interfaces)), "called": called}
 
 
-def _refuse_unbuildable(name: str, cpu: Any, mem: Any, options: Mapping[str, Any]) -> None:
+def _refuse_unbuildable(name: str, sized: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """
     Raise BadArgument for what every host would refuse: all of a VM but its disks and NICs.
 
@@ -318,14 +326,11 @@ def _refuse_unbuildable(name: str, cpu: Any, mem: Any, options: Mapping[str, Any
     domain.build(
         Vm(
             name=name,
-            cpu=cpu if isinstance(cpu, dict) else arguments.vcpus(cpu),
-            vcpus=arguments.vcpus(cpu),
-            memory=mem if isinstance(mem, dict) else arguments.memory_mib(mem),
-            memory_mib=arguments.memory_mib(mem),
             domain_type=hypervisor_type(options["hypervisor"]),
             graphics=arguments.mapping("graphics", options["graphics"]),
             serials=valuekinds.said("serials", options["serials"]),
             consoles=valuekinds.said("consoles", options["consoles"]),
+            **sized,
             **_parts(options),
         )
     )
@@ -345,8 +350,8 @@ def requirements_from_master(
     osboot.devices(options["boot_dev"])
     valuekinds.check({**options, "cpu": cpu, "mem": mem})
     listed = profiles.listed(options["disks"])
-    most_mib = arguments.memory_mib(mem)
-    _refuse_unbuildable(name, cpu, mem, options)
+    sized = _sized(cpu, mem)
+    _refuse_unbuildable(name, sized, options)
     pooled = [
         Disk(
             name="",
@@ -359,8 +364,8 @@ def requirements_from_master(
     ]
     return Requirements(
         name=name,
-        vcpus=arguments.vcpus(cpu),
-        memory_mib=most_mib,
+        vcpus=sized["vcpus"],
+        memory_mib=sized["memory_mib"],
         disk_mib=sum(
             size_mib(disk["size"], "size")
             for disk in listed
@@ -376,6 +381,6 @@ def requirements_from_master(
         **_wired(name, options),
         cpu_features=_features(cpu),
         stocks=stocks.of_vm(
-            mem, most_mib, arguments.mapping("numatune", options["numatune"]), pooled
+            mem, sized["memory_mib"], arguments.mapping("numatune", options["numatune"]), pooled
         ),
     )

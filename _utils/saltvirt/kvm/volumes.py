@@ -12,7 +12,7 @@ from saltvirt.errors import BadArgument, StorageError
 from saltvirt.kvm import pools
 from saltvirt.kvm.connect import is_gone, libvirt
 from saltvirt.units import human
-from saltvirt.xml import parse, to_text
+from saltvirt.xml import parse, pooldisk, to_text
 from saltvirt.xml import pool as pool_
 from saltvirt.xml import volume as volume_
 
@@ -20,8 +20,7 @@ from saltvirt.xml import volume as volume_
 _GROUPS = ("logical", "zfs")
 # Types whose volumes' names may have slashes, as their programs and servers take them.
 _WITH_SLASHES = ("rbd", "sheepdog", "zfs")
-# Types whose volumes are files, and what libvirt calls the formats of these.
-_FILES = ("dir", "fs", "netfs")
+# What libvirt calls the formats of volumes that are files.
 _FORMATS = (
     "none raw dir bochs cloop dmg iso vpc vdi fat vhd ploop cow qcow qcow2 qed vmdk unknown"
 ).split()
@@ -291,7 +290,7 @@ def refuse_unmakeable(conn: Any, pool: str, wanted: volume_.Volume) -> None:
     kind = parse(conn.storagePoolLookupByName(pool).XMLDesc(0)).get("type")
     if kind not in _WITH_SLASHES:
         arguments.object_name("volume", wanted.name)
-    if kind in _FILES and wanted.format is not None and wanted.format not in _FORMATS:
+    if kind in pooldisk.FILES and wanted.format is not None and wanted.format not in _FORMATS:
         raise BadArgument(
             "format", f"{wanted.format!r}; in a pool of type {kind} one of {', '.join(_FORMATS)}"
         )

@@ -28,7 +28,7 @@ def needed(conn: Any, settings: HostSettings, name: str, paths: Sequence[str]) -
     if not _is_seen(settings):
         _refuse_unseen(conn, name)
         return set()
-    for entry, why in trash.unknown(settings).items() if paths else ():
+    for entry, why in trashbases.unknown(settings).items() if paths else ():
         raise StorageError(f"nobody knows what entry {entry!r} of the trash needs: {why}")
     folders = {*storage.folders(conn, settings), *(Path(path).parent for path in paths)}
     known = {*ownvolumes.below_records(settings), *storage.based(conn, but=name)}

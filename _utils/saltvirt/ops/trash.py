@@ -22,10 +22,9 @@ from saltvirt import files, records, room, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError, VirtError
 from saltvirt.kvm import connect, diskvolumes
-from saltvirt.ops import outofreach, owned, reservations, storage
+from saltvirt.ops import owned, reservations, storage
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.recordfacts import TrashFacts
-from saltvirt.xml import read
 
 log = logging.getLogger(__name__)
 PURPOSE, KEPT = "trash", "kept"
@@ -124,11 +123,11 @@ def files_of(record: records.Record) -> dict[str, Path]:
 
 def _refuse_away(record: records.Record) -> None:
     """Raise StorageError if a file of an entry is out of reach: without it the entry stays."""
-    for why in _away(record):
+    for why in out_of_reach(record):
         raise StorageError(why)
 
 
-def _away(record: records.Record) -> Iterator[str]:
+def out_of_reach(record: records.Record) -> Iterator[str]:
     """Yield which files of an entry are out of reach, and what to do."""
     facts = record.read(TrashFacts)
     for path in () if facts.is_over else facts.files:
@@ -149,45 +148,6 @@ def unreadable(settings: HostSettings) -> dict[str, str]:
     return records.unreadable(reservations.folder(settings), PURPOSE)
 
 
-def unknown(settings: HostSettings) -> dict[str, str]:
-    """Return ``{entry: why}`` of what nobody can tell what it is based on."""
-    found = recorded(settings)
-    away = {one.name: why for one in found for why in _away(one)}
-    return {**dict(_unseen(settings, found)), **away, **unreadable(settings)}
-
-
-def _unseen(settings: HostSettings, found: Iterable[records.Record]) -> Iterator[tuple[str, str]]:
-    """Yield entries, each with a disk that may be based on what nobody can see, and why."""
-    places = {record.name: files_of(record) for record in found}
-    # What a disk is based on may be in the trash too.
-    known = {path for of_entry in places.values() for path in of_entry}
-    for record in found:
-        raw = _raw(record)
-        for path, place in places[record.name].items():
-            # Into a raw disk its guest may have written what looks like the header of an overlay.
-            home = Path(path).parent
-            is_raw = path.endswith(".raw") or not raw.isdisjoint((path, Path(path).name))
-            for one, why in () if is_raw else outofreach.of_disk(settings, str(place), home):
-                if storage.known_as(one, known) is None:
-                    typed = shlex.quote(record.name)
-                    yield (
-                        record.name,
-                        f"{one} {why}; or if it is gone for good: virt.trash_empty {typed}",
-                    )
-
-
-def _raw(record: records.Record) -> set[str]:
-    """Return the raw disks that an entry's VM had by its definition: paths, and volumes' names."""
-    text = record.read(TrashFacts).definition
-    says = []
-    # One that cannot be read says of no disk that it is raw.
-    with suppress(VirtError):
-        says = [] if text is None else read.disk_sources(read.domain(text))
-    paths = [one["path"] for one in says if one["path"] and one["format"] == "raw"]
-    # A volume that is a file has the name of that.
-    return {one if one.startswith("/") else one.partition("/")[2] for one in paths}
-
-
 def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
     Return ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition, away}}``.
@@ -197,7 +157,7 @@ def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
     out = {}
     for record in recorded(settings):
-        facts, places, away = record.read(TrashFacts), files_of(record), [*_away(record)]
+        facts, places, away = record.read(TrashFacts), files_of(record), [*out_of_reach(record)]
         if not (places or facts.volumes or away):
             continue
         out[record.name] = {

@@ -1,14 +1,58 @@
 """What disks in the trash are based on: it stays as it is, or they are worth nothing when back."""
 
 import os
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from saltvirt import records
 from saltvirt.config import HostSettings
-from saltvirt.errors import StorageError
-from saltvirt.ops import storage, trash
+from saltvirt.errors import StorageError, VirtError
+from saltvirt.ops import outofreach, storage, trash
+from saltvirt.recordfacts import TrashFacts
+from saltvirt.xml import read
 
 REMEDY = "bring that disk back, or remove it for good (virt.trash_empty)"
+
+
+def unknown(settings: HostSettings) -> dict[str, str]:
+    """Return ``{entry: why}`` of what nobody can tell what it is based on."""
+    found = trash.recorded(settings)
+    away = {one.name: why for one in found for why in trash.out_of_reach(one)}
+    return {**dict(_unseen(settings, found)), **away, **trash.unreadable(settings)}
+
+
+def _unseen(settings: HostSettings, found: Iterable[records.Record]) -> Iterator[tuple[str, str]]:
+    """Yield entries, each with a disk that may be based on what nobody can see, and why."""
+    places = {record.name: trash.files_of(record) for record in found}
+    # What a disk is based on may be in the trash too.
+    known = {path for of_entry in places.values() for path in of_entry}
+    for record in found:
+        raw = _raw(record)
+        for path, place in places[record.name].items():
+            # Into a raw disk its guest may have written what looks like the header of an overlay.
+            home = Path(path).parent
+            is_raw = path.endswith(".raw") or not raw.isdisjoint((path, Path(path).name))
+            for one, why in () if is_raw else outofreach.of_disk(settings, str(place), home):
+                if storage.known_as(one, known) is None:
+                    typed = shlex.quote(record.name)
+                    yield (
+                        record.name,
+                        f"{one} {why}; or if it is gone for good: virt.trash_empty {typed}",
+                    )
+
+
+def _raw(record: records.Record) -> set[str]:
+    """Return the raw disks that an entry's VM had by its definition: paths, and volumes' names."""
+    text = record.read(TrashFacts).definition
+    says = []
+    # One that cannot be read says of no disk that it is raw.
+    with suppress(VirtError):
+        says = [] if text is None else read.disk_sources(read.domain(text))
+    paths = [one["path"] for one in says if one["path"] and one["format"] == "raw"]
+    # A volume that is a file has the name of that.
+    return {one if one.startswith("/") else one.partition("/")[2] for one in paths}
 
 
 def below(settings: HostSettings) -> dict[str, str]:
@@ -35,7 +79,7 @@ def beside(folders: Iterable[Path]) -> set[str]:
 
 def refuse_unknown(settings: HostSettings, where: str) -> None:
     """Raise StorageError if nobody can tell what a disk in the trash is based on."""
-    for entry, why in trash.unknown(settings).items():
+    for entry, why in unknown(settings).items():
         raise StorageError(f"entry {entry!r} of the trash may be based on {where}: {why}")
 
 

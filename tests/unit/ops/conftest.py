@@ -129,6 +129,17 @@ def empty_image(tmp_path_factory):
 
 
 @pytest.fixture
+def settings(tmp_path):
+    """Settings of a host with a trash."""
+    return HostSettings(
+        uri="test:///default",
+        images=str(tmp_path / "images"),
+        state_dir=str(tmp_path / "state"),
+        trash_days=7,
+    )
+
+
+@pytest.fixture
 def hypervisor(tmp_path, monkeypatch, empty_image, fresh_driver):
     """A host on libvirt's test driver, which has no answer for some of what is asked."""
     types = DomainTypes(default="test", usable=["test"], why="")

@@ -174,7 +174,7 @@ def test_the_trash_is_read_once_however_many_files_are_there_already(
     with trash.filling(keeping.settings, "web2", why="a test") as drop:
         drop(str(overlay(tmp_path / "top.qcow2", base)))
     asked = []
-    for module, name in ((trash, "unknown"), (trashbases, "below"), (trashbases, "beside")):
+    for module, name in ((trashbases, "unknown"), (trashbases, "below"), (trashbases, "beside")):
         usual = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *of, u=usual, n=name: asked.append(n) or u(*of))
     paths = [str(tmp_path / f"{number}.qcow2") for number in range(20)]

@@ -27,17 +27,6 @@ def conn():
             vm.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA)
 
 
-@pytest.fixture
-def settings(tmp_path):
-    """Settings of a host with a trash."""
-    return HostSettings(
-        uri="test:///default",
-        images=str(tmp_path / "images"),
-        state_dir=str(tmp_path / "state"),
-        trash_days=7,
-    )
-
-
 def qemu_img(*words):
     """Run qemu-img."""
     subprocess.run(["qemu-img", *map(str, words)], check=True, capture_output=True)

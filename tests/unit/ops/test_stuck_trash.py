@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from saltvirt import files, records
 from saltvirt.errors import StorageError
-from saltvirt.ops import ownvolumes, trash
+from saltvirt.ops import ownvolumes, trash, trashbases
 from test_trash import older, purged
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
@@ -85,7 +85,7 @@ def test_a_purge_on_a_full_disk_names_each_file_and_the_next_leaves_no_entry_stu
     is_full.clear()
     purged(hypervisor, "web1")
 
-    assert trash.unknown(hypervisor.settings) == {}
+    assert trashbases.unknown(hypervisor.settings) == {}
     assert [row["away"] for row in trash.listed(hypervisor.settings).values()] == [[]]
     assert hypervisor.files() == []
 
@@ -107,7 +107,7 @@ def test_who_dies_before_a_file_is_on_record_leaves_no_entry_that_is_stuck(hyper
         monkeypatch.undo()
     path.unlink()
 
-    assert trash.unknown(hypervisor.settings) == {}
+    assert trashbases.unknown(hypervisor.settings) == {}
 
 
 @pytest.mark.parametrize("is_noted", [True, False])

@@ -114,7 +114,7 @@ def test_who_dies_as_an_entry_is_forgotten_leaves_none_that_is_away(hypervisor, 
         trash.empty(hypervisor.settings)
     monkeypatch.undo()
 
-    assert trash.unknown(hypervisor.settings) == {}
+    assert trashbases.unknown(hypervisor.settings) == {}
     assert list(trash.empty(hypervisor.settings)) == [entry]
 
 
@@ -132,7 +132,7 @@ def based(hypervisor, tmp_path):
 @pytest.mark.parametrize("spoil", [Path.unlink, unread, damaged])
 def test_nothing_goes_that_what_it_is_based_on_may_need(hypervisor, based, spoil):
     middle, base = based
-    assert trash.unknown(hypervisor.settings) == {}
+    assert trashbases.unknown(hypervisor.settings) == {}
     spoil(middle)
 
     why = (
@@ -149,7 +149,7 @@ def test_what_is_based_on_another_file_of_the_trash_is_known(hypervisor, based):
     with trash.filling(hypervisor.settings, "web2", why="a test") as drop:
         drop(str(based[0]))
 
-    assert trash.unknown(hypervisor.settings) == {}
+    assert trashbases.unknown(hypervisor.settings) == {}
     with pytest.raises(StorageError, match="entry web2-.* is based on .*base.qcow2, so that"):
         trashbases.refuse_needed(hypervisor.settings, [str(based[1])])
 
@@ -164,7 +164,7 @@ def test_what_a_guest_wrote_into_its_raw_disk_holds_nothing_up(hypervisor, based
     with trash.filling(hypervisor.settings, "web2", why="a test", definition=text) as drop:
         drop(str(disk))
 
-    assert trash.unknown(hypervisor.settings) == {}
+    assert trashbases.unknown(hypervisor.settings) == {}
 
 
 def test_what_is_to_be_typed_of_an_entry_is_quoted(hypervisor):
@@ -174,7 +174,7 @@ def test_what_is_to_be_typed_of_an_entry_is_quoted(hypervisor):
     with trash.filling(settings, "my vm", why="a test") as drop:
         drop(str(disk))
 
-    ((entry, why),) = trash.unknown(settings).items()
+    ((entry, why),) = trashbases.unknown(settings).items()
 
     assert shlex.split(why)[-2:] == ["virt.trash_empty", entry]
 
@@ -185,7 +185,7 @@ def test_an_entry_whose_definition_cannot_be_read_holds_nothing_up(hypervisor):
     with trash.filling(settings, "web1", why="a test", definition="<domain") as drop:
         drop(str(disk))
 
-    assert trash.unknown(settings) == {}
+    assert trashbases.unknown(settings) == {}
 
 
 def test_a_raw_volume_may_have_in_it_whatever_its_guest_has_written(hypervisor):
@@ -199,6 +199,6 @@ def test_a_raw_volume_may_have_in_it_whatever_its_guest_has_written(hypervisor):
             drop(str(disk))
 
         (entry,) = trash.listed(settings)
-        assert (trash.unknown(settings) == {}) is is_known
+        assert (trashbases.unknown(settings) == {}) is is_known
 
         trash.restore(settings, entry)

@@ -2,14 +2,12 @@
 
 import os
 import shutil
-import subprocess
 
 import faces
 import libvirt
 import onrecord
 import pytest
 from saltvirt import protocol, records
-from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.kvm import connect
 from saltvirt.ops import reservations, storage, trash, written
@@ -17,33 +15,15 @@ from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import existing, write
 from saltvirt.seed.model import Identity
 from snapshotxml import DISK, SNAPSHOT, VM
+from test_out_of_reach import overlay
 
 UNDEFINE = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
 
 
 @pytest.fixture
-def settings(tmp_path):
-    """Settings of a host with a trash."""
-    return HostSettings(
-        uri="test:///default",
-        images=str(tmp_path / "images"),
-        state_dir=str(tmp_path / "state"),
-        trash_days=7,
-    )
-
-
-def made(path, *below):
-    """Make a disk, over another one if that is given."""
-    argv = ["qemu-img", "create", "-q", "-f", "qcow2"]
-    argv += ["-F", "qcow2", "-b", below[0]] if below else []
-    subprocess.run([*argv, path, *([] if below else ["1M"])], check=True)
-    return path
-
-
-@pytest.fixture
 def disk(tmp_path):
     """A disk."""
-    return made(tmp_path / "disk.qcow2")
+    return overlay(tmp_path / "disk.qcow2")
 
 
 @pytest.fixture
@@ -69,7 +49,7 @@ def test_the_own_disk_of_a_vm_that_is_off_is_written_to(settings, disk, vm):
 
 
 def test_not_what_a_disk_of_a_vm_that_is_off_is_based_on(settings, disk, vm, tmp_path):
-    vm(made(tmp_path / "disk.s1", disk))
+    vm(overlay(tmp_path / "disk.s1", disk))
 
     with pytest.raises(StorageError, match="written to: a disk of VM 'web1' is based on it"):
         opened(settings, disk)
@@ -78,7 +58,7 @@ def test_not_what_a_disk_of_a_vm_that_is_off_is_based_on(settings, disk, vm, tmp
 
 
 def test_not_by_a_hard_link_of_what_a_disk_is_based_on(settings, disk, vm, tmp_path):
-    vm(made(tmp_path / "disk.s1", disk))
+    vm(overlay(tmp_path / "disk.s1", disk))
     other = tmp_path / "other"
     os.link(disk, other)
 
@@ -124,7 +104,7 @@ def test_not_what_a_saved_state_belongs_together_with(settings, disk, vm):
 
 def test_not_what_a_disk_in_the_trash_is_based_on(settings, disk, tmp_path):
     with trash.filling(settings, "web2", why="a test") as drop:
-        drop(str(made(tmp_path / "top.qcow2", disk)))
+        drop(str(overlay(tmp_path / "top.qcow2", disk)))
 
     with pytest.raises(StorageError, match=r"entry web2-\w+. is based on .*, so that stays as it"):
         opened(settings, disk)
@@ -151,7 +131,7 @@ def test_the_function_that_seeds_a_disk_that_is_being_made_may_mount_it(settings
         with pytest.raises(StorageError, match="other.qcow2 is .*a file of VM 'web2'"):
             written.opened_format(settings, other)
 
-    other = str(made(disk.with_name("other.qcow2")))
+    other = str(overlay(disk.with_name("other.qcow2")))
     with records.held(reservations.folder(settings), "build", "web2") as held:
         held.begin("t1", protocol.MAKING, **onrecord.build(paths=[other]))
     context = Context(settings=settings, opts={}, functions={"my.seed": seed})

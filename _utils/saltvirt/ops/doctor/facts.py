@@ -10,7 +10,7 @@ import salt.utils.systemd
 from saltvirt import content, files, locks, records
 from saltvirt.config import HostSettings
 from saltvirt.image import removal
-from saltvirt.ops import ownfiles, reservations, storage, trash, unfinished
+from saltvirt.ops import ownfiles, reservations, storage, trash, trashbases, unfinished
 from saltvirt.ops.doctor import loose
 from saltvirt.ops.migration import reach
 from saltvirt.placement.doctor import DoctorFacts, MoveLeft
@@ -28,7 +28,7 @@ _UNLOADED = ("/firewalld-", "/peers-")
 
 def of_host(conn: Any, opts: Mapping[str, Any], settings: HostSettings) -> DoctorFacts:
     """Return what this host has, and what of it nothing here uses."""
-    of_trash, of_vms = trash.unknown(settings), loose.unreadable(conn, settings)
+    of_trash, of_vms = trashbases.unknown(settings), loose.unreadable(conn, settings)
     unreadable = {**of_trash, **of_vms}
     # Before the domains: what is on record no more is defined by then, or gone.
     moves = list(_moves(settings))

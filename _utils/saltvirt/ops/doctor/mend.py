@@ -8,7 +8,7 @@ from typing import Any
 from saltvirt import files
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
-from saltvirt.ops import reservations, storage, trash, unfinished
+from saltvirt.ops import reservations, storage, trash, trashbases, unfinished
 from saltvirt.ops.doctor import facts, loose
 from saltvirt.ops.migration import reach
 from saltvirt.ops.seeding import submission
@@ -69,7 +69,7 @@ def _left(
 
 def _files(conn: Any, settings: HostSettings, wanted: Mapping[str, Iterable[str]]) -> list[str]:
     """Remove files that nothing uses; nobody begins anything with them under this lock."""
-    if trash.unknown(settings) or loose.unreadable(conn, settings):
+    if trashbases.unknown(settings) or loose.unreadable(conn, settings):
         return []
     paths = {path for check in (*_FILES, "token") for path in wanted.get(check, ())}
     done = []

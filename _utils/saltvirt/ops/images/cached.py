@@ -11,7 +11,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import cache, removal
 from saltvirt.kvm import lifecycle, query
-from saltvirt.ops import outofreach, reservations, storage, trash, trashbases
+from saltvirt.ops import outofreach, reservations, storage, trashbases
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.xml import read
@@ -209,5 +209,5 @@ def _split(
 def _refuse_unknown(conn: Any, settings: HostSettings) -> None:
     for why in outofreach.reasons(conn, settings).values():
         raise StorageError(why)
-    for entry, why in trash.unknown(settings).items():
+    for entry, why in trashbases.unknown(settings).items():
         raise StorageError(f"nobody knows what entry {entry!r} of the trash needs: {why}")
