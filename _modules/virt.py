@@ -16,6 +16,7 @@ create = Later("saltvirt.ops.build.create")
 lifecycle = Later("saltvirt.kvm.lifecycle")
 query = Later("saltvirt.kvm.query")
 removal = Later("saltvirt.ops.purge")
+sharing = Later("saltvirt.storage.sharing")
 spec = Later("saltvirt.spec")
 startlock = Later("saltvirt.ops.migration.startlock")
 upkeep = Later("saltvirt.ops.maintenance")
@@ -164,12 +165,15 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, **kwargs):
         Remove the VM with this UUID alone: not another one that was given its name, nor a
         definition that was only kept here.
 
-    A disk that another VM uses, the base of another VM's overlay and cached images stay, and in
-    ``virt:shared_paths`` all but its own disks. A disk that is a volume of a storage pool is
-    removed with the VM; a block or network disk in no pool stays, and the log says so. An
-    interrupted purge is finished by the next. Returns True; fails if there is no such VM, if it is
-    on its way to or from this host, or if its disks are shared and may be in use by another host.
-    There is no undo.
+    asked
+        What the master's order says of other hosts. Not for people.
+
+    A file that anything else needs stays: a disk of another VM, what another disk, a snapshot or
+    the trash is based on, a cached image. A disk that is a volume of a storage pool is removed with
+    the VM; a block or network disk in no pool stays, and the log says so. An interrupted purge is
+    finished by the next. Returns True; fails if there is no such VM, if it is on its way to or from
+    this host, or if it has disks on storage that other hosts see: ``salt-run virt.purge`` asks
+    them. Undo: virt.trash_restore, with ``virt:trash_days``.
 
     CLI Example:
 
@@ -177,12 +181,17 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, **kwargs):
 
         salt hyper1 virt.purge centos1
     """
+    asked = kwargs.pop("asked", None)
     settings = config.for_call("virt.purge", kwargs, __opts__, __pillar__, __grains__)
     more = {"dirs": arguments.boolean("dirs", dirs)}
     more["removables"] = arguments.boolean("removables", removables)
-    with connect.opened(settings, readonly=False) as conn:
-        removal.purge(conn, settings, vm_, uuid=uuid, **more)
-    return True
+
+    def purge(elsewhere):
+        with connect.opened(settings, readonly=False) as conn:
+            removal.purge(conn, settings, vm_, uuid=uuid, elsewhere=elsewhere, **more)
+        return True
+
+    return sharing.answered(asked, purge)
 
 
 def start(name, **kwargs):

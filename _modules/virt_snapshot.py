@@ -12,6 +12,8 @@ from saltvirt.errors import BadArgument
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
+door = Later("saltvirt.storage.door")
+sharing = Later("saltvirt.storage.sharing")
 snapshots = Later("saltvirt.kvm.snapshots")
 snapshotted = Later("saltvirt.ops.snapshotted")
 startlock = Later("saltvirt.ops.migration.startlock")
@@ -102,8 +104,13 @@ def delete_snapshots(name, *names, **kwargs):
         Delete every one. Defaults to False; one of ``names`` and ``all=True`` is needed.
 
     Returns ``{"available": {VM: [...] or "N/A"}, "deleted": {snapshot: {...}}}``, as
-    virt.list_snapshots shows them. Fails for an external one if another VM, or a disk in the trash,
-    is based on a file that would change, or if the VM has a saved state. There is no undo.
+    virt.list_snapshots shows them. Fails for an external one if anything else needs a file that
+    would change or go: another VM, another snapshot of this VM, a disk in the trash, a file that no
+    VM has; if the VM has a saved state; or if the file is on storage that other hosts see, which
+    ``salt-run virt.delete_snapshots`` asks. There is no undo.
+
+    asked
+        What the master's order says of other hosts. Not for people.
 
     CLI Example:
 
@@ -116,9 +123,18 @@ def delete_snapshots(name, *names, **kwargs):
     is_all = arguments.boolean("all", kwargs.pop("all", False))
     if is_all == bool(names):
         raise BadArgument("names", "give the names of snapshots, or all=True for every one")
+    asked = kwargs.pop("asked", None)
     settings = _settings("virt.delete_snapshots", kwargs)
-    with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, name):
-        return snapshotted.delete(conn, settings, name, [str(one) for one in names])
+
+    def delete(elsewhere):
+        with (
+            connect.opened(settings, readonly=False) as conn,
+            startlock.starting(conn, settings, name),
+        ):
+            chosen = [str(one) for one in names]
+            return snapshotted.delete(conn, settings, name, chosen, elsewhere)
+
+    return sharing.answered(asked, delete)
 
 
 def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
@@ -135,8 +151,12 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
     Returns ``{"reverted": snapshot, "deleted": [snapshot] or "N/A"}``. The VM runs afterwards if it
     ran when the snapshot was taken; ``warnings`` then says that its minion may be silent for some
     minutes. Fails if there is none to revert to, if the VM is on its way to or from this host, or
-    has a saved state, if another VM has one of the disks by now, or is based on it, as a disk in
-    the trash may be, or, below libvirt 9.9, if the snapshot is external. There is no undo.
+    has a saved state, if anything else needs what is in its disks now (another VM, an external
+    snapshot of this VM, a disk in the trash, a file that no VM has), or, below libvirt 9.9, if the
+    snapshot is external. There is no undo.
+
+    asked
+        What the master's order says of other hosts. Not for people.
 
     CLI Example:
 
@@ -147,7 +167,16 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
         salt hyper1 virt.delete_snapshots centos1 before-update
     """
     with_cleanup = arguments.boolean("cleanup", cleanup)
+    asked = kwargs.pop("asked", None)
     settings = _settings("virt.revert_snapshot", kwargs)
-    with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, name):
-        plan = snapshotted.plan_revert(conn, settings, name, vm_snapshot, with_cleanup=with_cleanup)
-        return snapshots.revert(conn, name, plan, with_cleanup=with_cleanup)
+
+    def revert(elsewhere):
+        with (
+            connect.opened(settings, readonly=False) as conn,
+            startlock.starting(conn, settings, name),
+        ):
+            given = {"with_cleanup": with_cleanup, "elsewhere": elsewhere}
+            plan, verdicts = snapshotted.plan_revert(conn, settings, name, vm_snapshot, **given)
+            return door.revert(conn, name, plan, verdicts, with_cleanup=with_cleanup)
+
+    return sharing.answered(asked, revert)

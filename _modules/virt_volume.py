@@ -11,7 +11,9 @@ from saltvirt import arguments, config, errors
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
+door = Later("saltvirt.storage.door")
 ownvolumes = Later("saltvirt.ops.ownvolumes")
+sharing = Later("saltvirt.storage.sharing")
 transfer = Later("saltvirt.kvm.transfer")
 volume_ = Later("saltvirt.xml.volume")
 volumecopies = Later("saltvirt.ops.volumecopies")
@@ -188,11 +190,16 @@ def volume_delete(pool, volume, **kwargs):
         salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
         salt hyper1 virt.volume_delete default data.qcow2
     """
+    asked = kwargs.pop("asked", None)
     settings = config.for_call("virt.volume_delete", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn, ownvolumes.none_begun(settings):
-        check = functools.partial(ownvolumes.refuse_deletion, conn, settings, pool, [volume])
-        volumes.delete(conn, pool, volume, check)
-    return True
+
+    def delete(elsewhere):
+        with connect.opened(settings, readonly=False) as conn, ownvolumes.none_begun(settings):
+            given = (conn, settings, pool, [volume], elsewhere)
+            door.delete_volume(conn, pool, volume, functools.partial(ownvolumes.deletable, *given))
+        return True
+
+    return sharing.answered(asked, delete)
 
 
 def volume_resize(pool, volume, size, shrink=False, **kwargs):
@@ -223,12 +230,16 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
     """
     capacity = volume_.size_of("size", size)
     shrinks = arguments.boolean("shrink", shrink)
+    asked = kwargs.pop("asked", None)
     settings = config.for_call("virt.volume_resize", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn, ownvolumes.none_begun(settings):
-        # What is beyond its new end may be read through disks above it.
-        check = functools.partial(ownvolumes.refuse_resize, conn, settings, pool, volume)
-        volumes.resize(conn, pool, volume, capacity, shrinks=shrinks, check=check)
-    return True
+
+    def resize(elsewhere):
+        with connect.opened(settings, readonly=False) as conn, ownvolumes.none_begun(settings):
+            check = functools.partial(ownvolumes.resizable, conn, settings, pool, volume, elsewhere)
+            door.resize_volume(conn, pool, volume, capacity, check, shrinks=shrinks)
+        return True
+
+    return sharing.answered(asked, resize)
 
 
 def volume_clone(pool, volume, name, to_pool=None, format=None, **kwargs):
@@ -297,13 +308,18 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
         salt hyper1 virt.volume_delete default data.img
     """
     given = _part(offset, length, sparse)
+    asked = kwargs.pop("asked", None)
     settings = config.for_call("virt.volume_upload", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
-        volumes.lookup(conn, pool, volume)
-        ownvolumes.refuse_deletion(conn, settings, pool, [volume])
-        with ownvolumes.alone(conn, pool, volume):
-            transfer.upload(conn, pool, volume, str(file), **given)
-    return True
+
+    def upload(elsewhere):
+        with connect.opened(settings, readonly=False) as conn:
+            volumes.lookup(conn, pool, volume)
+            verdicts = ownvolumes.deletable(conn, settings, pool, [volume], elsewhere)
+            with ownvolumes.alone(conn, pool, volume):
+                door.write_volume(conn, pool, volume, str(file), verdicts, **given)
+        return True
+
+    return sharing.answered(asked, upload)
 
 
 def volume_download(pool, volume, file, offset=0, length=0, sparse=False, **kwargs):
@@ -372,12 +388,17 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
         salt hyper1 virt.volume_wipe default data.qcow2
         salt hyper1 virt.volume_delete default data.qcow2
     """
+    asked = kwargs.pop("asked", None)
     settings = config.for_call("virt.volume_wipe", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
-        volumes.refuse_algorithm(algorithm)
-        volumes.lookup(conn, pool, volume)
-        # A wipe may take hours, in which others may give the volume to a VM.
-        with ownvolumes.alone(conn, pool, volume):
-            ownvolumes.refuse_used(conn, settings, pool, volume)
-            volumes.wipe(conn, pool, volume, algorithm)
-    return True
+
+    def wipe(elsewhere):
+        with connect.opened(settings, readonly=False) as conn:
+            volumes.refuse_algorithm(algorithm)
+            volumes.lookup(conn, pool, volume)
+            # A wipe may take hours, in which others may give the volume to a VM.
+            with ownvolumes.alone(conn, pool, volume):
+                verdicts = ownvolumes.wipeable(conn, settings, pool, volume, elsewhere)
+                door.wipe_volume(conn, pool, volume, algorithm, verdicts)
+        return True
+
+    return sharing.answered(asked, wipe)

@@ -72,9 +72,10 @@ BASE = {
     "xml",
 }
 MAY = {
-    "ops": BASE | {"image", "kvm", "net", "ops", "pki", "placement", "seed"},
+    "ops": BASE | {"image", "kvm", "net", "ops", "pki", "placement", "seed", "storage"},
     "fleet": BASE | {"compat", "fleet", "pki", "placement"},
     "pki": {"files", "locks", "pki"},
+    "storage": BASE | {"image", "kvm", "ops", "storage"},
     "kvm": BASE | {"kvm"},
     "image": BASE | {"image"},
     "net": BASE | {"net"},

@@ -1,6 +1,5 @@
 """Snapshots of domains: listed, taken, deleted, reverted to."""
 
-import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -278,7 +277,6 @@ def plan_revert(conn: Any, vm: str, wanted: object = None) -> Reverting:
             f"snapshot {target.name!r} of VM {vm!r} is external, and this host's libvirt {has} "
             "cannot revert to it: that needs 9.9; revert by hand, or update libvirt"
         )
-    refuse_anothers(conn, vm, {target.name: target.reverted})
     if vm in lifecycle.saved(conn):
         # libvirt would start the VM with that memory over what the disks had before.
         raise LibvirtRefused(saved_too(vm, "would go on over the disks of the snapshot"))
@@ -289,25 +287,6 @@ def plan_revert(conn: Any, vm: str, wanted: object = None) -> Reverting:
         newer=ages[ages.index(target.name) + 1 :][::-1],
         warned=[_silent_for_long(vm)] if target.has_memory else [],
     )
-
-
-def refuse_anothers(conn: Any, vm: str, files: Mapping[str, Sequence[str]]) -> None:
-    """Raise LibvirtRefused if another VM has a disk of snapshots by now, and has written to it."""
-    if not any(files.values()):
-        return
-    users = {
-        os.path.realpath(path): name
-        for name, paths in sorted(lifecycle.disks(conn).items(), reverse=True)
-        for path in paths
-        if name != vm
-    }
-    for one, path in ((one, path) for one, paths in files.items() for path in paths):
-        user = users.get(os.path.realpath(path))
-        if user is not None:
-            raise LibvirtRefused(
-                f"snapshot {one!r} of VM {vm!r} has disk {path}, which VM {user!r} has by now, or "
-                "is based on: what that has written would be lost; give it another disk first"
-            )
 
 
 def _silent_for_long(vm: str) -> str:

@@ -108,6 +108,11 @@ def _is_gone(exc: Any) -> bool:
     return exc.get_error_code() in [getattr(libvirt, f"VIR_ERR_{name}") for name in _GONE]
 
 
+def users(conn: Any) -> dict[tuple[str, str], set[str]]:
+    """Return the VMs that have a volume as a disk, or below one, by pool and name."""
+    return _users(conn, _all(conn))
+
+
 def based(conn: Any) -> dict[tuple[str, str], set[str]]:
     """Return the VMs that have a volume below a disk, as its pool says, by pool and name."""
     return _users(conn, _all(conn), only_below=True)

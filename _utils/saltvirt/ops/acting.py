@@ -11,6 +11,8 @@ from saltvirt.errors import LibvirtRefused, VirtError
 from saltvirt.kvm import connect, lifecycle, query, snapshots
 from saltvirt.ops import snapshotted
 from saltvirt.ops.migration import startlock
+from saltvirt.storage import door
+from saltvirt.storage.verdict import Verdict
 
 
 @dataclass(slots=True)
@@ -100,16 +102,17 @@ def revert(
     """Revert each VM whose name matches."""
     warnings: list[str] = []
 
-    def planned(conn: Any, name: str) -> snapshots.Reverting:
+    def planned(conn: Any, name: str) -> tuple[snapshots.Reverting, list[tuple[str, Verdict]]]:
         return snapshotted.plan_revert(conn, settings, name, wanted, with_cleanup=with_cleanup)
 
     def act(conn: Any, name: str, _state: str) -> dict[str, Any]:
         if is_test:
-            found = snapshots.shown(planned(conn, name), with_cleanup=with_cleanup)
+            plan, _verdicts = planned(conn, name)
+            found = snapshots.shown(plan, with_cleanup=with_cleanup)
         else:
             with startlock.starting(conn, settings, name):
-                plan = planned(conn, name)
-                found = snapshots.revert(conn, name, plan, with_cleanup=with_cleanup)
+                plan, verdicts = planned(conn, name)
+                found = door.revert(conn, name, plan, verdicts, with_cleanup=with_cleanup)
         warnings.extend(found.get("warnings", ()))
         return {"current": found["reverted"], "deleted": found["deleted"]}
 

@@ -1,40 +1,42 @@
 """Which disks stay of a VM that salt-cloud removes, as others are based on them."""
 
 import os
+import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 from saltvirt import config
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.kvm import host, volumes
-from saltvirt.ops import ownvolumes, snapshotted, storage, trash, trashbases
+from saltvirt.ops import ownvolumes, trash
+from saltvirt.storage import policies, sharing, usage
 
 
 def alone(settings: HostSettings) -> AbstractContextManager[None]:
-    """Have nobody here begin to use files, or move them to the trash, in the block."""
+    """Have nothing here begin to use files, or move them to the trash, in the block."""
     return ownvolumes.none_begun(settings) if _is_seen(settings) else nullcontext()
 
 
 def needed(conn: Any, settings: HostSettings, name: str, paths: Sequence[str]) -> set[str]:
     """
-    Return those of a VM's files that a disk in the trash, or another VM's, is based on.
+    Return those of a VM's files that something else needs; call it under the host's lock.
 
-    It is called under the host's lock. Another VM's are its snapshots, and the disks of one that is
-    made or goes, too. Raises StorageError if nobody here can tell.
+    Raises StorageError if this host cannot tell, or if other hosts have to be asked.
     """
     if not _is_seen(settings):
         _refuse_unseen(conn, name)
         return set()
-    for entry, why in trashbases.unknown(settings).items() if paths else ():
-        raise StorageError(f"nobody knows what entry {entry!r} of the trash needs: {why}")
-    folders = {*storage.folders(conn, settings), *(Path(path).parent for path in paths)}
-    known = {*ownvolumes.below_records(settings), *storage.based(conn, but=name)}
-    known |= snapshotted.needed(conn, but=name).keys()
-    known |= {*trashbases.below(settings), *trashbases.beside(folders)}
-    return {path for path in paths if storage.known_as(path, known) is not None}
+    index = usage.index(conn, settings, but=[name], going=paths)
+    verdicts = index.verdicts(policies.CLOUD, paths)
+    sharing.refuse_unasked(
+        verdicts.values(), "nothing is removed", f"salt-run virt.purge {shlex.quote(name)}"
+    )
+    for one in verdicts.values():
+        if one.doubts:
+            one.refuse(f"VM {name!r} is not removed")
+    return {path for path, one in verdicts.items() if one.used_by}
 
 
 def _is_seen(settings: HostSettings) -> bool:

@@ -1,32 +1,26 @@
 """Which volumes of storage pools belong to a VM alone, and their removal with it."""
 
 import logging
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from saltvirt import config
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
-from saltvirt.image import cache, tool
+from saltvirt.image import tool
 from saltvirt.kvm import diskvolumes, lifecycle, pools
 from saltvirt.kvm import volumes as volumes_
-from saltvirt.ops import outofreach, reservations, snapshotted, storage, trash, trashbases
+from saltvirt.ops import reservations, storage, trash
+from saltvirt.storage import door, policies, sharing, usage
+from saltvirt.storage.policies import Policy
+from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.verdict import Verdict
 from saltvirt.xml import parse, volume
 
 log = logging.getLogger(__name__)
-# What is below a volume that must not go, and what to do.
-_DISK = "a disk of VM {!r} is based on it; purge that VM (virt.purge), or detach the disk first"
-_SNAPSHOT = "a snapshot of VM {!r} needs it; delete that (virt.delete_snapshots) first"
-_TRASHED = f"a disk in the trash (entry {{}}) is based on it; {trashbases.REMEDY}"
-_ON_RECORD = "a disk is based on it, one {}"
-_COMING = (
-    "of VM {0!r}, which is being built here or on its way here; wait until that is over, or if it "
-    "was interrupted: salt-run virt.settle {0}"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +66,9 @@ def _add_file(
 ) -> None:
     path = found.path or ""
     is_only_read = disk.is_readonly or disk.device in ("cdrom", "floppy")
-    is_others = storage.is_shared(settings, path, storage.in_use(conn, but=name))
-    # What a VM only reads there may be read by VMs of all hosts.
-    if is_others or (is_only_read and storage.is_declared(settings, path)):
+    reference = verdict(conn, settings, policies.UNDO, found.pool, found.volume, name)
+    # VMs of all hosts can read what a VM only reads there.
+    if reference.used_by or (is_only_read and storage.is_declared(settings, path)):
         log.warning("volume %s/%s stays: other VMs use it", found.pool, found.volume)
         return
     own.paths.append(path)
@@ -89,7 +83,7 @@ def _add_volume(
     own: Own,
 ) -> None:
     where = f"{found.pool}/{found.volume}"
-    if is_used(conn, settings, found.pool, found.volume, but=name):
+    if verdict(conn, settings, policies.UNDO, found.pool, found.volume, name).used_by:
         log.warning("volume %s stays: other VMs use it, or disks in the trash", where)
     elif disk.is_readonly:
         log.warning("volume %s stays: VM %s only reads it, and others may", where, name)
@@ -100,31 +94,14 @@ def _add_volume(
         own.volumes.append([found.pool, found.volume, *([number] if number else [])])
 
 
-def is_used(
-    conn: Any, settings: HostSettings, pool: str, name: str, but: str | None = None
-) -> bool:
-    """
-    Return whether a VM, but one, has a volume as a disk or below one, by whichever name.
-
-    A disk in the trash counts as those of VMs do: it may be brought back. So does what an
-    external snapshot goes back to.
-    """
-    if [one for one in diskvolumes.users(conn, pool, name) if one != but]:
-        return True
+def verdict(
+    conn: Any, settings: HostSettings, policy: Policy, pool: str, name: str, *but: str
+) -> Verdict:
+    """Return whether a volume may be used so, whichever name a reference has for it."""
     path = diskvolumes.path_of(conn, pool, name)
-    taken = snapshotted.needed(conn, externally=True, but=but)
-    if any(storage.known_as(one, taken) for one in (f"{pool}/{name}", path) if one):
-        return True
-    is_trashs = (
-        path.startswith("/") and storage.known_as(path, trashbases.below(settings)) is not None
-    )
-    return is_trashs or _is_shared(conn, settings, path, but)
-
-
-def _is_shared(conn: Any, settings: HostSettings, path: str, but: str | None = None) -> bool:
-    """Return whether what lies at a path is a cached image, or a VM, but one, is based on it."""
-    # A device has several names.
-    return path.startswith("/") and storage.is_shared(settings, path, storage.in_use(conn, but=but))
+    going = [path] if path.startswith("/") else []
+    index = usage.index(conn, settings, but=but, going=going)
+    return index.verdict(policy, f"{pool}/{name}", path)
 
 
 def alone(conn: Any, pool: str, name: str) -> AbstractContextManager[None]:
@@ -154,61 +131,91 @@ def refuse_open(conn: Any, settings: HostSettings, pool: str, names: Iterable[st
             trash.refuse_noted(settings, Path(path).parent)
 
 
+def deletable(
+    conn: Any,
+    settings: HostSettings,
+    pool: str,
+    names: Sequence[str],
+    elsewhere: Elsewhere | None = None,
+    but: Collection[str] = (),
+) -> list[Verdict]:
+    """
+    Return whether volumes may go, or be written over: what is based on one would be spoilt.
+
+    elsewhere
+        What other hosts said of volumes on storage that they see. Defaults to nothing.
+    but
+        VMs whose backing chains need not be readable, beside those whose disks these volumes are.
+        Defaults to none.
+
+    Raises StorageError if a QEMU has one open, or if one is made for a VM that comes.
+    """
+    refuse_open(conn, settings, pool, names)
+    paths = {name: diskvolumes.path_of(conn, pool, name) for name in names}
+    index = usage.index(
+        conn,
+        settings,
+        going=[path for path in paths.values() if path.startswith("/")],
+        readable={*but, *_users(conn, pool, names)} if names else (),
+        elsewhere=elsewhere,
+    )
+    verdicts = [
+        index.verdict(policies.VOLUME, f"{pool}/{name}", path) for name, path in paths.items()
+    ]
+    where = " ".join(map(shlex.quote, (pool, *names[:1])))
+    sharing.refuse_unasked(
+        verdicts, "nothing is changed", f"salt-run virt.volume_delete HOST {where}"
+    )
+    return verdicts
+
+
 def refuse_deletion(
     conn: Any, settings: HostSettings, pool: str, names: Sequence[str], but: Collection[str] = ()
 ) -> None:
-    """
-    Raise StorageError if a volume is in use elsewhere, or anything here is based on it.
-
-    What is based on it would be spoilt as well if it was written over.
-
-    but
-        VMs of which nobody needs to know what they are based on, beside those whose disks these
-        volumes are. Defaults to none.
-    """
-    refuse_open(conn, settings, pool, names)
-    _refuse_needed(conn, settings, pool, names, {*but, *_users(conn, pool, names)})
+    """Raise StorageError if a volume must not go; see :func:`deletable`."""
+    for one in deletable(conn, settings, pool, names, but=but):
+        one.refuse(f"volume {one.path} stays")
 
 
 def refuse_group(conn: Any, settings: HostSettings, pool: str) -> None:
     """
-    Raise StorageError if a pool would go with all its volumes, and one of them is wanted.
+    Raise StorageError if a pool would go with all its volumes, and something needs one of them.
 
-    A VM has it, or is to have it, or needs it; or nobody can tell. It is called under the host's
-    lock.
+    It is called under the host's lock.
     """
     group = volumes_.group(conn, pool)
     if group is None:
         return
     volumes_.refuse_group_of_vms(conn, group)
-    known = _of_snapshots(conn)
-    if config.is_local(settings.uri):
-        where = f"what is in pool {pool!r}"
-        trashbases.refuse_unknown(settings, where)
-        known |= _known_here(conn, settings, where, ())
-        coming = reservations.coming_files(settings, "").items()
-        known |= {path: f"it is to be a disk {_COMING.format(vm)}" for path, vm in coming}
-        below = trashbases.below(settings).items()
-        known |= {path: _TRASHED.format(entry) for path, entry in below}
+    index = usage.index(conn, settings)
+    index.refuse_doubts(policies.GROUP, f"pool {pool!r} stays")
+    known = index.references(policies.GROUP)
     for place in volumes_.in_group(conn, group, sorted(known)):
-        raise StorageError(f"pool {pool!r} stays, as {place} would go with it: {known[place]}")
+        raise StorageError(
+            f"pool {pool!r} stays, as {place} would go with it: {known[place].reason}"
+        )
 
 
 def _users(conn: Any, pool: str, names: Sequence[str] | None = None) -> set[str]:
-    """
-    Return the VMs that have one of some volumes, by default of all in the pool.
-
-    Their disks may go one by one: nobody needs what is below one that is gone already.
-    """
+    """Return the VMs that have one of some volumes, by default of all in the pool."""
     known = volumes_.infos(conn, pool).get(pool, {})
     chosen = (one for name, one in known.items() if names is None or name in names)
     return {vm for one in chosen for vm in one["used_by"]}
 
 
-def refuse_resize(conn: Any, settings: HostSettings, pool: str, name: str, is_cut: bool) -> None:
-    """Raise StorageError if a volume is in use elsewhere, or what is cut off is below a disk."""
-    refuse = refuse_deletion if is_cut else refuse_open
-    refuse(conn, settings, pool, [name])
+def resizable(
+    conn: Any,
+    settings: HostSettings,
+    pool: str,
+    name: str,
+    elsewhere: Elsewhere,
+    is_cut: bool,
+) -> list[Verdict]:
+    """Return whether a volume may get another size; disks above it can see what is cut off."""
+    if is_cut:
+        return deletable(conn, settings, pool, [name], elsewhere)
+    refuse_open(conn, settings, pool, [name])
+    return []
 
 
 def deleting(
@@ -232,103 +239,17 @@ def deleting(
     return alone
 
 
-def _refuse_needed(
-    conn: Any, settings: HostSettings, pool: str, names: Sequence[str], but: Collection[str]
-) -> None:
-    """
-    Raise StorageError if a VM, running or not, or the trash has a disk above a volume.
-
-    It is called under the host's lock. A disk that is itself the volume does not count. Of another
-    machine's libvirt only what its snapshots and pools say is known here.
-    """
-    if not names:
-        return
-    is_here = config.is_local(settings.uri)
-    known = _known_here(conn, settings, f"volume {pool}/{names[0]}", but) if is_here else {}
-    known |= _of_snapshots(conn)
-    known |= _known_to_pools(conn)
-    paths = {name: diskvolumes.path_of(conn, pool, name) for name in names}
-    for name, path in paths.items():
-        _refuse_known(f"{pool}/{name}", path, known)
-    files = [path for path in paths.values() if path.startswith("/")]
-    if files and is_here:
-        trashbases.refuse_needed(settings, files)
-
-
-def _known_here(
-    conn: Any, settings: HostSettings, where: str, but: Collection[str]
-) -> dict[str, str]:
-    """Return ``{path: why}`` of what headers of this host's files, and its records, say."""
-    # Before the domains: what is on record no more is defined by then, or in the trash.
-    known = below_records(settings)
-    for vm, why in outofreach.reasons(conn, settings).items():
-        if vm not in but:
-            raise StorageError(f"a VM may be based on {where}, so it stays: {why}")
-    return known | {path: _DISK.format(vm) for path, vm in storage.based(conn).items()}
-
-
-def _of_snapshots(conn: Any) -> dict[str, str]:
-    return {path: _SNAPSHOT.format(vm) for path, vm in snapshotted.needed(conn).items()}
-
-
-def _known_to_pools(conn: Any) -> dict[str, str]:
-    """Return ``{POOL/VOLUME: why}`` of what pools say is below disks: a server's has no header."""
-    return {
-        "/".join(where): _DISK.format(min(vms))
-        for where, vms in volumes_.based(conn).items()
-        if vms
-    }
-
-
-def _refuse_known(where: str, path: str, known: Mapping[str, str]) -> None:
-    for one in filter(None, (where, path)):
-        found = storage.known_as(one, known)
-        if found is not None:
-            raise StorageError(f"volume {where} stays: {known[found]}")
-
-
-def below_records(settings: HostSettings) -> dict[str, str]:
-    """Return ``{path: why}`` of what is below disks of VMs that are made here, or go."""
-    whose = reservations.going_files(settings)
-    coming = reservations.coming_files(settings, "").items()
-    whose |= {path: _COMING.format(vm) for path, vm in coming}
-    out: dict[str, str] = {}
-    for path, said in whose.items():
-        for one in [*storage.chain(path)][1:] if path.startswith("/") else ():
-            out |= dict.fromkeys((one, os.path.realpath(one)), _ON_RECORD.format(said))
-    return out
-
-
-def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None:
-    """
-    Raise StorageError if a VM has a volume as a disk, running or not, or below one, or is to.
-
-    What lies below a disk outside all pools is seen too; a cached image is every VM's.
-    """
-    where = f"{pool}/{name}"
-    for why in outofreach.reasons(conn, settings).values():
-        raise StorageError(f"volume {where} may be a VM's: {why}; nothing is overwritten")
-    # Before the domains: what is on record no more is defined by then.
+def wipeable(
+    conn: Any, settings: HostSettings, pool: str, name: str, elsewhere: Elsewhere
+) -> list[Verdict]:
+    """Return whether a volume may be wiped: no VM, running or not, has it as a disk or below."""
     path = diskvolumes.path_of(conn, pool, name)
-    reservations.refuse_on_record(settings, "", [path, where])
-    found = diskvolumes.users(conn, pool, name)
-    if found:
-        raise StorageError(
-            f"volume {where} is in use by {', '.join(found)}; nothing is overwritten"
-        )
-    if _is_shared(conn, settings, path) or cache.is_kept_in(settings, path):
-        raise StorageError(
-            f"volume {where} is a cached image, or a VM's disk is based on it; nothing is "
-            "overwritten"
-        )
-    _refuse_known(where, path, _of_snapshots(conn))
-    twin = storage.twin(path, storage.in_use(conn))
-    if twin is not None:
-        raise StorageError(
-            f"volume {where} is a hard link of {twin}, which a VM uses; nothing is overwritten"
-        )
-    if path.startswith("/"):
-        trashbases.refuse_needed(settings, [path])
+    going = [path] if path.startswith("/") else []
+    index = usage.index(conn, settings, going=going, elsewhere=elsewhere)
+    verdicts = [index.verdict(policies.WIPE, f"{pool}/{name}", path)]
+    where = " ".join(map(shlex.quote, (pool, name)))
+    sharing.refuse_unasked(verdicts, "nothing is wiped", f"salt-run virt.volume_wipe HOST {where}")
+    return verdicts
 
 
 def remove(
@@ -352,12 +273,11 @@ def remove(
                 *(pool, name, pool, name),
             )
             continue
-        if is_used(conn, settings, pool, name):
-            log.warning(
-                "volume %s/%s stays: a VM uses it by now, or a disk in the trash", pool, name
-            )
+        judged = verdict(conn, settings, policies.UNDO, pool, name)
+        if judged.used_by:
+            log.warning("volume %s/%s stays: %s", pool, name, judged.used_by[0].reason)
             continue
-        why = diskvolumes.remove(conn, pool, name)
+        why = door.drop_volume(conn, pool, name, judged)
         if why is not None:
             failed.append(f"{pool}/{name} ({why})")
     if failed:

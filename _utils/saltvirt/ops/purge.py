@@ -3,7 +3,8 @@
 import logging
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,12 @@ from saltvirt.errors import LibvirtRefused, NameTaken, NoSuchVm, StorageError
 from saltvirt.image import removal
 from saltvirt.kvm import diskvolumes, firmware, lifecycle
 from saltvirt.kvm import snapshots as taken
-from saltvirt.ops import outofreach, owned, ownvolumes, reservations, storage, trash, unfinished
+from saltvirt.ops import owned, ownvolumes, reservations, storage, trash, unfinished
 from saltvirt.ops.migration import kept, startlock
-from saltvirt.ops.seeding import submission
+from saltvirt.ops.seeding import seedfiles, submission
 from saltvirt.recordfacts import PurgeFacts
+from saltvirt.storage import policies, sharing, usage
+from saltvirt.storage.sharing import Elsewhere
 from saltvirt.xml import read
 
 log = logging.getLogger(__name__)
@@ -32,18 +35,28 @@ def purge(
     dirs: bool = False,
     removables: bool = False,
     uuid: str | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> None:
     """
     Remove a VM: stop it, forget it, remove its disks, seed, console log and unused token.
 
-    A disk that another VM uses, or that another VM's disk is based on, stays, and so does
-    every cached image. A volume of a storage pool goes as a file does; a block or network disk that
-    is in no pool stays, and the log says so. With ``virt:trash_days`` files go into the trash, but
-    for the seed. ``removables`` removes cdrom and floppy images too;
-    ``dirs`` removes the folders that are empty afterwards. Of what all hosts share only its disks
-    are removed, and none if another host may have it. One that was interrupted is finished by the
-    next. A VM that has not the ``uuid`` that is asked for stays.
+    A file that anything else needs stays, and the log says why (:mod:`saltvirt.storage.policies`).
+    A volume of a storage pool goes as a file does; a block or network disk that is in no pool
+    stays. With ``virt:trash_days``, or if what could need a file cannot be read, files go into the
+    trash, except the seed. A purge that was interrupted is finished by the next.
+
+    dirs
+        Remove the folders that are empty afterwards. Defaults to False.
+    removables
+        Remove cdrom and floppy images too. Defaults to False.
+    uuid
+        The UUID of the VM that is meant; a VM with another UUID stays. Defaults to any.
+    elsewhere
+        What other hosts said of files on storage that they see. Defaults to nothing.
+
+    Raises :class:`saltvirt.storage.sharing.AskAll`, with nothing changed, if they have to be asked.
     """
+    elsewhere = elsewhere or Elsewhere()
     with ExitStack() as holding:
         with reservations.host_lock(settings):
             domain = lifecycle.uuid(conn, name) if lifecycle.is_defined(conn, name) else None
@@ -61,17 +74,18 @@ def purge(
             domain = _the_one(conn, name, uuid)
             own = ownvolumes.of(conn, settings, name, removables=removables)
             # A disk that was taken out of the definition stays, though it is in use yet.
-            files = own_files(conn, settings, name, removables, is_defined=True)
-            paths = [*files, *own.paths]
-            _refuse_others(conn, settings, name, paths, own.volumes)
+            files = _candidates(conn, settings, name, removables, is_defined=True)
+            _refuse_others(conn, settings, name, [*files, *own.paths], own.volumes)
+            paths = _unused(conn, settings, name, [*files, *own.paths], elsewhere)
             facts = PurgeFacts(
                 uuid=domain,
                 paths=paths,
+                free=sorted(elsewhere.free) or None,
                 volumes=own.volumes or None,
-                definition=lifecycle.kept_xml(conn, name) if settings.trash_days else None,
+                definition=lifecycle.kept_xml(conn, name),
             )
             held.begin(secrets.token_hex(16), "removing", **wire.plain(facts))
-        _remove(conn, settings, held, paths)
+        _remove(conn, settings, held, paths, elsewhere)
         reservations.end(settings, held)
     trash.sweep(settings)
     diskvolumes.refresh(conn, paths)
@@ -95,7 +109,13 @@ def _the_one(conn: Any, name: str, uuid: str | None) -> str:
     return found
 
 
-def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[str]) -> None:
+def _remove(
+    conn: Any,
+    settings: HostSettings,
+    held: records.Held,
+    paths: list[str],
+    elsewhere: Elsewhere,
+) -> None:
     name, moved_to = held.name, lifecycle.moved_to(conn, held.name)
     # One that is started in between would run on, without a definition, over files that stay.
     with startlock.unstarted(settings, name):
@@ -114,7 +134,9 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
     unfinished.remove_log(name)
     try:
         with unfinished.purged(settings, name, held.now.read(PurgeFacts)) as drop:
-            unfinished.remove(conn, settings, name, paths, drop)
+            # Whoever defined a VM over one of them meanwhile has it.
+            index = unfinished.index_without(conn, settings, name, paths, elsewhere)
+            unfinished.remove(settings, index, policies.DELETE, paths, drop)
             volumes = held.now.read(PurgeFacts).volumes or []
             if not drop.stays(volumes):
                 ownvolumes.remove(conn, settings, volumes)
@@ -255,19 +277,41 @@ def _refuse_others(
         )
 
 
-def own_files(
+def own_files(conn: Any, settings: HostSettings, name: str, removables: bool) -> list[str]:
+    """Return the files that belong to a VM alone, by what runs of it."""
+    files = _candidates(conn, settings, name, removables)
+    index = usage.index(conn, settings, but=[name], going=files)
+    return [path for path in files if not index.verdict(policies.DELETE, path).used_by]
+
+
+def _unused(
+    conn: Any, settings: HostSettings, name: str, paths: list[str], elsewhere: Elsewhere
+) -> list[str]:
+    """Return those of a VM's files that go with it; raise AskAll if other hosts may need one."""
+    index = usage.index(conn, settings, but=[name], going=paths, elsewhere=elsewhere)
+    verdicts = list(index.verdicts(policies.DELETE, paths).values())
+    sharing.refuse_unasked(
+        [one for one in verdicts if not seedfiles.is_seed(one.path)],
+        f"VM {name!r} is not purged",
+        f"salt-run virt.purge {shlex.quote(name)}",
+    )
+    for one in verdicts:
+        if one.used_by:
+            log.warning("%s of VM %s stays: %s", one.path, name, one.used_by[0].reason)
+    return [one.path for one in verdicts if not one.used_by]
+
+
+def _candidates(
     conn: Any, settings: HostSettings, name: str, removables: bool, *, is_defined: bool = False
 ) -> list[str]:
     """
-    Return the files that belong to this VM alone.
+    Return the files of a VM's disks, and of their chains what was made for this VM.
 
     is_defined
         Go by its definition, not by what runs. Defaults to False.
     """
-    text = lifecycle.kept_xml(conn, name) if is_defined else lifecycle.xml(conn, name)
-    root = read.domain(text)
-    used = storage.in_use(conn, but=name)
-    lower: dict[str, list[str]] = {}
+    root = read.domain(lifecycle.kept_xml(conn, name) if is_defined else lifecycle.xml(conn, name))
+    out: list[str] = []
     for disk in read.disk_sources(root):
         path = disk["path"]
         is_removable = disk["device"] in ("cdrom", "floppy")
@@ -276,44 +320,23 @@ def own_files(
         if storage.is_device(path):
             log.warning("%s stays: it is a device, though VM %s has it as a file", path, name)
             continue
-        # What a VM only reads there may be read by VMs of all hosts.
+        # VMs of all hosts can read what a VM only reads there.
         if (is_removable or disk["is_readonly"]) and storage.is_declared(settings, path):
             continue
-        if not storage.is_shared(settings, path, used):
-            lower[path] = list(_below(settings, disk, read.uuid(root), used))
-    return list(dict.fromkeys(_known_unused(conn, settings, name, lower)))
+        out += [path, *_below(disk, read.uuid(root))]
+    return list(dict.fromkeys(out))
 
 
-def _below(
-    settings: HostSettings, disk: dict[str, Any], uuid: str, used: set[str]
-) -> Iterator[str]:
-    """Yield what was made for a VM and is below its disk, as after an external snapshot."""
-    # Into a raw disk its guest may have written what looks like the header of an overlay.
+def _below(disk: dict[str, Any], uuid: str) -> Iterator[str]:
+    """Yield the files below a VM's disk that were made for it, as before an external snapshot."""
+    # A guest can write what looks like the header of an overlay into a raw disk.
     below = list(storage.chain(disk["path"]))[1:] if disk["format"] == "qcow2" else []
     for path in below:
-        # A name in a header may lead through a folder that is gone before this file is.
+        # A name in a header can lead through a folder that is gone before this file is.
         path = str(Path(path).parent.resolve() / Path(path).name)
         owner = owned.of(path)
-        is_own = owner is not None and owner.uuid == uuid and owner.is_of_this_host
-        is_others = storage.is_shared(settings, path, used) or storage.is_declared(settings, path)
-        # On storage that all hosts have, VMs of others may be based on it.
-        if is_own and not is_others:
+        if owner is not None and owner.uuid == uuid and owner.is_of_this_host:
             yield path
-
-
-def _known_unused(
-    conn: Any, settings: HostSettings, name: str, lower: Mapping[str, list[str]]
-) -> Iterator[str]:
-    """Yield disks, with what is below them unless a VM is not known that may be based on it."""
-    is_asked = any(lower.values())
-    unknown = outofreach.reasons(conn, settings, but=name) if is_asked else {}
-    why = next(iter(unknown.values()), None)
-    for path, below in lower.items():
-        yield path
-        if why is None:
-            yield from below
-        elif below:
-            log.warning("what is below %s stays (%s): %s", path, ", ".join(below), why)
 
 
 def _remove_empty(conn: Any, settings: HostSettings, paths: list[str]) -> None:

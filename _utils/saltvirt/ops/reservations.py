@@ -235,6 +235,11 @@ def going_files(settings: HostSettings) -> dict[str, str]:
     These are the files of VMs that leave this host or are purged, whether they are there still or
     not: whoever settles that removes what has their names.
     """
+    return {path: words for path, (_vm, words) in going_by_vm(settings).items()}
+
+
+def going_by_vm(settings: HostSettings) -> dict[str, tuple[str, str]]:
+    """Return ``{path: (VM, whose it is, and what to do)}`` of what :func:`going_files` returns."""
     place = folder(settings)
     leaving = [
         one
@@ -242,8 +247,11 @@ def going_files(settings: HostSettings) -> dict[str, str]:
         if one.phase != protocol.CANCELLED and one.read(DepartureFacts).leaves
     ]
     said = {
-        path: f"of VM {one.name!r}, which is leaving this host; wait until that is over, or if it "
-        f"was interrupted: salt-run virt.settle {one.name}"
+        path: (
+            one.name,
+            f"of VM {one.name!r}, which is leaving this host; wait until that is over, or if it "
+            f"was interrupted: salt-run virt.settle {one.name}",
+        )
         for one in leaving
         for path in _facts(one).paths
     }
@@ -252,9 +260,8 @@ def going_files(settings: HostSettings) -> dict[str, str]:
             f"of VM {one.name!r}, which is being purged here; wait until that is over, or if it "
             f"was interrupted: salt-run virt.purge {one.name}"
         )
-        said |= dict.fromkeys(_facts(one).paths, why)
-        volumes = one.read(PurgeFacts).volumes or []
-        said |= {"/".join(where[:2]): why for where in volumes}
+        volumes = ["/".join(where[:2]) for where in one.read(PurgeFacts).volumes or []]
+        said |= dict.fromkeys([*_facts(one).paths, *volumes], (one.name, why))
     return said
 
 

@@ -1,110 +1,123 @@
 """Snapshots are deleted, and reverted to, only if that spoils nothing else."""
 
-import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from saltvirt import config
 from saltvirt.config import HostSettings
 from saltvirt.errors import LibvirtRefused
 from saltvirt.image import qcow2
 from saltvirt.kvm import lifecycle, snapshots
-from saltvirt.ops import outofreach, storage, trashbases
+from saltvirt.storage import door, policies, sharing, usage
+from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.verdict import Verdict
 from saltvirt.xml.snapshot import Snapshot
 
+_Verdicts = list[tuple[str, Verdict]]
 
-def delete(conn: Any, settings: HostSettings, vm: str, names: Sequence[str]) -> dict[str, Any]:
-    """Delete snapshots as :func:`saltvirt.kvm.snapshots.delete` does, all without names."""
+
+def delete(
+    conn: Any,
+    settings: HostSettings,
+    vm: str,
+    names: Sequence[str],
+    elsewhere: Elsewhere | None = None,
+) -> dict[str, Any]:
+    """
+    Delete snapshots as :func:`saltvirt.kvm.snapshots.delete` does, all without names.
+
+    elsewhere
+        What other hosts said of files on storage that they see. Defaults to nothing.
+    """
     known = snapshots.every(conn, vm).get(vm, [])
-    _refuse_merging(conn, settings, vm, [one for one in known if one.name in names or not names])
-    return snapshots.delete(conn, vm, names)
+    chosen = [one for one in known if one.name in names or not names]
+    verdicts = _merging(conn, settings, vm, chosen, elsewhere)
+    return door.delete_snapshots(conn, vm, names, verdicts)
 
 
 def plan_revert(
-    conn: Any, settings: HostSettings, vm: str, wanted: object = None, *, with_cleanup: bool
-) -> snapshots.Reverting:
-    """Return what reverting would do, as :func:`saltvirt.kvm.snapshots.plan_revert` does."""
+    conn: Any,
+    settings: HostSettings,
+    vm: str,
+    wanted: object = None,
+    *,
+    with_cleanup: bool,
+    elsewhere: Elsewhere | None = None,
+) -> tuple[snapshots.Reverting, _Verdicts]:
+    """
+    Return what reverting would do, and whether the files may be written that it writes.
+
+    The plan is that of :func:`saltvirt.kvm.snapshots.plan_revert`. A verdict that is not free is
+    raised here already.
+    """
     plan = snapshots.plan_revert(conn, vm, wanted)
+    verdicts: _Verdicts = []
+    # Nothing is written into the files of an external one: disks go on above them.
     if not plan.target.is_external:
-        # An external one stays as it is: disks go on above it in new files.
-        _refuse_based(conn, settings, vm, {plan.to: plan.target.reverted})
+        files = [lifecycle.file_of(conn, path) for path in plan.target.reverted]
+        index = usage.index(conn, settings, but=[vm], going=files, elsewhere=elsewhere)
+        verdicts = [(plan.to, index.verdict(policies.REVERT, path)) for path in files]
+        _refuse(vm, verdicts)
         _refuse_number(vm, plan.target)
     if with_cleanup:
         known = snapshots.every(conn, vm).get(vm, [])
-        _refuse_merging(conn, settings, vm, [one for one in known if one.name in plan.newer])
-    return plan
+        newer = [one for one in known if one.name in plan.newer]
+        verdicts += _merging(conn, settings, vm, newer, elsewhere)
+    return plan, verdicts
 
 
-def needed(conn: Any, *, externally: bool = False, but: str | None = None) -> dict[str, str]:
+def _merging(
+    conn: Any,
+    settings: HostSettings,
+    vm: str,
+    chosen: Iterable[Snapshot],
+    elsewhere: Elsewhere | None,
+) -> _Verdicts:
     """
-    Return ``{path: VM}`` of what snapshots go back to, and of what is below that.
+    Return whether the files of external snapshots may be merged; raise if one may not.
 
-    The disks that a VM has itself are not among them: these are in a snapshot, too, that is kept in
-    them.
-
-    externally
-        Of external snapshots alone: an internal one stays whatever is written beside it. Defaults
-        to False.
-    but
-        The VM whose snapshots do not count. Defaults to none.
+    What was written since is merged into the file below, and the file that has it is removed.
     """
-    found = {vm: taken for vm, taken in snapshots.every(conn).items() if vm != but}
-    own = lifecycle.disks(conn) if found else {}
-    out: dict[str, str] = {}
-    for vm, taken in sorted(found.items()):
-        has = set(map(os.path.realpath, own.get(vm, ())))
-        chosen = [one for one in taken if one.is_external or not externally]
-        for path in _files(conn, chosen, has):
-            out |= {path: vm, os.path.realpath(path): vm}
-    return out
-
-
-def _files(conn: Any, taken: Iterable[Snapshot], own: Collection[str]) -> Iterator[str]:
-    """Yield the files that snapshots go back to, but for their own VM's, and what is below them."""
-    for one in taken:
-        for path in one.reverted:
-            file = lifecycle.file_of(conn, path)
-            if os.path.realpath(file) not in own:
-                yield file
-            # Into a raw disk its guest may have written what looks like the header of an overlay.
-            yield from [*storage.chain(file)][1:] if path in one.overlays else ()
-
-
-def _refuse_merging(conn: Any, settings: HostSettings, vm: str, found: Iterable[Snapshot]) -> None:
-    """Raise LibvirtRefused if what is written since external snapshots must stay where it is."""
-    # What has been written since goes into the file below, and its own goes.
-    files = {one.name: (*one.reverted, *one.above) for one in found if one.is_external}
-    if not files:
-        return
+    external = [one for one in chosen if one.is_external]
+    if not any((*one.reverted, *one.above) for one in external):
+        return []
     if vm in lifecycle.saved(conn):
         why = "goes on in a file that would be gone with the snapshot"
         raise LibvirtRefused(snapshots.saved_too(vm, why))
-    snapshots.refuse_anothers(conn, vm, files)
-    _refuse_based(conn, settings, vm, files)
-    # It is written into what was below, and a disk that nobody can read may be based on that.
-    unknown = outofreach.reasons(conn, settings, but=vm) if config.is_local(settings.uri) else {}
-    for why in unknown.values():
-        raise LibvirtRefused(f"a VM may be based on a file of snapshots of VM {vm!r}: {why}")
+    files = {
+        lifecycle.file_of(conn, path) for one in external for path in (*one.reverted, *one.above)
+    }
+    index = usage.index(
+        conn,
+        settings,
+        but=[vm],
+        going=sorted(files),
+        snapshots_going={one.name for one in external},
+        elsewhere=elsewhere,
+    )
+    verdicts = list(_of_each(conn, index, external))
+    _refuse(vm, verdicts)
+    return verdicts
 
 
-def _refuse_based(
-    conn: Any, settings: HostSettings, vm: str, files: Mapping[str, Sequence[str]]
-) -> None:
-    """Raise if another VM, or a disk in the trash, is based on one of the files of snapshots."""
-    paths = [path for some in files.values() for path in some]
-    if not paths:
-        return
-    # All domains are asked, and all their files read: once, however many snapshots there are.
-    below = storage.below_disks(conn, but=vm)
-    for name, path in ((name, path) for name, some in files.items() for path in some):
-        if path in below or os.path.realpath(path) in below:
-            raise LibvirtRefused(
-                f"snapshot {name!r} of VM {vm!r} has file {path}, on which a disk of another VM is "
-                "based: what that has in it would be spoilt; give it another disk first"
-            )
-    # Of another machine's libvirt no file is seen.
-    if config.is_local(settings.uri):
-        trashbases.refuse_needed(settings, [lifecycle.file_of(conn, one) for one in paths])
+def _of_each(
+    conn: Any, index: usage.Index, external: Iterable[Snapshot]
+) -> Iterator[tuple[str, Verdict]]:
+    for one in external:
+        for policy, paths in ((policies.MERGE, one.reverted), (policies.DROP, one.above)):
+            for path in paths:
+                yield one.name, index.verdict(policy, lifecycle.file_of(conn, path))
+
+
+def _refuse(vm: str, verdicts: _Verdicts) -> None:
+    for name, verdict in verdicts:
+        sharing.refuse_unasked(
+            [verdict],
+            f"snapshot {name!r} of VM {vm!r} stays",
+            f"salt-run virt.delete_snapshots {vm} {name}",
+        )
+        verdict.refuse(
+            f"file {verdict.path} of snapshot {name!r} of VM {vm!r} stays as it is", LibvirtRefused
+        )
 
 
 def _refuse_number(vm: str, target: Snapshot) -> None:

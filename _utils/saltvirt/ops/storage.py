@@ -354,11 +354,6 @@ def is_device(path: str | Path) -> bool:
     return stat.S_ISBLK(mode) or stat.S_ISCHR(mode)
 
 
-def remove(path: str | Path) -> None:
-    """Remove a file; do nothing if it is not there."""
-    Path(path).unlink(missing_ok=True)
-
-
 def not_loaded(conn: Any) -> dict[str, str]:
     """
     Return ``{VM: what to do}`` of the definitions that libvirt has, and does not know of.

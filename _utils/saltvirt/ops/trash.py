@@ -6,7 +6,6 @@ it is either in its place or in the trash, and the entry names both. Seeds, whic
 come here; volumes that are not files cannot.
 """
 
-import errno
 import logging
 import os
 import secrets
@@ -18,21 +17,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt import files, records, room, wire
+from saltvirt import records, room, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError, VirtError
 from saltvirt.kvm import connect, diskvolumes
-from saltvirt.ops import owned, reservations, storage
+from saltvirt.ops import owned, reservations
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.recordfacts import TrashFacts
+from saltvirt.storage import door
+from saltvirt.storage.verdict import Verdict
 
 log = logging.getLogger(__name__)
 PURPOSE, KEPT = "trash", "kept"
 # Beside the files; libvirt's pools do not look into folders.
 FOLDER = ".salt-virt-trash"
 _DAY_S = 24 * 3600
-# File systems without hard links answer one of these.
-_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+# How long files are kept that nobody asked to be removed for good.
+LEAST_DAYS = 7
+
+
+def settled_days(settings: HostSettings) -> int:
+    """Return how long files are kept that an interrupted command left: a week at least."""
+    return max(settings.trash_days, LEAST_DAYS)
 
 
 class Filling:
@@ -44,11 +50,20 @@ class Filling:
         # A VM's name may be as long as a file's; what is quoted of it is longer.
         self._id = f"{facts.vm[:60]}-{secrets.token_hex(4)}"
 
-    def __call__(self, path: str) -> None:
-        """Remove a file; do nothing if it is not there. Raise OSError if it cannot be."""
-        if not self._facts.days or not _is_kept(path):
-            storage.remove(path)
+    def __call__(self, verdict: Verdict) -> None:
+        """
+        Remove a file; do nothing if it is not there. Raise OSError if it cannot be.
+
+        With doubts about who needs it, a file goes into the trash even if that is off.
+        """
+        path = verdict.path
+        if not _is_kept(path) or not (self._facts.days or verdict.doubts):
+            door.remove(verdict)
             return
+        if not self._facts.days:
+            self._facts = replace(self._facts, days=LEAST_DAYS)
+        for _source, reason in verdict.doubts:
+            log.warning("%s goes into the trash, as something may need it: %s", path, reason)
         place = _place(self._id, path)
         # Before it is on record: without a folder it would be taken for one that is out of reach.
         records.make_folder(place.parent)
@@ -59,7 +74,7 @@ class Filling:
             with suppress(OSError):
                 place.parent.rmdir()  # it stays if it has others
             raise
-        _move(path, place)
+        door.put_away(verdict, place)
 
     def stays(self, volumes: list[list[str]]) -> bool:
         """Name volumes that are not files: with a trash they stay; return whether they do."""
@@ -89,25 +104,25 @@ def filling(
     why: str,
     uuid: str | None = None,
     definition: str | None = None,
+    days: int | None = None,
 ) -> Iterator[Filling]:
-    """Yield what removes files of a VM, into the trash if ``virt:trash_days`` is not 0."""
-    facts = TrashFacts(
-        vm=vm, uuid=uuid, files=[], days=settings.trash_days, why=why, definition=definition
-    )
+    """
+    Yield what removes files of a VM, into the trash if they are to be kept.
+
+    days
+        How long they are kept, 0 to remove them for good. Defaults to ``virt:trash_days``.
+    """
+    days = settings.trash_days if days is None else days
+    facts = TrashFacts(vm=vm, uuid=uuid, files=[], days=days, why=why, definition=definition)
     with ExitStack() as holding:
         yield Filling(settings, facts, holding)
 
 
-def _move(path: str, place: Path) -> None:
-    Path(path).rename(place)
-    files.sync_folder(place.parent)
-    files.sync_folder(Path(path).parent)
-
-
 def _is_kept(path: str) -> bool:
     one = Path(path)
-    # A link has nothing in it that could be kept.
-    return one.is_file() and not one.is_symlink() and not seedfiles.is_seed(path)
+    # A link, and a file that nothing was written to, have nothing in them that could be kept.
+    is_file = one.is_file() and not one.is_symlink()
+    return is_file and not seedfiles.is_seed(path) and one.stat().st_blocks > 0
 
 
 def _place(entry: str, path: str) -> Path:
@@ -213,12 +228,12 @@ def restore(settings: HostSettings, entry: str) -> dict[str, Any]:
     with reservations.host_lock(settings), _opened(settings, entry) as held:
         _refuse_away(held.now)
         facts, places = held.now.read(TrashFacts), files_of(held.now)
-        away = [path for path, place in places.items() if not _is_back(place, path)]
+        away = [path for path, place in places.items() if not door.is_back(place, path)]
         reservations.refuse_taken(settings, "", away)
         for path, place in places.items():
             # It was wanted back: whoever looks for disks that no VM has leaves it alone.
             owned.unmark(place)
-            _bring_back(place, path)
+            door.bring_back(place, path)
         _forget(held, facts.files)
     _tell_pools(settings, sorted(places))
     return {"files": sorted(places), "definition": facts.definition}
@@ -231,27 +246,6 @@ def _tell_pools(settings: HostSettings, paths: Iterable[str]) -> None:
             diskvolumes.refresh_folders(conn, paths)
     except VirtError as error:
         log.warning("libvirt was not told of the files that are back: %s", error)
-
-
-def _bring_back(place: Path, path: str) -> None:
-    try:
-        try:
-            if not _is_back(place, path):
-                # Another host that shares the folder may have made a file of that name just now.
-                os.link(place, path)
-        except OSError as exc:
-            if exc.errno not in _NO_LINKS:
-                raise
-            place.rename(path)
-        files.sync_folder(Path(path).parent)
-        files.unlink(place)
-    except OSError as exc:
-        raise StorageError(f"cannot bring {path} back from {place}: {exc.strerror}") from exc
-
-
-def _is_back(place: Path, path: str) -> bool:
-    """Return whether whoever brought a file back died before it was out of the trash."""
-    return os.path.lexists(path) and not Path(path).is_symlink() and place.samefile(path)
 
 
 def empty(settings: HostSettings, entries: Collection[str] = ()) -> dict[str, int]:
@@ -325,10 +319,7 @@ def _emptied(held: records.Held) -> int:
     for path in facts.files:
         place = _place(held.name, path)
         freed += room.taken(place)
-        try:
-            files.unlink(place)
-        except OSError as exc:
-            raise StorageError(f"cannot remove {place}: {exc.strerror}") from exc
+        door.empty(place)
     _forget(held, facts.files)
     return freed
 

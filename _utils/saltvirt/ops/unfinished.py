@@ -8,8 +8,9 @@ the noted files are removed, unless a domain uses them by now.
 import errno
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,28 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError, VirtError
 from saltvirt.image import removal
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import (
-    legacy,
-    ownfiles,
-    ownvolumes,
-    reservations,
-    snapshotted,
-    storage,
-    trash,
-    trashbases,
-)
+from saltvirt.ops import legacy, ownfiles, ownvolumes, reservations, storage, trash
+from saltvirt.ops.seeding import seedfiles
 from saltvirt.recordfacts import BuildFacts, PurgeFacts
 from saltvirt.spec import console_log
+from saltvirt.storage import door, policies, usage
+from saltvirt.storage.policies import Policy
+from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.usage import Index
+from saltvirt.storage.verdict import Verdict
 
 log = logging.getLogger(__name__)
+# Why files of an interrupted build are in the trash.
+_CUT_OFF = "interrupted virt.init"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """How files of an interrupted command go: by which policy, and into which trash."""
+
+    policy: Policy
+    drop: Callable[[Verdict], None]
+    elsewhere: Elsewhere = field(default_factory=Elsewhere)
 
 
 def settle(conn: Any, settings: HostSettings) -> None:
@@ -96,7 +105,11 @@ def _settle_build(conn: Any, settings: HostSettings, held: records.Held) -> None
         return
     mine = ownfiles.made(record, facts.paths)
     ownfiles.leave(held, mine)
-    _clear(conn, settings, record.name, mine, record.phase != protocol.MAKING)
+    # The record says that this build made them, and that it was given up.
+    days = trash.settled_days(settings)
+    with trash.filling(settings, record.name, why=_CUT_OFF, days=days) as put:
+        removal_ = Removal(policy=policies.UNDO, drop=put)
+        _clear(conn, settings, record.name, mine, record.phase != protocol.MAKING, removal_)
     ownfiles.forget(record, facts.paths)
     ownvolumes.settle_made(conn, settings, facts.volumes or [])
 
@@ -111,7 +124,9 @@ def _settle_purge(conn: Any, settings: HostSettings, held: records.Held) -> None
         now = signatures(paths)
         paths = [one for one in paths if _is_its_own(settings, one, was.get(one), now.get(one))]
     with purged(settings, record.name, facts) as drop:
-        _clear(conn, settings, record.name, paths, True, drop)
+        elsewhere = Elsewhere(free=frozenset(facts.free or ()))
+        removal_ = Removal(policy=policies.DELETE, drop=drop, elsewhere=elsewhere)
+        _clear(conn, settings, record.name, paths, True, removal_)
         if not drop.stays(facts.volumes or []):
             ownvolumes.remove(conn, settings, facts.volumes or [], is_late=True)
 
@@ -149,7 +164,10 @@ def _settle_claim(conn: Any, settings: HostSettings, name: str) -> bool:
     if "is_broken" in claim:
         log.warning("the reservation of VM %s cannot be read; look for files of it", name)
     if not lifecycle.is_defined(conn, name):
-        _clear(conn, settings, name, claim["paths"], claim["defines"])
+        days = trash.settled_days(settings)
+        with trash.filling(settings, name, why=_CUT_OFF, days=days) as put:
+            removal_ = Removal(policy=policies.UNDO, drop=put)
+            _clear(conn, settings, name, claim["paths"], claim["defines"], removal_)
     reservations.note_end(settings)
     files.unlink(legacy.path_of(settings, name))
     return True
@@ -161,44 +179,47 @@ def _clear(
     name: str,
     paths: list[str],
     has_log: bool,
-    drop: Callable[[str], None] | None = None,
+    removal_: Removal,
 ) -> None:
     log.warning("removing what an interrupted command left of VM %s: %s", name, paths)
-    remove(conn, settings, name, paths, drop)
+    index = index_without(conn, settings, name, paths, removal_.elsewhere)
+    remove(settings, index, removal_.policy, paths, removal_.drop)
     if has_log and not lifecycle.is_defined(conn, name):
         remove_log(name)
 
 
 def remove(
-    conn: Any,
     settings: HostSettings,
-    name: str,
-    paths: list[str],
-    drop: Callable[[str], None] | None = None,
+    index: Index,
+    policy: Policy,
+    paths: Iterable[str],
+    drop: Callable[[Verdict], None] = door.remove,
 ) -> list[str]:
     """
-    Remove files of a VM, but cached images and those in use, here or by another host.
+    Remove files of a VM, except those that anything needs, here or on another host.
 
-    What is being made for another VM is in use too, as no domain says so yet, and what a disk in
-    the trash is based on, or an external snapshot of another VM. Returns those removed.
-
+    index
+        The references of this host.
+    policy
+        Which of them count.
     drop
-        Removes one of them. Defaults to removing it for good.
+        Removes one file. Defaults to removing it for good.
 
-    Raises StorageError if one cannot be removed; the others are.
+    Returns the files that were removed. Raises StorageError if one cannot be removed; the others
+    are removed all the same.
     """
-    used = _used(conn, settings, name, {Path(path).parent for path in paths})
-    removed, failed = [], []
+    removed, failed, paths = [], [], list(paths)
     for path in paths:
-        why = _why_kept(settings, path, used)
-        if why is not None:
-            log.warning("%s stays: %s", path, why)
+        verdict = index.verdict(policy if _may_be_needed(path) else policies.UNDO, path)
+        reason = "it is a device" if storage.is_device(path) else _kept_by(verdict)
+        if reason is not None:
+            log.warning("%s stays: %s", path, reason)
             continue
         if Path(path).is_symlink():
-            # Nobody here knows what else it is for.
+            # What else the file behind a link is for is unknown.
             log.warning("%s is a link; what it leads to stays: %s", path, os.path.realpath(path))
         try:
-            (drop or storage.remove)(path)
+            drop(verdict)
             removed.append(path)
         except (OSError, StorageError) as exc:
             failed.append(f"{path} ({_why(exc)})")
@@ -210,23 +231,30 @@ def remove(
     return removed
 
 
-def _used(conn: Any, settings: HostSettings, name: str, folders: Collection[Path]) -> set[str]:
-    """Return the files that are in use by others than a VM that goes."""
-    # Before the domains: what is on record no more is defined by then.
-    coming = reservations.coming_files(settings, name)
-    used = {*coming, *map(os.path.realpath, coming), *trashbases.below(settings)}
-    used |= storage.in_use(conn) | trashbases.beside(folders)
-    return used | snapshotted.needed(conn, externally=True, but=name).keys()
+def index_without(
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    paths: Sequence[str],
+    elsewhere: Elsewhere | None = None,
+) -> Index:
+    """
+    Return the index of this host for files of a VM that is gone.
+
+    A VM of that name that is defined by now is another one, and its references count.
+    """
+    but = [] if lifecycle.is_defined(conn, name) else [name]
+    return usage.index(conn, settings, but=but, going=paths, elsewhere=elsewhere)
 
 
-def _why_kept(settings: HostSettings, path: str, used: set[str]) -> str | None:
-    """Return why a file is not removed, None if it is."""
-    if storage.is_shared(settings, path, used):
-        return "it is a cached image, or a VM uses it, or is to have it, or has a snapshot of it"
-    if storage.is_declared(settings, path) and storage.is_open(path):
-        # No failure: what is tried again is removed when the VM of that host is stopped.
-        return "all hosts share it, and another one has it open"
-    return "it is a device" if storage.is_device(path) else None
+def _may_be_needed(path: str) -> bool:
+    """Return whether a file can be what others are based on, or what a link leads to."""
+    return not (seedfiles.is_seed(path) or Path(path).is_symlink())
+
+
+def _kept_by(verdict: Verdict) -> str | None:
+    """Return why a file stays; doubts alone do not keep it, as it goes into the trash then."""
+    return verdict.used_by[0].reason if verdict.used_by else None
 
 
 def _why(error: OSError | StorageError) -> object:

@@ -21,6 +21,7 @@ from saltvirt.ops.seeding import install, submission, write
 from saltvirt.ops.seeding.method import SeedMethod
 from saltvirt.seed import credentials, nocloud
 from saltvirt.seed.model import Identity, Installation
+from saltvirt.storage import policies
 from saltvirt.xml import parse, read
 
 log = logging.getLogger(__name__)
@@ -162,7 +163,9 @@ class Builder:
         mine = ownfiles.made(self._held.now, [path])
         ownfiles.leave(self._held, mine)
         name = self._held.now.name
-        unfinished.remove(self._conn, self._context.settings, name, mine)
+        # This process made them just now.
+        index = unfinished.index_without(self._conn, self._context.settings, name, mine)
+        unfinished.remove(self._context.settings, index, policies.UNDO, mine)
         ownfiles.forget(self._held.now, [path])
 
     @_told

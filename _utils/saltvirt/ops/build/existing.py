@@ -15,14 +15,15 @@ from typing import Any
 from saltvirt import stocks
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import cache, validation
+from saltvirt.image import validation
 from saltvirt.image.validation import ValidatedImage
 from saltvirt.kvm import lifecycle
 from saltvirt.model import Disk, Requirements, Vm
-from saltvirt.ops import outofreach, owned, reservations, snapshotted, storage, trashbases
+from saltvirt.ops import owned, storage
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.ops.storage import Place
+from saltvirt.storage import policies, usage
 from saltvirt.units import MIB
 
 _FORMATS = ("qcow2", "raw")
@@ -203,93 +204,37 @@ def adopt(conn: Any, name: str) -> None:
 
 def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[str]) -> None:
     """
-    Raise StorageError if a file is a VM's, or on record for one, or a cached image.
+    Raise StorageError if anything but a VM needs a file that the VM is to get.
 
     name
         The VM that is to get the files.
     """
     paths = list(paths)
-    if not paths:
-        return
-    for why in outofreach.reasons(conn, settings, but=name).values():
-        raise StorageError(f"{paths[0]} is there already, and {why}")
-    trashbases.refuse_needed(settings, paths)
-    # Before the domains: what is on record no more is defined by then.
-    reservations.refuse_on_record(settings, name, paths)
-    used = storage.in_use(conn)
+    index = usage.index(conn, settings, readable=[name], beside=_real(paths))
     for path in paths:
-        if storage.is_shared(settings, path, used):
-            raise StorageError(
-                f"{path} is there already, and {_whose(conn, path)}; choose another name for the "
-                "disk, or for the VM"
-            )
-        twin = storage.twin(path, used)
-        if twin is not None:
-            raise StorageError(
-                f"{path} is there already, and is a hard link of {twin}, which a VM uses: what is "
-                "written into one is in both; give a copy"
-            )
-    _refuse_bases(paths)
+        verdict = index.verdict(policies.TAKE, path)
+        # The record of the VM that is built names the files that it takes.
+        verdict.without(policies.COMING, name).refuse(f"{path} is there already, and stays")
+
+
+def _real(paths: Iterable[str]) -> list[str]:
+    return [name for path in paths for name in (path, os.path.realpath(path))]
 
 
 def refuse_base(conn: Any, settings: HostSettings, disks: Iterable[Disk], paths: list[str]) -> None:
     """
-    Raise StorageError if a file that the user names for a disk is below another VM's, or its own.
+    Raise StorageError if a file that the user names for a disk must not be written to.
 
-    What is written into it spoils all that is based on it: so after an external snapshot a state
-    that names the old file must not have the VM go back to that. Disks in the trash, and snapshots,
-    are spoilt as well.
+    What is written into it would spoil all that is based on it: after an external snapshot, a state
+    that names the old file must not have the VM go back to that.
 
     paths
         Where the disks' files are.
     """
-    pairs = [(one, path) for one, path in zip(disks, paths, strict=True) if one.device == "disk"]
-    below = storage.below_disks(conn) if pairs else set()
-    taken = snapshotted.needed(conn, externally=True) if pairs else {}
-    for one, path in pairs:
-        if storage.is_shared(settings, path, below):
-            raise StorageError(
-                f"disk {one.name!r}: {path} is a cached image, or a VM's disk is based on it, as "
-                "after a snapshot: what is written into it would spoil that; give the newest file "
-                "of such a disk as source_file, and an image as image"
+    index = usage.index(conn, settings, beside=paths)
+    for disk, path in zip(disks, paths, strict=True):
+        if disk.device == "disk":
+            index.verdict(policies.BASE, path).refuse(
+                f"disk {disk.name!r}: {path} would be written to (an image is given as image, and "
+                "of a disk with snapshots the newest file as source_file)"
             )
-        if cache.is_kept_in(settings, path):
-            raise StorageError(
-                f"disk {one.name!r}: {path} is a golden image, and VMs may be based on it: what is "
-                "written into it would spoil them; give it as image"
-            )
-        known = storage.known_as(path, taken)
-        if known is not None:
-            raise StorageError(
-                f"disk {one.name!r}: a snapshot of VM {taken[known]!r} goes back to {path}, and "
-                "what is written into it would spoil that; delete it (virt.delete_snapshots) first"
-            )
-        twin = storage.twin(path, [*below, *taken])
-        if twin is not None:
-            raise StorageError(
-                f"disk {one.name!r}: {path} is a hard link of {twin}, which a VM's disk or a "
-                "snapshot is based on: what is written into one is in both; give a copy"
-            )
-    if pairs:
-        trashbases.refuse_needed(settings, [path for _disk, path in pairs])
-
-
-def _refuse_bases(paths: list[str]) -> None:
-    """Raise StorageError if a file beside one is based on it, though no VM has that."""
-    real = {os.path.realpath(path): path for path in paths}
-    for folder in sorted({Path(path).parent for path in (*paths, *real)}):
-        for above in sorted(map(str, folder.iterdir())):
-            below = map(os.path.realpath, list(storage.chain(above))[1:])
-            for path in (real[one] for one in below if one in real):
-                raise StorageError(
-                    f"{path} is there already, and {above} is based on it, as after a snapshot: it "
-                    "would be spoilt by what is written below it; give the newer one as source_file"
-                )
-
-
-def _whose(conn: Any, path: str) -> str:
-    real = {path, os.path.realpath(path)}
-    for vm, paths in sorted(lifecycle.disks(conn).items()):
-        if real & {*paths, *map(os.path.realpath, paths)}:
-            return f"VM {vm!r} has it"
-    return "a VM's disk is based on it, or will be"

@@ -10,6 +10,7 @@ from saltvirt.kvm import pools, volumes
 from saltvirt.model import Disk, Elsewhere, Vm
 from saltvirt.ops import ownvolumes, reservations, storage
 from saltvirt.ops.context import Context
+from saltvirt.storage import policies
 from saltvirt.xml import pool as pool_
 from saltvirt.xml import pooldisk
 from saltvirt.xml.volume import Volume
@@ -161,11 +162,10 @@ def refuse_used(context: Context, conn: Any, vm: str, volume: PoolVolume) -> Non
     """Raise StorageError if a volume that is there is another VM's."""
     settings, where = context.settings, volume.where
     reservations.refuse_on_record(settings, vm, [where])
-    if ownvolumes.is_used(conn, settings, volume.pool, volume.name):
-        raise StorageError(
-            f"volume {where} is there already, and a VM has it, or a disk in the trash is based on "
-            "it; choose another name for the disk, or for the VM"
-        )
+    judged = ownvolumes.verdict(conn, settings, policies.TAKE, volume.pool, volume.name)
+    judged.without(policies.COMING, vm).refuse(
+        f"volume {where} is there already; choose another name for the disk, or for the VM"
+    )
     others = context.namesakes(vm, volume.name)
     is_shared = volume.path is None or storage.is_declared(settings, volume.path)
     if is_shared and context.unasked:

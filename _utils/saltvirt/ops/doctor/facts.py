@@ -10,10 +10,11 @@ import salt.utils.systemd
 from saltvirt import content, files, locks, records
 from saltvirt.config import HostSettings
 from saltvirt.image import removal
-from saltvirt.ops import ownfiles, reservations, storage, trash, trashbases, unfinished
+from saltvirt.ops import ownfiles, reservations, storage, trash, unfinished
 from saltvirt.ops.doctor import loose
 from saltvirt.ops.migration import reach
 from saltvirt.placement.doctor import DoctorFacts, MoveLeft
+from saltvirt.storage import sharing, trashbacking
 
 _UNITS, _RULES = Path("/etc/systemd/system"), Path("/etc/salt-virt")
 # Where files of bridges and firewalls are replaced, in one step each.
@@ -28,15 +29,15 @@ _UNLOADED = ("/firewalld-", "/peers-")
 
 def of_host(conn: Any, opts: Mapping[str, Any], settings: HostSettings) -> DoctorFacts:
     """Return what this host has, and what of it nothing here uses."""
-    of_trash, of_vms = trashbases.unknown(settings), loose.unreadable(conn, settings)
+    of_trash, of_vms = trashbacking.unreadable(settings), loose.unreadable(conn, settings)
     unreadable = {**of_trash, **of_vms}
     # Before the domains: what is on record no more is defined by then, or gone.
     moves = list(_moves(settings))
     busy = sorted({*_busy(settings), *of_vms, *(one.name for one in moves)})
-    known, there = loose.vms(conn), storage.folders(conn, settings)
+    known = loose.vms(conn)
     # Whoever cannot read a record does not know which files are named in it.
     found = [] if unreadable else list(loose.files(conn, settings))
-    is_used = loose.shared(settings, loose.used(conn, settings, there))
+    is_used = loose.shared(settings, loose.used(conn, settings))
     return DoctorFacts(
         code=content.of_code(),
         copies=copies(opts),
@@ -106,7 +107,7 @@ def left_marks(settings: HostSettings, there: list[Path]) -> Iterator[Path]:
     if records.unreadable(reservations.folder(settings), "build"):
         return
     for folder in there:
-        if not loose.is_shared(settings, folder):
+        if not sharing.is_shared(settings, folder):
             yield from ownfiles.left_marks(folder, tokens)
 
 
@@ -115,7 +116,7 @@ def _unknown_trash(settings: HostSettings, there: list[Path]) -> Iterator[Path]:
     place = reservations.folder(settings)
     known = {one.name for one in records.every(place, trash.PURPOSE)}
     for folder in there:
-        if not loose.is_shared(settings, folder):
+        if not sharing.is_shared(settings, folder):
             found = sorted((folder / trash.FOLDER).glob("*"))
             # An empty one is of somebody who died before anything was in it.
             yield from (one for one in found if one.name not in known and not _is_empty(one))

@@ -11,9 +11,10 @@ from saltvirt import room
 from saltvirt.config import HostSettings
 from saltvirt.errors import NoSuchVm
 from saltvirt.kvm import lifecycle, query
-from saltvirt.ops import inspect, outofreach, owned, reservations, storage, trashbases
+from saltvirt.ops import inspect, owned, reservations, storage
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.placement.doctor import LooseFile, SeenVm
+from saltvirt.storage import policies, sharing, unreadablechains, usage
 from saltvirt.xml import read
 
 _LIBVIRT = Path("/var/lib/libvirt/qemu")
@@ -25,11 +26,6 @@ _NAMED = (
     (_LOGS, "-console.log", "console-log"),
 )
 _BLOCK = Path("/sys/block")
-# File systems that several hosts have: of networks, of clusters; of FUSE nobody knows.
-_NETWORKED = {
-    *("nfs", "nfs4", "cifs", "smb3", "ceph", "gfs2", "ocfs2", "gpfs", "lustre", "afs", "9p"),
-    *("fuse", "fuseblk", "virtiofs", "glusterfs", "beegfs", "orangefs"),
-}
 
 
 def vms(conn: Any) -> dict[str, SeenVm]:
@@ -48,23 +44,14 @@ def vms(conn: Any) -> dict[str, SeenVm]:
 
 
 def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
-    """Return ``{VM: why}`` of what nobody here can tell the files of: then none is judged."""
-    return {**outofreach.reasons(conn, settings), **inspect.unreadable(conn, settings)}
+    """Return ``{VM: why}`` of the VMs whose files this host cannot tell: none is judged then."""
+    return {**unreadablechains.reasons(conn, settings), **inspect.unreadable(conn, settings)}
 
 
-def used(conn: Any, settings: HostSettings, there: Iterable[Path]) -> set[str]:
-    """
-    Return all files that anything on this host uses, is based on, or has on record.
-
-    That is more than domains: a disk that no domain has may be an operator's, and has a base too.
-    """
-    # Before the domains: what is on record no more is defined by then.
-    found = set(reservations.every_file(settings))
-    found |= storage.in_use(conn) | set(trashbases.below(settings)) | trashbases.beside(there)
-    for folder in there:
-        for path in map(str, folder.iterdir()):
-            if os.path.isfile(path):
-                found |= set(list(storage.chain(path))[1:])
+def used(conn: Any, settings: HostSettings) -> set[str]:
+    """Return all files that anything on this host uses, is based on, or has on record."""
+    found = {path for path, _reference in usage.index(conn, settings).every(policies.LOOSE)}
+    found |= set(reservations.every_file(settings))
     for one in vms(conn).values():
         found |= set(one.files)
     return found | {os.path.realpath(path) for path in found if path.startswith("/")}
@@ -87,7 +74,7 @@ def _open_files() -> set[str]:
 def files(conn: Any, settings: HostSettings) -> Iterator[LooseFile]:
     """Yield the files of VMs that nothing here uses."""
     there = storage.folders(conn, settings)
-    is_used = used(conn, settings, there) | _open_files()
+    is_used = used(conn, settings) | _open_files()
     for folder in there:
         for path in sorted(folder.iterdir()):
             owner = None if path.is_symlink() or not path.is_file() else owned.of(path)
@@ -99,6 +86,11 @@ def files(conn: Any, settings: HostSettings) -> Iterator[LooseFile]:
             kind = "seed" if seedfiles.is_seed(path) else "disk"
             yield _file(settings, kind, path, owner.vm, owner.uuid)
     yield from _named(settings, set(query.names(conn)), is_used)
+    yield from tokens(settings)
+
+
+def tokens(settings: HostSettings) -> Iterator[LooseFile]:
+    """Yield the tokens of authorizations."""
     for path in sorted((Path(settings.state_dir) / "tokens").glob("*")):
         yield _file(settings, "token", path, path.name, "")
 
@@ -120,37 +112,15 @@ def _file(settings: HostSettings, kind: str, path: Path, vm: str, uuid: str) -> 
         uuid=uuid,
         bytes=room.taken(path),
         quiet_s=max(0.0, time.time() - path.stat().st_mtime),
-        is_shared=is_shared(settings, path),
+        is_shared=sharing.is_shared(settings, path),
     )
-
-
-def is_shared(settings: HostSettings, path: str | Path) -> bool:
-    """Return whether other hosts may have a file too."""
-    return storage.is_declared(settings, str(path)) or _is_networked(Path(path))
-
-
-def _is_networked(path: Path) -> bool:
-    """Return whether a file is on a file system that several hosts may have."""
-    while not path.exists():
-        path = path.parent
-    device = os.stat(path).st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    # btrfs and some others number their parts otherwise than their mounts: those are local.
-    return _mounts().get(wanted, "").partition(".")[0] in _NETWORKED
-
-
-def _mounts() -> dict[str, str]:
-    """Return ``{device: kind of file system}`` of what is mounted."""
-    out = {}
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        words, _dash, rest = line.partition(" - ")
-        out[words.split()[2]] = rest.split()[0]
-    return out
 
 
 def shared(settings: HostSettings, paths: Iterable[str]) -> list[str]:
     """Return those of some files that other hosts may have too."""
-    return sorted(path for path in paths if path.startswith("/") and is_shared(settings, path))
+    return sorted(
+        path for path in paths if path.startswith("/") and sharing.is_shared(settings, path)
+    )
 
 
 def made_for(known: Mapping[str, SeenVm]) -> list[str]:

@@ -1,8 +1,7 @@
 """The cached images of a host: what is there, who uses it, fetch one, remove what nobody uses."""
 
 import json
-import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,11 @@ from saltvirt import arguments, terminal
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import cache, removal
-from saltvirt.kvm import lifecycle, query
-from saltvirt.ops import outofreach, reservations, storage, trashbases
+from saltvirt.ops import reservations
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
-from saltvirt.xml import read
-
-# ``{VM: paths}``
-_Disks = Mapping[str, set[str]]
+from saltvirt.storage import policies, sharing, usage
+from saltvirt.storage.verdict import Reference
 
 
 def listed(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
@@ -54,53 +50,19 @@ def _looked(look: Path) -> dict[str, Any]:
 def users(conn: Any, settings: HostSettings) -> dict[str, set[str]]:
     """Return ``{digest: names}``: which VMs and files are based on which cached image."""
     out: dict[str, set[str]] = {}
-    # Once: what a VM is given after this is a file of no VM, which is wanted too.
-    folders, disks = storage.folders(conn, settings), lifecycle.disks(conn)
-    for user, files in (*_of_vms(conn, disks), *_of_no_vm(folders, disks)):
-        for digest in _cached(settings, files):
-            out.setdefault(digest, set()).add(user)
-    return _with_trash(settings, folders, out)
+    for path, reference in usage.index(conn, settings).every(policies.PRUNE):
+        digest = cache.digest_of(settings, path)
+        if digest:
+            out.setdefault(digest, set()).add(_shown(reference))
+    return out
 
 
-def _of_vms(conn: Any, disks: _Disks) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield VMs, each with a disk and what is below that, or with a file that it boots from."""
-    # In this order: the format of a disk that is known is known too.
-    overlays = lifecycle.overlays(conn)
-    for name, paths in disks.items():
-        for path in paths:
-            # Into a raw disk its guest may have written what looks like the header of an overlay.
-            yield name, storage.chain(path) if path in overlays else [path]
-    # What was fetched to boot from is in the cache itself.
-    for one in query.definitions(conn, with_next=True):
-        for root in (one.root, one.next_root):
-            if root is not None:
-                yield one.name, read.boot_files(root)
-
-
-def _of_no_vm(folders: Iterable[Path], disks: _Disks) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield the files of folders that are no VM's disks, each with what is below it."""
-    known = {os.path.realpath(path) for paths in disks.values() for path in paths}
-    for path in (str(one) for folder in folders for one in folder.iterdir()):
-        if os.path.realpath(path) not in known:
-            yield path, storage.chain(path)
-
-
-def _with_trash(
-    settings: HostSettings, folders: list[Path], used: dict[str, set[str]]
-) -> dict[str, set[str]]:
-    """Return who uses which image, with what may be brought back from the trash."""
-    # Hosts that share a folder have records of their own.
-    known = dict.fromkeys(trashbases.beside(folders), "another host's entry")
-    for path, entry in {**known, **trashbases.below(settings)}.items():
-        for digest in _cached(settings, [path]):
-            used.setdefault(digest, set()).add(f"{entry} in the trash")
-    return used
-
-
-def _cached(settings: HostSettings, paths: Iterable[str]) -> Iterator[str]:
-    """Yield the digests of those files that are cached images."""
-    found = (cache.digest_of(settings, one) for one in paths)
-    yield from (digest for digest in found if digest)
+def _shown(reference: Reference) -> str:
+    in_trash = {
+        policies.TRASH: f"{reference.owner} in the trash",
+        policies.OTHER_TRASH: "another host's entry in the trash",
+    }
+    return in_trash.get(reference.source, reference.owner)
 
 
 def pull(context: Context, image: str, saltenv: str, image_hash: object = None) -> str | None:
@@ -141,6 +103,11 @@ def prune(
     Returns ``{"removed": {digest: bytes}, "kept": {digest: why}}``. Raises StorageError while a VM
     is being built here: its disk may not be there yet; and if nobody can tell what one needs.
     """
+    if not is_dry and sharing.is_shared(settings, cache.where(settings)):
+        raise StorageError(
+            f"the images in {cache.where(settings)} are on storage that other hosts see, and VMs "
+            "there may need them; this host cannot tell; ask all hosts: salt-run virt.image_prune"
+        )
     removal.note_lost(settings)
     with reservations.host_lock(settings):
         known, used, unused = _seen(conn, settings, digests)
@@ -207,7 +174,4 @@ def _split(
 
 
 def _refuse_unknown(conn: Any, settings: HostSettings) -> None:
-    for why in outofreach.reasons(conn, settings).values():
-        raise StorageError(why)
-    for entry, why in trashbases.unknown(settings).items():
-        raise StorageError(f"nobody knows what entry {entry!r} of the trash needs: {why}")
+    usage.index(conn, settings).refuse_doubts(policies.PRUNE, "no image is removed")

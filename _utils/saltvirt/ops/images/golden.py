@@ -10,12 +10,14 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.image import cache, clone, tool, validation
 from saltvirt.kvm import connect
-from saltvirt.ops import outofreach, reservations, storage, trashbases
+from saltvirt.ops import reservations, storage
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.ops.seeding import inspection, install, provided
 from saltvirt.seed import appliance
 from saltvirt.seed.model import Found
+from saltvirt.storage import door, policies, usage
+from saltvirt.storage.verdict import Verdict
 
 
 def build(context: Context, source: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,8 +71,7 @@ def _place(settings: HostSettings, part: Path, name: str, given: Mapping[str, An
     with reservations.host_lock(settings):
         # Somebody may have made a file of that name, or a VM based on it, meanwhile.
         target = _target(settings, name, given)
-        part.rename(target)
-        files.sync_folder(target.parent)
+        door.replace(part, _verdict(settings, target))
 
 
 def refuse_packages(packages: Sequence[str], *, is_networked: bool) -> None:
@@ -119,24 +120,17 @@ def _target(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Path
             "(VMs made of the old one keep it)"
         )
     if target.exists():
-        _refuse_used(settings, target)
+        _verdict(settings, target).refuse(f"{target} is not replaced")
     return target
 
 
-def _refuse_used(settings: HostSettings, target: Path) -> None:
-    """Raise StorageError if a VM has a file as its disk, or below one: it would be another's."""
-    trashbases.refuse_needed(settings, [str(target)])
+def _verdict(settings: HostSettings, target: Path) -> Verdict:
+    """Return whether a golden image may be replaced: a VM can have it by its path."""
     if connect.why_missing():
-        return
+        return usage.index(None, settings).verdict(policies.REPLACE, str(target))
     with connect.opened(settings) as conn:
-        reservations.refuse_on_record(settings, "", [str(target)])
-        for why in outofreach.reasons(conn, settings).values():
-            raise StorageError(f"{target} may be a VM's: {why}; it is not replaced")
-        if storage.is_shared(settings, str(target), storage.in_use(conn)):
-            raise StorageError(
-                f"{target} is a VM's disk, or one is based on it by that path, so it is not "
-                "replaced; give another name"
-            )
+        index = usage.index(conn, settings, beside=[str(target)])
+        return index.verdict(policies.REPLACE, str(target))
 
 
 def _brought(

@@ -14,12 +14,13 @@ from saltvirt.kvm import connect, diskvolumes, halves, lifecycle, migrate, proce
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
 from saltvirt.movefacts import DepartureFacts
-from saltvirt.ops import legacymoves, purge, reservations, storage, unfinished
+from saltvirt.ops import legacymoves, purge, reservations, storage, trash, unfinished
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import checks, kept, migrationinfo, reach, sending, startlock
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
 from saltvirt.placement.answers import MigrationInfo
+from saltvirt.storage import policies
 
 _PURPOSE, _BURIED = "departure", "cancelled"
 # From a target's *arrived* to the end of its record: the source removes files meanwhile.
@@ -303,9 +304,12 @@ class Departure(End[DepartureFacts]):
             return
         unfinished.remove_log(self._name)
         try:
-            self.removed = unfinished.remove(
-                self.conn, self._settings, self._name, self.facts.paths
-            )
+            paths = self.facts.paths
+            index = unfinished.index_without(self.conn, self._settings, self._name, paths)
+            with trash.filling(self._settings, self._name, why="virt.migrate", days=0) as drop:
+                self.removed = unfinished.remove(
+                    self._settings, index, policies.DELETE, paths, drop
+                )
         except StorageError as exc:
             raise StorageError(f"VM {self._name!r} has moved, but {exc}") from exc
         finally:

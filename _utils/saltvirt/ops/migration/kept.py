@@ -2,11 +2,15 @@
 
 import json
 import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from saltvirt import files, records
 from saltvirt.config import HostSettings
-from saltvirt.errors import NameTaken, StorageError
+from saltvirt.errors import NameTaken, StorageError, VirtError
+from saltvirt.xml import read
 
 # So many of the last are there: their number is no matter of the clock.
 _MOST = 1000
@@ -39,6 +43,14 @@ def refuse_moved(settings: HostSettings, name: str) -> None:
         f"name is not made: apply this state there; if no host has it any more, make it once by "
         f"virt.init, here or with host= on the master"
     )
+
+
+def definitions(settings: HostSettings) -> Iterator[tuple[str, Path, ET.Element]]:
+    """Yield ``(VM, file, domain)`` of the definitions that are kept; others cannot be read."""
+    for path in sorted((Path(settings.state_dir) / "moved").glob("*.xml")):
+        with suppress(OSError, ValueError, VirtError):
+            root = read.domain(path.read_text())
+            yield read.name(root), path, root
 
 
 def _path(settings: HostSettings, name: str, kind: str) -> Path:

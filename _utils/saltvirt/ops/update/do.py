@@ -19,6 +19,7 @@ from saltvirt.ops.context import Context
 from saltvirt.ops.migration import kept, startlock
 from saltvirt.ops.update import content, live, plan
 from saltvirt.ops.update.request import Request
+from saltvirt.storage import policies, usage
 from saltvirt.xml import amend, difference, hostdev, metadata, parse, to_text
 from saltvirt.xml import domain as domain_xml
 
@@ -163,11 +164,17 @@ class _Update:
             reservations.refuse_taken(settings, self._name, [file.path])
             _reserve(file.path)
         # One that a definition names by now, which could not be taken back, stays.
-        steps.undo_with(unfinished.remove, self._conn, settings, self._name, [file.path])
+        steps.undo_with(self._unmake, file.path)
         building.make_disk(self._conn, settings, file)
         # What a snapshot leaves below it later is known by that, as of a disk of a build.
         owned.mark(file.path, self._name, lifecycle.uuid(self._conn, self._name))
         building.settle([file.path])
+
+    def _unmake(self, path: str) -> None:
+        """Remove a file that this process has just made; one that a definition names stays."""
+        settings = self._context.settings
+        index = usage.index(self._conn, settings, going=[path])
+        unfinished.remove(settings, index, policies.UNDO, [path])
 
     def _make_volume(self, steps: undo.Steps, volume: DiskVolume) -> None:
         settings = self._context.settings

@@ -1,4 +1,4 @@
-"""Disks of VMs that are out of reach: nobody knows what they are based on, so none of it may go."""
+"""VMs with a disk whose backing chain cannot be read: any file may be below that disk."""
 
 import os
 import re
@@ -19,12 +19,12 @@ _NETWORK = re.compile("/([a-z][a-z+]*:/|(nbd|rbd|sheepdog):)")
 
 def reasons(conn: Any, settings: HostSettings, but: str | None = None) -> dict[str, str]:
     """
-    Return ``{VM: why, and what to do}`` of the VMs of which nobody knows what they are based on.
+    Return ``{VM: why, and what to do}`` of the VMs whose backing chains cannot be read.
 
     but
-        The VM that is not asked about. Defaults to none.
+        The VM that is left out. Defaults to none.
 
-    A definition that was only kept, of a VM that has moved, needs nothing here.
+    A definition that this host kept of a VM that has moved needs nothing here.
     """
     known = query.definitions(conn, with_next=True)
     kept = {*_kept(conn, known), but}

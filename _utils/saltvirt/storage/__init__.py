@@ -1,0 +1,1 @@
+"""Where disks lie on a host, who needs them, and the one door by which they go."""

@@ -1,0 +1,159 @@
+"""
+The one door by which a file or a volume that may hold a VM's data goes, or is written over.
+
+Each function takes the index's :class:`~saltvirt.storage.verdict.Verdict` of what it changes, and
+refuses if that says that anything needs it. What is not VMs' data (locks, records, parts that are
+being written, certificates) does not come here; ``tests/conventions/test_door.py`` lists it.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from saltvirt import files
+from saltvirt.errors import LibvirtRefused, StorageError
+from saltvirt.kvm import diskvolumes, snapshots, transfer, volumes
+from saltvirt.storage.verdict import Verdict
+
+# File systems without hard links answer one of these.
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+
+def remove(verdict: Verdict) -> None:
+    """Remove a file that is free, for good; a missing file is fine."""
+    verdict.refuse(f"{verdict.path} is not removed")
+    files.unlink(verdict.path)
+
+
+def put_away(verdict: Verdict, place: Path) -> None:
+    """
+    Move a file into the trash, from where it can be brought back.
+
+    A file that something needs stays. Doubts do not keep it: nothing is lost in the trash.
+    """
+    if verdict.used_by:
+        verdict.refuse(f"{verdict.path} is not moved into the trash")
+    Path(verdict.path).rename(place)
+    files.sync_folder(place.parent)
+    files.sync_folder(Path(verdict.path).parent)
+
+
+def bring_back(place: Path, path: str) -> None:
+    """
+    Move a file from the trash to where it was; a file that is there already stays.
+
+    Raises StorageError if it cannot be moved.
+    """
+    try:
+        try:
+            if not is_back(place, path):
+                # Another host that shares the folder can make a file of that name at any moment.
+                os.link(place, path)
+        except OSError as exc:
+            if exc.errno not in _NO_LINKS:
+                raise
+            place.rename(path)
+        files.sync_folder(Path(path).parent)
+        files.unlink(place)
+    except OSError as exc:
+        raise StorageError(f"cannot bring {path} back from {place}: {exc.strerror}") from exc
+
+
+def is_back(place: Path, path: str) -> bool:
+    """Return whether a job died after it brought a file back, and before it left the trash."""
+    return os.path.lexists(path) and not Path(path).is_symlink() and place.samefile(path)
+
+
+def empty(place: Path) -> None:
+    """Remove a file of the trash for good; ``place`` is where it lies there."""
+    try:
+        files.unlink(place)
+    except OSError as exc:
+        raise StorageError(f"cannot remove {place}: {exc.strerror}") from exc
+
+
+def replace(part: Path, verdict: Verdict) -> None:
+    """Give a finished file the place of one that is free, or that is missing."""
+    verdict.refuse(f"{verdict.path} is not replaced")
+    part.rename(verdict.path)
+    files.sync_folder(Path(verdict.path).parent)
+
+
+def delete_volume(
+    conn: Any, pool: str, volume: str, check: Callable[[], Iterable[Verdict]]
+) -> None:
+    """Delete a volume that is free; ``check`` is asked once it is known to be there."""
+    volumes.delete(conn, pool, volume, lambda: _refuse(check(), f"volume {pool}/{volume} stays"))
+
+
+def drop_volume(conn: Any, pool: str, volume: str, verdict: Verdict) -> str | None:
+    """Delete a volume that is free, if it is there; return why libvirt could not."""
+    verdict.refuse(f"volume {pool}/{volume} stays")
+    return diskvolumes.remove(conn, pool, volume)
+
+
+def resize_volume(
+    conn: Any,
+    pool: str,
+    volume: str,
+    capacity: Any,
+    check: Callable[[bool], Iterable[Verdict]],
+    *,
+    shrinks: bool,
+) -> None:
+    """Give a volume another capacity; ``check`` is told whether a part of it is cut off."""
+
+    def refuse(is_cut: bool) -> None:
+        _refuse(check(is_cut), f"volume {pool}/{volume} stays")
+
+    volumes.resize(conn, pool, volume, capacity, shrinks=shrinks, check=refuse)
+
+
+def write_volume(
+    conn: Any, pool: str, volume: str, file: str, verdicts: Iterable[Verdict], **part: Any
+) -> None:
+    """Write a file's content into a volume that is free."""
+    _refuse(verdicts, f"volume {pool}/{volume} stays")
+    transfer.upload(conn, pool, volume, file, **part)
+
+
+def wipe_volume(
+    conn: Any, pool: str, volume: str, algorithm: str, verdicts: Iterable[Verdict]
+) -> None:
+    """Overwrite a volume that is free."""
+    _refuse(verdicts, f"volume {pool}/{volume} is not wiped")
+    volumes.wipe(conn, pool, volume, algorithm)
+
+
+def delete_snapshots(
+    conn: Any, vm: str, names: Any, verdicts: Iterable[tuple[str, Verdict]]
+) -> dict[str, Any]:
+    """Delete snapshots; the verdicts are of the files that libvirt merges and removes."""
+    _refuse_snapshots(vm, verdicts)
+    return snapshots.delete(conn, vm, names)
+
+
+def revert(
+    conn: Any,
+    vm: str,
+    plan: snapshots.Reverting,
+    verdicts: Iterable[tuple[str, Verdict]],
+    *,
+    with_cleanup: bool,
+) -> dict[str, Any]:
+    """Go back to a snapshot; the verdicts are of the files that libvirt writes and removes."""
+    _refuse_snapshots(vm, verdicts)
+    return snapshots.revert(conn, vm, plan, with_cleanup=with_cleanup)
+
+
+def _refuse(verdicts: Iterable[Verdict], what: str) -> None:
+    for verdict in verdicts:
+        verdict.refuse(what)
+
+
+def _refuse_snapshots(vm: str, verdicts: Iterable[tuple[str, Verdict]]) -> None:
+    for name, verdict in verdicts:
+        what = f"file {verdict.path} of snapshot {name!r} of VM {vm!r} stays as it is"
+        verdict.refuse(what, LibvirtRefused)

@@ -1,0 +1,303 @@
+"""Every reference to a file on a host, read from its source; nothing here decides anything."""
+
+import os
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from saltvirt import config
+from saltvirt.config import HostSettings
+from saltvirt.kvm import lifecycle, query, snapshots, volumes
+from saltvirt.ops import reservations, storage
+from saltvirt.ops.migration import kept
+from saltvirt.storage import policies, trashbacking
+from saltvirt.storage.verdict import Reference
+from saltvirt.xml import read
+from saltvirt.xml.snapshot import Snapshot
+
+_DISK = "VM {!r} has it as a disk; purge that VM (virt.purge), or detach the disk first"
+_BACKING = "a disk of VM {!r} is based on it; purge that VM (virt.purge), or detach the disk first"
+_SNAPSHOT = "a snapshot of VM {!r} needs it; delete that (virt.delete_snapshots) first"
+_OWN_SNAPSHOT = (
+    "snapshot {1!r} of VM {0!r} itself goes back to it; delete that snapshot first "
+    "(virt.delete_snapshots {0} {1})"
+)
+_OWN_INTERNAL = (
+    "snapshot {1!r} of VM {0!r} itself is kept in it; delete that snapshot first "
+    "(virt.delete_snapshots {0} {1})"
+)
+_SAVED = (
+    "VM {!r} has a saved state (managed save), which would go on over what is in it by then; "
+    "start it and shut it down, or drop that state with virsh managedsave-remove {}"
+)
+_KEPT = "a definition of VM {!r} that this host kept after a move names it ({})"
+_BOOT = "VM {!r} boots from it; purge that VM (virt.purge), or change how it boots first"
+_COMING = (
+    "it is to be a disk of VM {0!r}, which is being built here or on its way here; wait until that "
+    "is over, or if it was interrupted: salt-run virt.settle {0}"
+)
+_COMING_BACKING = (
+    "a disk is based on it, one of VM {0!r}, which is being built here or on its way here; wait "
+    "until that is over, or if it was interrupted: salt-run virt.settle {0}"
+)
+_GOING = "it is a file {}"
+_GOING_BACKING = "a disk is based on it, one {}"
+_TRASHED = f"a disk in the trash (entry {{}}) is based on it; {trashbacking.REMEDY}"
+_FILE = "{} is based on it, a file that no VM here has; remove that file first, or give it to a VM"
+
+
+Found = Iterator[tuple[str, Reference]]
+
+
+@dataclass(kw_only=True)
+class Host:
+    """
+    A host as its references are read, each source once and only if it is asked for.
+
+    conn
+        The connection to its libvirt, None on a host without libvirt.
+    but
+        VMs whose own references do not count: the VM that is purged, say.
+    going
+        Files that are removed together: what is in them needs nothing.
+    snapshots_going
+        Snapshots of the VMs of ``but`` that are deleted.
+    folders
+        Folders, beside those in which disks are made, in which files of no VM may be based on
+        others.
+    """
+
+    conn: Any
+    settings: HostSettings
+    but: Collection[str] = ()
+    going: Collection[str] = ()
+    snapshots_going: Collection[str] = ()
+    folders: Collection[Path] = ()
+    _sources: dict[str, dict[str, Reference]] = field(default_factory=dict)
+
+    @cached_property
+    def is_local(self) -> bool:
+        """Whether this machine's files are those that its libvirt has."""
+        return config.is_local(self.settings.uri)
+
+    @cached_property
+    def disks(self) -> Mapping[str, set[str]]:
+        """``{VM: paths}``."""
+        return {} if self.conn is None else lifecycle.disks(self.conn)
+
+    @cached_property
+    def taken(self) -> Mapping[str, list[Snapshot]]:
+        """``{VM: snapshots}``."""
+        return {} if self.conn is None else snapshots.every(self.conn)
+
+    @cached_property
+    def places(self) -> set[Path]:
+        """The folders in which files of VMs may lie."""
+        usual = [] if self.conn is None else storage.folders(self.conn, self.settings)
+        return {*usual, *(one for one in self.folders if one.is_dir())}
+
+    @cached_property
+    def gone(self) -> set[str]:
+        """The files that go, as they are named and resolved."""
+        return {name for path in self.going for name in (path, os.path.realpath(path))}
+
+    def every(self, source: str) -> Iterator[tuple[str, Reference]]:
+        """Yield ``(path or POOL/VOLUME, reference)`` of one source: a file can have several."""
+        yield from PROVIDERS[source](self)
+
+    def known(self, source: str) -> Mapping[str, Reference]:
+        """Return ``{path or POOL/VOLUME: reference}`` of one source."""
+        if source not in self._sources:
+            found: dict[str, Reference] = {}
+            for path, reference in self.every(source):
+                # The first reference is the one that is shown.
+                found.setdefault(path, reference)
+                if path.startswith("/"):
+                    found.setdefault(os.path.realpath(path), reference)
+            self._sources[source] = found
+        return self._sources[source]
+
+
+def _disks(host: Host) -> Found:
+    for vm, paths in sorted(host.disks.items()):
+        if vm not in host.but:
+            for path in sorted(paths):
+                yield path, _of(policies.DISK, vm, _DISK)
+
+
+def _of(source: str, owner: str, text: str, *more: str) -> Reference:
+    return Reference(source=source, owner=owner, reason=text.format(owner, *more))
+
+
+def _backing(host: Host) -> Found:
+    if host.conn is None:
+        return
+    for vm, paths in sorted(lifecycle.overlays_of(host.conn).items()):
+        if vm in host.but:
+            continue
+        # libvirt knows what is below a disk only while its domain runs.
+        for path in (below for disk in sorted(paths) for below in [*storage.chain(disk)][1:]):
+            yield path, _of(policies.BACKING, vm, _BACKING)
+
+
+def _pool_disks(host: Host) -> Found:
+    """Yield the volumes that VMs have as disks, or below them, by what their pools say."""
+    for where, vms in volumes.users(host.conn).items() if host.conn is not None else ():
+        for vm in sorted(vms.difference(host.but)):
+            yield "/".join(where), _of(policies.POOL_DISK, vm, _DISK)
+
+
+def _pool_backing(host: Host) -> Found:
+    """Yield the volumes that are below disks: a volume on a server has no header to be read."""
+    for where, vms in volumes.based(host.conn).items() if host.conn is not None else ():
+        for vm in sorted(vms.difference(host.but)):
+            yield "/".join(where), _of(policies.POOL_BACKING, vm, _BACKING)
+
+
+def _snapshots(host: Host, source: str, *, is_external: bool, is_own: bool) -> Found:
+    """Yield what snapshots go back to, and what is below that."""
+    for vm, taken in sorted(host.taken.items()):
+        if (vm in host.but) != is_own:
+            continue
+        disks = set(map(os.path.realpath, host.disks.get(vm, ())))
+        for one in taken:
+            if one.is_external != is_external or (is_own and one.name in host.snapshots_going):
+                continue
+            reference = _of_snapshot(source, vm, one)
+            for path in _reverted(host.conn, one, () if is_own else disks):
+                yield path, reference
+
+
+def _of_snapshot(source: str, vm: str, taken: Snapshot) -> Reference:
+    texts = {policies.OWN_SNAPSHOT: _OWN_SNAPSHOT, policies.OWN_INTERNAL: _OWN_INTERNAL}
+    return _of(source, vm, texts.get(source, _SNAPSHOT), taken.name)
+
+
+def _reverted(conn: Any, taken: Snapshot, disks: Collection[str]) -> Iterator[str]:
+    """Yield the files that a snapshot goes back to, but for its VM's disks, and their chains."""
+    for path in taken.reverted:
+        file = lifecycle.file_of(conn, path)
+        if os.path.realpath(file) not in disks:
+            yield file
+        # A guest can write what looks like the header of an overlay into a raw disk.
+        yield from [*storage.chain(file)][1:] if path in taken.overlays else ()
+
+
+def _external(host: Host) -> Found:
+    return _snapshots(host, policies.SNAPSHOT, is_external=True, is_own=False)
+
+
+def _internal(host: Host) -> Found:
+    return _snapshots(host, policies.INTERNAL, is_external=False, is_own=False)
+
+
+def _own_external(host: Host) -> Found:
+    return _snapshots(host, policies.OWN_SNAPSHOT, is_external=True, is_own=True)
+
+
+def _own_internal(host: Host) -> Found:
+    return _snapshots(host, policies.OWN_INTERNAL, is_external=False, is_own=True)
+
+
+def _saved(host: Host) -> Found:
+    for vm in sorted(lifecycle.saved(host.conn)) if host.conn is not None else ():
+        for path in sorted(host.disks.get(vm, ())) if vm not in host.but else ():
+            yield path, _of(policies.SAVED, vm, _SAVED, vm)
+
+
+def _kept(host: Host) -> Found:
+    for vm, path, root in kept.definitions(host.settings):
+        for disk in read.disk_sources(root) if vm not in host.but else ():
+            if disk["path"]:
+                yield disk["path"], _of(policies.KEPT, vm, _KEPT, str(path))
+
+
+def _boot(host: Host) -> Found:
+    for one in query.definitions(host.conn, with_next=True) if host.conn is not None else ():
+        for root in (one.root, one.next_root):
+            for path in _boot_files(root) if one.name not in host.but else ():
+                yield path, _of(policies.BOOT, one.name, _BOOT)
+
+
+def _boot_files(root: ET.Element | None) -> list[str]:
+    if root is None:
+        return []
+    variables = read.firmware_variables(root)
+    return [*read.boot_files(root), *([variables] if variables else [])]
+
+
+def _coming(host: Host) -> Found:
+    for path, vm in reservations.coming_files(host.settings, "").items():
+        if vm not in host.but:
+            yield path, _of(policies.COMING, vm, _COMING)
+
+
+def _going(host: Host) -> Found:
+    for path, (vm, words) in reservations.going_by_vm(host.settings).items():
+        if vm not in host.but:
+            yield path, _of(policies.GOING, vm, _GOING.replace("{}", "{1}"), words)
+
+
+def _recorded(host: Host) -> Found:
+    """Yield what is below disks of VMs that come or go."""
+    coming = reservations.coming_files(host.settings, "").items()
+    going = reservations.going_by_vm(host.settings).items()
+    texts = {
+        **{path: (vm, _GOING_BACKING.replace("{}", words)) for path, (vm, words) in going},
+        **{path: (vm, _COMING_BACKING.format(vm)) for path, vm in coming},
+    }
+    for path, (vm, text) in texts.items():
+        if vm in host.but or not path.startswith("/") or path in host.gone:
+            continue
+        for below in [*storage.chain(path)][1:]:
+            yield below, Reference(source=policies.RECORD, owner=vm, reason=text)
+
+
+def _trash(host: Host) -> Found:
+    for path, entry in trashbacking.backing_files(host.settings).items():
+        yield path, _of(policies.TRASH, entry, _TRASHED)
+
+
+def _other_trash(host: Host) -> Found:
+    for path in trashbacking.backing_files_beside(host.places):
+        yield path, _of(policies.OTHER_TRASH, "of another host", _TRASHED)
+
+
+def _files(host: Host) -> Found:
+    """Yield what files of no VM are based on, as disks that ``virt.undefine`` left are."""
+    disks = {os.path.realpath(path) for paths in host.disks.values() for path in paths}
+    for folder in sorted(host.places):
+        for above in _plain_files(folder):
+            if above in host.gone or os.path.realpath(above) in {*disks, *host.gone}:
+                continue
+            for path in [*storage.chain(above)][1:]:
+                yield path, _of(policies.FILE, above, _FILE)
+
+
+def _plain_files(folder: Path) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        yield from sorted(entry.path for entry in entries if entry.is_file())
+
+
+PROVIDERS: Mapping[str, Callable[[Host], Found]] = {
+    policies.DISK: _disks,
+    policies.BACKING: _backing,
+    policies.POOL_DISK: _pool_disks,
+    policies.POOL_BACKING: _pool_backing,
+    policies.SNAPSHOT: _external,
+    policies.INTERNAL: _internal,
+    policies.OWN_SNAPSHOT: _own_external,
+    policies.OWN_INTERNAL: _own_internal,
+    policies.SAVED: _saved,
+    policies.KEPT: _kept,
+    policies.BOOT: _boot,
+    policies.COMING: _coming,
+    policies.GOING: _going,
+    policies.RECORD: _recorded,
+    policies.TRASH: _trash,
+    policies.OTHER_TRASH: _other_trash,
+    policies.FILE: _files,
+}

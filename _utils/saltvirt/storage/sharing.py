@@ -1,0 +1,124 @@
+"""
+Storage that other hosts see: of what lies there a host alone never says that it is free.
+
+The host's own call refuses, and names the command on the master that asks all hosts. The master's
+order brings what they said (:class:`Elsewhere`); it is asked for by an order that brings nothing.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from saltvirt import arguments
+from saltvirt.config import HostSettings
+from saltvirt.errors import StorageError
+from saltvirt.ops import storage
+from saltvirt.storage.policies import ELSEWHERE
+from saltvirt.storage.verdict import Verdict
+
+# The key of an answer that names the files that all hosts have to be asked about.
+ASK = "ask_all_hosts"
+_KEYS = ("free", "used", "doubts")
+# File systems of networks and of clusters. A FUSE file system may be either.
+_NETWORKED = {
+    *("nfs", "nfs4", "cifs", "smb3", "ceph", "gfs2", "ocfs2", "gpfs", "lustre", "afs", "9p"),
+    *("fuse", "fuseblk", "virtiofs", "glusterfs", "beegfs", "orangefs"),
+}
+_Answer = TypeVar("_Answer")
+
+
+class AskAll(StorageError):
+    """Other hosts may need files; :attr:`paths` are those that nobody has asked them about."""
+
+    def __init__(self, message: str, paths: list[str]) -> None:
+        super().__init__(message)
+        self.paths = paths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """
+    What the other hosts said of files, as the master passes it on.
+
+    free
+        Files that none of them needs.
+    used
+        ``{path: reason}`` of files that one of them needs.
+    doubts
+        ``{path: reason}`` of files of which one of them cannot tell.
+    """
+
+    free: frozenset[str] = frozenset()
+    used: Mapping[str, str] = field(default_factory=dict)
+    doubts: Mapping[str, str] = field(default_factory=dict)
+
+
+def read(asked: object) -> Elsewhere:
+    """Return what an order says of other hosts; of a call without it, nothing."""
+    known = arguments.mapping("asked", asked) or {}
+    arguments.refuse_unknown_keys("asked", known, set(_KEYS))
+    return Elsewhere(
+        free=frozenset(arguments.names("asked", known.get("free") or [])),
+        used=arguments.mapping("asked", known.get("used")) or {},
+        doubts=arguments.mapping("asked", known.get("doubts")) or {},
+    )
+
+
+def answered(asked: object, work: Callable[[Elsewhere], _Answer]) -> _Answer | dict[str, Any]:
+    """
+    Return what some work returns, or which files all hosts have to be asked about first.
+
+    asked
+        What the master's order says; None for a call on the host, which is refused instead.
+    """
+    try:
+        return work(read(asked))
+    except AskAll as error:
+        if asked is None:
+            raise
+        return {ASK: error.paths}
+
+
+def refuse_unasked(verdicts: Iterable[Verdict], what: str, ask_all: str) -> None:
+    """
+    Raise AskAll if nobody has asked the other hosts about a file on storage that they see.
+
+    what
+        What is not done, as in ``nothing is removed``.
+    ask_all
+        The command on the master that asks them.
+    """
+    paths = [one.path for one in verdicts if ELSEWHERE in [source for source, _ in one.doubts]]
+    if paths:
+        raise AskAll(
+            f"{what}: {', '.join(paths)} is on storage that other hosts see, and VMs there may "
+            f"need it; this host cannot tell; ask all hosts: {ask_all}",
+            paths,
+        )
+
+
+def is_shared(settings: HostSettings, path: str | Path) -> bool:
+    """Return whether other hosts see a file: by ``virt:shared_paths``, or by its file system."""
+    return storage.is_declared(settings, str(path)) or _is_networked(Path(path))
+
+
+def _is_networked(path: Path) -> bool:
+    if not path.is_absolute():
+        return False
+    while not path.exists():
+        path = path.parent
+    device = os.stat(path).st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    # Subvolumes of btrfs have other numbers than their mount; they are local.
+    return _mounts().get(number, "").partition(".")[0] in _NETWORKED
+
+
+def _mounts() -> dict[str, str]:
+    """Return ``{device: kind of file system}`` of what is mounted."""
+    out = {}
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        words, _dash, rest = line.partition(" - ")
+        out[words.split()[2]] = rest.split()[0]
+    return out

@@ -1,0 +1,81 @@
+"""The files that disks in the trash are based on: a restored disk is worth nothing without them."""
+
+import os
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from saltvirt import records
+from saltvirt.config import HostSettings
+from saltvirt.errors import VirtError
+from saltvirt.ops import storage, trash
+from saltvirt.recordfacts import TrashFacts
+from saltvirt.storage import unreadablechains
+from saltvirt.xml import read
+
+REMEDY = "bring that disk back, or remove it for good (virt.trash_empty)"
+
+
+def unreadable(settings: HostSettings) -> dict[str, str]:
+    """Return ``{entry: why, and what to do}`` of the entries whose backing files are unknown."""
+    entries = trash.recorded(settings)
+    away = {record.name: why for record in entries for why in trash.out_of_reach(record)}
+    return {**dict(_unreadable(settings, entries)), **away, **trash.unreadable(settings)}
+
+
+def _unreadable(
+    settings: HostSettings, entries: Iterable[records.Record]
+) -> Iterator[tuple[str, str]]:
+    """Yield entries, each with a file of its disks' chains that cannot be read, and why."""
+    places = {record.name: trash.files_of(record) for record in entries}
+    # A disk's backing file may be in the trash too.
+    trashed = {path for of_entry in places.values() for path in of_entry}
+    for record in entries:
+        raw = _raw(record)
+        for path, place in places[record.name].items():
+            # A guest can write what looks like the header of an overlay into a raw disk.
+            home = Path(path).parent
+            is_raw = path.endswith(".raw") or not raw.isdisjoint((path, Path(path).name))
+            chain = () if is_raw else unreadablechains.of_disk(settings, str(place), home)
+            for file, why in chain:
+                if storage.known_as(file, trashed) is None:
+                    entry = shlex.quote(record.name)
+                    yield (
+                        record.name,
+                        f"{file} {why}; or if it is gone for good: virt.trash_empty {entry}",
+                    )
+
+
+def _raw(record: records.Record) -> set[str]:
+    """Return the raw disks that an entry's VM had by its definition: paths, and volumes' names."""
+    text = record.read(TrashFacts).definition
+    disks = []
+    # A definition that cannot be read says of no disk that it is raw.
+    with suppress(VirtError):
+        disks = [] if text is None else read.disk_sources(read.domain(text))
+    paths = [disk["path"] for disk in disks if disk["path"] and disk["format"] == "raw"]
+    # A volume that is a file has the name of that.
+    return {path if path.startswith("/") else path.partition("/")[2] for path in paths}
+
+
+def backing_files(settings: HostSettings) -> dict[str, str]:
+    """Return ``{path: entry}`` of the files that disks in this host's trash are based on."""
+    out: dict[str, str] = {}
+    for record in trash.recorded(settings):
+        for path, place in trash.files_of(record).items():
+            # Names in a header are relative to the folder in which the disk was.
+            for file in list(storage.chain(str(place), home=Path(path).parent))[1:]:
+                out |= {file: record.name, os.path.realpath(file): record.name}
+    return out
+
+
+def backing_files_beside(folders: Iterable[Path]) -> set[str]:
+    """Return the files that disks in the trash of folders are based on, of any host's trash."""
+    return {
+        name
+        for folder in folders
+        for place in (folder / trash.FOLDER).glob("*/*")
+        for file in list(storage.chain(str(place), home=folder))[1:]
+        for name in (file, os.path.realpath(file))
+    }

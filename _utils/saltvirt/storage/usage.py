@@ -1,0 +1,227 @@
+"""
+Is this file still needed? One index of references answers for everything that could spoil it.
+
+The index is built under the host's lock, out of every source that :mod:`policies` names, and only
+of those that the asked use counts. It answers *used by*, *free*, or *unknown because*. A host
+answers for itself: on storage that other hosts see, its answer is *unknown* until the master has
+asked all hosts.
+"""
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from saltvirt.config import HostSettings
+from saltvirt.image import cache
+from saltvirt.ops import reservations, storage
+from saltvirt.storage import policies, sharing, trashbacking, unreadablechains
+from saltvirt.storage.policies import Policy
+from saltvirt.storage.references import PROVIDERS, Host
+from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.verdict import Reference, Verdict
+
+# In a hard link's content all that these need is spoilt too.
+_CONTENT = (policies.DISK, policies.BACKING, policies.SNAPSHOT)
+_CACHED = "it is a cached image, on which VMs may be based; write to a copy"
+_GOLDEN = "it is a golden image, and VMs may be based on it; write to a copy"
+_LINK = "it is a hard link of {}, and what is written into one is in both ({}); write to a copy"
+_UNASKED = "it is on storage that other hosts see, and they were not asked"
+_OPEN = "a program has it open, a VM mostly; stop that first"
+_OPEN_SHARED = "all hosts share it, and another one has it open"
+_CHAIN = "a VM may be based on it: {}"
+_TRASH = "entry {!r} of the trash may be based on it: {}"
+_RECORD = "a record of VM {!r} may name it, and cannot be read: {}"
+
+
+@dataclass(kw_only=True)
+class Index:
+    """
+    The references of a host, as far as they are asked for; call it under the host's lock.
+
+    host
+        Where they are read, and what of it does not count.
+    readable
+        VMs whose backing chains need not be readable, beside those of ``host.but``.
+    elsewhere
+        What the master says that other hosts said of files on storage that they see.
+    """
+
+    host: Host
+    readable: Collection[str] = ()
+    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    _doubts: dict[str, list[str]] = field(default_factory=dict)
+
+    def verdict(self, policy: Policy, path: str, *aliases: str) -> Verdict:
+        """
+        Return whether a file may be used so.
+
+        aliases
+            Other names that references may have for it: ``POOL/VOLUME``.
+        """
+        names = [name for name in (path, *aliases) if name]
+        return Verdict(
+            path=path,
+            policy=policy,
+            used_by=tuple(self._used_by(policy, names)),
+            doubts=tuple(self._doubts_of(policy, names)),
+        )
+
+    def verdicts(self, policy: Policy, paths: Iterable[str]) -> dict[str, Verdict]:
+        """Return ``{path: verdict}`` of some files."""
+        return {path: self.verdict(policy, path) for path in paths}
+
+    def references(self, policy: Policy) -> Mapping[str, Reference]:
+        """Return ``{path or POOL/VOLUME: reference}`` of all that a use must not spoil."""
+        out: dict[str, Reference] = {}
+        for source in PROVIDERS:
+            if source in policy.counts:
+                out = {**self.host.known(source), **out}
+        return out
+
+    def every(self, policy: Policy) -> Iterator[tuple[str, Reference]]:
+        """Yield ``(path or POOL/VOLUME, reference)`` of all that a use must not spoil."""
+        for source in PROVIDERS:
+            if source in policy.counts:
+                yield from self.host.every(source)
+
+    def refuse_doubts(self, policy: Policy, what: str) -> None:
+        """Raise StorageError if anything that a use depends on cannot be read."""
+        for source in policies.DOUBTS[:-1]:
+            if source in policy.doubts:
+                for reason in self._unreadable(source):
+                    Verdict(path="", policy=policy, doubts=((source, reason),)).refuse(what)
+
+    def _used_by(self, policy: Policy, names: list[str]) -> Iterator[Reference]:
+        for source in PROVIDERS:
+            if source not in policy.counts or not _is_asked(source, names):
+                continue
+            known = self.host.known(source)
+            found = (storage.known_as(name, known) for name in names)
+            yield from (known[name] for name in found if name is not None)
+        for path in (name for name in names if name.startswith("/") and self.host.is_local):
+            yield from (one for one in self._by_file(path) if one.source in policy.counts)
+        for name in names if policies.ELSEWHERE in policy.doubts else ():
+            if name in self.elsewhere.used:
+                reason = self.elsewhere.used[name]
+                yield Reference(source=policies.USED_ELSEWHERE, owner=name, reason=reason)
+
+    def _by_file(self, path: str) -> Iterator[Reference]:
+        """Yield what is known of a file by itself."""
+        settings = self.host.settings
+        digest = cache.digest_of(settings, path)
+        if digest is not None:
+            yield Reference(source=policies.CACHED, owner=digest, reason=_CACHED)
+        elif cache.is_kept_in(settings, path):
+            yield Reference(source=policies.GOLDEN, owner=path, reason=_GOLDEN)
+        yield from self._by_link(path)
+        if storage.is_open(path):
+            yield Reference(source=policies.OPEN, owner=path, reason=_OPEN)
+            if sharing.is_shared(settings, path):
+                yield Reference(source=policies.OPEN_SHARED, owner=path, reason=_OPEN_SHARED)
+
+    def _by_link(self, path: str) -> Iterator[Reference]:
+        for source in _CONTENT:
+            known = self.host.known(source)
+            # The same name is no link, but the file itself.
+            twin = storage.twin(path, known) if storage.known_as(path, known) is None else None
+            if twin is not None:
+                reason = _LINK.format(twin, known[twin].reason)
+                yield Reference(source=policies.LINK, owner=known[twin].owner, reason=reason)
+                return
+
+    def _doubts_of(self, policy: Policy, names: list[str]) -> Iterator[tuple[str, str]]:
+        for source in policies.DOUBTS[:-1]:
+            if source in policy.doubts:
+                yield from ((source, reason) for reason in self._unreadable(source))
+        if policies.ELSEWHERE in policy.doubts:
+            yield from (found for name in names for found in self._elsewhere(name))
+
+    def _elsewhere(self, name: str) -> Iterator[tuple[str, str]]:
+        if name in self.elsewhere.doubts:
+            yield policies.UNSURE, self.elsewhere.doubts[name]
+            return
+        is_known = name in self.elsewhere.free or name in self.elsewhere.used
+        if not is_known and sharing.is_shared(self.host.settings, name):
+            yield policies.ELSEWHERE, _UNASKED
+
+    def _unreadable(self, source: str) -> list[str]:
+        if source not in self._doubts:
+            self._doubts[source] = list(_READERS[source](self)) if self.host.is_local else []
+        return self._doubts[source]
+
+    @cached_property
+    def spared(self) -> set[str]:
+        """The VMs whose backing chains need not be readable."""
+        return {*self.host.but, *self.readable}
+
+
+def _is_asked(source: str, names: list[str]) -> bool:
+    """Return whether a source can know one of some names: pools are asked for volumes alone."""
+    if source in (policies.POOL_DISK, policies.POOL_BACKING):
+        return any(not name.startswith("/") for name in names)
+    return True
+
+
+def _chains(index: Index) -> Iterator[str]:
+    host = index.host
+    found = {} if host.conn is None else unreadablechains.reasons(host.conn, host.settings)
+    yield from (_CHAIN.format(why) for vm, why in found.items() if vm not in index.spared)
+
+
+def _trash(index: Index) -> Iterator[str]:
+    for entry, why in trashbacking.unreadable(index.host.settings).items():
+        yield _TRASH.format(entry, why)
+
+
+def _records(index: Index) -> Iterator[str]:
+    for vm, why in reservations.unreadable(index.host.settings).items():
+        yield _RECORD.format(vm, why)
+
+
+_READERS = {
+    policies.NO_CHAIN: _chains,
+    policies.NO_TRASH: _trash,
+    policies.NO_RECORD: _records,
+}
+
+
+def index(
+    conn: Any,
+    settings: HostSettings,
+    *,
+    but: Collection[str] = (),
+    going: Collection[str] = (),
+    snapshots_going: Collection[str] = (),
+    readable: Collection[str] = (),
+    elsewhere: Elsewhere | None = None,
+    beside: Iterable[str] = (),
+) -> Index:
+    """
+    Return the index of a host; nothing is read before it is asked for.
+
+    conn
+        The connection to its libvirt, None on a host without libvirt.
+    but
+        VMs whose own references do not count. Defaults to none.
+    going
+        Files that are removed together, whose own references do not count. Defaults to none.
+    snapshots_going
+        Snapshots of the VMs of ``but`` that are deleted. Defaults to none.
+    readable, elsewhere
+        As :class:`Index` has them.
+    beside
+        Files beside which files of no VM may be based on them. Defaults to ``going``.
+    """
+    folders = {Path(os.path.realpath(path)).parent for path in (*beside, *going) if path[:1] == "/"}
+    host = Host(
+        conn=conn,
+        settings=settings,
+        but=but,
+        going=going,
+        snapshots_going=snapshots_going,
+        folders=folders,
+    )
+    return Index(host=host, readable=readable, elsewhere=elsewhere or Elsewhere())
