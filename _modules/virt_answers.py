@@ -10,7 +10,7 @@ a job: what each command asks of each host is in the first. ``connection``, ``us
 
 import dataclasses
 
-from saltvirt import config, wire
+from saltvirt import arguments, config, wire
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
@@ -19,8 +19,10 @@ brief = Later("saltvirt.placement.brief")
 inspect = Later("saltvirt.ops.inspect")
 offering = Later("saltvirt.ops.offering")
 ordered = Later("saltvirt.ops.ordered")
+purging = Later("saltvirt.ops.purge")
 query = Later("saltvirt.kvm.query")
 sending = Later("saltvirt.ops.migration.sending")
+fileusers = Later("saltvirt.storage.fileusers")
 vmfilter = Later("saltvirt.vmfilter")
 
 __virtualname__ = "virt"
@@ -108,6 +110,51 @@ def presence(name, **kwargs):
     settings = config.for_call("virt.presence", kwargs, __opts__, __pillar__, __grains__)
     with connect.opened(settings) as conn:
         return wire.plain(inspect.presence(conn, settings, name))
+
+
+def shared_files(name, **kwargs):
+    """
+    Return which files of a VM other hosts see, and so have to be asked about before it is purged.
+
+    name
+        The VM's name.
+    removables
+        Its cdrom and floppy images too. Defaults to False.
+
+    Returns a list of paths and of ``POOL/VOLUME``; an empty one if this host has no such VM.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.shared_files centos1
+    """
+    is_whole = arguments.boolean("removables", kwargs.pop("removables", False))
+    settings = config.for_call("virt.shared_files", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings) as conn:
+        return purging.shared_files(conn, settings, name, removables=is_whole)
+
+
+def file_users(paths, uuid=None, **kwargs):
+    """
+    Return what on this host needs files that another host is to remove or to write over.
+
+    paths
+        The files: paths, or ``POOL/VOLUME``.
+    uuid
+        A VM whose definitions here need nothing: the VM that is removed. Defaults to none.
+
+    Returns ``{path: {"used_by": [reason], "doubts": [reason]}}`` of all of them.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.file_users '[/mnt/shared/web1_system.qcow2]'
+    """
+    settings = config.for_call("virt.file_users", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings) as conn:
+        return wire.plain(fileusers.file_users(conn, settings, paths, uuid))
 
 
 def host_info(moving=None, **kwargs):

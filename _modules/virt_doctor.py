@@ -14,6 +14,7 @@ from saltvirt.later import Later
 bins = Later("saltvirt.ops.trash")
 facts = Later("saltvirt.ops.doctor.facts")
 mend = Later("saltvirt.ops.doctor.mend")
+putaway = Later("saltvirt.storage.putaway")
 
 __virtualname__ = "virt"
 
@@ -84,6 +85,28 @@ def trash(**kwargs):
         salt hyper1 virt.trash
     """
     return bins.listed(_settings("virt.trash", kwargs))
+
+
+def trash_put(path, **kwargs):
+    """
+    Move a file that no VM has into this host's trash, as ``virt.doctor`` advises.
+
+    path
+        Absolute path of the file.
+
+    It is kept for ``virt:trash_days``, for a week at least. Returns ``{"entry": name, "undo":
+    command}``; fails if anything on this host needs the file, or if that cannot be told. Undo:
+    virt.trash_restore.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.trash_put /srv/salt-images/left1_system.qcow2
+    """
+    settings = _settings("virt.trash_put", kwargs)
+    with connect.opened(settings) as conn:
+        return putaway.put(conn, settings, path)
 
 
 def trash_restore(entry, **kwargs):

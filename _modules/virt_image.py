@@ -97,9 +97,9 @@ def image_prune(digests=None, dry_run=False, step=None):
     if step and is_dry:
         raise BadArgument("dry_run", "a step is done, or left out: only looking takes none")
     asked = arguments.names("digests", digests)
-    if step == "end":
-        return cached.end(settings, asked)
     with connect.opened(settings) as conn:
+        if step == "end":
+            return cached.end(conn, settings, asked)
         if step == "begin":
             return cached.begin(conn, settings, None if digests is None else asked)
         if step == "look":

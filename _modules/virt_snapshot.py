@@ -127,11 +127,9 @@ def delete_snapshots(name, *names, **kwargs):
     settings = _settings("virt.delete_snapshots", kwargs)
 
     def delete(elsewhere):
-        with (
-            connect.opened(settings, readonly=False) as conn,
-            startlock.starting(conn, settings, name),
-        ):
-            chosen = [str(one) for one in names]
+        chosen = [str(one) for one in names]
+        opened = connect.opened(settings, readonly=False)
+        with opened as conn, startlock.starting(conn, settings, name):
             return snapshotted.delete(conn, settings, name, chosen, elsewhere)
 
     return sharing.answered(asked, delete)
@@ -171,11 +169,9 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
     settings = _settings("virt.revert_snapshot", kwargs)
 
     def revert(elsewhere):
-        with (
-            connect.opened(settings, readonly=False) as conn,
-            startlock.starting(conn, settings, name),
-        ):
-            given = {"with_cleanup": with_cleanup, "elsewhere": elsewhere}
+        given = {"with_cleanup": with_cleanup, "elsewhere": elsewhere}
+        opened = connect.opened(settings, readonly=False)
+        with opened as conn, startlock.starting(conn, settings, name):
             plan, verdicts = snapshotted.plan_revert(conn, settings, name, vm_snapshot, **given)
             return door.revert(conn, name, plan, verdicts, with_cleanup=with_cleanup)
 

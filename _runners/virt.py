@@ -274,7 +274,7 @@ def resume(name):
 
 
 @runner_function
-def purge(name, delete_key=True):
+def purge(name, delete_key=True, force=False):
     """
     Remove a VM with its disks, its seed and its minion key.
 
@@ -282,10 +282,15 @@ def purge(name, delete_key=True):
         The VM's name.
     delete_key
         Delete the minion key of that id too. Defaults to True.
+    force
+        Remove the VM though a silent host may need a file that hosts share: that file goes into the
+        trash of its host, for a week at least. Defaults to False.
 
-    Cached images stay, and so do disks that another VM uses. If a purge was interrupted, the next
-    one finishes it, and deletes the VM's key. Returns ``{host: {name: "purged"}}``; after
-    ``purged`` it says what was finished. Fails if no host has the VM. There is no undo.
+    A file that anything else needs stays: on storage that hosts share, all hosts are asked first.
+    If a purge was interrupted, the next one finishes it, and deletes the VM's key. Returns
+    ``{host: {name: "purged"}}``; after ``purged`` it says what was finished. Fails if no host has
+    the VM, or if a host is silent that may need a shared file. Undo: virt.trash_restore on that
+    host, with ``virt:trash_days``.
 
     CLI Example:
 
@@ -293,4 +298,4 @@ def purge(name, delete_key=True):
 
         salt-run virt.purge centos1
     """
-    return removing.purge(Cloud.of(__opts__), name, delete_key)
+    return removing.purge(Cloud.of(__opts__), name, delete_key, force)

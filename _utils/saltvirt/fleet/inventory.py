@@ -21,6 +21,7 @@ from saltvirt.fleet import (
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement.answers import (
     CachedImage,
+    FileUsers,
     HostInfo,
     Load,
     MigrationInfo,
@@ -41,6 +42,8 @@ _SHAPES: Mapping[str, object] = {
     "virt.migration_info": dict[str, MigrationInfo],
     "virt.load": Load,
     "virt.presence": Presence,
+    "virt.file_users": dict[str, FileUsers],
+    "virt.shared_files": list[str],
     "virt.migration_state": dict[str, list[records.Shown]],
     "virt.migrate_check": dict[str, list[str]],
 }

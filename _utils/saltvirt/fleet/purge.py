@@ -8,6 +8,7 @@ from saltvirt import arguments
 from saltvirt.errors import BadArgument, NoSuchVm
 from saltvirt.fleet import (
     authorization,
+    fileusers,
     hints,
     interrupted,
     inventory,
@@ -22,10 +23,18 @@ from saltvirt.fleet.hosts import DeployError, HostSilent, act
 from saltvirt.recordfacts import OrderFacts
 from saltvirt.records import Held
 
+_SHARED = "virt.shared_files"
 
-def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]]:
+
+def purge(
+    cloud: Cloud, name: str, delete_key: bool, force: object = False
+) -> dict[str, dict[str, str]]:
     """
     Remove a VM, its disks, its seed and its key; return ``{host: {name: "purged"}}``.
+
+    force
+        Remove it though a silent host may need a file that hosts share: that file goes into the
+        trash. Defaults to False.
 
     The key is noted before anything is removed: the next purge of that name deletes it, and no
     other, if this one is interrupted.
@@ -34,7 +43,8 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
     arguments.boolean("delete_key", delete_key)
     _refuse_hypervisor(cloud, name)
     with orders.opened(cloud.opts, name) as order:
-        return under(cloud, order, name, delete_key=delete_key)
+        forced = arguments.boolean("force", force)
+        return under(cloud, order, name, delete_key=delete_key, force=forced)
 
 
 def under(
@@ -45,6 +55,7 @@ def under(
     delete_key: bool = True,
     only: Collection[str] | None = None,
     uuid: str | None = None,
+    force: bool = False,
 ) -> dict[str, dict[str, str]]:
     """
     Do as :func:`purge` under the order of a VM, which the caller has.
@@ -78,7 +89,8 @@ def under(
         _refuse_kept(host, name, moved_to, unheard)
         # That of the VM itself is deleted by now: one that is there may be another's.
         delete_key = delete_key and begun is None
-    _remove(cloud, order, name, host, delete_key, uuid or (None if moved_to else seen[host].uuid))
+    known = uuid or (None if moved_to else seen[host].uuid)
+    _remove(cloud, order, name, host, delete_key, known, force=force)
     return {host: {name: "purged"}}
 
 
@@ -127,15 +139,25 @@ def _refuse_kept(host: str, name: str, moved_to: str, unheard: Mapping[str, str]
 
 
 def _remove(
-    cloud: Cloud, order: Held, name: str, host: str, delete_key: bool, uuid: str | None
+    cloud: Cloud,
+    order: Held,
+    name: str,
+    host: str,
+    delete_key: bool,
+    uuid: str | None,
+    *,
+    force: bool = False,
 ) -> None:
+    # Before anything is noted: a host that is silent refuses the purge.
+    paths = inventory.read(host, _SHARED, act(cloud, host, _SHARED, name))
+    asked = fileusers.ask(cloud, host, paths, uuid=uuid, force=force) if paths else {}
     public = keys.accepted(cloud.opts, name) if delete_key else None
     order_id = minions.new_id()
     facts = OrderFacts(host=host, order_id=order_id, public_key=public)
     orders.begin(order, orders.REMOVING, facts)
     try:
         # Somebody may have made another VM of that name when this is done.
-        kwarg = {} if uuid is None else {"uuid": uuid}
+        kwarg = {**({} if uuid is None else {"uuid": uuid}), **({"asked": asked} if asked else {})}
         act(cloud, host, "virt.purge", name, kwarg=kwarg, order_id=order_id)
     except (KeyboardInterrupt, SystemExit):
         raise DeployError(

@@ -29,12 +29,19 @@ class Removed:
     kept: _Users
 
 
-def remove(settings: HostSettings, digests: Iterable[str], look: Callable[[], _Users]) -> Removed:
+def remove(
+    settings: HostSettings,
+    digests: Iterable[str],
+    look: Callable[[], _Users],
+    drop: Callable[[str], None],
+) -> Removed:
     """
     Remove cached images that nobody uses.
 
     look
         Looks who uses which, once :func:`begin` is through.
+    drop
+        Removes the file of an image, or raises.
     """
     begun = begin(settings, digests)
     try:
@@ -42,7 +49,7 @@ def remove(settings: HostSettings, digests: Iterable[str], look: Callable[[], _U
     except BaseException:
         keep_all_but(settings, ())
         raise
-    return end(settings, begun, used)
+    return end(settings, begun, used, drop)
 
 
 def begin(settings: HostSettings, digests: Iterable[str]) -> list[str]:
@@ -66,8 +73,15 @@ def begin(settings: HostSettings, digests: Iterable[str]) -> list[str]:
     return begun
 
 
-def end(settings: HostSettings, begun: Iterable[str], used: _Users) -> Removed:
-    """Remove images whose removal has begun, but for those that are used."""
+def end(
+    settings: HostSettings, begun: Iterable[str], used: _Users, drop: Callable[[str], None]
+) -> Removed:
+    """
+    Remove images whose removal has begun, but for those that are used.
+
+    drop
+        Removes the file of an image, or raises.
+    """
     removed, kept = {}, {}
     # What the caller says may be any text.
     there = {path.stem for path in cache.folder(settings).glob("*.removing")}
@@ -78,7 +92,7 @@ def end(settings: HostSettings, begun: Iterable[str], used: _Users) -> Removed:
                 if digest in used:
                     _keep(cache.folder(settings), digest)
                 else:
-                    size_bytes = _remove_unused(settings, digest)
+                    size_bytes = _remove_unused(settings, digest, drop)
         if size_bytes is None:
             kept[digest] = used.get(digest, ["a disk that is being made"])
         else:
@@ -86,7 +100,7 @@ def end(settings: HostSettings, begun: Iterable[str], used: _Users) -> Removed:
     return Removed(removed=removed, kept=kept)
 
 
-def _remove_unused(settings: HostSettings, digest: str) -> int | None:
+def _remove_unused(settings: HostSettings, digest: str, drop: Callable[[str], None]) -> int | None:
     """Remove an image; return its bytes, or None if it was taken back or fetched anew meanwhile."""
     base = cache.folder(settings)
     try:
@@ -97,14 +111,14 @@ def _remove_unused(settings: HostSettings, digest: str) -> int | None:
         return None
     if cache.note_path(base, digest).exists():
         return None
-    _remove(settings, digest, Path(note["path"]))
+    _remove(settings, digest, note["path"], drop)
     size_bytes: int = note["stat"][0]
     return size_bytes
 
 
-def _remove(settings: HostSettings, digest: str, path: Path) -> None:
+def _remove(settings: HostSettings, digest: str, path: str, drop: Callable[[str], None]) -> None:
     base = cache.folder(settings)
-    path.unlink(missing_ok=True)
+    drop(path)
     cache.look_path(settings, digest).unlink(missing_ok=True)
     for flat in base.glob("*.flat"):
         with suppress(FileNotFoundError):

@@ -50,6 +50,11 @@ class Filling:
         # A VM's name may be as long as a file's; what is quoted of it is longer.
         self._id = f"{facts.vm[:60]}-{secrets.token_hex(4)}"
 
+    @property
+    def entry(self) -> str:
+        """The name of the entry."""
+        return self._id
+
     def __call__(self, verdict: Verdict) -> None:
         """
         Remove a file; do nothing if it is not there. Raise OSError if it cannot be.

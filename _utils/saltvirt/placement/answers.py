@@ -382,6 +382,21 @@ class CachedImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileUsers:
+    """
+    What a host answers to ``virt.file_users`` about one file.
+
+    used_by
+        Why it needs the file.
+    doubts
+        Why it cannot tell.
+    """
+
+    used_by: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
     """
     What a host answers to ``virt.image_prune``, by digest.

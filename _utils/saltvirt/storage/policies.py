@@ -20,6 +20,7 @@ replace      put a new golden image in the place of an old one
 prune        remove a cached image
 cloud        remove a disk of a VM that ``salt-cloud -d`` destroys
 loose        name a file as left over (``virt.doctor``)
+asked        tell the master whether this host needs a file that another host is to remove
 ===========  ==================================================================================
 """
 
@@ -60,33 +61,33 @@ USED_ELSEWHERE = "used-elsewhere"
 DOUBTS = (NO_CHAIN, NO_TRASH, NO_RECORD, ELSEWHERE)
 
 TABLE = """
-                      delete undo volume group wipe take base write merge drop revert replace prune cloud loose
-disk                  x      x    .      .     x    x    .    .     x     x    x      x       x     x     x
-backing               x      x    x      x     x    x    x    x     x     x    x      x       x     x     x
-pool-disk             x      x    .      .     x    x    .    .     .     .    .      .       .     .     .
-pool-backing          x      x    x      x     x    x    .    .     .     .    .      .       .     .     .
-snapshot              x      x    x      x     x    x    x    x     x     x    x      x       x     x     x
-internal-snapshot     x      x    x      x     x    x    .    .     .     x    .      x       x     x     x
-own-snapshot          .      .    .      .     .    .    .    .     x     .    x      .       .     .     .
-own-internal-snapshot .      .    .      .     .    .    .    .     .     x    .      .       .     .     .
-saved-state           .      .    .      .     x    .    .    x     .     .    .      .       .     .     x
-kept-definition       x      .    .      .     .    .    .    .     .     .    .      .       .     .     x
-boot-file             x      x    x      x     x    .    .    x     .     x    .      x       x     x     x
-coming                x      x    .      x     x    x    .    x     .     .    .      x       .     .     x
-going                 .      .    .      .     x    x    .    x     .     .    .      x       .     .     x
-record-backing        x      .    x      x     x    .    .    x     x     x    .      x       .     x     x
-trash                 x      x    x      x     x    x    x    x     x     x    x      x       x     x     x
-trash-of-others       x      x    x      .     x    x    x    x     x     x    x      x       x     x     x
-file-without-vm       x      .    x      .     x    x    .    x     x     x    x      x       x     x     x
-cached-image          x      x    .      .     x    x    x    x     .     .    .      .       .     .     .
-golden-image          .      .    .      .     x    .    x    x     .     .    .      .       .     .     .
-hard-link             .      .    .      .     x    x    x    x     .     .    .      .       .     .     .
-open                  .      .    .      .     .    .    .    .     .     .    .      .       .     .     x
-open-elsewhere        x      x    .      .     .    .    .    .     .     .    .      .       .     .     .
-unreadable-chain      x      .    x      x     x    x    .    x     x     x    .      x       x     x     x
-unreadable-trash      x      .    x      x     x    x    x    x     x     x    x      x       x     x     x
-unreadable-record     x      .    .      .     .    .    .    .     .     .    .      .       .     .     x
-other-hosts           x      .    x      .     x    .    .    .     x     x    .      .       x     x     .
+                      delete undo volume group wipe take base write merge drop revert replace prune cloud loose asked
+disk                  x      x    .      .     x    x    .    .     x     x    x      x       x     x     x     x
+backing               x      x    x      x     x    x    x    x     x     x    x      x       x     x     x     x
+pool-disk             x      x    .      .     x    x    .    .     .     .    .      .       .     .     .     x
+pool-backing          x      x    x      x     x    x    .    .     .     .    .      .       .     .     .     x
+snapshot              x      x    x      x     x    x    x    x     x     x    x      x       x     x     x     x
+internal-snapshot     x      x    x      x     x    x    .    .     .     x    .      x       x     x     x     x
+own-snapshot          .      .    .      .     .    .    .    .     x     .    x      .       .     .     .     .
+own-internal-snapshot .      .    .      .     .    .    .    .     .     x    .      .       .     .     .     .
+saved-state           .      .    .      .     x    .    .    x     .     .    .      .       .     .     x     x
+kept-definition       x      .    .      .     .    .    .    .     .     .    .      .       .     .     x     x
+boot-file             x      x    x      x     x    .    .    x     .     x    .      x       x     x     x     x
+coming                x      x    .      x     x    x    .    x     .     .    .      x       .     .     x     x
+going                 .      .    .      .     x    x    .    x     .     .    .      x       .     .     x     .
+record-backing        x      .    x      x     x    .    .    x     x     x    .      x       .     x     x     x
+trash                 x      x    x      x     x    x    x    x     x     x    x      x       x     x     x     .
+trash-of-others       x      x    x      .     x    x    x    x     x     x    x      x       x     x     x     .
+file-without-vm       x      .    x      .     x    x    .    x     x     x    x      x       x     x     x     .
+cached-image          x      x    .      .     x    x    x    x     .     .    .      .       .     .     .     .
+golden-image          .      .    .      .     x    .    x    x     .     .    .      .       .     .     .     .
+hard-link             .      .    .      .     x    x    x    x     .     .    .      .       .     .     .     .
+open                  .      .    .      .     .    .    .    .     .     .    .      .       .     .     x     .
+open-elsewhere        x      x    .      .     .    .    .    .     .     .    .      .       .     .     .     .
+unreadable-chain      x      .    x      x     x    x    .    x     x     x    .      x       x     x     x     x
+unreadable-trash      x      .    x      x     x    x    x    x     x     x    x      x       x     x     x     .
+unreadable-record     x      .    .      .     .    .    .    .     .     .    .      .       .     .     x     x
+other-hosts           x      .    x      .     x    .    .    .     x     x    .      .       .     x     .     .
 """  # noqa: E501
 
 
@@ -130,6 +131,6 @@ DELETE, UNDO, VOLUME, GROUP, WIPE = (
 TAKE, BASE, WRITE, MERGE, DROP = (
     POLICIES[name] for name in ("take", "base", "write", "merge", "drop")
 )
-REVERT, REPLACE, PRUNE, CLOUD, LOOSE = (
-    POLICIES[name] for name in ("revert", "replace", "prune", "cloud", "loose")
+REVERT, REPLACE, PRUNE, CLOUD, LOOSE, ASKED = (
+    POLICIES[name] for name in ("revert", "replace", "prune", "cloud", "loose", "asked")
 )

@@ -243,9 +243,7 @@ def test_a_source_keeps_a_file_from_the_uses_that_the_table_marks(host, monkeypa
     try:
         found = {}
         for name in NAMES:
-            index = usage.index(
-                host.conn, host.settings, but=scene.get("but", []), beside=[path]
-            )
+            index = usage.index(host.conn, host.settings, but=scene.get("but", []), beside=[path])
             verdict = index.verdict(policies.POLICIES[name], path)
             sources = [one.source for one in verdict.used_by]
             sources += [doubt for doubt, _reason in verdict.doubts]

@@ -5,14 +5,13 @@ from datetime import datetime
 from typing import Any
 
 from saltvirt import locks, wire
-from saltvirt.errors import NoSuchVm, VirtError
+from saltvirt.errors import VirtError
 from saltvirt.fleet import (
     allowing,
     authorization,
     hosts,
     interrupted,
     inventory,
-    keys,
     moves,
     orders,
     settle,
@@ -25,7 +24,7 @@ from saltvirt.fleet.findings import MASTER
 FUN = "virt.doctor_mend"
 _LIMIT_S = 600
 # In this order: what a record says of files and keys is settled before those are judged.
-_ORDER = ("unfinished", "half-move", "order", "key", "authorization", "certificate", "lock")
+_ORDER = ("unfinished", "half-move", "order", "authorization", "certificate", "lock")
 
 
 def mend(cloud: Cloud, found: Iterable[Leftover], now: datetime) -> tuple[list[str], list[str]]:
@@ -104,23 +103,6 @@ def _order(cloud: Cloud, name: str, _now: datetime) -> str:
         return said or "settled"
 
 
-def _key(cloud: Cloud, name: str, _now: datetime) -> str:
-    """Delete the key that was noted for a VM, unless a host has it by now, or may."""
-    # Under the lock of the name: nobody builds a VM of that name meanwhile.
-    with orders.opened(cloud.opts, name) as order:
-        if order.record is not None:
-            raise VirtError("a command for that VM was cut off meanwhile; run this again")
-        found = inventory.look_for(cloud, name)
-        if found.reasons():
-            raise VirtError(f"{', '.join(sorted(found.reasons()))} cannot be asked; it stays")
-        try:
-            host = inventory.located(cloud, found, name)
-        except NoSuchVm:
-            gone = keys.delete(cloud.opts, name, keys.noted(cloud.opts).get(name))
-            return "deleted" if gone else "was deleted meanwhile"
-        raise VirtError(f"{host} has that VM by now; it stays")
-
-
 def _move(cloud: Cloud, name: str, _now: datetime) -> str:
     said = settle.every(cloud, name)["settled"]
     return str(said.get(name, "settled"))
@@ -144,7 +126,6 @@ def _lock(cloud: Cloud, _path: str, _now: datetime) -> str:
 _MASTERS: Mapping[str, Callable[[Cloud, str, datetime], Any]] = {
     "half-move": _move,
     "order": _order,
-    "key": _key,
     "authorization": _authorization,
     "certificate": _certificate,
     "lock": _lock,

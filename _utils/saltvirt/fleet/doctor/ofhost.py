@@ -10,12 +10,13 @@ from saltvirt.placement.doctor import DoctorFacts, LooseFile
 
 # As on the host, which has the last word.
 QUIET_S, TOKEN_S = 3600, 24 * 3600
-_UNMARKED = ("nvram", "managed-save")
+# Seeds hold keys, and logs are written by libvirt.
+_NOT_FOR_TRASH = ("seed", "console-log")
 # What it is, and what settles it.
 _LOCAL = {
     "unfinished": (
         "a build or a purge of VM {} was cut off",
-        "settles it: what is defined stays, of what is not the files on record are removed",
+        "settles it: what is defined stays, of what is not the files on record go into the trash",
     ),
     "lock": ("{} is a lock that no process holds", "removes it"),
     "download": ("{} is a part of a download that nobody goes on with", "removes it"),
@@ -42,7 +43,7 @@ def findings(host: str, seen: Seen) -> Iterator[Leftover]:
     if not facts.unreadable:
         for one in facts.files:
             if not is_needed(one, seen):
-                yield _file(host, facts, one)
+                yield _file(host, one)
 
 
 def silent(host: str, why: str) -> Leftover:
@@ -142,26 +143,26 @@ def is_needed(one: LooseFile, seen: Seen) -> bool:
     return one.is_shared or one.path not in there
 
 
-def _file(host: str, facts: DoctorFacts, one: LooseFile) -> Leftover:
-    what = f"{one.kind} {one.path} of VM {one.vm}, which no host has"
+def _file(host: str, one: LooseFile) -> Leftover:
+    """
+    Name a file that nothing needs.
+
+    That no VM has it proves nothing: its definition may be lost. So it is never removed from here.
+    """
     if one.kind == "token":
         return mended(
             *(one.kind, host, one.path),
             f"{one.path} is a token of VM {one.vm} that was never used, and is worth nothing",
             "removes it",
         )
-    has_trash = facts.trash_days and one.kind in ("disk", *_UNMARKED)
-    if one.kind in _UNMARKED and not has_trash:
+    what = f"{one.kind} {one.path} of VM {one.vm}, which no host has"
+    target, path = shlex.quote(host), shlex.quote(one.path)
+    if one.kind in _NOT_FOR_TRASH:
         return by_hand(
-            *(one.kind, host, one.path),
-            what,
-            f"on {host}, if nobody needs it: rm {shlex.quote(one.path)}; with virt:trash_days set "
-            "there, fix=True moves it into the trash",
+            *(one.kind, host, one.path), what, f"on {host}, if VM {one.vm} is gone: rm {path}"
         )
-    if has_trash:
-        return mended(
-            *(one.kind, host, one.path),
-            what,
-            f"moves it into the trash of {host} for {facts.trash_days} days",
-        )
-    return mended(one.kind, host, one.path, what, "removes it for good")
+    return by_hand(
+        *(one.kind, host, one.path),
+        what,
+        f"define its VM again; or if it is gone for good: salt {target} virt.trash_put {path}",
+    )

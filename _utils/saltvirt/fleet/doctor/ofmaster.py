@@ -63,10 +63,10 @@ def _keys(seen: Seen) -> Iterator[Leftover]:
     there = {name: host for host, facts in seen.hosts.items() for name in facts.vms}
     for name in sorted(seen.master.noted):
         if not is_key_needed(name, seen):
-            yield mended(
+            yield by_hand(
                 *("key", MASTER, name),
                 f"the key of VM {name} is accepted, and no host has such a VM",
-                "deletes that key",
+                f"define it again; or if it is gone for good: salt-key -d {shlex.quote(name)}",
             )
         state, _public = seen.master.keys.get(name, (None, None))
         # One that somebody has rejected is meant to have none.

@@ -1,7 +1,7 @@
 """The cached images of a host: what is there, who uses it, fetch one, remove what nobody uses."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from saltvirt.image import cache, removal
 from saltvirt.ops import reservations
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
-from saltvirt.storage import policies, sharing, usage
+from saltvirt.storage import door, policies, sharing, usage
 from saltvirt.storage.verdict import Reference
 
 
@@ -113,7 +113,8 @@ def prune(
         known, used, unused = _seen(conn, settings, digests)
         if is_dry:
             return _said({one: known[one]["file_bytes"] for one in unused}, used)
-        done = removal.remove(settings, unused, lambda: users(conn, settings))
+        drop = dropping(conn, settings)
+        done = removal.remove(settings, unused, lambda: users(conn, settings), drop)
     return _said(done.removed, {**used, **done.kept})
 
 
@@ -133,11 +134,23 @@ def used_now(conn: Any, settings: HostSettings, digests: Iterable[str]) -> dict[
     return _said({}, {one: found[one] for one in digests if one in found})
 
 
-def end(settings: HostSettings, digests: Collection[str]) -> dict[str, Any]:
+def end(conn: Any, settings: HostSettings, digests: Collection[str]) -> dict[str, Any]:
     """Remove those images of :func:`begin`, keep the others; return what :func:`prune` does."""
     removal.keep_all_but(settings, digests)
-    done = removal.end(settings, digests, {})
+    with reservations.host_lock(settings):
+        used = users(conn, settings)
+        done = removal.end(settings, digests, used, dropping(conn, settings))
     return _said(done.removed, done.kept)
+
+
+def dropping(conn: Any, settings: HostSettings) -> Callable[[str], None]:
+    """Return what removes the file of a cached image that nothing on this host needs."""
+    index = usage.index(conn, settings)
+
+    def drop(path: str) -> None:
+        door.remove(index.verdict(policies.PRUNE, path))
+
+    return drop
 
 
 def _seen(

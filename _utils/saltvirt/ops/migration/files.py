@@ -11,8 +11,9 @@ from saltvirt.files import part_path, private
 from saltvirt.image import cache, tool
 from saltvirt.kvm import host
 from saltvirt.ops import reservations, storage
-from saltvirt.ops.build import existing
 from saltvirt.ops.migration.arrivalplan import ComingFile
+from saltvirt.storage import door, policies, usage
+from saltvirt.storage.verdict import Verdict
 from saltvirt.undo import on_failure
 
 
@@ -90,8 +91,12 @@ def seed(
             if path in there:
                 _refuse_taken(settings, target, path, force)
         reservations.refuse_on_record(settings, "", map(str, places.values()))
-        existing.refuse_used(conn, settings, "", sorted(map(str, there)))
-        _place_all({path: disks[target] for target, path in sorted(places.items())}, there)
+        wanted = {path: disks[target] for target, path in sorted(places.items())}
+        index = usage.index(conn, settings, beside=map(str, wanted))
+        verdicts = {path: index.verdict(policies.TAKE, str(path)) for path in wanted}
+        for path in there:
+            verdicts[path].refuse(f"{path} is there already, and stays")
+        _place_all(wanted, there, verdicts)
 
 
 def _refuse_taken(settings: HostSettings, target: str, path: Path, force: bool) -> None:
@@ -104,7 +109,11 @@ def _refuse_taken(settings: HostSettings, target: str, path: Path, force: bool) 
         )
 
 
-def _place_all(disks: Mapping[Path, Mapping[str, Any]], there: Collection[Path]) -> None:
+def _place_all(
+    disks: Mapping[Path, Mapping[str, Any]],
+    there: Collection[Path],
+    verdicts: Mapping[Path, Verdict],
+) -> None:
     """Make the disks beside their places, then take these; on failure nothing is left."""
     with on_failure() as steps:
         parts = {}
@@ -117,7 +126,7 @@ def _place_all(disks: Mapping[Path, Mapping[str, Any]], there: Collection[Path])
             steps.undo_with(parts[path].unlink, True)
             _make_empty(parts[path], disk)
         for path, part in parts.items():
-            part.rename(path)
+            door.replace(part, verdicts[path])
 
 
 def _make_empty(path: Path, disk: Mapping[str, Any]) -> None:

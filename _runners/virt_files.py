@@ -1,0 +1,217 @@
+"""
+Remove or write over what other hosts may need, after all of them were asked.
+
+.. versionadded:: 1.0.0
+
+On storage that hosts share, a host's own call of these functions refuses, and names these here.
+``force=True`` goes on though a host is silent.
+"""
+
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.runners import runner_function
+from saltvirt.later import Later
+
+fileusers = Later("saltvirt.fleet.fileusers")
+inventory = Later("saltvirt.fleet.inventory")
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Always load: a master needs no libvirt."""
+    return __virtualname__
+
+
+def _order(host, fun, args, force, **kwarg):
+    cloud = Cloud.of(__opts__, __jid_event__, host)
+    target = inventory.one(cloud, host)
+    return {target: fileusers.order(cloud, target, fun, args, kwarg, force=force)}
+
+
+def _on_vm(name, fun, args, force, **kwarg):
+    cloud = Cloud.of(__opts__, __jid_event__, name)
+    host = inventory.locate(cloud, name)
+    return {host: fileusers.order(cloud, host, fun, [name, *args], kwarg, force=force)}
+
+
+@runner_function
+def volume_delete(host, pool, volume, force=False):
+    """
+    Delete a volume with all that is in it, unless a VM of any host needs it.
+
+    host
+        The hypervisor.
+    pool
+        The pool's name.
+    volume
+        The volume's name.
+    force
+        Delete it though a host is silent. Defaults to False.
+
+    Returns ``{host: True}``; fails where the host's own ``virt.volume_delete`` does, and if another
+    host needs the volume, or is silent. There is no undo.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
+        salt-run virt.volume_delete hyper1 default data.qcow2
+    """
+    return _order(host, "virt.volume_delete", [pool, volume], force)
+
+
+@runner_function
+def volume_wipe(host, pool, volume, algorithm="zero", force=False):
+    """
+    Overwrite the content of a volume, unless a VM of any host needs it.
+
+    host
+        The hypervisor.
+    pool
+        The pool's name.
+    volume
+        The volume's name.
+    algorithm
+        As of the host's own ``virt.volume_wipe``. Defaults to ``zero``.
+    force
+        Wipe it though a host is silent. Defaults to False.
+
+    Returns ``{host: True}``; fails where the host's own ``virt.volume_wipe`` does, and if another
+    host needs the volume, or is silent. There is no undo.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
+        salt-run virt.volume_wipe hyper1 default data.qcow2
+        salt hyper1 virt.volume_delete default data.qcow2
+    """
+    return _order(host, "virt.volume_wipe", [pool, volume, algorithm], force)
+
+
+@runner_function
+def volume_resize(host, pool, volume, size, shrink=False, force=False):
+    """
+    Give a volume another capacity, unless a VM of any host needs what is cut off.
+
+    host
+        The hypervisor.
+    pool
+        The pool's name.
+    volume
+        The volume's name.
+    size
+        The new capacity in MiB, or with a unit: ``8192``, ``8g``.
+    shrink
+        Cut off what is beyond a smaller size, for ever. Defaults to False.
+    force
+        Do it though a host is silent. Defaults to False.
+
+    Returns ``{host: True}``; fails where the host's own ``virt.volume_resize`` does, and if another
+    host needs the volume, or is silent. Undo: none of what was cut off; else the old size with
+    ``shrink=True``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
+        salt-run virt.volume_resize hyper1 default data.qcow2 128
+        salt hyper1 virt.volume_delete default data.qcow2
+    """
+    return _order(host, "virt.volume_resize", [pool, volume, size], force, shrink=shrink)
+
+
+@runner_function
+def volume_upload(host, pool, volume, file, force=False, offset=0, length=0, sparse=False):
+    """
+    Write the content of a file of a host into a volume, unless a VM of any host needs that.
+
+    host
+        The hypervisor.
+    pool
+        The pool's name.
+    volume
+        The volume's name.
+    file
+        Absolute path of a file or a block device of that host.
+    force
+        Do it though a host is silent. Defaults to False.
+    offset
+        Where in the volume it begins, in bytes. Defaults to 0.
+    length
+        How much of the file is written, in bytes. Defaults to 0: all of it.
+    sparse
+        Leave holes of the file out, as the host's own ``virt.volume_upload``. Defaults to False.
+
+    Returns ``{host: True}``; fails where the host's own ``virt.volume_upload`` does, and if another
+    host needs the volume, or is silent. There is no undo.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.volume_define default data.img 1 format=raw
+        salt-run virt.volume_upload hyper1 default data.img /srv/debian.qcow2 length=1048576
+        salt hyper1 virt.volume_delete default data.img
+    """
+    part = {"offset": offset, "length": length, "sparse": sparse}
+    return _order(host, "virt.volume_upload", [pool, volume, file], force, **part)
+
+
+@runner_function
+def delete_snapshots(name, *names, **kwargs):
+    """
+    Delete snapshots of a VM, unless a VM of any host needs what would change.
+
+    name
+        The VM's name.
+    names
+        The snapshots'. All of them must be there.
+    all
+        Delete every one. Defaults to False; one of ``names`` and ``all=True`` is needed.
+    force
+        Do it though a host is silent. Defaults to False.
+
+    Returns ``{host: {...}}``, as the host's own ``virt.delete_snapshots``; fails where that does,
+    and if another host needs a file that would change, or is silent. There is no undo.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.snapshot centos1 before-update
+        salt-run virt.delete_snapshots centos1 before-update
+    """
+    force = kwargs.pop("force", False)
+    return _on_vm(name, "virt.delete_snapshots", list(names), force, **kwargs)
+
+
+@runner_function
+def revert_snapshot(name, vm_snapshot=None, cleanup=False, force=False):
+    """
+    Revert a VM to a snapshot, unless a VM of any host needs what its disks have now.
+
+    name
+        The VM's name.
+    vm_snapshot
+        The snapshot's name. Defaults to the one before the current one.
+    cleanup
+        Then delete all snapshots that are newer. Defaults to False.
+    force
+        Do it though a host is silent. Defaults to False.
+
+    Returns ``{host: {...}}``, as the host's own ``virt.revert_snapshot``; fails where that does,
+    and if another host needs a file that would change, or is silent. There is no undo.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.snapshot centos1 before-update
+        salt-run virt.revert_snapshot centos1 before-update
+        salt hyper1 virt.delete_snapshots centos1 before-update
+    """
+    return _on_vm(name, "virt.revert_snapshot", [vm_snapshot], force, cleanup=cleanup)

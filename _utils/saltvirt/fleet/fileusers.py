@@ -1,0 +1,112 @@
+"""
+Ask all hosts who needs files on storage that they share, before one of them removes or spoils any.
+
+A host never says of such a file that it is free. Its answer to an order that brings nothing of the
+others is the list of files to ask about; the order that follows brings what they said.
+"""
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from saltvirt import arguments, terminal, wire
+from saltvirt.errors import MasterError
+from saltvirt.fleet import inventory
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.hosts import act
+from saltvirt.placement.answers import FileUsers
+
+FUN = "virt.file_users"
+# The key of an answer that names the files to ask about; storage/sharing.py has the same.
+ASK = "ask_all_hosts"
+
+
+def order(
+    cloud: Cloud,
+    host: str,
+    fun: str,
+    args: Sequence[Any],
+    kwarg: Mapping[str, Any] | None = None,
+    *,
+    force: object = False,
+) -> Any:
+    """
+    Have a host do what can spoil files, after all hosts were asked about those that they share.
+
+    force
+        Do it though a host is silent: what the host is in doubt about goes into its trash, if it is
+        a file that is removed. Defaults to False.
+
+    Raises MasterError, with nothing changed, if a host that may need a file does not answer.
+    """
+    forced = arguments.boolean("force", force)
+    given = dict(kwarg or {})
+    reply = act(cloud, host, fun, *args, kwarg={**given, "asked": {}})
+    paths = _to_ask(host, fun, reply)
+    if not paths:
+        return reply
+    asked = ask(cloud, host, paths, force=forced)
+    return act(cloud, host, fun, *args, kwarg={**given, "asked": asked})
+
+
+def _to_ask(host: str, fun: str, reply: object) -> list[str]:
+    if not isinstance(reply, dict) or ASK not in reply:
+        return []
+    paths: list[str] = wire.read(host, fun, list[str], reply[ASK])
+    return paths
+
+
+def ask(
+    cloud: Cloud,
+    host: str,
+    paths: Collection[str],
+    *,
+    uuid: str | None = None,
+    force: bool = False,
+) -> dict[str, Any]:
+    """
+    Return ``{"free", "used", "doubts"}`` of files, as all hosts but one say.
+
+    uuid
+        A VM whose definitions elsewhere need nothing: it is the one that is removed.
+    force
+        Take a silent host for one that is in doubt. Defaults to False: MasterError.
+    """
+    others = [one for one in inventory.allowed(cloud) if one != host]
+    cloud.progress("Asking", detail=f"{terminal.counted(len(others), 'host')} who needs its files")
+    found = inventory.survey(cloud, others, FUN, [sorted(paths)], {"uuid": uuid})
+    silent = found.reasons()
+    if silent and not force:
+        raise MasterError(_silent(host, paths, silent))
+    return decide(paths, found.answers, silent)
+
+
+def decide(
+    paths: Collection[str], answers: Mapping[str, Mapping[str, FileUsers]], silent: Collection[str]
+) -> dict[str, Any]:
+    """Return which files are free, used and in doubt, by what the other hosts answered."""
+    used: dict[str, str] = {}
+    doubts: dict[str, str] = {}
+    for host, known in sorted(answers.items()):
+        for path, users in known.items():
+            if path in paths and users.used_by:
+                used.setdefault(path, f"{host}: {users.used_by[0]}")
+            elif path in paths and users.doubts:
+                doubts.setdefault(path, f"{host}: {users.doubts[0]}")
+    for path in paths if silent else ():
+        doubts.setdefault(path, f"{', '.join(sorted(silent))} cannot be asked, and may need it")
+    doubts = {path: reason for path, reason in doubts.items() if path not in used}
+    free = sorted(set(paths).difference(used, doubts))
+    return {"free": free, "used": used, "doubts": doubts}
+
+
+def _silent(host: str, paths: Collection[str], silent: Mapping[str, str]) -> str:
+    listed = terminal.some(sorted(paths))
+    names = ", ".join(sorted(silent))
+    lost = sorted(silent)[0]
+    return (
+        f"{listed} on {host} is on storage that other hosts see, and {names} may need it and "
+        "cannot be asked, so nothing is changed; wait until all hosts answer; if a host is lost: "
+        f"salt-run virt.disallow {shlex.quote(lost)}; or if none of its VMs needs the files, give "
+        "force=True"
+    )

@@ -1,0 +1,39 @@
+"""Move a file that no VM has into the trash by hand: ``virt.trash_put``."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from saltvirt import arguments
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument
+from saltvirt.ops import owned, reservations, trash
+from saltvirt.storage import policies, usage
+
+
+def put(conn: Any, settings: HostSettings, path: object) -> dict[str, Any]:
+    """
+    Move a file into the trash, if nothing on this host needs it; return ``{"entry", "undo"}``.
+
+    Raises StorageError, with nothing changed, if anything needs it, or if that cannot be told.
+    """
+    file = Path(arguments.text("path", path))
+    if not file.is_absolute() or not file.is_file() or file.is_symlink():
+        raise BadArgument("path", f"{file} is not a regular file of this host")
+    owner = owned.of(file)
+    vm = owner.vm if owner else file.stem
+    with reservations.host_lock(settings):
+        index = usage.index(conn, settings, beside=[str(file)], going=[str(file)])
+        for policy in (policies.LOOSE, policies.DELETE):
+            verdict = index.verdict(policy, str(file))
+            verdict.refuse(f"{file} stays")
+        with trash.filling(
+            settings,
+            vm,
+            why="virt.trash_put",
+            uuid=owner.uuid if owner else None,
+            days=trash.settled_days(settings),
+        ) as put_away:
+            put_away(verdict)
+    entry = put_away.entry
+    return {"entry": entry, "undo": f"virt.trash_restore {shlex.quote(entry)}"}
