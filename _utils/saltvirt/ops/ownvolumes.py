@@ -138,6 +138,7 @@ def deletable(
     names: Sequence[str],
     elsewhere: Elsewhere | None = None,
     but: Collection[str] = (),
+    going: Collection[str] = (),
 ) -> list[Verdict]:
     """
     Return whether volumes may go, or be written over: what is based on one would be spoilt.
@@ -147,6 +148,8 @@ def deletable(
     but
         VMs whose backing chains need not be readable, beside those whose disks these volumes are.
         Defaults to none.
+    going
+        Files that go together with them, whose own references do not count. Defaults to none.
 
     Raises StorageError if a QEMU has one open, or if one is made for a VM that comes.
     """
@@ -155,7 +158,7 @@ def deletable(
     index = usage.index(
         conn,
         settings,
-        going=[path for path in paths.values() if path.startswith("/")],
+        going=[path for path in (*paths.values(), *going) if path.startswith("/")],
         readable={*but, *_users(conn, pool, names)} if names else (),
         elsewhere=elsewhere,
     )
@@ -170,10 +173,15 @@ def deletable(
 
 
 def refuse_deletion(
-    conn: Any, settings: HostSettings, pool: str, names: Sequence[str], but: Collection[str] = ()
+    conn: Any,
+    settings: HostSettings,
+    pool: str,
+    names: Sequence[str],
+    but: Collection[str] = (),
+    going: Collection[str] = (),
 ) -> None:
     """Raise StorageError if a volume must not go; see :func:`deletable`."""
-    for one in deletable(conn, settings, pool, names, but=but):
+    for one in deletable(conn, settings, pool, names, but=but, going=going):
         one.refuse(f"volume {one.path} stays")
 
 
@@ -227,13 +235,14 @@ def deleting(
     All is looked at again under it: whoever waited for it may have taken one of them.
     """
     users = _users(conn, pool)
+    going = [diskvolumes.path_of(conn, pool, name) for name in volumes_.names(conn, pool)]
 
     @contextmanager
     def alone(names: Sequence[str]) -> Iterator[None]:
         with none_begun(settings):
             for name in names:
                 volumes_.refuse_running(conn, pool, name)
-            refuse_deletion(conn, settings, pool, names, but=users)
+            refuse_deletion(conn, settings, pool, names, but=users, going=going)
             yield
 
     return alone
@@ -253,10 +262,18 @@ def wipeable(
 
 
 def remove(
-    conn: Any, settings: HostSettings, volumes: list[list[str]], *, is_late: bool = False
+    conn: Any,
+    settings: HostSettings,
+    volumes: list[list[str]],
+    *,
+    vm: str | None = None,
+    is_late: bool = False,
 ) -> None:
     """
-    Delete volumes, but those that a VM uses by now; what is gone is gone.
+    Delete volumes, but those that anything uses by now; what is gone is gone.
+
+    vm
+        The VM that they were made for, whose own record names them. Defaults to none.
 
     is_late
         Whoever wrote them down did not come that far: another host may have made a volume of that
@@ -274,6 +291,7 @@ def remove(
             )
             continue
         judged = verdict(conn, settings, policies.UNDO, pool, name)
+        judged = judged if vm is None else judged.without(policies.COMING, vm)
         if judged.used_by:
             log.warning("volume %s/%s stays: %s", pool, name, judged.used_by[0].reason)
             continue
@@ -287,9 +305,9 @@ def remove(
         )
 
 
-def settle_made(conn: Any, settings: HostSettings, volumes: list[list[str]]) -> None:
+def settle_made(conn: Any, settings: HostSettings, vm: str, volumes: list[list[str]]) -> None:
     """
-    Delete the volumes that a build has made which died.
+    Delete the volumes that a build of a VM has made which died.
 
     Raises StorageError if one is there of which nobody knows whether the build has made it: it died
     just then.
@@ -307,11 +325,11 @@ def settle_made(conn: Any, settings: HostSettings, volumes: list[list[str]]) -> 
             continue
         if not number:
             raise StorageError(
-                f"volume {pool}/{name} is there, and nobody knows whether the interrupted build "
-                f"has made it; see what it is, then virt.volume_delete {pool} {name}"
+                f"volume {pool}/{name} exists, but was not recorded as made by the interrupted "
+                f"build; see what it is, then remove it with virt.volume_delete {pool} {name}"
             )
         has_number = diskvolumes.number_of(conn, pool, name) or ""
         if number != [has_number]:
             log.warning("volume %s/%s stays: it is another one by now", pool, name)
             continue
-        remove(conn, settings, [[pool, name]])
+        remove(conn, settings, [[pool, name]], vm=vm)

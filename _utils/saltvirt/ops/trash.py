@@ -6,6 +6,7 @@ it is either in its place or in the trash, and the entry names both. Seeds, whic
 come here; volumes that are not files cannot.
 """
 
+import errno
 import logging
 import os
 import secrets
@@ -37,8 +38,8 @@ LEAST_DAYS = 7
 
 
 def settled_days(settings: HostSettings) -> int:
-    """Return how long files are kept that an interrupted command left: a week at least."""
-    return max(settings.trash_days, LEAST_DAYS)
+    """Return how long files are kept that nobody asked to be removed for good: a week if unset."""
+    return settings.trash_days or LEAST_DAYS
 
 
 class Filling:
@@ -127,7 +128,18 @@ def _is_kept(path: str) -> bool:
     one = Path(path)
     # A link, and a file that nothing was written to, have nothing in them that could be kept.
     is_file = one.is_file() and not one.is_symlink()
-    return is_file and not seedfiles.is_seed(path) and one.stat().st_blocks > 0
+    return is_file and not seedfiles.is_seed(path) and _has_content(one)
+
+
+def _has_content(path: Path) -> bool:
+    """Return whether anything was written to a file; one that cannot be asked has some."""
+    with path.open("rb") as handle:
+        try:
+            os.lseek(handle.fileno(), 0, os.SEEK_DATA)
+        except OSError as exc:
+            # The whole file is a hole, or is empty.
+            return exc.errno != errno.ENXIO
+    return True
 
 
 def _place(entry: str, path: str) -> Path:

@@ -111,7 +111,7 @@ def _settle_build(conn: Any, settings: HostSettings, held: records.Held) -> None
         removal_ = Removal(policy=policies.UNDO, drop=put)
         _clear(conn, settings, record.name, mine, record.phase != protocol.MAKING, removal_)
     ownfiles.forget(record, facts.paths)
-    ownvolumes.settle_made(conn, settings, facts.volumes or [])
+    ownvolumes.settle_made(conn, settings, record.name, facts.volumes or [])
 
 
 def _settle_purge(conn: Any, settings: HostSettings, held: records.Held) -> None:
@@ -193,7 +193,7 @@ def remove(
     index: Index,
     policy: Policy,
     paths: Iterable[str],
-    drop: Callable[[Verdict], None] = door.remove,
+    drop: Callable[[Verdict], None] | None = None,
 ) -> list[str]:
     """
     Remove files of a VM, except those that anything needs, here or on another host.
@@ -219,7 +219,7 @@ def remove(
             # What else the file behind a link is for is unknown.
             log.warning("%s is a link; what it leads to stays: %s", path, os.path.realpath(path))
         try:
-            drop(verdict)
+            (drop or door.remove)(verdict)
             removed.append(path)
         except (OSError, StorageError) as exc:
             failed.append(f"{path} ({_why(exc)})")
@@ -244,7 +244,7 @@ def index_without(
     A VM of that name that is defined by now is another one, and its references count.
     """
     but = [] if lifecycle.is_defined(conn, name) else [name]
-    return usage.index(conn, settings, but=but, going=paths, elsewhere=elsewhere)
+    return usage.index(conn, settings, but=but, own=[name], going=paths, elsewhere=elsewhere)
 
 
 def _may_be_needed(path: str) -> bool:

@@ -61,6 +61,8 @@ class Host:
         The connection to its libvirt, None on a host without libvirt.
     but
         VMs whose own references do not count: the VM that is purged, say.
+    own
+        VMs whose own records and kept definitions do not count, beside those of ``but``.
     going
         Files that are removed together: what is in them needs nothing.
     snapshots_going
@@ -73,6 +75,7 @@ class Host:
     conn: Any
     settings: HostSettings
     but: Collection[str] = ()
+    own: Collection[str] = ()
     going: Collection[str] = ()
     snapshots_going: Collection[str] = ()
     folders: Collection[Path] = ()
@@ -98,6 +101,11 @@ class Host:
         """The folders in which files of VMs may lie."""
         usual = [] if self.conn is None else storage.folders(self.conn, self.settings)
         return {*usual, *(one for one in self.folders if one.is_dir())}
+
+    @cached_property
+    def spared(self) -> set[str]:
+        """The VMs whose own records and kept definitions do not count."""
+        return {*self.but, *self.own}
 
     @cached_property
     def gone(self) -> set[str]:
@@ -210,7 +218,7 @@ def _saved(host: Host) -> Found:
 
 def _kept(host: Host) -> Found:
     for vm, path, root in kept.definitions(host.settings):
-        for disk in read.disk_sources(root) if vm not in host.but else ():
+        for disk in read.disk_sources(root) if vm not in host.spared else ():
             if disk["path"]:
                 yield disk["path"], _of(policies.KEPT, vm, _KEPT, str(path))
 
@@ -231,13 +239,13 @@ def _boot_files(root: ET.Element | None) -> list[str]:
 
 def _coming(host: Host) -> Found:
     for path, vm in reservations.coming_files(host.settings, "").items():
-        if vm not in host.but:
+        if vm not in host.spared:
             yield path, _of(policies.COMING, vm, _COMING)
 
 
 def _going(host: Host) -> Found:
     for path, (vm, words) in reservations.going_by_vm(host.settings).items():
-        if vm not in host.but:
+        if vm not in host.spared:
             yield path, _of(policies.GOING, vm, _GOING.replace("{}", "{1}"), words)
 
 
@@ -250,7 +258,7 @@ def _recorded(host: Host) -> Found:
         **{path: (vm, _COMING_BACKING.format(vm)) for path, vm in coming},
     }
     for path, (vm, text) in texts.items():
-        if vm in host.but or not path.startswith("/") or path in host.gone:
+        if vm in host.spared or not path.startswith("/") or path in host.gone:
             continue
         for below in [*storage.chain(path)][1:]:
             yield below, Reference(source=policies.RECORD, owner=vm, reason=text)
@@ -262,7 +270,7 @@ def _trash(host: Host) -> Found:
 
 
 def _other_trash(host: Host) -> Found:
-    for path in trashbacking.backing_files_beside(host.places):
+    for path in trashbacking.backing_files_beside(host.settings, host.places):
         yield path, _of(policies.OTHER_TRASH, "of another host", _TRASHED)
 
 

@@ -70,12 +70,14 @@ def backing_files(settings: HostSettings) -> dict[str, str]:
     return out
 
 
-def backing_files_beside(folders: Iterable[Path]) -> set[str]:
-    """Return the files that disks in the trash of folders are based on, of any host's trash."""
+def backing_files_beside(settings: HostSettings, folders: Iterable[Path]) -> set[str]:
+    """Return the files that disks in the trash of folders are based on, of other hosts' trash."""
+    own = {record.name for record in trash.recorded(settings)}
     return {
         name
         for folder in folders
         for place in (folder / trash.FOLDER).glob("*/*")
+        if place.parent.name not in own
         for file in list(storage.chain(str(place), home=folder))[1:]
         for name in (file, os.path.realpath(file))
     }

@@ -193,6 +193,7 @@ def index(
     settings: HostSettings,
     *,
     but: Collection[str] = (),
+    own: Collection[str] = (),
     going: Collection[str] = (),
     snapshots_going: Collection[str] = (),
     readable: Collection[str] = (),
@@ -206,6 +207,8 @@ def index(
         The connection to its libvirt, None on a host without libvirt.
     but
         VMs whose own references do not count. Defaults to none.
+    own
+        VMs whose own records do not count. Defaults to none beside those of ``but``.
     going
         Files that are removed together, whose own references do not count. Defaults to none.
     snapshots_going
@@ -220,6 +223,7 @@ def index(
         conn=conn,
         settings=settings,
         but=but,
+        own=own,
         going=going,
         snapshots_going=snapshots_going,
         folders=folders,

@@ -1,6 +1,7 @@
 """Of an image with snapshots something else is kept, called by its own digest: it can be sent."""
 
 import json
+import os
 import shutil
 import subprocess
 from dataclasses import replace
@@ -90,7 +91,7 @@ def test_the_checksum_of_the_image_is_the_one_that_counts(host, image, kind):
 def test_what_is_kept_is_removed_with_all_that_leads_to_it(host, image):
     digest = cache.digest_of(host, obtain(host, image).path)
 
-    assert removal.remove(host, [digest], dict).kept == {}
+    assert removal.remove(host, [digest], dict, os.unlink).kept == {}
 
     assert sorted(path.name for path in cache.folder(host).iterdir()) == ["index.json"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import libvirt
 import onrecord
 import pytest
+import verdicts
 from salt.exceptions import (
     SaltCloudConfigError,
     SaltCloudExecutionFailure,
@@ -295,7 +296,7 @@ def kept(driver, conn, tmp_path):
     conn.defineXML(web1.replace("/default-pool/base.qcow2", str(base)))
     settings = HostSettings(state_dir=str(tmp_path / "state"), trash_days=7)
     with trash.filling(settings, "web2", why="a test") as drop:
-        drop(str(top))
+        drop(verdicts.free(top))
     yield pool
     for one in pool.listAllVolumes():
         one.delete()

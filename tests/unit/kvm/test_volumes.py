@@ -98,7 +98,7 @@ def test_a_volume_is_its_vms_by_whichever_name_of_its_file(conn, virt, linked, n
 
     for pool in ("vms", "link"):
         assert volumes.infos(conn, pool, "v1")[pool]["v1"]["used_by"] == ["d1"]
-        with pytest.raises(StorageError, match="in use by d1; nothing is overwritten"):
+        with pytest.raises(StorageError, match="is not wiped: VM 'd1' has it"):
             virt.volume_wipe(pool, "v1")
     vm.create()
     for pool in ("vms", "link"):
@@ -246,7 +246,7 @@ def test_a_volume_that_a_stopped_vm_has_is_not_wiped(conn, virt):
     virt.volume_define("default-pool", "v1", 8)
     conn.defineXML(DOMAIN.format("d1", "volume", "pool='default-pool' volume='v1'"))
 
-    with pytest.raises(StorageError, match="in use by d1; nothing is overwritten"):
+    with pytest.raises(StorageError, match="is not wiped: VM 'd1' has it"):
         virt.volume_wipe("default-pool", "v1")
     with pytest.raises(BadArgument, match="algorithm: 'x'; one of zero"):
         virt.volume_wipe("default-pool", "v1", "x")

@@ -5,14 +5,16 @@ import dataclasses
 import faces
 import onrecord
 import pytest
+import verdicts
 from saltvirt import protocol, records
 from saltvirt.errors import StorageError
-from saltvirt.ops import ownvolumes, reservations, trash
+from saltvirt.ops import reservations, trash
+from saltvirt.storage import policies, references
+from saltvirt.storage.verdict import Reference
 from test_out_of_reach import VM, overlay
 
 GROUP = """<pool type='logical'><name>{0}</name><source><name>vg1</name></source>
 <target><path>/dev/vg1</path></target></pool>"""
-BASED = "a disk of VM 'deep' is based on it; purge that VM .virt.purge., or detach the disk first"
 
 
 @pytest.fixture
@@ -34,20 +36,15 @@ def delete(host, pool="vg1"):
     return faces.load("modules", "virt_pool", opts).pool_delete(pool)
 
 
-@pytest.mark.parametrize(
-    ("where", "who", "why"),
-    [
-        ("storage.based", "deep", BASED),
-        ("snapshotted.needed", "deep", "a snapshot of VM 'deep' needs it"),
-        ("trashbases.below", "deep-1", r"a disk in the trash \(entry deep-1\) is based on it"),
-    ],
-)
-def test_a_group_stays_of_which_a_disk_needs_a_volume(host, monkeypatch, where, who, why):
-    # Without LVM nothing is based on a volume of it for real.
-    module, name = where.split(".")
-    monkeypatch.setattr(getattr(ownvolumes, module), name, lambda _given: {"/dev/vg1/base": who})
+@pytest.mark.parametrize("source", [policies.BACKING, policies.SNAPSHOT, policies.TRASH])
+def test_a_group_stays_of_which_a_disk_needs_a_volume(host, monkeypatch, source):
+    # Mocked: without LVM nothing is based on a volume of a group.
+    reference = Reference(source=source, owner="deep", reason="VM 'deep' needs it")
+    found = {**references.PROVIDERS, source: lambda _host: iter([("/dev/vg1/base", reference)])}
+    monkeypatch.setattr(references, "PROVIDERS", found)
 
-    with pytest.raises(StorageError, match=f"'vg1' stays, as /dev/vg1/base .* it: .*{why}"):
+    why = "'vg1' stays, as /dev/vg1/base would go with it: VM 'deep' needs it"
+    with pytest.raises(StorageError, match=why):
         delete(host)
 
 
@@ -70,7 +67,7 @@ def test_a_group_stays_while_nobody_can_tell_what_a_vm_is_based_on(host, tmp_pat
     top = overlay(tmp_path / "top.qcow2", middle)
     middle.unlink()
     vm = host.conn.defineXML(VM.format("file", f"file='{top}'"))
-    why = "a VM may be based on what is in pool 'vg1', so it stays: .*middle.qcow2 of VM 'deep' is"
+    why = "pool 'vg1' stays: a VM may be based on it: .*middle.qcow2 of VM 'deep' is"
 
     with pytest.raises(StorageError, match=why):
         delete(host)
@@ -81,10 +78,12 @@ def test_a_group_stays_while_nobody_can_tell_what_a_vm_is_based_on(host, tmp_pat
 
 def test_a_group_stays_while_nobody_can_tell_what_the_trash_is_based_on(host, tmp_path):
     with trash.filling(host.settings, "web2", why="a test") as drop:
-        drop(str(overlay(tmp_path / "disks/top.qcow2")))
+        drop(verdicts.free(overlay(tmp_path / "disks/top.qcow2")))
     (tmp_path / "disks").rename(tmp_path / "away")
 
-    with pytest.raises(StorageError, match="of the trash may be based on what is in pool 'vg1': "):
+    with pytest.raises(
+        StorageError, match="pool 'vg1' stays: entry .* of the trash may be based on it: "
+    ):
         delete(host)
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import onrecord
 import pytest
 from saltvirt import records
-from saltvirt.errors import BadArgument
+from saltvirt.errors import BadArgument, StorageError
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import owned, reservations, storage, trash
 from saltvirt.ops.doctor import facts, loose, mend
+from saltvirt.storage import putaway, sharing
 
 pytestmark = pytest.mark.slow
 
@@ -63,6 +64,20 @@ def mended(host, **wanted):
     """Mend what is wanted; return what was done."""
     with host.libvirt() as conn:
         return mend.mend(conn, host.settings, wanted)
+
+
+def put(host, path):
+    """Put a file into the trash, as the doctor advises; return its entry."""
+    with host.libvirt() as conn:
+        return putaway.put(conn, host.settings, str(path))["entry"]
+
+
+def stays(host, *paths):
+    """Have files not go into the trash."""
+    for path in paths:
+        with pytest.raises(StorageError, match="stays"):
+            put(host, path)
+        assert Path(path).exists()
 
 
 LEFT = [("disk", "web1_data.qcow2"), ("seed", "web1_seed.iso.qcow2"), ("disk", "web1_system.qcow2")]
@@ -117,8 +132,7 @@ def test_what_an_operators_overlay_is_based_on_is_not_shown(built):
     )
 
     assert shown(built) == LEFT[1:]
-    assert mended(built, disk=[below]) == []
-    assert Path(below).exists()
+    stays(built, below)
 
 
 def test_what_is_open_in_a_program_is_not_shown(built):
@@ -144,7 +158,7 @@ def test_what_is_on_record_is_not_shown(built, purpose):
         held.begin("7" * 32, "cancelled" if purpose == "departure" else "making", **given)
 
     assert shown(built) == LEFT[1:]
-    assert mended(built, disk=[path]) == []
+    stays(built, path)
     assert "web9" in look(built).busy
 
 
@@ -155,67 +169,51 @@ def test_a_record_that_cannot_be_read_keeps_all_files(built):
     broken.write_text("{")
 
     assert shown(built) == []
-    assert mended(built, disk=[path_of(built, "web1_data.qcow2")]) == []
+    stays(built, path_of(built, "web1_data.qcow2"))
     assert list(look(built).unreadable) == ["web9"]
 
 
-def test_what_nothing_uses_is_removed_for_good_without_a_trash(built):
+@pytest.mark.parametrize("kind", ["disk", "seed", "nvram", "managed-save", "console-log"])
+def test_what_no_record_says_was_given_up_is_never_removed(built, kind):
     forget(built)
 
-    done = mended(built, disk=[path_of(built, name) for _kind, name in LEFT])
+    with pytest.raises(BadArgument, match=f"'{kind}' is not mended on its host"):
+        mended(built, **{kind: [path_of(built, "web1_data.qcow2")]})
 
-    assert len(done) == 3
-    assert built.files() == []
+    assert len(built.files()) == 3
 
 
-def test_what_nothing_uses_goes_into_the_trash_where_there_is_one(built):
-    built.settings = dataclasses.replace(built.settings, trash_days=3)
+@pytest.mark.parametrize(("set_days", "days"), [(0, 7), (3, 3)])
+def test_what_nothing_uses_can_be_put_into_the_trash_by_hand(built, set_days, days):
+    built.settings = dataclasses.replace(built.settings, trash_days=set_days)
     forget(built)
 
-    mended(
-        built,
-        disk=[path_of(built, "web1_data.qcow2")],
-        seed=[path_of(built, "web1_seed.iso.qcow2")],
-    )
+    entry = put(built, path_of(built, "web1_data.qcow2"))
 
-    (row,) = trash.listed(built.settings).values()
+    row = trash.listed(built.settings)[entry]
     assert row["files"] == [path_of(built, "web1_data.qcow2")]
-    assert (row["vm"], row["why"]) == ("web1", "virt.doctor")
-    assert built.files() == ["web1_system.qcow2"]
-
-
-def test_what_was_written_to_a_moment_ago_or_is_not_asked_for_stays(built):
-    forget(built)
-    path = path_of(built, "web1_data.qcow2")
-    os.utime(path)
-
-    assert mended(built, disk=[path]) == []
-    assert mended(built, disk=[path_of(built, "web2_data.qcow2")]) == []
+    assert (row["vm"], row["why"]) == ("web1", "virt.trash_put")
+    (record,) = trash.recorded(built.settings)
+    assert record.facts["days"] == days
+    assert built.files() == ["web1_seed.iso.qcow2", "web1_system.qcow2"]
+    trash.restore(built.settings, entry)
     assert len(built.files()) == 3
 
 
-def test_a_vm_that_came_back_after_the_look_keeps_its_files(built):
-    kept = (built.definitions / "web1.xml").read_text()
-    forget(built)
-    (built.definitions / "web1.xml").write_text(kept)
-
-    assert mended(built, disk=[path_of(built, name) for _kind, name in LEFT]) == []
-    assert len(built.files()) == 3
+def test_a_file_that_a_vm_has_is_not_put_into_the_trash(built):
+    stays(built, path_of(built, "web1_data.qcow2"))
 
 
-def test_what_is_no_ones_by_its_name_alone_is_only_moved_into_the_trash(built, tmp_path):
+def test_what_libvirt_keeps_of_a_vm_that_is_gone_can_be_put_into_the_trash(built, tmp_path):
     nvram = tmp_path / "nvram/gone1_VARS.fd"
     nvram.parent.mkdir()
     nvram.write_text("variables")
     old(nvram)
     assert shown(built) == [("nvram", "gone1_VARS.fd")]
 
-    assert mended(built, nvram=[str(nvram)]) == []
-    assert nvram.exists()
-    built.settings = dataclasses.replace(built.settings, trash_days=3)
-    assert mended(built, nvram=[str(nvram)]) == [f"nvram {nvram}: moved into the trash"]
+    entry = put(built, nvram)
 
-    trash.restore(built.settings, next(iter(trash.listed(built.settings))))
+    trash.restore(built.settings, entry)
     assert nvram.read_text() == "variables"
 
 
@@ -249,7 +247,7 @@ def test_what_commands_that_died_have_left_is_shown_and_swept(built, tmp_path):
 def test_what_is_in_the_trash_by_no_record_is_shown(built):
     built.settings = dataclasses.replace(built.settings, trash_days=3)
     forget(built)
-    mended(built, disk=[path_of(built, "web1_data.qcow2")])
+    put(built, path_of(built, "web1_data.qcow2"))
     assert "trash" not in look(built).left
     (record,) = (reservations.folder(built.settings) / trash.PURPOSE).glob("*.json")
     record.unlink()
@@ -310,11 +308,11 @@ def test_a_check_that_no_host_mends_is_refused(built):
 
 def test_what_a_file_system_of_a_network_has_may_be_another_hosts(built, monkeypatch):
     path = path_of(built, "web1_data.qcow2")
-    assert loose.is_shared(built.settings, path) is False
+    assert sharing.is_shared(built.settings, path) is False
 
-    monkeypatch.setattr(loose, "_mounts", lambda: {_device(path): "nfs4"})
+    monkeypatch.setattr(sharing, "_mounts", lambda: {_device(path): "nfs4"})
 
-    assert loose.is_shared(built.settings, path) is True
+    assert sharing.is_shared(built.settings, path) is True
     assert path in look(built).shared
 
 

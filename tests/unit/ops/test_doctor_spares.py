@@ -6,10 +6,12 @@ import xml.etree.ElementTree as ET
 
 import faces
 import pytest
+import verdicts
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import owned, reservations, storage, trash
 from saltvirt.ops.doctor import loose
-from test_doctor_facts import LEFT, _device, built, forget, look, mended, old, path_of, shown
+from saltvirt.storage import sharing
+from test_doctor_facts import LEFT, _device, built, forget, look, old, path_of, shown, stays
 
 __all__ = ["built"]
 
@@ -26,7 +28,7 @@ def test_what_libvirt_has_not_loaded_keeps_all_files(built, monkeypatch, tmp_pat
 
     assert (said.files, said.busy) == ([], ["web1"])
     assert "web1.xml" in said.unreadable["web1"]
-    assert mended(built, disk=[path_of(built, name) for _kind, name in LEFT]) == []
+    stays(built, *(path_of(built, name) for kind, name in LEFT if kind == "disk"))
 
 
 def test_a_definition_that_libvirt_knows_hides_nothing(built, monkeypatch):
@@ -39,7 +41,7 @@ def test_what_is_used_of_shared_storage_is_said_also_by_a_host_that_judges_nothi
     built, monkeypatch
 ):
     path = path_of(built, "web1_data.qcow2")
-    monkeypatch.setattr(loose, "_mounts", lambda: {_device(path): "nfs4"})
+    monkeypatch.setattr(sharing, "_mounts", lambda: {_device(path): "nfs4"})
     broken = reservations.folder(built.settings) / "build/web9.json"
     broken.parent.mkdir(parents=True, exist_ok=True)
     broken.write_text("{")
@@ -90,7 +92,7 @@ def test_an_entry_of_the_trash_that_cannot_be_read_keeps_all_files(built):
     broken.write_text("{")
 
     assert shown(built) == []
-    assert mended(built, disk=[path_of(built, "web1_data.qcow2")]) == []
+    stays(built, path_of(built, "web1_data.qcow2"))
 
 
 def test_what_any_program_has_open_is_not_shown(built):
@@ -100,7 +102,6 @@ def test_what_any_program_has_open_is_not_shown(built):
     # As whoever looks into a disk, or copies it, without QEMU's locks.
     with open(path, "rb"):
         assert shown(built) == LEFT[1:]
-        assert mended(built, disk=[path]) == []
 
     assert shown(built) == LEFT
 
@@ -143,9 +144,9 @@ def test_an_entry_of_the_trash_of_which_not_all_is_known_is_told_from_a_vm(built
     built.settings = dataclasses.replace(built.settings, trash_days=3)
     disk = built.root / "far off/disk"
     disk.parent.mkdir()
-    disk.touch()
+    disk.write_text("x")
     with trash.filling(built.settings, "web2", why="a test") as drop:
-        drop(str(disk))
+        drop(verdicts.free(disk))
     (record,) = (reservations.folder(built.settings) / trash.PURPOSE).glob("*.json")
     if is_away:
         disk.parent.rename(built.root / "away")
@@ -157,4 +158,4 @@ def test_an_entry_of_the_trash_of_which_not_all_is_known_is_told_from_a_vm(built
 
     assert (said.files, said.busy) == ([], [])
     assert [*said.unreadable] == said.unreadable_trash == [record.stem]
-    assert mended(built, disk=[path_of(built, name) for _kind, name in LEFT]) == []
+    stays(built, *(path_of(built, name) for kind, name in LEFT if kind == "disk"))

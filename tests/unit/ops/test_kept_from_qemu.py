@@ -6,7 +6,7 @@ import time
 import asloaded
 import pytest
 from saltvirt.errors import StorageError
-from saltvirt.kvm import volumes
+from saltvirt.kvm import transfer, volumes
 from saltvirt.ops import ownvolumes, storage
 
 
@@ -64,14 +64,17 @@ def test_a_volume_is_kept_from_qemu_while_it_is_written(monkeypatch, disk, funct
     virt.__opts__ = {"virt": {"connection": {"uri": "test:///default"}}}
     virt.__pillar__, virt.__grains__ = {}, {}
     monkeypatch.setattr(ownvolumes.diskvolumes, "path_of", lambda *_args: str(disk))
-    monkeypatch.setattr(ownvolumes, "refuse_used", lambda *_args: None)
+    for name in ("wipeable", "deletable"):
+        monkeypatch.setattr(ownvolumes, name, lambda *_args: [])
     monkeypatch.setattr(volumes, "lookup", lambda *_args: None)
     seen = []
 
     def writing(*_args, **_options):
         seen.append(written(disk))
 
-    virt.volumes = virt.transfer = Writer(writing)
+    virt.volumes = Writer(writing)
+    monkeypatch.setattr(volumes, "wipe", writing)
+    monkeypatch.setattr(transfer, "upload", writing)
 
     assert getattr(virt, function)("default-pool", "v1", *given) is True
     assert "Is another process using the image" in seen[0]

@@ -5,7 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt.ops import trash, trashbases
+import verdicts
+from saltvirt.ops import trash
+from saltvirt.storage import trashbacking
 
 
 def header(path, name):
@@ -23,7 +25,10 @@ def test_one_that_is_no_path_is_nothing(hypervisor, said):
     header(disk, f'json:{{"filename": "/{said}"}}')
 
     with trash.filling(settings, "web1", why="a test") as drop:
-        drop(str(disk))
+        drop(verdicts.free(disk))
 
-    assert trashbases.below(settings) == {} and trashbases.beside({disk.parent}) == set()
-    trashbases.refuse_needed(settings, [str(disk.with_name("other.raw"))])
+    assert (
+        trashbacking.backing_files(settings) == {}
+        and trashbacking.backing_files_beside(settings, {disk.parent}) == set()
+    )
+    trashbacking.refuse_needed(settings, [str(disk.with_name("other.raw"))])

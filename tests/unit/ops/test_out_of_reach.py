@@ -1,15 +1,19 @@
 """While a disk is out of reach, nothing goes that it may be based on, whoever is asked to do it."""
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
+import verdicts
 from saltvirt.errors import StorageError
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import outofreach, ownvolumes, storage, trash, trashbases
+from saltvirt.ops import ownvolumes, storage, trash
 from saltvirt.ops.build import existing
 from saltvirt.ops.images import cached, golden
-from test_doctor_facts import LEFT, built, forget, look, mended, path_of
+from saltvirt.storage import policies, trashbacking, unreadablechains, usage
+from saltvirt.storage.sharing import Elsewhere
+from test_doctor_facts import LEFT, built, forget, look, path_of, stays
 
 __all__ = ["built"]
 VM = """<domain type='test'><name>deep</name><memory unit='MiB'>64</memory><os><type>hvm</type></os>
@@ -42,11 +46,11 @@ def test_a_disk_of_the_first_version_of_qcow_is_in_reach(hypervisor, tmp_path):
     with hypervisor.libvirt() as conn:
         define(conn, hypervisor, text)
 
-        assert outofreach.reasons(conn, hypervisor.settings) == {}
+        assert unreadablechains.reasons(conn, hypervisor.settings) == {}
         assert str(base) in storage.in_use(conn)
 
         base.unlink()
-        assert list(outofreach.reasons(conn, hypervisor.settings)) == ["deep"]
+        assert list(unreadablechains.reasons(conn, hypervisor.settings)) == ["deep"]
 
 
 @pytest.fixture
@@ -68,13 +72,15 @@ def test_no_volume_is_wiped_no_image_replaced_and_no_file_taken(hypervisor, chai
         pool.create()
         pool.createXML("<volume><name>base.qcow2</name><capacity>1024</capacity></volume>")
         try:
-            with pytest.raises(StorageError, match="middle.qcow2 of VM 'deep' .*nothing is overwr"):
-                ownvolumes.refuse_used(conn, hypervisor.settings, "p1", base.name)
-            with pytest.raises(StorageError, match="middle.qcow2 of VM 'deep' .* not replaced"):
+            wipeable = (conn, hypervisor.settings, "p1", base.name, Elsewhere())
+            assert "middle.qcow2 of VM 'deep' " in ownvolumes.wipeable(*wipeable)[0].reason
+            with pytest.raises(StorageError, match="is not replaced: .*middle.qcow2 of VM 'deep' "):
                 golden._target(hypervisor.settings, "base", {"folder": images, "replace": True})
-            with pytest.raises(StorageError, match="base.qcow2 is there already, and nobody knows"):
+            with pytest.raises(
+                StorageError, match="base.qcow2 is there already, and stays: .*nobody knows"
+            ):
                 existing.refuse_used(conn, hypervisor.settings, "web2", [str(base)])
-            assert outofreach.reasons(conn, hypervisor.settings, but="deep") == {}
+            assert unreadablechains.reasons(conn, hypervisor.settings, but="deep") == {}
         finally:
             pool.destroy()
             pool.undefine()
@@ -108,9 +114,9 @@ def test_what_cannot_be_read_may_be_based_on_anything(hypervisor, tmp_path, spoi
         why = "disk.qcow2 of VM 'deep' is based on, as it cannot be read .*"
         with pytest.raises(StorageError, match=f"nobody knows what disk .*/{why}"):
             cached.prune(conn, hypervisor.settings, None, is_dry=True)
-        with pytest.raises(StorageError, match=f"base.qcow2 is there already, and nobody .*{why}"):
+        with pytest.raises(StorageError, match=f"base.qcow2 is there already, .*nobody .*{why}"):
             existing.refuse_used(conn, hypervisor.settings, "web2", [str(base)])
-        assert outofreach.reasons(conn, hypervisor.settings, but="deep") == {}
+        assert unreadablechains.reasons(conn, hypervisor.settings, but="deep") == {}
 
 
 def test_a_raw_file_below_a_disk_need_not_be_read(hypervisor, tmp_path):
@@ -123,21 +129,21 @@ def test_a_raw_file_below_a_disk_need_not_be_read(hypervisor, tmp_path):
     with hypervisor.libvirt() as conn:
         define(conn, hypervisor, VM.format("file", f"file='{top}'"))
 
-        assert outofreach.reasons(conn, hypervisor.settings) == {}
+        assert unreadablechains.reasons(conn, hypervisor.settings) == {}
 
 
 @pytest.mark.parametrize("is_volume", [False, True])
 def test_the_doctor_judges_no_file(built, chain, is_volume):
     text = VM.format("volume", "pool='gone' volume='top.qcow2'") if is_volume else chain[0]
     forget(built)
-    left = [path_of(built, name) for _kind, name in LEFT]
+    left = [path_of(built, name) for kind, name in LEFT if kind == "disk"]
     with built.libvirt() as conn:
         define(conn, built, text)
 
     said = look(built)
 
     assert said.files == [] and "deep" in said.unreadable
-    assert mended(built, disk=left) == []
+    stays(built, *left)
 
 
 @pytest.mark.parametrize("is_volume", [False, True])
@@ -160,11 +166,11 @@ def test_a_definition_that_was_only_kept_holds_nothing_up(hypervisor, chain, is_
 def test_nothing_is_written_over_while_an_entry_of_the_trash_is_out_of_reach(keeping, tmp_path):
     disk = overlay(tmp_path / "mounted.qcow2")
     with trash.filling(keeping.settings, "web2", why="a test") as drop:
-        drop(str(disk))
+        drop(verdicts.free(disk))
     (tmp_path / trash.FOLDER).rename(tmp_path / "away")
 
-    with pytest.raises(StorageError, match="entry 'web2-.*' of the trash may be based on /srv/v:"):
-        trashbases.refuse_needed(keeping.settings, ["/srv/v"])
+    verdict = usage.index(None, keeping.settings).verdict(policies.BASE, "/srv/v")
+    assert re.match("entry 'web2-.*' of the trash may be based on it:", verdict.reason)
 
 
 def test_the_trash_is_read_once_however_many_files_are_there_already(
@@ -172,15 +178,17 @@ def test_the_trash_is_read_once_however_many_files_are_there_already(
 ):
     base = overlay(tmp_path / "base.qcow2")
     with trash.filling(keeping.settings, "web2", why="a test") as drop:
-        drop(str(overlay(tmp_path / "top.qcow2", base)))
+        drop(verdicts.free(overlay(tmp_path / "top.qcow2", base)))
     asked = []
-    for module, name in ((trashbases, "unknown"), (trashbases, "below"), (trashbases, "beside")):
-        usual = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *of, u=usual, n=name: asked.append(n) or u(*of))
+    for name in ("unreadable", "backing_files", "backing_files_beside"):
+        usual = getattr(trashbacking, name)
+        monkeypatch.setattr(
+            trashbacking, name, lambda *of, u=usual, n=name: asked.append(n) or u(*of)
+        )
     paths = [str(tmp_path / f"{number}.qcow2") for number in range(20)]
 
     with keeping.libvirt() as conn:
         existing.refuse_used(conn, keeping.settings, "web3", paths)
-        assert sorted(asked) == ["below", "beside", "unknown"]
-        with pytest.raises(StorageError, match="entry web2-.* is based on .*/base.qcow2, so that"):
+        assert sorted(asked) == ["backing_files", "backing_files_beside", "unreadable"]
+        with pytest.raises(StorageError, match="base.qcow2 .*entry web2-.* is based on it"):
             existing.refuse_used(conn, keeping.settings, "web3", [*paths, str(base)])

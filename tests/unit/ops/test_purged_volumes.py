@@ -12,6 +12,8 @@ import pytest
 from saltvirt.errors import NoSuchVm, StorageError
 from saltvirt.kvm import diskvolumes, lifecycle
 from saltvirt.ops import ownvolumes, purge, unfinished
+from saltvirt.storage import policies, trashbacking
+from saltvirt.storage.sharing import Elsewhere
 
 CEPH = """<pool type='rbd'><name>ceph</name><source><host name='mon1' port='6789'/>
 <host name='mon2'/><name>vms</name></source></pool>"""
@@ -250,20 +252,21 @@ def test_what_a_disk_outside_all_pools_is_based_on_is_not_wiped(host, tmp_path):
     text = vm("d1", ("file", f"<driver type='qcow2'/><source file='{upper}'/>", "disk"))
     lifecycle.define(host.conn, text)
 
-    ownvolumes.refuse_used(host.conn, host.settings, "vms", "free")
-    with pytest.raises(StorageError, match="is a cached image, or a VM's disk is based on it"):
-        ownvolumes.refuse_used(host.conn, host.settings, "vms", "base.qcow2")
+    wipeable = (host.conn, host.settings, "vms")
+    assert ownvolumes.wipeable(*wipeable, "free", Elsewhere())[0].is_free
+    (verdict,) = ownvolumes.wipeable(*wipeable, "base.qcow2", Elsewhere())
+    assert "is based on it" in verdict.reason
     wiped = asloaded.module("_modules/virt_volume.py")
     wiped.config = SimpleNamespace(for_call=lambda *_given: host.settings)
-    with pytest.raises(StorageError, match="nothing is overwritten"):
+    with pytest.raises(StorageError, match="is not wiped"):
         wiped.volume_wipe("vms", "base.qcow2")
 
 
 def test_what_a_disk_in_the_trash_is_based_on_is_used(host, monkeypatch):
     volume(host, "vms", "base.qcow2")
-    where = (host.conn, host.settings, "vms", "base.qcow2")
-    assert not ownvolumes.is_used(*where)
+    where = (host.conn, host.settings, policies.UNDO, "vms", "base.qcow2")
+    assert not ownvolumes.verdict(*where).used_by
 
     path = f"{host.settings.images}/base.qcow2"
-    monkeypatch.setattr(ownvolumes.trashbases, "below", lambda _settings: {path: "deep-1"})
-    assert ownvolumes.is_used(*where)
+    monkeypatch.setattr(trashbacking, "backing_files", lambda _settings: {path: "deep-1"})
+    assert ownvolumes.verdict(*where).used_by[0].owner == "deep-1"

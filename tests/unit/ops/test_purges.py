@@ -15,6 +15,7 @@ from saltvirt.ops import inspect, purge, reservations, storage, unfinished
 from saltvirt.ops.migration import startlock
 
 NOTHING = ([], [], [])
+from saltvirt.storage import door
 
 
 def left(hypervisor):
@@ -111,7 +112,7 @@ def test_a_purge_that_was_killed_in_between_can_be_finished(built, monkeypatch, 
 
 def test_a_purge_that_was_killed_among_the_files_can_be_finished(built, monkeypatch):
     with monkeypatch.context() as dying:
-        dying.setattr(storage, "remove", after_the_first(storage.remove))
+        dying.setattr(door, "remove", after_the_first(door.remove))
         built.dies(lambda: purged(built))
     assert len(built.files()) == 2
 
@@ -121,14 +122,14 @@ def test_a_purge_that_was_killed_among_the_files_can_be_finished(built, monkeypa
 
 
 def test_a_file_that_cannot_be_removed_is_named_and_the_purge_can_be_repeated(built, monkeypatch):
-    def refuse(path):
-        if str(path).endswith("_data.qcow2"):
+    def refuse(verdict):
+        if verdict.path.endswith("_data.qcow2"):
             raise OSError(1, "Operation not permitted")
-        remove(path)
+        remove(verdict)
 
-    remove = storage.remove
+    remove = door.remove
     with monkeypatch.context() as failing:
-        failing.setattr(storage, "remove", refuse)
+        failing.setattr(door, "remove", refuse)
         with pytest.raises(StorageError, match="the VM is gone, but .*_data.qcow2"):
             purged(built)
     assert built.files() == ["web1_data.qcow2"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from saltvirt.ops import purge, unfinished
+from saltvirt.storage import policies, usage
 from test_purges import built, kill, left, purged
 
 __all__ = ["built"]
@@ -95,7 +96,8 @@ def test_a_device_on_record_stays_too(built, tmp_path):
     device = tmp_path / "vg-web1"
     device.symlink_to("/dev/null")
     with built.libvirt() as conn:
-        assert unfinished.remove(conn, built.settings, "web9", [str(device)]) == []
+        index = usage.index(conn, built.settings)
+        assert unfinished.remove(built.settings, index, policies.DELETE, [str(device)]) == []
 
     assert device.is_symlink()
 

@@ -14,6 +14,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import purge, reservations, storage, unfinished
+from saltvirt.storage.sharing import Elsewhere
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
 
@@ -114,6 +115,11 @@ def kept(paths):
     return {name for name, path in paths.items() if path.exists()}
 
 
+def free(paths):
+    """Return what the master says after all hosts have said that they need none of the files."""
+    return Elsewhere(free=frozenset(map(str, paths.values())))
+
+
 @pytest.fixture
 def open_elsewhere():
     """A function that locks a file as a QEMU on another host does."""
@@ -135,7 +141,7 @@ def test_a_purge_removes_a_vms_own_disks_and_nothing_else_that_is_shared(
     # VMs of other hosts read it too.
     open_elsewhere(web["cdrom"])
 
-    purge.purge(conn, hypervisor.settings, "web", dirs=True, removables=True)
+    purge.purge(conn, hypervisor.settings, "web", dirs=True, removables=True, elsewhere=free(web))
 
     assert kept(web) == {"floppy", "cdrom", "read"}
     assert not lifecycle.is_defined(conn, "web")
@@ -145,7 +151,7 @@ def test_a_shared_folder_stays_though_it_is_empty(hypervisor, conn, web):
     for name in ("floppy", "cdrom", "read"):
         web[name].unlink()
 
-    purge.purge(conn, hypervisor.settings, "web", dirs=True)
+    purge.purge(conn, hypervisor.settings, "web", dirs=True, elsewhere=free(web))
 
     assert kept(web) == set() and web["disk"].parent.is_dir()
 
@@ -192,7 +198,7 @@ def test_what_another_host_has_open_stays_and_is_not_come_back_for(
         open_elsewhere(web["disk"])
 
     monkeypatch.setattr(lifecycle, "undefine", started_elsewhere)
-    purge.purge(conn, hypervisor.settings, "web")
+    purge.purge(conn, hypervisor.settings, "web", elsewhere=free(web))
     assert "disk" in kept(web) and "own" not in kept(web)
 
     # The VM of the other host is stopped, and this host settles what it has on record.
@@ -211,7 +217,7 @@ def test_a_purge_that_was_interrupted_removes_no_file_that_is_another_vms_by_now
 
     with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
         dying.setattr(unfinished, "remove", die)
-        purge.purge(conn, hypervisor.settings, "web")
+        purge.purge(conn, hypervisor.settings, "web", elsewhere=free(web))
     if is_new:
         web["disk"].unlink()
         web["disk"].write_bytes(bytes(2000))

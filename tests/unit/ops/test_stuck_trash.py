@@ -6,9 +6,11 @@ import errno
 from pathlib import Path
 
 import pytest
+import verdicts
 from saltvirt import files, records
 from saltvirt.errors import StorageError
-from saltvirt.ops import ownvolumes, trash, trashbases
+from saltvirt.ops import ownvolumes, trash
+from saltvirt.storage import door, trashbacking
 from test_trash import older, purged
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
@@ -85,7 +87,7 @@ def test_a_purge_on_a_full_disk_names_each_file_and_the_next_leaves_no_entry_stu
     is_full.clear()
     purged(hypervisor, "web1")
 
-    assert trashbases.unknown(hypervisor.settings) == {}
+    assert trashbacking.unreadable(hypervisor.settings) == {}
     assert [row["away"] for row in trash.listed(hypervisor.settings).values()] == [[]]
     assert hypervisor.files() == []
 
@@ -99,15 +101,15 @@ def test_who_dies_before_a_file_is_on_record_leaves_no_entry_that_is_stuck(hyper
     def dies(*_, **_more):
         raise KeyboardInterrupt
 
-    for kind, name in ((trash, "_move"), (records.Held, "begin")):
+    for kind, name in ((door, "put_away"), (records.Held, "begin")):
         monkeypatch.setattr(kind, name, dies)
         filling = trash.filling(hypervisor.settings, "web1", why="a test")
         with pytest.raises(KeyboardInterrupt), filling as drop:
-            drop(str(path))
+            drop(verdicts.free(path))
         monkeypatch.undo()
     path.unlink()
 
-    assert trashbases.unknown(hypervisor.settings) == {}
+    assert trashbacking.unreadable(hypervisor.settings) == {}
 
 
 @pytest.mark.parametrize("is_noted", [True, False])
@@ -117,14 +119,15 @@ def test_a_pool_does_not_go_with_the_folder_of_an_entry_that_is_on_record(
     settings = dataclasses.replace(hypervisor.settings, trash_days=7)
     place, path = tmp_path / "p1", tmp_path / "p1/web1_data.qcow2"
     place.mkdir()
-    path.touch()
+    path.write_text("x")
 
     def cut(*_args, **_given):
         raise SystemExit
 
-    monkeypatch.setattr(trash, "_move" if is_noted else "_is_kept", cut)
+    where, what = (door, "put_away") if is_noted else (trash, "_is_kept")
+    monkeypatch.setattr(where, what, cut)
     with pytest.raises(SystemExit), trash.filling(settings, "web1", why="a test") as drop:
-        drop(str(path))
+        drop(verdicts.free(path))
     path.unlink()
     with hypervisor.libvirt() as conn:
         pool = conn.storagePoolDefineXML(POOL.format(place))

@@ -8,10 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
+import verdicts
 from saltvirt import records
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.ops import inspect, owned, purge, reservations, storage, trash, unfinished
 from saltvirt.ops.images import cached
+from saltvirt.storage import door
 from test_purges import after_the_first, kill
 
 DISKS = ["web1_data.qcow2", "web1_system.qcow2"]
@@ -147,10 +149,10 @@ def test_a_purge_that_was_killed_at_a_boundary_loses_no_disk(keeping, point):
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_purge_that_was_killed_among_the_files_loses_no_disk(keeping, monkeypatch, is_first):
-    dying = kill if is_first else after_the_first(trash._move)
+    dying = kill if is_first else after_the_first(door.put_away)
     with monkeypatch.context() as patched:
         # This is not a boundary of a record: only the call itself can be stopped at.
-        patched.setattr(trash, "_move", dying)
+        patched.setattr(door, "put_away", dying)
         keeping.dies(lambda: purged(keeping))
     assert found(keeping) == DISKS
 
@@ -185,7 +187,7 @@ def test_a_disk_that_one_in_the_trash_is_based_on_is_not_purged(keeping):
     upper.unlink()
     subprocess.run(argv, check=True)
     with trash.filling(keeping.settings, "web2", why="a test") as drop:
-        drop(str(upper))
+        drop(verdicts.free(upper))
 
     purged(keeping)
 
@@ -201,7 +203,7 @@ def test_a_seed_and_a_link_are_removed_for_good(keeping):
 
     with trash.filling(keeping.settings, "x", why="a test") as drop:
         for name in (*seeds, "link", "missing"):
-            drop(str(images / name))
+            drop(verdicts.free(images / name))
 
     assert trash.listed(keeping.settings) == {}
     assert {*seeds, "link"}.isdisjoint(keeping.files())
@@ -224,7 +226,7 @@ def test_the_trash_takes_its_room_of_what_the_host_has(keeping):
         before = inspect.host_info(conn, keeping.settings).storage.committed_mib
 
         with trash.filling(keeping.settings, "big", why="a test") as drop:
-            drop(str(big))
+            drop(verdicts.free(big))
 
         assert inspect.host_info(conn, keeping.settings).storage.committed_mib == before + 8
 
@@ -287,7 +289,7 @@ def test_an_entry_whose_file_system_is_away_is_not_forgotten(keeping):
 def test_what_moves_into_the_trash_while_another_command_sweeps_it_stays(keeping, monkeypatch):
     held, path = records.held, Path(keeping.settings.images) / DISKS[0]
     with trash.filling(keeping.settings, "web1", why="a test") as drop:
-        drop(str(path))
+        drop(verdicts.free(path))
     place = next(Path(keeping.settings.images).rglob(f"*/{DISKS[0]}"))
     place.rename(path)
 
@@ -308,7 +310,7 @@ def test_a_restore_that_dies_leaves_no_disk_that_is_taken_for_garbage(keeping, m
     (name,) = trash.listed(keeping.settings)
     with monkeypatch.context() as patched:
         # The fault is between two system calls.
-        patched.setattr(trash.files, "unlink", kill)
+        patched.setattr(door.files, "unlink", kill)
         keeping.dies(lambda: trash.restore(keeping.settings, name))
 
     there = [Path(keeping.settings.images) / one for one in keeping.files()]
@@ -360,7 +362,7 @@ def test_no_disk_is_purged_that_one_in_the_trash_of_another_host_is_based_on(kee
     upper.unlink()
     subprocess.run(argv, check=True)
     with trash.filling(keeping.settings, "web2", why="a test") as drop:
-        drop(str(upper))
+        drop(verdicts.free(upper))
     keeping.settings = other_host(keeping)
 
     purged(keeping)

@@ -3,14 +3,17 @@
 import dataclasses
 import errno
 import os
+import re
 import shlex
 from pathlib import Path
 
 import pytest
+import verdicts
 from saltvirt import records
 from saltvirt.errors import StorageError
-from saltvirt.ops import trash, trashbases
+from saltvirt.ops import trash
 from saltvirt.ops.images import cached
+from saltvirt.storage import policies, trashbacking, usage
 from test_out_of_reach import damaged, overlay, unread
 
 
@@ -24,7 +27,7 @@ def entry(hypervisor):
         (folder / "disk").write_text("x")
     with trash.filling(hypervisor.settings, "web1", why="a test") as drop:
         for folder in (mounted, Path(hypervisor.settings.images)):
-            drop(str(folder / "disk"))
+            drop(verdicts.free(folder / "disk"))
     (found,) = trash.listed(hypervisor.settings)
     return found
 
@@ -56,7 +59,7 @@ def test_all_others_are_emptied_and_it_is_named(hypervisor, entry, mounted):
     other = Path(hypervisor.settings.images) / "other"
     other.write_text("x")
     with trash.filling(hypervisor.settings, "web2", why="a test") as drop:
-        drop(str(other))
+        drop(verdicts.free(other))
 
     with pytest.raises(StorageError, match=f"far off/disk of entry '{entry}'"):
         trash.empty(hypervisor.settings)
@@ -76,8 +79,16 @@ def test_what_is_gone_for_good_is_given_up_as_the_line_says(hypervisor, entry, m
 
 
 def test_no_image_goes_that_it_may_need(hypervisor, entry, mounted):
-    with hypervisor.libvirt() as conn, pytest.raises(StorageError, match="needs: .*mount its file"):
+    with (
+        hypervisor.libvirt() as conn,
+        pytest.raises(StorageError, match="may be based on it: .*mount its file"),
+    ):
         cached.prune(conn, hypervisor.settings, None, is_dry=True)
+
+
+def judged(settings, path):
+    """Return whether a VM may be given a file to write to."""
+    return usage.index(None, settings).verdict(policies.BASE, str(path))
 
 
 def fails(path):
@@ -99,7 +110,7 @@ def test_a_file_system_that_fails_is_said_in_a_line_and_holds_up_no_other(
     monkeypatch.setattr(os, "lstat", fails(hypervisor.root / "far off"))
 
     assert trash.listed(hypervisor.settings)[entry]["bytes"] >= 0
-    assert trashbases.below(hypervisor.settings) == {}
+    assert trashbacking.backing_files(hypervisor.settings) == {}
     for act in (trash.restore, lambda *given: trash.empty(given[0], given[1:])):
         with pytest.raises(StorageError, match="mount its file system"):
             act(hypervisor.settings, entry)
@@ -114,7 +125,7 @@ def test_who_dies_as_an_entry_is_forgotten_leaves_none_that_is_away(hypervisor, 
         trash.empty(hypervisor.settings)
     monkeypatch.undo()
 
-    assert trashbases.unknown(hypervisor.settings) == {}
+    assert trashbacking.unreadable(hypervisor.settings) == {}
     assert list(trash.empty(hypervisor.settings)) == [entry]
 
 
@@ -125,33 +136,30 @@ def based(hypervisor, tmp_path):
     base = overlay(tmp_path / "images/base.qcow2")
     middle = overlay(tmp_path / "far/middle.qcow2", base)
     with trash.filling(hypervisor.settings, "web1", why="a test") as drop:
-        drop(str(overlay(tmp_path / "disks/top.qcow2", middle)))
+        drop(verdicts.free(overlay(tmp_path / "disks/top.qcow2", middle)))
     return middle, base
 
 
 @pytest.mark.parametrize("spoil", [Path.unlink, unread, damaged])
 def test_nothing_goes_that_what_it_is_based_on_may_need(hypervisor, based, spoil):
     middle, base = based
-    assert trashbases.unknown(hypervisor.settings) == {}
+    assert trashbacking.unreadable(hypervisor.settings) == {}
     spoil(middle)
 
-    why = (
-        "entry 'web1-.*' of the trash may be based on .*base.qcow2: .*middle.qcow2 .*; or if it is"
-    )
-    with pytest.raises(StorageError, match=why):
-        trashbases.refuse_needed(hypervisor.settings, [str(base)])
+    why = "entry 'web1-.*' of the trash may be based on it: .*middle.qcow2 .*; or if it is"
+    assert re.match(why, judged(hypervisor.settings, base).reason)
 
     trash.empty(hypervisor.settings)
-    trashbases.refuse_needed(hypervisor.settings, [str(base)])
+    assert judged(hypervisor.settings, base).is_free
 
 
 def test_what_is_based_on_another_file_of_the_trash_is_known(hypervisor, based):
     with trash.filling(hypervisor.settings, "web2", why="a test") as drop:
-        drop(str(based[0]))
+        drop(verdicts.free(based[0]))
 
-    assert trashbases.unknown(hypervisor.settings) == {}
-    with pytest.raises(StorageError, match="entry web2-.* is based on .*base.qcow2, so that"):
-        trashbases.refuse_needed(hypervisor.settings, [str(based[1])])
+    assert trashbacking.unreadable(hypervisor.settings) == {}
+    why = "a disk in the trash .entry web.-.* is based on it"
+    assert re.match(why, judged(hypervisor.settings, based[1]).reason)
 
 
 @pytest.mark.parametrize("name", ["data.raw", "data"])
@@ -162,9 +170,9 @@ def test_what_a_guest_wrote_into_its_raw_disk_holds_nothing_up(hypervisor, based
     trash.empty(hypervisor.settings)
     based[1].unlink()
     with trash.filling(hypervisor.settings, "web2", why="a test", definition=text) as drop:
-        drop(str(disk))
+        drop(verdicts.free(disk))
 
-    assert trashbases.unknown(hypervisor.settings) == {}
+    assert trashbacking.unreadable(hypervisor.settings) == {}
 
 
 def test_what_is_to_be_typed_of_an_entry_is_quoted(hypervisor):
@@ -172,9 +180,9 @@ def test_what_is_to_be_typed_of_an_entry_is_quoted(hypervisor):
     disk = overlay(Path(settings.images) / "data", overlay(hypervisor.root / "gone"))
     (hypervisor.root / "gone").unlink()
     with trash.filling(settings, "my vm", why="a test") as drop:
-        drop(str(disk))
+        drop(verdicts.free(disk))
 
-    ((entry, why),) = trashbases.unknown(settings).items()
+    ((entry, why),) = trashbacking.unreadable(settings).items()
 
     assert shlex.split(why)[-2:] == ["virt.trash_empty", entry]
 
@@ -183,9 +191,9 @@ def test_an_entry_whose_definition_cannot_be_read_holds_nothing_up(hypervisor):
     settings = dataclasses.replace(hypervisor.settings, trash_days=7)
     disk = overlay(Path(settings.images) / "data")
     with trash.filling(settings, "web1", why="a test", definition="<domain") as drop:
-        drop(str(disk))
+        drop(verdicts.free(disk))
 
-    assert trashbases.unknown(settings) == {}
+    assert trashbacking.unreadable(settings) == {}
 
 
 def test_a_raw_volume_may_have_in_it_whatever_its_guest_has_written(hypervisor):
@@ -196,9 +204,9 @@ def test_a_raw_volume_may_have_in_it_whatever_its_guest_has_written(hypervisor):
 <source pool='p1' volume='data'/><target dev='vda'/></disk></devices></domain>"""
     for fmt, is_known in (("raw", True), ("qcow2", False)):
         with trash.filling(settings, "web1", why="a test", definition=text.format(fmt)) as drop:
-            drop(str(disk))
+            drop(verdicts.free(disk))
 
         (entry,) = trash.listed(settings)
-        assert (trashbases.unknown(settings) == {}) is is_known
+        assert (trashbacking.unreadable(settings) == {}) is is_known
 
         trash.restore(settings, entry)

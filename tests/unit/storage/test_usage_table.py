@@ -9,7 +9,6 @@ from dataclasses import replace
 import libvirt
 import onrecord
 import pytest
-from conftest import disk_image, trash_place
 from saltvirt import protocol, records
 from saltvirt.errors import StorageError
 from saltvirt.kvm import snapshots
@@ -17,6 +16,7 @@ from saltvirt.ops import reservations, trash
 from saltvirt.ops.migration import kept
 from saltvirt.storage import policies, usage
 from saltvirt.storage.verdict import Verdict
+from usagekit import disk_image, trash_place
 
 VOLUME = """<volume><name>{}</name><capacity>1048576</capacity><target>
 <format type='qcow2'/></target>{}</volume>"""

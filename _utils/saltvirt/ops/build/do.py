@@ -154,7 +154,8 @@ class Builder:
     def _remove_volume(self, pool: str, name: str) -> None:
         if self._may_be_defined:
             raise StorageError("it stays, as the VM's definition may still be there")
-        ownvolumes.remove(self._conn, self._context.settings, [[pool, name]])
+        vm = self._held.now.name
+        ownvolumes.remove(self._conn, self._context.settings, [[pool, name]], vm=vm)
         ownfiles.forget_volume(self._held, pool, name)
 
     def _remove(self, path: str) -> None:

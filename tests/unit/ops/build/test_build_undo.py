@@ -12,6 +12,7 @@ from saltvirt.kvm import lifecycle
 from saltvirt.ops import storage, unfinished
 from saltvirt.ops.build import create, do
 from saltvirt.ops.migration import startlock
+from saltvirt.storage import door
 from saltvirt.xml import osboot
 
 ALL = ["web1_data.qcow2", "web1_seed.iso.qcow2", "web1_system.qcow2"]
@@ -123,7 +124,7 @@ def test_an_undo_that_is_killed_before_the_vm_is_undefined_leaves_it_whole(faili
 
 def test_an_undo_that_is_killed_later_is_finished_before_that_name_is_started(failing, monkeypatch):
     with monkeypatch.context() as dying:
-        dying.setattr(storage, "remove", kill)
+        dying.setattr(door, "remove", kill)
         failing.dies(failing.init)
     assert failing.domains() == [] and failing.files() != []
 

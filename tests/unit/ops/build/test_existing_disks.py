@@ -16,6 +16,7 @@ from saltvirt.errors import BadArgument, ReservationRefused, SeedError, StorageE
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import owned, purge, reservations, storage, unfinished
 from saltvirt.ops.build import create, existing
+from saltvirt.storage import policies, usage
 from saltvirt.xml import read
 
 MARKER = b"what the guest wrote"
@@ -222,7 +223,7 @@ def test_what_is_somebody_elses_is_refused(hypervisor):
     asked = {"name": "a", "disks": [{"name": "b_c", "size": 8}]}
     with hypervisor.libvirt() as conn:
         hypervisor.init("a_b", disks=[{"name": "c", "size": 8}])
-        refused(hypervisor, "a_b_c.qcow2 is there already, and VM 'a_b' has it", **asked)
+        refused(hypervisor, "a_b_c.qcow2 is there already, and stays: VM 'a_b' has it", **asked)
         undefine(hypervisor, conn, "a_b")
 
         (images / "over.qcow2").unlink(missing_ok=True)
@@ -233,7 +234,7 @@ def test_what_is_somebody_elses_is_refused(hypervisor):
             "<devices><disk type='file'><driver type='qcow2'/><source file="
             f"'{images}/over.qcow2'/><target dev='vda'/></disk></devices></domain>"
         )
-        refused(hypervisor, "a VM's disk is based on it", **asked)
+        refused(hypervisor, "a disk of VM 'o' is based on it", **asked)
         conn.lookupByName("o").undefine()
 
         (images / "base").mkdir(exist_ok=True)
@@ -257,11 +258,13 @@ def test_what_is_on_record_for_another_is_refused(hypervisor, purpose, phase, fa
 
     with hypervisor.libvirt() as conn, records.held(place, purpose, "a_b") as other:
         other.begin("t1", phase, **facts(str(path)))
-        with pytest.raises(StorageError, match="a_b_c.qcow2 is .*a file of VM 'a_b'"):
+        with pytest.raises(StorageError, match="a_b_c.qcow2 is .* a (disk|file) of VM 'a_b'"):
             hypervisor.init("a", disks=[{"name": "b_c", "size": 8}])
         if purpose == "build":
             # Nor is it removed by whoever removes another's of that name.
-            assert unfinished.remove(conn, hypervisor.settings, "x", [str(path)]) == []
+            index = usage.index(conn, hypervisor.settings, but=["x"])
+            kept = unfinished.remove(hypervisor.settings, index, policies.UNDO, [str(path)])
+            assert kept == []
     assert path.exists()
 
 

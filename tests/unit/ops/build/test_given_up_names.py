@@ -77,7 +77,7 @@ def test_what_a_settling_that_is_killed_has_removed_is_given_up(hypervisor, imag
     settle()
 
     assert (images / DISK).exists() and hypervisor.open_records() == []
-    assert list(images.glob(".salt-virt*")) == []
+    assert list(images.glob(".salt-virt-[0-9a-f]*-*")) == []
 
 
 def test_an_undo_that_cannot_remove_one_file_has_given_the_others_up(
@@ -174,4 +174,4 @@ def test_a_call_that_nfs_sends_twice_harms_nobody(hypervisor, images, monkeypatc
             assert hypervisor.init("web1") is True
 
     assert bool(list(images.glob("*web1*"))) is (call == "unlink")
-    assert list(images.glob(".salt-virt*")) == []
+    assert list(images.glob(".salt-virt-[0-9a-f]*-*")) == []

@@ -252,7 +252,7 @@ def test_what_is_another_vms_is_refused(pooled):
             host.init("a", **call)
         other.end()
     host.init("a_b", **PLAIN, disks=[{"name": "c", "size": 8, "pool": "p"}])
-    with pytest.raises(StorageError, match="a_b_c is there already, and a VM has it"):
+    with pytest.raises(StorageError, match="a_b_c is there already; .*: VM 'a_b' has it"):
         host.init("a", **call)
     assert listed(host) == ["a_b_c"]
 
@@ -307,7 +307,7 @@ def test_what_a_builder_that_died_has_made_is_removed(pooled, caplog, noted, lef
 
     assert (listed(host), host.open_records()) == (left, open_)
     if open_:
-        assert "see what it is, then virt.volume_delete p v" in caplog.text
+        assert "see what it is, then remove it with virt.volume_delete p v" in caplog.text
         diskvolumes.remove(host.conn, "p", "v")
         unfinished.settle(host.conn, host.settings)
         assert host.open_records() == []

@@ -11,6 +11,7 @@ from saltvirt import records
 from saltvirt.errors import StorageError
 from saltvirt.ops import ownfiles, reservations, unfinished
 from saltvirt.ops.build import do
+from saltvirt.storage import policies, usage
 
 
 @pytest.mark.parametrize("purpose", ["build", "arrival"])
@@ -74,10 +75,15 @@ def test_a_file_that_is_being_made_for_another_stays(hypervisor, purpose, caplog
         other.begin("t1", "making" if purpose == "build" else "preparing", **noted)
 
     with hypervisor.libvirt() as conn:
+
+        def removed(name, paths):
+            index = usage.index(conn, hypervisor.settings, but=[name], going=paths)
+            return unfinished.remove(hypervisor.settings, index, policies.UNDO, paths)
+
         paths = [str(path) for path in (mine, its, linked)]
-        assert unfinished.remove(conn, hypervisor.settings, "a", paths) == [str(mine)]
+        assert removed("a", paths) == [str(mine)]
         assert its.exists() and linked.exists() and f"{its} stays: " in caplog.text
-        assert unfinished.remove(conn, hypervisor.settings, "a_b", [str(its)]) == [str(its)]
+        assert removed("a_b", [str(its)]) == [str(its)]
 
 
 def test_what_was_made_since_it_was_looked_for_stays(hypervisor, monkeypatch):

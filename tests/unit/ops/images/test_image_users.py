@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import os
 import struct
 import subprocess
 
@@ -95,7 +96,7 @@ def test_between_begin_and_end_all_hosts_can_look_once_more(host, tmp_path, is_u
     kept = {digest: f"used by {disk}"} if is_used else {}
     assert cached.used_now(conn, settings, [digest, "another"]) == {"removed": {}, "kept": kept}
     removed = {} if is_used else {digest: size}
-    assert cached.end(settings, list(removed)) == {"removed": removed, "kept": {}}
+    assert cached.end(conn, settings, list(removed)) == {"removed": removed, "kept": {}}
     assert bool(cache.find(settings, digest)) is is_used
     assert [one.name for one in cache.folder(settings).glob("*.removing")] == []
 
@@ -115,11 +116,11 @@ def test_an_image_is_named_by_its_beginning_and_what_is_none_is_refused(host):
 
 
 def test_what_never_began_is_not_ended_whatever_it_is_called(host, tmp_path):
-    settings, _conn, digest, path = host
+    settings, conn, digest, path = host
     (tmp_path / "other.removing").write_text(f'{{"path": "{path}", "stat": [1, 2]}}')
 
     names = [digest, "../../other", str(tmp_path / "other")]
-    said = cached.end(settings, names)
+    said = cached.end(conn, settings, names)
 
     assert said == {
         "removed": {},
@@ -137,7 +138,7 @@ def test_a_disk_made_over_an_image_that_goes_is_refused(host, tmp_path):
             removal.refuse_removed(settings, path)
         return {}
 
-    assert removal.remove(settings, [digest], look).kept == {}
+    assert removal.remove(settings, [digest], look, os.unlink).kept == {}
     assert sorted(one.name for one in cache.folder(settings).iterdir()) == ["index.json"]
 
 
@@ -154,7 +155,7 @@ def test_an_image_that_is_fetched_again_meanwhile_stays(host, tmp_path):
         )
         return {}
 
-    done = removal.remove(settings, [digest], look)
+    done = removal.remove(settings, [digest], look, os.unlink)
 
     assert done.kept == {digest: ["a disk that is being made"]} and cache.find(settings, digest)
     removal.sweep(settings)
@@ -186,7 +187,7 @@ def test_a_removal_that_does_not_end_is_taken_back(host, is_killed):
         removal.sweep(settings)
     else:
         with pytest.raises(KeyboardInterrupt):
-            removal.remove(settings, [digest], look)
+            removal.remove(settings, [digest], look, os.unlink)
 
     assert cache.find(settings, digest)
 

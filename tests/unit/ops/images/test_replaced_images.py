@@ -5,11 +5,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import verdicts
 from saltvirt import files
 from saltvirt.errors import StorageError
 from saltvirt.ops import ownvolumes, trash
 from saltvirt.ops.build import existing
 from saltvirt.ops.images import golden
+from saltvirt.storage.sharing import Elsewhere
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
 
@@ -22,7 +24,9 @@ def test_what_a_vm_has_or_is_based_on_by_its_path_is_not_replaced(hypervisor):
         given = {"folder": str(images), "replace": True}
 
         assert golden._target(hypervisor.settings, "free", given) == images / "free.qcow2"
-        with pytest.raises(StorageError, match="is a VM's disk, or one is based on it"):
+        with pytest.raises(
+            StorageError, match="web1_system.qcow2 is not replaced: VM 'web1' has it"
+        ):
             golden._target(hypervisor.settings, "web1_system", given)
 
 
@@ -33,22 +37,24 @@ def test_what_a_disk_in_the_trash_is_based_on_is_not_replaced(keeping, is_own):
         argv = ["qemu-img", "create", "-q", "-f", "qcow2", *below, f"{images}/{name}.qcow2", "1M"]
         subprocess.run(argv, check=True)
     with trash.filling(keeping.settings, "web2", why="a test") as drop:
-        drop(f"{images}/upper.qcow2")
+        drop(verdicts.free(f"{images}/upper.qcow2"))
     # Hosts that share a folder have records of their own.
     other = dataclasses.replace(keeping.settings, state_dir=f"{images}/other")
     settings = keeping.settings if is_own else other
     whose = "web2-[0-9a-f]{8}" if is_own else "of another host"
 
-    with pytest.raises(StorageError, match=rf"in the trash \(entry {whose}\) is based on .*/base"):
+    with pytest.raises(
+        StorageError, match=rf"/base.qcow2 is not replaced: .*in the trash \(entry {whose}\)"
+    ):
         golden._target(settings, "base", {"folder": str(images), "replace": True})
     with keeping.libvirt() as conn:
-        with pytest.raises(StorageError, match="in the trash .* is based on .*/base.qcow2"):
+        with pytest.raises(StorageError, match="/base.qcow2 is .*in the trash .* is based on it"):
             existing.refuse_used(conn, settings, "web3", [f"{images}/base.qcow2"])
         pool = conn.storagePoolDefineXML(POOL.format(images))
         pool.create()
         pool.createXML("<volume><name>base.qcow2</name><capacity>1024</capacity></volume>")
-        with pytest.raises(StorageError, match="in the trash .* is based on .*/base.qcow2"):
-            ownvolumes.refuse_used(conn, settings, "p1", "base.qcow2")
+        (verdict,) = ownvolumes.wipeable(conn, settings, "p1", "base.qcow2", Elsewhere())
+        assert "in the trash" in verdict.reason
         pool.destroy()
         pool.undefine()
 

@@ -83,7 +83,7 @@ def test_what_a_snapshot_has_left_below_an_added_disk_goes_with_its_vm(hyperviso
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *words], check=True)
         conn.defineXML(lifecycle.own_xml(conn, "web1").replace(str(added), str(upper)))
 
-        own = purge.own_files(conn, hypervisor.settings, "web1", False, is_defined=True)
+        own = purge.own_files(conn, hypervisor.settings, "web1", False)
 
         assert owned.of(added).uuid == lifecycle.uuid(conn, "web1")
     assert {str(added), str(upper)} <= set(own)

@@ -1,0 +1,29 @@
+"""The doctor names a disk on shared storage, and never moves it: its VM can be anywhere."""
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from saltvirt.fleet.doctor import ofhost
+from saltvirt.fleet.doctor.leftover import MasterFacts, Seen
+from saltvirt.kvm import lifecycle
+from saltvirt.ops.doctor import facts
+
+
+def test_the_disk_of_a_vm_that_moved_to_a_host_of_another_master_is_only_named(hypervisor):
+    images = Path(hypervisor.settings.images)
+    hypervisor.settings = replace(hypervisor.settings, shared_paths=[str(images)])
+    with hypervisor.libvirt() as conn:
+        hypervisor.init("web1", start=False)
+        # The definition is the other host's by now, and the file has this host's mark.
+        lifecycle.undefine(conn, "web1")
+        for path in images.glob("web1*"):
+            os.utime(path, (time.time() - 7200,) * 2)
+        here = facts.of_host(conn, {"extension_modules": "/nowhere"}, hypervisor.settings)
+
+    seen = Seen(master=MasterFacts(code=here.code, copies=["/a"]), hosts={"hyper1": here})
+    found = [one for one in ofhost.findings("hyper1", seen) if one.check in ("disk", "seed")]
+
+    assert found and [one.does for one in found] == [""] * len(found)
+    assert any("virt.trash_put" in one.fix for one in found if one.check == "disk")
