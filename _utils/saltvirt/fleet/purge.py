@@ -149,7 +149,7 @@ def _remove(
     force: bool = False,
 ) -> None:
     # Before anything is noted: a host that is silent refuses the purge.
-    paths = inventory.read(host, _SHARED, act(cloud, host, _SHARED, name))
+    paths = _shared_files(cloud, host, name)
     asked = fileusers.ask(cloud, host, paths, uuid=uuid, force=force) if paths else {}
     public = keys.accepted(cloud.opts, name) if delete_key else None
     order_id = minions.new_id()
@@ -174,6 +174,15 @@ def _remove(
     authorization.forget(cloud.opts, name, host)
     hints.gone(cloud.opts, name)
     order.end()
+
+
+def _shared_files(cloud: Cloud, host: str, name: str) -> list[str]:
+    """Return the files of a VM that other hosts have to be asked about."""
+    found = inventory.survey(cloud, [host], _SHARED, [name])
+    for reason in found.reasons().values():
+        raise HostSilent(f"{host} has VM {name!r}, and {reason}, so nothing is removed")
+    paths: list[str] = found.answers[host]
+    return paths
 
 
 def _still_has(cloud: Cloud, host: str, name: str) -> bool:

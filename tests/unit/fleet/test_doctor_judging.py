@@ -145,12 +145,13 @@ def test_files_of_a_host_that_has_a_record_nobody_can_read_are_not_judged():
     assert found(seen) == [("record", "hyper1", "gone1")]
 
 
-@pytest.mark.parametrize(("days", "does"), [(0, False), (7, True)])
-def test_what_only_its_name_tells_whose_it_is_goes_nowhere_but_into_the_trash(days, does):
-    one = loose("nvram", "/nvram/gone1_VARS.fd", uuid="")
-    (said,) = ofhost.findings("hyper1", cloud(hyper1=facts(files=[one], trash_days=days)))
+@pytest.mark.parametrize("kind", ["disk", "seed", "nvram", "managed-save", "console-log"])
+@pytest.mark.parametrize("days", [0, 7])
+def test_a_file_is_only_named_as_no_record_says_that_it_was_given_up(kind, days):
+    one = loose(kind, "/srv/gone1_file")
+    (found,) = ofhost.findings("hyper1", cloud(hyper1=facts(files=[one], trash_days=days)))
 
-    assert (said.check, bool(said.does)) == ("nvram", does)
+    assert (found.check, found.does) == (kind, "")
 
 
 def test_a_token_is_found_when_no_authorization_can_be_for_it():

@@ -31,4 +31,4 @@ def test_one_that_is_no_path_is_nothing(hypervisor, said):
         trashbacking.backing_files(settings) == {}
         and trashbacking.backing_files_beside(settings, {disk.parent}) == set()
     )
-    trashbacking.refuse_needed(settings, [str(disk.with_name("other.raw"))])
+    assert trashbacking.unreadable(settings) == {}

@@ -13,9 +13,9 @@ from saltvirt.errors import NameTaken, NoSuchVm, StorageError, VirtError
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import inspect, purge, reservations, storage, unfinished
 from saltvirt.ops.migration import startlock
+from saltvirt.storage import door
 
 NOTHING = ([], [], [])
-from saltvirt.storage import door
 
 
 def left(hypervisor):
