@@ -92,3 +92,11 @@ def test_every_target_of_the_makefile_is_a_line_the_readme_can_name():
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
 
     assert {"demo", "test", "unit", "lab", "bench", "docs"} <= set(targets)
+
+
+def test_the_page_of_what_keeps_a_file_has_the_table_of_the_code():
+    page = (ROOT / "docs/what-keeps-a-file.md").read_text()
+    source = (ROOT / "_utils/saltvirt/storage/policies.py").read_text()
+    table = source.partition('TABLE = """\n')[2].partition('"""')[0].rstrip()
+
+    assert f"```text\n{table}\n```" in page

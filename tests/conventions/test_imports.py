@@ -75,7 +75,7 @@ MAY = {
     "ops": BASE | {"image", "kvm", "net", "ops", "pki", "placement", "seed", "storage"},
     "fleet": BASE | {"compat", "fleet", "pki", "placement"},
     "pki": {"files", "locks", "pki"},
-    "storage": BASE | {"image", "kvm", "ops", "storage"},
+    "storage": BASE | {"image", "kvm", "ops", "placement", "storage"},
     "kvm": BASE | {"kvm"},
     "image": BASE | {"image"},
     "net": BASE | {"net"},

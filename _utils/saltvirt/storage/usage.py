@@ -96,17 +96,20 @@ class Index:
 
     def _used_by(self, policy: Policy, names: list[str]) -> Iterator[Reference]:
         for source in PROVIDERS:
-            if source not in policy.counts or not _is_asked(source, names):
-                continue
-            known = self.host.known(source)
-            found = (storage.known_as(name, known) for name in names)
-            yield from (known[name] for name in found if name is not None)
+            if source in policy.counts and _is_asked(source, names):
+                yield from self._known(source, names)
         for path in (name for name in names if name.startswith("/") and self.host.is_local):
             yield from (one for one in self._by_file(path) if one.source in policy.counts)
-        for name in names if policies.ELSEWHERE in policy.doubts else ():
-            if name in self.elsewhere.used:
-                reason = self.elsewhere.used[name]
-                yield Reference(source=policies.USED_ELSEWHERE, owner=name, reason=reason)
+        used = self.elsewhere.used if policies.ELSEWHERE in policy.doubts else {}
+        for name in (one for one in names if one in used):
+            yield Reference(source=policies.USED_ELSEWHERE, owner=name, reason=used[name])
+
+    def _known(self, source: str, names: list[str]) -> Iterator[Reference]:
+        known = self.host.known(source)
+        for name in names:
+            found = storage.known_as(name, known)
+            if found is not None:
+                yield known[found]
 
     def _by_file(self, path: str) -> Iterator[Reference]:
         """Yield what is known of a file by itself."""
