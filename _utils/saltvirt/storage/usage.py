@@ -98,9 +98,14 @@ class Index:
         for source in PROVIDERS:
             if source in policy.counts and _is_asked(source, names):
                 yield from self._known(source, names)
-        for path in (name for name in names if name.startswith("/") and self.host.is_local):
-            yield from (one for one in self._by_file(path) if one.source in policy.counts)
-        used = self.elsewhere.used if policies.ELSEWHERE in policy.doubts else {}
+        paths = [name for name in names if name.startswith("/")] if self.host.is_local else []
+        found = (one for path in paths for one in self._by_file(path))
+        yield from (one for one in found if one.source in policy.counts)
+        if policies.ELSEWHERE in policy.doubts:
+            yield from self._used_elsewhere(names)
+
+    def _used_elsewhere(self, names: list[str]) -> Iterator[Reference]:
+        used = self.elsewhere.used
         for name in (one for one in names if one in used):
             yield Reference(source=policies.USED_ELSEWHERE, owner=name, reason=used[name])
 
