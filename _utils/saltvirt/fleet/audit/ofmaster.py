@@ -9,7 +9,7 @@ from typing import Any
 from salt.utils.stringutils import expr_match
 
 from saltvirt import config
-from saltvirt.fleet.audit.granted import granted
+from saltvirt.fleet.audit.granted import MODULES, RUNNERS, described
 from saltvirt.fleet.audit.masterfacts import MasterFacts
 from saltvirt.fleet.cells import known
 from saltvirt.fleet.findings import MASTER, Finding
@@ -21,6 +21,7 @@ _PROOF = {3006: 17, 3007: 9}
 _SOON = timedelta(days=90)
 # Nobody's id: what accepts its key accepts any.
 _ANYBODY = "salt-virt-audit.invalid"
+_FEWER = "name only the functions, of those that only look,"
 _CONFIG = "in the master's configuration, then restart salt-master"
 # What must be so: the value, what Salt takes for a missing one, and what the other one gives.
 _OPTIONS: tuple[tuple[str, bool, str], ...] = (
@@ -129,27 +130,26 @@ def _grants(facts: MasterFacts) -> Iterator[Finding]:
         acls += [(f"external_auth:{name}", users) for name, users in systems.items()]
     for where, users in acls:
         for user, grants in users.items() if isinstance(users, Mapping) else ():
-            given = sorted(set(granted(grants)))
+            given = described(grants)
             if given and user not in ("root", facts.user):
                 yield Finding(
                     check="acl",
                     where=MASTER,
-                    what=f"{where}: {user} is as good as root on hypervisors ({', '.join(given)})",
-                    fix=f"name only the functions that {user} needs, and none that changes VMs, "
-                    + _CONFIG,
+                    what=f"{where}: {user} may do more than look: {', '.join(given)}",
+                    fix=f"{_FEWER} that {user} needs, with a $ at their ends, {_CONFIG}",
                 )
 
 
 def _peers(facts: MasterFacts) -> Iterator[Finding]:
-    for option in ("peer", "peer_run"):
+    for option, kind in (("peer", MODULES), ("peer_run", RUNNERS)):
         given = facts.options.get(option)
         for minions, functions in given.items() if isinstance(given, Mapping) else ():
-            found = sorted(set(granted(functions)))
-            if found:
+            calls = described(functions, kind)
+            if calls:
                 yield Finding(
                     check="options",
                     where=MASTER,
-                    what=f"{option}: minions {minions} may call {', '.join(found)}",
+                    what=f"{option}: minions {minions} may call {', '.join(calls)}",
                     fix=f"take it out of {option} {_CONFIG}",
                 )
 
