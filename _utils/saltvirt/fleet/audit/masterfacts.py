@@ -15,8 +15,8 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from saltvirt import compat, content
-from saltvirt.fleet import candidates, membership
-from saltvirt.pki import ca, layout, store
+from saltvirt.fleet import candidates, keys, membership
+from saltvirt.pki import ca, certified, layout, store
 from saltvirt.pki.authorities import LIBVIRT, USES, Authorities
 
 # Names that private keys have; what is in a file decides.
@@ -85,6 +85,9 @@ class MasterFacts:
         What others of this machine can write of the states and the pillar, by folder.
     pillar_served
         Folders of pillar in those of the file server, or around them.
+    strange
+        Files in the folders of the CAs, and of the notes of VMs' keys, that are not this project's
+        or are damaged.
     """
 
     release: str
@@ -103,6 +106,7 @@ class MasterFacts:
     served: Sequence[str] = ()
     loose: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pillar_served: Sequence[str] = ()
+    strange: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +152,7 @@ def of(opts: Mapping[str, Any], members: membership.Members, now: datetime) -> M
         planted=sorted(filter(membership.may_be_planted, accepted)),
         served=sorted(path for path in _below(roots) if _is_served_key(path)),
         loose=_loose([*roots, *pillars]),
+        strange=sorted({str(path) for path in (*_strange(place), *keys.strange(opts))}),
         pillar_served=[
             f"{pillar} ({root})"
             for pillar in pillars
@@ -155,6 +160,15 @@ def of(opts: Mapping[str, Any], members: membership.Members, now: datetime) -> M
             if _is_within(pillar, root) or _is_within(root, pillar)
         ],
     )
+
+
+def _strange(place: Authorities) -> Iterator[Path]:
+    """Yield the files in the CAs' folders that a minion may have put there, and damaged records."""
+    yield from place.strange()
+    for folder in (place.folder, *(one.folder for one in place.stores.values())):
+        for below in (".", "enrolled", layout.NEXT, layout.PREVIOUS):
+            names = certified.names_in(folder / below)
+            yield from (folder / below / name for name in names if membership.may_be_planted(name))
 
 
 def known(opts: Mapping[str, Any], now: datetime) -> Known:

@@ -39,7 +39,7 @@ def findings(facts: MasterFacts) -> Iterator[Finding]:
     """Yield all that falls short on the master."""
     for check in (
         *(_salt, _options, _own_options, _autosign, _grants, _peers, _files, _ends, _members),
-        *(_old_keys, _planted, _served),
+        *(_old_keys, _planted, _strange, _served),
     ):
         yield from check(facts)
 
@@ -130,7 +130,8 @@ def _grants(facts: MasterFacts) -> Iterator[Finding]:
         acls += [(f"external_auth:{name}", users) for name, users in systems.items()]
     for where, users in acls:
         for user, grants in users.items() if isinstance(users, Mapping) else ():
-            given = described(grants)
+            # Salt's own options of a system stand beside its users, as ^filename.
+            given = [] if str(user).startswith("^") else described(grants)
             if given and user not in ("root", facts.user):
                 yield Finding(
                     check="acl",
@@ -238,6 +239,18 @@ def _planted(facts: MasterFacts) -> Iterator[Finding]:
             what="its key is in a file that a minion may have put there itself (Salt 3008)",
             fix=f"unless you have accepted it: salt-key -d {name}, then see docs/security.md, "
             "Salt 3008 and its caches",
+        )
+
+
+def _strange(facts: MasterFacts) -> Iterator[Finding]:
+    for path in facts.strange:
+        yield Finding(
+            check="ca-files",
+            where=MASTER,
+            what=f"{path} is not of this project, or is damaged: it is passed over, and a minion "
+            "may have put it there (Salt 3008)",
+            fix=f"look at it, then rm {shlex.quote(path)}; see docs/security.md, Salt 3008 and its "
+            "caches",
         )
 
 
