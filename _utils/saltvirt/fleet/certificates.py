@@ -16,7 +16,8 @@ from saltvirt.pki import reclaim as reclaiming
 from saltvirt.pki.authorities import Authorities
 from saltvirt.pki.enrolled import Register
 
-_SHOWN = ("host", "purpose", "serial", "not_after", "signer")
+# What is on record of a certificate for the CA alone.
+_NOT_SHOWN = ("names", "authority")
 _APPLY_S = 120
 _AGAIN_S = 2
 # What Salt answers while other states are applied on the host.
@@ -50,7 +51,7 @@ def listed(place: Authorities, now: datetime) -> list[dict[str, Any]]:
     revoked, newest, rows = place.revoked(), {}, []
     for entry in sorted(place.issued(), key=lambda e: e["not_after"]):
         newest[entry["host"], entry["purpose"]] = entry["serial"]
-        rows.append({key: entry[key] for key in _SHOWN})
+        rows.append({key: value for key, value in entry.items() if key not in _NOT_SHOWN})
     for row in rows:
         end = datetime.fromisoformat(row["not_after"])
         row["days_left"] = (end - now).days

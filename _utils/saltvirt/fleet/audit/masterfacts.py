@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ _OLD_KEYS, _OLD_CERTIFICATES = (
 # Whoever searches for keys is not to find this file.
 _MARK = re.compile(rb"PRIVATE[ ]KEY-----")
 _LOOKED_AT = 64 * 1024
+# The events of the engine libvirt_events, one of them, and how a reactor calls a function.
+_EVENTS = "libvirt_events/"
+_EVENT = "salt/engines/libvirt_events/qemu/system/domain/lifecycle"
+_CALLS_VIRT = re.compile(rb"\b(?:local|cmd|runner)\.virt(?:_\w+)?\.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +93,8 @@ class MasterFacts:
     strange
         Files in the folders of the CAs, and of the notes of VMs' keys, that are not this project's
         or are damaged.
+    reactors
+        Files by which the master's reactor calls functions of ``virt`` at libvirt's events.
     """
 
     release: str
@@ -107,6 +114,7 @@ class MasterFacts:
     loose: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pillar_served: Sequence[str] = ()
     strange: Sequence[str] = ()
+    reactors: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +161,7 @@ def of(opts: Mapping[str, Any], members: membership.Members, now: datetime) -> M
         served=sorted(path for path in _below(roots) if _is_served_key(path)),
         loose=_loose([*roots, *pillars]),
         strange=sorted({str(path) for path in (*_strange(place), *keys.strange(opts))}),
+        reactors=sorted(_reactors(opts.get("reactor"))),
         pillar_served=[
             f"{pillar} ({root})"
             for pillar in pillars
@@ -290,6 +299,22 @@ def _names(folder: Any) -> list[str]:
         return sorted(os.listdir(folder)) if folder else []
     except OSError:
         return []
+
+
+def _reactors(option: Any) -> Iterator[str]:
+    """Yield the files of reactors at libvirt's events that call functions of ``virt``."""
+    for row in option if isinstance(option, list) else ():
+        for tag, paths in row.items() if isinstance(row, Mapping) else ():
+            if _EVENTS in str(tag) or fnmatch(_EVENT, str(tag)):
+                listed = paths if isinstance(paths, list) else [paths]
+                yield from (path for path in map(str, listed) if _calls_virt(path))
+
+
+def _calls_virt(path: str) -> bool:
+    try:
+        return _CALLS_VIRT.search(Path(path).read_bytes()) is not None
+    except OSError:
+        return False  # it is on the file server, or not there: Salt says so itself
 
 
 def _roots(opts: Mapping[str, Any], option: str) -> list[str]:

@@ -39,7 +39,7 @@ def findings(facts: MasterFacts) -> Iterator[Finding]:
     """Yield all that falls short on the master."""
     for check in (
         *(_salt, _options, _own_options, _autosign, _grants, _peers, _files, _ends, _members),
-        *(_old_keys, _planted, _strange, _served),
+        *(_old_keys, _planted, _strange, _served, _reactors),
     ):
         yield from check(facts)
 
@@ -153,6 +153,16 @@ def _peers(facts: MasterFacts) -> Iterator[Finding]:
                     what=f"{option}: minions {minions} may call {', '.join(calls)}",
                     fix=f"take it out of {option} {_CONFIG}",
                 )
+
+
+def _reactors(facts: MasterFacts) -> Iterator[Finding]:
+    for path in facts.reactors:
+        yield Finding(
+            check="options",
+            where=MASTER,
+            what=f"reactor: {path} calls functions of virt at events that any minion can send",
+            fix=f"take it out of reactor {_CONFIG}; see docs/events.md",
+        )
 
 
 def _files(facts: MasterFacts) -> Iterator[Finding]:
