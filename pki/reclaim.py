@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
+from saltvirt import terminal
 from saltvirt.pki import enrolled, policy
 from saltvirt.pki.authorities import Authorities
 
@@ -46,10 +47,10 @@ def reclaim(
             serials = _revoked(authorities, register, other, names, now)
         if serials:
             revoked[other] = serials
+            count = terminal.counted(len(serials), "certificate")
             log.warning(
-                "revoked %s certificates of %s, which had a name of %s (%s); %s gets new ones at "
-                "its next virt.keys",
-                *(len(serials), other, host, ", ".join(sorted(names)), other),
+                "revoked %s of %s, which had a name of %s; it gets new ones at its next virt.keys",
+                *(count, other, host),
             )
     return revoked
 

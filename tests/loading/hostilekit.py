@@ -88,7 +88,6 @@ class Master:
             "worker_threads": 2,
             "minimum_auth_version": 0,
             "virt": {"hypervisors": list(HOSTS)},
-            # The bundle's own states are never applied here.
             "log_level_logfile": "warning",
         }
         (place.etc / "master").write_text(json.dumps(config))
@@ -120,10 +119,8 @@ class Master:
                 list(map(str, argv)), stdout=printed, stderr=printed, start_new_session=True
             )
         end = time.monotonic() + 90
-        while "{" not in self.call(HOSTS[0], {"cmd": "_file_envs"}, wait_s=10):
-            if "base" in self.said or time.monotonic() > end:
-                break
-        assert "base" in self.said, (self.place.folder / "printed").read_text()
+        while "base" not in self.call(HOSTS[0], {"cmd": "_file_envs"}, wait_s=20):
+            assert time.monotonic() < end, (self.place.folder / "printed").read_text() + self.said
 
     def stop(self):
         """End it with its processes."""
@@ -140,8 +137,8 @@ class Master:
             done = run(argv, input=repr(load), timeout=wait_s)
         except subprocess.TimeoutExpired:
             return ""
-        self.said = done.stdout
-        return done.stdout
+        self.said = done.stdout or done.stderr
+        return self.said
 
     def run(self, *words):
         """Run salt-run."""

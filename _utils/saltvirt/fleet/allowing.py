@@ -87,9 +87,9 @@ def _reissued(
         told = _tell_others(opts, ids)
     except VirtError as failed:
         error = MasterError(
-            f"{' and '.join(ids)}: allowed, and the certificates with such a name of "
-            f"{' and '.join(sorted(revoked))} are revoked, but not every other host has heard: "
-            f"{failed}; run salt-run virt_pki.renew"
+            f"{' and '.join(ids)}: allowed, and the certificates of "
+            f"{' and '.join(sorted(revoked))} that had such a name are revoked, but not every "
+            f"other host has heard: {failed}; run salt-run virt_pki.renew"
         )
         error.table = {"allowed": ids, "revoked": dict(revoked), **getattr(failed, "table", {})}
         raise error from failed
