@@ -35,10 +35,11 @@ def allow(*hosts):
     ``{"revoked": {host: [serial]}, "told": {host: what was done}}``. Without hosts
     ``{"hypervisors": {id: {"by", "fingerprint"}}, "disallowed": [id]}``. If minions say that they
     are hypervisors, or have certificates, there are also ``candidates`` with their keys'
-    fingerprints, and ``allow_them``, the command that allows them. ``without_key`` lists ids that are allowed and have no accepted key, ``waiting`` the keys
-    that wait to be accepted, ``others`` further accepted minions that are no known VMs, as bare
-    hosts are; 50 at most, ``more_others`` is how many more there are. Fingerprints are as
-    ``salt-call --local key.finger`` shows them on the host. Undo: virt.disallow.
+    fingerprints, and ``allow_them``, the command that allows them. ``without_key`` lists ids that
+    are allowed and have no accepted key, ``waiting`` the keys that wait to be accepted, ``others``
+    further accepted minions that are no known VMs, as bare hosts are; 50 at most, ``more_others``
+    is how many more there are. Fingerprints are as ``salt-call --local key.finger`` shows them on
+    the host. Undo: virt.disallow.
 
     CLI Example:
 

@@ -10,9 +10,7 @@ others: each hypervisor could have all others' certificates revoked by that.
 import logging
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any
 
-from saltvirt import terminal
 from saltvirt.pki import enrolled, policy
 from saltvirt.pki.authorities import Authorities
 
@@ -47,10 +45,10 @@ def reclaim(
             serials = _revoked(authorities, register, other, names, now)
         if serials:
             revoked[other] = serials
-            count = terminal.counted(len(serials), "certificate")
             log.warning(
-                "revoked %s of %s, which had a name of %s; it gets new ones at its next virt.keys",
-                *(count, other, host),
+                "revoked certificates of %s with a name of %s: %s; it gets others at its next "
+                "virt.keys",
+                *(other, host, ", ".join(serials)),
             )
     return revoked
 

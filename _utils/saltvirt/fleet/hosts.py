@@ -79,7 +79,6 @@ def _one_line(value: Any) -> Any:
 
 def watching(cloud: Cloud, wanted: str, host: str, name: str) -> minions.Watch:
     """Return what shows the progress events of one tag that a host fires about a name."""
-
     passed_over = 0
 
     def watch(tag: str, event: Mapping[str, Any]) -> None:

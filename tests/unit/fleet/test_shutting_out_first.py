@@ -1,4 +1,4 @@
-"""A host is shut out though something else fails: each step is done, and the failed one is named."""
+"""A host is shut out though a step fails: each other one is done, and the failed one is named."""
 
 import msgpack
 import pytest
@@ -41,7 +41,8 @@ def test_certificates_are_revoked_though_the_list_of_hosts_cannot_be_written(
     error = refused(secured, "hyper3")
 
     assert states(secured)["hyper3"] == {"revoked"}
-    assert "hyper3: the certificates are revoked, but the list of hosts is not written" in str(error)
+    why = "hyper3: the certificates are revoked, but the list of hosts is not written"
+    assert why in str(error)
     assert error.table["disallowed"] == [] and len(error.table["revoked"]) == 1
 
 
@@ -176,7 +177,8 @@ def test_a_host_that_does_not_hear_of_it_is_named(opts, told):  # noqa: F811
     ask(certificates.opened(opts), "hyper1.site-a", now=store.utc_now(), grains=CLAIM)
     told.silent = "hyper1.site-a"
 
-    with pytest.raises(MasterError, match="site-a that had such a name are revoked, but not") as caught:
+    why = "site-a that had such a name are revoked, but not every other host has heard"
+    with pytest.raises(MasterError, match=why) as caught:
         allowing.allow(opts, ["hyper1.site-b"])
 
     assert caught.value.table["allowed"] == ["hyper1.site-b"]

@@ -28,6 +28,7 @@ def _every(folder: Path) -> Iterator[str]:
         text = path.read_text(encoding="utf-8", errors="replace")
         named = _MODULE.search(text)
         modules = {path.stem, named[1]} if named else {path.stem}
-        for function in _FUNCTION.findall(text):
+        for function in _FUNCTION.finditer(text):
             # Salt offers list_ as list.
-            yield from (f"{module}.{function.rstrip('_')}" for module in modules)
+            name = function[1].rstrip("_")
+            yield from (f"{module}.{name}" for module in modules)

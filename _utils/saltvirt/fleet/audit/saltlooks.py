@@ -17,7 +17,8 @@ MODULES: Mapping[str, str] = {
     "grains": "get has_value item items ls equals",
     "status": "uptime loadavg cpustats meminfo cpuinfo diskstats diskusage vmstats nproc netstats "
     "netdev w all_status version procs time",
-    "network": "active_tcp arp interfaces interfaces_names interface interface_ip hw_addr hwaddr subnets subnets6 "
+    "network": "active_tcp arp interfaces interfaces_names interface interface_ip hw_addr hwaddr "
+    "subnets subnets6 "
     "in_subnet ip_in_subnet convert_cidr calc_net ip_addrs ip_addrs6 ipaddrs ipaddrs6 ip_neighs "
     "ip_neighs6 ipneighs ipneighs6 ip_networks ip_networks6 get_hostname get_fqdn is_private "
     "is_loopback reverse_ip get_bufsize routes default_route get_route ifacestartswith iphexval "
