@@ -28,7 +28,7 @@ _STORING = threading.Lock()
 def _key_text(key: object) -> str:
     """Return a key as text, nothing if it is none, or is longer than any key."""
     if isinstance(key, bytes):
-        key = key[: _MOST_KEY + 1].decode("ascii", errors="replace")
+        key = key[: _MOST_KEY + 1].decode("ascii", errors="replace").replace("\r\n", "\n")
     is_text = isinstance(key, str) and len(key) <= _MOST_KEY and key.isascii()
     return str(key) if is_text else ""
 
