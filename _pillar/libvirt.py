@@ -15,9 +15,11 @@ import salt.utils.minions
 from saltvirt import compat, config, wire
 from saltvirt.errors import MasterError, VirtError
 from saltvirt.fleet import masterrelease, masteruser, membership
+from saltvirt.fleet.refusals import Refusals
 from saltvirt.pki import answer, authorities, ca, policy, store
 
 log = logging.getLogger(__name__)
+_refusals = Refusals(log, "no certificate")
 __opts__: Any
 
 
@@ -32,6 +34,8 @@ def ext_pillar(
     command: object = None,
     certificates: Any = None,
     version: object = 1,
+    *more: object,
+    **unknown: object,
 ) -> dict[str, Any]:
     """
     Answer a hypervisor's question for certificates.
@@ -40,17 +44,19 @@ def ext_pillar(
         ``{purpose: certificate request}``; empty to learn only what would be written.
     version
         What the host understands; that of a host with an earlier release is 1.
+    more, unknown
+        What no hypervisor of this release sends; it is refused here, as Salt would log all of it.
 
     Returns ``{"libvirt_pki": {trust, certificates, names, addresses, subject, peers, own}}``, see
     :class:`saltvirt.pki.answer.Answer`, or ``{"libvirt_pki": {"error": one line}}`` if the master
     refuses.
     """
-    if certificates is None:
+    if certificates is None and not (more or unknown):
         return {}
     try:
         with masteruser.acting(__opts__):
             masterrelease.refuse_old()
-            if version != answer.VERSION:
+            if version != answer.VERSION or more or unknown:
                 raise MasterError(
                     f"{minion_id} has the code of another release than the master; run: salt "
                     f"{shlex.quote(minion_id)} saltutil.sync_all"
@@ -63,7 +69,7 @@ def ext_pillar(
     except ValueError as refused:
         # Salt would log it here, and the host would look for the cause in the wrong place.
         error = f"no certificate can be made: {' '.join(str(refused).split())}"
-    log.warning("no certificate for %s: %s", minion_id, error)
+    _refusals.note(minion_id, error)
     return {"libvirt_pki": {"error": error}}
 
 

@@ -13,8 +13,11 @@ from typing import Any
 from saltvirt import arguments
 from saltvirt.errors import VirtError
 from saltvirt.fleet import authorization, keys, masterrelease, masteruser, membership
+from saltvirt.fleet.refusals import Refusals
 
 log = logging.getLogger(__name__)
+_refusals = Refusals(log, "virtkey: refused")
+_TOO_MUCH = "the question has more in it than a hypervisor's"
 __opts__: Any
 
 
@@ -24,7 +27,13 @@ def __virtual__() -> bool:
 
 
 def ext_pillar(
-    minion_id: str, pillar: Any, name: str | None = None, key: object = None, token: object = None
+    minion_id: str,
+    pillar: Any,
+    name: str | None = None,
+    key: object = None,
+    token: object = None,
+    *more: object,
+    **unknown: object,
 ) -> dict[str, Any]:
     """
     Answer a hypervisor that submits a VM's key.
@@ -35,11 +44,15 @@ def ext_pillar(
         Its public key, PEM. Defaults to none, to learn only whether a VM may have that name.
     token
         What the hypervisor was given; old callers have none, and are refused.
+    more, unknown
+        What no hypervisor sends; it is refused here, as Salt would log all of it.
 
     Returns ``{"virtkey": {name: True}}``, or ``{"virtkey": {"error": one line}}`` if the master
     refuses, which is logged. Without a key ``{"virtkey": {"reserved": None}}``, or why a VM may not
     have that name; only a hypervisor is told why.
     """
+    if more or unknown:
+        return {"virtkey": {"error": _refused(minion_id, _TOO_MUCH)}}
     if name is None:
         return {}
     is_question = key is None and token is None
@@ -58,5 +71,9 @@ def ext_pillar(
         error = str(refused)
     except OSError as refused:
         error = masteruser.why(refused, __opts__)
-    log.warning("virtkey: refused: %s", error)
-    return {"virtkey": {"reserved" if is_question else "error": error}}
+    return {"virtkey": {"reserved" if is_question else "error": _refused(minion_id, error)}}
+
+
+def _refused(minion_id: str, reason: str) -> str:
+    _refusals.note(minion_id, reason)
+    return reason

@@ -30,13 +30,16 @@ def allow(*hosts):
     The ids are kept beside the CA, and count together with those of ``virt:hypervisors``. A minion
     that is a VM on a hypervisor is refused.
 
-    Returns ``{"allowed": [id]}``; without hosts ``{"hypervisors": {id: {"by", "fingerprint"}},
-    "disallowed": [id]}``. If minions say that they are hypervisors, or have certificates, there are
-    also ``candidates`` with their keys' fingerprints, and ``allow_them``, the command that allows
-    them. ``without_key`` lists ids that are allowed and have no accepted key, ``waiting`` the keys
-    that wait to be accepted, ``others`` further accepted minions that are no known VMs, as bare
-    hosts are; 50 at most, ``more_others`` is how many more there are. Fingerprints are as
-    ``salt-call --local key.finger`` shows them on the host. Undo: virt.disallow.
+    Returns ``{"allowed": [id]}``. Where other hosts have certificates with the name of one of
+    these, from before it was known, those are revoked and made anew: then there are also
+    ``{"revoked": {host: [serial]}, "told": {host: what was done}}``. Without hosts
+    ``{"hypervisors": {id: {"by", "fingerprint"}}, "disallowed": [id]}``. If minions say that they
+    are hypervisors, or have certificates, there are also ``candidates`` with their keys'
+    fingerprints, and ``allow_them``, the command that allows them. ``without_key`` lists ids that
+    are allowed and have no accepted key, ``waiting`` the keys that wait to be accepted, ``others``
+    further accepted minions that are no known VMs, as bare hosts are; 50 at most, ``more_others``
+    is how many more there are. Fingerprints are as ``salt-call --local key.finger`` shows them on
+    the host. Undo: virt.disallow.
 
     CLI Example:
 
@@ -59,7 +62,8 @@ def disallow(*hosts):
     Their certificates are revoked, and all other hosts get the new revocation list. The others'
     firewalls shut them out at their next state run. Their VMs stay as they are, so empty a host
     first (virt.evacuate). Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what
-    was done}}``. Fails if a host did not answer: run it again. Undo: virt.allow, then
+    was done}}``. Each of these steps is done whether or not another one fails; then the call fails
+    and says which. It fails also if a host did not answer: run it again. Undo: virt.allow, then
     virt_pki.renew.
 
     CLI Example:

@@ -28,11 +28,24 @@ hypervisor_firewalld:
 {#- The minion only listens on this connection, so a firewalld that is new takes what the master
     says on it for an attack, until the minion's kernel asks after 5 minutes whether it is there. #}
 {%- set port = salt['config.get']('publish_port', 4505) | string %}
-{%- set masters = [] %}
-{%- for one in salt['network.active_tcp']().values() if one['remote_port'] | string == port %}
-  {%- do masters.append(one['remote_addr']) %}
+{%- set peers = [] %}
+{%- for connection in salt['network.active_tcp']().values()
+    if connection['remote_port'] | string == port %}
+  {%- do peers.append(connection['remote_addr']) %}
 {%- endfor %}
-{%- for master in masters | unique | sort %}
+{#- Any user of this host can have a connection to such a port of another machine: of those, only
+    the addresses count that the minion has for its master. #}
+{%- set configured = opts.get('master') %}
+{%- set own = [configured] if configured is string else configured or [] %}
+{%- set own = (own + [opts.get('master_ip') or '']) | map('replace', '[', '')
+    | map('replace', ']', '') | list %}
+{%- set masters = peers | unique | select('in', own) | list %}
+{#- Without a master, as in salt-call --local, a minion beside it may have one: the only peer. #}
+{%- if opts.get('file_client') == 'local' and not opts.get('master_ip')
+       and peers | unique | list | length == 1 %}
+  {%- set masters = peers | unique | list %}
+{%- endif %}
+{%- for master in masters | sort %}
 
 hypervisor_firewalld_hears_{{ master }}:
   cmd.run:

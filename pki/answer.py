@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from saltvirt.pki import ca, enrolled, policy
+from saltvirt.pki import ca, enrolled, policy, reclaim
 from saltvirt.pki.authorities import LIBVIRT, USES, Authorities, Trust
 
 # Of the question and the answer; hosts of a release with one CA for all send none.
@@ -70,13 +70,20 @@ def answer(
         ``{purpose: request PEM}``; of a request only the public key is used. Empty: nothing is
         signed, the answer says what would be written.
     options
-        ``{"days", "key_type", "organization", "requests_per_hour", "names": {host: [...]}}``,
-        each optional.
+        ``{"days", "key_type", "organization", "requests_per_hour", "requests_per_day",
+        "names": {host: [...]}}``, each optional.
+
+    Certificates of other hosts that have a name of this one, from before its id was known, are
+    revoked (:mod:`saltvirt.pki.reclaim`).
     """
     keys = {p: ca.read_request(pem) for p, pem in policy.purposes(wanted).items()}
     register = enrolled.Register(authorities.folder)
     configured = options.get("names") or {}
     policy.refuse_id(host.id)
+    extra = configured.get(host.id) or ()
+    policy.refuse_rival(host.id, host.minions, extra)
+    # Before its own turn: two hosts that have each other's names would wait for each other.
+    reclaim.reclaim(authorities, register, host.id, configured, now)
     with register.turn(host.id):
         known = policy.Known.of(
             ids=host.minions,
@@ -84,7 +91,6 @@ def answer(
             names=(given for one, given in configured.items() if one != host.id),
             holders=register.holders([host.id, *host.hypervisors]),
         )
-        extra = configured.get(host.id) or ()
         names, addresses = policy.subjects(host.id, host.grains, known, extra)
         kind = options.get("key_type", "ecdsa")
         # First, as it waits for an import of a backup.
@@ -99,9 +105,9 @@ def answer(
         )
         if keys:
             check()
-            per_hour = options.get("requests_per_hour", enrolled.PER_HOUR)
-            was = register.read(host.id).counted(host.id, now, per_hour)
-            register.write(host.id, replace(was, subjects=(*names, *addresses)))
+            was = register.read(host.id).counted(host.id, now, options)
+            until = now + timedelta(days=_days(options))
+            register.write(host.id, was.with_names((*names, *addresses), until, now))
             told = replace(told, certificates=_signed(authorities, host, told, keys, options, now))
     return told
 
@@ -117,17 +123,22 @@ def _signed(
     certificates = {}
     for purpose, key in keys.items():
         place = authorities.of(purpose)
+        signer = place.authority(now)
         signed = ca.sign(
-            place.authority(now),
+            signer,
             key,
             minion_id=host.id,
             role=policy.PURPOSES[purpose],
             names=told.names,
             addresses=told.addresses,
             now=now,
-            days=int(options.get("days", 90)),
+            days=_days(options),
             organization=options.get("organization"),
         )
-        place.note(host.id, purpose, signed)
+        place.note(host.id, purpose, signed, (*told.names, *told.addresses), signer)
         certificates[purpose] = ca.certificate_pem(signed).decode()
     return certificates
+
+
+def _days(options: Mapping[str, Any]) -> int:
+    return int(options.get("days", 90))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt import files
-from saltvirt.pki import store
+from saltvirt.pki import certified, store
 
 LIBVIRT = "libvirt"
 # Of each use the folder below that of libvirt's CA, and what its CA is called.
@@ -64,11 +64,25 @@ class Authorities:
         return {serial for one in self.stores.values() for serial in one.revoked()}
 
     def revoke(self, rows: Collection[Mapping[str, Any]], now: datetime) -> None:
-        """Revoke certificates, of which ``issued`` has told these rows."""
+        """
+        Revoke certificates, of which ``issued`` has told these rows.
+
+        A CA that fails keeps no other from revoking; the first error is raised after that.
+        """
+        failed: list[Exception] = []
         for use, one in self.stores.items():
             serials = [row["serial"] for row in rows if row["signer"] == use]
-            if serials:
-                one.revoke(serials, now)
+            try:
+                if serials:
+                    one.revoke(serials, now)
+            except (OSError, ValueError) as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+
+    def strange(self) -> list[Path]:
+        """Return the files in the folders of records that are not this project's, or damaged."""
+        return [path for one in self.stores.values() for path in certified.strange(one.folder)]
 
     def trust(self, use: str, now: datetime, **options: Any) -> Trust:
         """Return what a use trusts; its CA is made at the first call."""
@@ -141,7 +155,8 @@ class Authorities:
     def prune_daily(self, now: datetime) -> None:
         """Forget certificates that are over, and that they were revoked; once in a day."""
         mark = self.folder / "pruned"
-        with suppress(FileNotFoundError):
+        # A mark that cannot be read says nothing.
+        with suppress(FileNotFoundError, ValueError, TypeError):
             if now - datetime.fromisoformat(mark.read_text()) < _DAY:
                 return
         for one in self.stores.values():

@@ -18,6 +18,8 @@ from saltvirt.pki.store import is_there
 
 _MARK = "salt-virt-ca-backup:1"
 MIN_PASSPHRASE = 12
+# What is of one moment, and what any minion of a master with Salt 3008 can put there.
+_LEFT_OUT = (".lock", ".part", ".p")
 
 
 def _key(passphrase: str, salt: bytes) -> bytes:
@@ -59,7 +61,7 @@ def read_all(folder: str | Path) -> dict[str, bytes]:
     with Authorities(folder).locked():
         for root, _folders, names in os.walk(folder, onerror=_unless_missing):
             for path in (Path(root) / name for name in names):
-                if path.suffix not in (".lock", ".part") and not _is_aside(path):
+                if path.suffix not in _LEFT_OUT and not _is_aside(path):
                     kept[str(path.relative_to(folder))] = path.read_bytes()
     return kept
 

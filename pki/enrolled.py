@@ -1,17 +1,23 @@
-"""What each host was last certified for, and when it asked: one small file for each."""
+"""What each host was certified for, and when it asked: one small file for each."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from saltvirt import files, locks
+from saltvirt.pki import policy
 from saltvirt.pki.ca import PkiError
+from saltvirt.pki.certified import names_in
 
-PER_HOUR = 60
-_HOUR = timedelta(hours=1)
+PER_HOUR, PER_DAY = 60, 100
+_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
+_END = ".json"
+# Of a host that asks for other names each time; MORE stands for those that are not listed.
+_MOST, MORE = 1000, "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,22 +28,59 @@ class Enrolled:
     subjects
         The names and addresses of its newest certificate.
     asked
-        When it was given certificates within the last hour, as ISO 8601.
+        When it was given certificates within the last day, as ISO 8601.
+    certified
+        ``{name or address: until when}`` of all its certificates, of the newest one that has it.
     """
 
     subjects: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
+    certified: Mapping[str, str] = field(default_factory=dict)
 
-    def counted(self, host: str, now: datetime, per_hour: int) -> "Enrolled":
+    def counted(self, host: str, now: datetime, options: Mapping[str, Any]) -> "Enrolled":
         """Return it with one more time; raise PkiError if that is too often."""
-        times = [one for one in self.asked if now - datetime.fromisoformat(one) < _HOUR]
-        if len(times) >= per_hour:
-            again = datetime.fromisoformat(times[-per_hour]) + _HOUR
-            raise PkiError(
-                f"{host} has had certificates {len(times)} times within an hour "
-                f"(virt:pki:requests_per_hour); it gets more after {again:%H:%M} UTC"
-            )
+        per_hour = options.get("requests_per_hour", PER_HOUR)
+        per_day = options.get("requests_per_day", max(PER_DAY, per_hour))
+        times = [text for text in self.asked if now - datetime.fromisoformat(text) < _DAY]
+        within = [text for text in times if now - datetime.fromisoformat(text) < _HOUR]
+        for most, given, span, words, option in (
+            (per_hour, within, _HOUR, "an hour", "requests_per_hour"),
+            (per_day, times, _DAY, "a day", "requests_per_day"),
+        ):
+            if len(given) >= most:
+                again = datetime.fromisoformat(given[-most]) + span
+                raise PkiError(
+                    f"{host} has had certificates {len(given)} times within {words} "
+                    f"(virt:pki:{option}); it gets more after {again:%H:%M} UTC"
+                )
         return replace(self, asked=(*times, now.isoformat()))
+
+    def with_names(self, names: Collection[str], until: datetime, now: datetime) -> "Enrolled":
+        """Return it with a new certificate, without the names of those that are over."""
+        left = {name: end for name, end in self.certified.items() if _is_good(end, now)}
+        new = {**left, **dict.fromkeys(names, until.isoformat())}
+        if len(new) > _MOST:
+            newest = sorted(new, key=new.__getitem__)[-_MOST:]
+            new = {**{name: new[name] for name in newest}, MORE: until.isoformat()}
+        return replace(self, subjects=tuple(names), certified=new)
+
+    def without(self, names: Collection[str]) -> "Enrolled":
+        """Return it without names that no good certificate of the host has any more."""
+        return replace(
+            self,
+            subjects=tuple(name for name in self.subjects if name not in names),
+            certified={name: end for name, end in self.certified.items() if name not in names},
+        )
+
+    def has(self, now: datetime) -> set[str]:
+        """Return the names and addresses in certificates that are not over; maybe MORE of them."""
+        # An earlier release has noted the newest certificate alone.
+        good = {name for name, end in self.certified.items() if _is_good(end, now)}
+        return good.union(self.subjects)
+
+
+def _is_good(end: str, now: datetime) -> bool:
+    return datetime.fromisoformat(end) > now
 
 
 class Register:
@@ -55,15 +98,29 @@ class Register:
 
     def read(self, host: str) -> Enrolled:
         """Return what is known of a host."""
+        path = self._folder / f"{host}{_END}"
         try:
-            found = json.loads((self._folder / f"{host}.json").read_text(encoding="utf-8"))
+            content = json.loads(path.read_bytes())
+            return Enrolled(
+                subjects=tuple(content["subjects"]),
+                asked=tuple(content["asked"]),
+                certified=dict(content.get("certified") or {}),
+            )
         except FileNotFoundError:
             return Enrolled()
-        return Enrolled(subjects=tuple(found["subjects"]), asked=tuple(found["asked"]))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise PkiError(
+                f"the record {path} of {host}'s certificates cannot be read ({error}); move it away"
+            ) from error
 
     def write(self, host: str, known: Enrolled) -> None:
         """Note what is known of a host."""
-        files.write(self._folder / f"{host}.json", json.dumps(asdict(known)).encode())
+        files.write(self._folder / f"{host}{_END}", json.dumps(asdict(known)).encode())
+
+    def hosts(self) -> list[str]:
+        """Return the hosts that have had certificates."""
+        names = [name for name in names_in(self._folder) if name.endswith(_END)]
+        return sorted(filter(policy.is_name, (name.removesuffix(_END) for name in names)))
 
     def holders(self, hosts: Iterable[str]) -> dict[str, str]:
         """Return ``{name or address: host}`` of what these hosts were last certified for."""

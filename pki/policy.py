@@ -96,8 +96,7 @@ def subjects(
         Names and addresses that the operator configured for this host; they are taken as they are.
     """
     refuse_id(minion_id)
-    if minion_id.lower() not in (str(text).lower() for text in extra):
-        _refuse_anothers(minion_id, known.ids)
+    refuse_rival(minion_id, known.ids, extra)
     names, addresses = _given(minion_id, extra)
     own = minion_id.lower()
     # What is not of its id's first label may be the name of a host that is not here yet.
@@ -121,6 +120,11 @@ def _given(minion_id: str, extra: Iterable[str]) -> tuple[list[str], list[str]]:
                 ) from None
             names.append(str(text).lower())
     return names, addresses
+
+
+def assigned(minion_id: str, extra: Iterable[str]) -> set[str]:
+    """Return the names and addresses that are a host's by the master's word."""
+    return {minion_id.lower(), *map(_spelt, extra)}
 
 
 def _spelt(text: str) -> str:
@@ -158,8 +162,15 @@ def refuse_id(minion_id: str) -> None:
         )
 
 
-def _refuse_anothers(minion_id: str, others: Iterable[str]) -> None:
-    """Refuse an id by which another minion is reached: its holder could pose as that one."""
+def refuse_rival(minion_id: str, others: Iterable[str], extra: Iterable[str]) -> None:
+    """
+    Raise PkiError for an id by which another minion is reached: its holder could pose as that one.
+
+    extra
+        What the operator configured for this host: where the id is listed, it is right.
+    """
+    if minion_id.lower() in (str(text).lower() for text in extra):
+        return
     for other in sorted(others):
         if minion_id.lower() != other.lower():
             continue

@@ -2,13 +2,11 @@
 The CA's files on the master: each is replaced in one step, so a crash leaves old or new.
 
 ``cakey.pem`` and ``cacert.pem`` keep the names that older releases used, so theirs are adopted.
-One small file per certificate issued, named by its serial: masters with many workers never
-rewrite each other's state.
+One small file per certificate issued, named by its serial (:mod:`saltvirt.pki.certified`): masters
+with many workers never rewrite each other's state.
 """
 
 import itertools
-import json
-import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
-from saltvirt import files, locks
+from saltvirt import locks
 from saltvirt.files import replace, sweep, write
-from saltvirt.pki import ca, crl
+from saltvirt.pki import ca, certified, crl
 from saltvirt.pki.layout import CERTIFICATE, KEY, NEXT, PREVIOUS, REVOCATIONS
 
 # How long a certificate is known after its end: a host's clock may be late.
@@ -41,6 +39,10 @@ def _read(folder: Path) -> ca.Authority:
     return ca.Authority.from_pem(key, certificate)
 
 
+def _fingerprint(authority: ca.Authority) -> str:
+    return ca.fingerprints(ca.certificate_pem(authority.certificate))[0]
+
+
 def is_there(path: Path) -> bool:
     """Return whether a file is there; raise if its folder cannot be entered."""
     try:
@@ -48,14 +50,6 @@ def is_there(path: Path) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _names(folder: Path) -> list[str]:
-    """Return the names in a folder, none if there is no folder; raise if it cannot be read."""
-    try:
-        return [name for name in os.listdir(folder) if not name.startswith(".")]
-    except FileNotFoundError:
-        return []
 
 
 def _lay_down(folder: Path, authority: ca.Authority) -> None:
@@ -113,7 +107,7 @@ class Store:
         )
         return (
             (self.folder / CERTIFICATE).is_symlink()
-            or bool(_names(self.folder / "issued"))
+            or certified.has_issued(self.folder)
             or any(map(is_there, rests))
         )
 
@@ -149,11 +143,16 @@ class Store:
             self._write_list(authority, now)
 
     def finish_rotation(self, now: datetime) -> None:
-        """Stop trusting the CA that was replaced."""
+        """Stop trusting the CA that was replaced, and forget what it has signed."""
         authority = self.authority(now)
         with self.locked():
+            before = _fingerprint(_read(self.folder / PREVIOUS)) if self._previous() else ""
             with suppress(FileNotFoundError):
                 shutil.rmtree(self.folder / PREVIOUS)
+            # After that: as long as it is trusted, its lists must have what was revoked.
+            rows = self.issued() if before else []
+            over = [row["serial"] for row in rows if row["authority"] == before]
+            certified.forget(self.folder, over)
             self._write_list(authority, now)
 
     def _previous(self) -> bool:
@@ -166,49 +165,52 @@ class Store:
         found = [f / CERTIFICATE for f in folders if is_there(f / CERTIFICATE)]
         return "".join(dict.fromkeys(path.read_text() for path in found))
 
-    def note(self, minion_id: str, purpose: str, certificate: x509.Certificate) -> None:
-        """Note a certificate before it is handed out."""
-        folder = self.folder / "issued"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        entry = {
-            "host": minion_id,
-            "purpose": purpose,
-            "serial": f"{certificate.serial_number:032x}",
-            "not_after": certificate.not_valid_after_utc.isoformat(),
-        }
-        write(folder / f"{entry['serial']}.json", json.dumps(entry).encode())
+    def note(
+        self,
+        minion_id: str,
+        purpose: str,
+        certificate: x509.Certificate,
+        names: Iterable[str] | None = None,
+        signer: ca.Authority | None = None,
+    ) -> None:
+        """
+        Note a certificate before it is handed out.
+
+        names
+            The names and addresses in it. Defaults to unknown.
+        signer
+            The CA that has signed it. Defaults to unknown; then it is kept until it is over.
+        """
+        certified.note(
+            self.folder,
+            certified.Certified(
+                host=minion_id,
+                purpose=purpose,
+                serial=f"{certificate.serial_number:032x}",
+                not_after=certificate.not_valid_after_utc.isoformat(),
+                names=None if names is None else tuple(names),
+                authority=_fingerprint(signer) if signer else "",
+            ),
+        )
 
     def issued(self) -> list[dict[str, Any]]:
-        """Return every certificate that was issued: ``{host, purpose, serial, not_after}``."""
-        folder = self.folder / "issued"
-        out = []
-        for name in _names(folder):
-            with suppress(FileNotFoundError):  # it was pruned since
-                out.append(json.loads((folder / name).read_text()))
-        return out
-
-    def _revoked_dates(self) -> dict[int, datetime]:
-        # A glob would pass over a folder that cannot be read, and nobody would be revoked.
-        folder = self.folder / "revoked"
-        out = {}
-        for name in _names(folder):
-            with suppress(FileNotFoundError):  # it was pruned since
-                out[int(name, 16)] = datetime.fromisoformat((folder / name).read_text())
-        return out
+        """Return every certificate on record; see :class:`saltvirt.pki.certified.Certified`."""
+        return certified.rows(self.folder)
 
     def revoked(self) -> set[str]:
         """Return the serials that were revoked."""
-        return {f"{serial:032x}" for serial in self._revoked_dates()}
+        return {f"{serial:032x}" for serial in certified.revoked_dates(self.folder)}
 
     def revoke(self, serials: Iterable[str], now: datetime) -> None:
-        """Revoke certificates and write a new list; doing it again changes nothing."""
+        """
+        Revoke certificates and write a new list; doing it again changes nothing.
+
+        They are noted first: if the list cannot be written now, the next one has them.
+        """
+        with self.locked():
+            certified.revoke(self.folder, serials, now)
         authority = self.authority(now)
         with self.locked():
-            folder = self.folder / "revoked"
-            folder.mkdir(mode=0o700, exist_ok=True)
-            for serial in serials:
-                if not is_there(folder / serial):
-                    write(folder / serial, now.isoformat().encode())
             self._write_list(authority, now)
 
     def _write_list(self, authority: ca.Authority, now: datetime) -> None:
@@ -216,17 +218,19 @@ class Store:
         authorities = [authority]
         if self._previous():
             authorities.append(_read(self.folder / PREVIOUS))
-        dates = self._revoked_dates()
+        dates = certified.revoked_dates(self.folder)
         listed = b"".join(crl.build(one, dates, number, now) for one in authorities)
         write(self.folder / REVOCATIONS, listed, 0o644)
 
     def prune(self, now: datetime) -> None:
         """Forget certificates that are over, and that they were revoked."""
         with self.locked():
-            for row in self.issued():
-                if datetime.fromisoformat(row["not_after"]) + _KEPT < now:
-                    files.unlink(self.folder / "revoked" / row["serial"])
-                    files.unlink(self.folder / "issued" / f"{row['serial']}.json")
+            over = (
+                row["serial"]
+                for row in self.issued()
+                if datetime.fromisoformat(row["not_after"]) + _KEPT < now
+            )
+            certified.forget(self.folder, over)
 
     def revocations(self, now: datetime) -> str:
         """Return the revocation list as PEM text."""

@@ -16,9 +16,21 @@ import salt.version
 _FOLDERS = {"accepted": "minions", "pending": "minions_pre", "rejected": "minions_rejected"}
 # What an id may be for its file to be read without Salt's own look at each part of the path.
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+# Letters of a public key as PEM; one of RSA with 16,384 bits has 3,000.
+_MOST_KEY = 16 * 1024
+# What is shown in the place of the fingerprint of a key that is none.
+UNREADABLE = "not a public key"
 # 3008 writes a key below a umask of its own, which is that of the whole process: another thread's
 # file may not be written by its own owner meanwhile.
 _STORING = threading.Lock()
+
+
+def _key_text(key: object) -> str:
+    """Return a key as text, nothing if it is none, or is longer than any key."""
+    if isinstance(key, bytes):
+        key = key[: _MOST_KEY + 1].decode("ascii", errors="replace").replace("\r\n", "\n")
+    is_text = isinstance(key, str) and len(key) <= _MOST_KEY and key.isascii()
+    return str(key) if is_text else ""
 
 
 class KeyStore:
@@ -35,22 +47,32 @@ class KeyStore:
         """
         Return ``(state, public PEM)``; ``(None, None)`` if the master has no such key.
 
+        Any minion chooses what its waiting key is: what is no text is no key, and the PEM is empty.
+
         The driver that 3008 comes with has the files of 3006, and takes ten times longer to read
         one: of 200 hosts that was a twentieth of all that ``virt.list`` takes.
         """
         if self._cache is not None and not (self._has_files and _PLAIN.fullmatch(minion_id)):
-            entry = self._cache.fetch("keys", minion_id) or {}
-            return entry.get("state"), entry.get("pub")
+            try:
+                entry = self._cache.fetch("keys", minion_id) or {}
+            except UnicodeDecodeError:
+                entry = {"state": self._listed(minion_id)}
+            return entry.get("state"), _key_text(entry.get("pub"))
         # Where a key is twice, 3008 believes the last of them.
         folders = _FOLDERS.items() if self._cache is None else reversed(_FOLDERS.items())
         for state, folder in folders:
             path = self._pki / folder / minion_id
             try:
                 if not path.is_symlink():
-                    return state, path.read_text()
-            except FileNotFoundError:
+                    return state, _key_text(path.read_bytes())
+            except (FileNotFoundError, IsADirectoryError):
                 continue
         return None, None
+
+    def _listed(self, minion_id: str) -> str | None:
+        every = self._keys.list_status("all")
+        found = (state for state, folder in _FOLDERS.items() if minion_id in every.get(folder, ()))
+        return next(found, None)
 
     def accepted(self) -> list[str]:
         """Return the ids of all minions whose keys are accepted."""
@@ -65,11 +87,14 @@ class KeyStore:
         Return the fingerprint of a key as ``salt-call --local key.finger`` shows it on its host.
 
         That of ``salt-key -f`` is the same on 3006; on 3008 it is of the whole text instead, so it
-        is compared with nothing that a host shows.
+        is compared with nothing that a host shows. :data:`UNREADABLE` if the key is none; None if
+        there is no key.
         """
-        public = self.read(minion_id)[1]
-        if not public:
+        state, public = self.read(minion_id)
+        if state is None:
             return None
+        if not public or "PUBLIC KEY" not in public:
+            return UNREADABLE
         lines = [line for line in public.splitlines(keepends=True) if line.strip()]
         kind = self._opts["hash_type"]
         body = "".join(lines[1:-1]).replace("\r\n", "\n")

@@ -103,7 +103,11 @@ _MASTER = {
     "minion_packages": {"source": TEXT},
     # See pki_options: what is in it concerns the CA alone.
     "pki": dict.fromkeys(
-        ("allow", "days", "key_type", "organization", "names", "requests_per_hour"), ANY
+        (
+            *("allow", "days", "key_type", "organization", "names"),
+            *("requests_per_hour", "requests_per_day"),
+        ),
+        ANY,
     ),
 }
 
@@ -259,6 +263,7 @@ def pki_options(settings: MasterSettings) -> dict[str, Any]:
         "names": kind("a mapping of hosts to lists", lambda value: isinstance(value, Mapping)),
         "days": AT_LEAST_1,
         "requests_per_hour": AT_LEAST_1,
+        "requests_per_day": AT_LEAST_1,
     }
     for name in kinds.keys() & given.keys():
         given[name] = _read(f"pki:{name}", kinds[name], given[name])

@@ -57,6 +57,7 @@ BASE = {
     "settling",
     "shownprofiles",
     "signed",
+    "lookonly",
     "spec",
     "clonespec",
     "movespec",

@@ -1,5 +1,6 @@
 """Say who is a hypervisor, and who is not any more."""
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -10,9 +11,12 @@ from saltvirt import arguments, compat, config, records
 from saltvirt.errors import BadArgument, BadConfig, MasterError, VirtError
 from saltvirt.fleet import candidates, certificates, hints, inventory, membership, orders
 from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.steps import Steps
+from saltvirt.pki import store
 
 # Any minion may be a host before this project's grains are there; a fleet has thousands.
 _MOST_OTHERS = 50
+_SERIAL = re.compile(r"[0-9a-f]{32}")
 
 
 def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,8 +60,13 @@ def _others(opts: Mapping[str, Any], ids: set[str]) -> dict[str, Any]:
     return {**({"others": shown} if shown else {}), **({"more_others": more} if more else {})}
 
 
-def allow(opts: Mapping[str, Any], given: Sequence[object]) -> dict[str, list[str]]:
-    """List minions as hypervisors; return ``{"allowed": [id]}``."""
+def allow(opts: Mapping[str, Any], given: Sequence[object]) -> dict[str, Any]:
+    """
+    List minions as hypervisors; return ``{"allowed": [id]}``.
+
+    Certificates in which other hosts have a name of these are revoked, and the others get new
+    ones: then there are ``revoked`` (``{other host: [serial]}``) and ``told``, too.
+    """
     known = compat.KeyStore(opts).accepted()
     texts = _texts(given)
     if not texts:
@@ -66,7 +75,25 @@ def allow(opts: Mapping[str, Any], given: Sequence[object]) -> dict[str, list[st
     ids = sorted({one for text in texts for one in _accepted(known, text)})
     _refuse_guests(opts, known, ids)
     membership.allow(opts, ids)
-    return {"allowed": ids}
+    revoked = certificates.reclaim(opts, ids, store.utc_now())
+    return {"allowed": ids, **(_reissued(opts, ids, revoked) if revoked else {})}
+
+
+def _reissued(
+    opts: Mapping[str, Any], ids: Sequence[str], revoked: Mapping[str, list[str]]
+) -> dict[str, Any]:
+    """Have hosts get new certificates that had a name of new ones, and all others the list."""
+    try:
+        told = _tell_others(opts, ids)
+    except VirtError as failed:
+        error = MasterError(
+            f"{' and '.join(ids)}: allowed, and the certificates of "
+            f"{' and '.join(sorted(revoked))} that had such a name are revoked, but not every "
+            f"other host has heard: {failed}; run salt-run virt_pki.renew"
+        )
+        error.table = {"allowed": ids, "revoked": dict(revoked), **getattr(failed, "table", {})}
+        raise error from failed
+    return {"revoked": dict(revoked), "told": told}
 
 
 def _texts(given: Iterable[object]) -> list[str]:
@@ -121,47 +148,78 @@ def _members(opts: Mapping[str, Any]) -> membership.Members:
         return membership.listed(opts)
 
 
+def _readable_members(opts: Mapping[str, Any]) -> membership.Members:
+    """Return the same, and no hypervisors if the list itself cannot be read."""
+    try:
+        return _members(opts)
+    except MasterError:
+        return membership.Members()
+
+
 def disallow(opts: Mapping[str, Any], given: Sequence[object], now: datetime) -> dict[str, Any]:
     """
     Shut minions out: they are listed, their certificates are revoked, and all others are told.
 
-    Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what was done}}``.
+    Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what was done}}``. A step
+    that fails keeps no later step from being done: MasterError names those that failed at the end.
     """
     texts = _texts(given)
     if not texts:
         raise BadArgument("hosts", "say which: salt-run virt.disallow HOST ...")
-    ids = _known(opts, texts, now)
-    membership.disallow(opts, ids)
-    revoked = certificates.shut_out(opts, ids, now)
-    out = {"disallowed": ids, "revoked": revoked, "told": {}}
+    steps = Steps(opts)
+    holders = steps.take("the certificates cannot be listed", certificates.holders, opts, now)
+    ids = _known(opts, texts, holders)
+    listed = steps.take("the list of hosts is not written", _listed_as_shut_out, opts, ids)
+    revoked = steps.take("not all is revoked", certificates.shut_out, opts, ids, now)
+    told: dict[str, str] | None = {}
     # Also if they were revoked before: then this goes on with what was interrupted.
-    if certificates.holders(opts, now).isdisjoint(ids):
-        return out
-    try:
-        cloud = Cloud.of(opts)
-        told = certificates.apply_keys(cloud, inventory.allowed(cloud))
-    except VirtError as failed:
+    if holders is None or not holders.isdisjoint(ids):
+        told = steps.take("not every other host has heard", _tell_others, opts, ids)
+    out = {"disallowed": listed or [], "revoked": revoked or [], "told": told or {}}
+    if steps.failed:
+        done = ["shut out"] if listed else []
+        done += ["the certificates are revoked"] if revoked is not None else []
         error = MasterError(
-            f"{' and '.join(ids)}: shut out, and the certificates are revoked, but not every other "
-            f"host has heard: {failed}; run salt-run virt.disallow {shlex.join(ids)} again"
+            f"{' and '.join(ids)}: {', and '.join(done)}{', but ' if done else ''}"
+            f"{'; '.join(steps.failed)}; run salt-run virt.disallow {shlex.join(ids)} again"
         )
-        error.table = {**out, **getattr(failed, "table", {})}
-        raise error from failed
-    return {**out, "told": told}
+        error.table = {**out, **steps.table}
+        raise error
+    return out
+
+
+def _listed_as_shut_out(opts: Mapping[str, Any], ids: list[str]) -> list[str]:
+    membership.disallow(opts, ids)
+    return ids
+
+
+def _tell_others(opts: Mapping[str, Any], ids: Sequence[str]) -> dict[str, str]:
+    cloud = Cloud.of(opts)
+    # If the list could not be written, the configuration may still have these.
+    others = [host for host in inventory.allowed(cloud) if host not in ids]
+    return certificates.apply_keys(cloud, others)
 
 
 def revoke(opts: Mapping[str, Any], target: str, now: datetime) -> dict[str, Any]:
     """Shut a host out, or revoke one certificate by its serial."""
-    if arguments.text("target", target) in certificates.holders(opts, now):
+    arguments.text("target", target)
+    holders = Steps(opts).take("", certificates.holders, opts, now)
+    # If the certificates cannot be listed, a host must be shut out all the same.
+    if target in holders if holders is not None else not _SERIAL.fullmatch(target):
         return disallow(opts, [target], now)
     return certificates.revoke(Cloud.of(opts), target, now)
 
 
-def _known(opts: Mapping[str, Any], texts: Iterable[str], now: datetime) -> list[str]:
-    """Return the ids that are meant; refuse one that nobody could mean."""
-    members, listed = _members(opts), membership.listed(opts)
-    known = {*compat.KeyStore(opts).accepted(), *listed.allowed, *listed.disallowed}
-    known |= certificates.holders(opts, now)
+def _known(opts: Mapping[str, Any], texts: Iterable[str], holders: set[str] | None) -> list[str]:
+    """
+    Return the ids that are meant; refuse one that nobody could mean.
+
+    holders
+        The hosts with certificates. None: they are unknown, and any id may be one.
+    """
+    members = _readable_members(opts)
+    known = {*compat.KeyStore(opts).accepted(), *members.allowed, *members.disallowed}
+    known |= holders or set()
     out: set[str] = set()
     for text in texts:
         if membership.is_glob(text):
@@ -169,7 +227,8 @@ def _known(opts: Mapping[str, Any], texts: Iterable[str], now: datetime) -> list
         else:
             found = [one for one in known if one.casefold() == text.casefold()]
             # A VM without a key may be what a glob has come to match.
-            found = found or ([text] if members.reserved(text) else [])
+            is_possible = holders is None or members.reserved(text)
+            found = found or ([text] if is_possible else [])
         if not found:
             why = f"{text!r} is not a minion or a host that this master knows"
             asked = candidates.meant(text, known).strip()

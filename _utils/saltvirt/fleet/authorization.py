@@ -70,7 +70,8 @@ def known(opts: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     """Return ``{VM: (host, until)}`` of the authorizations that were not used yet."""
     out = {}
     for path in sorted(_path(opts, "any").parent.glob("[!.]*.json")):
-        with contextlib.suppress(FileNotFoundError):
+        # One that is damaged is an authorization of nobody.
+        with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError):
             note = json.loads(path.read_text())
             out[path.name.removesuffix(".json")] = (str(note["host"]), int(note["until"]))
     return out

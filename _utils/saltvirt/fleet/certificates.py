@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt import config, files
-from saltvirt.errors import BadArgument, MasterError, VirtError
+from saltvirt.errors import BadArgument, BadConfig, MasterError, VirtError
 from saltvirt.fleet import inventory, masteruser, membership, minions
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.pki import backup, ca, layout, policy
+from saltvirt.pki import reclaim as reclaiming
 from saltvirt.pki.authorities import Authorities
 from saltvirt.pki.enrolled import Register
 
+# What is on record of a certificate for the CA alone.
+_NOT_SHOWN = ("names", "authority")
 _APPLY_S = 120
 _AGAIN_S = 2
 # What Salt answers while other states are applied on the host.
@@ -48,7 +51,7 @@ def listed(place: Authorities, now: datetime) -> list[dict[str, Any]]:
     revoked, newest, rows = place.revoked(), {}, []
     for entry in sorted(place.issued(), key=lambda e: e["not_after"]):
         newest[entry["host"], entry["purpose"]] = entry["serial"]
-        rows.append(entry)
+        rows.append({key: value for key, value in entry.items() if key not in _NOT_SHOWN})
     for row in rows:
         end = datetime.fromisoformat(row["not_after"])
         row["days_left"] = (end - now).days
@@ -183,15 +186,54 @@ def _revoked(
     return [row["serial"] for row in valid]
 
 
-@_in_one_line()
 def shut_out(opts: Mapping[str, Any], hosts: Collection[str], now: datetime) -> list[str]:
-    """Revoke all certificates of hosts; return the serials of those that were valid."""
-    place, out = opened(opts), []
+    """
+    Revoke all certificates of hosts; return the serials of those that were valid.
+
+    A host whose certificates cannot be revoked keeps no other host's from being revoked. Then
+    :class:`PkiRefused` is raised at the end, and its table has the serials as ``revoked``.
+    """
+    place, out, failed = opened(opts), [], {}
     for host in sorted(filter(policy.is_name, hosts)):
-        # A question that it had open is answered before; there is none after.
-        with Register(place.folder).turn(host):
-            rows = [row for row in listed(place, now) if row["host"] == host]
-            out += _revoked(opts, rows, now)
+        try:
+            # A question that it had open is answered before; there is none after.
+            with Register(place.folder).turn(host):
+                rows = [row for row in listed(place, now) if row["host"] == host]
+                out += _revoked(opts, rows, now)
+        except OSError as error:
+            failed[host] = masteruser.why(error, opts)
+        except (ValueError, VirtError) as error:
+            failed[host] = str(error)
+    if failed:
+        lines = (f"{host}: {reason}" for host, reason in failed.items())
+        refused = PkiRefused("; ".join(lines))
+        refused.table = {"revoked": out}
+        raise refused
+    return out
+
+
+@_in_one_line()
+def reclaim(opts: Mapping[str, Any], hosts: Iterable[str], now: datetime) -> dict[str, list[str]]:
+    """
+    Revoke the certificates in which other hosts have a name of these hosts.
+
+    Returns ``{other host: [serial]}``; see :mod:`saltvirt.pki.reclaim`. Raises
+    :class:`PkiRefused` if the CAs' files cannot be used.
+    """
+    place = opened(opts)
+    try:
+        configured = config.pki_options(config.master_settings(opts)).get("names") or {}
+    except BadConfig:
+        # The CA signs nothing before that is mended; then the first question does this.
+        return {}
+    out: dict[str, list[str]] = {}
+    try:
+        for host in filter(policy.is_name, hosts):
+            revoked = reclaiming.reclaim(place, Register(place.folder), host, configured, now)
+            for other, serials in revoked.items():
+                out.setdefault(other, []).extend(serials)
+    except OSError as error:
+        raise PkiRefused(masteruser.why(error, opts)) from error
     return out
 
 

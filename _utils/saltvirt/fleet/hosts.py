@@ -59,13 +59,14 @@ def warnings(said: object) -> list[str]:
 
 
 def _signed(cloud: Cloud, host: str, tag: str, packed: object) -> Mapping[str, Any]:
-    """Return an event's data, empty if this host has not signed it: any minion fires any tag."""
-    try:
-        public = keys.accepted(cloud.opts, host) or ""
-        value = signed.unpack(packed, public, minion=host, about=tag).value
-    except (signed.NotSigned, signed.NotUnderstood) as why:
-        log.warning("%s: passed over, in the name of %s: %s", tag, host, why)
-        return {}
+    """
+    Return an event's data, empty if the host's signed answer is a text or a list.
+
+    Raises :class:`signed.NotSigned` or :class:`signed.NotUnderstood` if this host has not signed
+    it: any minion fires any tag.
+    """
+    public = keys.accepted(cloud.opts, host) or ""
+    value = signed.unpack(packed, public, minion=host, about=tag).value
     return value if isinstance(value, dict) else {}
 
 
@@ -78,11 +79,20 @@ def _one_line(value: Any) -> Any:
 
 def watching(cloud: Cloud, wanted: str, host: str, name: str) -> minions.Watch:
     """Return what shows the progress events of one tag that a host fires about a name."""
+    passed_over = 0
 
     def watch(tag: str, event: Mapping[str, Any]) -> None:
+        nonlocal passed_over
         if tag != wanted or event.get("id") != host:
             return
-        data = _signed(cloud, host, tag, event.get("data"))
+        try:
+            data = _signed(cloud, host, tag, event.get("data"))
+        except (signed.NotSigned, signed.NotUnderstood) as reason:
+            # Any minion can fire thousands of them: the first is said, once in a command.
+            level = logging.DEBUG if passed_over else logging.WARNING
+            passed_over += 1
+            log.log(level, "%s: passed over, in the name of %s: %s", tag, host, reason)
+            return
         if data.get("name") == name:
             # One line each, whatever the host says.
             said = {key: _one_line(one) for key, one in data.items()}

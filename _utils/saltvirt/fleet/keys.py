@@ -1,7 +1,7 @@
 """Minion keys of VMs: made on the master, accepted for exactly one id."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -9,6 +9,9 @@ from urllib.parse import quote, unquote
 from saltvirt import compat, files, sealed
 from saltvirt.errors import MasterError, NameTaken
 from saltvirt.fleet import membership
+
+# No public key of a minion is longer.
+_MOST_NOTE = 64 * 1024
 
 
 def seal_for(opts: Mapping[str, Any], host: str, private: str) -> str:
@@ -81,12 +84,33 @@ def noted(opts: Mapping[str, Any]) -> dict[str, str]:
 
     A minion that is not a VM of ours has none: its key is never taken for that of a VM.
     """
+    return {name: key for name, _path, key in _notes(opts) if key is not None}
+
+
+def strange(opts: Mapping[str, Any]) -> list[Path]:
+    """Return the files among the notes of keys that are none: others may write there."""
+    return [path for _name, path, key in _notes(opts) if key is None]
+
+
+def _notes(opts: Mapping[str, Any]) -> Iterator[tuple[str, Path, str | None]]:
+    """Yield the id, the file and the key of each note; None if there is no key in it."""
     folder = _note(opts, "any").parent
-    out = {}
     for path in sorted(folder.glob("[!.]*")) if folder.is_dir() else ():
+        name = unquote(path.name)
+        # Any minion of a master with Salt 3008 can put a file there.
+        is_own = quote(name, safe="") == path.name and path.is_file()
         with contextlib.suppress(FileNotFoundError):  # another command has forgotten it since
-            out[unquote(path.name)] = path.read_text().strip()
-    return out
+            yield name, path, _key(path) if is_own else None
+
+
+def _key(path: Path) -> str | None:
+    if path.stat().st_size > _MOST_NOTE:
+        return None
+    try:
+        text = path.read_text(encoding="ascii").strip()
+    except UnicodeDecodeError:
+        return None
+    return text if text and text.replace("\n", "").isprintable() else None
 
 
 def forget(opts: Mapping[str, Any], name: str) -> None:

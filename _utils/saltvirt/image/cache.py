@@ -344,9 +344,9 @@ def every(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """Return ``{digest: what is noted of it}`` of all cached images; nothing is checked."""
     found = {}
     for path in sorted(folder(settings).glob("*.json")):
-        # Another host that shares the folder may be removing one.
-        with suppress(FileNotFoundError):
-            if len(path.stem) == _DIGEST_CHARS:
+        # Hosts that share the folder may be removing one, or put there what is no note.
+        with suppress(FileNotFoundError, ValueError):
+            if is_digest(path.stem):
                 found[path.stem] = json.loads(path.read_text())
     return found
 

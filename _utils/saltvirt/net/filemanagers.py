@@ -182,7 +182,7 @@ class Networkd(FileManager):
         """Return the lease that it holds on a link, or None."""
         text = content(f"/run/systemd/netif/leases/{_index(link)}")
         if text:
-            return leases.of_networkd(text.decode())
+            return leases.of_networkd(text.decode(errors="replace"))
         # systemd 262 keeps no such file.
         try:
             return leases.of_networkctl(run(["networkctl", "--json=short", "status", link]))

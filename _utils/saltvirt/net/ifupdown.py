@@ -39,7 +39,7 @@ class Ifupdown:
     def lease(self, link: str) -> Lease | None:
         """Return the lease of a link that a dhclient of ifupdown's renews, or None."""
         path = _leases_of(link)
-        return leases.of_dhclient(path.read_text()) if _clients(link) and path.exists() else None
+        return leases.of_dhclient(_lease_text(path)) if _clients(link) and path.exists() else None
 
     def pending(self, config: LinkConfig) -> dict[str, str]:
         """Return ``{path: text}`` if the file is not as it should be; refuse what is unclear."""
@@ -141,8 +141,8 @@ class Ifupdown:
     def _begin(self, link: str, heirs_of: Iterable[str]) -> None:
         for other in heirs_of:
             if _leases_of(other).exists():
-                text = leases.moved(_leases_of(other).read_text(), link)
-                files.write(_leases_of(link), text.encode(), 0o644)
+                text = leases.moved(_lease_text(_leases_of(other)), link)
+                files.write(_leases_of(link), text.encode(errors="surrogateescape"), 0o644)
         run([*_apart(), "ifup", "--force", link], _UP_S)
         lease = self.lease(link)
         if lease is None:
@@ -195,10 +195,15 @@ def _apart() -> list[str]:
     return ["systemd-run", "--scope", "--quiet", "--collect"]
 
 
+def _lease_text(path: Path) -> str:
+    # The server of the network has chosen what is in it: bytes that are no text stay what they are.
+    return path.read_text(encoding="utf-8", errors="surrogateescape")
+
+
 def _set_lifetime(link: str, seconds: int | None) -> None:
     """Let the leased address of a link last so long from now on."""
     path = _leases_of(link)
-    lease = leases.of_dhclient(path.read_text()) if path.exists() else None
+    lease = leases.of_dhclient(_lease_text(path)) if path.exists() else None
     if lease:
         links.last(link, lease.address, seconds)
 

@@ -36,6 +36,8 @@ def run(argv: Sequence[object], what: object) -> None:
             list(map(str, argv)),
             capture_output=True,
             text=True,
+            # Mounts say names and labels, which the guest has chosen.
+            errors="replace",
             check=False,
             stdin=subprocess.DEVNULL,
             timeout=300,

@@ -134,7 +134,8 @@ def end_all(who: Account) -> None:
 def _is_killed(pid: str, uid: int) -> bool:
     """Kill a process if it is this user's, in any of the ways in which it can be."""
     try:
-        rows = Path("/proc", pid, "status").read_text().splitlines()
+        # Each user of the host may call a process of theirs by bytes that are no text.
+        rows = Path("/proc", pid, "status").read_text(errors="replace").splitlines()
         said = dict(row.split(":", 1) for row in rows if row.startswith(("State:", "Uid:")))
         # One that has ended, and that nobody has waited for, is harmless.
         if str(uid) not in said["Uid"].split() or said["State"].split()[0] == "Z":

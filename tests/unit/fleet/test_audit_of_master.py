@@ -121,6 +121,35 @@ def old_keys(host, authority=None):
     return plant
 
 
+def stray(path):
+    """Return what puts a file into a folder of the CA, as a minion of a 3008 master can."""
+
+    def plant(world):
+        target = world.place.folder / path
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(b"\x81\xa1a\x01")
+
+    return plant
+
+
+def stray_note(world):
+    """Have a file among the notes of VMs' keys that is none."""
+    keys.accept(world.opts, "web1", "K")
+    (keys._note(world.opts, "any").parent / "x.p").write_bytes(b"\x81\xa1a\x01")
+
+
+def reactor(tag, text):
+    """Return what has a reactor at a tag."""
+
+    def plant(world):
+        path = world.folder / "crashed.sls"
+        path.write_text(text)
+        world.opts["reactor"] = [{tag: [str(path)]}]
+
+    return plant
+
+
+LIFECYCLE = "salt/engines/libvirt_events/qemu/system/domain/lifecycle"
 CHECKS = {
     "3006 before the pillar's fix": (release("3006.11"), "salt-release"),
     "3007 before the pillar's fix": (release("3007.3"), "salt-release"),
@@ -167,6 +196,18 @@ CHECKS = {
     "pillar that others write": (writable("pillar", "top.sls", 0o606), "file-roots"),
     "key": (served("site/web.key"), "secrets"),
     "key by name": (served("id_ed25519"), "secrets"),
+    "a file among certificates": (stray("issued/x.p"), "ca-files"),
+    "a file among revocations": (stray("qemu/revoked/x.p"), "ca-files"),
+    "a file beside the CA": (stray("x.p"), "ca-files"),
+    "a file beside hosts": (stray("enrolled/x.p"), "ca-files"),
+    "a damaged record": (stray(f"issued/{'ab' * 16}.json"), "ca-files"),
+    "a file among keys": (stray_note, "ca-files"),
+    "acl of one more": (option(publisher_acl={"ann": ["virt.force_off"]}), "acl"),
+    "acl of files": (option(publisher_acl={"ann": ["file.line"]}), "acl"),
+    "acl of somebody's own": (option(publisher_acl={"ann": ["ours.report"]}), "acl"),
+    "peer_run of one": (option(peer_run={"web.*": ["virt.purge"]}), "options"),
+    "a reactor": (reactor(LIFECYCLE, "a:\n  local.virt.start: [{tgt: h}]\n"), "options"),
+    "a reactor at all": (reactor("salt/*", "a:\n  runner.virt.start: []\n"), "options"),
 }
 
 
@@ -272,6 +313,35 @@ def test_what_only_looks_may_be_given_to_others():
     wheels = {"@wheel": ["key.list_all", "key.finger"], "@runner": ["manage.status", "jobs.*"]}
 
     assert list(granted(["virt.vm_state", {"*": looks}, wheels, "@jobs", 7, "("])) == []
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        reactor(LIFECYCLE, "a:\n  runner.slack.post: []\n"),
+        reactor("salt/minion/*/start", "a:\n  local.virt.start: [{tgt: h}]\n"),
+        option(reactor=[{LIFECYCLE: ["salt://gone.sls"]}, "odd", {LIFECYCLE: None}]),
+        option(peer_run={"web.*": ["manage.status", "jobs.active"]}),
+        option(peer={".*": ["test.ping", "mine.get"]}),
+        option(external_auth={"file": {"^filename": "/etc/salt/users", "ann": ["test.ping"]}}),
+    ],
+)
+def test_what_only_looks_or_tells_is_not_named(world, plant):
+    plant(world)
+
+    assert world.audit() == []
+
+
+def test_each_grant_is_named_with_what_it_gives(world):
+    world.opts["publisher_acl"] = {"ann": ["cmd.run", "test.ping", "file.line"]}
+
+    ((_check, _where, what, fix),) = world.audit()
+
+    assert what == (
+        "publisher_acl: ann may do more than look: cmd.run (runs any program), file.line (reads or "
+        "writes any file)"
+    )
+    assert "of those that only look" in fix
 
 
 def test_the_masters_user_may_do_all(world):

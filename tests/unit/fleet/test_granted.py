@@ -1,53 +1,74 @@
 """What others may be given without being as good as root on a hypervisor: functions that look."""
 
-import ast
-from pathlib import Path
-
 import pytest
 from salt.utils.minions import CkMinions
-from saltvirt.fleet.audit.granted import granted
+from saltvirt import lookonly
+from saltvirt.fleet.audit import saltlooks
+from saltvirt.fleet.audit.granted import described, granted
 
-ROOT = Path(__file__).resolve().parents[3]
-# Those that change nothing, be it of a host or of the cloud.
-LOOK = """
-all_capabilities audit capabilities cell_job console_log cpu_baseline doctor_facts
-domain_capabilities find freecpu freemem full_info get_disks get_graphics get_hypervisor get_loader
-get_macs get_nics get_profiles get_xml guest_info host_info images is_hyper list list_active_vms
-list_domains list_inactive_vms list_networks list_pools list_snapshots load migrate_check
-migrate_status migration_info migration_state network_get_xml network_info next_host node_devices
-node_info placement_facts pool_capabilities pool_get_xml pool_info pool_list_volumes presence query
-setup_check setup_facts virt_type vm_cputime vm_diskstats vm_info vm_netstats vm_state vms
-volume_infos
-""".split()
-# Salt takes a pattern for whatever begins so: this one's is that of what empties the trash, too.
-BEGINS = ["trash"]
+ROWS = [*lookonly.MODULES.values(), *lookonly.RUNNERS.values()]
+LOOKING = frozenset().union(*(row.looking() for row in ROWS))
+CHANGING = frozenset().union(*(row.changing() for row in ROWS))
+# Salt takes a pattern for each name that begins so: this one is that of virt.trash_empty, too.
+BEGINS = ["virt.trash"]
 
 
-def functions():
-    """Return the names by which this project's functions are called."""
-    for folder in ("_modules", "_runners"):
-        for path in sorted((ROOT / folder).glob("*.py")):
-            tree = ast.parse(path.read_text())
-            named = {
-                target.id: ast.literal_eval(one.value)
-                for one in tree.body
-                if isinstance(one, ast.Assign)
-                for target in one.targets
-                if isinstance(target, ast.Name) and target.id.startswith("__")
-            }
-            module = named.get("__virtualname__", path.stem)
-            for one in tree.body:
-                if isinstance(one, ast.FunctionDef) and not one.name.startswith("_"):
-                    yield f"{module}.{named.get('__func_alias__', {}).get(one.name, one.name)}"
+@pytest.mark.parametrize("name", sorted(LOOKING | CHANGING))
+def test_each_function_of_the_project_is_named_unless_it_only_looks(name):
+    assert bool(list(granted([f"{name}$"]))) is (name in CHANGING)
+    assert bool(list(granted([{"@runner": [f"{name}$"]}]))) is (name in CHANGING)
+    assert bool(list(granted([name]))) is (name in CHANGING or name in BEGINS)
 
 
-@pytest.mark.parametrize("name", sorted(set(functions())))
-def test_every_function_only_looks_or_is_named_to_who_may_call_it(name):
-    module, _, function = name.partition(".")
-    looks = (module == "virt" and function in LOOK) or name == "virt_pki.list"
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("virt.force_off", "cmd.exec_code_all", "cmd.powershell_all", "cmd.shell_info"),
+        *("file.line", "file.blockreplace", "file.remove", "file.read", "pip.install"),
+        *("archive.tar", "mount.mount", "pillar.items", "test.try", "test.get_opts"),
+        *("sys.reload_modules", "status.ping_master", "ours.report", "virt.no_such_function"),
+    ],
+)
+def test_a_function_that_is_not_known_only_to_look_is_named(name):
+    assert list(granted([name])) == [name]
+    assert list(granted([{"@runner": [name]}])) == [f"@runner: {name}"]
+    assert list(granted([name], "runner")) == [name]
 
-    assert bool(list(granted([name]))) is not looks
-    assert bool(list(granted([{"@runner": [f"{name}$"]}]))) is not (looks or function in BEGINS)
+
+@pytest.mark.parametrize("pattern", ["test.*", "", ".*", "grains.set", "(ping|virt).*", "pkg."])
+def test_a_pattern_that_takes_in_more_than_looks_is_named(pattern):
+    assert list(granted([{"web*": [pattern]}])) == [f"web*: {pattern}"]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["test.version.*", "^virt.list_.*$", "virt.(query|list)$", "grains.item"]
+)
+def test_a_pattern_that_takes_in_looks_alone_is_not_named(pattern):
+    assert list(granted([pattern])) == []
+
+
+def test_each_grant_is_named_with_what_it_gives():
+    grants = ["virt.purge", "cmd.run", "file.line", "ours.report", ".*", {"@wheel": "key.accept"}]
+
+    assert described([*grants, "test.ping"]) == [
+        ".* (does whatever it is told)",
+        "@wheel: key.accept (accepts or deletes the keys of minions)",
+        "cmd.run (runs any program)",
+        "file.line (reads or writes any file)",
+        "ours.report (is not known only to look)",
+        "virt.purge (changes VMs, their disks, networks or keys, or hosts)",
+    ]
+
+
+def test_peer_run_means_runners():
+    assert list(granted(["jobs.active", "manage.status"], "runner")) == []
+    assert list(granted(["jobs.active"])) == ["jobs.active"]
+
+
+@pytest.mark.parametrize("table", [saltlooks.MODULES, saltlooks.RUNNERS, saltlooks.WHEELS])
+def test_the_list_of_salts_functions_has_none_twice(table):
+    for names in table.values():
+        assert len(names.split()) == len(set(names.split()))
 
 
 @pytest.mark.parametrize(

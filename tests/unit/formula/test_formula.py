@@ -203,9 +203,9 @@ def test_iptables_comes_without_a_service_that_saves_the_rules_of_others(
     assert "firewalld" not in units(states, "service.running")
 
 
-def firewalld(options, port):
+def firewalld(options, port, **more):
     """Return the states of a host with firewalld whose master publishes on that port."""
-    heard = {**options, "publish_port": port}
+    heard = {**options, "publish_port": port, **more}
     return rendered(heard, "hypervisor.firewall", os_family="RedHat", osrelease="9.4")
 
 
@@ -237,6 +237,39 @@ def test_a_host_that_hears_no_master_opens_nothing_for_one(options):
         states = firewalld(options, server.getsockname()[1])
 
     assert not [name for name in states if "hears" in name]
+
+
+@pytest.fixture
+def two_peers():
+    """Connections to one port of two addresses of this machine; yields the port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with (
+            socket.create_server(("127.0.0.2", port)),
+            socket.create_connection(("127.0.0.1", port)),
+            socket.create_connection(("127.0.0.2", port)),
+        ):
+            yield port
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        {"master_ip": "127.0.0.1", "master": "salt.example.org"},
+        {"master_ip": "[127.0.0.1]"},
+        {"master": ["127.0.0.1", "salt2.example.org"]},
+    ],
+)
+def test_firewalld_hears_the_minions_own_master_and_no_other_peer(options, two_peers, master):
+    """Each user of the host can connect to that port of a machine of theirs."""
+    states = firewalld(options, two_peers, **master)
+
+    hears = [name for name in states if "hears" in name]
+    assert hears == ["hypervisor_firewalld_hears_127.0.0.1"]
+
+
+def test_of_two_peers_none_is_taken_for_the_master_of_a_call_that_has_none(options, two_peers):
+    assert not [name for name in firewalld(options, two_peers) if "hears" in name]
 
 
 def test_a_host_without_systemd_listens_by_an_argument(options):

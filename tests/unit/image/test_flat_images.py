@@ -128,3 +128,11 @@ def test_an_image_with_snapshots_is_not_taken_from_another_host(other, image):
 def test_an_image_that_is_not_there_is_not_sent(host):
     with pytest.raises(StorageError, match="is not on this host any more"):
         cache.to_send(host, "0" * 64)
+
+
+@pytest.mark.parametrize("name", ["ab" * 32, "z" * 64, "x"])
+def test_a_file_in_the_cache_that_is_no_note_is_passed_over(host, name):
+    """Hosts that share the folder can put files there."""
+    (cache.folder(host) / f"{name}.json").write_bytes(b"\xff\xfe")
+
+    assert cache.every(host) == {}

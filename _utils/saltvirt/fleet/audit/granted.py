@@ -1,103 +1,150 @@
-"""Which of Salt's functions change VMs or hosts."""
+"""Which of the granted functions do more than look: all that are not known only to look."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-# Those that change VMs, or files of hosts; who may call them is as good as root on a hypervisor.
-_VIRT = (
-    *("init", "init_many", "clone", "signed", "purge", "undefine", "update"),
-    *("image_pull", "image_prune", "image_build", "seed_non_shared_migrate"),
-    *("define_xml_str", "define_xml_path", "create_xml_str", "create_xml_path"),
-    *("start", "stop", "shutdown", "reboot", "reset", "pause", "resume", "ctrl_alt_del"),
-    *("setmem", "setvcpus", "set_autostart", "guest_exec"),
-    *("snapshot", "revert_snapshot", "delete_snapshots"),
-    *("migrate", "evacuate", "evacuated", "rebalance", "restore", "settle", "maintenance"),
-    *("migrate_begin", "migrate_prepare", "migrate_push", "migrate_step", "migrate_cancel"),
-    *("migrate_forget", "migrate_start_postcopy", "refuse_order", "hold", "stay"),
-    *("allow", "disallow", "authorize", "authorized", "unauthorize"),
-    *("define_vol_xml_str", "define_vol_xml_path", "volume_define", "volume_clone"),
-    *("volume_delete", "volume_download", "volume_resize", "volume_upload", "volume_wipe"),
-    *("pool_define", "pool_update", "pool_build", "pool_delete", "pool_undefine", "pool_start"),
-    *("pool_stop", "pool_refresh", "pool_set_autostart"),
-    *("network_define", "network_update", "network_undefine", "network_start", "network_stop"),
-    "network_set_autostart",
-    *("doctor", "doctor_mend", "trash_restore", "trash_empty"),
-)
-# Those of ours that have other names.
-_BESIDE = (
-    *("seed.apply", "seed.mkconfig", "seed.prep_bootstrap", "guestfs.mount", "guestfs.umount"),
-    *("qemu_nbd.connect", "qemu_nbd.mount", "qemu_nbd.init", "qemu_nbd.clear"),
-    *("qemu_img.make_image", "qemu_img.convert", "virt_image.minion_packages"),
-    *("virt_pki.renew", "virt_pki.revoke", "virt_pki.rotate_ca", "virt_pki.export"),
-    "virt_pki.import",
-)
-# Those of Salt that do whatever they are given, on a minion, and by the master itself.
-_SALTS = (
-    *("cmd.run", "cmd.run_all", "cmd.run_bg", "cmd.run_chroot", "cmd.run_stdout", "cmd.run_stderr"),
-    *("cmd.retcode", "cmd.shell", "cmd.script", "cmd.script_retcode", "cmd.exec_code"),
-    *("state.apply", "state.sls", "state.sls_id", "state.single", "state.template_str"),
-    *("state.high", "state.highstate", "state.low", "state.pkg", "state.top"),
-    *("file.write", "file.append", "file.prepend", "file.replace", "file.copy", "file.symlink"),
-    *("file.manage_file", "cp.get_file", "cp.get_dir", "cp.get_template", "cp.get_url"),
-    *("module.run", "salt.cmd", "salt.execute", "state.orchestrate", "state.orch", "ssh.cmd"),
-    *("saltutil.cmd", "saltutil.runner", "saltutil.wheel", "ssh.set_auth_key", "schedule.add"),
-    *("cron.set_job", "pkg.install", "user.add", "shadow.set_password"),
-    # These call any function, or render a text that can.
-    *("cmd.powershell", "chroot.call", "at.at", "mine.send", "saltutil.mmodule", "sudo.salt_call"),
-    *("slsutil.renderer", "state.template", "state.orch_single", "state.orchestrate_single"),
-    *("state.orchestrate_high", "schedule.modify", "cron.write_cron_file", "beacons.add"),
-)
-# Of the master's wheels, those by which a key is taken for a hypervisor's, or its files written.
-_WHEELS = (
-    *("key.accept", "key.accept_dict", "key.gen_accept", "key.delete", "file_roots.write"),
-    *("pillar_roots.write", "config.apply", "config.update_config"),
-)
-_CHANGING = (*(f"virt.{name}" for name in _VIRT), *_BESIDE, *_SALTS)
-_OF_MASTER = (*_CHANGING, *_WHEELS)
+from saltvirt import lookonly
+from saltvirt.fleet.audit import saltfunctions, saltlooks
+
+# Kinds of functions, as Salt calls them behind an @.
+MODULES, RUNNERS, WHEELS = "module", "runner", "wheel"
+_UNKNOWN = "is not known only to look"
 
 
-def granted(grants: object) -> Iterator[str]:
-    """Yield what of Salt's lists of allowed functions lets somebody change VMs or hosts."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Names:
+    """The functions of a kind: those that only look, and all others that are known."""
+
+    looking: frozenset[str]
+    others: frozenset[str]
+
+    def of_module(self, module: str) -> "_Names":
+        """Return those of one module, by their names behind the dot."""
+        start = f"{module}."
+        return _Names(
+            looking=frozenset(_without(start, self.looking)),
+            others=frozenset(_without(start, self.others)),
+        )
+
+    def __or__(self, more: "_Names") -> "_Names":
+        """Return these and more."""
+        return _Names(looking=self.looking | more.looking, others=self.others | more.others)
+
+
+def _without(start: str, names: Iterable[str]) -> Iterator[str]:
+    return (name.removeprefix(start) for name in names if name.startswith(start))
+
+
+@cache
+def _names(kind: str) -> _Names:
+    salts, folder = {
+        MODULES: (saltlooks.MODULES, "modules"),
+        RUNNERS: (saltlooks.RUNNERS, "runners"),
+        WHEELS: (saltlooks.WHEELS, "wheel"),
+    }[kind]
+    # A name of this project's means the same on a minion and on the master.
+    own = [] if kind == WHEELS else [*lookonly.MODULES.values(), *lookonly.RUNNERS.values()]
+    looking = {f"{module}.{name}" for module, names in salts.items() for name in names.split()}
+    looking = looking.union(*(one.looking() for one in own))
+    others = frozenset().union(*(one.changing() for one in own))
+    # Salt 3006 has modules of the same names, which those of this project replace.
+    replaced = {one.module for one in own}
+    salt = (one for one in saltfunctions.every(folder) if one.partition(".")[0] not in replaced)
+    return _Names(looking=frozenset(looking), others=(others | frozenset(salt)) - looking)
+
+
+def granted(grants: object, kind: str = MODULES) -> Iterator[str]:
+    """
+    Yield what of a list of allowed functions does more than look.
+
+    grants
+        As in ``publisher_acl`` and ``external_auth``: expressions of functions, and mappings of a
+        target, ``@runner``, ``@wheel`` or ``@MODULE`` to such expressions.
+    kind
+        What plain expressions mean: functions of minions, or ``runner`` for ``peer_run``.
+    """
+    return (grant.text for grant in _granted(grants, kind))
+
+
+def described(grants: object, kind: str = MODULES) -> list[str]:
+    """Return the same, each with what it gives: ``cmd.run (runs any program)``."""
+    return sorted({f"{grant.text} ({grant.gives})" for grant in _granted(grants, kind)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Grant:
+    """An expression that does more than look, and what it gives."""
+
+    text: str
+    gives: str
+
+
+def _granted(grants: object, kind: str) -> Iterator[_Grant]:
     if isinstance(grants, str):
-        if _lets(grants):
-            yield grants
-    elif isinstance(grants, dict):
+        yield from _of_text(grants, kind)
+    elif isinstance(grants, Mapping):
         for target, functions in grants.items():
-            yield from _below(str(target), functions)
+            yield from _below(str(target), functions, kind)
     elif isinstance(grants, list | tuple):
-        for one in grants:
-            yield from granted(one)
+        for grant in grants:
+            yield from _granted(grant, kind)
 
 
-def _below(target: str, functions: Any) -> Iterator[str]:
+def _of_text(text: str, kind: str) -> Iterator[_Grant]:
+    if not text.startswith("@"):
+        gives = _gives(text, _names(kind))
+    elif text.rstrip("s") in (f"@{RUNNERS}", f"@{WHEELS}"):
+        gives = "calls any function of the master"
+    else:
+        gives = _gives("", _of_module(text[1:]), text[1:])
+    if gives:
+        yield _Grant(text=text, gives=gives)
+
+
+def _below(target: str, functions: Any, kind: str) -> Iterator[_Grant]:
     # A function with conditions on its arguments has them in a mapping; the name is what counts.
     names = functions if isinstance(functions, list | tuple) else [functions]
-    wanted = _wanted(target)
+    known, module = _named(target, kind)
     for name in names:
-        texts = list(name) if isinstance(name, dict) else [name]
-        for text in texts:
-            if isinstance(text, str) and _lets(text, wanted):
-                yield f"{target}: {text}"
+        for text in list(name) if isinstance(name, Mapping) else [name]:
+            gives = _gives(text, known, module) if isinstance(text, str) else None
+            if gives:
+                yield _Grant(text=f"{target}: {text}", gives=gives)
 
 
-def _wanted(target: str) -> Iterable[str]:
-    """Return which functions change something, as they are called below a target."""
-    if target.rstrip("s") == "@wheel":
-        return _WHEELS
-    if not target.startswith("@") or target.rstrip("s") == "@runner":
-        return _CHANGING
-    # Salt takes it for the name of a module too, of runners and of wheels, and then looks at the
-    # names of functions without it.
-    module = f"{target[1:]}."
-    return [one.removeprefix(module) for one in _OF_MASTER if one.startswith(module)]
+def _named(target: str, kind: str) -> tuple[_Names, str]:
+    """Return the functions that a target means, and their module if names are without it."""
+    if not target.startswith("@"):
+        return _names(kind), ""
+    if target.rstrip("s") in (f"@{RUNNERS}", f"@{WHEELS}"):
+        return _names(target.rstrip("s")[1:]), ""
+    return _of_module(target[1:]), target[1:]
 
 
-def _lets(pattern: str, wanted: Iterable[str] = _CHANGING) -> bool:
-    if pattern.startswith("@"):
-        return pattern.rstrip("s") in ("@runner", "@wheel") or bool([*_wanted(pattern)])
+def _of_module(module: str) -> _Names:
+    # Salt takes the name for that of a module of runners and of one of wheels.
+    return _names(RUNNERS).of_module(module) | _names(WHEELS).of_module(module)
+
+
+def _gives(expression: str, known: _Names, module: str = "") -> str | None:
+    """
+    Return what an expression gives, None if it is known only to look, or means nothing.
+
+    module
+        The functions' module, where their names are without it.
+    """
     try:
-        # As Salt does: from its beginning, not to its end.
-        return any(re.match(pattern, name) for name in wanted)
+        # Salt too compares from the beginning of a name, not to its end.
+        matches = re.compile(expression).match
     except re.error:
-        return False
+        return None
+    others = [name for name in known.others if matches(name)]
+    if not others:
+        # A function of somebody's own is not known either.
+        return None if any(map(matches, known.looking)) else _UNKNOWN
+    modules = {module} if module else {name.partition(".")[0] for name in others}
+    given = {saltlooks.GIVES.get(one, _UNKNOWN) for one in modules}
+    return given.pop() if len(given) == 1 else "does whatever it is told"

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from saltvirt import compat, content
-from saltvirt.fleet import candidates, membership
-from saltvirt.pki import ca, layout, store
+from saltvirt.fleet import candidates, keys, membership
+from saltvirt.pki import ca, certified, layout, store
 from saltvirt.pki.authorities import LIBVIRT, USES, Authorities
 
 # Names that private keys have; what is in a file decides.
@@ -29,6 +30,10 @@ _OLD_KEYS, _OLD_CERTIFICATES = (
 # Whoever searches for keys is not to find this file.
 _MARK = re.compile(rb"PRIVATE[ ]KEY-----")
 _LOOKED_AT = 64 * 1024
+# The events of the engine libvirt_events, one of them, and how a reactor calls a function.
+_EVENTS = "libvirt_events/"
+_EVENT = "salt/engines/libvirt_events/qemu/system/domain/lifecycle"
+_CALLS_VIRT = re.compile(rb"\b(?:local|cmd|runner)\.virt(?:_\w+)?\.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +90,11 @@ class MasterFacts:
         What others of this machine can write of the states and the pillar, by folder.
     pillar_served
         Folders of pillar in those of the file server, or around them.
+    strange
+        Files in the folders of the CAs, and of the notes of VMs' keys, that are not this project's
+        or are damaged.
+    reactors
+        Files by which the master's reactor calls functions of ``virt`` at libvirt's events.
     """
 
     release: str
@@ -103,6 +113,8 @@ class MasterFacts:
     served: Sequence[str] = ()
     loose: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pillar_served: Sequence[str] = ()
+    strange: Sequence[str] = ()
+    reactors: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +160,8 @@ def of(opts: Mapping[str, Any], members: membership.Members, now: datetime) -> M
         planted=sorted(filter(membership.may_be_planted, accepted)),
         served=sorted(path for path in _below(roots) if _is_served_key(path)),
         loose=_loose([*roots, *pillars]),
+        strange=sorted({str(path) for path in (*_strange(place), *keys.strange(opts))}),
+        reactors=sorted(_reactors(opts.get("reactor"))),
         pillar_served=[
             f"{pillar} ({root})"
             for pillar in pillars
@@ -155,6 +169,15 @@ def of(opts: Mapping[str, Any], members: membership.Members, now: datetime) -> M
             if _is_within(pillar, root) or _is_within(root, pillar)
         ],
     )
+
+
+def _strange(place: Authorities) -> Iterator[Path]:
+    """Yield the files in the CAs' folders that a minion may have put there, and damaged records."""
+    yield from place.strange()
+    for folder in (place.folder, *(one.folder for one in place.stores.values())):
+        for below in (".", "enrolled", layout.NEXT, layout.PREVIOUS):
+            names = certified.names_in(folder / below)
+            yield from (folder / below / name for name in names if membership.may_be_planted(name))
 
 
 def known(opts: Mapping[str, Any], now: datetime) -> Known:
@@ -276,6 +299,22 @@ def _names(folder: Any) -> list[str]:
         return sorted(os.listdir(folder)) if folder else []
     except OSError:
         return []
+
+
+def _reactors(option: Any) -> Iterator[str]:
+    """Yield the files of reactors at libvirt's events that call functions of ``virt``."""
+    for row in option if isinstance(option, list) else ():
+        for tag, paths in row.items() if isinstance(row, Mapping) else ():
+            if _EVENTS in str(tag) or fnmatch(_EVENT, str(tag)):
+                listed = paths if isinstance(paths, list) else [paths]
+                yield from (path for path in map(str, listed) if _calls_virt(path))
+
+
+def _calls_virt(path: str) -> bool:
+    try:
+        return _CALLS_VIRT.search(Path(path).read_bytes()) is not None
+    except OSError:
+        return False  # it is on the file server, or not there: Salt says so itself
 
 
 def _roots(opts: Mapping[str, Any], option: str) -> list[str]:

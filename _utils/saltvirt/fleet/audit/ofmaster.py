@@ -9,7 +9,7 @@ from typing import Any
 from salt.utils.stringutils import expr_match
 
 from saltvirt import config
-from saltvirt.fleet.audit.granted import granted
+from saltvirt.fleet.audit.granted import MODULES, RUNNERS, described
 from saltvirt.fleet.audit.masterfacts import MasterFacts
 from saltvirt.fleet.cells import known
 from saltvirt.fleet.findings import MASTER, Finding
@@ -21,6 +21,7 @@ _PROOF = {3006: 17, 3007: 9}
 _SOON = timedelta(days=90)
 # Nobody's id: what accepts its key accepts any.
 _ANYBODY = "salt-virt-audit.invalid"
+_FEWER = "name only the functions, of those that only look,"
 _CONFIG = "in the master's configuration, then restart salt-master"
 # What must be so: the value, what Salt takes for a missing one, and what the other one gives.
 _OPTIONS: tuple[tuple[str, bool, str], ...] = (
@@ -38,7 +39,7 @@ def findings(facts: MasterFacts) -> Iterator[Finding]:
     """Yield all that falls short on the master."""
     for check in (
         *(_salt, _options, _own_options, _autosign, _grants, _peers, _files, _ends, _members),
-        *(_old_keys, _planted, _served),
+        *(_old_keys, _planted, _strange, _served, _reactors),
     ):
         yield from check(facts)
 
@@ -129,29 +130,39 @@ def _grants(facts: MasterFacts) -> Iterator[Finding]:
         acls += [(f"external_auth:{name}", users) for name, users in systems.items()]
     for where, users in acls:
         for user, grants in users.items() if isinstance(users, Mapping) else ():
-            given = sorted(set(granted(grants)))
+            # Salt's own options of a system stand beside its users, as ^filename.
+            given = [] if str(user).startswith("^") else described(grants)
             if given and user not in ("root", facts.user):
                 yield Finding(
                     check="acl",
                     where=MASTER,
-                    what=f"{where}: {user} is as good as root on hypervisors ({', '.join(given)})",
-                    fix=f"name only the functions that {user} needs, and none that changes VMs, "
-                    + _CONFIG,
+                    what=f"{where}: {user} may do more than look: {', '.join(given)}",
+                    fix=f"{_FEWER} that {user} needs, with a $ at their ends, {_CONFIG}",
                 )
 
 
 def _peers(facts: MasterFacts) -> Iterator[Finding]:
-    for option in ("peer", "peer_run"):
+    for option, kind in (("peer", MODULES), ("peer_run", RUNNERS)):
         given = facts.options.get(option)
         for minions, functions in given.items() if isinstance(given, Mapping) else ():
-            found = sorted(set(granted(functions)))
-            if found:
+            calls = described(functions, kind)
+            if calls:
                 yield Finding(
                     check="options",
                     where=MASTER,
-                    what=f"{option}: minions {minions} may call {', '.join(found)}",
+                    what=f"{option}: minions {minions} may call {', '.join(calls)}",
                     fix=f"take it out of {option} {_CONFIG}",
                 )
+
+
+def _reactors(facts: MasterFacts) -> Iterator[Finding]:
+    for path in facts.reactors:
+        yield Finding(
+            check="options",
+            where=MASTER,
+            what=f"reactor: {path} calls functions of virt at events that any minion can send",
+            fix=f"take it out of reactor {_CONFIG}; see docs/events.md",
+        )
 
 
 def _files(facts: MasterFacts) -> Iterator[Finding]:
@@ -238,6 +249,18 @@ def _planted(facts: MasterFacts) -> Iterator[Finding]:
             what="its key is in a file that a minion may have put there itself (Salt 3008)",
             fix=f"unless you have accepted it: salt-key -d {name}, then see docs/security.md, "
             "Salt 3008 and its caches",
+        )
+
+
+def _strange(facts: MasterFacts) -> Iterator[Finding]:
+    for path in facts.strange:
+        yield Finding(
+            check="ca-files",
+            where=MASTER,
+            what=f"{path} is not of this project, or is damaged: it is passed over, and a minion "
+            "may have put it there (Salt 3008)",
+            fix=f"look at it, then rm {shlex.quote(path)}; see docs/security.md, Salt 3008 and its "
+            "caches",
         )
 
 

@@ -209,6 +209,7 @@ def _device(job: dict[str, Any]) -> Iterator[str]:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
+                errors="replace",
             )
         except FileNotFoundError:
             raise Refused("qemu-nbd is missing on this host; install qemu-utils") from None

@@ -1,0 +1,34 @@
+"""The names of all functions that the Salt of this machine comes with, without loading them."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import salt
+
+_MODULE = re.compile(r"""^__virtualname__ *= *["'](\w+)["']""", re.MULTILINE)
+# A function, or another name of one.
+_FUNCTION = re.compile(r"^(?:def (?=[A-Za-z]\w*\()|(?=[a-z]\w* *= .*alias_function))(\w+)", re.M)
+
+
+@cache
+def every(kind: str) -> frozenset[str]:
+    """
+    Return the functions of a kind, such as ``cmd.run``.
+
+    kind
+        The folder of Salt's that they are in: ``modules``, ``runners`` or ``wheel``.
+    """
+    return frozenset(_every(Path(salt.__file__).parent / kind))
+
+
+def _every(folder: Path) -> Iterator[str]:
+    for path in folder.glob("*.py"):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        named = _MODULE.search(text)
+        modules = {path.stem, named[1]} if named else {path.stem}
+        for function in _FUNCTION.finditer(text):
+            # Salt offers list_ as list.
+            name = function[1].rstrip("_")
+            yield from (f"{module}.{name}" for module in modules)

@@ -1,0 +1,41 @@
+"""Steps of a command of which each is done whether or not another one fails."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from saltvirt.errors import VirtError
+from saltvirt.fleet import masteruser
+
+_Done = TypeVar("_Done")
+
+
+class Steps:
+    """
+    What has failed so far.
+
+    failed
+        One phrase for each step, with the reason.
+    table
+        What the errors of the steps show beside their line.
+    """
+
+    def __init__(self, opts: Mapping[str, Any]) -> None:
+        self._opts = opts
+        self.failed: list[str] = []
+        self.table: dict[str, Any] = {}
+
+    def take(self, failure: str, do: Callable[..., _Done], *args: Any) -> _Done | None:
+        """
+        Return what a step returns, None if it fails.
+
+        failure
+            What is said of the step then, such as ``the list was not written``.
+        """
+        try:
+            return do(*args)
+        except OSError as error:
+            self.failed.append(f"{failure}: {masteruser.why(error, self._opts)}")
+        except (VirtError, ValueError) as error:
+            self.failed.append(f"{failure}: {error}")
+            self.table |= getattr(error, "table", {})
+        return None

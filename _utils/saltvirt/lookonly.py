@@ -1,0 +1,120 @@
+"""
+Which functions of this project only look, and which change a VM, a host, a file or the cloud.
+
+Each file of Salt modules has its functions here, by the names that users give after the dot.
+``tests/unit/test_lookonly.py`` compares this table with the files: a new function must be put on
+one of the two sides.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Functions:
+    """
+    The functions of one file.
+
+    module
+        What users write before the dot.
+    looks, changes
+        The names of the functions that only look, and of the others, with spaces between them.
+    """
+
+    looks: str = ""
+    changes: str = ""
+    module: str = "virt"
+
+    def looking(self) -> frozenset[str]:
+        """Return the functions that only look, such as ``virt.query``."""
+        return frozenset(f"{self.module}.{name}" for name in self.looks.split())
+
+    def changing(self) -> frozenset[str]:
+        """Return the functions that change something, such as ``virt.purge``."""
+        return frozenset(f"{self.module}.{name}" for name in self.changes.split())
+
+
+# By the names of the files below _modules.
+MODULES: Mapping[str, Functions] = {
+    "guestfs": Functions(module="guestfs", changes="mount umount"),
+    "qemu_img": Functions(module="qemu_img", changes="make_image convert"),
+    "qemu_nbd": Functions(module="qemu_nbd", changes="connect mount init clear"),
+    "seed": Functions(module="seed", changes="apply mkconfig prep_bootstrap"),
+    "virt": Functions(
+        changes="init purge start stop shutdown reboot reset pause resume ctrl_alt_del maintenance"
+    ),
+    "virt_answers": Functions(
+        looks="presence host_info placement_facts vms full_info vm_state migration_info",
+        changes="signed refuse_order",
+    ),
+    "virt_answers_moves": Functions(
+        looks="migrate_check migration_state",
+        changes="migrate_begin migrate_prepare migrate_step migrate_push migrate_forget",
+    ),
+    "virt_capabilities": Functions(
+        looks="capabilities domain_capabilities all_capabilities cpu_baseline"
+    ),
+    "virt_change": Functions(changes="update"),
+    "virt_clone": Functions(changes="clone"),
+    "virt_define": Functions(
+        changes="undefine define_xml_str define_xml_path create_xml_str create_xml_path"
+    ),
+    "virt_doctor": Functions(
+        looks="doctor_facts trash", changes="doctor_mend trash_restore trash_empty"
+    ),
+    "virt_guest": Functions(looks="guest_info", changes="guest_exec"),
+    "virt_image": Functions(looks="images", changes="image_pull image_prune image_build"),
+    "virt_key": Functions(changes="authorized"),
+    "virt_migrate": Functions(
+        looks="load migrate_status",
+        changes="migrate hold stay evacuated migrate_cancel migrate_start_postcopy "
+        "seed_non_shared_migrate",
+    ),
+    "virt_networks": Functions(
+        looks="list_networks network_info network_get_xml",
+        changes="network_define network_update network_start network_stop network_undefine "
+        "network_set_autostart",
+    ),
+    "virt_pool": Functions(
+        looks="pool_capabilities list_pools pool_info pool_get_xml pool_list_volumes",
+        changes="pool_define pool_update pool_start pool_build pool_stop pool_undefine "
+        "pool_delete pool_refresh pool_set_autostart",
+    ),
+    "virt_query": Functions(
+        looks="audit setup_facts list_domains list_active_vms list_inactive_vms vm_info node_info "
+        "node_devices freecpu freemem get_profiles is_hyper virt_type get_hypervisor"
+    ),
+    "virt_snapshot": Functions(
+        looks="list_snapshots", changes="snapshot delete_snapshots revert_snapshot"
+    ),
+    "virt_stats": Functions(looks="vm_cputime vm_netstats vm_diskstats"),
+    "virt_update": Functions(changes="setmem setvcpus set_autostart"),
+    "virt_vm": Functions(
+        looks="get_xml get_disks get_nics get_macs get_graphics get_loader console_log"
+    ),
+    "virt_volume": Functions(
+        looks="volume_infos",
+        changes="volume_define define_vol_xml_str define_vol_xml_path volume_delete volume_resize "
+        "volume_clone volume_upload volume_download volume_wipe",
+    ),
+}
+# By the names of the files below _runners.
+RUNNERS: Mapping[str, Functions] = {
+    "virt": Functions(changes="init start stop force_off shutdown reset pause resume purge"),
+    "virt_allow": Functions(changes="allow disallow"),
+    "virt_audit": Functions(looks="audit"),
+    "virt_cells": Functions(looks="find cell_job"),
+    "virt_clone": Functions(changes="clone"),
+    "virt_doctor": Functions(looks="trash", changes="doctor trash_restore trash_empty"),
+    "virt_image": Functions(looks="images", changes="image_pull image_prune image_build"),
+    "virt_image_minion": Functions(module="virt_image", changes="minion_packages"),
+    "virt_key": Functions(changes="authorize unauthorize"),
+    "virt_look": Functions(looks="query list host_info hyper_info next_host next_hyper"),
+    "virt_many": Functions(changes="init_many"),
+    "virt_migrate": Functions(changes="migrate settle maintenance evacuate restore rebalance"),
+    "virt_pki": Functions(
+        module="virt_pki", looks="list", changes="renew revoke rotate_ca export import"
+    ),
+    "virt_setup": Functions(looks="setup_check"),
+    "virt_vm": Functions(looks="vm_info console_log"),
+}

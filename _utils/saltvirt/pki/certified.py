@@ -1,0 +1,1 @@
+../../../pki/certified.py

@@ -1,0 +1,157 @@
+"""
+Records of certificates: one small file for each that was signed, and for each that was revoked.
+
+Only files whose names this module gives are read. Others may write in the folder of a CA, such as
+any minion of a master with Salt 3008 (files that end in ``.p``): :func:`strange` names those files,
+and nothing else looks at them.
+"""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from saltvirt import files
+
+log = logging.getLogger(__name__)
+
+ISSUED, REVOKED = "issued", "revoked"
+_SERIAL = re.compile(r"[0-9a-f]{1,40}")
+_END = ".json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certified:
+    """
+    A certificate as it is on record.
+
+    not_after
+        Until when it is good, as ISO 8601.
+    names
+        The names and addresses in it. None: an earlier release has signed it, and they are unknown.
+    authority
+        The fingerprint of the CA's certificate that signed it; empty for earlier releases.
+    """
+
+    host: str
+    purpose: str
+    serial: str
+    not_after: str
+    names: tuple[str, ...] | None = None
+    authority: str = ""
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names in a folder, none if there is no folder; raise if it cannot be read."""
+    try:
+        return [name for name in os.listdir(folder) if not name.startswith(".")]
+    except FileNotFoundError:
+        return []
+
+
+def _serials(folder: Path, end: str = "") -> list[str]:
+    """Return the serials in the names of this module's files."""
+    names = (name.removesuffix(end) for name in names_in(folder) if name.endswith(end))
+    return [name for name in names if _SERIAL.fullmatch(name)]
+
+
+def strange(folder: Path) -> list[Path]:
+    """Return the files that are not records of this module, and the records that are damaged."""
+    issued, revoked = folder / ISSUED, folder / REVOKED
+    own = {issued / f"{row['serial']}{_END}" for row in rows(folder)}
+    own |= {revoked / serial for serial in _serials(revoked)}
+    present = [place / name for place in (issued, revoked) for name in names_in(place)]
+    return sorted(set(present) - own)
+
+
+def has_issued(folder: Path) -> bool:
+    """Return whether a CA has signed certificates that are on record."""
+    return bool(_serials(folder / ISSUED, _END))
+
+
+def note(folder: Path, certificate: Certified) -> None:
+    """Note a certificate before it is handed out."""
+    (folder / ISSUED).mkdir(mode=0o700, exist_ok=True)
+    path = folder / ISSUED / f"{certificate.serial}{_END}"
+    files.write(path, json.dumps(asdict(certificate)).encode())
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """Return every certificate on record, as mappings with the fields of :class:`Certified`."""
+    return list(_rows(folder))
+
+
+def _rows(folder: Path) -> Iterator[dict[str, Any]]:
+    for serial in _serials(folder / ISSUED, _END):
+        path = folder / ISSUED / f"{serial}{_END}"
+        try:
+            yield _row(json.loads(path.read_bytes()), serial)
+        except FileNotFoundError:
+            continue  # it was pruned since
+        except (ValueError, TypeError, KeyError) as error:
+            log.warning("passed over the damaged record %s: %s", path, error)
+
+
+def _row(content: Any, serial: str) -> dict[str, Any]:
+    names = content.get("names") if isinstance(content, Mapping) else None
+    found = Certified(
+        host=content["host"],
+        purpose=content["purpose"],
+        serial=content["serial"],
+        not_after=content["not_after"],
+        names=None if names is None else tuple(map(str, names)),
+        authority=str(content.get("authority") or ""),
+    )
+    texts = (found.host, found.purpose, found.serial)
+    if not all(isinstance(text, str) for text in texts) or found.serial != serial:
+        raise ValueError("it does not say what a record says")
+    if datetime.fromisoformat(found.not_after).tzinfo is None:
+        raise ValueError("its time has no time zone")
+    return asdict(found)
+
+
+def revoked_dates(folder: Path) -> dict[int, datetime]:
+    """Return ``{serial: when it was revoked}``."""
+    out = {}
+    for serial in _serials(folder / REVOKED):
+        path = folder / REVOKED / serial
+        with suppress(FileNotFoundError):  # it was pruned since
+            out[int(serial, 16)] = _date(path)
+    return out
+
+
+def _date(path: Path) -> datetime:
+    try:
+        found = datetime.fromisoformat(path.read_text(encoding="ascii"))
+    except ValueError:
+        found = None
+    if found is not None and found.tzinfo is not None:
+        return found
+    # A crash may have left it empty: its name alone says that the certificate is revoked.
+    return datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)
+
+
+def revoke(folder: Path, serials: Iterable[str], now: datetime) -> None:
+    """Note that certificates are revoked; all of it is on the disk when this returns."""
+    place = folder / REVOKED
+    place.mkdir(mode=0o700, exist_ok=True)
+    known = set(names_in(place))
+    new = [place / serial for serial in dict.fromkeys(serials) if serial not in known]
+    for path in new:
+        # All are written before the first is synced: of thousands, one at a time takes minutes.
+        path.write_bytes(now.isoformat().encode())
+        path.chmod(0o600)
+    files.settle(new)
+
+
+def forget(folder: Path, serials: Iterable[str]) -> None:
+    """Forget certificates that nobody trusts any more, and that they were revoked."""
+    for serial in serials:
+        files.unlink(folder / REVOKED / serial)
+        files.unlink(folder / ISSUED / f"{serial}{_END}")

@@ -1,0 +1,185 @@
+"""A host is shut out though a step fails: each other one is done, and the failed one is named."""
+
+import msgpack
+import pytest
+from askedca import ask
+from saltvirt import compat
+from saltvirt.errors import MasterError, NameTaken
+from saltvirt.fleet import allowing, authorization, certificates, keys, membership
+from saltvirt.pki import store
+from test_allowing import master, secured, states, told  # noqa: F401 (fixtures)
+
+PLANTED = msgpack.packb({"a": 1})
+
+
+def refused(opts, *hosts):
+    """Return the error of shutting hosts out."""
+    with pytest.raises(MasterError) as caught:
+        allowing.disallow(opts, list(hosts), store.utc_now())
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_planted_files_keep_no_host_in(secured, told):  # noqa: F811
+    folder = membership.folder(secured)
+    for place in ("issued", "revoked", "enrolled"):
+        (folder / place).mkdir(exist_ok=True)
+        (folder / place / "x.p").write_bytes(PLANTED)
+
+    done = allowing.disallow(secured, ["hyper3"], store.utc_now())
+
+    assert done["disallowed"] == ["hyper3"] and len(done["revoked"]) == 1
+    assert membership.listed(secured).is_disallowed("hyper3")
+
+
+def test_certificates_are_revoked_though_the_list_of_hosts_cannot_be_written(
+    secured,  # noqa: F811
+    told,  # noqa: F811
+):
+    (membership.folder(secured) / "hypervisors.json").write_text("{")
+
+    error = refused(secured, "hyper3")
+
+    assert states(secured)["hyper3"] == {"revoked"}
+    why = "hyper3: the certificates are revoked, but the list of hosts is not written"
+    assert why in str(error)
+    assert error.table["disallowed"] == [] and len(error.table["revoked"]) == 1
+
+
+def test_a_host_is_listed_though_its_certificates_cannot_be_revoked(secured, told):  # noqa: F811
+    (membership.folder(secured) / "cakey.pem").write_text("lost")
+
+    error = refused(secured, "hyper3")
+
+    assert membership.listed(secured).is_disallowed("hyper3")
+    assert "hyper3: shut out, but not all is revoked: hyper3: the CA's key" in str(error)
+    assert told.hosts == [["hyper1", "hyper2"]]
+    # It is noted all the same: the next list has it.
+    assert states(secured)["hyper3"] == {"revoked"}
+
+
+def test_one_hosts_certificates_keep_no_other_hosts_from_being_revoked(
+    secured,  # noqa: F811
+    told,  # noqa: F811
+    monkeypatch,
+):
+    revoked = certificates._revoked
+
+    def fails_for_one(opts, rows, now):
+        if any(row["host"] == "hyper2" for row in rows):
+            raise OSError("Input/output error")  # a disk cannot be had to fail for one file
+        return revoked(opts, rows, now)
+
+    monkeypatch.setattr(certificates, "_revoked", fails_for_one)
+
+    error = refused(secured, "hyper2", "hyper3")
+
+    assert states(secured)["hyper3"] == {"revoked"}
+    assert len(error.table["revoked"]) == 1
+    assert {"hyper2", "hyper3"} <= membership.listed(secured).disallowed
+
+
+@pytest.mark.parametrize("target", ["hyper3", "unheard-of"])
+def test_a_host_is_shut_out_though_no_certificate_can_be_listed(
+    secured,  # noqa: F811
+    told,  # noqa: F811
+    monkeypatch,
+    target,
+):
+    def unreadable(_opts, _now):
+        raise OSError("Input/output error")  # of a disk
+
+    monkeypatch.setattr(certificates, "holders", unreadable)
+    with pytest.raises(MasterError, match="the certificates cannot be listed: Input/output"):
+        allowing.revoke(secured, target, store.utc_now())
+
+    assert membership.listed(secured).is_disallowed(target)
+
+
+def test_a_planted_note_of_a_key_is_no_note(opts):
+    keys.accept(opts, "web1", "a key")
+    keys.accept(opts, "web2.p", "another key")
+    folder = keys._note(opts, "any").parent
+    (folder / "x.p").write_bytes(PLANTED)
+    (folder / "%").write_text("a key")
+    (folder / "large.p").write_text("K" * 100_000)
+    (folder / "folder.p").mkdir()
+
+    assert keys.noted(opts) == {"web1": "a key", "web2.p": "another key"}
+    assert [path.name for path in keys.strange(opts)] == ["%", "folder.p", "large.p", "x.p"]
+
+
+def test_a_damaged_authorization_is_passed_over(opts):
+    path = authorization._path(opts, "web1")
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+
+    assert authorization.known(opts) == {}
+
+
+KEYS = {"bytes": b"\xff\xfe\x00bad", "words": b"not a key at all", "nothing": b""}
+
+
+@pytest.mark.parametrize("content", KEYS.values(), ids=KEYS)
+@pytest.mark.parametrize("name", ["badpub1", "odd name"])
+def test_a_waiting_key_that_is_none_is_shown_as_none(opts, content, name):
+    compat.KeyStore(opts).accept("hyper1", "K")
+    folder = membership.folder(opts).parent / "minions_pre"
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(content)
+
+    assert allowing.shown(opts)["waiting"] == {name: compat.UNREADABLE}
+    assert keys.accepted(opts, name) is None
+    keys.refuse_taken(opts, name)
+
+
+def test_a_key_longer_than_any_is_none(opts):
+    folder = membership.folder(opts).parent / "minions_pre"
+    folder.mkdir(exist_ok=True)
+    (folder / "badpub5").write_text("A" * 2_000_000)
+
+    assert compat.KeyStore(opts).read("badpub5") == ("pending", "")
+
+
+def test_an_accepted_key_that_is_none_keeps_its_name(opts):
+    folder = membership.folder(opts).parent / "minions"
+    (folder / "web1").write_bytes(b"\xff\xfe")
+
+    with pytest.raises(NameTaken, match="a minion called 'web1' is accepted"):
+        keys.refuse_taken(opts, "web1")
+
+
+CLAIM = {"fqdn": "hyper1.site-b", "ipv4": ["10.1.0.1"]}
+
+
+def test_allowing_a_host_takes_its_name_back_from_others(opts, told):  # noqa: F811
+    for one in ("hyper1.site-a", "hyper1.site-b"):
+        compat.KeyStore(opts).accept(one, "K")
+    place = certificates.opened(opts)
+    allowing.allow(opts, ["hyper1.site-a"])
+    ask(place, "hyper1.site-a", now=store.utc_now(), grains=CLAIM)
+
+    done = allowing.allow(opts, ["hyper1.site-b"])
+
+    (row,) = place.issued()
+    assert done == {
+        "allowed": ["hyper1.site-b"],
+        "revoked": {"hyper1.site-a": [row["serial"]]},
+        "told": {"hyper1.site-a": "in place"},
+    }
+    assert allowing.allow(opts, ["hyper1.site-b"]) == {"allowed": ["hyper1.site-b"]}
+
+
+def test_a_host_that_does_not_hear_of_it_is_named(opts, told):  # noqa: F811
+    for one in ("hyper1.site-a", "hyper1.site-b"):
+        compat.KeyStore(opts).accept(one, "K")
+    allowing.allow(opts, ["hyper1.site-a"])
+    ask(certificates.opened(opts), "hyper1.site-a", now=store.utc_now(), grains=CLAIM)
+    told.silent = "hyper1.site-a"
+
+    why = "site-a that had such a name are revoked, but not every other host has heard"
+    with pytest.raises(MasterError, match=why) as caught:
+        allowing.allow(opts, ["hyper1.site-b"])
+
+    assert caught.value.table["allowed"] == ["hyper1.site-b"]
+    assert membership.listed(opts).has("hyper1.site-b")

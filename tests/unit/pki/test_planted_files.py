@@ -1,0 +1,176 @@
+"""Files that others put into the folders of a CA, and damaged records: revocation goes on."""
+
+import json
+import stat
+from datetime import timedelta
+
+import msgpack
+import pytest
+from askedca import NOW, ask, parsed, request
+from saltvirt.fleet import certificates
+from saltvirt.pki import backup, certified
+from saltvirt.pki.authorities import Authorities
+
+HOSTS = {"hyper1": {}, "hyper2": {}}
+
+
+@pytest.fixture
+def place_of_two(place):
+    """A CA that has signed for two hosts, with a stranger's file in each folder of records."""
+    for host in HOSTS:
+        ask(place, host, {"libvirt-client": request()}, grains={})
+    for folder in ("issued", "revoked", "enrolled"):
+        (place.folder / folder).mkdir(exist_ok=True)
+        (place.folder / folder / "evil.p").write_bytes(msgpack.packb({"a": 1}))
+    return place
+
+
+def serial_of(out):
+    """Return the serial of the certificate in an answer, as it is on record."""
+    return f"{parsed(out).serial_number:032x}"
+
+
+def test_a_planted_file_is_no_record_and_keeps_no_host_in(place_of_two):
+    main = Authorities(place_of_two.folder)
+    rows = [row for row in main.issued() if row["host"] == "hyper2"]
+
+    main.revoke(rows, NOW)
+
+    assert len(rows) == 1 and main.revoked() == {rows[0]["serial"]}
+    states = {row["host"]: row["state"] for row in certificates.listed(main, NOW)}
+    assert states == {"hyper1": "good", "hyper2": "revoked"}
+
+
+def test_a_day_later_all_hosts_are_answered_beside_planted_files(place_of_two):
+    (place_of_two.folder / "pruned").write_text((NOW - timedelta(days=2)).isoformat())
+
+    assert parsed(ask(place_of_two, now=NOW + timedelta(days=2)))
+
+
+def test_a_mark_of_the_last_pruning_that_is_damaged_is_written_anew(place_of_two):
+    mark = place_of_two.folder / "pruned"
+    mark.write_bytes(b"\xff")
+
+    ask(place_of_two)
+
+    assert mark.read_text() == NOW.isoformat()
+
+
+def test_strange_files_and_damaged_records_are_named(place_of_two):
+    folder, damaged = place_of_two.folder, "ab" * 16
+    (folder / "issued" / f"{damaged}.json").write_text("{}")
+
+    assert certified.strange(folder) == [
+        folder / "issued" / f"{damaged}.json",
+        folder / "issued/evil.p",
+        folder / "revoked/evil.p",
+    ]
+
+
+DAMAGED = {
+    "empty": "",
+    "a list": "[]",
+    "a number": "7",
+    "no host": json.dumps({"purpose": "p", "serial": "cd" * 16, "not_after": NOW.isoformat()}),
+    "another serial": json.dumps(
+        {"host": "h", "purpose": "p", "serial": "ab" * 16, "not_after": NOW.isoformat()}
+    ),
+    "no time": json.dumps({"host": "h", "purpose": "p", "serial": "cd" * 16, "not_after": 7}),
+    "no zone": json.dumps(
+        {"host": "h", "purpose": "p", "serial": "cd" * 16, "not_after": "2026-01-01T00:00:00"}
+    ),
+    "bytes": b"\xff\xfe",
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_record_is_passed_over(place, content):
+    serial = serial_of(ask(place))
+    data = content if isinstance(content, bytes) else content.encode()
+    (place.folder / "issued" / f"{'cd' * 16}.json").write_bytes(data)
+
+    assert [row["serial"] for row in place.issued()] == [serial]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"2026-01-01T00:00:00", b"yesterday"])
+def test_a_revocation_whose_time_is_lost_stays_one(place, content):
+    serial = serial_of(ask(place))
+    place.revoke([serial], NOW)
+    (place.folder / "revoked" / serial).write_bytes(content)
+
+    assert place.revoked() == {serial}
+    place.revoke([], NOW)
+    assert serial in {f"{number:032x}" for number in certified.revoked_dates(place.folder)}
+
+
+def test_records_of_an_earlier_release_keep_their_meaning(place):
+    old = serial_of(ask(place))
+    path = place.folder / "issued" / f"{old}.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({key: content[key] for key in list(content)[:4]}))
+
+    (row,) = place.issued()
+
+    assert (row["names"], row["authority"]) == (None, "")
+    place.revoke([old], NOW)
+    assert place.revoked() == {old}
+
+
+def test_what_is_revoked_is_closed_to_others(place):
+    place.revoke(["ab" * 16], NOW)
+
+    assert stat.S_IMODE((place.folder / "revoked" / ("ab" * 16)).stat().st_mode) == 0o600
+
+
+def test_a_revocation_is_noted_though_the_list_cannot_be_written(place, monkeypatch):
+    serial = serial_of(ask(place))
+    (place.folder / "cakey.pem").unlink()
+
+    with pytest.raises(OSError):
+        place.revoke([serial], NOW)
+
+    assert place.revoked() == {serial}
+
+
+def test_a_ca_that_fails_keeps_no_other_from_revoking(place):
+    ask(place, wanted={"libvirt-client": request(), "vnc-server": request()})
+    main = Authorities(place.folder)
+    (place.folder / "cakey.pem").unlink()
+
+    with pytest.raises(OSError):
+        main.revoke(main.issued(), NOW)
+
+    serials = {row["serial"] for row in main.issued() if row["signer"] == "vnc"}
+    assert serials and serials <= main.stores["vnc"].revoked()
+    assert "vnc" in {row["signer"] for row in main.issued()}
+
+
+def test_a_backup_has_no_planted_files(place_of_two):
+    kept = backup.read_all(place_of_two.folder)
+
+    assert not [name for name in kept if name.endswith(".p")]
+    assert any(name.startswith("issued/") for name in kept)
+
+
+def test_what_a_replaced_ca_has_signed_is_forgotten_when_it_is_trusted_no_more(place):
+    old = serial_of(ask(place))
+    place.revoke([old], NOW)
+    place.begin_rotation(NOW)
+    place.promote(NOW)
+    new = serial_of(ask(place))
+    assert place.revoked() == {old}
+
+    place.finish_rotation(NOW)
+
+    assert [row["serial"] for row in place.issued()] == [new] and place.revoked() == set()
+
+
+def test_a_record_without_its_ca_stays_until_it_is_over(place):
+    old = serial_of(ask(place))
+    path = place.folder / "issued" / f"{old}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "authority": ""}))
+    place.begin_rotation(NOW)
+    place.promote(NOW)
+    place.finish_rotation(NOW)
+
+    assert [row["serial"] for row in place.issued()] == [old]
