@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt import arguments, compat, records, terminal, wire
-from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm
+from saltvirt.errors import BadArgument, MasterError
+from saltvirt.errors import NoSuchVm as NoSuchVm
 from saltvirt.fleet import (
     candidates,
     hints,
@@ -15,10 +16,13 @@ from saltvirt.fleet import (
     matching,
     membership,
     minions,
+    orders,
     sightings,
     silence,
+    whereabouts,
 )
 from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.whereabouts import Whereabouts
 from saltvirt.placement.answers import (
     CachedImage,
     HostInfo,
@@ -46,6 +50,7 @@ _SHAPES: Mapping[str, object] = {
 }
 
 
+_SILENT = "does not answer"
 # Of so many VMs that are there twice it is asked where they are; more do not move at once, and a
 # host could have it asked of thousands.
 _MOST_TWICE = 20
@@ -58,6 +63,8 @@ class Survey:
 
     said
         The answers as they came, for whoever shows them to users.
+    doubts
+        ``{host: reason}`` of silent hosts in whose name something came that they have not signed.
     """
 
     answers: dict[str, Any]
@@ -65,6 +72,7 @@ class Survey:
     unreachable: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     duplicates: dict[str, list[str]] = field(default_factory=dict)
+    doubts: dict[str, str] = field(default_factory=dict)
 
     def beside(self) -> dict[str, Any]:
         """Return what stands beside the answers in a result; only what is not empty."""
@@ -77,7 +85,7 @@ class Survey:
 
     def reasons(self) -> dict[str, str]:
         """Return why each host that gave no answer gave none."""
-        silent = dict.fromkeys(self.unreachable, "does not answer")
+        silent = {host: self.doubts.get(host, _SILENT) for host in self.unreachable}
         return {**silent, **self.failed}
 
     def silence(self) -> MasterError:
@@ -194,6 +202,7 @@ def survey(
         said={host: said[host] for host in answers},
         unreachable=[host for host, reply in replies.items() if reply.missing],
         failed={**failed, **broken},
+        doubts={h: r.error for h, r in replies.items() if r.missing and r.error},
     )
     _say_silence(cloud, wanted, found.unreachable)
     said_of = heard_of(fun, arg, found.answers)
@@ -329,7 +338,13 @@ def _duplicates(cloud: Cloud, named: Mapping[str, Iterable[str]]) -> dict[str, l
 
 
 def locate(cloud: Cloud, name: str) -> str:
-    """Return the host that has a VM; raise NoSuchVm, naming the hosts that could not be asked."""
+    """
+    Return the host that has a VM: for every command that acts on a VM by its name.
+
+    Raises NameTaken if several hosts have the VM, or if a host that cannot be asked had it when it
+    was last asked, and NoSuchVm if no host that answers has it; see
+    :func:`saltvirt.fleet.whereabouts.host_of`.
+    """
     return located(cloud, look_for(cloud, name), name)
 
 
@@ -362,22 +377,25 @@ def joined(found: Survey, late: Survey) -> Survey:
         unreachable=sorted({*found.unreachable} - again | {*late.unreachable}),
         failed={**found.failed, **late.failed},
         duplicates=found.duplicates,
+        doubts={**found.doubts, **late.doubts},
     )
 
 
 def located(cloud: Cloud, found: Survey, name: str) -> str:
     """Return the host that has a VM, by the answers of :func:`look_for`; see :func:`locate`."""
-    seen = sightings.of_presence(found.answers)
-    having = sightings.having(seen)
-    if len(having) > 1:
-        raise NameTaken(sightings.several(name, having))
-    begun = sorted(host for host, one in seen.items() if one.is_trace)
-    if having or begun:
-        return (having or begun)[0]
-    silent = sorted(found.reasons())
-    asked = f"on any of {terminal.counted(len(found.answers), 'hypervisor')}"
-    if silent:
-        asked += f" that answer (not asked: {', '.join(silent)}"
-        last = sorted(unheard(cloud, found, name, seen))
-        asked += f"; it was last seen on {', '.join(last)})" if last else ")"
-    raise NoSuchVm(name, asked, silent)
+    return whereabouts.host_of(known_of(cloud, found, name))
+
+
+def known_of(cloud: Cloud, found: Survey, name: str) -> Whereabouts:
+    """Return where a VM is, by the answers of :func:`look_for` and by where it was last seen."""
+    seen, unasked = sightings.of_presence(found.answers), found.reasons()
+    out_of_reach = unheard(cloud, found, name, seen)
+    if out_of_reach:
+        ends = orders.ends_of_move(cloud.opts, name)
+        out_of_reach = whereabouts.beside_move(out_of_reach, seen, ends)
+    return Whereabouts(
+        name=name,
+        seen=seen,
+        out_of_reach=silence.aged(cloud.opts, out_of_reach),
+        unasked={host: "" if reason == _SILENT else reason for host, reason in unasked.items()},
+    )

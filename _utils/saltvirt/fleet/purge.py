@@ -16,6 +16,7 @@ from saltvirt.fleet import (
     moves,
     orders,
     sightings,
+    whereabouts,
 )
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act
@@ -67,15 +68,15 @@ def under(
     if begun and not delete_key:
         orders.enter(order, orders.REMOVING, replace(orders.facts(begun), public_key=None))
     said = interrupted.settle(cloud.opts, order, seen, unheard)
+    _refuse_kept(name, seen, unheard)
     try:
-        host = inventory.located(cloud, found, name)
+        host = _the_host(cloud, found, name, uuid)
     except NoSuchVm as error:
         if begun:
             return {orders.facts(begun).host or "": {name: f"purged; {said}"}}
         raise NoSuchVm(name, error.where, error.silent, said) from None
     moved_to = seen[host].moved_to
     if moved_to is not None:
-        _refuse_kept(host, name, moved_to, unheard)
         # That of the VM itself is deleted by now: one that is there may be another's.
         delete_key = delete_key and begun is None
     _remove(cloud, order, name, host, delete_key, uuid or (None if moved_to else seen[host].uuid))
@@ -115,9 +116,23 @@ def _refuse_hypervisor(cloud: Cloud, name: str) -> None:
         )
 
 
-def _refuse_kept(host: str, name: str, moved_to: str, unheard: Mapping[str, str]) -> None:
+def _the_host(cloud: Cloud, found: inventory.Survey, name: str, uuid: str | None) -> str:
+    """Return the host that has a VM; the VM that is meant by its UUID is where that UUID is."""
+    known = inventory.known_of(cloud, found, name)
+    if uuid is not None and any(sighting.uuid == uuid for sighting in known.seen.values()):
+        # What another host had of that name is another VM.
+        known = replace(known, out_of_reach={})
+    return whereabouts.host_of(known)
+
+
+def _refuse_kept(
+    name: str, seen: Mapping[str, sightings.Sighting], unheard: Mapping[str, str]
+) -> None:
     """Raise DeployError if a host only kept the definition of a VM that a silent one may have."""
-    if unheard:
+    hosts = sightings.having(seen)
+    moved_to = seen[hosts[0]].moved_to if len(hosts) == 1 else None
+    if unheard and moved_to is not None:
+        host = hosts[0]
         raise DeployError(
             f"VM {name!r} has moved to {moved_to}, and {host} only kept its definition; "
             f"{', '.join(sorted(unheard))} may have it and cannot be asked, so nothing is "
