@@ -7,7 +7,7 @@ from typing import Any
 from saltvirt import arguments, movespec, terminal, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NameTaken
-from saltvirt.fleet import interrupted, inventory, moves, orders, sightings
+from saltvirt.fleet import finding, interrupted, inventory, moves, orders, sightings
 from saltvirt.fleet.building import none_fits
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.effects import Hands, MoveFailed, MoveHosts, NotReady
@@ -34,7 +34,10 @@ def plan(
     target = arguments.text("target", target) if target else None
     every = inventory.every(cloud)
     found = _asked(cloud, every, name, {source, target})
-    source = source or _having(found, name) or inventory.locate(cloud, name)
+    known = source or _having(found, name)
+    if known is not None:
+        finding.confirm(cloud, name, known)
+    source = known or inventory.locate(cloud, name)
     moving = _moving(cloud, found, name, source)
     if target is not None and target not in every:
         raise BadArgument(

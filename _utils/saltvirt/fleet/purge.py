@@ -122,7 +122,7 @@ def _the_host(cloud: Cloud, found: inventory.Survey, name: str, uuid: str | None
     if uuid is not None and any(sighting.uuid == uuid for sighting in known.seen.values()):
         # What another host had of that name is another VM.
         known = replace(known, out_of_reach={})
-    return whereabouts.host_of(known)
+    return whereabouts.host_of(known, is_removed=True)
 
 
 def _refuse_kept(

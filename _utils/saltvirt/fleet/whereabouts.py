@@ -3,7 +3,8 @@ Where one VM is: decided by what all hypervisors answer, and by where the VM was
 
 Pure. A host that does not answer, or whose answer cannot be used, has not said that it lacks the
 VM: if it had the VM when it was last asked, it counts as if it still has it. So no command acts on
-a stale definition while the host that runs the VM is silent.
+a stale definition while the host that runs the VM is silent. A VM that runs on a host that answers
+is no stale definition: only what cannot be taken back, a removal, waits for the silent host, too.
 """
 
 import shlex
@@ -15,6 +16,7 @@ from saltvirt.errors import NameTaken, NoSuchVm
 from saltvirt.fleet import sightings
 from saltvirt.fleet.sightings import Sighting
 
+ON = ("running", "paused")
 # What users read of hosts that are lost for good.
 _LOST = "docs/maintenance.md"
 
@@ -50,10 +52,18 @@ class Whereabouts:
         """The hosts that say that they have a part of the VM."""
         return sorted(host for host, sighting in self.seen.items() if sighting.is_trace)
 
+    def runs_on(self, host: str) -> bool:
+        """Return whether a host that answers has the VM whole, and not shut off."""
+        sighting = self.seen[host]
+        return sighting.is_complete and sighting.state in ON
 
-def host_of(known: Whereabouts) -> str:
+
+def host_of(known: Whereabouts, *, is_removed: bool = False) -> str:
     """
     Return the only host on which a VM can be; if none has it, one that has a part of it.
+
+    is_removed
+        Whether the VM is to be removed, with its key. Defaults to False.
 
     Raises NameTaken if several hosts have the VM, or if a host has it and another one may, and
     NoSuchVm if no host that answers has it.
@@ -62,11 +72,34 @@ def host_of(known: Whereabouts) -> str:
     if len(hosts) > 1:
         raise NameTaken(sightings.several(known.name, hosts))
     here = hosts or known.traces
-    if here and known.out_of_reach:
+    if here and known.out_of_reach and (is_removed or not known.runs_on(here[0])):
         raise NameTaken(_doubtful(known, here[0]))
     if here:
         return here[0]
     raise _nowhere(known)
+
+
+def confirm(known: Whereabouts, host: str) -> None:
+    """
+    Raise NameTaken if the VM of a host, which a caller knows to have it, may be a stale definition.
+
+    It is one if the VM does not run there, and another host has it, or may have it.
+    """
+    if host in known.seen and not known.runs_on(host) and known.seen[host].is_trace:
+        host_of(known)
+
+
+def refuse_elsewhere(known: Whereabouts, host: str) -> None:
+    """Raise NameTaken if another host than this one has the VM, or had it and cannot be asked."""
+    others = [other for other in known.hosts if other != host]
+    if others:
+        raise NameTaken(f"VM {known.name!r} is on {' and '.join(others)}, and not on {host}")
+    if known.out_of_reach:
+        raise NameTaken(
+            f"VM {known.name!r} was on {listed(known.out_of_reach)} when that was last asked; try "
+            "again when it can be asked, or, if you know that the VM is not there any more, give "
+            "replace=True"
+        )
 
 
 def beside_move(
