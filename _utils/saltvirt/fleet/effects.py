@@ -308,13 +308,14 @@ class Hands:
 
     # How it ended.
 
-    def hint(self, host: str | None = None) -> None:
-        """Note which host has the VM now; defaults to the target."""
-        hints.moved(self._cloud.opts, self.name, host or self.target)
+    def hint(self) -> None:
+        """Note where the VM is now."""
+        hints.moved(self._cloud.opts, self.name, self.target)
 
-    def hint_stays(self) -> None:
-        """Note that the target has nothing of the VM, which stays where it was."""
-        hints.left(self._cloud.opts, self.name, self.target)
+    def hint_left(self, *hosts: str | None) -> None:
+        """Note that hosts do not have the VM, by their own word or by an operator's."""
+        for host in filter(None, hosts):
+            hints.left(self._cloud.opts, self.name, host)
 
     def waits(self) -> str:
         """Return what a move that is not over waits for."""

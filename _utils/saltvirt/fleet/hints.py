@@ -110,7 +110,7 @@ def every(opts: Mapping[str, Any]) -> Known:
 
 
 def _path(opts: Mapping[str, Any]) -> Path:
-    return Path(opts["cachedir"]) / "salt-virt" / "hints.json"
+    return Path(opts.get("cachedir") or "/nowhere") / "salt-virt" / "hints.json"
 
 
 def _read(opts: Mapping[str, Any]) -> Known:

@@ -71,7 +71,7 @@ def given_way(hands: Hands, keep: str, force: bool) -> str:
             "keep= out"
         )
     left = _left(hands, keep, source)
-    hands.hint(keep)
+    hands.hint_left(hands.source, hands.target)
     return "; ".join([f"is on {keep}", *left])
 
 
@@ -114,7 +114,7 @@ def kept(hands: Hands, keep: str) -> str:
         hands.end()
     hands.forget()
     hands.close()
-    hands.hint(keep)
+    hands.hint_left(_other(hands, keep))
     has_two = keep == hands.target and isinstance(source, Source) and source.has
     more = f"; {hands.source} has one too, see virt.query" if has_two else ""
     return f"is on {keep}{more}"
@@ -145,12 +145,12 @@ def _without_source(hands: Hands, keep: str, force: bool) -> str:
     phase = target.phase if isinstance(target, Target) else None
     has_come = isinstance(target, Target) and target.has
     if has_come and phase is None:
-        hands.hint(keep)
+        hands.hint_left(lost)
         hands.close()
         return f"is on {keep}; {lost} is lost"
     if has_come and phase in (protocol.READY, protocol.ARRIVED):
         if _arrives(hands, keep, force):
-            hands.hint(keep)
+            hands.hint_left(lost)
             return f"is on {keep}; {lost} is lost"
     elif not force:
         raise MoveFailed(
@@ -193,7 +193,7 @@ def _without_target(hands: Hands, keep: str, force: bool) -> str:
         hands.close()
         return "; ".join([f"is lost with {lost}", *left])
     hands.lose_target()
-    hands.hint(keep)
+    hands.hint_left(lost)
     hands.close()
     return f"stays on {keep}; {lost} is lost"
 

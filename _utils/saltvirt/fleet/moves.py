@@ -55,7 +55,7 @@ def _hint_stays(hands: Hands) -> None:
     """Note that a target which says so has nothing of the VM: it may fall silent from now on."""
     target = hands.seen.get(hands.target)
     if isinstance(target, Target) and target.phase is None and not target.has:
-        hands.hint_stays()
+        hands.hint_left(hands.target)
 
 
 def _stayed(hands: Hands, error: BaseException) -> BaseException:
