@@ -150,7 +150,7 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         return error.to_dict()
 
 
-def purge_(vm_, dirs=False, removables=False, uuid=None, **kwargs):
+def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, **kwargs):
     """
     Remove a VM with its disks, its seed and its console log.
 
@@ -163,6 +163,10 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, **kwargs):
     uuid
         Remove the VM with this UUID alone: not another one that was given its name, nor a
         definition that was only kept here.
+    only_made
+        Remove only what the build of the VM made; disks that were there before stay. Fails if the
+        definition does not note that, as ``salt-run virt.init_many all_or_nothing=True`` has it
+        noted. Defaults to False.
 
     A disk that another VM uses, the base of another VM's overlay and cached images stay, and in
     ``virt:shared_paths`` all but its own disks. A disk that is a volume of a storage pool is
@@ -180,6 +184,7 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, **kwargs):
     settings = config.for_call("virt.purge", kwargs, __opts__, __pillar__, __grains__)
     more = {"dirs": arguments.boolean("dirs", dirs)}
     more["removables"] = arguments.boolean("removables", removables)
+    more["only_made"] = arguments.boolean("only_made", only_made)
     with connect.opened(settings, readonly=False) as conn:
         removal.purge(conn, settings, vm_, uuid=uuid, **more)
     return True

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument, NoSuchVm
@@ -46,6 +47,7 @@ def under(
     delete_key: bool = True,
     only: Collection[str] | None = None,
     uuid: str | None = None,
+    is_undo: bool = False,
 ) -> dict[str, dict[str, str]]:
     """
     Do as :func:`purge` under the order of a VM, which the caller has.
@@ -54,6 +56,9 @@ def under(
         The hosts on which the VM may be the one that is meant. Defaults to all.
     uuid
         That of the VM that is meant. Defaults to whichever has the name.
+    is_undo
+        Take back what the VM's build made, and leave what it took as it found it, if its host has
+        noted that. Defaults to False.
 
     One that is not meant stays, and DeployError is raised.
     """
@@ -79,13 +84,23 @@ def under(
     if moved_to is not None:
         # That of the VM itself is deleted by now: one that is there may be another's.
         delete_key = delete_key and begun is None
-    _remove(cloud, order, name, host, delete_key, uuid or (None if moved_to else seen[host].uuid))
+    meant = uuid or (None if moved_to else seen[host].uuid)
+    is_undo = is_undo and bool(found.answers[host].notes_made)
+    _remove(cloud, order, name, host, delete_key, meant, is_undo=is_undo)
     return {host: {name: "purged"}}
 
 
-def of_host(cloud: Cloud, order: Held, name: str, host: str, uuid: str) -> None:
-    """Remove a VM, with its key, from the host that has just built it for the caller's order."""
-    _remove(cloud, order, name, host, True, uuid)
+def take_back(cloud: Cloud, order: Held, name: str, host: str, uuid: str) -> None:
+    """
+    Take back the VM that a host has just built for the caller's order, and its key.
+
+    What the build took as it found it stays on its host.
+    """
+    found = inventory.survey(cloud, [host], "virt.presence", [name])
+    if host not in found.answers:
+        why = found.reasons().get(host, "")
+        raise HostSilent(f"{host} cannot be asked what it has of VM {name!r}: {why}")
+    _remove(cloud, order, name, host, True, uuid, is_undo=bool(found.answers[host].notes_made))
 
 
 def _refuse_another(
@@ -142,7 +157,14 @@ def _refuse_kept(
 
 
 def _remove(
-    cloud: Cloud, order: Held, name: str, host: str, delete_key: bool, uuid: str | None
+    cloud: Cloud,
+    order: Held,
+    name: str,
+    host: str,
+    delete_key: bool,
+    uuid: str | None,
+    *,
+    is_undo: bool = False,
 ) -> None:
     public = keys.accepted(cloud.opts, name) if delete_key else None
     order_id = minions.new_id()
@@ -150,7 +172,8 @@ def _remove(
     orders.begin(order, orders.REMOVING, facts)
     try:
         # Somebody may have made another VM of that name when this is done.
-        kwarg = {} if uuid is None else {"uuid": uuid}
+        kwarg: dict[str, Any] = {} if uuid is None else {"uuid": uuid}
+        kwarg |= {"only_made": True} if is_undo else {}
         act(cloud, host, "virt.purge", name, kwarg=kwarg, order_id=order_id)
     except (KeyboardInterrupt, SystemExit):
         raise DeployError(

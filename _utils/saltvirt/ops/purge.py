@@ -16,6 +16,7 @@ from saltvirt.image import removal
 from saltvirt.kvm import diskvolumes, firmware, lifecycle
 from saltvirt.kvm import snapshots as taken
 from saltvirt.ops import outofreach, owned, ownvolumes, reservations, storage, trash, unfinished
+from saltvirt.ops.build import undoing
 from saltvirt.ops.migration import kept, startlock
 from saltvirt.ops.seeding import submission
 from saltvirt.recordfacts import PurgeFacts
@@ -32,6 +33,7 @@ def purge(
     dirs: bool = False,
     removables: bool = False,
     uuid: str | None = None,
+    only_made: bool = False,
 ) -> None:
     """
     Remove a VM: stop it, forget it, remove its disks, seed, console log and unused token.
@@ -42,7 +44,8 @@ def purge(
     for the seed. ``removables`` removes cdrom and floppy images too;
     ``dirs`` removes the folders that are empty afterwards. Of what all hosts share only its disks
     are removed, and none if another host may have it. One that was interrupted is finished by the
-    next. A VM that has not the ``uuid`` that is asked for stays.
+    next. A VM that has not the ``uuid`` that is asked for stays. With ``only_made`` the VM's build
+    is taken back: what was there before stays.
     """
     with ExitStack() as holding:
         with reservations.host_lock(settings):
@@ -62,6 +65,9 @@ def purge(
             own = ownvolumes.of(conn, settings, name, removables=removables)
             # A disk that was taken out of the definition stays, though it is in use yet.
             files = own_files(conn, settings, name, removables, is_defined=True)
+            undo = undoing.of(conn, name) if only_made else None
+            if undo is not None:
+                files, own = undo.files(files), undo.own(own)
             paths = [*files, *own.paths]
             _refuse_others(conn, settings, name, paths, own.volumes)
             facts = PurgeFacts(
@@ -71,7 +77,9 @@ def purge(
                 definition=lifecycle.kept_xml(conn, name) if settings.trash_days else None,
             )
             held.begin(secrets.token_hex(16), "removing", **wire.plain(facts))
-        _remove(conn, settings, held, paths)
+            if undo is not None:
+                undo.release()
+        _remove(conn, settings, held, paths, keep_nvram=undo is not None and undo.keeps_variables)
         reservations.end(settings, held)
     trash.sweep(settings)
     diskvolumes.refresh(conn, paths)
@@ -95,7 +103,9 @@ def _the_one(conn: Any, name: str, uuid: str | None) -> str:
     return found
 
 
-def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[str]) -> None:
+def _remove(
+    conn: Any, settings: HostSettings, held: records.Held, paths: list[str], *, keep_nvram: bool
+) -> None:
     name, moved_to = held.name, lifecycle.moved_to(conn, held.name)
     # One that is started in between would run on, without a definition, over files that stay.
     with startlock.unstarted(settings, name):
@@ -103,7 +113,8 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
         # Whoever settles this knows by it what is still this VM's of its files.
         untouched = unfinished.signatures(paths)
         held.note(**wire.plain(replace(held.now.read(PurgeFacts), untouched=untouched)))
-        lifecycle.undefine(conn, name, keep_nvram=firmware.has_anothers(conn, name))
+        keep_nvram = keep_nvram or firmware.has_anothers(conn, name)
+        lifecycle.undefine(conn, name, keep_nvram=keep_nvram)
     submission.forget(settings, name)
     if moved_to is None:
         kept.forget_target(settings, name)

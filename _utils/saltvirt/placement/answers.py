@@ -322,6 +322,8 @@ class Presence:
         The host that has the VM, of which only the definition was kept here.
     uuid
         That of the VM; None if there is none of that name, or its host is of an older version.
+    notes_made
+        Whether its definition notes what its build made; said only if it does.
     """
 
     state: str | None
@@ -329,6 +331,7 @@ class Presence:
     unfinished: bool
     moved_to: str | None = said_with("moved_to")
     uuid: str | None = None
+    notes_made: bool | None = said_with("notes_made")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
