@@ -210,6 +210,8 @@ def overview(
     """
     Return the :class:`Survey` of a question about all VMs, with those that are there twice.
 
+    It has the VMs of hosts that gave no answer, too, as they were when these were last asked.
+
     targets
         Who is asked it. Defaults to all hypervisors, or to ``host`` alone.
     heard
@@ -220,7 +222,9 @@ def overview(
     found = survey(asking, asked, fun, kwarg=kwarg)
     said_of = heard_of(fun, (), found.answers)
     named = said_of.whole if said_of else {}
-    return replace(found, duplicates=_duplicates(cloud, named))
+    known = hints.every(cloud.opts)
+    last_seen = {host: known[host] for host in sorted(found.reasons()) if host in known}
+    return replace(found, duplicates=_duplicates(cloud, named), last_seen=last_seen)
 
 
 def _duplicates(cloud: Cloud, named: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:

@@ -227,11 +227,16 @@ def _heard(view: _View, line: Line) -> Callable[[Reply], None]:
 
 def _say_beside(found: inventory.Survey, line: Line, since: Mapping[str, float]) -> None:
     """Say who has failed, who is silent, and which VMs are there twice."""
+
+    def had(host: str) -> dict[str, list[str]]:
+        return {"last_seen": found.last_seen[host]} if host in found.last_seen else {}
+
     for host, why in sorted(found.failed.items()):
-        line({"host": host, "failed": why})
+        line({"host": host, "failed": why, **had(host)})
     now = time.time()
     for host in sorted(found.unreachable):
-        line({"host": host, "unreachable": True, "silent_s": int(now - since.get(host, now))})
+        silent_s = int(now - since.get(host, now))
+        line({"host": host, "unreachable": True, "silent_s": silent_s, **had(host)})
     if found.duplicates:
         line({"duplicates": found.duplicates})
 
@@ -253,8 +258,14 @@ def _survey(
     )
     if not found.answers:
         raise found.silence()
+    by_name = VmFilter(name=look.vms.name)
+    last_seen = {
+        host: named
+        for host, names in found.last_seen.items()
+        if (named := [name for name in names if by_name.takes(name, "")])
+    }
     old = {h: _OLD.format(h) for h, why in found.failed.items() if "is not available" in why}
-    return replace(found, failed={**found.failed, **old})
+    return replace(found, failed={**found.failed, **old}, last_seen=last_seen)
 
 
 def _hosts(cloud: Cloud, look: Look) -> list[str]:

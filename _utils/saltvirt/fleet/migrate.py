@@ -6,7 +6,7 @@ from typing import Any
 
 from saltvirt import arguments, movespec, terminal, wire
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, NameTaken
+from saltvirt.errors import BadArgument, NameTaken, NoHostFits
 from saltvirt.fleet import finding, interrupted, inventory, moves, orders, sightings
 from saltvirt.fleet.building import none_fits
 from saltvirt.fleet.cloud import Cloud
@@ -45,6 +45,8 @@ def plan(
         )
     if target == source:
         raise BadArgument("target", f"VM {name!r} is on {source} already")
+    if every == [source]:
+        raise NoHostFits(requirements.of(moving), {}, nowhere="there is no other hypervisor")
     return source, moving, _evaluations(cloud, found, moving, source, target)
 
 

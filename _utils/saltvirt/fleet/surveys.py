@@ -42,6 +42,8 @@ class Survey:
 
     said
         The answers as they came, for whoever shows them to users.
+    last_seen
+        ``{host: names}`` of the VMs of hosts that gave no answer, as they were when last asked.
     doubts
         ``{host: reason}`` of silent hosts in whose name something came that they have not signed.
     """
@@ -51,6 +53,7 @@ class Survey:
     unreachable: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     duplicates: dict[str, list[str]] = field(default_factory=dict)
+    last_seen: dict[str, list[str]] = field(default_factory=dict)
     doubts: dict[str, str] = field(default_factory=dict)
 
     def beside(self) -> dict[str, Any]:
@@ -59,6 +62,7 @@ class Survey:
             "unreachable": self.unreachable,
             "failed": self.failed,
             "duplicates": self.duplicates,
+            "last_seen": self.last_seen,
         }
         return {key: value for key, value in out.items() if value}
 

@@ -121,9 +121,7 @@ def test_a_host_says_that_it_can_take_a_build_back(hypervisor, conn):
 
 
 @pytest.mark.parametrize("were_there", [False, True])
-def test_variables_that_were_there_before_the_build_stay(
-    hypervisor, conn, monkeypatch, were_there
-):
+def test_variables_that_were_there_before_the_build_stay(hypervisor, conn, monkeypatch, were_there):
     monkeypatch.setattr(firmware, "has_variables", lambda *_args: were_there)
     build(hypervisor)
     undefine, kept = lifecycle.undefine, []

@@ -88,6 +88,11 @@ def _beside(fun: str, cells: Mapping[str, Hosts], failed: Mapping[str, str]) -> 
     }
     broken |= {whole(cell): why for cell, why in sorted(failed.items())}
     out = {"unreachable": silent, "failed": broken, "duplicates": _duplicates(fun, cells)}
+    out["last_seen"] = {
+        told(cell, host): names
+        for cell, one in sorted(cells.items())
+        for host, names in one.beside.last_seen.items()
+    }
     return {key: one for key, one in out.items() if one}
 
 
