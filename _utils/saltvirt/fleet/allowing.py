@@ -125,7 +125,8 @@ def disallow(opts: Mapping[str, Any], given: Sequence[object], now: datetime) ->
     """
     Shut minions out: they are listed, their certificates are revoked, and all others are told.
 
-    Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what was done}}``.
+    Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what was done}}``, and
+    ``last_seen`` (``{host: [VM]}``) where they had VMs when they were last asked.
     """
     texts = _texts(given)
     if not texts:
@@ -133,7 +134,9 @@ def disallow(opts: Mapping[str, Any], given: Sequence[object], now: datetime) ->
     ids = _known(opts, texts, now)
     membership.disallow(opts, ids)
     revoked = certificates.shut_out(opts, ids, now)
-    out = {"disallowed": ids, "revoked": revoked, "told": {}}
+    out: dict[str, Any] = {"disallowed": ids, "revoked": revoked, "told": {}}
+    last_seen = {host: names for host, names in hints.every(opts).items() if host in ids}
+    out |= {"last_seen": last_seen} if last_seen else {}
     # Also if they were revoked before: then this goes on with what was interrupted.
     if certificates.holders(opts, now).isdisjoint(ids):
         return out

@@ -227,6 +227,16 @@ def overview(
     return replace(found, duplicates=_duplicates(cloud, named), last_seen=last_seen)
 
 
+def of_strangers(cloud: Cloud) -> dict[str, list[str]]:
+    """Return ``{host: names}`` of the VMs that minions had which are no hypervisors any more."""
+    store, members = compat.KeyStore(cloud.opts), cloud.members
+    return {
+        host: names
+        for host, names in hints.every(cloud.opts).items()
+        if not members.has(host) and keys.accepted_in(store, host) is not None
+    }
+
+
 def _duplicates(cloud: Cloud, named: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     """Return ``{name: hosts}`` of the VMs that several hosts have; those that move are left out."""
     by_name: dict[str, list[str]] = {}

@@ -258,10 +258,11 @@ def _survey(
     )
     if not found.answers:
         raise found.silence()
-    by_name = VmFilter(name=look.vms.name)
+    by_name, strangers = VmFilter(name=look.vms.name), inventory.of_strangers(cloud)
+    known = found.last_seen if look.hosts else {**strangers, **found.last_seen}
     last_seen = {
         host: named
-        for host, names in found.last_seen.items()
+        for host, names in known.items()
         if (named := [name for name in names if by_name.takes(name, "")])
     }
     old = {h: _OLD.format(h) for h, why in found.failed.items() if "is not available" in why}
