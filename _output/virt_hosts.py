@@ -41,7 +41,7 @@ def _beside(data):
     for host, why in sorted(data.get("failed", {}).items()):
         lines += _said(f"{host:<16} ", why)
     for host, names in sorted(data.get("last_seen", {}).items()):
-        lines += _said(f"{host:<16} ", f"had {len(names)} VMs when it was last asked")
+        lines += _said(f"{host:<16} ", f"had {', '.join(names)} when it was last asked")
     for name, hosts in sorted(data.get("duplicates", {}).items()):
         line = f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts"
         lines += textwrap.wrap(line, 78, subsequent_indent="  ", break_on_hyphens=False)

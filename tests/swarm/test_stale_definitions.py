@@ -1,4 +1,4 @@
-"""A VM is neither started nor removed where a stale definition of it is, while its host is silent."""
+"""No VM is started or removed where a stale definition of it is, while its host is silent."""
 
 import pytest
 from conftest import SHORT, swarm_of

@@ -258,15 +258,19 @@ def _survey(
     )
     if not found.answers:
         raise found.silence()
-    by_name, strangers = VmFilter(name=look.vms.name), inventory.of_strangers(cloud)
-    known = found.last_seen if look.hosts else {**strangers, **found.last_seen}
-    last_seen = {
-        host: named
-        for host, names in known.items()
-        if (named := [name for name in names if by_name.takes(name, "")])
-    }
     old = {h: _OLD.format(h) for h, why in found.failed.items() if "is not available" in why}
-    return replace(found, failed={**found.failed, **old}, last_seen=last_seen)
+    return replace(found, failed={**found.failed, **old}, last_seen=_last_seen(cloud, look, found))
+
+
+def _last_seen(cloud: Cloud, look: Look, found: inventory.Survey) -> dict[str, list[str]]:
+    """Return ``{host: names}`` of the VMs of hosts that gave no answer, or were shut out."""
+    by_name, known = VmFilter(name=look.vms.name), found.last_seen
+    if not look.hosts:
+        known = {**inventory.of_strangers(cloud), **known}
+    named = {
+        host: [one for one in names if by_name.takes(one, "")] for host, names in known.items()
+    }
+    return {host: names for host, names in named.items() if names}
 
 
 def _hosts(cloud: Cloud, look: Look) -> list[str]:

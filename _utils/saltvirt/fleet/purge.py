@@ -22,7 +22,7 @@ from saltvirt.fleet import (
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act
 from saltvirt.recordfacts import OrderFacts
-from saltvirt.records import Held
+from saltvirt.records import Held, Record
 
 
 def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]]:
@@ -69,9 +69,7 @@ def under(
     _refuse_another(name, seen, only, uuid)
     unheard = inventory.unheard(cloud, found, name, seen, interrupted.hosts(order))
     unheard = {**late, **unheard}
-    begun = order.record if order.record and order.record.phase == orders.REMOVING else None
-    if begun and not delete_key:
-        orders.enter(order, orders.REMOVING, replace(orders.facts(begun), public_key=None))
+    begun = _begun(order, delete_key)
     said = interrupted.settle(cloud.opts, order, seen, unheard)
     _refuse_kept(name, seen, unheard)
     try:
@@ -81,13 +79,22 @@ def under(
             return {orders.facts(begun).host or "": {name: f"purged; {said}"}}
         raise NoSuchVm(name, error.where, error.silent, said) from None
     moved_to = seen[host].moved_to
-    if moved_to is not None:
-        # That of the VM itself is deleted by now: one that is there may be another's.
-        delete_key = delete_key and begun is None
+    # That of a VM which has moved is deleted by now: one that is there may be another's.
+    delete_key = delete_key and (moved_to is None or begun is None)
     meant = uuid or (None if moved_to else seen[host].uuid)
-    is_undo = is_undo and bool(found.answers[host].notes_made)
-    _remove(cloud, order, name, host, delete_key, meant, is_undo=is_undo)
+    notes_made = bool(found.answers[host].notes_made)
+    _remove(cloud, order, name, host, delete_key, meant, is_undo=is_undo and notes_made)
     return {host: {name: "purged"}}
+
+
+def _begun(order: Held, delete_key: bool) -> Record | None:
+    """Return the interrupted purge that an order is of; it forgets the key that is to stay."""
+    left = order.record
+    if left is None or left.phase != orders.REMOVING:
+        return None
+    if not delete_key:
+        orders.enter(order, orders.REMOVING, replace(orders.facts(left), public_key=None))
+    return left
 
 
 def take_back(cloud: Cloud, order: Held, name: str, host: str, uuid: str) -> None:

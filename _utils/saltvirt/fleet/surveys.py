@@ -1,6 +1,6 @@
 """What hosts answer to one question: who said what, who is silent, and who could not say."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,14 +92,20 @@ def of_replies(fun: str, replies: Mapping[str, Reply]) -> Survey:
     """Return the :class:`Survey` of what hosts have replied to a question."""
     said = {host: reply.value for host, reply in replies.items() if reply.ok}
     answers, broken = _readable(fun, said)
-    failed = {h: r.error or "" for h, r in replies.items() if not r.ok and not r.missing}
+    silent = {host: reply for host, reply in replies.items() if reply.missing}
     return Survey(
         answers=answers,
         said={host: said[host] for host in answers},
-        unreachable=[host for host, reply in replies.items() if reply.missing],
-        failed={**failed, **broken},
-        doubts={h: r.error for h, r in replies.items() if r.missing and r.error},
+        unreachable=[*silent],
+        failed={**_errors(replies.keys() - silent.keys(), replies), **broken},
+        doubts={host: reply.error for host, reply in silent.items() if reply.error},
     )
+
+
+def _errors(hosts: Collection[str], replies: Mapping[str, Reply]) -> dict[str, str]:
+    """Return ``{host: error}`` of those of some hosts that have replied with an error."""
+    failed = [host for host in replies if host in hosts and not replies[host].ok]
+    return {host: replies[host].error or "" for host in failed}
 
 
 def read(host: str, fun: str, answer: Any) -> Any:

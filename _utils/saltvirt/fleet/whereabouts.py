@@ -142,20 +142,20 @@ def _doubtful(known: Whereabouts, host: str) -> str:
 def _nowhere(known: Whereabouts) -> NoSuchVm:
     """Return the error of a VM that no host has that answers."""
     where = f"on any of {terminal.counted(len(known.seen), 'hypervisor')}"
-    if not known.unasked:
+    unheard = sorted({*known.unasked, *known.out_of_reach})
+    if not unheard:
         return NoSuchVm(known.name, where)
     silent = (host + (f" ({why})" if why else "") for host, why in sorted(known.unasked.items()))
-    verb = "answers" if len(known.seen) == 1 else "answer"
-    where += f" that {verb} (not asked: {', '.join(silent)}"
+    asides = [f"not asked: {', '.join(silent)}"] if known.unasked else []
+    tail = ""
     if known.out_of_reach:
-        where += (
-            f"; it was last seen on {', '.join(sorted(known.out_of_reach))}); "
-            f"{listed(known.out_of_reach)}: try again when that can be asked; "
+        asides.append(f"it was last seen on {', '.join(sorted(known.out_of_reach))}")
+        tail = (
+            f"; {listed(known.out_of_reach)}: try again when that can be asked; "
             f"{_if_lost(known.out_of_reach)}"
         )
-    else:
-        where += ")"
-    return NoSuchVm(known.name, where, known.unasked)
+    verb = "answers" if len(known.seen) == 1 else "answer"
+    return NoSuchVm(known.name, f"{where} that {verb} ({'; '.join(asides)}){tail}", unheard)
 
 
 def _if_lost(hosts: Iterable[str]) -> str:

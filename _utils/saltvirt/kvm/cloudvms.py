@@ -133,9 +133,7 @@ def clone(
         # What its firmware would find is of an earlier VM of that name.
         had_variables = firmware.has_variables(conn, name)
         lifecycle.start(conn, name)
-    return Made(
-        uuid=defined.UUIDString(), paths=tuple(paths.values()), had_variables=had_variables
-    )
+    return Made(uuid=defined.UUIDString(), paths=tuple(paths.values()), had_variables=had_variables)
 
 
 def take_back(conn: Any, name: str, made: Made) -> None:

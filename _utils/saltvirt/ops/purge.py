@@ -62,12 +62,10 @@ def purge(
                 removal.sweep(settings)
                 return
             domain = _the_one(conn, name, uuid)
-            own = ownvolumes.of(conn, settings, name, removables=removables)
+            undo = undoing.of(conn, name) if only_made else undoing.ALL
+            own = undo.own(ownvolumes.of(conn, settings, name, removables=removables))
             # A disk that was taken out of the definition stays, though it is in use yet.
-            files = own_files(conn, settings, name, removables, is_defined=True)
-            undo = undoing.of(conn, name) if only_made else None
-            if undo is not None:
-                files, own = undo.files(files), undo.own(own)
+            files = undo.files(own_files(conn, settings, name, removables, is_defined=True))
             paths = [*files, *own.paths]
             _refuse_others(conn, settings, name, paths, own.volumes)
             facts = PurgeFacts(
@@ -77,9 +75,8 @@ def purge(
                 definition=lifecycle.kept_xml(conn, name) if settings.trash_days else None,
             )
             held.begin(secrets.token_hex(16), "removing", **wire.plain(facts))
-            if undo is not None:
-                undo.release()
-        _remove(conn, settings, held, paths, keep_nvram=undo is not None and undo.keeps_variables)
+            undo.release()
+        _remove(conn, settings, held, paths, keep_nvram=undo.keeps_variables)
         reservations.end(settings, held)
     trash.sweep(settings)
     diskvolumes.refresh(conn, paths)

@@ -320,10 +320,8 @@ class Presence:
 
     moved_to
         The host that has the VM, of which only the definition was kept here.
-    uuid
-        That of the VM; None if there is none of that name, or its host is of an older version.
-    notes_made
-        Whether its definition notes what its build made; said only if it does.
+    uuid, notes_made
+        That of the VM; whether its definition notes what its build made. None if it is not there.
     """
 
     state: str | None

@@ -175,26 +175,6 @@ def test_a_clone_that_cannot_be_bootstrapped_is_removed(driver, conn, played, fa
     assert (vms(conn), volumes(conn)) == ({"test", "base"}, before)
 
 
-def test_a_disk_that_was_attached_to_a_clone_stays_when_its_bootstrap_fails(
-    driver, conn, monkeypatch
-):
-    pool = conn.storagePoolLookupByName("default-pool")
-    path = pool.createXML(clone.volume("data.qcow2", 1 << 20, "qcow2")).path()
-    before = volumes(conn)
-
-    def fails(*_given):
-        text = conn.lookupByName("web1").XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
-        disk = f"<disk type='file'><source file='{path}'/><target dev='vdz'/></disk></devices>"
-        conn.defineXML(text.replace("</devices>", disk))
-        raise OSError("no ssh")
-
-    monkeypatch.setitem(driver.__utils__, "cloud.bootstrap", fails)
-    with pytest.raises(OSError, match="no ssh"):
-        driver.create(profile())
-
-    assert (vms(conn), volumes(conn)) == ({"test", "base"}, before) and "data.qcow2" in before
-
-
 def test_a_vm_that_has_got_the_name_since_is_not_removed(driver, conn, played, monkeypatch):
     def fails(*_given):
         dom = conn.lookupByName("web1")

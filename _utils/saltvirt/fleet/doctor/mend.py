@@ -115,7 +115,9 @@ def _key(cloud: Cloud, name: str, _now: datetime) -> str:
             raise VirtError(f"{', '.join(sorted(found.reasons()))} cannot be asked; it stays")
         try:
             host = inventory.located(cloud, found, name)
-        except NoSuchVm:
+        except NoSuchVm as error:
+            if error.silent:
+                raise VirtError(f"{', '.join(error.silent)} may have that VM; it stays") from None
             gone = keys.delete(cloud.opts, name, keys.noted(cloud.opts).get(name))
             return "deleted" if gone else "was deleted meanwhile"
         raise VirtError(f"{host} has that VM by now; it stays")

@@ -21,7 +21,7 @@ class Undo:
     What of a VM goes, and what stays, when its build is taken back.
 
     made
-        The files and volumes that the build made.
+        The files and volumes that the build made; None has all of the VM's go.
     uuid
         That of the VM.
     kept
@@ -30,19 +30,22 @@ class Undo:
         Whether the firmware's variables stay.
     """
 
-    uuid: str
-    made: frozenset[str]
-    kept: frozenset[str]
-    keeps_variables: bool
+    uuid: str = ""
+    made: frozenset[str] | None = None
+    kept: frozenset[str] = frozenset()
+    keeps_variables: bool = False
 
     def files(self, paths: list[str]) -> list[str]:
         """Return those of a VM's own files that go."""
-        return [path for path in paths if path in self.made and path not in self.kept]
+        return [path for path in paths if self._goes(path) and path not in self.kept]
 
     def own(self, own: Own) -> Own:
         """Return those of a VM's own volumes that go."""
-        volumes = [one for one in own.volumes if "/".join(one[:2]) in self.made]
+        volumes = [one for one in own.volumes if self._goes("/".join(one[:2]))]
         return Own(paths=self.files(own.paths), volumes=volumes)
+
+    def _goes(self, name: str) -> bool:
+        return self.made is None or name in self.made
 
     def release(self) -> None:
         """Take the VM's mark off what stays: virt.doctor would take it for left by the VM."""
@@ -50,6 +53,10 @@ class Undo:
             owner = owned.of(path)
             if owner is not None and owner.uuid == self.uuid:
                 owned.unmark(path)
+
+
+# A purge: nothing stays but what others use.
+ALL = Undo()
 
 
 def of(conn: Any, name: str) -> Undo:
