@@ -85,16 +85,6 @@ def test_the_table_of_hosts():
     assert lines[-1].split(None, 1) == ["hyper9", "libvirt is down"]
 
 
-@pytest.mark.parametrize("name", ["virt_hosts", "virt_query"])
-def test_the_vms_of_a_silent_host_are_shown_as_they_were_last_seen(name):
-    data = {"unreachable": ["hyper9"], "last_seen": {"hyper9": ["db1", "web1"]}}
-
-    shown = " ".join(outputter(name)(data).split())
-
-    assert shown.endswith("had db1, web1 when it was last asked")
-    assert "does not answer" in shown
-
-
 def test_a_record_that_cannot_be_read_is_named_below_its_host():
     fleet = json.loads((ROOT / "tests/data/fleets/three.json").read_text())
     why = "the record /var/lib/salt-virt/records/build/web1.json cannot be read; move it away"

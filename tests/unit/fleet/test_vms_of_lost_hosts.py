@@ -6,6 +6,7 @@ from saltvirt.errors import MasterError, NoHostFits
 from saltvirt.fleet import allowing, hints, keys, migrate
 from saltvirt.fleet.cloud import Cloud
 from test_allowing import master, now, secured, told
+from test_output import outputter
 
 __all__ = ["master", "secured", "told"]
 
@@ -29,3 +30,13 @@ def test_a_vm_of_the_only_hypervisor_can_go_nowhere(monkeypatch, opts):
     for move in (migrate.dry_run, migrate.migrate):
         with pytest.raises(NoHostFits, match=r"MiB\): there is no other hypervisor$"):
             move(cloud, "web", None, {})
+
+
+@pytest.mark.parametrize("name", ["virt_hosts", "virt_query"])
+def test_the_vms_of_a_silent_host_are_shown_as_they_were_last_seen(name):
+    data = {"unreachable": ["hyper9"], "last_seen": {"hyper9": ["db1", "web1"]}}
+
+    shown = " ".join(outputter(name)(data).split())
+
+    assert shown.endswith("had db1, web1 when it was last asked")
+    assert "does not answer" in shown
