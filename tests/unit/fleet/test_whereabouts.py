@@ -77,7 +77,7 @@ def test_a_host_is_named_only_if_no_other_host_can_have_the_vm(out_of_reach, is_
             assert seen[host].state in ("running", "paused")
 
 
-def test_a_host_that_is_silent_and_had_nothing_of_the_vm_is_in_nobodys_way():
+def test_a_silent_host_that_had_nothing_of_the_vm_does_not_count():
     for sighting in SIGHTINGS:
         if sighting.is_trace:
             assert whereabouts.host_of(known({"a": sighting}, {})) == "a"
