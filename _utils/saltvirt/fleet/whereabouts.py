@@ -145,7 +145,9 @@ def _nowhere(known: Whereabouts) -> NoSuchVm:
     unheard = sorted({*known.unasked, *known.out_of_reach})
     if not unheard:
         return NoSuchVm(known.name, where)
-    silent = (host + (f" ({why})" if why else "") for host, why in sorted(known.unasked.items()))
+    # Of a host that may have the VM the reason is told at the end.
+    told = {host: "" if host in known.out_of_reach else why for host, why in known.unasked.items()}
+    silent = (host + (f" ({why})" if why else "") for host, why in sorted(told.items()))
     asides = [f"not asked: {', '.join(silent)}"] if known.unasked else []
     tail = ""
     if known.out_of_reach:
