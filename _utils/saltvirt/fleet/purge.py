@@ -70,6 +70,8 @@ def under(
     unheard = inventory.unheard(cloud, found, name, seen, interrupted.hosts(order))
     unheard = {**late, **unheard}
     begun = _begun(order, delete_key)
+    # What goes on is no more than what was begun.
+    is_undo = is_undo or orders.facts(begun).only_made
     said = interrupted.settle(cloud.opts, order, seen, unheard)
     _refuse_kept(name, seen, unheard)
     try:
@@ -175,7 +177,7 @@ def _remove(
 ) -> None:
     public = keys.accepted(cloud.opts, name) if delete_key else None
     order_id = minions.new_id()
-    facts = OrderFacts(host=host, order_id=order_id, public_key=public)
+    facts = OrderFacts(host=host, order_id=order_id, public_key=public, only_made=is_undo)
     orders.begin(order, orders.REMOVING, facts)
     try:
         # Somebody may have made another VM of that name when this is done.

@@ -23,6 +23,19 @@ def test_all_or_nothing_has_hosts_take_back_what_they_made_alone(cloud, notes):
     assert ["undoable" in report for report in made] == [True] * (len(made) - 1) + [False]
 
 
+def test_a_purge_that_goes_on_after_an_interrupted_taking_back_removes_no_more(cloud):
+    failing(cloud, "web2")
+    cloud.hosts.is_queueing("virt.purge")
+    with pytest.raises(NotAllBuilt, match="virt.purge web1 again, which goes on"):
+        built(cloud, count=2, whole=True, per_host=1)
+    cloud.hosts.queues = None
+
+    cloud.purge("web1")
+
+    sent = [kwarg for _host, fun, kwarg in cloud.hosts.sent if fun == "virt.purge"]
+    assert [kwarg.get("only_made") for kwarg in sent] == [True, True]
+
+
 def test_what_a_host_cannot_say_that_it_made_stays(cloud, monkeypatch):
     failing(cloud, "web3")
     usual = minions.ask
