@@ -144,7 +144,8 @@ def create(vm_):
         (``ip-learning`` or ``qemu-agent``), ``validate_xml``, and what Salt's bootstrap takes.
 
     A VM of that name that is there already is bootstrapped again. Returns what the bootstrap says.
-    Fails with one line; a clone that has got no address, or could not be bootstrapped, is removed.
+    Fails with one line; a clone that has got no address, or could not be bootstrapped, is removed,
+    and what was attached to it meanwhile stays.
 
     CLI Example:
 
@@ -162,15 +163,14 @@ def create(vm_):
         if not lifecycle.is_defined(conn, name):
             base = vm_["base_domain"]
             _fire("requesting", name, {"kwargs": {"name": name, "base_domain": base}})
-            cloudvms.clone(conn, base, name, **wanted)
-            made = lifecycle.uuid(conn, name)
+            made = cloudvms.clone(conn, base, name, **wanted)
         try:
             vm_["ssh_host"] = _wait_for_address(conn, vm_)
             done = _bootstrapped(vm_)
         except BaseException:
-            # Ctrl-C too: nobody would know of it afterwards. By now another may have its name.
-            if made is not None and lifecycle.uuid_if_defined(conn, name) == made:
-                cloudvms.destroy(conn, name)
+            # Ctrl-C, too: the clone would be left unnoticed.
+            if made is not None:
+                cloudvms.take_back(conn, name, made)
             raise
     _fire("created", name, _filtered("created", vm_))
     return done

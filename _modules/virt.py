@@ -151,7 +151,7 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         return error.to_dict()
 
 
-def purge_(vm_, dirs=False, removables=False, uuid=None, **kwargs):
+def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, **kwargs):
     """
     Remove a VM with its disks, its seed and its console log.
 
@@ -164,6 +164,10 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, **kwargs):
     uuid
         Remove the VM with this UUID alone: not another one that was given its name, nor a
         definition that was only kept here.
+    only_made
+        Remove only what the build of the VM made; disks that were there before stay. Fails if the
+        definition does not note that, as ``salt-run virt.init_many all_or_nothing=True`` has it
+        noted. Defaults to False.
 
     asked
         What the master's order says of other hosts. Not for people.
@@ -185,6 +189,7 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, **kwargs):
     settings = config.for_call("virt.purge", kwargs, __opts__, __pillar__, __grains__)
     more = {"dirs": arguments.boolean("dirs", dirs)}
     more["removables"] = arguments.boolean("removables", removables)
+    more["only_made"] = arguments.boolean("only_made", only_made)
 
     def purge(elsewhere):
         with connect.opened(settings, readonly=False) as conn:

@@ -66,13 +66,14 @@ def audit(**kwargs):
         return wire.plain(found)
 
 
-def setup_facts(peers=None, **kwargs):
+def setup_facts(peers=None, others=None, **kwargs):
     """
     Return what ``salt-run virt.setup_check`` judges of this host: plain facts, and no judgement.
 
-    peers
-        ``{host: [address]}``: of three of them it is tried whether libvirt's TLS port is reached,
-        and whether their ids lead to an address. Defaults to none.
+    peers, others
+        ``{host: [address]}`` of hosts that are asked at the same time, and of hosts that are not:
+        of three of them it is tried whether libvirt's TLS port is reached, and whether their ids
+        lead to an address. Default to none.
 
     Returns ``{code, clock_s, hash_type, virtualization, has_kvm, libvirt, info, why_not, folder,
     lacking, storagepool, pool, appliance, users, masters, no_master, moving, unreadable,
@@ -86,7 +87,9 @@ def setup_facts(peers=None, **kwargs):
         salt hyper1 virt.setup_facts
     """
     settings = config.for_call("virt.setup_facts", kwargs, __opts__, __pillar__, __grains__)
-    near = wire.argument("peers", dict[str, list[str]], peers or {})
+    addresses = dict[str, list[str]]
+    near = wire.argument("others", addresses, others or {})
+    near |= wire.argument("peers", addresses, peers or {})
     misspelt = config.misspelt(__opts__, __pillar__, __grains__)
     return wire.plain(setup.of_host(__opts__, settings, _basepath(), near, misspelt))
 

@@ -27,18 +27,25 @@ def output(data, **_kwargs):
     titles = ("HYPERVISOR", "CPUS", "MEMORY MiB", "DISK MiB", "VMS", "TYPE", "STATE")
     lines = [_ROW.format(*titles), _ROW.format("", *("free/all",) * 3, "", "", "").rstrip()]
     for host in data:
-        if host in ("unreachable", "failed", "duplicates"):
+        if host in ("unreachable", "failed", "duplicates", "last_seen"):
             continue
         lines += _rows(host, data[host])
         for _, why in sorted(data[host].get("unreadable", {}).items()):
             lines += _said(f"{host}: ", why)
-    lines += [f"{host:<16} does not answer" for host in data.get("unreachable", ())]
+    return "\n".join([*lines, *_beside(data)])
+
+
+def _beside(data):
+    """Return the lines of hosts that gave no answer, and of VMs that several hosts have."""
+    lines = [f"{host:<16} does not answer" for host in data.get("unreachable", ())]
     for host, why in sorted(data.get("failed", {}).items()):
         lines += _said(f"{host:<16} ", why)
+    for host, names in sorted(data.get("last_seen", {}).items()):
+        lines += _said(f"{host:<16} ", f"had {', '.join(names)} when it was last asked")
     for name, hosts in sorted(data.get("duplicates", {}).items()):
         line = f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts"
         lines += textwrap.wrap(line, 78, subsequent_indent="  ", break_on_hyphens=False)
-    return "\n".join(lines)
+    return lines
 
 
 def _said(host, why):

@@ -15,6 +15,10 @@ _TOLD_BY = {
 }
 
 
+# VMs of a silent host that are named.
+_MOST = 20
+
+
 def output(data, **_kwargs):
     """
     Return the text of an answer of ``salt-run virt.query`` or ``virt.vm_info``.
@@ -27,14 +31,22 @@ def output(data, **_kwargs):
     """
     if not isinstance(data, dict) or "error" in data:
         return _error(data)
-    beside = ("unreachable", "failed", "duplicates")
+    beside = ("unreachable", "failed", "duplicates", "last_seen")
     lines = [line for host in data if host not in beside for line in _host(host, data[host])]
     lines += [f"{host}: does not answer" for host in data.get("unreachable", ())]
     lines += [f"{host}: {why}" for host, why in sorted(data.get("failed", {}).items())]
+    for host, names in sorted(data.get("last_seen", {}).items()):
+        line = f"{host}: had {_some(names)} when it was last asked"
+        lines += textwrap.wrap(line, 78, subsequent_indent="  ", break_on_hyphens=False)
     for name, hosts in sorted(data.get("duplicates", {}).items()):
         line = f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts"
         lines += textwrap.wrap(line, 78, subsequent_indent="  ", break_on_hyphens=False)
     return "\n".join(lines)
+
+
+def _some(names):
+    more = len(names) - _MOST
+    return ", ".join(names[:_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
 def _error(data):

@@ -60,11 +60,12 @@ def disallow(*hosts):
         Ids, or globs.
 
     Their certificates are revoked, and all other hosts get the new revocation list. The others'
-    firewalls shut them out at their next state run. Their VMs stay as they are, so empty a host
-    first (virt.evacuate). Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what
-    was done}}``. Each of these steps is done whether or not another one fails; then the call fails
-    and says which. It fails also if a host did not answer: run it again. Undo: virt.allow, then
-    virt_pki.renew.
+    firewalls shut them out at their next state run. Their VMs stay as they are, and no command of
+    this master reaches them any more, so empty a host first (virt.evacuate). Returns
+    ``{"disallowed": [id], "revoked": [serial], "told": {host: what was done}}``, and ``last_seen``
+    (``{host: [VM]}``) if they had VMs when they were last asked. Each of these steps is done
+    whether or not another one fails; then the call fails and says which. It fails also if a host
+    did not answer: run it again. Undo: virt.allow, then virt_pki.renew.
 
     CLI Example:
 

@@ -4,7 +4,8 @@ Look at all hypervisors and their VMs from the master, or at some; nothing is ch
 .. versionadded:: 1.0.0
 
 Hypervisors that did not answer are under ``unreachable``, those that answered with an error under
-``failed``, VMs that several have under ``duplicates``. A silent one is waited for two seconds
+``failed``, the VMs that these had when they were last asked under ``last_seen``, VMs that several
+have under ``duplicates``. A silent one is waited for two seconds
 longer than the others. On a master with cells all of them are asked, or those that ``cell=`` names,
 and their hosts are called ``CELL/HOST``. The old names ``hyper_info`` and ``next_hyper`` stay.
 """

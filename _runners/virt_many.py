@@ -84,8 +84,8 @@ def init_many(
         How many are built at a time in all, 64 at most. Defaults to ``virt:init_parallel`` of the
         master, else to 16.
     all_or_nothing
-        If one fails, purge those that this call has built; if one has no place, build none.
-        Defaults to False.
+        If one fails, take back those that this call has built: disks that were there before stay.
+        If one has no place, build none. Defaults to False.
     dry_run
         Only return where they would go. Defaults to False.
     wait

@@ -80,7 +80,9 @@ def revoke(target):
     A host is shut out as by virt.disallow, as it could ask for new certificates otherwise; undo:
     virt.allow, then virt_pki.renew. Of a serial there is no undo; that host gets a new one when it
     applies ``virt.keys`` again. Every other host is told. Returns ``{"revoked": [serial], "told":
-    {host: what was done}}``, of a host with ``"disallowed": [id]`` too.
+    {host: what was done}}``, of a host with ``"disallowed": [id]`` too, and with ``last_seen``
+    (``{host: [VM]}``) if it had VMs when it was last asked: no command of this master reaches these
+    any more, so empty the host first (virt.evacuate).
 
     CLI Example:
 

@@ -93,14 +93,25 @@ class NameTaken(VirtError):
 
 
 class NoHostFits(VirtError):
-    """No host can take the VM; ``reasons`` maps each host to why, ``cures`` is what helps."""
+    """
+    No host can take the VM; ``reasons`` maps each host to why, ``cures`` is what helps.
 
-    def __init__(self, required: object, reasons: Mapping[str, str], cures: str = "") -> None:
+    nowhere
+        What is said where there is no host of which a reason could be told.
+    """
+
+    def __init__(
+        self,
+        required: object,
+        reasons: Mapping[str, str],
+        cures: str = "",
+        nowhere: str = "no hypervisor answers",
+    ) -> None:
         self.reasons = reasons
         listed = terminal.some(
             (f"{host}: {why}" for host, why in sorted(reasons.items())), sign="; "
         )
-        super().__init__(f"no host fits {required}: {listed or 'no hypervisor answers'}{cures}")
+        super().__init__(f"no host fits {required}: {listed or nowhere}{cures}")
 
 
 class ReservationRefused(VirtError):

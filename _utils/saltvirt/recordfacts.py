@@ -125,6 +125,8 @@ class OrderFacts:
     given_uuid
         That which the host was asked to give the VM, and had said before that it would; another of
         its name is another VM. None if it had not: it may be upgraded since.
+    only_made
+        Whether the host was asked to remove only what the VM's build made.
     """
 
     # None is written too, in place of what was there.
@@ -132,6 +134,7 @@ class OrderFacts:
     order_id: str | None = None
     public_key: str | None = None
     given_uuid: str | None = None
+    only_made: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

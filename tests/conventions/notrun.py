@@ -32,7 +32,6 @@ WHY = {
     "salt-pip wheel .": INTERNET,
     "salt-run auth.mk_token": "the swarm's cells use a password",
     "salt-run jobs.active": LOOKS,
-    "salt-run manage.down": LOOKS,
     "salt-run saltutil.sync_clouds": "sync_all, which is run, does the same and more",
     "semanage fcontext": SELINUX,
     "systemctl disable libvirtd-tls.socket": TAKES_APART,

@@ -160,8 +160,9 @@ def disallow(opts: Mapping[str, Any], given: Sequence[object], now: datetime) ->
     """
     Shut minions out: they are listed, their certificates are revoked, and all others are told.
 
-    Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what was done}}``. A step
-    that fails keeps no later step from being done: MasterError names those that failed at the end.
+    Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what was done}}``, and
+    ``last_seen`` (``{host: [VM]}``) where they had VMs when they were last asked. A step that fails
+    keeps no later step from being done: MasterError names those that failed at the end.
     """
     texts = _texts(given)
     if not texts:
@@ -175,7 +176,9 @@ def disallow(opts: Mapping[str, Any], given: Sequence[object], now: datetime) ->
     # Also if they were revoked before: then this goes on with what was interrupted.
     if holders is None or not holders.isdisjoint(ids):
         told = steps.take("not every other host has heard", _tell_others, opts, ids)
-    out = {"disallowed": listed or [], "revoked": revoked or [], "told": told or {}}
+    out: dict[str, Any] = {"disallowed": listed or [], "revoked": revoked or [], "told": told or {}}
+    last_seen = {host: names for host, names in hints.every(opts).items() if host in ids}
+    out |= {"last_seen": last_seen} if last_seen else {}
     if steps.failed:
         done = ["shut out"] if listed else []
         done += ["the certificates are revoked"] if revoked is not None else []

@@ -18,7 +18,7 @@ from typing import Any
 
 from saltvirt import arguments, files, keypair
 from saltvirt.errors import MasterError
-from saltvirt.fleet import inventory, keys, membership
+from saltvirt.fleet import finding, inventory, keys, membership
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, act
 
@@ -37,6 +37,7 @@ def grant(cloud: Cloud, name: str, host: str, *, minutes: object, replace: bool)
     inventory.one(cloud, host)
     if not arguments.boolean("replace", replace):
         keys.refuse_taken(cloud.opts, name)
+        finding.refuse_elsewhere(cloud, name, host)
     token, until = secrets.token_urlsafe(32), int(time.time()) + 60 * minutes
     path = _path(cloud.opts, name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -312,6 +312,11 @@ class Hands:
         """Note where the VM is now."""
         hints.moved(self._cloud.opts, self.name, self.target)
 
+    def hint_left(self, *hosts: str | None) -> None:
+        """Note that hosts do not have the VM, by their own word or by an operator's."""
+        for host in filter(None, hosts):
+            hints.left(self._cloud.opts, self.name, host)
+
     def waits(self) -> str:
         """Return what a move that is not over waits for."""
         silent = [f"{host} ({why})" for host, why in self.seen.items() if isinstance(why, str)]

@@ -7,7 +7,17 @@ from typing import Any
 
 from saltvirt import terminal, wire
 from saltvirt.errors import VirtError
-from saltvirt.fleet import agreement, hints, inventory, migrate, notes, orders, proofs, several
+from saltvirt.fleet import (
+    agreement,
+    finding,
+    hints,
+    inventory,
+    migrate,
+    notes,
+    orders,
+    proofs,
+    several,
+)
 from saltvirt.fleet import moves as settling
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act
@@ -79,6 +89,9 @@ def dry_run(
     coming, warnings, unknown = _coming(cloud, host)
     stopped, wanted = _sorted(cloud, host, coming, with_stopped)
     moves, stays = planned(cloud, host, wanted, stopped)
+    refused = finding.doubtful(cloud, dict.fromkeys(moves, host))
+    moves = {name: to for name, to in moves.items() if name not in refused}
+    stays = {**stays, **refused}
     told = {name: migrate.behind_nat(wanted[name], to) for name, to in moves.items()}
     warnings |= {name: why for name, why in told.items() if why}
     warnings |= dict.fromkeys(coming, "on its way in: it is waited for, and then moved too")

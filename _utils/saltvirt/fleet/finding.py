@@ -1,9 +1,12 @@
-"""Find a VM that is only looked at: where it was last, before all hypervisors are asked."""
+"""Find a VM where it was last seen, before all hypervisors are asked."""
+
+from collections.abc import Mapping
 
 from saltvirt import arguments, wire
-from saltvirt.errors import VirtError
-from saltvirt.fleet import hints, inventory, minions, sightings
+from saltvirt.errors import NameTaken, VirtError
+from saltvirt.fleet import hints, inventory, minions, sightings, whereabouts
 from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.whereabouts import Whereabouts
 from saltvirt.placement.answers import Presence
 
 # How long the one host has for its answer; one that is slower is asked again with all others.
@@ -38,3 +41,43 @@ def _runs(cloud: Cloud, host: str, name: str) -> bool:
     if said is None or said.state != "running":
         return False
     return sightings.of_presence({host: said})[host].is_complete
+
+
+def confirm(cloud: Cloud, name: str, host: str) -> None:
+    """
+    Raise NameTaken if the VM that is known to be on a host may be a stale definition.
+
+    Only hosts that had the VM when they were last asked are asked, so that this costs nothing where
+    no other host had it. See :func:`saltvirt.fleet.whereabouts.confirm`.
+    """
+    known = _by_hints(cloud, name, host)
+    if known is not None:
+        whereabouts.confirm(known, host)
+
+
+def doubtful(cloud: Cloud, hosts: Mapping[str, str]) -> dict[str, str]:
+    """Return ``{name: reason}`` of the VMs of ``{name: host}`` that :func:`confirm` refuses."""
+    out = {}
+    for name, host in hosts.items():
+        try:
+            confirm(cloud, name, host)
+        except NameTaken as error:
+            out[name] = str(error)
+    return out
+
+
+def refuse_elsewhere(cloud: Cloud, name: str, host: str) -> None:
+    """Raise NameTaken if another host than this one has a VM, or had it and cannot be asked."""
+    known = _by_hints(cloud, name, host)
+    if known is not None:
+        whereabouts.refuse_elsewhere(known, host)
+
+
+def _by_hints(cloud: Cloud, name: str, host: str) -> Whereabouts | None:
+    """Return what a host, and others that had a VM of its name, say of it; None without others."""
+    others = {other for other in hints.where(cloud.opts, name) if other != host}
+    if not others:
+        return None
+    asked = {host, *others}.intersection(inventory.every(cloud))
+    found = inventory.survey(cloud, asked, "virt.presence", [name], concerned=asked)
+    return inventory.known_of(cloud, found, name)

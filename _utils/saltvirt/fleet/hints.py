@@ -84,6 +84,11 @@ def moved(opts: Mapping[str, Any], name: str, host: str) -> None:
     _change(opts, lambda known: placed(known, name, host))
 
 
+def left(opts: Mapping[str, Any], name: str, host: str) -> None:
+    """Take in that a host does not have a VM; what other hosts had of that name stays noted."""
+    _change(opts, lambda known: refreshed(known, Heard(name=name, one={host: Sighting()})))
+
+
 def gone(opts: Mapping[str, Any], name: str) -> None:
     """Take in that a VM is on no host any more."""
     _change(opts, lambda known: placed(known, name, None))
@@ -105,7 +110,7 @@ def every(opts: Mapping[str, Any]) -> Known:
 
 
 def _path(opts: Mapping[str, Any]) -> Path:
-    return Path(opts["cachedir"]) / "salt-virt" / "hints.json"
+    return Path(opts.get("cachedir") or "/nowhere") / "salt-virt" / "hints.json"
 
 
 def _read(opts: Mapping[str, Any]) -> Known:

@@ -3,11 +3,12 @@
 import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from saltvirt import arguments, compat, records, terminal, wire
-from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm
+from saltvirt import arguments, compat, terminal
+from saltvirt.errors import BadArgument
+from saltvirt.errors import NoSuchVm as NoSuchVm
 from saltvirt.fleet import (
     candidates,
     hints,
@@ -15,89 +16,22 @@ from saltvirt.fleet import (
     matching,
     membership,
     minions,
+    orders,
     sightings,
     silence,
+    surveys,
+    whereabouts,
 )
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.placement.answers import (
-    CachedImage,
-    FileUsers,
-    HostInfo,
-    Load,
-    MigrationInfo,
-    Presence,
-)
-from saltvirt.placement.brief import Brief
-from saltvirt.placement.shownvms import FoundVms, FullInfo
-
-# What placement decides by must be whole: it is looked at nowhere else.
-# So must be what says whether a host has a VM, and whether it takes one.
-_SHAPES: Mapping[str, object] = {
-    "virt.host_info": HostInfo,
-    "virt.placement_facts": Brief,
-    "virt.full_info": FullInfo,
-    "virt.vms": FoundVms,
-    "virt.vm_state": dict[str, str],
-    "virt.images": dict[str, CachedImage],
-    "virt.migration_info": dict[str, MigrationInfo],
-    "virt.load": Load,
-    "virt.presence": Presence,
-    "virt.file_users": dict[str, FileUsers],
-    "virt.shared_files": list[str],
-    "virt.migration_state": dict[str, list[records.Shown]],
-    "virt.migrate_check": dict[str, list[str]],
-}
-
+from saltvirt.fleet.surveys import SILENT
+from saltvirt.fleet.surveys import Survey as Survey
+from saltvirt.fleet.surveys import beside as beside
+from saltvirt.fleet.surveys import read as read
+from saltvirt.fleet.whereabouts import Whereabouts
 
 # Of so many VMs that are there twice it is asked where they are; more do not move at once, and a
 # host could have it asked of thousands.
 _MOST_TWICE = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """
-    What the hosts answered, which are silent, which could not say, and who is there twice.
-
-    said
-        The answers as they came, for whoever shows them to users.
-    """
-
-    answers: dict[str, Any]
-    said: dict[str, Any] = field(default_factory=dict)
-    unreachable: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    duplicates: dict[str, list[str]] = field(default_factory=dict)
-
-    def beside(self) -> dict[str, Any]:
-        """Return what stands beside the answers in a result; only what is not empty."""
-        out = {
-            "unreachable": self.unreachable,
-            "failed": self.failed,
-            "duplicates": self.duplicates,
-        }
-        return {key: value for key, value in out.items() if value}
-
-    def reasons(self) -> dict[str, str]:
-        """Return why each host that gave no answer gave none."""
-        silent = dict.fromkeys(self.unreachable, "does not answer")
-        return {**silent, **self.failed}
-
-    def silence(self) -> MasterError:
-        """Return the error that no host answers, with why each does not."""
-        why = (f"{host}: {reason}" for host, reason in sorted(self.reasons().items()))
-        error = MasterError(f"no hypervisor answers: {terminal.some(why, sign='; ')}")
-        error.table = self.beside()
-        return error
-
-
-def beside(*surveys: Survey) -> dict[str, Any]:
-    """Return :meth:`Survey.beside` of several surveys: of whom any answer is missing."""
-    silent = sorted({host for one in surveys for host in one.unreachable})
-    failed = {
-        host: why for one in surveys for host, why in one.failed.items() if host not in silent
-    }
-    return Survey(answers={}, unreachable=silent, failed=failed).beside()
 
 
 def hosts(
@@ -189,15 +123,7 @@ def survey(
     wanted = set(targets)
     wait = silence.wait(wanted, cloud.silence, concerned, is_reading=cloud.is_reading)
     replies = minions.ask(cloud, wanted, fun, arg, kwarg, timeout_s=timeout_s, wait=wait)
-    said = {host: reply.value for host, reply in replies.items() if reply.ok}
-    answers, broken = _readable(fun, said)
-    failed = {h: r.error or "" for h, r in replies.items() if not r.ok and not r.missing}
-    found = Survey(
-        answers=answers,
-        said={host: said[host] for host in answers},
-        unreachable=[host for host, reply in replies.items() if reply.missing],
-        failed={**failed, **broken},
-    )
+    found = surveys.of_replies(fun, replies)
     _say_silence(cloud, wanted, found.unreachable)
     said_of = heard_of(fun, arg, found.answers)
     if said_of is not None:
@@ -220,22 +146,6 @@ def take_in(cloud: Cloud, said: hints.Heard) -> None:
     if said.whole:
         members = cloud.members
         membership.refuse_guests(members, membership.among(members, said.whole))
-
-
-def read(host: str, fun: str, answer: Any) -> Any:
-    """Return what a host has answered to a question; raise BadAnswer if it cannot be read."""
-    return wire.read(host, fun, _SHAPES.get(fun, Any), answer)
-
-
-def _readable(fun: str, answers: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the answers that can be read, and why the others cannot."""
-    out, broken = {}, {}
-    for host, answer in answers.items():
-        try:
-            out[host] = read(host, fun, answer)
-        except wire.BadAnswer as error:
-            broken[host] = str(error)
-    return out, broken
 
 
 def heard_of(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Heard | None:
@@ -300,6 +210,8 @@ def overview(
     """
     Return the :class:`Survey` of a question about all VMs, with those that are there twice.
 
+    It has the VMs of hosts that gave no answer, too, as they were when these were last asked.
+
     targets
         Who is asked it. Defaults to all hypervisors, or to ``host`` alone.
     heard
@@ -310,7 +222,19 @@ def overview(
     found = survey(asking, asked, fun, kwarg=kwarg)
     said_of = heard_of(fun, (), found.answers)
     named = said_of.whole if said_of else {}
-    return replace(found, duplicates=_duplicates(cloud, named))
+    known = hints.every(cloud.opts)
+    last_seen = {host: known[host] for host in sorted(found.reasons()) if host in known}
+    return replace(found, duplicates=_duplicates(cloud, named), last_seen=last_seen)
+
+
+def of_strangers(cloud: Cloud) -> dict[str, list[str]]:
+    """Return ``{host: names}`` of the VMs that minions had which are no hypervisors any more."""
+    store, members = compat.KeyStore(cloud.opts), cloud.members
+    return {
+        host: names
+        for host, names in hints.every(cloud.opts).items()
+        if not members.has(host) and keys.accepted_in(store, host) is not None
+    }
 
 
 def _duplicates(cloud: Cloud, named: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
@@ -332,7 +256,13 @@ def _duplicates(cloud: Cloud, named: Mapping[str, Iterable[str]]) -> dict[str, l
 
 
 def locate(cloud: Cloud, name: str) -> str:
-    """Return the host that has a VM; raise NoSuchVm, naming the hosts that could not be asked."""
+    """
+    Return the host that has a VM: for every command that acts on a VM by its name.
+
+    Raises NameTaken if several hosts have the VM, or if a host that cannot be asked had it when it
+    was last asked, and NoSuchVm if no host that answers has it; see
+    :func:`saltvirt.fleet.whereabouts.host_of`.
+    """
     return located(cloud, look_for(cloud, name), name)
 
 
@@ -365,22 +295,25 @@ def joined(found: Survey, late: Survey) -> Survey:
         unreachable=sorted({*found.unreachable} - again | {*late.unreachable}),
         failed={**found.failed, **late.failed},
         duplicates=found.duplicates,
+        doubts={**found.doubts, **late.doubts},
     )
 
 
 def located(cloud: Cloud, found: Survey, name: str) -> str:
     """Return the host that has a VM, by the answers of :func:`look_for`; see :func:`locate`."""
-    seen = sightings.of_presence(found.answers)
-    having = sightings.having(seen)
-    if len(having) > 1:
-        raise NameTaken(sightings.several(name, having))
-    begun = sorted(host for host, one in seen.items() if one.is_trace)
-    if having or begun:
-        return (having or begun)[0]
-    silent = sorted(found.reasons())
-    asked = f"on any of {terminal.counted(len(found.answers), 'hypervisor')}"
-    if silent:
-        asked += f" that answer (not asked: {', '.join(silent)}"
-        last = sorted(unheard(cloud, found, name, seen))
-        asked += f"; it was last seen on {', '.join(last)})" if last else ")"
-    raise NoSuchVm(name, asked, silent)
+    return whereabouts.host_of(known_of(cloud, found, name))
+
+
+def known_of(cloud: Cloud, found: Survey, name: str) -> Whereabouts:
+    """Return where a VM is, by the answers of :func:`look_for` and by where it was last seen."""
+    seen, unasked = sightings.of_presence(found.answers), found.reasons()
+    out_of_reach = unheard(cloud, found, name, seen)
+    if out_of_reach:
+        ends = orders.ends_of_move(cloud.opts, name)
+        out_of_reach = whereabouts.beside_move(out_of_reach, seen, ends)
+    return Whereabouts(
+        name=name,
+        seen=seen,
+        out_of_reach=silence.aged(cloud.opts, out_of_reach),
+        unasked={host: "" if reason == SILENT else reason for host, reason in unasked.items()},
+    )

@@ -227,11 +227,16 @@ def _heard(view: _View, line: Line) -> Callable[[Reply], None]:
 
 def _say_beside(found: inventory.Survey, line: Line, since: Mapping[str, float]) -> None:
     """Say who has failed, who is silent, and which VMs are there twice."""
+
+    def had(host: str) -> dict[str, list[str]]:
+        return {"last_seen": found.last_seen[host]} if host in found.last_seen else {}
+
     for host, why in sorted(found.failed.items()):
-        line({"host": host, "failed": why})
+        line({"host": host, "failed": why, **had(host)})
     now = time.time()
     for host in sorted(found.unreachable):
-        line({"host": host, "unreachable": True, "silent_s": int(now - since.get(host, now))})
+        silent_s = int(now - since.get(host, now))
+        line({"host": host, "unreachable": True, "silent_s": silent_s, **had(host)})
     if found.duplicates:
         line({"duplicates": found.duplicates})
 
@@ -254,7 +259,18 @@ def _survey(
     if not found.answers:
         raise found.silence()
     old = {h: _OLD.format(h) for h, why in found.failed.items() if "is not available" in why}
-    return replace(found, failed={**found.failed, **old})
+    return replace(found, failed={**found.failed, **old}, last_seen=_last_seen(cloud, look, found))
+
+
+def _last_seen(cloud: Cloud, look: Look, found: inventory.Survey) -> dict[str, list[str]]:
+    """Return ``{host: names}`` of the VMs of hosts that gave no answer, or were shut out."""
+    by_name, known = VmFilter(name=look.vms.name), found.last_seen
+    if not look.hosts:
+        known = {**inventory.of_strangers(cloud), **known}
+    named = {
+        host: [one for one in names if by_name.takes(one, "")] for host, names in known.items()
+    }
+    return {host: names for host, names in named.items() if names}
 
 
 def _hosts(cloud: Cloud, look: Look) -> list[str]:

@@ -70,7 +70,9 @@ def given_way(hands: Hands, keep: str, force: bool) -> str:
             f"the move of VM {hands.name!r} {hands.hosts} can be settled without {keep}: leave "
             "keep= out"
         )
-    return "; ".join([f"is on {keep}", *_left(hands, keep, source)])
+    left = _left(hands, keep, source)
+    hands.hint_left(hands.source, hands.target)
+    return "; ".join([f"is on {keep}", *left])
 
 
 def _left(hands: Hands, keep: str, source: Source | None) -> list[str]:
@@ -112,6 +114,7 @@ def kept(hands: Hands, keep: str) -> str:
         hands.end()
     hands.forget()
     hands.close()
+    hands.hint_left(_other(hands, keep))
     has_two = keep == hands.target and isinstance(source, Source) and source.has
     more = f"; {hands.source} has one too, see virt.query" if has_two else ""
     return f"is on {keep}{more}"
@@ -142,10 +145,12 @@ def _without_source(hands: Hands, keep: str, force: bool) -> str:
     phase = target.phase if isinstance(target, Target) else None
     has_come = isinstance(target, Target) and target.has
     if has_come and phase is None:
+        hands.hint_left(lost)
         hands.close()
         return f"is on {keep}; {lost} is lost"
     if has_come and phase in (protocol.READY, protocol.ARRIVED):
         if _arrives(hands, keep, force):
+            hands.hint_left(lost)
             return f"is on {keep}; {lost} is lost"
     elif not force:
         raise MoveFailed(
@@ -188,6 +193,7 @@ def _without_target(hands: Hands, keep: str, force: bool) -> str:
         hands.close()
         return "; ".join([f"is lost with {lost}", *left])
     hands.lose_target()
+    hands.hint_left(lost)
     hands.close()
     return f"stays on {keep}; {lost} is lost"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from saltvirt import arguments, movespec, terminal, wire
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, NameTaken
-from saltvirt.fleet import interrupted, inventory, moves, orders, sightings
+from saltvirt.errors import BadArgument, NameTaken, NoHostFits
+from saltvirt.fleet import finding, interrupted, inventory, moves, orders, sightings
 from saltvirt.fleet.building import none_fits
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.effects import Hands, MoveFailed, MoveHosts, NotReady
@@ -34,7 +34,10 @@ def plan(
     target = arguments.text("target", target) if target else None
     every = inventory.every(cloud)
     found = _asked(cloud, every, name, {source, target})
-    source = source or _having(found, name) or inventory.locate(cloud, name)
+    known = source or _having(found, name)
+    if known is not None:
+        finding.confirm(cloud, name, known)
+    source = known or inventory.locate(cloud, name)
     moving = _moving(cloud, found, name, source)
     if target is not None and target not in every:
         raise BadArgument(
@@ -42,6 +45,8 @@ def plan(
         )
     if target == source:
         raise BadArgument("target", f"VM {name!r} is on {source} already")
+    if every == [source]:
+        raise NoHostFits(requirements.of(moving), {}, nowhere="there is no other hypervisor")
     return source, moving, _evaluations(cloud, found, moving, source, target)
 
 

@@ -43,11 +43,19 @@ def carry(cloud: Cloud, hands: Hands) -> dict[str, Any]:
         raise MoveFailed(
             f"interrupted, but VM {hands.name!r} has moved to {hands.target}"
         ) from error
+    _hint_stays(hands)
     if error is None:
         raise MoveFailed(
             f"the move of VM {hands.name!r} was settled by another command; see virt.query"
         )
     raise _stayed(hands, error)
+
+
+def _hint_stays(hands: Hands) -> None:
+    """Note that a target which says so has nothing of the VM: it may fall silent from now on."""
+    target = hands.seen.get(hands.target)
+    if isinstance(target, Target) and target.phase is None and not target.has:
+        hands.hint_left(hands.target)
 
 
 def _stayed(hands: Hands, error: BaseException) -> BaseException:
@@ -144,6 +152,8 @@ def _settled(hands: Hands, force: bool, keep: str | None) -> tuple[str, str]:
         return (step, "") if ended is None else (protocol.DONE, ended)
     if is_moved:
         hands.hint()
+    elif step == protocol.DONE:
+        _hint_stays(hands)
     return step, _ending(hands, is_moved, is_given_up)
 
 

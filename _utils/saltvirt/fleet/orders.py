@@ -79,6 +79,15 @@ def moving(opts: Mapping[str, Any]) -> list[records.Record]:
     return [one for one in records.every(folder(opts), PURPOSE) if one.phase == MOVING]
 
 
+def ends_of_move(opts: Mapping[str, Any], name: str) -> tuple[str | None, ...]:
+    """Return the two hosts of the move of a VM that is on record here; none if there is no move."""
+    record = records.look(folder(opts), PURPOSE, name)
+    if record is None or record.phase != MOVING:
+        return ()
+    facts = move(record)
+    return (facts.source, facts.target)
+
+
 def facts(record: records.Record | None) -> OrderFacts:
     """Return what is on record of a deployment or a purge; nothing is, of a move."""
     if record is None or record.phase == MOVING:

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument, NoSuchVm
@@ -17,11 +18,12 @@ from saltvirt.fleet import (
     moves,
     orders,
     sightings,
+    whereabouts,
 )
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act
 from saltvirt.recordfacts import OrderFacts
-from saltvirt.records import Held
+from saltvirt.records import Held, Record
 
 _SHARED = "virt.shared_files"
 
@@ -56,6 +58,7 @@ def under(
     only: Collection[str] | None = None,
     uuid: str | None = None,
     force: bool = False,
+    is_undo: bool = False,
 ) -> dict[str, dict[str, str]]:
     """
     Do as :func:`purge` under the order of a VM, which the caller has.
@@ -64,6 +67,9 @@ def under(
         The hosts on which the VM may be the one that is meant. Defaults to all.
     uuid
         That of the VM that is meant. Defaults to whichever has the name.
+    is_undo
+        Take back what the VM's build made, and leave what it took as it found it, if its host has
+        noted that. Defaults to False.
 
     One that is not meant stays, and DeployError is raised.
     """
@@ -74,29 +80,47 @@ def under(
     _refuse_another(name, seen, only, uuid)
     unheard = inventory.unheard(cloud, found, name, seen, interrupted.hosts(order))
     unheard = {**late, **unheard}
-    begun = order.record if order.record and order.record.phase == orders.REMOVING else None
-    if begun and not delete_key:
-        orders.enter(order, orders.REMOVING, replace(orders.facts(begun), public_key=None))
+    begun = _begun(order, delete_key)
+    # What goes on is no more than what was begun.
+    is_undo = is_undo or orders.facts(begun).only_made
     said = interrupted.settle(cloud.opts, order, seen, unheard)
+    _refuse_kept(name, seen, unheard)
     try:
-        host = inventory.located(cloud, found, name)
+        host = _the_host(cloud, found, name, uuid)
     except NoSuchVm as error:
         if begun:
             return {orders.facts(begun).host or "": {name: f"purged; {said}"}}
         raise NoSuchVm(name, error.where, error.silent, said) from None
     moved_to = seen[host].moved_to
-    if moved_to is not None:
-        _refuse_kept(host, name, moved_to, unheard)
-        # That of the VM itself is deleted by now: one that is there may be another's.
-        delete_key = delete_key and begun is None
-    known = uuid or (None if moved_to else seen[host].uuid)
-    _remove(cloud, order, name, host, delete_key, known, force=force)
+    # That of a VM which has moved is deleted by now: one that is there may be another's.
+    delete_key = delete_key and (moved_to is None or begun is None)
+    meant = uuid or (None if moved_to else seen[host].uuid)
+    undoes = is_undo and bool(found.answers[host].notes_made)
+    _remove(cloud, order, name, host, delete_key, meant, is_undo=undoes, force=force)
     return {host: {name: "purged"}}
 
 
-def of_host(cloud: Cloud, order: Held, name: str, host: str, uuid: str) -> None:
-    """Remove a VM, with its key, from the host that has just built it for the caller's order."""
-    _remove(cloud, order, name, host, True, uuid)
+def _begun(order: Held, delete_key: bool) -> Record | None:
+    """Return the interrupted purge that an order is of; it forgets the key that is to stay."""
+    left = order.record
+    if left is None or left.phase != orders.REMOVING:
+        return None
+    if not delete_key:
+        orders.enter(order, orders.REMOVING, replace(orders.facts(left), public_key=None))
+    return left
+
+
+def take_back(cloud: Cloud, order: Held, name: str, host: str, uuid: str) -> None:
+    """
+    Take back the VM that a host has just built for the caller's order, and its key.
+
+    What the build took as it found it stays on its host.
+    """
+    found = inventory.survey(cloud, [host], "virt.presence", [name])
+    if host not in found.answers:
+        why = found.reasons().get(host, "")
+        raise HostSilent(f"{host} cannot be asked what it has of VM {name!r}: {why}")
+    _remove(cloud, order, name, host, True, uuid, is_undo=bool(found.answers[host].notes_made))
 
 
 def _refuse_another(
@@ -127,9 +151,23 @@ def _refuse_hypervisor(cloud: Cloud, name: str) -> None:
         )
 
 
-def _refuse_kept(host: str, name: str, moved_to: str, unheard: Mapping[str, str]) -> None:
+def _the_host(cloud: Cloud, found: inventory.Survey, name: str, uuid: str | None) -> str:
+    """Return the host that has a VM; the VM that is meant by its UUID is where that UUID is."""
+    known = inventory.known_of(cloud, found, name)
+    if uuid is not None and any(sighting.uuid == uuid for sighting in known.seen.values()):
+        # What another host had of that name is another VM.
+        known = replace(known, out_of_reach={})
+    return whereabouts.host_of(known, is_removed=True)
+
+
+def _refuse_kept(
+    name: str, seen: Mapping[str, sightings.Sighting], unheard: Mapping[str, str]
+) -> None:
     """Raise DeployError if a host only kept the definition of a VM that a silent one may have."""
-    if unheard:
+    hosts = sightings.having(seen)
+    moved_to = seen[hosts[0]].moved_to if len(hosts) == 1 else None
+    if unheard and moved_to is not None:
+        host = hosts[0]
         raise DeployError(
             f"VM {name!r} has moved to {moved_to}, and {host} only kept its definition; "
             f"{', '.join(sorted(unheard))} may have it and cannot be asked, so nothing is "
@@ -147,17 +185,20 @@ def _remove(
     uuid: str | None,
     *,
     force: bool = False,
+    is_undo: bool = False,
 ) -> None:
     # Before anything is noted: a host that is silent refuses the purge.
     paths = _shared_files(cloud, host, name)
     asked = fileusers.ask(cloud, host, paths, uuid=uuid, force=force) if paths else {}
     public = keys.accepted(cloud.opts, name) if delete_key else None
     order_id = minions.new_id()
-    facts = OrderFacts(host=host, order_id=order_id, public_key=public)
+    facts = OrderFacts(host=host, order_id=order_id, public_key=public, only_made=is_undo)
     orders.begin(order, orders.REMOVING, facts)
     try:
         # Somebody may have made another VM of that name when this is done.
-        kwarg = {**({} if uuid is None else {"uuid": uuid}), **({"asked": asked} if asked else {})}
+        kwarg: dict[str, Any] = {} if uuid is None else {"uuid": uuid}
+        kwarg |= {"only_made": True} if is_undo else {}
+        kwarg |= {"asked": asked} if asked else {}
         act(cloud, host, "virt.purge", name, kwarg=kwarg, order_id=order_id)
     except (KeyboardInterrupt, SystemExit):
         raise DeployError(

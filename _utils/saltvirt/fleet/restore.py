@@ -8,7 +8,7 @@ from typing import Any
 
 from saltvirt import compat, terminal
 from saltvirt.errors import VirtError
-from saltvirt.fleet import hints, inventory, keys, notes, proofs, several
+from saltvirt.fleet import finding, hints, inventory, keys, notes, proofs, several
 from saltvirt.fleet import moves as settling
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.evacuate import NotAllMoved, set_maintenance
@@ -37,10 +37,11 @@ def dry_run(cloud: Cloud, host: str) -> dict[str, Any]:
     """Return what :func:`restore` would do; nothing is changed."""
     inventory.one(cloud, host)
     away = _looked(cloud, host).away
+    refused = finding.doubtful(cloud, away.back)
     return {
         "host": host,
-        "moves": dict.fromkeys(away.back, host),
-        "failed": away.unsure,
+        "moves": {name: host for name in away.back if name not in refused},
+        "failed": {**away.unsure, **refused},
         "gone": away.gone,
         "elsewhere": away.elsewhere,
     }

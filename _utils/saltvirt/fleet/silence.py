@@ -113,6 +113,16 @@ def silent_since(opts: Mapping[str, Any]) -> dict[str, float]:
     return _read(opts)
 
 
+def aged(opts: Mapping[str, Any], reasons: Mapping[str, str]) -> dict[str, str]:
+    """Return ``{host: reason}`` with how long each host that is silent has been silent."""
+    since, now = _read(opts), time.time()
+    long_s = {host: int(now - since[host]) for host in reasons if host in since}
+    return {
+        host: f"{reason}, for {longish(long_s[host])}" if long_s.get(host, 0) > 0 else reason
+        for host, reason in reasons.items()
+    }
+
+
 def noted(
     opts: Mapping[str, Any],
     asked: Iterable[str],

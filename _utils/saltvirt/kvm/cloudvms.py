@@ -4,6 +4,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from saltvirt import access
@@ -71,9 +72,27 @@ def _addresses(dom: Any, source: str) -> list[str]:
     return [one["addr"] for one in found if one["type"] == libvirt.VIR_IP_ADDR_TYPE_IPV4]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """
+    What was made for a clone.
+
+    uuid
+        That of the clone.
+    paths
+        Its volumes.
+    had_variables
+        Whether the file of its firmware's variables was there before.
+    """
+
+    uuid: str
+    paths: tuple[str, ...]
+    had_variables: bool
+
+
 def clone(
     conn: Any, base: str, name: str, *, strategy: str, learn_addresses: bool, validate: bool
-) -> None:
+) -> Made:
     """
     Make a VM that is a clone of another one, and start it; nothing is left of it on failure.
 
@@ -104,7 +123,7 @@ def clone(
             paths[disk.path] = made.path()
         xml = clone_xml.domain(text, name, base, paths, learn_addresses=learn_addresses)
         flags = libvirt.VIR_DOMAIN_DEFINE_VALIDATE if validate else 0
-        conn.defineXMLFlags(xml, flags)
+        defined = conn.defineXMLFlags(xml, flags)
         had_variables = True
 
         def undefine() -> None:
@@ -114,6 +133,17 @@ def clone(
         # What its firmware would find is of an earlier VM of that name.
         had_variables = firmware.has_variables(conn, name)
         lifecycle.start(conn, name)
+    return Made(uuid=defined.UUIDString(), paths=tuple(paths.values()), had_variables=had_variables)
+
+
+def take_back(conn: Any, name: str, made: Made) -> None:
+    """
+    Remove a clone with what was made for it; what it has got since stays.
+
+    A VM that has got its name since stays, too.
+    """
+    if lifecycle.uuid_if_defined(conn, name) == made.uuid:
+        _remove(conn, name, made.paths, (), had_variables=made.had_variables)
 
 
 def _undefine(conn: Any, name: str, had_variables: bool) -> None:
@@ -176,12 +206,21 @@ def destroy(
     # An overlay that a snapshot or qemu-img has made libvirt sees when it looks again.
     own = clone_xml.own_files(text)
     diskvolumes.refresh_folders(conn, own)
+    there = _volumes(conn)
+    spared = needed([path for path in own if path in there]) if needed else ()
+    _remove(conn, name, own, spared, had_variables=False)
+
+
+def _remove(
+    conn: Any, name: str, own: Sequence[str], spared: Collection[str], *, had_variables: bool
+) -> None:
+    """Remove a VM with those of these files that are volumes, and that no other VM needs."""
+    diskvolumes.refresh_folders(conn, own)
     volumes = _volumes(conn)
-    spared = needed([path for path in own if path in volumes]) if needed else ()
     # A clone that does not run does not say in its definition what its disk is an overlay of.
     below = {clone_xml.backing(volume.XMLDesc(0)) for _pool, volume in volumes.values()}
     used = {*map(os.path.realpath, filter(None, below)), *lifecycle.disks_in_use(conn, but=name)}
-    _undefine(conn, name, had_variables=False)
+    _undefine(conn, name, had_variables)
     for path in own:
         # Others may have it by another name: through a link, say.
         if path in volumes and path not in spared and os.path.realpath(path) not in used:

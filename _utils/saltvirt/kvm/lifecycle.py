@@ -164,6 +164,11 @@ def note_cpu(conn: Any, name: str, qemu: str) -> None:
     _note(domain(conn, name), "cpu_qemu", qemu, live=True)
 
 
+def note_made_variables(conn: Any, name: str) -> None:
+    """Note in a definition that the firmware's variables were not there before it was built."""
+    _note(domain(conn, name), "made_variables", "yes", live=False)
+
+
 def _note(dom: Any, key: str, value: str | None, *, live: bool) -> None:
     """Set one of this project's notes, of the running domain or of its definition."""
     # What is noted of this run alone must not get into the definition.

@@ -252,12 +252,13 @@ def update(conn: Any, asked: Wanted, *, is_test: bool) -> bool:
     return bool(plan.differences)
 
 
-def undefine(conn: Any, name: str) -> None:
-    """Remove a pool's definition, and the secret that was made for it."""
+def undefine(conn: Any, name: str, *, keep_secret: bool = False) -> None:
+    """Remove a pool's definition, and the secret that was made for it unless that is kept."""
     pool = conn.storagePoolLookupByName(name)
     says = pool_.read(definition(pool))
     pool.undefine()
-    poolsecrets.forget(conn, says)
+    if not keep_secret:
+        poolsecrets.forget(conn, says)
 
 
 def act(conn: Any, name: str, action: str) -> None:

@@ -158,11 +158,14 @@ def apply(conn: Any, todo: Plan) -> None:
     """Do what :func:`plan` said; what fails leaves no new pool, and an old one as it was."""
     name = todo.asked.pool.name
     if todo.is_new:
+        # A secret of an earlier pool of that name is not this pool's to remove.
+        asked = todo.asked
+        had_secret = asked.password is None or poolsecrets.is_there(conn, asked.pool.source.auth)
         pool = pools.define(conn, todo.asked, is_transient=todo.is_transient, starts=False)
         try:
             _finish(pool, todo)
         except BaseException:
-            pools.undefine(conn, name)
+            pools.undefine(conn, name, keep_secret=had_secret)
             raise
         return
     pool = conn.storagePoolLookupByName(name)

@@ -28,6 +28,8 @@ class Context:
         What a new VM is to have; None if this host chooses.
     images
         The digests of images of the master's file server, as the master says.
+    is_undoable
+        Whether the master may take the VM back when it is built: what the build makes is noted.
     """
 
     settings: HostSettings
@@ -40,6 +42,7 @@ class Context:
     others: frozenset[str] | None = None
     uuid: str | None = None
     images: Mapping[str, str] = field(default_factory=dict)
+    is_undoable: bool = False
 
     def namesakes(self, vm: str, name: str) -> list[str]:
         """
@@ -73,7 +76,7 @@ class Context:
 
         report
             What the order says: True, or ``{"unasked": [host], "others": [VM], "uuid": text,
-            "images": {image: digest}}``.
+            "images": {image: digest}, "undoable": bool}``.
         """
         said = report if isinstance(report, Mapping) else {}
         others, uuid = said.get("others"), said.get("uuid")
@@ -90,4 +93,5 @@ class Context:
             others=None if others is None else frozenset(others),
             uuid=None if uuid is None else arguments.uuid("report", uuid),
             images=dict(said.get("images") or {}),
+            is_undoable=said.get("undoable") is True,
         )

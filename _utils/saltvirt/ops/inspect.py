@@ -340,14 +340,16 @@ def links() -> list[str]:
 
 def presence(conn: Any, settings: HostSettings, name: str) -> Presence:
     """Return all that locating one VM needs."""
-    state = moved_to = uuid = None
+    state = moved_to = uuid = notes_made = None
     with suppress(NoSuchVm):
         state, uuid = query.state(conn, name), lifecycle.uuid(conn, name)
-        moved_to = lifecycle.moved_to(conn, name)
+        notes = read.notes(read.domain(lifecycle.kept_xml(conn, name)))
+        moved_to, notes_made = notes.moved_to, notes.made is not None or None
     return Presence(
         state=state,
         moved_to=moved_to,
         uuid=uuid,
+        notes_made=notes_made,
         building=name in reservations.coming(settings),
         unfinished=name in reservations.unfinished(settings),
     )

@@ -17,6 +17,7 @@ from saltvirt.image import removal
 from saltvirt.kvm import diskvolumes, firmware, lifecycle
 from saltvirt.kvm import snapshots as taken
 from saltvirt.ops import owned, ownvolumes, reservations, storage, trash, unfinished
+from saltvirt.ops.build import undoing
 from saltvirt.ops.migration import kept, startlock
 from saltvirt.ops.seeding import seedfiles, submission
 from saltvirt.recordfacts import PurgeFacts
@@ -35,6 +36,7 @@ def purge(
     dirs: bool = False,
     removables: bool = False,
     uuid: str | None = None,
+    only_made: bool = False,
     elsewhere: Elsewhere | None = None,
 ) -> None:
     """
@@ -51,6 +53,8 @@ def purge(
         Remove cdrom and floppy images too. Defaults to False.
     uuid
         The UUID of the VM that is meant; a VM with another UUID stays. Defaults to any.
+    only_made
+        Take the VM's build back: what was there before stays. Defaults to False.
     elsewhere
         What other hosts said of files on storage that they see. Defaults to nothing.
 
@@ -72,9 +76,10 @@ def purge(
                 removal.sweep(settings)
                 return
             domain = _the_one(conn, name, uuid)
-            own = ownvolumes.of(conn, settings, name, removables=removables)
+            undo = undoing.of(conn, name) if only_made else undoing.ALL
+            own = undo.own(ownvolumes.of(conn, settings, name, removables=removables))
             # A disk that was taken out of the definition stays, though it is in use yet.
-            files = _candidates(conn, settings, name, removables, is_defined=True)
+            files = undo.files(_candidates(conn, settings, name, removables, is_defined=True))
             _refuse_others(conn, settings, name, [*files, *own.paths], own.volumes)
             paths = _unused(conn, settings, name, [*files, *own.paths], elsewhere)
             facts = PurgeFacts(
@@ -85,7 +90,8 @@ def purge(
                 definition=lifecycle.kept_xml(conn, name),
             )
             held.begin(secrets.token_hex(16), "removing", **wire.plain(facts))
-        _remove(conn, settings, held, paths, elsewhere)
+            undo.release()
+        _remove(conn, settings, held, paths, elsewhere, keep_nvram=undo.keeps_variables)
         reservations.end(settings, held)
     trash.sweep(settings)
     diskvolumes.refresh(conn, paths)
@@ -115,6 +121,8 @@ def _remove(
     held: records.Held,
     paths: list[str],
     elsewhere: Elsewhere,
+    *,
+    keep_nvram: bool,
 ) -> None:
     name, moved_to = held.name, lifecycle.moved_to(conn, held.name)
     # One that is started in between would run on, without a definition, over files that stay.
@@ -123,7 +131,8 @@ def _remove(
         # Whoever settles this knows by it what is still this VM's of its files.
         untouched = unfinished.signatures(paths)
         held.note(**wire.plain(replace(held.now.read(PurgeFacts), untouched=untouched)))
-        lifecycle.undefine(conn, name, keep_nvram=firmware.has_anothers(conn, name))
+        keep_nvram = keep_nvram or firmware.has_anothers(conn, name)
+        lifecycle.undefine(conn, name, keep_nvram=keep_nvram)
     submission.forget(settings, name)
     if moved_to is None:
         kept.forget_target(settings, name)

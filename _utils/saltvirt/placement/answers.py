@@ -320,8 +320,8 @@ class Presence:
 
     moved_to
         The host that has the VM, of which only the definition was kept here.
-    uuid
-        That of the VM; None if there is none of that name, or its host is of an older version.
+    uuid, notes_made
+        That of the VM; whether its definition notes what its build made. None if it is not there.
     """
 
     state: str | None
@@ -329,6 +329,7 @@ class Presence:
     unfinished: bool
     moved_to: str | None = said_with("moved_to")
     uuid: str | None = None
+    notes_made: bool | None = said_with("notes_made")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from saltvirt import arguments
@@ -79,7 +79,9 @@ class Domain:
     rngs: tuple[Rng, ...] = ()
 
 
-def build(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> str:
+def build(
+    vm: Vm, host_devices: Iterable[Mapping[str, str]] = (), made: Iterable[str] | None = None
+) -> str:
     """
     Return the domain XML of a VM.
 
@@ -87,8 +89,13 @@ def build(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> str:
         A :class:`saltvirt.model.Vm` whose disks have paths and whose type is decided.
     host_devices
         The descriptions of ``vm.host_devices``.
+    made
+        The files and volumes that are made for the VM; None has nothing noted of them.
     """
-    return to_text(element(of(vm, host_devices)))
+    found = of(vm, host_devices)
+    if made is not None:
+        found = replace(found, notes=replace(found.notes, made=tuple(made)))
+    return to_text(element(found))
 
 
 def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:

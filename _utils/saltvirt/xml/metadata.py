@@ -19,7 +19,9 @@ class Notes:
     ``disk_mib`` is promised to it, ``seed`` the seed's file, ``stay`` whether it stays when load
     is evened out, ``cpu_qemu`` the QEMU that gave the running guest its CPU, ``moved_to`` the host
     that has the VM while its definition was only kept here, ``ssh_user`` the guest's user who can
-    be logged in as by SSH.
+    be logged in as by SSH. ``made`` has the files, and volumes as ``POOL/VOLUME``, that the build
+    of the VM made, None if that is not noted; ``made_variables`` says whether the firmware's
+    variables were not there before the build.
     """
 
     disk_mib: int = 0
@@ -30,6 +32,8 @@ class Notes:
     ssh_user: str | None = None
     affinity: tuple[str, ...] = ()
     anti_affinity: tuple[str, ...] = ()
+    made: tuple[str, ...] | None = None
+    made_variables: bool = False
 
 
 def of(vm: Vm) -> Notes:
@@ -46,6 +50,7 @@ def of(vm: Vm) -> Notes:
 def build(notes: Notes) -> ET.Element:
     """Return the <metadata>."""
     members = [tag(_OURS + name, text=one) for name in _GROUPS for one in getattr(notes, name)]
+    members += [tag(f"{_OURS}made", text=one) for one in notes.made or ()]
     attributes = {
         "disk_mib": notes.disk_mib,
         "seed": notes.seed,
@@ -53,6 +58,9 @@ def build(notes: Notes) -> ET.Element:
         "cpu_qemu": notes.cpu_qemu,
         "moved_to": notes.moved_to,
         "ssh_user": notes.ssh_user,
+        # All disks of a VM may have been there before: then there is the number alone.
+        "made": None if notes.made is None else len(notes.made),
+        "made_variables": yes_no(notes.made_variables or None),
     }
     return tag("metadata", None, tag(f"{_OURS}vm", attributes, *members))
 
@@ -74,8 +82,16 @@ def read(element: ET.Element | None) -> Notes:
         cpu_qemu=ours.get("cpu_qemu"),
         moved_to=ours.get("moved_to"),
         ssh_user=ours.get("ssh_user"),
+        made=_made(ours),
+        made_variables=ours.get("made_variables") == "yes",
         **groups,
     )
+
+
+def _made(ours: ET.Element) -> tuple[str, ...] | None:
+    if ours.get("made") is None:
+        return None
+    return tuple(one.text for one in ours.iterfind(f"{_OURS}made") if one.text)
 
 
 def describe(notes: Notes) -> dict[str, Any]:

@@ -132,6 +132,11 @@ def after(root: ET.Element) -> dict[str, str]:
     return {key: root.findtext(key, "") for key in ("on_crash", "on_reboot", "on_poweroff")}
 
 
+def notes(root: ET.Element) -> metadata.Notes:
+    """Return what this project noted in the VM's metadata."""
+    return metadata.read(root.find("metadata"))
+
+
 def ours(root: ET.Element) -> dict[str, Any]:
     """Return what this project noted in the VM's metadata: groups, promised disk, seed, ..."""
     return metadata.describe(metadata.read(root.find("metadata")))

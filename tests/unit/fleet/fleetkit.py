@@ -38,6 +38,8 @@ class Hosts:
         self.queued, self.queues = [], None
         # An older host gives a VM a UUID of its own.
         self.takes_uuid = True
+        # Whether hosts note what a build makes if they are told that it may be taken back.
+        self.notes_made = True
         self.profiles = {"default": {"size_mib": 1}}
         self.does = {"virt.init": self.build, "virt.purge": self.remove}
         for name in names:
@@ -66,9 +68,10 @@ class Hosts:
 
     def build(self, host, name, *_args, report, **_kwarg):
         """Make a VM, as ``virt.init`` of a host does."""
-        self.put(host, name, uuid=report["uuid"])
+        noted = {"notes_made": True} if self.notes_made and report.get("undoable") else {}
+        self.put(host, name, uuid=report["uuid"], **noted)
 
-    def remove(self, host, name, uuid=None):
+    def remove(self, host, name, uuid=None, only_made=False):
         """Remove a VM, as ``virt.purge`` of a host does."""
         if host not in self.where(name):
             raise NoSuchVm(name)

@@ -77,7 +77,7 @@ class Setup:
         for host in HOSTS:
             keys.accept(opts, host, keypairs.named("a host")[0])
         self.facts = dict(zip(HOSTS, map(host_facts, reversed(HOSTS)), strict=True))
-        self.replies, self.unsigned, self.asked = {}, {}, []
+        self.replies, self.unsigned, self.asked, self.others = {}, {}, [], {}
 
     def say(self, **more):
         """Have hyper1 say something else."""
@@ -96,6 +96,7 @@ class Setup:
         assert fun == run.FUN and set(kwarg["peers"]) == set(targets) and timeout_s > 0
         assert wait == Wait.brief(targets)
         self.asked += targets
+        self.others = kwarg.get("others", {})
         said = {h: minions.Reply(minion=h, value=wire.plain(self.facts[h])) for h in targets}
         return {**said, **{h: one for h, one in self.replies.items() if h in targets}}
 

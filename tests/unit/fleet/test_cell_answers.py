@@ -220,6 +220,22 @@ def test_a_vm_is_where_it_is():
         Sought(name="a", found={"east": nothing}, failed={"west": "cell west: is silent"}).cell()
 
 
+@pytest.mark.parametrize("has", [Found(hosts={"h1": "shutdown"}), Found(traces=["h1"])])
+def test_a_stale_definition_in_one_cell_is_not_the_vm_of_another_whose_host_is_silent(has):
+    away = Found(may_have={"h2": "does not answer"})
+    with pytest.raises(NameTaken, match=r"was on west/h2 \(does not answer\).*cell=east"):
+        Sought(name="a", found={"east": has, "west": away}).cell()
+    runs = Found(hosts={"h1": "running"})
+    assert Sought(name="a", found={"east": runs, "west": away}).cell() == "east"
+
+
+def test_the_vms_of_silent_hosts_of_cells_are_shown():
+    cells = {
+        "west": listed({"h1": {"running": ["a"]}}, last_seen={"h2": ["b"]}, unreachable=["h2"])
+    }
+    assert merging.shown("virt.list", cells, {}, Look())["last_seen"] == {"west/h2": ["b"]}
+
+
 @pytest.mark.parametrize(
     ("found", "why"),
     [

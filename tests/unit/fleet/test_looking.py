@@ -4,7 +4,7 @@ import pytest
 from saltvirt import vmfilter
 from saltvirt.config import HostSettings, MasterSettings
 from saltvirt.errors import BadArgument
-from saltvirt.fleet import hints, inventory, looking, minions
+from saltvirt.fleet import hints, inventory, keys, looking, minions
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.kvm import connect
 from saltvirt.ops import inspect
@@ -273,6 +273,35 @@ def test_who_is_silent_or_fails_has_a_line_at_the_end(hosts, cloud, monkeypatch)
     assert lines[2]["failed"] == found["failed"]["hyper3"]
     assert lines[3] == {"host": "hyper2", "unreachable": True, "silent_s": 0}
     assert lines[4] == {"duplicates": {"web1": ["hyper1", "rack1"]}}
+
+
+def test_the_vms_that_silent_and_failing_hosts_had_are_shown_as_they_were_last_seen(hosts, cloud):
+    looking.listed(cloud, looking.Look())
+    hosts.silent, hosts.odd, hosts.old = {"hyper1"}, {"hyper2", "hyper3"}, set()
+    had = {"hyper1": ["db1", "web1", "web2"], "hyper2": ["web3"]}
+
+    for show in (looking.listed, looking.query):
+        assert show(cloud, looking.Look())["last_seen"] == had
+    lines, _found = streamed("listed", cloud)
+    assert [line["last_seen"] for line in lines if "last_seen" in line] == [
+        had["hyper2"],
+        had["hyper1"],
+    ]
+    some = looking.Look(vms=vmfilter.of("db*", None, None))
+    assert looking.listed(cloud, some)["last_seen"] == {"hyper1": ["db1"]}
+    one = looking.Look(hosts=("rack1",))
+    assert "last_seen" not in looking.listed(cloud, one)
+
+
+def test_the_vms_of_a_host_that_was_shut_out_are_shown_as_they_were_last_seen(
+    hosts, cloud, monkeypatch
+):
+    looking.listed(cloud, looking.Look())
+    keys.accept(cloud.opts, "gone", "a key")
+    hints.refresh(cloud.opts, hints.Heard(whole={"gone": ["mail"], "deleted": ["old"]}))
+
+    assert looking.listed(cloud, looking.Look())["last_seen"] == {"gone": ["mail"]}
+    assert "last_seen" not in looking.listed(cloud, looking.Look(hosts=("hyper*",)))
 
 
 def test_a_page_of_hosts_is_streamed_too(hosts, cloud):

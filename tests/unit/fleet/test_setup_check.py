@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from saltvirt.errors import BadArgument
-from saltvirt.fleet import hints
+from saltvirt.fleet import hints, silence
 from saltvirt.fleet.setup import gaps, masterfacts, run
 from saltvirt.fleet.setup.gaps import LEVELS, MOVING, NEEDED, ORDER, Gap
 from setupgaps import (
@@ -123,6 +123,18 @@ def test_only_hosts_that_are_named_are_asked(setup):
 
     assert setup.check("hyper2") == [] and setup.asked == ["hyper2"]
     assert setup.check("hyper2,") == []  # as of hyper2, hyper3
+
+
+def test_a_host_that_is_named_tries_whether_others_let_it_in(setup):
+    known = setup.facts["hyper2"].moving
+    closed = dataclasses.replace(known, peers={"hyper1": "timed out"})
+    setup.facts["hyper2"] = dataclasses.replace(setup.facts["hyper2"], moving=closed)
+
+    assert setup.check("hyper2") == [("firewall", "hyper1", MOVING)]
+    assert setup.asked == ["hyper2"] and [*setup.others] == ["hyper1"]
+    # One that is silent cannot be reached, whatever its firewall does.
+    silence.noted(setup.opts, ["hyper1"], ["hyper1"], lambda _host: True)
+    assert setup.check("hyper2") == [] and setup.others == {}
 
 
 @pytest.mark.parametrize("named", [[""], [","], [5], [["hyper1"]]])

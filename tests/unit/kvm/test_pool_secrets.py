@@ -126,6 +126,26 @@ def test_a_pool_that_cannot_be_defined_leaves_no_secret(conn):
     assert host.kept == {}
 
 
+@pytest.mark.parametrize("had_secret", [True, False])
+def test_a_new_pool_that_fails_leaves_the_secret_that_was_there_before(
+    conn, monkeypatch, had_secret
+):
+    host = Secrets(conn)
+    if had_secret:
+        host.secretDefineXML("<secret><usage type='ceph'><name>pool_p1</name></usage></secret>", 0)
+    there = list(host.kept)
+
+    def fails(*_args):
+        raise StorageError("no start")
+
+    monkeypatch.setattr(poolstates, "_finish", fails)
+    todo = poolstates.plan(host, poolstates.Asked(name="p1", ptype="rbd", source=CEPH))
+    with pytest.raises(StorageError, match="no start"):
+        poolstates.apply(host, todo)
+
+    assert list(host.kept) == there and pools.find(host, "p1") is None
+
+
 def test_a_key_that_is_no_base64_is_refused_unseen():
     with pytest.raises(BadArgument, match="is not base64") as raised:
         poolsecrets.value_of("rbd", "hush, hush")

@@ -12,7 +12,7 @@ from saltvirt.placement import shownvms
 from saltvirt.placement.answers import HostInfo
 from saltvirt.placement.shownvms import FoundVms, FullInfo
 
-BESIDE = ("unreachable", "failed", "duplicates")
+BESIDE = ("unreachable", "failed", "duplicates", "last_seen")
 # What Salt says of a function that it does not have.
 OLD = "is not available"
 _LONGEST = 300
@@ -50,6 +50,7 @@ class Beside:
     unreachable: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     duplicates: dict[str, list[str]] = field(default_factory=dict)
+    last_seen: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from saltvirt.fleet.cells.answers import Found, Hosts
 from saltvirt.fleet.cells.known import LOCAL
 from saltvirt.fleet.cells.routes import told
 from saltvirt.fleet.looking import OF_INFO, OF_QUERY, Look
+from saltvirt.fleet.whereabouts import ON
 from saltvirt.vmfilter import VmFilter
 
 # The most first.
@@ -87,6 +88,11 @@ def _beside(fun: str, cells: Mapping[str, Hosts], failed: Mapping[str, str]) -> 
     }
     broken |= {whole(cell): why for cell, why in sorted(failed.items())}
     out = {"unreachable": silent, "failed": broken, "duplicates": _duplicates(fun, cells)}
+    out["last_seen"] = {
+        told(cell, host): names
+        for cell, one in sorted(cells.items())
+        for host, names in one.beside.last_seen.items()
+    }
     return {key: one for key, one in out.items() if one}
 
 
@@ -136,10 +142,29 @@ class Sought:
                 f"meant, as in cell={having[0]}"
             )
         if having:
+            self._refuse_doubtful(having[0])
             return having[0]
         asked = f"in any of {', '.join(sorted(self.found)) or 'no cells'}"
         silent = "; ".join(why for _cell, why in sorted(self.failed.items()))
         raise NoSuchVm(self.name, asked + (f" (not asked: {silent})" if silent else ""))
+
+    def _refuse_doubtful(self, cell: str) -> None:
+        """Raise NameTaken if what a cell has may be a stale definition of another cell's VM."""
+        states = self.found[cell].hosts.values()
+        if any(state in ON for state in states):
+            return
+        others = [
+            f"{told(other, host)} ({reason})"
+            for other, found in sorted(self.found.items())
+            for host, reason in found.may_have.items()
+            if other != cell
+        ]
+        if others:
+            raise NameTaken(
+                f"VM {self.name!r} was on {' and '.join(others)} when that was last asked, and "
+                f"{_called(cell)} has a VM of that name, too; try again when it can be asked, or "
+                f"say which is meant, as in cell={cell}"
+            )
 
     def _having(self) -> list[str]:
         """Return the cells that have the VM; else those with a trace, else that may have it."""

@@ -27,7 +27,7 @@ _HOSTS = ("host", "target", "keep")
 # Whose answers, and tables of an error, are by hosts.
 _BY_HOST = {*NAMED, "virt.init", "virt.images", "virt.image_pull", "virt.image_prune"}
 _BY_HOST -= {"virt.settle", "virt.console_log"}
-_BESIDE = ("unreachable", "failed", "duplicates")
+_BESIDE = ("unreachable", "failed", "duplicates", "last_seen")
 # Fields of an answer that say on which host each VM is, was or will be.
 _OF_VMS = ("built", "exists", "plan", "moved", "moves", "elsewhere", "purged")
 
@@ -195,7 +195,7 @@ def _host(cell: str, key: str, one: Any, *, by_host: bool) -> Any:
         return [_listed(cell, key, each) for each in one]
     if not isinstance(one, dict):
         return one
-    if key == "hosts" or (key == "failed" and by_host):
+    if key in ("hosts", "last_seen") or (key == "failed" and by_host):
         return {told(cell, str(host)): row for host, row in one.items()}
     return _hosts_of_vms(cell, key, one)
 

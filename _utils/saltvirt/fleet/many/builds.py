@@ -147,6 +147,7 @@ class Builds:
                 "unasked": self._unasked,
                 "others": self._picture.beside(name),
                 "images": self._images.of(request.given),
+                **({"undoable": True} if self._call.whole else {}),
             },
             taking=building.taking(self._picture.answers),
         )

@@ -175,7 +175,7 @@ def _waited(
 def _purge(
     cloud: Cloud, claims: Mapping[str, Claim], uuids: Mapping[str, str], out: Outcome
 ) -> None:
-    """Purge what this call has built, each under the order that it still has."""
+    """Take back what this call has built, each VM under the order that it still has."""
     built, out.built = out.built, {}
     # One that failed and has an order still may be on its host.
     may_be = [n for n in out.failed if n in uuids and claims[n].order.record is not None]
@@ -185,12 +185,12 @@ def _purge(
         try:
             order = claims[name].order
             if name in built:
-                removing.of_host(cloud, order, name, built[name], uuids[name])
+                removing.take_back(cloud, order, name, built[name], uuids[name])
                 out.purged[name] = built[name]
             else:
                 # One that somebody has made meanwhile is not this call's.
                 only, uuid = interrupted.hosts(order), uuids[name]
-                done = removing.under(cloud, order, name, only=only, uuid=uuid)
+                done = removing.under(cloud, order, name, only=only, uuid=uuid, is_undo=True)
                 out.purged[name] = next(iter(done))
         except NoSuchVm as error:
             if name in built or error.silent:

@@ -1,15 +1,20 @@
 """Judge what moving VMs needs of hosts: pure functions over the answers of all of them."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from saltvirt.fleet.findings import apply
 from saltvirt.fleet.setup.gaps import MOVING, Gap
 from saltvirt.placement.setup import SetupFacts
 
 
-def gaps(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:
-    """Yield what keeps VMs from moving between hosts; one alone needs none of it."""
+def gaps(answers: Mapping[str, SetupFacts], others: Collection[str] = ()) -> Iterator[Gap]:
+    """
+    Yield what keeps VMs from moving between hosts; one alone needs none of it.
+
+    others
+        Hosts that were not asked, and that those which answered have tried to reach.
+    """
     for host, facts in sorted(answers.items()):
         moving = facts.moving
         if moving.certificates:
@@ -29,15 +34,15 @@ def gaps(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:
                 fix=apply(host, "hypervisor.libvirt"),
                 level=MOVING,
             )
-    yield from _unnamed(answers)
-    yield from _closed(answers)
+    yield from _unnamed(answers, {*answers, *others})
+    yield from _closed(answers, others)
 
 
-def _unnamed(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:
+def _unnamed(answers: Mapping[str, SetupFacts], peers: Collection[str]) -> Iterator[Gap]:
     """Yield the hosts that do not know others by their ids, which libvirt is told on a move."""
     for host, facts in sorted(answers.items()):
         whys = {peer: why for peer, why in sorted(facts.moving.names.items()) if why is not None}
-        known = [peer for peer in whys if peer in answers]
+        known = [peer for peer in whys if peer in peers]
         if known:
             name, peer = shlex.quote(host), known[0]
             yield Gap(
@@ -51,12 +56,13 @@ def _unnamed(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:
             )
 
 
-def _closed(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:
-    """Yield the hosts that others do not reach though something listens there."""
+def _closed(answers: Mapping[str, SetupFacts], others: Collection[str]) -> Iterator[Gap]:
+    """Yield the hosts that others do not reach though something listens, or should, there."""
+    listening = {*others, *(host for host, facts in answers.items() if facts.moving.listens)}
     found: dict[str, dict[str, str]] = {}
     for host, facts in sorted(answers.items()):
         for peer, why in sorted(facts.moving.peers.items()):
-            if why is not None and peer in answers and answers[peer].moving.listens:
+            if why is not None and peer in listening:
                 found.setdefault(peer, {})[host] = why
     for peer, whys in found.items():
         others = ", ".join(whys)

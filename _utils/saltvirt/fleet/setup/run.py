@@ -1,7 +1,7 @@
 """Check a setup: read what the master has, ask all hosts once, judge."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import salt.utils.minions
@@ -14,7 +14,7 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.findings import table
 from saltvirt.fleet.setup import masterfacts, moving, ofcells, ofhost, ofmaster, unloaded, unsigned
 from saltvirt.fleet.setup.gaps import NEEDED, Gap, in_order
-from saltvirt.fleet.silence import Wait
+from saltvirt.fleet.silence import Wait, silent_since
 from saltvirt.pki import policy
 from saltvirt.placement.setup import SetupFacts
 
@@ -33,18 +33,21 @@ def check(cloud: Cloud, named: Sequence[object]) -> dict[str, Any]:
     Return ``{"findings": [], "checked": [host], "ready": text}``.
 
     named
-        The only hosts to be looked at, allowed or not; empty for all that are allowed.
+        The only hosts to be looked at, allowed or not; empty for all that are allowed. They try to
+        reach others, too, whose firewalls must let them in.
 
     Raises :class:`Incomplete` if anything is missing without which no VM is deployed.
     """
     wanted = sorted({one for word in named for one in candidates.ids(word)})
     facts = masterfacts.of(cloud.opts, cloud.members, wanted)
-    allowed = [one for one in inventory.allowed(cloud) if not wanted or one in wanted]
+    every = inventory.allowed(cloud)
+    allowed = [one for one in every if not wanted or one in wanted]
+    others = _others(cloud, every, wanted)
     found = list(ofmaster.gaps(facts))
     if not wanted:
         found += ofcells.gaps(checking.faults(cloud.opts, cloud.settings))
-    of_hosts, answers = _asked(cloud, allowed, is_synced=facts.is_synced)
-    found = in_order([*found, *of_hosts, *moving.gaps(answers)])
+    of_hosts, answers = _asked(cloud, allowed, others, is_synced=facts.is_synced)
+    found = in_order([*found, *of_hosts, *moving.gaps(answers, others)])
     out = table(found, answers)
     needed = sum(one.level == NEEDED for one in found)
     if needed:
@@ -55,8 +58,19 @@ def check(cloud: Cloud, named: Sequence[object]) -> dict[str, Any]:
     return {**out, "ready": READY}
 
 
+def _others(cloud: Cloud, every: Iterable[str], named: Collection[str]) -> dict[str, list[str]]:
+    """
+    Return ``{host: addresses}`` of the hosts that named ones try to reach; none without names.
+
+    A host that was silent when it was last asked cannot be reached, whatever its firewall does.
+    """
+    silent = silent_since(cloud.opts) if named else {}
+    others = [one for one in every if named and one not in named and one not in silent]
+    return {one: policy.reachable(_grains(cloud, one)) for one in others}
+
+
 def _asked(
-    cloud: Cloud, hosts: Sequence[str], *, is_synced: bool
+    cloud: Cloud, hosts: Sequence[str], others: Mapping[str, list[str]], *, is_synced: bool
 ) -> tuple[list[Gap], dict[str, SetupFacts]]:
     """Return what hosts lack, and the answers of those that could say what they have."""
     grains = {one: _grains(cloud, one) for one in hosts}
@@ -64,7 +78,7 @@ def _asked(
     timeout_s, begun_s = cloud.settings.timeout_s, time.time()
     replies = minions.ask(
         *(cloud, hosts, FUN),
-        kwarg={"peers": peers},
+        kwarg={"peers": peers, **({"others": others} if others else {})},
         timeout_s=timeout_s + _LONGER_S,
         wait=Wait.brief(hosts),
     )

@@ -43,6 +43,8 @@ class Plan:
         Its domain XML, if that is not made of ``vm``.
     told
         What the user is to know of it besides.
+    notes_made
+        Whether its definition says what the build makes, so that only that is taken back later.
     """
 
     vm: Vm
@@ -61,6 +63,7 @@ class Plan:
     is_seed_kept: bool = False
     definition: str | None = None
     told: tuple[str, ...] = ()
+    notes_made: bool = False
 
     @property
     def paths(self) -> list[str]:
@@ -107,7 +110,8 @@ class Plan:
         """Return the domain XML."""
         if self.definition is not None:
             return self.definition
-        return domain.build(self.vm, self.devices)
+        made = [*self.paths, *(one.where for one in self.new_volumes)] if self.notes_made else None
+        return domain.build(self.vm, self.devices, made)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as ``dry_run=True`` shows it."""

@@ -41,7 +41,8 @@ def create(context: Context, deployment: spec.Deployment) -> bool | dict[str, li
 
         def decide() -> buildplan.Plan:
             content = buildfacts.of_content(context, conn, deployment, on, who, is_dry=False)
-            return buildplan.decide(deployment, on, content, settings.images)
+            plan = buildplan.decide(deployment, on, content, settings.images)
+            return replace(plan, notes_made=context.is_undoable)
 
         with do.Builder(conn, context, who, reserve, decide) as hands:
             parts.run(protocol.build(deployment.start), hands)

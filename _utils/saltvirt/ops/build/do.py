@@ -174,6 +174,9 @@ class Builder:
         """Define the domain, and have the master accept its key."""
         self._steps.undo_with(self._undefine)
         _define(self._conn, self._context.settings, self._plan)
+        name = self._plan.vm.name
+        if self._plan.notes_made and not firmware.has_variables(self._conn, name):
+            lifecycle.note_made_variables(self._conn, name)
         if self._plan.seed and self._who and self._who.is_submitted:
             submission.submit(self._context, self._plan.vm.name, self._who.public_key)
 

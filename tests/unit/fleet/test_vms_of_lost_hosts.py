@@ -1,0 +1,42 @@
+"""What is said of the VMs of a host that is shut out, or that is the only one."""
+
+import pytest
+from playedhosts import clouds
+from saltvirt.errors import MasterError, NoHostFits
+from saltvirt.fleet import allowing, hints, keys, migrate
+from saltvirt.fleet.cloud import Cloud
+from test_allowing import master, now, secured, told
+from test_output import outputter
+
+__all__ = ["master", "secured", "told"]
+
+
+def test_the_vms_of_a_host_that_is_shut_out_are_named(secured, told):
+    hints.refresh(secured, hints.Heard(whole={"hyper3": ["web1", "db1"], "hyper1": ["mail"]}))
+
+    assert allowing.revoke(secured, "hyper3", now())["last_seen"] == {"hyper3": ["db1", "web1"]}
+    told.silent = "hyper1"
+    with pytest.raises(MasterError) as caught:
+        allowing.disallow(secured, ["hyper3"], now())
+    assert caught.value.table["last_seen"] == {"hyper3": ["db1", "web1"]}
+
+
+def test_a_vm_of_the_only_hypervisor_can_go_nowhere(monkeypatch, opts):
+    one = clouds(monkeypatch)(1)
+    one.put("web", "h1")
+    keys.accept(opts, "h1", "a key")
+    cloud = Cloud(opts=opts, settings=one, progress=lambda *_args, **_figures: None)
+
+    for move in (migrate.dry_run, migrate.migrate):
+        with pytest.raises(NoHostFits, match=r"MiB\): there is no other hypervisor$"):
+            move(cloud, "web", None, {})
+
+
+@pytest.mark.parametrize("name", ["virt_hosts", "virt_query"])
+def test_the_vms_of_a_silent_host_are_shown_as_they_were_last_seen(name):
+    data = {"unreachable": ["hyper9"], "last_seen": {"hyper9": ["db1", "web1"]}}
+
+    shown = " ".join(outputter(name)(data).split())
+
+    assert shown.endswith("had db1, web1 when it was last asked")
+    assert "does not answer" in shown

@@ -1,0 +1,289 @@
+"""A VM is acted on where it is, and not where a stale definition of it is."""
+
+import itertools
+import json
+import time
+from dataclasses import replace
+
+import pytest
+from playedhosts import HOW
+from saltvirt import compat
+from saltvirt.errors import NameTaken, NoSuchVm
+from saltvirt.fleet import (
+    authorization,
+    effects,
+    evacuate,
+    finding,
+    hints,
+    inventory,
+    keys,
+    migrate,
+    minions,
+    orders,
+    silence,
+    surveys,
+    whereabouts,
+)
+from saltvirt.fleet.hearing import Reply
+from saltvirt.fleet.hosts import DeployError
+from saltvirt.fleet.sightings import Sighting
+from saltvirt.fleet.whereabouts import Whereabouts
+from saltvirt.recordfacts import MoveOrderFacts
+
+STATES = (None, "shutdown", "crashed", "paused", "running", "unknown")
+SIGHTINGS = [
+    Sighting(state=state, building=building, unfinished=unfinished, moved_to=moved_to)
+    for state, building, unfinished, moved_to in itertools.product(
+        STATES, (False, True), (False, True), (None, "b")
+    )
+    if moved_to is None or state == "shutdown"
+]
+
+
+@pytest.fixture
+def stale(cloud):
+    """hyper1 has a stale definition of web; hyper2 runs the VM, and is silent."""
+    cloud.hosts.put("hyper1", "web", state="shutdown", uuid="u1")
+    cloud.hosts.put("hyper2", "web", state="running", uuid="u1")
+    inventory.overview(cloud.master, "virt.host_info")
+    cloud.hosts.silence("hyper2")
+    return cloud
+
+
+# The decision.
+
+
+def known(seen, out_of_reach):
+    return Whereabouts(name="web", seen=seen, out_of_reach=out_of_reach, unasked=out_of_reach)
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+@pytest.mark.parametrize("out_of_reach", [{}, {"c": "does not answer"}])
+def test_a_host_is_named_only_if_no_other_host_can_have_the_vm(out_of_reach, is_removed):
+    for a, b in itertools.product(SIGHTINGS, repeat=2):
+        seen = {"a": a, "b": b}
+        try:
+            host = whereabouts.host_of(known(seen, out_of_reach), is_removed=is_removed)
+        except NameTaken:
+            continue
+        except NoSuchVm:
+            assert not a.is_trace and not b.is_trace
+            continue
+        other = seen["a" if host == "b" else "b"]
+        assert seen[host].is_trace
+        assert not (other.is_complete and seen[host].is_complete)
+        if out_of_reach:
+            assert not is_removed and seen[host].is_complete
+            assert seen[host].state in ("running", "paused")
+
+
+def test_a_silent_host_that_had_nothing_of_the_vm_does_not_count():
+    for sighting in SIGHTINGS:
+        if sighting.is_trace:
+            assert whereabouts.host_of(known({"a": sighting}, {})) == "a"
+
+
+@pytest.mark.parametrize(
+    ("ends", "left"), [((), ["b", "c"]), (("a", "b"), ["c"]), (("b", "c"), ["b", "c"])]
+)
+def test_the_other_host_of_a_move_on_record_does_not_count_beside_one_that_has_the_vm(ends, left):
+    out_of_reach = {"b": "does not answer", "c": "does not answer"}
+    seen = {"a": Sighting(state="shutdown")}
+
+    assert [*whereabouts.beside_move(out_of_reach, seen, ends)] == left
+    arriving = {"a": Sighting(state="shutdown", building=True)}
+    assert whereabouts.beside_move(out_of_reach, arriving, ends) == out_of_reach
+
+
+# Commands.
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda cloud: inventory.locate(cloud.master, "web"),
+        lambda cloud: finding.to_read(cloud.master, "web"),
+        lambda cloud: cloud.purge(),
+        lambda cloud: cloud.purge(delete_key=False),
+        lambda cloud: finding.confirm(cloud.master, "web", "hyper1"),
+    ],
+)
+def test_nothing_is_done_with_a_stale_definition_while_the_vms_host_is_silent(stale, act):
+    with pytest.raises(NameTaken) as caught:
+        act(stale)
+
+    assert "'web' was on hyper2 (does not answer" in str(caught.value)
+    assert "hyper1 has a VM of that name, too" in str(caught.value)
+    assert "if hyper2 never comes back, see docs/maintenance.md" in str(caught.value)
+    assert stale.hosts.where("web") == ["hyper1", "hyper2"] and stale.hosts.sent == []
+
+
+def test_a_vm_that_runs_where_its_host_answers_is_no_stale_definition(cloud):
+    cloud.hosts.put("hyper1", "web", state="running")
+    hints.moved(cloud.opts, "web", "hyper2")
+    cloud.hosts.silence("hyper2")
+
+    assert inventory.locate(cloud.master, "web") == "hyper1"
+    finding.confirm(cloud.master, "web", "hyper1")
+    # But its key may be that of the other one.
+    with pytest.raises(NameTaken, match="was on hyper2"):
+        cloud.purge()
+
+
+def test_a_vm_that_was_last_seen_where_it_is_does_not_wait_for_an_unrelated_host(cloud):
+    cloud.hosts.put("hyper1", "web", state="shutdown")
+    cloud.hosts.put("hyper2", "other")
+    inventory.overview(cloud.master, "virt.host_info")
+    cloud.hosts.silence("hyper2")
+
+    assert inventory.locate(cloud.master, "web") == "hyper1"
+    assert cloud.purge() == {"hyper1": {"web": "purged"}}
+
+
+def test_a_host_that_is_no_minion_of_this_master_any_more_is_given_up(stale, monkeypatch):
+    compat.KeyStore(stale.opts).discard("hyper2")
+    monkeypatch.setattr(inventory, "every", lambda _cloud: ["hyper1", "hyper3"])
+
+    assert inventory.locate(stale.master, "web") == "hyper1"
+
+
+def test_for_how_long_the_host_is_silent_is_said(stale):
+    silence.noted(stale.opts, ["hyper2"], ["hyper2"], lambda _host: True)
+    path = silence._path(stale.opts)
+    path.write_text(json.dumps({"version": 1, "since": {"hyper2": time.time() - 7201}}))
+
+    with pytest.raises(NameTaken, match=r"on hyper2 \(does not answer, for 2 h\) when"):
+        inventory.locate(stale.master, "web")
+
+
+@pytest.mark.parametrize("source", ["hyper1", "hyper2"])
+def test_the_silent_host_of_a_move_that_is_not_over_does_not_count(stale, source):
+    target = "hyper2" if source == "hyper1" else "hyper1"
+    with orders.opened(stale.opts, "web") as held:
+        orders.begin_move(held, "t1", MoveOrderFacts(source=source, target=target))
+
+    # The host's own record says whether the VM may be used there.
+    assert inventory.locate(stale.master, "web") == "hyper1"
+
+
+# Answers that are none.
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (Reply(minion="b", error="libvirt does not answer at qemu:///system"), "libvirt does not"),
+        (Reply(minion="b", missing=True, error="b has given no answer that is signed"), "signed"),
+        (Reply(minion="b", value={"state": ["up"]}), "b answers virt.presence with"),
+        (Reply(minion="b", missing=True), "does not answer"),
+    ],
+)
+def test_why_a_host_cannot_say_is_told(cloud, monkeypatch, reply, reason):
+    monkeypatch.setattr(inventory, "every", lambda _cloud: ["hyper1", "hyper2"])
+    usual = minions.ask
+
+    def ask(cloud_, targets, fun, *args, **options):
+        answers = usual(cloud_, targets, fun, *args, **options)
+        return {
+            **answers,
+            **({"hyper2": replace(reply, minion="hyper2")} if "hyper2" in answers else {}),
+        }
+
+    monkeypatch.setattr(minions, "ask", ask)
+    hints.moved(cloud.opts, "web", "hyper2")
+    word = reason.replace("b answers", "hyper2 answers")
+
+    with pytest.raises(NoSuchVm, match=rf"last seen on hyper2\); hyper2 \(.*{word}"):
+        inventory.locate(cloud.master, "web")
+    cloud.hosts.put("hyper1", "web", state="shutdown")
+    with pytest.raises(NameTaken, match=rf"was on hyper2 \(.*{word}"):
+        inventory.locate(cloud.master, "web")
+
+
+def test_a_kept_definition_is_not_purged_while_a_host_that_may_have_the_vm_is_silent(cloud):
+    cloud.hosts.put("hyper1", "web", state="shutdown", moved_to="hyper2")
+    cloud.hosts.silence("hyper2")
+
+    with pytest.raises(DeployError, match="only kept its definition"):
+        cloud.purge()
+    with pytest.raises(NameTaken, match="moved to hyper2, and hyper1 only kept its definition"):
+        inventory.locate(cloud.master, "web")
+
+
+def test_a_survey_says_why_a_silent_host_counts_as_silent():
+    found = surveys.of_replies(
+        "virt.presence", {"a": Reply(minion="a", missing=True, error="not signed")}
+    )
+
+    assert found.unreachable == ["a"] and found.reasons() == {"a": "not signed"}
+    assert found.beside() == {"unreachable": ["a"]}
+
+
+# Moves of VMs whose host is known, and keys.
+
+
+@pytest.fixture
+def doubled(two, master):
+    """h1 has a stale definition of web, h2 runs it and is silent; h1 has db, too."""
+    two.put("web", "h1", state="shutdown")
+    two.put("web", "h2", state="running")
+    two.hosts["h3"] = {}
+    two.notes["h3"] = {}
+    keys.accept(master.opts, "h3", "a key")
+    inventory.overview(master, "virt.host_info")
+    two.put("db", "h1", state="shutdown")
+    two.silent.add("h2")
+    return two
+
+
+def test_an_evacuation_leaves_a_stale_definition_where_it_is(doubled, master):
+    plan = evacuate.dry_run(master, "h1", with_stopped=True)
+    with pytest.raises(evacuate.NotAllMoved) as caught:
+        evacuate.evacuate(master, "h1", **HOW)
+
+    assert plan["moves"] == {"db": "h3"} and "was on h2" in plan["stays"]["web"]
+    assert caught.value.table["moved"] == {"db": "h3"}
+    assert "was on h2 (does not answer" in caught.value.table["failed"]["web"]
+    assert doubled.where("web") == ["h1", "h2"]
+
+
+def test_a_move_to_a_named_host_asks_the_host_that_had_the_vm(doubled, master):
+    with pytest.raises(NameTaken, match="was on h2"):
+        migrate.migrate(master, "web", "h3", {}, "h1")
+    doubled.silent.clear()
+    with pytest.raises(NameTaken, match="is on h1 and h2"):
+        migrate.migrate(master, "web", "h3", {}, "h1")
+
+    assert doubled.where("web") == ["h1", "h2"]
+
+
+def test_a_running_vm_moves_though_another_host_had_one_of_its_name(doubled, master):
+    doubled.put("web", "h1", state="running")
+
+    assert migrate.migrate(master, "web", "h3", {}, "h1")["to"] == "h3"
+
+
+def test_a_target_that_has_taken_nothing_is_no_place_where_the_vm_was_last_seen(two, master):
+    two.put("web", "h1", state="shutdown")
+    two.swallows.add("h2")
+    # A look while it was on its way has seen it there.
+    seen = hints.Heard(whole={"h1": ["web"], "h2": ["web"]})
+    two.after["h1", "virt.migrate"] = lambda: hints.refresh(master.opts, seen)
+
+    with pytest.raises(effects.MoveFailed, match="on h1 as before"):
+        migrate.migrate(master, "web", "h2", {})
+
+    assert hints.where(master.opts, "web") == ["h1"]
+
+
+def test_a_key_is_not_submitted_by_one_host_for_the_vm_of_another(cloud):
+    cloud.hosts.put("hyper2", "web", state="shutdown")
+    inventory.overview(cloud.master, "virt.host_info")
+    given = {"minutes": 1, "replace": False}
+
+    with pytest.raises(NameTaken, match="is on hyper2, and not on hyper1"):
+        authorization.grant(cloud.master, "web", "hyper1", **given)
+    cloud.hosts.silence("hyper2")
+    with pytest.raises(NameTaken, match="was on hyper2 .*give replace=True"):
+        authorization.grant(cloud.master, "web", "hyper1", **given)
+    assert authorization.known(cloud.opts) == {}
