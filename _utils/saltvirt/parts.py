@@ -118,11 +118,17 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What a host says of one move, as its source and as its target; ``noted`` is the source's."""
+    """
+    What a host says of one move, as its source and as its target.
+
+    noted, disks
+        The source's: what its target must know, and the files of the disks that go with the VM.
+    """
 
     source: Source
     target: Target
     noted: Noted
+    disks: Sequence[str] = ()
 
 
 def run(steps: Effects, hands: object) -> Any:
