@@ -14,7 +14,7 @@ from saltvirt.kvm import host, lifecycle, query, snapshots
 from saltvirt.ops import storage
 from saltvirt.ops.migration import ofhost, startlock
 from saltvirt.placement.answers import DiskFacts, FileFacts, ImageFacts, MigrationInfo
-from saltvirt.xml import newer, pooldisk, read
+from saltvirt.xml import hostfiles, newer, pooldisk, read
 from saltvirt.xml.snapshot import Snapshot
 
 _T = TypeVar("_T")
@@ -115,7 +115,7 @@ def _facts(settings: HostSettings, vm: query.Definition, tags: _Tags) -> Migrati
             *ofhost.obstacles(settings, root, is_running=is_running),
         ],
         nvram=_firmware(settings, root, is_running),
-        files=_union([*map(read.boot_files, both), _needed(settings, following, tags["pools"])]),
+        files=_union([*_host_files(both, is_running), _needed(settings, following, tags["pools"])]),
         autostart=name in tags["autostart"],
     )
 
@@ -325,6 +325,23 @@ def _not_running_with(
                 f"its definition has the disk {disk['path']}, without which it runs; attach that, "
                 "or take it out of the definition"
             )
+
+
+def _host_files(both: Sequence[ET.Element], is_running: bool) -> Iterator[list[str]]:
+    """Yield what the other host must have of what definitions name beside disks."""
+    for root in both:
+        yield read.boot_files(root)
+        yield hostfiles.needed(root)
+        # Named by libvirt itself too: of what is not here either, nothing is said.
+        own = (hostfiles.emulator(root), _template(root, is_running))
+        yield [path for path in own if path is not None and os.path.exists(path)]
+
+
+def _template(root: ET.Element, is_running: bool) -> str | None:
+    """Return what the firmware's variables are made of, unless their file is sent as it is."""
+    variables = read.firmware_variables(root)
+    is_sent = not is_running and variables is not None and os.path.isfile(variables)
+    return None if is_sent else hostfiles.template(root)
 
 
 def _firmware(settings: HostSettings, root: ET.Element, is_running: bool) -> list[FileFacts]:
