@@ -195,6 +195,8 @@ class DiskFacts:
     pool
         Of a disk that the definition calls a volume, and that is a file: the pool which has that
         file, at ``path``, on every host that takes it.
+    inode
+        The number of a shared file in its file system.
     """
 
     target: str
@@ -209,6 +211,7 @@ class DiskFacts:
     backing: str | None = said_with("virtual_bytes")
     size_bytes: Count | None = said_with("size_bytes")
     pool: str | None = said_with("pool")
+    inode: Count | None = said_with("inode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +219,9 @@ class MigrationInfo:
     """
     What a host answers of a VM to ``virt.migration_info``: all that another must know of it.
 
+    marks
+        The files that the source has made beside shared disks for this move, by which the target
+        sees that it has the same folder; None before a move has begun.
     nat
         Those of ``networks`` behind whose NAT it is.
     """
@@ -247,6 +253,7 @@ class MigrationInfo:
     obstacles: list[Words]
     nvram: list[FileFacts] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    marks: list[str] | None = said_with("marks")
     autostart: bool = False
     said: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What this was read from; another host is told just that. None for a VM of this host."""

@@ -8,6 +8,7 @@ from typing import Any
 from saltvirt.config import HostSettings
 from saltvirt.kvm import host, lifecycle, pools, volumes
 from saltvirt.ops import inspect, storage
+from saltvirt.ops.migration import sharedfiles
 from saltvirt.placement import fit, generation, requirements
 from saltvirt.placement.answers import DiskFacts, HostInfo, MigrationInfo, Versions
 from saltvirt.placement.generation import Generation
@@ -37,7 +38,7 @@ def check(
     why += _lacking(moving.files)
     for disk in moving.disks:
         why += [*_disk_reasons(settings, disk), *_volume_reasons(conn, settings, disk)]
-    why += _pool_reasons(conn, moving)
+    why += [*sharedfiles.different(moving), *_pool_reasons(conn, moving)]
     pushed = [one.path for one in moving.nvram if one.how == "push"]
     return why + [f"a file {path} is there already" for path in pushed if Path(path).exists()]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from saltvirt import files
 from saltvirt.errors import StorageError
 
+_PREFIX = ".salt-virt-"
 # File systems without hard links answer one of these.
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
@@ -25,29 +26,29 @@ class Anothers(StorageError):
 
 def announce(path: str, token: str) -> None:
     """Make the mark of a file that a move is about to make; it is on the disk afterwards."""
-    mark = _mark(path, token)
+    beside = mark(path, token)
     try:
-        mark.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        beside.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         # One that is there is this move's own: nobody else knows its token.
-        os.close(files.private(mark, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW))
-        files.sync_folder(mark.parent)
+        os.close(files.private(beside, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW))
+        files.sync_folder(beside.parent)
     except OSError as exc:
         raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
 
 
 def take(path: str, token: str) -> None:
     """Make the file, empty; raise :class:`Anothers` if there is one already."""
-    mark = _mark(path, token)
+    beside = mark(path, token)
     try:
         try:
-            os.link(mark, path)
+            os.link(beside, path)
         except OSError as exc:
             if exc.errno not in _NO_LINKS:
                 raise
             # Here a file that is made by another host after it is noted cannot be told from ours.
             os.close(files.private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-            mark.unlink()
-        files.sync_folder(mark.parent)
+            beside.unlink()
+        files.sync_folder(beside.parent)
     except FileExistsError as exc:
         raise Anothers(f"cannot make {path}: {exc.strerror}") from exc
     except OSError as exc:
@@ -56,25 +57,31 @@ def take(path: str, token: str) -> None:
 
 def complete(path: str, token: str) -> None:
     """Remove the mark of a file that is made, or of one that turned out to be another's."""
-    mark = _mark(path, token)
+    beside = mark(path, token)
     try:
-        mark.unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
     except OSError as exc:
-        raise StorageError(f"cannot remove {mark}: {exc.strerror}") from exc
+        raise StorageError(f"cannot remove {beside}: {exc.strerror}") from exc
 
 
 def is_own(path: str, token: str) -> bool:
     """Return whether the file at a path that a move has noted is that move's."""
-    mark = _mark(path, token)
-    if not os.path.lexists(mark):
+    beside = mark(path, token)
+    if not os.path.lexists(beside):
         return True
     try:
-        return mark.samefile(path)
+        return beside.samefile(path)
     except (FileNotFoundError, NotADirectoryError):
         return False
 
 
-def _mark(path: str, token: str) -> Path:
+def mark(path: str, token: str) -> Path:
+    """Return the mark of a file, which is in its folder."""
     # A name of its own length: the file's may be as long as a name can be.
     digest = hashlib.sha256(Path(path).name.encode()).hexdigest()[:12]
-    return Path(path).with_name(f".salt-virt-{files.named(token)[:12]}-{digest}")
+    return Path(path).with_name(f"{_PREFIX}{files.named(token)[:12]}-{digest}")
+
+
+def is_mark(path: str) -> bool:
+    """Return whether a file is called as a mark is."""
+    return Path(path).name.startswith(_PREFIX)

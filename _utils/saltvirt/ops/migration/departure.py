@@ -23,6 +23,7 @@ from saltvirt.ops.migration import (
     migrationinfo,
     reach,
     sending,
+    sharedfiles,
     startlock,
 )
 from saltvirt.ops.migration.end import End
@@ -113,6 +114,8 @@ class Departure(End[DepartureFacts]):
         self._begin(token, phase, facts)
 
     def enter(self, phase: str) -> None:
+        # The target has looked, or the move is over.
+        sharedfiles.unmark(self.facts.disks or (), self._held.now.token)
         self._held.enter(phase)
 
     def end(self) -> None:
@@ -247,7 +250,7 @@ class Departure(End[DepartureFacts]):
     def look(self) -> None:
         """Refuse to remove anything unless the VM is off here and whole on the other host."""
         self._looked, facts = time.monotonic(), self.facts
-        reasons = [*leaving.here(self.conn, self._name, facts)]
+        reasons = list(leaving.here(self.conn, self._name, facts))
         with migrate.target(reach.uri_of(facts.target)[0]) as other:
             reasons += leaving.there(self.conn, other, facts)
             if not reasons:
@@ -269,7 +272,7 @@ class Departure(End[DepartureFacts]):
             self._does_not_start(error)
 
     def _look_again(self) -> None:
-        """Look once more unless that was done just now: the record may be old by now."""
+        # The record may be old by now.
         if self._looked is None or time.monotonic() - self._looked > _FRESH_S:
             self.look()
 
@@ -327,7 +330,7 @@ def begin(context: Context, name: str, token: str, target: str) -> MigrationInfo
             raise MigrationFailed(f"VM {name!r} cannot be moved: {'; '.join(moving.obstacles)}")
         hands.moving, hands.target = moving, target
         hands.open(token)
-        return replace(moving, wire=protocol.WIRE)
+        return replace(moving, wire=protocol.WIRE, marks=sharedfiles.mark(moving, token))
 
 
 def _await_arrival(settings: HostSettings, name: str) -> None:
@@ -391,7 +394,6 @@ def step(context: Context, name: str, token: str, which: str, **given: Any) -> d
         protocol.FORGET: protocol.forget,
         protocol.GIVE_WAY: protocol.give_way,
     }
-    make = steps[which]
     with opened(context, name) as hands:
-        hands.do(make(hands.there, token, **given))
+        hands.do(steps[which](hands.there, token, **given))
         return {"removed": hands.removed, "warnings": hands.warnings}

@@ -12,7 +12,7 @@ from saltvirt.errors import NoSuchVm
 from saltvirt.image import cache
 from saltvirt.kvm import host, lifecycle, query, snapshots
 from saltvirt.ops import storage
-from saltvirt.ops.migration import ofhost, startlock
+from saltvirt.ops.migration import ofhost, sharedfiles, startlock
 from saltvirt.placement.answers import DiskFacts, FileFacts, ImageFacts, MigrationInfo
 from saltvirt.xml import hostfiles, newer, pooldisk, read
 from saltvirt.xml.snapshot import Snapshot
@@ -172,7 +172,8 @@ def _disk(
     )
     if is_declared or (source["type"] != "file" and pool is None):
         is_shared = is_declared or source["type"] == "network"
-        return replace(out, how="shared" if is_shared else "device")
+        number = sharedfiles.inode(located) if is_declared else None
+        return replace(out, how="shared" if is_shared else "device", inode=number)
     is_written = source["device"] == "disk" and not source["is_readonly"]
     return _measured(settings, out, how="copy" if is_running and is_written else "push")
 
