@@ -5,10 +5,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from saltvirt import arguments
+from saltvirt import arguments, files
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError
-from saltvirt.files import part_path, private
 from saltvirt.image import cache, tool
 from saltvirt.kvm import host
 from saltvirt.ops import reservations, storage
@@ -21,7 +20,7 @@ def placeholder(path: Path) -> None:
     """Make an empty file; raise StorageError if it is there already."""
     try:
         path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-        os.close(private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.close(files.private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     except OSError as exc:
         raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
 
@@ -29,7 +28,8 @@ def placeholder(path: Path) -> None:
 def resize(path: str, size_bytes: int) -> None:
     """Have an empty file be of a size."""
     try:
-        os.truncate(path, size_bytes)
+        with open(path, "r+b", opener=files.no_link) as handle:
+            handle.truncate(size_bytes)
     except OSError as exc:
         raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
 
@@ -66,7 +66,7 @@ def make(file: ComingFile) -> None:
         return
     backing = (file.base.path, file.base.format) if file.base else ()
     tool.create(path, file.size_bytes, file.format, *backing)
-    path.chmod(0o600)
+    files.restrict(path)
 
 
 def seed(
@@ -112,7 +112,7 @@ def _place_all(disks: Mapping[Path, Mapping[str, Any]], there: Collection[Path])
             if path not in there:
                 placeholder(path)
                 steps.undo_with(path.unlink)
-            parts[path] = part_path(path.parent, path.name)
+            parts[path] = files.part_path(path.parent, path.name)
             steps.undo_with(parts[path].unlink, True)
             _make_empty(parts[path], disk)
         for path, part in parts.items():
