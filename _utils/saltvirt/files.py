@@ -101,7 +101,7 @@ def _refuse_planted(path: str, opened: os.stat_result) -> None:
             break
         if status.st_uid not in (0, opened.st_uid):
             raise OSError(errno.ELOOP, "it is a link that root has not made", path)
-        path = os.path.join(os.path.dirname(path), os.readlink(path))
+        path = str(Path(path).parent / Path(path).readlink())
     if not os.path.samestat(status, opened):
         raise OSError(errno.ELOOP, "it was replaced while it was opened", path)
 
@@ -174,7 +174,7 @@ def sync_folder(folder: str | Path) -> None:
 
 
 def _sync(path: str | Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         os.fsync(handle)
     finally:

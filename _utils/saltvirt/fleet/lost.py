@@ -264,7 +264,9 @@ def _left_alone(hands: Hands) -> str:
     source = hands.seen.get(hands.source)
     is_whole = isinstance(source, Source) and source.has
     stays = f"if it is to stay there, {_settle(hands.name)} keep={hands.source}"
-    lacking = f"bring back what {hands.source} lacks, then {_settle(hands.name)} keep={hands.source}"
+    lacking = (
+        f"bring back what {hands.source} lacks, then {_settle(hands.name)} keep={hands.source}"
+    )
     return (
         f"VM {hands.name!r} was handed over to {hands.target}, which does not have it any more, "
         f"and no other host has it: nothing is removed on {hands.source}, as that may be the only "

@@ -54,7 +54,7 @@ def test_by_force_the_move_is_forgotten_and_the_files_stay(leaving):
 
 
 def test_a_third_host_that_has_it_ends_the_move_by_the_operators_word(leaving):
-    """virsh migrate from h2 to h3, with the arrival still on record on h2."""
+    """By virsh migrate from h2 to h3, with the arrival still on record on h2."""
     leaving.put("web", "h3", state="running")
     leaving.hosts["h2"].clear()
 

@@ -54,7 +54,6 @@ class Bypasses:
         is_defined = any(host.defined == host.files == WHOLE for host in bare.hosts)
         return bare._replace(latest=latest, is_undefined=bare.is_undefined or not is_defined)
 
-
     @staticmethod
     def _parted(world, call, number):
         """Return a call that fails if it was sending something to a host which is reinstalled."""

@@ -4,8 +4,8 @@ A checker of the protocol of a move: every order in which things can happen, to 
 It has hands of its own for :mod:`saltvirt.protocol`: a few hosts with one VM, two masters, and
 between any two effects a runner that is killed or stops waiting, a job that is killed, a host that
 loses its power, and somebody who starts, stops or purges the VM, moves it back by virsh, or
-reinstalls a host. A call that nobody waits for any
-more is a stalled one: it goes on at any later time, or never.
+reinstalls a host. A call that nobody waits for any more is a stalled one: it goes on at any later
+time, or never.
 """
 
 from collections import deque

@@ -110,7 +110,7 @@ def test_the_credential_of_a_seed_is_told_from_what_somebody_gives_a_guest():
     other = sysinfo.of("opt/com.coreos/config", "/srv/web1.ign")
 
     def root(info):
-        text = f"<domain><name>m1</name><os/>{{}}</domain>"
+        text = "<domain><name>m1</name><os/>{}</domain>"
         made = read.domain(text.format(""))
         sysinfo.add(made, info)
         return made

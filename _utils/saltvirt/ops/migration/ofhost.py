@@ -4,6 +4,7 @@ import errno
 import os
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from pathlib import Path
 
 from saltvirt import files
 from saltvirt.config import HostSettings
@@ -47,7 +48,7 @@ def _paths(root: ET.Element) -> Iterator[tuple[str, str]]:
 
 def _is_untrusted(settings: HostSettings, path: str) -> bool:
     """Return whether a file leads elsewhere by a link that QEMU's user may have made."""
-    if storage.is_declared(settings, path) or not os.path.islink(path):
+    if storage.is_declared(settings, path) or not Path(path).is_symlink():
         return False
     try:
         os.close(files.trusted(path, os.O_RDONLY))

@@ -26,7 +26,7 @@ def _is_kept(end, conn, paths):
 
 
 def test_a_vm_that_was_moved_back_by_hand_stays(end, conn, paths):
-    """virsh migrate --undefinesource from the target; the guest works here and is shut down."""
+    """By virsh migrate --undefinesource from the target; the guest works here and is shut down."""
     (end.folder / "defined").unlink()
     for path in paths:
         path.write_bytes(b"newest data" * 1000)
