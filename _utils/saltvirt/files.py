@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote
 
 from saltvirt.errors import StorageError
@@ -84,6 +85,14 @@ def restrict(path: str | Path) -> None:
         os.fchmod(handle, 0o600)
     finally:
         os.close(handle)
+
+
+def open_trusted(path: str | Path) -> BinaryIO:
+    """Open a file as :func:`trusted` does; raise StorageError, in one line, if it is not opened."""
+    try:
+        return open(path, "rb", opener=trusted)
+    except OSError as exc:
+        raise StorageError(f"cannot read {path}: {exc.strerror}") from exc
 
 
 def _regular(handle: int, path: str | Path) -> int:

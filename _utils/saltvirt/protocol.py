@@ -11,6 +11,13 @@ by its durable *cancelled*, and once it has handed over, only after the target h
 then on nobody takes the VM back from the target, and the source removes what it has, files last.
 """
 
+from saltvirt.buildparts import COMPLETE as COMPLETE
+from saltvirt.buildparts import DEFINING as DEFINING
+from saltvirt.buildparts import FORGET as FORGET
+from saltvirt.buildparts import MAKING as MAKING
+from saltvirt.buildparts import UNDOING as UNDOING
+from saltvirt.buildparts import build as build
+from saltvirt.buildparts import settle_build as settle_build
 from saltvirt.parts import SOURCE_PHASES, TARGET_PHASES, Effects, Elsewhere
 from saltvirt.parts import Source as Source
 from saltvirt.parts import Target as Target
@@ -18,8 +25,6 @@ from saltvirt.parts import There as There
 
 # The version of what the two hosts of a move and the master say to each other of it.
 WIRE = 1
-# What a host notes of a VM that it builds; a complete one is undone if it cannot be started.
-MAKING, DEFINING, COMPLETE, UNDOING = "making", "defining", "complete", "undoing"
 # What the source of a move notes. From HANDING on nobody starts the VM there.
 PLANNED, SENDING, HANDING, LEAVING, CANCELLED = SOURCE_PHASES
 # What its target notes. Before ARRIVED nobody starts the VM there.
@@ -29,7 +34,7 @@ DECIDED = frozenset({CANCELLED, ARRIVED})
 LEAVES = frozenset({PLANNED, SENDING, HANDING, LEAVING})
 
 # What settling does next: on the source, on the target, or nothing.
-CANCEL, REDEFINE, FINISH, FORGET = "cancel", "redefine", "finish", "forget"
+CANCEL, REDEFINE, FINISH = "cancel", "redefine", "finish"
 ARRIVE, REFUSE, DROP, END = "arrive", "refuse", "drop", "end"
 DONE, WAIT, KEEP, GONE_ON = "done", "wait", "keep", "gone on"
 # What the operator alone decides: another host has the VM, and neither of the two.
@@ -56,40 +61,6 @@ def _expect(there: There | None, token: str, *phases: str) -> str:
     if there.phase not in phases:
         raise OutOfTurn(f"it is {there.phase} here, not {' or '.join(phases)}")
     return there.phase
-
-
-# A build, on its host.
-
-
-def build(start: bool) -> Effects:
-    """
-    Make a VM's files, define it, and start it.
-
-    ``undo`` takes back what was made so far, the definition first.
-    """
-    yield "begin", MAKING
-    try:
-        yield ("make",)
-        yield "enter", DEFINING
-        yield ("define",)
-        yield "enter", COMPLETE
-        if start:
-            yield ("start",)
-    except _FAILURES:
-        yield ("undo",)
-        yield ("end",)
-        raise
-    yield ("end",)
-
-
-def settle_build(phase: str, *, is_defined: bool) -> str:
-    """
-    Return what is done with the record of a builder that died: ``forget`` or ``undo``.
-
-    What is defined is complete, as all its files were made before, and somebody may have used it
-    since: it is never undone.
-    """
-    return "forget" if is_defined or phase == COMPLETE else "undo"
 
 
 # A move, on the host that has the VM.

@@ -135,10 +135,8 @@ def _settled(hands: Hands, force: bool, keep: str | None) -> tuple[str, str]:
     if keep is not None:
         lost.refuse_keep(hands, keep)
     step, is_moved = _tried(hands, force)
-    if step == protocol.KEEP and hands.is_left_alone:
-        return _left_alone(hands, force, keep)
-    if step == protocol.KEEP and keep is not None:
-        return protocol.DONE, lost.kept(hands, keep)
+    if step == protocol.KEEP and (keep is not None or hands.is_left_alone):
+        return _kept(hands, force, keep)
     is_given_up = step == protocol.KEEP and force
     if is_given_up:
         hands.give_up()
@@ -151,10 +149,11 @@ def _settled(hands: Hands, force: bool, keep: str | None) -> tuple[str, str]:
     return step, _ending(hands, is_moved, is_given_up)
 
 
-def _left_alone(hands: Hands, force: bool, keep: str | None) -> tuple[str, str]:
-    """Settle a move whose VM its source alone may have, by the operator's word."""
+def _kept(hands: Hands, force: bool, keep: str | None) -> tuple[str, str]:
+    """Settle a move that its operator alone decides, if that was done."""
     if keep is not None:
-        return protocol.DONE, lost.kept_on_source(hands)
+        kept = lost.kept_on_source(hands) if hands.is_left_alone else lost.kept(hands, keep)
+        return protocol.DONE, kept
     return (protocol.DONE, lost.left_alone(hands)) if force else (protocol.KEEP, "")
 
 

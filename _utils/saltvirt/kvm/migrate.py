@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import urlsplit
 
 from saltvirt import content, files
@@ -312,7 +312,7 @@ def push(conn: Any, local: str | Path, remote: str) -> str:
         digest.feed(offset, data)
         return data
 
-    with _opened(local) as handle:
+    with files.open_trusted(local) as handle:
         size = os.fstat(handle.fileno()).st_size
         volume.upload(stream, 0, size, libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM)
         try:
@@ -322,13 +322,6 @@ def push(conn: Any, local: str | Path, remote: str) -> str:
             stream.abort()
             raise
     return digest.end(size)
-
-
-def _opened(path: str | Path) -> BinaryIO:
-    try:
-        return open(path, "rb", opener=files.trusted)
-    except OSError as exc:
-        raise MigrationFailed(f"{path} is not sent: {exc.strerror}") from exc
 
 
 def _skip(_stream: Any, count: int, descriptor: int) -> int:

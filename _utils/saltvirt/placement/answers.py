@@ -190,13 +190,10 @@ class DiskFacts:
         ``missing`` and ``split`` are obstacles.
     base, image
         The digest of the cached image below it, and what is known of that.
-    virtual_bytes, actual_bytes, backing, size_bytes
+    virtual_bytes, actual_bytes, backing, size_bytes, inode
         What it was measured to be, None if it was not.
     pool
-        Of a disk that the definition calls a volume, and that is a file: the pool which has that
-        file, at ``path``, on every host that takes it.
-    inode
-        The number of a shared file in its file system.
+        The pool that has the file of a volume, at ``path``, on every host that takes it.
     """
 
     target: str
@@ -219,11 +216,8 @@ class MigrationInfo:
     """
     What a host answers of a VM to ``virt.migration_info``: all that another must know of it.
 
-    marks
-        The files that the source has made beside shared disks for this move, by which the target
-        sees that it has the same folder; None before a move has begun.
-    nat
-        Those of ``networks`` behind whose NAT it is.
+    nat, marks
+        Those of ``networks`` behind whose NAT it is; what shows a target that a folder is shared.
     """
 
     wire: int | None = said_with("wire")

@@ -2,10 +2,8 @@
 A checker of the protocol of a move: every order in which things can happen, to a stated depth.
 
 It has hands of its own for :mod:`saltvirt.protocol`: a few hosts with one VM, two masters, and
-between any two effects a runner that is killed or stops waiting, a job that is killed, a host that
-loses its power, and somebody who starts, stops or purges the VM, moves it back by virsh, or
-reinstalls a host. A call that nobody waits for any more is a stalled one: it goes on at any later
-time, or never.
+between any two effects runners that are killed or stop waiting, jobs that are killed, power cuts,
+and deeds by hand. An abandoned call is a stalled one: it goes on at any later time, or never.
 """
 
 from collections import deque
@@ -25,6 +23,7 @@ from clouds import (
     Runner,
     Seen,
     change,
+    has_own_files,
     is_arriving,
     last_looks,
     replayed,
@@ -297,7 +296,7 @@ class Checker(Bypasses, Invariants):
             is_live=self.is_live(world, runner.source, self.model.on_source),
             is_moving=host.job is not None,
             has=bool(host.defined) and host.files == WHOLE,
-            has_files=is_own and departure.leaves and host.files != NOTHING,
+            has_files=is_own and has_own_files(host),
             stays=is_own and departure.was and host.active and host.job is None,
             is_handed=is_own and host.is_migrated,
         )

@@ -194,6 +194,11 @@ def replayed(steps, answers):
     return "effect", effect
 
 
+def has_own_files(host):
+    """Return whether a source has files that are removed when the VM has left."""
+    return host.departure.leaves and host.files != NOTHING
+
+
 def is_arriving(world, number):
     """Return whether libvirt is moving the VM to a host."""
     return any(host.job == number for host in world.hosts)

@@ -200,11 +200,8 @@ def _file(settings: HostSettings, path: str, says: Disk) -> ValidatedImage:
 
 
 def _raw(path: str) -> ValidatedImage:
-    try:
-        with open(path, "rb", opener=files.trusted) as handle:
-            size_bytes = os.fstat(handle.fileno()).st_size
-    except OSError as exc:
-        raise StorageError(f"{path} is not copied: {exc.strerror}") from exc
+    with files.open_trusted(path) as handle:
+        size_bytes = os.fstat(handle.fileno()).st_size
     return ValidatedImage(path=path, format="raw", size_bytes=size_bytes)
 
 
