@@ -29,7 +29,7 @@ class Sysinfo:
 
 def is_credential(entry: Entry) -> bool:
     """Return whether an entry is the credential of a seed, whose file is gone once it is read."""
-    return entry.name == CREDENTIAL and (entry.file or "").endswith(CREDENTIAL_FILE)
+    return entry.name == CREDENTIAL and (entry.file or "").endswith(".credentials")
 
 
 def of(name: str, path: object) -> Sysinfo:
