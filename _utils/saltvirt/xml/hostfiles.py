@@ -51,6 +51,7 @@ _CHARDEVS = ("serial", "parallel", "console", "channel", "smartcard", "redirdev"
 _OPTION = re.compile(r"-?-(bios|dtb|kernel|initrd|option-rom|readconfig|L)")
 _READ = re.compile(r"(?:^|,)(?:file|romfile|filename|evdev|sysfsdev|dir)=(/[^,]+)")
 _READING = re.compile(r"-?-(fw_cfg|acpitable|smbios|device|object)")
+_EVERYWHERE = ("/dev/random", "/dev/urandom")
 # Where libvirt puts what it makes for a running domain itself.
 _OF_LIBVIRT = ("/var/lib/libvirt/", "/run/libvirt/", "/var/run/libvirt/")
 
@@ -58,18 +59,14 @@ _OF_LIBVIRT = ("/var/lib/libvirt/", "/run/libvirt/", "/var/run/libvirt/")
 def needed(root: ET.Element) -> list[str]:
     """Return what a host must have so that a domain starts there; see the module's text."""
     found = [*_named(root), *_of_chardevs(root), *_given(root), *_of_arguments(root)]
-    return list(dict.fromkeys(path for path in found if path.startswith("/")))
+    wanted = (path for path in found if path.startswith("/") and path not in _EVERYWHERE)
+    return list(dict.fromkeys(wanted))
 
 
 def template(root: ET.Element) -> str | None:
     """Return what libvirt makes the file of the firmware's variables of, if the domain names it."""
     nvram = root.find("os/nvram")
     return nvram.get("template") if nvram is not None else None
-
-
-def emulator(root: ET.Element) -> str | None:
-    """Return the QEMU that a domain names."""
-    return root.findtext("devices/emulator")
 
 
 def _named(root: ET.Element) -> Iterator[str]:

@@ -94,6 +94,7 @@ NEITHER = {
     "agent": "<channel type='unix'><source mode='bind' path='/var/lib/libvirt/qemu/channel/a'/>"
     "</channel>",
     "network": "<serial type='tcp'><source mode='bind' host='127.0.0.1' service='4555'/></serial>",
+    "random numbers": "<rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>",
     "alsa": "<audio id='1' type='alsa'><output dev='default'/></audio>",
     "listens": "<qemu:commandline><qemu:arg value='-device'/><qemu:arg value='intel-hda'/>"
     "</qemu:commandline>",

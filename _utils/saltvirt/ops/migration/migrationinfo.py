@@ -333,9 +333,9 @@ def _host_files(both: Sequence[ET.Element], is_running: bool) -> Iterator[list[s
     for root in both:
         yield read.boot_files(root)
         yield hostfiles.needed(root)
+        template = _template(root, is_running)
         # Named by libvirt itself too: of what is not here either, nothing is said.
-        own = (hostfiles.emulator(root), _template(root, is_running))
-        yield [path for path in own if path is not None and os.path.exists(path)]
+        yield [template] if template is not None and os.path.exists(template) else []
 
 
 def _template(root: ET.Element, is_running: bool) -> str | None:
