@@ -137,7 +137,7 @@ def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=N
     return arrival.prepare(context, moving, token, source)
 
 
-def migration_state(name=None, token=None, uuid=None):
+def migration_state(name=None, token=None, uuid=None, paths=None):
     """
     Return what this host has on record of moves, or what it says of one.
 
@@ -147,6 +147,9 @@ def migration_state(name=None, token=None, uuid=None):
         That of one move; it then returns ``{source, target, noted}``, what settling it needs.
     uuid
         The VM's, for one move. Defaults to finding it by its name.
+    paths
+        The files of its disks, for one move: ``has_disks`` of ``target`` tells whether all of them
+        are here. Defaults to not looking for them.
 
     CLI Example:
 
@@ -160,8 +163,9 @@ def migration_state(name=None, token=None, uuid=None):
         return wire.plain(
             known if name is None else {one: known[one] for one in known if one == name}
         )
+    paths = None if paths is None else wire.argument("paths", list[str], paths)
     with connect.opened(settings, readonly=False) as conn:
-        return wire.plain(state.of(conn, settings, name, str(token), uuid))
+        return wire.plain(state.of(conn, settings, name, str(token), uuid, paths))
 
 
 def migrate_step(

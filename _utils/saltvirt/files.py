@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote
 
 from saltvirt.errors import StorageError
@@ -19,6 +20,8 @@ _PART = re.compile(r"\.(?:(?P<boot>[0-9a-f]{12})-)?(?P<pid>\d+)-(?P<name>.+)\.pa
 _LIFE_S = 24 * 3600
 # A file system takes 255 bytes, and more than a kind stands beside it: see part_path.
 _MOST_QUOTED = 220
+# As many as the kernel follows.
+_MOST_LINKS = 40
 _REMEDIES = {
     errno.ENOSPC: "make room on its file system, then try again",
     errno.EDQUOT: "make room in its quota, then try again",
@@ -45,6 +48,71 @@ def private(path: str | Path, flags: int) -> int:
     if stat.S_IMODE(os.fstat(handle).st_mode) & 0o600 != 0o600:
         os.fchmod(handle, 0o600)
     return handle
+
+
+def no_link(path: str | Path, flags: int) -> int:
+    """
+    Open a regular file that is no link; an ``opener`` for :func:`open`.
+
+    For a file that this process has made where others may write, as QEMU's user may where libvirt
+    has it keep the variables of firmware: it may have been replaced since.
+    """
+    return _regular(private(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK), path)
+
+
+def trusted(path: str | Path, flags: int) -> int:
+    """
+    Open a file or block device to read it, by trusted links alone; an ``opener`` for :func:`open`.
+
+    A link is trusted if root has made it, or the owner of what it leads to: the user of a QEMU that
+    was broken out of could have root read any other file. Raises OSError for another one.
+    """
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISBLK(os.fstat(handle).st_mode):
+        _regular(handle, path)
+    try:
+        _refuse_planted(str(path), os.fstat(handle))
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def restrict(path: str | Path) -> None:
+    """Let root alone read and write a file that is no link."""
+    handle = no_link(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fchmod(handle, 0o600)
+    finally:
+        os.close(handle)
+
+
+def open_trusted(path: str | Path) -> BinaryIO:
+    """Open a file as :func:`trusted` does; raise StorageError, in one line, if it is not opened."""
+    try:
+        return open(path, "rb", opener=trusted)
+    except OSError as exc:
+        raise StorageError(f"cannot read {path}: {exc.strerror}") from exc
+
+
+def _regular(handle: int, path: str | Path) -> int:
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+
+
+def _refuse_planted(path: str, opened: os.stat_result) -> None:
+    """Raise OSError unless trusted links alone lead from a path to the file that was opened."""
+    for _link in range(_MOST_LINKS):
+        status = os.lstat(path)
+        if not stat.S_ISLNK(status.st_mode):
+            break
+        if status.st_uid not in (0, opened.st_uid):
+            raise OSError(errno.ELOOP, "it is a link that root has not made", path)
+        path = str(Path(path).parent / Path(path).readlink())
+    if not os.path.samestat(status, opened):
+        raise OSError(errno.ELOOP, "it was replaced while it was opened", path)
 
 
 def write(path: str | Path, data: bytes, mode: int = 0o600, gid: int | None = None) -> None:
@@ -115,7 +183,7 @@ def sync_folder(folder: str | Path) -> None:
 
 
 def _sync(path: str | Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         os.fsync(handle)
     finally:

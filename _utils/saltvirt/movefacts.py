@@ -65,6 +65,11 @@ class DepartureFacts:
             snapshots=self.snapshots,
         )
 
+    @property
+    def own_disks(self) -> list[str]:
+        """The files of its disks that go with it; none if they were not noted."""
+        return [path for _target, path, how in self.disks or () if how in ("copy", "push")]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalFacts:

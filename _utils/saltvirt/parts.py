@@ -42,6 +42,8 @@ class Source:
         Whether post-copy has failed, so that the VM needs both hosts until it goes on.
     has
         Whether the VM is defined there, with all its files.
+    has_files
+        Whether a file is there that is removed when the VM has left.
     stays
         Whether the VM runs there after a move of a running VM has failed.
     is_handed
@@ -54,6 +56,8 @@ class Source:
     # A host of the release before does not tell it.
     is_cut: bool = False
     has: bool = _told(False)
+    # Of a host that does not tell it, files must be expected.
+    has_files: bool = True
     stays: bool = _told(False)
     is_handed: bool = _told(False)
 
@@ -76,6 +80,9 @@ class Target:
         Whether it cannot come without memory that its source had when post-copy failed.
     has
         Whether the VM is defined there, and not only arriving.
+    has_disks
+        Whether all files of its disks are there: those of its definition, or without one those that
+        the source has noted. True if the target was not asked for them.
     is_empty
         Whether nothing has been written to the files that were made there, or none is there.
     """
@@ -85,6 +92,7 @@ class Target:
     is_arriving: bool = _told(False)
     is_cut: bool = False
     has: bool = _told(False)
+    has_disks: bool = True
     is_empty: bool = _told(False)
 
 
@@ -110,11 +118,17 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What a host says of one move, as its source and as its target; ``noted`` is the source's."""
+    """
+    What a host says of one move, as its source and as its target.
+
+    noted, disks
+        The source's: what its target must know, and the files of the disks that go with the VM.
+    """
 
     source: Source
     target: Target
     noted: Noted
+    disks: Sequence[str] = ()
 
 
 def run(steps: Effects, hands: object) -> Any:

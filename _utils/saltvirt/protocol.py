@@ -11,6 +11,13 @@ by its durable *cancelled*, and once it has handed over, only after the target h
 then on nobody takes the VM back from the target, and the source removes what it has, files last.
 """
 
+from saltvirt.buildparts import COMPLETE as COMPLETE
+from saltvirt.buildparts import DEFINING as DEFINING
+from saltvirt.buildparts import FORGET as FORGET
+from saltvirt.buildparts import MAKING as MAKING
+from saltvirt.buildparts import UNDOING as UNDOING
+from saltvirt.buildparts import build as build
+from saltvirt.buildparts import settle_build as settle_build
 from saltvirt.parts import SOURCE_PHASES, TARGET_PHASES, Effects, Elsewhere
 from saltvirt.parts import Source as Source
 from saltvirt.parts import Target as Target
@@ -18,8 +25,6 @@ from saltvirt.parts import There as There
 
 # The version of what the two hosts of a move and the master say to each other of it.
 WIRE = 1
-# What a host notes of a VM that it builds; a complete one is undone if it cannot be started.
-MAKING, DEFINING, COMPLETE, UNDOING = "making", "defining", "complete", "undoing"
 # What the source of a move notes. From HANDING on nobody starts the VM there.
 PLANNED, SENDING, HANDING, LEAVING, CANCELLED = SOURCE_PHASES
 # What its target notes. Before ARRIVED nobody starts the VM there.
@@ -29,7 +34,7 @@ DECIDED = frozenset({CANCELLED, ARRIVED})
 LEAVES = frozenset({PLANNED, SENDING, HANDING, LEAVING})
 
 # What settling does next: on the source, on the target, or nothing.
-CANCEL, REDEFINE, FINISH, FORGET = "cancel", "redefine", "finish", "forget"
+CANCEL, REDEFINE, FINISH = "cancel", "redefine", "finish"
 ARRIVE, REFUSE, DROP, END = "arrive", "refuse", "drop", "end"
 DONE, WAIT, KEEP, GONE_ON = "done", "wait", "keep", "gone on"
 # What the operator alone decides: another host has the VM, and neither of the two.
@@ -56,40 +61,6 @@ def _expect(there: There | None, token: str, *phases: str) -> str:
     if there.phase not in phases:
         raise OutOfTurn(f"it is {there.phase} here, not {' or '.join(phases)}")
     return there.phase
-
-
-# A build, on its host.
-
-
-def build(start: bool) -> Effects:
-    """
-    Make a VM's files, define it, and start it.
-
-    ``undo`` takes back what was made so far, the definition first.
-    """
-    yield "begin", MAKING
-    try:
-        yield ("make",)
-        yield "enter", DEFINING
-        yield ("define",)
-        yield "enter", COMPLETE
-        if start:
-            yield ("start",)
-    except _FAILURES:
-        yield ("undo",)
-        yield ("end",)
-        raise
-    yield ("end",)
-
-
-def settle_build(phase: str, *, is_defined: bool) -> str:
-    """
-    Return what is done with the record of a builder that died: ``forget`` or ``undo``.
-
-    What is defined is complete, as all its files were made before, and somebody may have used it
-    since: it is never undone.
-    """
-    return "forget" if is_defined or phase == COMPLETE else "undo"
 
 
 # A move, on the host that has the VM.
@@ -127,7 +98,12 @@ def send(there: There | None, token: str) -> Effects:
 
 
 def finish(there: There | None, token: str) -> Effects:
-    """Remove what a VM that has arrived had here alone, files last."""
+    """
+    Remove what a VM that has arrived had here alone, files last.
+
+    ``undefine`` and ``remove`` look at the target again, right before they remove anything: the
+    record may be old, and the VM may have come back by other means, or the target may have lost it.
+    """
     if _expect(there, token, HANDING, LEAVING) == HANDING:
         yield ("look",)
         yield "enter", LEAVING
@@ -182,6 +158,8 @@ def _expect_here(is_refused: bool) -> Effects:
 def redefine(there: There | None, token: str) -> Effects:
     """Define a VM on the target again, which lost its definition in a crash and has its disks."""
     _expect(there, token, HANDING)
+    if not (yield ("is_handed",)):
+        raise OutOfTurn("libvirt does not say any more that it has moved; it may have come back")
     yield ("define_there",)
 
 
@@ -316,16 +294,40 @@ def asks_others(source: Source | None, target: Target | None, step: str) -> bool
     From a target that has nothing of this move on record any more it may have gone on to a third
     host, and so may one that somebody has moved with other means.
     """
-    is_open = source is not None and source.phase == HANDING and not source.stays
-    is_decided = target is None or target.phase in (ARRIVED, REFUSED)
+    if source is None or target is None:
+        return False
+    if step == KEEP:
+        return is_left_alone(source, target)
+    is_open = source.phase == HANDING and not source.stays
+    is_decided = target.phase in (ARRIVED, REFUSED)
     return is_open and not is_decided and step in (CANCEL, REDEFINE, FINISH, REFUSE, ARRIVE)
+
+
+def is_left_alone(source: Source, target: Target) -> bool:
+    """
+    Return whether the source still has what its target must have, and does not have.
+
+    Somebody has moved the VM back by other means, or the target was reinstalled. What the source
+    has may be the only copy, so the operator decides.
+    """
+    if target.has and target.has_disks:
+        return False
+    if source.phase == LEAVING:
+        return source.has or source.has_files
+    if source.phase != HANDING or not source.has:
+        return False
+    if target.phase == ARRIVED:
+        return True
+    # It was handed over, or its definition alone has come: a host has lost the disks since.
+    was_there = target.has or source.is_handed
+    return target.phase is None and not target.has_disks and was_there
 
 
 def _unless_gone_on(step: str, target: Target, elsewhere: Elsewhere) -> str:
     if elsewhere.has:
         return GONE_ON
-    # A record on the target is a proof that it has not gone on from there.
-    is_proven = target.phase is not None or step not in (CANCEL, REDEFINE)
+    # The target's record proves that the VM has not gone on from there, unless the VM is missing.
+    is_proven = step not in (CANCEL, REDEFINE, KEEP) or (target.phase is not None and step != KEEP)
     is_open = elsewhere.silent or elsewhere.leaving or elsewhere.coming
     return WAIT if is_open and not is_proven else step
 
@@ -337,6 +339,8 @@ def is_stuck(source: Source, target: Target) -> bool:
 
 
 def _after_handing(source: Source, target: Target) -> str:
+    if is_left_alone(source, target):
+        return KEEP
     if target.phase == ARRIVED or (target.phase is None and target.has):
         return FINISH
     if source.is_handed:
@@ -354,7 +358,13 @@ def _after_libvirt(target: Target) -> str:
     # The target has nothing on record of a VM that was moved by hand.
     if target.phase not in (READY, None):
         return KEEP
-    return ARRIVE if target.has else REDEFINE
+    if target.has:
+        return ARRIVE
+    return REDEFINE if target.has_disks else KEEP
+
+
+def _after_leaving(source: Source, target: Target) -> str:
+    return KEEP if is_left_alone(source, target) else FINISH
 
 
 def _after_cancelled(_source: Source, target: Target) -> str:
@@ -369,6 +379,9 @@ def _after_all(source: Source, target: Target) -> str:
         return DONE
     if target.phase == ARRIVED:
         return END
+    # Either may have the newest disks: the source has lost its record, and nobody else can tell.
+    if source.has and target.has:
+        return KEEP
     # Without the source's files, those that came may be all there is of the VM.
     if source.has or target.phase == PREPARING or (target.is_empty and not target.has):
         return CANCEL
@@ -377,7 +390,7 @@ def _after_all(source: Source, target: Target) -> str:
 
 _AFTER = {
     HANDING: _after_handing,
-    LEAVING: lambda _source, _target: FINISH,
+    LEAVING: _after_leaving,
     CANCELLED: _after_cancelled,
     None: _after_all,
 }

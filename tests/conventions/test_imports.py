@@ -28,6 +28,7 @@ PARTS = sorted(LIBRARY.rglob("*.py"))
 BASE = {
     "access",
     "arguments",
+    "buildparts",
     "config",
     "connection",
     "defaults3006",

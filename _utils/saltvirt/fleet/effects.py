@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,6 +68,8 @@ class Hands:
         self.figures: dict[str, Any] = {}
         self.warnings: list[str] = []
         self.noted = Noted()
+        # The files of the VM's disks, as its source has noted them.
+        self._disks: Sequence[str] = ()
         # What each host has said, or why it has not.
         self.seen: dict[str | None, Source | Target | str | None] = {}
         self.silent: set[str | None] = set()
@@ -172,7 +174,7 @@ class Hands:
             is_over = out is not None and not _is_at_it(out)
             if is_last or is_over or time.monotonic() > deadline:
                 if said is not None and side == "source":
-                    self.noted = said.noted
+                    self.noted, self._disks = said.noted, said.disks
                 return out
             time.sleep(1)
 
@@ -193,7 +195,9 @@ class Hands:
             return None, True
 
     def _asked(self, host: str) -> minions.Reply:
-        kwarg = {"token": self.token, "uuid": self.uuid}
+        kwarg: dict[str, Any] = {"token": self.token, "uuid": self.uuid}
+        if host == self.target and self._disks:
+            kwarg["paths"] = list(self._disks)
         return minions.ask(self._cloud, [host], _STATE, [self.name], kwarg)[host]
 
     def is_unknown(self, host: str | None) -> bool:
@@ -242,6 +246,14 @@ class Hands:
         self.warnings += self._step(self.target, protocol.ARRIVE, **given).warnings
         self.end()
 
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether the source still has what its target must have, and does not have."""
+        source, target = self.seen.get(self.source), self.seen.get(self.target)
+        if not (isinstance(source, Source) and isinstance(target, Target)):
+            return False
+        return protocol.is_left_alone(source, target)
+
     def redefine(self) -> None:
         self._step(self.source, protocol.REDEFINE)
 
@@ -250,9 +262,14 @@ class Hands:
         kept = []
         for at, which in ((self.target, protocol.LET_GO), (self.source, protocol.GIVE_WAY)):
             seen = self.seen.get(at)
-            if isinstance(seen, Source | Target) and seen.phase is not None:
-                said = self._step(at, which, keeper=host).warnings
-                kept += [f"{at}: {one}" for one in said]
+            if not isinstance(seen, Source | Target) or seen.phase is None:
+                continue
+            if seen.phase == protocol.ARRIVED:
+                # It had come there, so it is the target's; nothing is left to be let go.
+                self.end()
+                continue
+            said = self._step(at, which, keeper=host).warnings
+            kept += [f"{at}: {one}" for one in said]
         return kept
 
     def finish(self) -> None:

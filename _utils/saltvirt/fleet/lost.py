@@ -28,6 +28,8 @@ def refuse_keep(hands: Hands, keep: str) -> None:
     hands.look_at_source()
     hands.look_at_target()
     lost = _other(hands, keep)
+    if hands.is_left_alone and keep == hands.source:
+        return
     # A host that only fails to look, for example because its libvirtd is down, may run the VM.
     if lost not in hands.silent and not hands.is_on_both:
         said = hands.seen.get(lost)
@@ -118,6 +120,27 @@ def kept(hands: Hands, keep: str) -> str:
     has_two = keep == hands.target and isinstance(source, Source) and source.has
     more = f"; {hands.source} has one too, see virt.query" if has_two else ""
     return f"is on {keep}{more}"
+
+
+def kept_on_source(hands: Hands) -> str:
+    """Bring a move to its end whose source still has the VM, which its target does not have."""
+    hands.lose_target()
+    hands.look_at_source()
+    target = hands.look_at_target()
+    if hands.is_on_both:
+        hands.give_up()
+    elif target is not None and target.phase is not None:
+        hands.drop()
+    hands.forget()
+    hands.close()
+    return f"stays on {hands.source}"
+
+
+def left_alone(hands: Hands) -> str:
+    """Forget a move whose VM neither host has whole; what the source has stays, and is not used."""
+    left = hands.give_way(hands.target)
+    hands.close()
+    return "; ".join([f"was given up, and nothing was removed on {hands.source}", *left])
 
 
 def without(hands: Hands, *, force: bool, keep: str | None) -> str | None:
@@ -235,9 +258,26 @@ def undecided(hands: Hands) -> str:
             f"move with {_settle(name)} keep={hands.source}, which removes what {target} has, "
             f"or keep={target}, which leaves both as they are"
         )
+    if hands.is_left_alone:
+        return _left_alone(hands)
     return (
         f"what {target} has of VM {name!r} may be all there is of it: {_sources_word(hands)}; see "
         f"whether it is needed, and remove it with: {_settle(name)} force=True"
+    )
+
+
+def _left_alone(hands: Hands) -> str:
+    source = hands.seen.get(hands.source)
+    is_whole = isinstance(source, Source) and source.has
+    stays = f"if it is to stay there, {_settle(hands.name)} keep={hands.source}"
+    lacking = (
+        f"bring back what {hands.source} lacks, then {_settle(hands.name)} keep={hands.source}"
+    )
+    return (
+        f"VM {hands.name!r} was handed over to {hands.target}, which does not have it any more, "
+        f"and no other host has it: nothing is removed on {hands.source}, as that may be the only "
+        f"copy; {stays if is_whole else lacking}; to forget the move and leave all files where "
+        f"they are, {_settle(hands.name)} force=True"
     )
 
 

@@ -31,6 +31,8 @@ def carry(cloud: Cloud, hands: Hands) -> dict[str, Any]:
         raise _unsettled(hands, str(failed)) from failed
     if step == protocol.GONE_ON:
         raise Unsettled(lost.gone_on(hands)) from error
+    if step == protocol.KEEP and hands.is_left_alone:
+        raise Unsettled(lost.undecided(hands)) from error
     if step != protocol.DONE:
         # Of a VM in halves both say the same.
         is_told = isinstance(error, Exception) and not hands.is_cut
@@ -141,8 +143,8 @@ def _settled(hands: Hands, force: bool, keep: str | None) -> tuple[str, str]:
     if keep is not None:
         lost.refuse_keep(hands, keep)
     step, is_moved = _tried(hands, force)
-    if step == protocol.KEEP and keep is not None:
-        return protocol.DONE, lost.kept(hands, keep)
+    if step == protocol.KEEP and (keep is not None or hands.is_left_alone):
+        return _kept(hands, force, keep)
     is_given_up = step == protocol.KEEP and force
     if is_given_up:
         hands.give_up()
@@ -155,6 +157,14 @@ def _settled(hands: Hands, force: bool, keep: str | None) -> tuple[str, str]:
     elif step == protocol.DONE:
         _hint_stays(hands)
     return step, _ending(hands, is_moved, is_given_up)
+
+
+def _kept(hands: Hands, force: bool, keep: str | None) -> tuple[str, str]:
+    """Settle a move that its operator alone decides, if that was done."""
+    if keep is not None:
+        kept = lost.kept_on_source(hands) if hands.is_left_alone else lost.kept(hands, keep)
+        return protocol.DONE, kept
+    return (protocol.DONE, lost.left_alone(hands)) if force else (protocol.KEEP, "")
 
 
 def _ending(hands: Hands, is_moved: bool | None, is_given_up: bool) -> str:

@@ -3,7 +3,7 @@
 import errno
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,20 @@ from saltvirt.model import Disk
 from saltvirt.room import Meter, Room
 from saltvirt.units import MIB, human
 
+_Opener = Callable[[str, int], int] | None
 # linux/fs.h: _IOW(0x94, 9, int). File systems without it answer one of these.
 _FICLONE = 0x40049409
 _NO_REFLINK = {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS}
 
 
-def copy(source: str | Path, target: str | Path, meter: Meter) -> None:
-    """Copy a file: shared blocks where the file system has them, else without its holes."""
-    with open(source, "rb") as inp, open(target, "wb", opener=files.private) as out:
+def copy(source: str | Path, target: str | Path, meter: Meter, opener: _Opener = None) -> None:
+    """
+    Copy a file: shared blocks where the file system has them, else without its holes.
+
+    opener
+        Opens the source. Defaults to following every link.
+    """
+    with open(source, "rb", opener=opener) as inp, open(target, "wb", opener=files.no_link) as out:
         try:
             fcntl.ioctl(out, _FICLONE, inp.fileno())
         except OSError as exc:
@@ -96,10 +102,10 @@ def make(base: ValidatedImage, path: str | Path, how: Mapping[str, Any], room: R
         if how["is_overlay"]:
             tool.create(path, how["size_bytes"], "qcow2", base.path, base.format)
         elif how["format"] == base.format and not _has_more(base, how):
-            copy(base.path, path, meter)
+            copy(base.path, path, meter, files.trusted)
         else:
             tool.convert(base.path, base.format, path, how["format"], meter)
-        Path(path).chmod(0o600)
+        files.restrict(path)
         if not how["is_overlay"] and how["size_bytes"] > base.size_bytes:
             tool.resize(path, how["size_bytes"], how["format"])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from saltvirt import content
+from saltvirt import content, files
 from saltvirt.errors import VirtError
 from saltvirt.kvm import halves
 from saltvirt.kvm.connect import domain, libvirt
@@ -305,7 +305,6 @@ def push(conn: Any, local: str | Path, remote: str) -> str:
     """
     volume = conn.storageVolLookupByPath(remote)
     stream, digest = conn.newStream(0), content.Digest()
-    size = os.path.getsize(local)
 
     def read(_stream: Any, count: int, descriptor: int) -> bytes:
         offset = os.lseek(descriptor, 0, os.SEEK_CUR)
@@ -313,7 +312,8 @@ def push(conn: Any, local: str | Path, remote: str) -> str:
         digest.feed(offset, data)
         return data
 
-    with open(local, "rb") as handle:
+    with files.open_trusted(local) as handle:
+        size = os.fstat(handle.fileno()).st_size
         volume.upload(stream, 0, size, libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM)
         try:
             stream.sparseSendAll(read, _in_hole, _skip, handle.fileno())

@@ -190,11 +190,10 @@ class DiskFacts:
         ``missing`` and ``split`` are obstacles.
     base, image
         The digest of the cached image below it, and what is known of that.
-    virtual_bytes, actual_bytes, backing, size_bytes
+    virtual_bytes, actual_bytes, backing, size_bytes, inode
         What it was measured to be, None if it was not.
     pool
-        Of a disk that the definition calls a volume, and that is a file: the pool which has that
-        file, at ``path``, on every host that takes it.
+        The pool that has the file of a volume, at ``path``, on every host that takes it.
     """
 
     target: str
@@ -209,6 +208,7 @@ class DiskFacts:
     backing: str | None = said_with("virtual_bytes")
     size_bytes: Count | None = said_with("size_bytes")
     pool: str | None = said_with("pool")
+    inode: Count | None = said_with("inode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,8 +216,8 @@ class MigrationInfo:
     """
     What a host answers of a VM to ``virt.migration_info``: all that another must know of it.
 
-    nat
-        Those of ``networks`` behind whose NAT it is.
+    nat, marks
+        Those of ``networks`` behind whose NAT it is; what shows a target that a folder is shared.
     """
 
     wire: int | None = said_with("wire")
@@ -247,6 +247,7 @@ class MigrationInfo:
     obstacles: list[Words]
     nvram: list[FileFacts] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    marks: list[str] | None = said_with("marks")
     autostart: bool = False
     said: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What this was read from; another host is told just that. None for a VM of this host."""

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from saltvirt.xml import parse, sysinfo, to_text
 
-NAME = "opt/io.systemd.credentials/tmpfiles.extra"
+NAME = sysinfo.CREDENTIAL
 LEAST_SYSTEMD = 252
 _HOME = "/root"
 _SSH = f"{_HOME}/.ssh"

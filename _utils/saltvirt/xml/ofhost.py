@@ -30,12 +30,13 @@ def folders(root: ET.Element) -> list[str]:
 
 
 def memories(root: ET.Element) -> list[str]:
-    """Return the files that are a guest's persistent memory."""
-    found = (
+    """Return the files that are a guest's persistent memory, or keep what it notes of a crash."""
+    found = [
         one.findtext("source/path")
         for one in root.iterfind("devices/memory")
         if one.get("model") in _PERSISTENT
-    )
+    ]
+    found += [one.findtext("path") for one in root.iterfind("devices/pstore")]
     return [path for path in found if path]
 
 

@@ -180,9 +180,9 @@ def sends_as_host(root: ET.Element) -> bool:
 
 
 def was_given_file(root: ET.Element) -> bool:
-    """Return whether a VM runs with a file of its host that QEMU read: a credential."""
+    """Return whether a VM runs with the credential of its seed, whose file QEMU has read."""
     found = map(sysinfo.read, root.iterfind("sysinfo"))
-    return any(entry.file is not None for one in found for entry in one.entries)
+    return any(sysinfo.is_credential(entry) for one in found for entry in one.entries)
 
 
 def has_agent_channel(root: ET.Element) -> bool:

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 
 from saltvirt.xml import tag
 
+# What this project hands a guest its identity as, and how the file of it ends.
+CREDENTIAL = "opt/io.systemd.credentials/tmpfiles.extra"
+CREDENTIAL_FILE = "_seed.credentials"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -21,6 +25,11 @@ class Sysinfo:
 
     type: str | None
     entries: tuple[Entry, ...] = ()
+
+
+def is_credential(entry: Entry) -> bool:
+    """Return whether an entry is the credential of a seed, whose file is gone once it is read."""
+    return entry.name == CREDENTIAL and (entry.file or "").endswith(".credentials")
 
 
 def of(name: str, path: object) -> Sysinfo:

@@ -132,6 +132,12 @@ def keyless(setup):
     setup.opts["virt"] = {"hypervisors": [*HOSTS, "hyper3"]}
 
 
+def cloned(setup):
+    """Have both hosts be clones of one installation."""
+    for host, facts in setup.facts.items():
+        setup.facts[host] = dataclasses.replace(facts, machine="one")
+
+
 def time_off(by_s):
     """Return what has hyper1's clock be wrong."""
     return lambda setup: setup.say(clock_s=setup.facts["hyper1"].clock_s + by_s)
@@ -324,6 +330,10 @@ PLANTED = {
         *("certificates", "hyper1", MOVING, "state.apply hypervisor.keys"),
     ),
     "TLS": (moving(listens=False), "tls", "hyper1", MOVING, "state.apply hypervisor.libvirt"),
+    "machine id": (
+        cloned,
+        *("names", "hyper2", HINT, "rm /etc/machine-id, then systemd-machine-id-setup"),
+    ),
     "names": (
         moving(names={"hyper2": "Name or service not known"}),
         *("names", "hyper1", MOVING, "salt hyper1 hosts.add_host ADDRESS hyper2"),

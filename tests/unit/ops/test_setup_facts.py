@@ -55,6 +55,18 @@ def test_a_host_says_which_options_nobody_reads(options):
     assert told(options, misspelt={"tag": "tags"}).misspelt == {"tag": "tags"}
 
 
+def test_a_machine_is_told_apart_without_its_id(options, tmp_path, monkeypatch):
+    monkeypatch.setattr(facts, "_MACHINE", tmp_path / "machine-id")
+    assert told(options).machine == ""
+    said = set()
+    for machine in ("11111111111111111111111111111111", "22222222222222222222222222222222"):
+        (tmp_path / "machine-id").write_text(f"{machine}\n")
+        digest = told(options).machine
+        assert machine not in digest
+        said.add(digest)
+    assert len(said) == 2
+
+
 def test_a_host_says_what_it_has(options):
     before = time.time()
     said = told(options)

@@ -2,13 +2,13 @@
 A checker of the protocol of a move: every order in which things can happen, to a stated depth.
 
 It has hands of its own for :mod:`saltvirt.protocol`: a few hosts with one VM, two masters, and
-between any two effects a runner that is killed or stops waiting, a job that is killed, a host that
-loses its power, and somebody who starts, stops or purges the VM. A call that nobody waits for any
-more is a stalled one: it goes on at any later time, or never.
+between any two effects runners that are killed or stop waiting, jobs that are killed, power cuts,
+and deeds by hand. An abandoned call is a stalled one: it goes on at any later time, or never.
 """
 
 from collections import deque
 
+from bypasses import Bypasses
 from cloudhands import Hands
 from clouds import (
     NOTHING,
@@ -23,6 +23,7 @@ from clouds import (
     Runner,
     Seen,
     change,
+    has_own_files,
     is_arriving,
     last_looks,
     replayed,
@@ -37,7 +38,7 @@ from saltvirt.protocol import Target
 BETWEEN, DONE_THERE = ("push", "migrate", "look", "define_there"), ("migrate", "define_there")
 
 
-class Checker(Invariants):
+class Checker(Bypasses, Invariants):
     """Explores a model from a world, breadth first, and checks every state that it reaches."""
 
     hands = Hands
@@ -295,6 +296,7 @@ class Checker(Invariants):
             is_live=self.is_live(world, runner.source, self.model.on_source),
             is_moving=host.job is not None,
             has=bool(host.defined) and host.files == WHOLE,
+            has_files=is_own and has_own_files(host),
             stays=is_own and departure.was and host.active and host.job is None,
             is_handed=is_own and host.is_migrated,
         )
@@ -308,6 +310,7 @@ class Checker(Invariants):
             is_live=self.is_live(world, runner.target, self.model.on_target),
             is_arriving=is_arriving(world, runner.target),
             has=bool(host.defined),
+            has_disks=host.files != NOTHING,
             is_empty=host.files == PART
             and host.version == -1
             or host.files == NOTHING
@@ -369,6 +372,7 @@ class Checker(Invariants):
         if not world.left[3]:
             return
         spent = world._replace(left=(*world.left[:3], world.left[3] - 1))
+        yield from self.without_us(spent)
         for number, host in enumerate(world.hosts):
             if host.active:
                 yield f"the guest on {number} writes", self.started(spent, number)

@@ -120,6 +120,8 @@ class Hands:
 
     def define_there(self):
         number, other = self.other()
+        if other.files == NOTHING:
+            raise Refused("its disks are not there")
         return self.put(number, defined=max(other.defined, UNSYNCED))
 
     def look(self):
@@ -131,6 +133,8 @@ class Hands:
     def undefine(self):
         if self.record == "departure" and not self.host.departure.leaves:
             return self.world, None
+        if self.record == "departure" and self.host.defined:
+            self.look()
         if self.host.active:
             raise Refused("it runs")
         return self.put(defined=NOTHING)
@@ -139,7 +143,17 @@ class Hands:
         record = getattr(self.host, self.record)
         if not (record.has_made if self.record == "arrival" else record.leaves):
             return self.world, None
+        # What a domain uses stays.
+        if self.host.defined:
+            return self.world, None
+        if self.record == "departure" and self.host.files != NOTHING:
+            self.look()
         return self.put(files=NOTHING)
+
+    def refuse_gone(self):
+        if not (self.host.defined and self.host.files >= UNSYNCED):
+            raise Refused("it is removed already")
+        return self.world, None
 
     def check(self):
         if self.host.files != NOTHING or self.host.defined or self.host.departure:

@@ -96,6 +96,10 @@ class World(NamedTuple):
     tokens: int = 0
     latest: int = 0
     is_purged: bool = False
+    # Whether a host that was reinstalled has taken the only definition with it.
+    is_undefined: bool = False
+    # Whether somebody has acted without our commands; the files and definitions left are theirs.
+    is_bypassed: bool = False
     # commands; kills, silences and cuts of a network; of the power and of libvirtd; deeds by hand
     left: tuple = (2, 1, 1, 1)
     # Whether images must be sent before files are made, and whether the source forgets the VM.
@@ -164,6 +168,7 @@ class Model:
         function = {**self.on_source, **self.on_target}[call.part]
         given, asks = dict(call.given), {"cancel": ("seen", "is_refused"), "arrive": ("is_handed",)}
         more = {one: given[one] for one in asks.get(call.part, ())}
+        more |= {"is_lost": True} if given.get("is_lost") else {}
         return function(call.there, call.token, **more)
 
 
@@ -187,6 +192,11 @@ def replayed(steps, answers):
     finally:
         steps.close()
     return "effect", effect
+
+
+def has_own_files(host):
+    """Return whether a source has files that are removed when the VM has left."""
+    return host.departure.leaves and host.files != NOTHING
 
 
 def is_arriving(world, number):

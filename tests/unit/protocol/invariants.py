@@ -1,6 +1,7 @@
 """What must hold in every state of the checker's cloud, and after everything was settled."""
 
-from clouds import NOTHING, UNSYNCED, Lost, Runner, change, is_arriving, with_runner
+from clouds import NOTHING, UNSYNCED, Call, Lost, Runner, change, is_arriving, with_runner
+from saltvirt import protocol
 from saltvirt.fleet import elsewhere
 from saltvirt.parts import Elsewhere, Target
 from saltvirt.placement.answers import Presence
@@ -21,7 +22,10 @@ class Invariants:
         if any(host.active and host.files < UNSYNCED for host in world.hosts):
             raise Lost("it runs without its disk")
         newest = [h for h in world.hosts if h.files >= UNSYNCED and h.version == world.latest]
-        if not (world.is_purged or newest and _is_defined(world, newest)):
+        if not (world.is_purged or newest):
+            raise Lost("no host has the VM's definition and all its disks: they were removed")
+        is_defined = world.is_purged or world.is_undefined or _is_defined(world, newest)
+        if not is_defined:
             raise Lost("no host has the VM's definition and all its disks")
 
     def _check_once(self, world):
@@ -40,7 +44,7 @@ class Invariants:
 
     def reported(self, world, runner, value):
         """Check that a success that a runner reports is there."""
-        if runner.part != "move" or not value[1] or world.is_purged:
+        if runner.part != "move" or not value[1] or world.is_purged or world.is_bypassed:
             return
         # Of one that was followed by another move only that one can tell.
         is_last = runner.token == f"t{world.tokens - 1}"
@@ -73,6 +77,37 @@ class Invariants:
 
     def _settle_all(self, world):
         trace = []
+        world = self._rounds(world, trace)
+        if not world.is_undefined:
+            # What waits for its operator is settled by the word that the VM is on its source.
+            world = self._rounds(self._kept_on_source(world, trace), trace)
+        self._check_end(world, trace)
+
+    def _kept_on_source(self, world, trace):
+        """Do what `virt.settle keep=SOURCE` does where the target does not have the VM."""
+        for token, source, target in sorted(open_moves(world)):
+            runner = Runner("settle", token, source, target)
+            there = self.look_at_target(world, runner)
+            seen = self.look_at_source(world, runner)
+            others = self.look_elsewhere(world, runner)
+            is_kept = protocol.next_step(seen, there, others) == protocol.KEEP
+            if is_kept and protocol.is_left_alone(seen, there):
+                given = {"seen": seen.phase, "is_refused": False, "is_lost": True}
+                cancel = Call(source, "cancel", token, tuple(given.items()))
+                world = self._called(world, cancel, trace)
+                seen = self.look_at_source(world, runner)
+            if seen.phase == protocol.CANCELLED and there.phase == protocol.ARRIVED:
+                drop = Call(target, "drop", token, (("is_lost", True),))
+                world = self._called(world, drop, trace)
+        return world
+
+    def _called(self, world, call, trace):
+        while isinstance(call, Call):
+            label, world, call = next(iter(self._advanced(world, call)))
+            trace.append(f"settling: {label}")
+        return world
+
+    def _rounds(self, world, trace):
         for _round in range(3):
             for token, source, target in sorted(open_moves(world)):
                 runner = Runner("settle", token, source, target)
@@ -82,20 +117,30 @@ class Invariants:
                     trace.append(f"settling: {label}")
                     if len(trace) > 200:
                         raise Lost("settling does not end", trace)
-        self._check_end(world, trace)
+                    self._check_there(world)
+        return world
 
     @staticmethod
     def _check_end(world, trace):
+        # Of a VM that has no definition anywhere, its operator decides what becomes of its disks.
+        if world.is_undefined:
+            return
         if any(host.departure or host.arrival for host in world.hosts):
             raise Lost("something is left on record", trace)
         if not world.leaves:
             return
-        there = [host for host in world.hosts if host.defined]
+        there = _having(world)
         if len(there) != (0 if world.is_purged else 1):
             raise Lost(f"it is on {len(there)} hosts in the end", trace)
         if any(h.files < UNSYNCED or h.version != world.latest for h in there):
             raise Lost("it has lost what was written to its disk", trace)
         _check_files(world, there, trace)
+
+
+def _having(world):
+    """Return the hosts that have the VM; a definition without files may be somebody's own deed."""
+    having = [host for host in world.hosts if host.defined]
+    return [host for host in having if host.files != NOTHING] if world.is_bypassed else having
 
 
 def _third(world, number):
@@ -118,7 +163,7 @@ def _third(world, number):
 def _check_files(world, there, trace):
     # What somebody has made by hand is his.
     with_files = sum(host.files != NOTHING for host in world.hosts)
-    if with_files != len(there) and not world.is_by_hand:
+    if with_files != len(there) and not (world.is_by_hand or world.is_bypassed):
         raise Lost("files are left", trace)
 
 

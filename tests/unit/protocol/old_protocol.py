@@ -136,6 +136,9 @@ class OldChecker(Checker):
     def check(self, world):
         self._check_there(world)
 
+    def without_us(self, world):
+        return ()
+
     def reported(self, world, runner, value):
         if value == ("stays", True) and not world.hosts[runner.source].defined:
             raise Lost("it is said to stay, and has moved")

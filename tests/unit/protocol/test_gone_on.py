@@ -43,7 +43,7 @@ DECIDED = {
     "it was refused": (OFF, Target(phase=protocol.REFUSED)),
     "it still runs there": (Source(phase=protocol.HANDING, has=True, stays=True), Target()),
     "it was not handed over": (Source(phase=protocol.SENDING, has=True), Target()),
-    "it leaves already": (Source(phase=protocol.LEAVING, has=True), Target()),
+    "it leaves already": (Source(phase=protocol.LEAVING, has=True), Target(has=True)),
 }
 
 
@@ -53,6 +53,41 @@ def test_nobody_else_is_asked_about_what_is_decided(source, target):
 
     assert not protocol.asks_others(source, target, step)
     assert protocol.next_step(source, target, ON_H3) == step
+
+
+LEFT_ALONE = {
+    "it leaves, and all of it is here": (Source(phase=protocol.LEAVING, has=True), Target()),
+    "it leaves, and its files are here": (Source(phase=protocol.LEAVING), Target()),
+    "it leaves, and has arrived": (
+        Source(phase=protocol.LEAVING, has=True),
+        Target(phase=protocol.ARRIVED),
+    ),
+    "it is handed over, and has arrived": (OFF, Target(phase=protocol.ARRIVED)),
+    "it is handed over, and its disks are not there": (AWAY, Target(has_disks=False)),
+}
+
+
+@pytest.mark.parametrize(("source", "target"), LEFT_ALONE.values(), ids=LEFT_ALONE)
+def test_a_source_keeps_what_its_target_does_not_have(source, target):
+    step = protocol.next_step(source, target)
+
+    assert step == protocol.KEEP
+    assert protocol.asks_others(source, target, step)
+    assert protocol.next_step(source, target, Elsewhere()) == protocol.KEEP
+    assert protocol.next_step(source, target, ON_H3) == protocol.GONE_ON
+    assert protocol.next_step(source, target, SILENT) == protocol.WAIT
+
+
+def test_a_source_without_anything_of_the_vm_ends_its_record():
+    source = Source(phase=protocol.LEAVING, has_files=False)
+
+    assert protocol.next_step(source, Target()) == protocol.FINISH
+
+
+def test_neither_copy_is_removed_where_the_source_has_lost_its_record():
+    both = Source(has=True), Target(phase=protocol.READY, has=True)
+
+    assert protocol.next_step(*both) == protocol.KEEP
 
 
 @pytest.mark.parametrize("phase", [protocol.ARRIVED, protocol.REFUSED, protocol.CANCELLED])
@@ -102,7 +137,8 @@ class Onward(Checker):
             self._settle_all(world)
             return
         for number, host in enumerate(world.hosts):
-            waits = host.departure and host.departure.phase == protocol.HANDING
+            phase = host.departure and host.departure.phase
+            waits = phase in (protocol.HANDING, protocol.LEAVING)
             if waits and not {*having} <= {number, host.departure.target}:
                 world = change(world, number, departure=None, defined=False)
         super()._check_end(world, trace)

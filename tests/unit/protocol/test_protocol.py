@@ -4,6 +4,7 @@ import gc
 
 import pytest
 from checker import Checker
+from cloudhands import Hands
 from clouds import PART, WHOLE, Arrival, Departure, Host, Lost, World
 from old_protocol import OldChecker
 from saltvirt import parts, protocol
@@ -97,6 +98,34 @@ def test_the_checker_finds_what_the_protocol_before_this_one_lost(left, is_runni
         OldChecker().explore(_world(left, is_running=is_running))
     print(lost.value)
     _explored(_world(left, is_running=is_running))
+
+
+class Unlooking(Hands):
+    """Hands that remove what has left without a look at the other host."""
+
+    def look(self):
+        is_removing = self.host.departure.phase == protocol.LEAVING
+        return (self.world, None) if is_removing else super().look()
+
+
+@pytest.mark.parametrize("deed", ["virsh migrate back to 0", "host 1 is reinstalled"])
+@RUNNING
+def test_the_checker_finds_a_source_that_does_not_look_again(is_running, deed, monkeypatch):
+    monkeypatch.setitem(protocol._AFTER, protocol.LEAVING, lambda *_: protocol.FINISH)
+    looks = protocol.is_left_alone
+    monkeypatch.setattr(
+        protocol, "is_left_alone", lambda *both: both[0].phase == protocol.HANDING and looks(*both)
+    )
+    checker = Checker()
+    monkeypatch.setattr(checker, "hands", Unlooking)
+    deeds = checker.without_us
+    monkeypatch.setattr(
+        checker, "without_us", lambda world: [one for one in deeds(world) if one[0] == deed]
+    )
+
+    with pytest.raises(Lost, match="no host has|left on record") as lost:
+        checker.explore(_world((1, 1, 0, 1), is_running=is_running))
+    assert f". {deed}" in str(lost.value)
 
 
 # The large ones: minutes each.

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping
 
 from saltvirt.fleet.findings import apply
-from saltvirt.fleet.setup.gaps import MOVING, Gap
+from saltvirt.fleet.setup.gaps import HINT, MOVING, Gap
 from saltvirt.placement.setup import SetupFacts
 
 
@@ -36,6 +36,7 @@ def gaps(answers: Mapping[str, SetupFacts], others: Collection[str] = ()) -> Ite
             )
     yield from _unnamed(answers, {*answers, *others})
     yield from _closed(answers, others)
+    yield from _cloned(answers)
 
 
 def _unnamed(answers: Mapping[str, SetupFacts], peers: Collection[str]) -> Iterator[Gap]:
@@ -53,6 +54,24 @@ def _unnamed(answers: Mapping[str, SetupFacts], peers: Collection[str]) -> Itera
                 fix=f"have a name server know the ids of all hypervisors; or of each, here: salt "
                 f"{name} hosts.add_host ADDRESS {shlex.quote(peer)}",
                 level=MOVING,
+            )
+
+
+def _cloned(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:
+    """Yield the hosts whose machine id another host has too, as clones of one installation have."""
+    hosts: dict[str, list[str]] = {}
+    for host, facts in sorted(answers.items()):
+        if facts.machine:
+            hosts.setdefault(facts.machine, []).append(host)
+    for first, *others in hosts.values():
+        for host in others:
+            yield Gap(
+                check="names",
+                where=host,
+                what=f"its /etc/machine-id is that of {first}, so each takes files of the other on "
+                "shared storage for its own",
+                fix=f"on {host}: rm /etc/machine-id, then systemd-machine-id-setup, then reboot",
+                level=HINT,
             )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from saltvirt import files
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, LibvirtRefused, StorageError
 from saltvirt.image import qcow2, validation
@@ -199,7 +200,9 @@ def _file(settings: HostSettings, path: str, says: Disk) -> ValidatedImage:
 
 
 def _raw(path: str) -> ValidatedImage:
-    return ValidatedImage(path=path, format="raw", size_bytes=os.path.getsize(path))
+    with files.open_trusted(path) as handle:
+        size_bytes = os.fstat(handle.fileno()).st_size
+    return ValidatedImage(path=path, format="raw", size_bytes=size_bytes)
 
 
 def _overlay(settings: HostSettings, what: str, path: str) -> ValidatedImage:

@@ -16,7 +16,7 @@ from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.movefacts import ArrivalFacts, Noted, lost_half
 from saltvirt.ops import legacymoves, owned, reservations, storage, unfinished
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import arrivalplan, checks, here, kept, reach, startlock
+from saltvirt.ops.migration import arrivalplan, checks, claims, here, kept, reach, startlock
 from saltvirt.ops.migration import files as coming
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
@@ -92,7 +92,7 @@ class Arrival(End[ArrivalFacts]):
         found = here.gather(self._context, self.moving, self.media, token)
         self.plan = arrivalplan.decide(self.moving, found)
         for image in self.plan.images:
-            self._make(image.path, partial(coming.placeholder, image.path, image.size_bytes))
+            self._make(image.path, partial(coming.resize, image.path, image.size_bytes))
         for file in self.plan.files:
             self._make(file.path, partial(coming.make, file))
             if file.base:
@@ -116,18 +116,23 @@ class Arrival(End[ArrivalFacts]):
 
     def _make(self, path: str, make: Callable[[], None]) -> None:
         """Make a file that is noted before, and that nobody else has."""
-        # What is noted is what :meth:`remove` takes back, also after a crash.
-        before = self.facts.paths
+        # What is noted is what :meth:`remove` takes back, also after a crash, unless its mark tells
+        # that another host has made it.
+        before, token = self.facts.paths, self._held.now.token
         if path not in before:
             with reservations.host_lock(self._settings):
                 reservations.refuse_taken(self._settings, self._name, [path])
+                claims.announce(path, token)
                 self._note(replace(self.facts, paths=[*before, path]))
         try:
-            make()
-        except coming.Anothers:
+            claims.take(path, token)
+        except claims.Anothers:
             # Another host that shares the folder was faster: it must not be removed.
             self._note(replace(self.facts, paths=before))
+            claims.complete(path, token)
             raise
+        make()
+        claims.complete(path, token)
 
     def enter(self, phase: str) -> None:
         facts = self.facts
@@ -243,10 +248,12 @@ class Arrival(End[ArrivalFacts]):
             storage.settle_definitions()
 
     def remove(self) -> None:
-        used = storage.in_use(self.conn)
+        used, token = storage.in_use(self.conn), self._held.now.token
         for path in self.facts.paths:
-            if path not in used and os.path.realpath(path) not in used:
+            is_used = path in used or os.path.realpath(path) in used
+            if not is_used and claims.is_own(path, token):
                 files.unlink(path)
+            claims.complete(path, token)
         unfinished.remove_log(self._name)
 
 

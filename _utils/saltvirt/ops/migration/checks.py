@@ -1,13 +1,14 @@
 """What a VM that moves requires of the host that takes it, as that host itself sees it."""
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from saltvirt.config import HostSettings
 from saltvirt.kvm import host, lifecycle, pools, volumes
 from saltvirt.ops import inspect, storage
+from saltvirt.ops.migration import sharedfiles
 from saltvirt.placement import fit, generation, requirements
 from saltvirt.placement.answers import DiskFacts, HostInfo, MigrationInfo, Versions
 from saltvirt.placement.generation import Generation
@@ -34,12 +35,20 @@ def check(
         )
     why += _same_uuid(conn, moving)
     why += _libvirts_reasons(conn, moving, generation.of(info))
-    why += [f"there is no file {path} there" for path in moving.files if not Path(path).exists()]
+    why += _lacking(moving.files)
     for disk in moving.disks:
         why += [*_disk_reasons(settings, disk), *_volume_reasons(conn, settings, disk)]
-    why += _pool_reasons(conn, moving)
+    why += [*sharedfiles.different(moving), *_pool_reasons(conn, moving)]
     pushed = [one.path for one in moving.nvram if one.how == "push"]
     return why + [f"a file {path} is there already" for path in pushed if Path(path).exists()]
+
+
+def _lacking(paths: Iterable[str]) -> Iterator[str]:
+    """Yield what is not here of the files, devices and folders that a VM names beside its disks."""
+    for path in paths:
+        if not Path(path).exists():
+            kind = "folder" if path.endswith("/") else "file"
+            yield f"there is no {kind} {path.rstrip('/') or path} there"
 
 
 def _same_uuid(conn: Any, moving: MigrationInfo) -> Iterator[str]:

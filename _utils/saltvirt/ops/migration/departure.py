@@ -16,7 +16,16 @@ from saltvirt.model import Move
 from saltvirt.movefacts import DepartureFacts
 from saltvirt.ops import legacymoves, purge, reservations, storage, trash, unfinished
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import checks, kept, migrationinfo, reach, sending, startlock
+from saltvirt.ops.migration import (
+    checks,
+    kept,
+    leaving,
+    migrationinfo,
+    reach,
+    sending,
+    sharedfiles,
+    startlock,
+)
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
 from saltvirt.placement.answers import MigrationInfo
@@ -25,6 +34,8 @@ from saltvirt.storage import policies
 _PURPOSE, _BURIED = "departure", "cancelled"
 # From a target's *arrived* to the end of its record: the source removes files meanwhile.
 _LAST_STEP_S = 15
+# How long what the other host has said of a VM holds for what is removed here.
+_FRESH_S = 2
 
 
 @contextmanager
@@ -67,6 +78,8 @@ class Departure(End[DepartureFacts]):
         self.present: Collection[str] | None = None
         self.target = ""
         self.is_by_hand = False
+        # When the other host was last looked at, before something is removed here.
+        self._looked: float | None = None
 
     def open(self, token: str) -> None:
         """Begin, unless the VM is still coming here, or is being built or purged."""
@@ -102,6 +115,8 @@ class Departure(End[DepartureFacts]):
         self._begin(token, phase, facts)
 
     def enter(self, phase: str) -> None:
+        # The target has looked, or the move is over.
+        sharedfiles.unmark(self.facts.disks or (), self._held.now.token)
         self._held.enter(phase)
 
     def end(self) -> None:
@@ -171,7 +186,7 @@ class Departure(End[DepartureFacts]):
             why.append("it has other disks now; somebody has changed them meanwhile")
         elif (snapshots.names(self.conn, self._name) or None) != self.facts.snapshots:
             why.append("it has other snapshots now; somebody has changed them meanwhile")
-        why += [f"{path} was written to while it was sent" for path in self._written()]
+        why += [f"{path} was written to while it was sent" for path in leaving.written(self.facts)]
         if why:
             raise MigrationFailed(f"VM {self._name!r} stays where it is: {'; '.join(why)}")
         return now
@@ -182,12 +197,6 @@ class Departure(End[DepartureFacts]):
         if now.is_running and facts.was_running:
             return facts.state is not None and now.state != facts.state
         return now.is_running != facts.was_running
-
-    def _written(self) -> Iterator[str]:
-        """Yield the files that were sent and are not what they were any more."""
-        for path, before in (self.facts.signatures or {}).items():
-            if not os.path.exists(path) or content.signature(path) != before:
-                yield path
 
     def autostart_off(self) -> None:
         if self.facts.autostart:
@@ -217,6 +226,9 @@ class Departure(End[DepartureFacts]):
         self.figures |= sending.hand_over(
             self._context, (self.conn, self._carrier), self.moving, self.target, self._move
         )
+        if self.facts.was_running:
+            # Nothing writes to them here from now on, unless somebody starts the VM here.
+            self._note(replace(self.facts, signatures=leaving.signatures(self.facts)))
 
     def stays(self) -> bool:
         return self._ran_and_is_here() and halves.runs_alone(self.conn, self._name)
@@ -238,35 +250,16 @@ class Departure(End[DepartureFacts]):
 
     def look(self) -> None:
         """Refuse to remove anything unless the VM is off here and whole on the other host."""
-        facts = self.facts
-        # What is gone cannot be lost, nor what stays here.
-        sent = filter(os.path.exists, self._written()) if facts.leaves else ()
-        why = [
-            f"{path} was written to after it was sent (see which is right; if it is the other "
-            f"host's, move this one away, then salt-run virt.settle {self._name})"
-            for path in sent
-        ]
-        here = lifecycle.name_of(self.conn, facts.uuid)
-        # libvirt itself has undefined those of versions before the records.
-        if here is None and lifecycle.is_defined(self.conn, self._name):
-            why.append("it is another VM of this name")
-        elif here is not None and lifecycle.is_active(self.conn, here):
-            why.append("it runs here")
+        self._looked, facts = time.monotonic(), self.facts
+        reasons = list(leaving.here(self.conn, self._name, facts))
         with migrate.target(reach.uri_of(facts.target)[0]) as other:
-            why += migrate.missing_there(
-                other,
-                facts.uuid,
-                is_kept=facts.leaves,
-                sizes=facts.sizes or {},
-                # A target of the release before does not look for them itself.
-                snapshots=snapshots.names(self.conn, here) if here and facts.leaves else (),
-            )
-            if not why:
+            reasons += leaving.there(self.conn, other, facts)
+            if not reasons:
                 self._autostart_there(other)
-        if why:
+        if reasons:
             raise MigrationFailed(
                 f"VM {self._name!r} has moved to {facts.target}, but nothing of it is "
-                f"removed here: {'; '.join(why)}"
+                f"removed here: {'; '.join(reasons)}"
             )
 
     def _autostart_there(self, other: Any) -> None:
@@ -279,10 +272,16 @@ class Departure(End[DepartureFacts]):
         except VirtError as error:
             self._does_not_start(error)
 
+    def _look_again(self) -> None:
+        # The record may be old by now.
+        if self._looked is None or time.monotonic() - self._looked > _FRESH_S:
+            self.look()
+
     def undefine(self) -> None:
         name = lifecycle.name_of(self.conn, self.facts.uuid)
         if name is None:
             return
+        self._look_again()
         if self.facts.leaves and self.facts.is_by_hand:
             # The other host may have it in memory alone, and lose it with its power.
             kept.keep(self._settings, name, lifecycle.whole_xml(self.conn, name))
@@ -302,6 +301,8 @@ class Departure(End[DepartureFacts]):
     def remove(self) -> None:
         if not self.facts.leaves:
             return
+        if any(map(os.path.exists, self.facts.paths)):
+            self._look_again()
         unfinished.remove_log(self._name)
         try:
             paths = self.facts.paths
@@ -333,7 +334,7 @@ def begin(context: Context, name: str, token: str, target: str) -> MigrationInfo
             raise MigrationFailed(f"VM {name!r} cannot be moved: {'; '.join(moving.obstacles)}")
         hands.moving, hands.target = moving, target
         hands.open(token)
-        return replace(moving, wire=protocol.WIRE)
+        return replace(moving, wire=protocol.WIRE, marks=sharedfiles.mark(moving, token))
 
 
 def _await_arrival(settings: HostSettings, name: str) -> None:
@@ -397,7 +398,6 @@ def step(context: Context, name: str, token: str, which: str, **given: Any) -> d
         protocol.FORGET: protocol.forget,
         protocol.GIVE_WAY: protocol.give_way,
     }
-    make = steps[which]
     with opened(context, name) as hands:
-        hands.do(make(hands.there, token, **given))
+        hands.do(steps[which](hands.there, token, **given))
         return {"removed": hands.removed, "warnings": hands.warnings}

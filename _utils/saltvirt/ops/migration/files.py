@@ -1,13 +1,13 @@
 """The files of a VM that comes: made empty on this host, filled by the other."""
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from saltvirt import arguments
+from saltvirt import arguments, files
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError
-from saltvirt.files import part_path, private
 from saltvirt.image import cache, tool
 from saltvirt.kvm import host
 from saltvirt.ops import reservations, storage
@@ -17,19 +17,20 @@ from saltvirt.storage.verdict import Verdict
 from saltvirt.undo import on_failure
 
 
-class Anothers(StorageError):
-    """A file is there already, made by somebody else."""
-
-
-def placeholder(path: str | Path, size_bytes: int) -> None:
-    """Make an empty file of a size; raise :class:`Anothers` if it is there already."""
-    path = Path(path)
+def placeholder(path: Path) -> None:
+    """Make an empty file; raise StorageError if it is there already."""
     try:
         path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-        with open(path, "xb", opener=private) as handle:
+        os.close(files.private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    except OSError as exc:
+        raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
+
+
+def resize(path: str, size_bytes: int) -> None:
+    """Have an empty file be of a size."""
+    try:
+        with open(path, "r+b", opener=files.no_link) as handle:
             handle.truncate(size_bytes)
-    except FileExistsError as exc:
-        raise Anothers(f"cannot make {path}: {exc.strerror}") from exc
     except OSError as exc:
         raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
 
@@ -56,19 +57,17 @@ def too_small(known: Mapping[str, list[Any]]) -> Iterator[str]:
 
 def make(file: ComingFile) -> None:
     """
-    Make the file of one disk: of one that libvirt copies an empty overlay or disk.
+    Have the file of one disk, which is there and empty, be what the other host writes to.
 
-    Raises :class:`Anothers` if it is there already.
+    Of a disk that libvirt copies it is an empty overlay or disk.
     """
     path = Path(file.path)
     if file.how == "push":
-        placeholder(path, file.size_bytes)
+        resize(file.path, file.size_bytes)
         return
-    # qemu-img would write over whatever somebody has just made there.
-    placeholder(path, 0)
     backing = (file.base.path, file.base.format) if file.base else ()
     tool.create(path, file.size_bytes, file.format, *backing)
-    path.chmod(0o600)
+    files.restrict(path)
 
 
 def seed(
@@ -120,9 +119,9 @@ def _place_all(
         for path, disk in disks.items():
             path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
             if path not in there:
-                placeholder(path, 0)
+                placeholder(path)
                 steps.undo_with(path.unlink)
-            parts[path] = part_path(path.parent, path.name)
+            parts[path] = files.part_path(path.parent, path.name)
             steps.undo_with(parts[path].unlink, True)
             _make_empty(parts[path], disk)
         for path, part in parts.items():

@@ -12,9 +12,9 @@ from saltvirt.errors import NoSuchVm
 from saltvirt.image import cache
 from saltvirt.kvm import host, lifecycle, query, snapshots
 from saltvirt.ops import storage
-from saltvirt.ops.migration import ofhost, startlock
+from saltvirt.ops.migration import ofhost, sharedfiles, startlock
 from saltvirt.placement.answers import DiskFacts, FileFacts, ImageFacts, MigrationInfo
-from saltvirt.xml import newer, pooldisk, read
+from saltvirt.xml import hostfiles, newer, pooldisk, read
 from saltvirt.xml.snapshot import Snapshot
 
 _T = TypeVar("_T")
@@ -115,7 +115,7 @@ def _facts(settings: HostSettings, vm: query.Definition, tags: _Tags) -> Migrati
             *ofhost.obstacles(settings, root, is_running=is_running),
         ],
         nvram=_firmware(settings, root, is_running),
-        files=_union([*map(read.boot_files, both), _needed(settings, following, tags["pools"])]),
+        files=_union([*_host_files(both, is_running), _needed(settings, following, tags["pools"])]),
         autostart=name in tags["autostart"],
     )
 
@@ -172,7 +172,8 @@ def _disk(
     )
     if is_declared or (source["type"] != "file" and pool is None):
         is_shared = is_declared or source["type"] == "network"
-        return replace(out, how="shared" if is_shared else "device")
+        number = sharedfiles.inode(located) if is_declared else None
+        return replace(out, how="shared" if is_shared else "device", inode=number)
     is_written = source["device"] == "disk" and not source["is_readonly"]
     return _measured(settings, out, how="copy" if is_running and is_written else "push")
 
@@ -325,6 +326,23 @@ def _not_running_with(
                 f"its definition has the disk {disk['path']}, without which it runs; attach that, "
                 "or take it out of the definition"
             )
+
+
+def _host_files(both: Sequence[ET.Element], is_running: bool) -> Iterator[list[str]]:
+    """Yield what the other host must have of what definitions name beside disks."""
+    for root in both:
+        yield read.boot_files(root)
+        yield hostfiles.needed(root)
+        template = _template(root, is_running)
+        # Named by libvirt itself too: of what is not here either, nothing is said.
+        yield [template] if template is not None and os.path.exists(template) else []
+
+
+def _template(root: ET.Element, is_running: bool) -> str | None:
+    """Return what the firmware's variables are made of, unless their file is sent as it is."""
+    variables = read.firmware_variables(root)
+    is_sent = not is_running and variables is not None and os.path.isfile(variables)
+    return None if is_sent else hostfiles.template(root)
 
 
 def _firmware(settings: HostSettings, root: ET.Element, is_running: bool) -> list[FileFacts]:

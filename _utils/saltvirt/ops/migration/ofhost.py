@@ -1,9 +1,12 @@
 """What a VM has of this host, and would not find on another one."""
 
+import errno
 import os
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from pathlib import Path
 
+from saltvirt import files
 from saltvirt.config import HostSettings
 from saltvirt.ops import storage
 from saltvirt.xml import copied, ofhost, read
@@ -24,7 +27,12 @@ def obstacles(settings: HostSettings, root: ET.Element, *, is_running: bool) -> 
         if not storage.is_declared(settings, path):
             yield f"{what}, which does not move; {_ELSEWHERE}"
     variables = read.firmware_variables(root)
-    if variables is not None and _is_device(settings, variables):
+    if variables is not None and _is_untrusted(settings, variables):
+        yield (
+            f"its firmware's variables are in {variables}, a link that root has not made; see what "
+            "it leads to, and put the file in its place"
+        )
+    elif variables is not None and _is_device(settings, variables):
         yield f"its firmware's variables are in {variables}, a device of this host; {_ELSEWHERE}"
     if not is_running:
         yield from _left_behind(settings, root)
@@ -36,6 +44,17 @@ def _paths(root: ET.Element) -> Iterator[tuple[str, str]]:
         yield path, f"its guest shares {path} with this host"
     for path in copied.given_files(root):
         yield path, f"QEMU is given {path} by <qemu:commandline>"
+
+
+def _is_untrusted(settings: HostSettings, path: str) -> bool:
+    """Return whether a file leads elsewhere by a link that QEMU's user may have made."""
+    if storage.is_declared(settings, path) or not Path(path).is_symlink():
+        return False
+    try:
+        os.close(files.trusted(path, os.O_RDONLY))
+    except OSError as exc:
+        return exc.errno == errno.ELOOP
+    return False
 
 
 def _is_device(settings: HostSettings, path: str) -> bool:

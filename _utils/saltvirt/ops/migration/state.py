@@ -1,7 +1,7 @@
 """What a host says of the moves of its VMs, for whoever brings them to their end."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,12 +83,21 @@ def _broken(why: str) -> records.Shown:
     )
 
 
-def of(conn: Any, settings: HostSettings, name: str, token: str, uuid: str | None) -> State:
+def of(
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    token: str,
+    uuid: str | None,
+    paths: Collection[str] | None = None,
+) -> State:
     """
     Return what this host says of one move, as its source and as its target.
 
     uuid
         The VM's, None if nobody knows it: then it is told by its name.
+    paths
+        The files of its disks, as its source has noted them; None if they are not looked for.
     """
     legacymoves.adopt(settings)
     legacymoves.refuse_unreadable(settings, name)
@@ -105,15 +114,19 @@ def of(conn: Any, settings: HostSettings, name: str, token: str, uuid: str | Non
             is_moving=seen.has_job,
             is_cut=seen.is_cut and not seen.is_arriving,
             has=seen.is_whole and not seen.is_arriving,
+            has_files=facts is not None and facts.leaves and any(map(os.path.exists, facts.paths)),
             stays=seen.stays,
             is_handed=seen.is_handed,
         ),
-        target=_target(coming, seen, is_live=records.is_live(place, "arrival", name)),
+        target=_target(coming, seen, paths, is_live=records.is_live(place, "arrival", name)),
         noted=facts.noted if facts else Noted(),
+        disks=facts.own_disks if facts else (),
     )
 
 
-def _target(coming: Record | None, seen: _Seen, *, is_live: bool) -> Target:
+def _target(
+    coming: Record | None, seen: _Seen, paths: Collection[str] | None, *, is_live: bool
+) -> Target:
     made = coming.read(ArrivalFacts).untouched if coming else None
     return Target(
         phase=coming.phase if coming else None,
@@ -121,6 +134,8 @@ def _target(coming: Record | None, seen: _Seen, *, is_live: bool) -> Target:
         is_arriving=seen.is_arriving,
         is_cut=seen.is_cut and seen.is_arriving,
         has=seen.is_here and not (seen.is_arriving or seen.is_kept),
+        # Somebody may have moved the disks of a VM that is here to other files.
+        has_disks=seen.is_whole if seen.is_here else all(map(os.path.exists, paths or ())),
         is_empty=_is_empty(made, seen.is_here),
     )
 

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+from saltvirt.xml import sysinfo
+
 # By what is made; ``raw`` is what cloud-init was given before the seed was a qcow2.
 _ENDS = {
     "nocloud": "_seed.iso.qcow2",
     "raw": "_seed.iso",
-    "credentials": "_seed.credentials",
+    "credentials": sysinfo.CREDENTIAL_FILE,
 }
 
 

@@ -1,6 +1,7 @@
 """What a VM has of its host keeps it there; so does a state that is neither on nor off."""
 
 import struct
+from os import chown
 
 import pytest
 from saltvirt.config import HostSettings
@@ -100,6 +101,20 @@ def test_variables_of_its_firmware_on_a_device_are_not_left_out(tmp_path):
 
     assert said.startswith(f"its firmware's variables are in {tmp_path}, a device of this host; ")
     assert why(more=os.replace("</nvram>", "/none</nvram>")) == []
+
+
+def test_variables_of_its_firmware_behind_a_planted_link_do_not_move(tmp_path):
+    """QEMU's user may write to that folder; root would send what the link leads to."""
+    secret, path = tmp_path / "shadow", tmp_path / "m1_VARS.fd"
+    secret.touch()
+    path.symlink_to(secret)
+    os = f"<os firmware='efi'><nvram>{path}</nvram></os>"
+    assert why(more=os) == []
+    chown(path, 64055, 64055, follow_symlinks=False)
+
+    (said,) = why(more=os)
+
+    assert said.startswith(f"its firmware's variables are in {path}, a link that root has not made")
 
 
 def test_a_disk_with_its_content_in_another_file_is_not_sent_without_that(tmp_path):

@@ -1,0 +1,87 @@
+"""
+Which files an arrival has made: of all hosts that share a folder, one makes a file of a name.
+
+Hosts do not see each other's records, and a path is on record before its file is made. So the file
+has a second name first, its mark, with the move's token in it. Only one host can link its mark to
+the path. As long as the mark is there, the file at that path is the move's only if both are one
+file; the mark goes when the file is made, and on the disk.
+"""
+
+import errno
+import hashlib
+import os
+from pathlib import Path
+
+from saltvirt import files
+from saltvirt.errors import StorageError
+
+_PREFIX = ".salt-virt-"
+# File systems without hard links answer one of these.
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+
+class Anothers(StorageError):
+    """A file is there already, made by somebody else."""
+
+
+def announce(path: str, token: str) -> None:
+    """Make the mark of a file that a move is about to make; it is on the disk afterwards."""
+    beside = mark(path, token)
+    try:
+        beside.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        # One that is there is this move's own: nobody else knows its token.
+        os.close(files.private(beside, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW))
+        files.sync_folder(beside.parent)
+    except OSError as exc:
+        raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
+
+
+def take(path: str, token: str) -> None:
+    """Make the file, empty; raise :class:`Anothers` if there is one already."""
+    beside = mark(path, token)
+    try:
+        try:
+            os.link(beside, path)
+        except OSError as exc:
+            if exc.errno not in _NO_LINKS:
+                raise
+            # Here a file that is made by another host after it is noted cannot be told from ours.
+            os.close(files.private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            beside.unlink()
+        files.sync_folder(beside.parent)
+    except FileExistsError as exc:
+        raise Anothers(f"cannot make {path}: {exc.strerror}") from exc
+    except OSError as exc:
+        raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
+
+
+def complete(path: str, token: str) -> None:
+    """Remove the mark of a file that is made, or of one that turned out to be another's."""
+    beside = mark(path, token)
+    try:
+        beside.unlink(missing_ok=True)
+    except OSError as exc:
+        raise StorageError(f"cannot remove {beside}: {exc.strerror}") from exc
+
+
+def is_own(path: str, token: str) -> bool:
+    """Return whether the file at a path that a move has noted is that move's."""
+    beside = mark(path, token)
+    if not os.path.lexists(beside):
+        return True
+    try:
+        return beside.samefile(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def mark(path: str, token: str) -> Path:
+    """Return the mark of a file, which is in its folder."""
+    # A name of its own length: the file's may be as long as a name can be.
+    digest = hashlib.sha256(Path(path).name.encode()).hexdigest()[:12]
+    return Path(path).with_name(f"{_PREFIX}{files.named(token)[:12]}-{digest}")
+
+
+def is_mark(path: str) -> bool:
+    """Return whether a file is called as a mark is."""
+    return Path(path).name.startswith(_PREFIX)

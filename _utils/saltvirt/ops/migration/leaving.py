@@ -1,0 +1,52 @@
+"""Whether a VM that was handed over has left: what the source looks at before it removes files."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from saltvirt import content
+from saltvirt.kvm import lifecycle, migrate, snapshots
+from saltvirt.movefacts import DepartureFacts
+
+
+def signatures(facts: DepartureFacts) -> dict[str, list[int]]:
+    """Return the signatures of the files that are removed when the VM has left, and are there."""
+    existing = [path for path in facts.paths if os.path.exists(path)]
+    return {**(facts.signatures or {}), **{path: content.signature(path) for path in existing}}
+
+
+def written(facts: DepartureFacts) -> Iterator[str]:
+    """Yield the files that are not what they were when they were sent or handed over."""
+    for path, before in (facts.signatures or {}).items():
+        if not os.path.exists(path) or content.signature(path) != before:
+            yield path
+
+
+def here(conn: Any, name: str, facts: DepartureFacts) -> Iterator[str]:
+    """Yield why this host must not remove anything of a VM, as it sees it by itself."""
+    # What is gone cannot be lost, nor what stays here.
+    changed = filter(os.path.exists, written(facts)) if facts.leaves else ()
+    for path in changed:
+        yield (
+            f"{path} was written to after it was sent (see which is right; if it is the other "
+            f"host's, move this one away, then salt-run virt.settle {name})"
+        )
+    domain = lifecycle.name_of(conn, facts.uuid)
+    # libvirt itself has undefined those of versions before the records.
+    if domain is None and lifecycle.is_defined(conn, name):
+        yield "it is another VM of this name"
+    elif domain is not None and lifecycle.is_active(conn, domain):
+        yield "it runs here"
+
+
+def there(conn: Any, other: Any, facts: DepartureFacts) -> Iterator[str]:
+    """Yield what the other host's libvirt lacks of a VM; ``conn`` is this host's."""
+    domain = lifecycle.name_of(conn, facts.uuid)
+    return migrate.missing_there(
+        other,
+        facts.uuid,
+        is_kept=facts.leaves,
+        sizes=facts.sizes or {},
+        # A target of the release before does not look for them itself.
+        snapshots=snapshots.names(conn, domain) if domain and facts.leaves else (),
+    )

@@ -1,0 +1,71 @@
+"""
+Whether a shared disk is the same file on both hosts of a move: a path alone does not tell.
+
+A host that has not mounted the storage may have an old file at that path. The number of a file in
+its file system tells, and where file systems number files differently on each host, a mark: a file
+that the source makes beside the disk for the time until the disk is sent.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from saltvirt import files
+from saltvirt.ops.migration import claims
+from saltvirt.placement.answers import DiskFacts, MigrationInfo
+
+
+def inode(path: str) -> int | None:
+    """Return the number of a regular file; None of a device, and of what cannot be looked at."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino if stat.S_ISREG(status.st_mode) else None
+
+
+def mark(moving: MigrationInfo, token: str) -> list[str]:
+    """Make the marks of a move, and return those that could be made."""
+    made = []
+    for path in {Path(disk.path).parent: disk.path for disk in _shared(moving.disks)}.values():
+        beside = str(claims.mark(path, token))
+        try:
+            os.close(files.private(beside, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW))
+        except OSError:
+            continue  # a folder that may only be read; its files may have their numbers
+        made.append(beside)
+    return made
+
+
+def unmark(disks: Iterable[list[str]], token: str) -> None:
+    """Remove the marks of a move whose source has noted these disks."""
+    for _target, path, how in disks:
+        if how == "shared" and path.startswith("/"):
+            try:
+                claims.mark(path, token).unlink(missing_ok=True)
+            except OSError:
+                continue  # it could not be made there either
+
+
+def different(moving: MigrationInfo) -> Iterator[str]:
+    """Yield which shared disks of a move that has begun are other files on this host."""
+    for disk in _shared(moving.disks) if moving.marks is not None else ():
+        here = inode(disk.path)
+        is_same = here == disk.inode or _is_marked(disk.path, moving.marks or [])
+        if here is not None and not is_same:
+            yield (
+                f"the file {disk.path} there is not the one that the VM has; is the storage "
+                f"mounted there?"
+            )
+
+
+def _shared(disks: Iterable[DiskFacts]) -> Iterator[DiskFacts]:
+    for disk in disks:
+        if disk.how == "shared" and disk.inode is not None and disk.path.startswith("/"):
+            yield disk
+
+
+def _is_marked(path: str, marks: Iterable[str]) -> bool:
+    beside = [one for one in marks if Path(one).parent == Path(path).parent]
+    return any(claims.is_mark(one) and os.path.lexists(one) for one in beside)

@@ -1,0 +1,119 @@
+"""
+The files, folders and devices of a host that a domain names beside its disks, and needs to start.
+
+A folder is written with a slash at its end: QEMU, or virtlogd, makes a file in it.
+Source: libvirt, formatdomain; QEMU, its command line.
+"""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from posixpath import dirname
+
+from saltvirt.xml import copied, sysinfo
+
+# Each with the attribute that names what the host must have; without one its text does.
+_NAMED = (
+    ("os/dtb", None),
+    ("os/shim", None),
+    ("os/acpi/table", None),
+    ("devices/rng/backend[@model='random']", None),
+    ("devices/smartcard/database", None),
+    ("devices/filesystem/binary", "path"),
+    ("devices/graphics/gl", "rendernode"),
+    ("devices/graphics", "xauth"),
+    ("devices/video/model/acceleration", "rendernode"),
+    ("devices/video/acceleration", "rendernode"),
+    ("devices/input[@type='evdev']/source", "dev"),
+    ("devices/input[@type='passthrough']/source", "evdev"),
+    ("devices/interface[@type='vdpa']/source", "dev"),
+    ("devices/interface/backend", "tap"),
+    ("devices/interface/backend", "vhost"),
+    ("devices/interface/script", "path"),
+    ("devices/interface/downscript", "path"),
+    ("devices/interface[@type='vhostuser']/source[@mode='client']", "path"),
+    ("devices/shmem/server", "path"),
+    ("devices/disk/source/reservations/source[@mode='client']", "path"),
+    ("devices/audio", "runtimeDir"),
+    ("devices/audio/input", "dev"),
+    ("devices/audio/output", "dev"),
+    ("launchSecurity/quoteGenerationService", "path"),
+)
+# What is made by QEMU, libvirt or virtlogd, so that only its folder must be there.
+_MADE = (
+    ("devices/audio[@type='file']", "path"),
+    ("devices/interface[@type='vhostuser']/source[@mode='server']", "path"),
+    ("devices/interface/backend", "logFile"),
+    ("devices/*/log", "file"),
+)
+_CHARDEVS = ("serial", "parallel", "console", "channel", "smartcard", "redirdev", "rng/backend")
+# Options of QEMU whose value is a file, and keys of other options that name one which is read.
+_OPTION = re.compile(r"-?-(bios|dtb|kernel|initrd|option-rom|readconfig|L)")
+_READ = re.compile(r"(?:^|,)(?:file|romfile|filename|evdev|sysfsdev|dir)=(/[^,]+)")
+_READING = re.compile(r"-?-(fw_cfg|acpitable|smbios|device|object)")
+_EVERYWHERE = ("/dev/random", "/dev/urandom")
+# Where libvirt puts what it makes for a running domain itself.
+_OF_LIBVIRT = ("/var/lib/libvirt/", "/run/libvirt/", "/var/run/libvirt/")
+
+
+def needed(root: ET.Element) -> list[str]:
+    """Return what a host must have so that a domain starts there; see the module's text."""
+    found = [*_named(root), *_of_chardevs(root), *_given(root), *_of_arguments(root)]
+    wanted = (path for path in found if path.startswith("/") and path not in _EVERYWHERE)
+    return list(dict.fromkeys(wanted))
+
+
+def template(root: ET.Element) -> str | None:
+    """Return what libvirt makes the file of the firmware's variables of, if the domain names it."""
+    nvram = root.find("os/nvram")
+    return nvram.get("template") if nvram is not None else None
+
+
+def _named(root: ET.Element) -> Iterator[str]:
+    for path, attribute in _NAMED:
+        for element in root.iterfind(path):
+            yield (element.get(attribute, "") if attribute else element.text or "").strip()
+    # The ROM of any device.
+    for rom in root.iterfind("devices/*/rom"):
+        yield rom.get("file", "")
+    for path, attribute in _MADE:
+        for element in root.iterfind(path):
+            yield _folder(element.get(attribute or "", ""))
+
+
+def _of_chardevs(root: ET.Element) -> Iterator[str]:
+    for name in _CHARDEVS:
+        for device in root.iterfind(f"devices/{name}"):
+            source = device.find("source")
+            path = source.get("path", "") if source is not None else ""
+            if device.get("type") in ("dev", "pipe"):
+                yield path
+            elif device.get("type") == "file":
+                yield _folder(path)
+            elif device.get("type") == "unix" and source is not None:
+                yield path if source.get("mode") == "connect" else _folder(path)
+
+
+def _folder(path: str) -> str:
+    """Return the folder of a file that is made when the domain starts."""
+    if not path.startswith("/") or path.startswith(_OF_LIBVIRT):
+        return ""
+    return f"{dirname(path).rstrip('/')}/"
+
+
+def _given(root: ET.Element) -> Iterator[str]:
+    """Yield the files that the guest's firmware is given."""
+    for info in map(sysinfo.read, root.iterfind("sysinfo")):
+        yield from (entry.file or "" for entry in info.entries if not sysinfo.is_credential(entry))
+
+
+def _of_arguments(root: ET.Element) -> Iterator[str]:
+    """Yield the files that QEMU reads by <qemu:commandline>; for disks see given_files."""
+    option = ""
+    for argument in copied.arguments(root):
+        if argument.startswith("-"):
+            option = argument
+        elif _OPTION.fullmatch(option):
+            yield argument
+        elif _READING.fullmatch(option):
+            yield from _READ.findall(argument)

@@ -1,0 +1,86 @@
+"""A source that is leaving, while its target does not have the VM any more."""
+
+import pytest
+from saltvirt.fleet import migrate, moves, settle
+
+
+@pytest.fixture
+def leaving(made):
+    """Four hosts; web's source h1 has noted *leaving*, and its job has died right after that."""
+    made.put("web", "h1", autostart=True, state="shutdown")
+    made.silent.add(("h1", "virt.migrate_step finish"))
+    with pytest.raises(moves.Unsettled):
+        migrate.migrate(made.master, "web", "h2", {})
+    made.silent.clear()
+    made.departures["h1", "web"]["phase"] = "leaving"
+    return made
+
+
+def _reinstall(cloud, host):
+    cloud.hosts[host].clear()
+    for records in (cloud.arrivals, cloud.departures):
+        records.pop((host, "web"), None)
+
+
+def _ended(cloud, **given):
+    return settle.every(cloud.master, "web", **given)["settled"]["web"]
+
+
+@pytest.mark.parametrize("is_on_record", [True, False])
+def test_what_may_be_the_only_copy_waits_for_its_operator(leaving, is_on_record):
+    if is_on_record:
+        leaving.hosts["h2"].clear()  # virsh undefine
+    else:
+        _reinstall(leaving, "h2")
+
+    with pytest.raises(moves.Unsettled, match="h2, which does not have it any more.*keep=h1"):
+        settle.every(leaving.master, "web")
+    with pytest.raises(moves.Unsettled, match="h1 answers, so it is not lost"):
+        settle.every(leaving.master, "web", keep="h2")
+    assert ("h1", "web") in leaving.away and ("h1", "web") in leaving.departures
+
+    assert _ended(leaving, keep="h1") == "stays on h1"
+    assert leaving.where("web") == ["h1"] and leaving.is_settled()
+    assert leaving.hosts["h1"]["web"]["autostart"]
+
+
+def test_by_force_the_move_is_forgotten_and_the_files_stay(leaving):
+    _reinstall(leaving, "h2")
+
+    said = _ended(leaving, force=True)
+
+    assert said.startswith("was given up, and nothing was removed on h1; h1: its files are left")
+    assert not leaving.departures and ("h1", "web") in leaving.away
+
+
+def test_a_third_host_that_has_it_ends_the_move_by_the_operators_word(leaving):
+    """By virsh migrate from h2 to h3, with the arrival still on record on h2."""
+    leaving.put("web", "h3", state="running")
+    leaving.hosts["h2"].clear()
+
+    with pytest.raises(moves.Unsettled, match="'web' is on h3.*keep=h3"):
+        settle.every(leaving.master, "web")
+    assert ("h1", "web") in leaving.away
+
+    assert _ended(leaving, keep="h3").startswith("is on h3; h1: its files are left there")
+    assert not leaving.departures and not leaving.arrivals
+
+
+def test_a_silent_third_host_may_have_it(leaving):
+    _reinstall(leaving, "h2")
+    leaving.silent.add("h3")
+
+    with pytest.raises(moves.Unsettled, match="h3 .* may have it, and cannot be asked"):
+        settle.every(leaving.master, "web")
+    with pytest.raises(moves.Unsettled, match="h3 .* may have it, and cannot be asked"):
+        settle.every(leaving.master, "web", keep="h1")
+    assert ("h1", "web") in leaving.away
+
+    assert _ended(leaving, keep="h1", force=True) == "stays on h1"
+
+
+def test_a_target_that_has_it_is_not_asked_about_by_others(leaving):
+    leaving.silent.add("h3")
+
+    assert _ended(leaving) == "has moved to h2"
+    assert leaving.where("web") == ["h2"] and leaving.is_settled()

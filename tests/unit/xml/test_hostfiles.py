@@ -1,0 +1,121 @@
+"""What a domain names of its host beside disks: each must be where it is to start."""
+
+import pytest
+from saltvirt.xml import hostfiles, read, sysinfo
+
+QEMU = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
+
+
+def needed(devices="", more=""):
+    """Return what a host must have for a domain with these elements."""
+    return hostfiles.needed(
+        read.domain(f"<domain {QEMU}><name>m1</name>{more}<devices>{devices}</devices></domain>")
+    )
+
+
+DEVICES = {
+    "rom": "<interface type='user'><rom bar='on' file='/a'/></interface>",
+    "serial device": "<serial type='dev'><source path='/a'/></serial>",
+    "pipe": "<serial type='pipe'><source path='/a'/></serial>",
+    "parallel": "<parallel type='dev'><source path='/a'/></parallel>",
+    "socket of another": "<serial type='unix'><source mode='connect' path='/a'/></serial>",
+    "redirected": "<redirdev bus='usb' type='unix'><source mode='connect' path='/a'/></redirdev>",
+    "evdev": "<input type='evdev'><source dev='/a' grab='all'/></input>",
+    "input": "<input type='passthrough' bus='virtio'><source evdev='/a'/></input>",
+    "rng": "<rng model='virtio'><backend model='random'>/a</backend></rng>",
+    "egd": "<rng model='virtio'><backend model='egd' type='unix'>"
+    "<source mode='connect' path='/a'/></backend></rng>",
+    "virtiofsd": "<filesystem type='mount'><binary path='/a'/></filesystem>",
+    "certificates": "<smartcard mode='host-certificates'><database>/a</database></smartcard>",
+    "render node": "<graphics type='spice'><gl enable='yes' rendernode='/a'/></graphics>",
+    "acceleration": "<video><model type='virtio'><acceleration rendernode='/a'/></model></video>",
+    "vdpa": "<interface type='vdpa'><source dev='/a'/></interface>",
+    "vhost-user": "<interface type='vhostuser'><source type='unix' path='/a' mode='client'/>"
+    "</interface>",
+    "tap": "<interface type='ethernet'><backend tap='/a'/></interface>",
+    "script": "<interface type='ethernet'><script path='/a'/></interface>",
+    "shared memory": "<shmem name='s'><server path='/a'/></shmem>",
+    "reservations": "<disk type='block'><source dev='/b'><reservations managed='no'>"
+    "<source type='unix' path='/a' mode='client'/></reservations></source></disk>",
+    "sound": "<audio id='1' type='oss'><output dev='/a'/></audio>",
+}
+
+
+@pytest.mark.parametrize("devices", DEVICES.values(), ids=DEVICES)
+def test_a_file_or_device_that_a_device_names(devices):
+    assert needed(devices) == ["/a"]
+
+
+FIRMWARE = {
+    "device tree": "<os><dtb>/a</dtb></os>",
+    "shim": "<os><shim>/a</shim></os>",
+    "slic": "<os><acpi><table type='slic'>/a</table></acpi></os>",
+    "fw_cfg": "<sysinfo type='fwcfg'><entry name='opt/com.coreos/config' file='/a'/></sysinfo>",
+    "tdx": "<launchSecurity type='tdx'><quoteGenerationService path='/a'/></launchSecurity>",
+}
+
+
+@pytest.mark.parametrize("more", FIRMWARE.values(), ids=FIRMWARE)
+def test_a_file_that_firmware_names(more):
+    assert needed(more=more) == ["/a"]
+
+
+ARGUMENTS = {
+    "-fw_cfg": "name=opt/org.x,file=/a",
+    "-acpitable": "file=/a",
+    "-smbios": "file=/a",
+    "-dtb": "/a",
+    "-device": "vfio-pci,sysfsdev=/a,romfile=/a",
+    "-object": "input-linux,id=kbd,evdev=/a",
+}
+
+
+@pytest.mark.parametrize(("option", "value"), ARGUMENTS.items(), ids=ARGUMENTS)
+def test_a_file_that_qemu_is_given(option, value):
+    given = "".join(f"<qemu:arg value='{one}'/>" for one in (option, value))
+    assert needed(more=f"<qemu:commandline>{given}</qemu:commandline>") == ["/a"]
+
+
+MADE = {
+    "serial": "<serial type='file'><source path='/srv/a/log'/></serial>",
+    "log": "<serial type='pty'><log file='/srv/a/log'/></serial>",
+    "server": "<serial type='unix'><source mode='bind' path='/srv/a/sock'/></serial>",
+    "sound": "<audio id='1' type='file' path='/srv/a/x.wav'/>",
+}
+
+
+@pytest.mark.parametrize("devices", MADE.values(), ids=MADE)
+def test_the_folder_of_a_file_that_is_made(devices):
+    assert needed(devices) == ["/srv/a/"]
+
+
+NEITHER = {
+    "pty": "<serial type='pty'><source path='/dev/pts/3'/></serial>",
+    "agent": "<channel type='unix'><source mode='bind' path='/var/lib/libvirt/qemu/channel/a'/>"
+    "</channel>",
+    "network": "<serial type='tcp'><source mode='bind' host='127.0.0.1' service='4555'/></serial>",
+    "random numbers": "<rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>",
+    "alsa": "<audio id='1' type='alsa'><output dev='default'/></audio>",
+    "listens": "<qemu:commandline><qemu:arg value='-device'/><qemu:arg value='intel-hda'/>"
+    "</qemu:commandline>",
+}
+
+
+@pytest.mark.parametrize("devices", NEITHER.values(), ids=NEITHER)
+def test_what_libvirt_makes_itself_or_no_file_is(devices):
+    assert needed(devices) == []
+
+
+def test_the_credential_of_a_seed_is_told_from_what_somebody_gives_a_guest():
+    ours = sysinfo.of(sysinfo.CREDENTIAL, "/srv/web1_seed.credentials")
+    other = sysinfo.of("opt/com.coreos/config", "/srv/web1.ign")
+
+    def root(info):
+        text = "<domain><name>m1</name><os/>{}</domain>"
+        made = read.domain(text.format(""))
+        sysinfo.add(made, info)
+        return made
+
+    assert read.was_given_file(root(ours)) and hostfiles.needed(root(ours)) == []
+    assert not read.was_given_file(root(other))
+    assert hostfiles.needed(root(other)) == ["/srv/web1.ign"]
