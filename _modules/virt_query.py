@@ -9,7 +9,7 @@ Look at this hypervisor and its VMs; nothing is changed.
 
 from collections.abc import Mapping
 
-from saltvirt import config, wire
+from saltvirt import config, optionguard, wire
 from saltvirt.errors import HostUnreachable
 from saltvirt.kvm import connect
 from saltvirt.later import Later
@@ -293,3 +293,10 @@ def get_hypervisor():
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     with connect.opened(settings, readonly=False) as conn:
         return inspect.domain_types(conn, settings, host.capabilities(conn)).default
+
+
+optionguard.modules(
+    globals(),
+    looks="audit setup_facts list_domains list_active_vms list_inactive_vms vm_info node_info "
+    "node_devices freecpu freemem get_profiles is_hyper virt_type get_hypervisor",
+)

@@ -7,7 +7,7 @@ Take snapshots of VMs, list and delete them, and revert to them.
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import arguments, config
+from saltvirt import arguments, config, optionguard
 from saltvirt.errors import BadArgument
 from saltvirt.kvm import connect
 from saltvirt.later import Later
@@ -151,3 +151,6 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
     with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, name):
         plan = snapshotted.plan_revert(conn, settings, name, vm_snapshot, with_cleanup=with_cleanup)
         return snapshots.revert(conn, name, plan, with_cleanup=with_cleanup)
+
+
+optionguard.modules(globals(), looks="list_snapshots")

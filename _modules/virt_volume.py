@@ -7,7 +7,7 @@ Volumes in the storage pools of this hypervisor: look at them, make, fill, copy 
 import functools
 from pathlib import Path
 
-from saltvirt import arguments, config, errors
+from saltvirt import arguments, config, errors, optionguard
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
@@ -381,3 +381,6 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
             ownvolumes.refuse_used(conn, settings, pool, volume)
             volumes.wipe(conn, pool, volume, algorithm)
     return True
+
+
+optionguard.modules(globals(), looks="volume_infos")

@@ -38,6 +38,9 @@ BASE = {
     "keypair",
     "later",
     "optional",
+    "optionmemory",
+    "optionstrength",
+    "saltfiles",
     "locks",
     "model",
     "movefacts",
@@ -84,6 +87,9 @@ MAY = {
     "nics": {"arguments", "errors", "model"},
     "vmfilter": {"arguments", "errors"},
     "compat": {"errors"},
+    "optionguard": BASE | {"statereturn"},
+    "saltfiles": {"terminal"},
+    "optionstrength": set(),
     "wire": {"errors", "terminal"},
     # Read by Pythons that cannot read the rest.
     "__init__": {"minimums"},
@@ -97,7 +103,7 @@ DUNDERS = {"__opts__", "__salt__", "__grains__", "__pillar__", "__context__", "_
 OF_ELEMENTS = {"find", "findall", "findtext", "iterfind"}
 # The XML of pools and networks, of which one question is asked where libvirt is.
 OTHER_XML = {LIBRARY / f"kvm/{name}.py" for name in ("host", "lifecycle", "pools")}
-SALT_ALLOWED = {"compat", "errors", "fleet", "image", "net", "ops"}
+SALT_ALLOWED = {"compat", "errors", "fleet", "image", "net", "ops", "saltfiles"}
 
 
 @functools.cache

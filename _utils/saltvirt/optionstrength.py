@@ -1,0 +1,44 @@
+"""Whether a changed ``virt:`` option of a host protects less than before."""
+
+from typing import Any
+
+# Numbers with their defaults: one that falls, or one that rises, protects less.
+LEAST = {"trash_days": 0, "reserve_mib": 512, "disk_reserve_mib": 1024}
+_MOST = {
+    "cpu_ratio": 4.0,
+    "memory_ratio": 1.0,
+    "disk_ratio": 1.0,
+    "image_max_gib": 2048,
+    "image_limit_s": 3600,
+}
+# They say where disks, records and libvirt are: any other value protects other files.
+PLACES = ("images", "state_dir", "storagepool", "connection", "compat")
+
+
+def is_weaker(option: str, was: Any, now: Any) -> bool:
+    """
+    Return whether a protection has become weaker.
+
+    was, now
+        The option's value as it was given, None if it was not.
+    """
+    for table, sign in ((LEAST, 1), (_MOST, -1)):
+        if option in table:
+            before, after = (_number(one, table[option]) for one in (was, now))
+            # One that cannot be read is refused where it is needed, so it weakens nothing.
+            return before is not None and after is not None and sign * after < sign * before
+    if option in ("shared_paths", "backing_paths"):
+        old, new = set(_paths(was)), set(_paths(now))
+        return bool(old - new) if option == "shared_paths" else bool(new - old)
+    return was is not None and (now is None or option in PLACES)
+
+
+def _number(value: Any, default: float) -> float | None:
+    try:
+        return float(default if value is None else value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _paths(value: Any) -> list[str]:
+    return [str(path) for path in value] if isinstance(value, list) else []
