@@ -43,4 +43,4 @@ def authorized(name, token):
     return True
 
 
-optionguard.modules(globals(), let_in={"authorized": lambda given: given.get("token") is None})
+optionguard.modules(globals(), let_in={"authorized": lambda given: given.get("token", "") is None})

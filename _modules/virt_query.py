@@ -7,6 +7,7 @@ Look at this hypervisor and its VMs; nothing is changed.
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
+import dataclasses
 from collections.abc import Mapping
 
 from saltvirt import config, optionguard, wire
@@ -63,7 +64,8 @@ def audit(**kwargs):
     # libvirt tells whether a display has a password only to whoever may change it.
     with connect.opened(settings, readonly=False) as conn:
         found = facts.of_host(conn, settings, _basepath(), f"{__opts__['pki_dir']}/minion.pem")
-        return wire.plain(found)
+    reasons = [*found.wrong_options, *filter(None, [optionguard.refusal(globals())])]
+    return wire.plain(dataclasses.replace(found, wrong_options=reasons))
 
 
 def setup_facts(peers=None, **kwargs):

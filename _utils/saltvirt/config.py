@@ -323,9 +323,10 @@ def standing(
     opts: Mapping[str, Any],
     pillar: Mapping[str, Any] | None,
     grains: Mapping[str, Any] | None,
+    is_change: bool = False,
 ) -> optionmemory.Standing:
     """Return the sources of this hypervisor's options as they hold, and why it changes nothing."""
-    return optionmemory.standing(_HOST, opts, grains, pillar)
+    return optionmemory.standing(_HOST, opts, grains, pillar, is_change=is_change)
 
 
 def _settings(

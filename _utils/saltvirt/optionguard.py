@@ -36,6 +36,7 @@ def modules(
     namespace: MutableMapping[str, Any],
     looks: str = "",
     finishes: str = "",
+    itself: str = "",
     let_in: Mapping[str, LetIn] | None = None,
 ) -> None:
     """
@@ -48,13 +49,15 @@ def modules(
     finishes
         Those of functions that only finish, or take back, what was begun: they go on with the
         options that the host remembers. Defaults to none.
+    itself
+        Those of functions that call :func:`refuse_change` themselves. Defaults to none.
     let_in
         What lets single calls of other functions in. Defaults to the parameters ``test`` and
         ``dry_run`` of those that have one.
     """
-    open_to_all = {*looks.split(), *finishes.split()}
+    unguarded = {*looks.split(), *finishes.split(), *itself.split()}
     for name, function in _public(namespace):
-        if name not in open_to_all:
+        if name not in unguarded:
             namespace[name] = _guarded(function, (let_in or {}).get(name))
 
 
@@ -64,9 +67,16 @@ def states(namespace: MutableMapping[str, Any]) -> None:
         namespace[name] = _guarded_state(function)
 
 
+def refuse_change(namespace: Mapping[str, Any], *, is_look: bool) -> None:
+    """Raise OptionsMissing if nothing may be changed on this host, unless the call only looks."""
+    reason = _warned(namespace).refusal
+    if reason and not is_look:
+        raise OptionsMissing(reason)
+
+
 def refusal(namespace: Mapping[str, Any]) -> str | None:
     """Return why nothing is changed on this host now; None if that is not so."""
-    return _standing(namespace).refusal
+    return _standing(namespace, is_change=False).refusal
 
 
 def _public(namespace: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -79,10 +89,18 @@ def _public(namespace: Mapping[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def _standing(namespace: Mapping[str, Any]) -> optionmemory.Standing:
+def _standing(namespace: Mapping[str, Any], *, is_change: bool) -> optionmemory.Standing:
     """Return the options as they hold for a call; the names are those that Salt's loader gives."""
     opts, pillar, grains = (namespace.get(f"__{one}__") for one in ("opts", "pillar", "grains"))
-    return config.standing(opts or {}, pillar, grains)
+    return config.standing(opts or {}, pillar, grains, is_change)
+
+
+def _warned(namespace: Mapping[str, Any]) -> optionmemory.Standing:
+    """Return the options as they hold for a change, and log what is to be said of them."""
+    standing = _standing(namespace, is_change=True)
+    for line in standing.warnings:
+        log.warning("%s", line)
+    return standing
 
 
 def _guarded(function: Any, let_in: LetIn | None) -> Any:
@@ -92,15 +110,13 @@ def _guarded(function: Any, let_in: LetIn | None) -> Any:
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        standing = _standing(function.__globals__)
-        for line in standing.warnings:
-            log.warning("%s", line)
-        if standing.refusal is None:
+        reason = _warned(function.__globals__).refusal
+        if reason is None:
             return function(*args, **kwargs)
         given = _given(signature, args, kwargs)
         if any(_lets_in(one, given) for one in rules):
             return function(*args, **kwargs)
-        return _refuse(function, given, standing.refusal)
+        return _refuse(function, given, reason)
 
     return guarded
 
@@ -139,11 +155,11 @@ def _guarded_state(function: Any) -> Any:
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
         name = str(args[0] if args else kwargs.get("name", ""))
+        is_test = bool(function.__globals__["__opts__"].get("test"))
         try:
-            standing = _standing(function.__globals__)
+            standing = _standing(function.__globals__, is_change=not is_test)
         except VirtError as error:
             return statereturn.failed(name, error)
-        is_test = bool(function.__globals__["__opts__"].get("test"))
         if standing.refusal and not is_test:
             return statereturn.failed(name, standing.refusal)
         more = [standing.refusal] if standing.refusal else []

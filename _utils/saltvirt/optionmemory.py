@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,23 +29,26 @@ NOT_REMEMBERED = {
     "seed": "guests get it, no protection of the host depends on it, and it has secrets",
     "disk": "it says what a new VM gets, and the URL of an image may have a password",
 }
-# If one of these is no longer set, each change says so until it is set.
+# If one of these is not set any more, the next call that changes something says so too.
 _LASTING = (*optionstrength.LEAST, *optionstrength.PLACES, "shared_paths")
+
+# What Salt itself puts into a pillar.
+_OF_SALT = {"schedule", "master"}
 
 Section = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """An option that protected something and is not set any more; ``since`` is in UTC."""
+    """An option that protected something and is not set any more; ``until`` is in UTC."""
 
     option: str
     was: Any
-    since: str
+    until: str
 
     def __str__(self) -> str:
         return (
-            f"virt:{self.option} was {_shown(self.option, self.was)} until {self.since} and is not "
+            f"virt:{self.option} was {_shown(self.option, self.was)} until {self.until} and is not "
             "set any more; set it, or set its default to accept that"
         )
 
@@ -58,7 +61,7 @@ class Memory:
     sections
         The options of each source; None for one that never had ``virt:``.
     lost
-        Options that protected something and were dropped.
+        Options that were dropped, which no call that changes something has said yet.
     """
 
     sections: dict[str, Section | None] = field(default_factory=dict)
@@ -98,12 +101,16 @@ def standing(
     opts: Mapping[str, Any],
     grains: Mapping[str, Any] | None,
     pillar: Mapping[str, Any] | None,
+    *,
+    is_change: bool,
 ) -> Standing:
     """
     Return the options that hold for a call; remember them if their sources are complete.
 
     names
         The options of a hypervisor.
+    is_change
+        The call changes something, and says the warnings.
     pillar
         None outside a minion, such as in salt-cloud: what this machine's minion remembers holds
         after the given options, and nothing is remembered.
@@ -116,7 +123,8 @@ def standing(
         return Standing(sources=given, refusal=refusal)
     if pillar is None:
         return Standing(sources=[*given, *_of_this_machine(path.parent)])
-    return _Look(frozenset(names) - set(NOT_REMEMBERED), plain, path, refusal).standing()
+    look = _Look(frozenset(names) - set(NOT_REMEMBERED), plain, path, refusal)
+    return look.standing(is_change=is_change)
 
 
 def _plain(source: Any) -> Mapping[str, Any]:
@@ -169,18 +177,21 @@ class _Look:
         self._warnings: list[str] = []
         self._is_complete = True
 
-    def standing(self) -> Standing:
+    def standing(self, *, is_change: bool) -> Standing:
         """Return the sources that hold, and remember their options."""
         for name in SOURCES:
             self._judge(name)
-        absent = self._absent()
+        left = self._of_an_empty_pillar()
         memory = self._changed()
+        if is_change and self._refusal is None:
+            self._warnings += map(str, memory.lost)
+            memory = replace(memory, lost=())
         if memory != self._memory and (self._problem is None or self._may_replace()):
             _write(self._path, memory)
         return Standing(
-            sources=[*self._sources, *({"virt": _restored(one, {})} for one in absent)],
+            sources=[*self._sources, *([{"virt": _restored(left, {})}] if left else [])],
             refusal=self._refusal,
-            warnings=(*self._warnings, *map(str, memory.lost)),
+            warnings=tuple(self._warnings),
         )
 
     def _may_replace(self) -> bool:
@@ -197,8 +208,7 @@ class _Look:
             self._next[name] = before
         self._is_complete &= reason is None
         if reason and before:
-            listed = ", ".join(f"virt:{option}" for option in before)
-            self._warnings.append(f"{reason}; these hold as they were before: {listed}")
+            self._warnings.append(f"{reason}; these hold as they were before: {_listed(before)}")
         if reason and before is not None:
             self._sources.append(_replaced(self._names, plain, before))
         elif plain or name == "config":
@@ -232,29 +242,26 @@ class _Look:
             return None
         return "this call has no pillar of the master (--local)"
 
-    def _absent(self) -> list[Section]:
+    def _of_an_empty_pillar(self) -> Section:
         """
-        Return the remembered options of complete sources that have no ``virt:`` at all any more.
+        Return the options that hold though the master gives this host no pillar at all any more.
 
-        The source may have lost it by an accident: a top file that no longer names the host, an
-        external pillar that fails in silence. Options that another source has now are forgotten.
+        Nobody need have removed them: there is no top file, or it no longer names the host. Options
+        that another source has now are forgotten.
         """
-        out = []
-        for name in SOURCES:
-            before = self._memory.sections.get(name)
-            if self._next.get(name) is not None or not before:
-                continue
-            others = [self._now[other] for other in SOURCES if other != name]
-            left = {key: value for key, value in before.items() if not _has(others, key)}
-            self._next[name] = left or None
-            if left:
-                listed = ", ".join(f"virt:{option}" for option in left)
-                self._warnings.append(
-                    f"the {name} of this host has no virt: any more; {listed} still hold as they "
-                    "were before; to drop them, write there: virt: {}"
-                )
-                out.append(left)
-        return out
+        before = self._memory.sections.get("pillar")
+        is_empty = not set(self._plain["pillar"]) - _OF_SALT
+        if not before or not is_empty or self._next.get("pillar") is not None:
+            return {}
+        others = [self._now[name] for name in SOURCES if name != "pillar"]
+        left = {name: value for name, value in before.items() if not _has(others, name)}
+        self._next["pillar"] = left or None
+        if left:
+            self._warnings.append(
+                f"the master gives this host an empty pillar; these hold as they were before: "
+                f"{_listed(left)}; to drop them, write there: virt: {{}}"
+            )
+        return left
 
     def _changed(self) -> Memory:
         """Return what is to be remembered, and log each protection that has become weaker."""
@@ -269,8 +276,8 @@ class _Look:
                 continue
             log.warning("virt:%s protects less than before: %s", option, _change(option, was, now))
             if now is None and option in _LASTING:
-                since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-                lost.append(Lost(option=option, was=was, since=since))
+                until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+                lost.append(Lost(option=option, was=was, until=until))
         return Memory(sections=self._next, lost=tuple(lost))
 
 
@@ -284,6 +291,10 @@ def _shown(option: str, value: Any) -> str:
     if option in ("vnc", "connection", "nic", "capacity"):
         return "set"
     return terminal.one_line(json.dumps(value), 120)
+
+
+def _listed(section: Section) -> str:
+    return ", ".join(f"virt:{option}" for option in section)
 
 
 def _has(sections: Any, option: str) -> bool:
@@ -330,9 +341,7 @@ def _restored(section: Section, given: Mapping[str, Any]) -> Section:
         out["vnc"] = (
             {**section["vnc"], "password": password}
             if password
-            else BadConfig(
-                "option virt:vnc: its password is in the pillar, which this call does not have"
-            )
+            else BadConfig("option virt:vnc: its password is not remembered, and is missing now")
         )
     return out
 
@@ -380,7 +389,7 @@ def _write(path: Path, memory: Memory) -> None:
     content = {
         "version": VERSION,
         "sections": memory.sections,
-        "lost": [{"option": o.option, "was": o.was, "since": o.since} for o in memory.lost],
+        "lost": [{"option": o.option, "was": o.was, "until": o.until} for o in memory.lost],
     }
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

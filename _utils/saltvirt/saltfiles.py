@@ -13,8 +13,6 @@ import salt.utils.yaml
 
 from saltvirt import terminal
 
-_FIX = "fix the file"
-
 
 def unreadable_config(opts: Mapping[str, Any]) -> str | None:
     """Return the first configuration file that cannot be parsed, and why; None if all can be."""
@@ -23,9 +21,8 @@ def unreadable_config(opts: Mapping[str, Any]) -> str | None:
 
 def configured(opts: Mapping[str, Any], name: str) -> Any:
     """Return an option as the configuration files set it, whatever the command line says."""
-    values = [content[name] for _path, content in _config(opts) if name in content]
-    found = [value for value in values if not isinstance(value, str) or value]
-    return found[-1] if found else None
+    contents = [content for _path, content in _config(opts) if isinstance(content, Mapping)]
+    return next((content[name] for content in reversed(contents) if name in content), None)
 
 
 def unreadable_grains(opts: Mapping[str, Any]) -> str | None:
@@ -35,6 +32,19 @@ def unreadable_grains(opts: Mapping[str, Any]) -> str | None:
         return None
     content = _parsed(Path(conf_file).parent / "grains")
     return content if isinstance(content, str) else None
+
+
+def named_options(opts: Mapping[str, Any]) -> set[str]:
+    """Return the names of all options below ``virt:`` in the configuration files that parse."""
+    contents = [content for _path, content in _config(opts) if isinstance(content, Mapping)]
+    return {name for content in contents for name in names_below_virt(content)}
+
+
+def names_below_virt(source: Mapping[str, Any]) -> set[str]:
+    """Return the names of the options that a source has below ``virt:``."""
+    nested = source.get("virt")
+    dotted = {str(key)[5:] for key in source if str(key).startswith("virt.")}
+    return dotted | (set(map(str, nested)) if isinstance(nested, Mapping) else set())
 
 
 def _config(opts: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
@@ -72,7 +82,15 @@ def _parsed(path: Path) -> Mapping[str, Any] | str:
         # Salt read it as the user that began the command, who may be another one than now.
         return {}
     except (OSError, ValueError, salt.utils.yaml.YAMLError) as exc:
-        return f"{path} cannot be read ({terminal.one_line(str(exc), 160)}); {_FIX}"
+        return f"{path} cannot be read ({_why(exc)}), and may have virt: options; fix the file"
     if content is None or isinstance(content, Mapping):
         return content or {}
-    return f"{path} is no mapping; {_FIX}"
+    return f"{path} is no mapping, and Salt skips it; fix the file"
+
+
+def _why(exc: Exception) -> str:
+    """Return what is wrong with a file, without its content: there may be passwords in it."""
+    mark, problem = getattr(exc, "problem_mark", None), getattr(exc, "problem", None)
+    if mark is not None and problem:
+        return terminal.one_line(f"line {mark.line + 1}: {problem}")
+    return getattr(exc, "strerror", None) or type(exc).__name__

@@ -49,7 +49,7 @@ def options(minion, pillar, grains=None):
         {"virt": {"trash_days": 0, "images": "/other"}, **ERRORS},
         {"virt.trash_days": 0, **ERRORS},
         {},
-        {"other": 1},
+        {"schedule": {}},
     ],
     ids=str,
 )
@@ -87,22 +87,31 @@ def test_an_option_that_is_taken_out_of_a_good_pillar_is_gone_and_that_is_said(m
     assert caplog.messages == [
         "virt:trash_days protects less than before: it was 7, and is not set any more"
     ]
-    (warning,) = config.standing(minion, {"virt": left}, {}).warnings
-    assert warning.startswith("virt:trash_days was 7 until 20")
-    # Saying the default accepts it.
-    assert config.standing(minion, {"virt": {**left, "trash_days": 0}}, {}).warnings == ()
+    # The first call that changes something says it too, and no other.
+    for is_change, said in ((False, 0), (True, 1), (True, 0)):
+        warnings = config.standing(minion, {"virt": left}, {}, is_change).warnings
+        assert len(warnings) == said
+        assert all(line.startswith("virt:trash_days was 7 until 20") for line in warnings)
     assert options(minion, ERRORS)["trash_days"] == 0
 
 
-def test_a_whole_section_goes_where_it_is_said(minion, caplog):
+@pytest.mark.parametrize("pillar", [{"virt": {}}, {"virt": None}, {"role": "vm-host"}], ids=str)
+def test_a_good_pillar_without_any_of_them_drops_all(minion, caplog, pillar):
     options(minion, {"virt": GOOD})
-    (warning,) = config.standing(minion, {"role": "vm-host"}, {}).warnings
-    assert warning.startswith("the pillar of this host has no virt: any more; virt:cpu_ratio, ")
 
-    for empty in ({}, None):
-        options(minion, {"virt": GOOD})
-        assert options(minion, {"virt": empty})["trash_days"] == 0
+    settings = options(minion, pillar)
+
+    assert (settings["trash_days"], settings["shared_paths"]) == (0, [])
     assert 'virt:shared_paths protects less than before: it was ["/srv/shared"]' in caplog.text
+
+
+def test_an_empty_pillar_is_said(minion):
+    options(minion, {"virt": GOOD})
+
+    (warning,) = config.standing(minion, {}, {}).warnings
+
+    assert warning.startswith("the master gives this host an empty pillar; these hold as they were")
+    assert warning.endswith("; to drop them, write there: virt: {}")
 
 
 def test_options_that_moved_to_the_minions_file_are_those_of_the_file(minion):
@@ -178,7 +187,7 @@ def test_the_file_is_roots_alone_and_has_no_secrets(minion):
     kept = config.host_settings(minion, ERRORS, {})
     assert kept.uri == "qemu:///system"
     # A display without its password would be open to all.
-    with pytest.raises(BadConfig, match="option virt:vnc: its password is in the pillar"):
+    with pytest.raises(BadConfig, match="option virt:vnc: its password is not remembered"):
         _ = kept.vnc
 
 
