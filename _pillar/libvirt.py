@@ -71,9 +71,8 @@ def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
     settings = config.master_settings(__opts__)
     members = membership.of(__opts__)
     members.refuse_stranger(minion_id)
-    if certificates:
-        # Without a request a host is told the lists of revoked certificates all the same.
-        masterconfig.refuse_missing(__opts__)
+    # Without a request a host is told the lists of revoked certificates all the same.
+    masterconfig.refuse_missing(__opts__, is_change=bool(certificates))
     options = config.pki_options(settings)
     every = compat.KeyStore(__opts__).accepted()
     hosts = [one for one in every if members.has(one)]

@@ -36,9 +36,9 @@ def missing(opts: Mapping[str, Any]) -> str | None:
     return None if was_read else reason
 
 
-def refuse_missing(opts: Mapping[str, Any]) -> None:
-    """Raise MasterError if options below ``virt:`` may be missing."""
-    reason = missing(opts)
+def refuse_missing(opts: Mapping[str, Any], *, is_change: bool = True) -> None:
+    """Raise MasterError for a change if options below ``virt:`` may be missing."""
+    reason = missing(opts) if is_change else None
     if reason:
         raise MasterError(f"nothing is changed by this master: {reason}")
 
