@@ -21,7 +21,7 @@ from saltvirt.errors import BadConfig
 log = logging.getLogger(__name__)
 
 VERSION = 1
-FOLDER = "var/lib/salt-virt/options"
+FOLDER = "var/lib/salt-virt-options"
 # The order in which they win.
 SOURCES = ("config", "grains", "pillar")
 # Options that are not remembered, with the reason. All others are.

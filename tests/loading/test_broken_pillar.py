@@ -43,7 +43,7 @@ def spoil(minion):
 
 def remembered(minion):
     """Return what the host remembers of its pillar."""
-    path = minion.folder / "var/lib/salt-virt/options/m1.json"
+    path = minion.folder / "var/lib/salt-virt-options/m1.json"
     return json.loads(path.read_text())["sections"]["pillar"]
 
 

@@ -246,7 +246,7 @@ def test_the_file_is_on_the_disk_before_the_call_goes_on(minion, synced):
     (name, content), *folders = synced
     assert name.endswith("hyper1.json.part")
     assert json.loads(content)["sections"]["pillar"]["trash_days"] == 7
-    assert ("options", ["hyper1.json"]) in folders
+    assert ("salt-virt-options", ["hyper1.json"]) in folders
 
 
 def test_an_unchanged_pillar_is_not_written_again(minion, synced):
