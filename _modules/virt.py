@@ -367,4 +367,4 @@ def maintenance(state="on"):
     return upkeep.set_flag(config.host_settings(__opts__, __pillar__, __grains__), state)
 
 
-optionguard.modules(globals(), let_in={"init": optionguard.is_set("dry_run")})
+optionguard.modules(globals(), looks_if={"init": optionguard.is_set("dry_run")})

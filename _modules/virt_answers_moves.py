@@ -285,5 +285,5 @@ optionguard.modules(
     globals(),
     looks="migrate_check migration_state migrate_forget",
     finishes="migrate_step migrate_push",
-    let_in={"migrate_prepare": optionguard.is_set("images_sent")},
+    finishes_if={"migrate_prepare": optionguard.is_set("images_sent")},
 )

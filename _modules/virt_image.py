@@ -179,5 +179,5 @@ def image_build(
 optionguard.modules(
     globals(),
     looks="images",
-    let_in={"image_prune": lambda given: given.get("step") in ("look", "end")},
+    finishes_if={"image_prune": lambda given: given.get("step") in ("look", "end")},
 )

@@ -43,4 +43,6 @@ def authorized(name, token):
     return True
 
 
-optionguard.modules(globals(), let_in={"authorized": lambda given: given.get("token", "") is None})
+optionguard.modules(
+    globals(), finishes_if={"authorized": lambda given: given.get("token", "") is None}
+)

@@ -271,5 +271,5 @@ optionguard.modules(
     globals(),
     looks="load migrate_status",
     finishes="evacuated migrate_cancel migrate_start_postcopy",
-    let_in={"migrate": lambda given: given.get("token") is not None},
+    finishes_if={"migrate": lambda given: given.get("token") is not None},
 )

@@ -37,7 +37,8 @@ def modules(
     looks: str = "",
     finishes: str = "",
     itself: str = "",
-    let_in: Mapping[str, LetIn] | None = None,
+    looks_if: Mapping[str, LetIn] | None = None,
+    finishes_if: Mapping[str, LetIn] | None = None,
 ) -> None:
     """
     Guard the public functions of an execution module.
@@ -47,18 +48,20 @@ def modules(
     looks
         The names of functions that change nothing, with blanks between them. Defaults to none.
     finishes
-        Those of functions that only finish, or take back, what was begun: they go on with the
-        options that the host remembers. Defaults to none.
+        Those of functions that only finish, or take back, what was begun: they go on where the host
+        remembers its options. Defaults to none.
     itself
         Those of functions that call :func:`refuse_change` themselves. Defaults to none.
-    let_in
-        What lets single calls of other functions in. Defaults to the parameters ``test`` and
-        ``dry_run`` of those that have one.
+    looks_if, finishes_if
+        Which calls of other functions only look, or only finish. Default to none; a parameter
+        ``test`` or ``dry_run`` says by itself that a call looks.
     """
-    unguarded = {*looks.split(), *finishes.split(), *itself.split()}
+    unguarded = {*looks.split(), *itself.split()}
+    finishing = {**dict.fromkeys(finishes.split(), _always), **(finishes_if or {})}
     for name, function in _public(namespace):
         if name not in unguarded:
-            namespace[name] = _guarded(function, (let_in or {}).get(name))
+            look = (looks_if or {}).get(name, _never)
+            namespace[name] = _guarded(function, look, finishing.get(name, _never))
 
 
 def states(namespace: MutableMapping[str, Any]) -> None:
@@ -103,20 +106,28 @@ def _warned(namespace: Mapping[str, Any]) -> optionmemory.Standing:
     return standing
 
 
-def _guarded(function: Any, let_in: LetIn | None) -> Any:
+def _always(_given: Mapping[str, Any]) -> bool:
+    return True
+
+
+def _never(_given: Mapping[str, Any]) -> bool:
+    return False
+
+
+def _guarded(function: Any, looks: LetIn, finishes: LetIn) -> Any:
     signature = inspect.signature(function)
-    rules = [is_set(flag) for flag in _FLAGS if flag in signature.parameters]
-    rules += [] if let_in is None else [let_in]
+    flags = [is_set(flag) for flag in _FLAGS if flag in signature.parameters]
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        reason = _warned(function.__globals__).refusal
-        if reason is None:
+        standing = _warned(function.__globals__)
+        if standing.refusal is None:
             return function(*args, **kwargs)
         given = _given(signature, args, kwargs)
+        rules = [*flags, looks, *([finishes] if standing.is_remembered else [])]
         if any(_lets_in(one, given) for one in rules):
             return function(*args, **kwargs)
-        return _refuse(function, given, reason)
+        return _refuse(function, given, standing.refusal)
 
     return guarded
 

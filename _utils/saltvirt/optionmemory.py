@@ -47,10 +47,8 @@ class Lost:
     until: str
 
     def __str__(self) -> str:
-        return (
-            f"virt:{self.option} was {_shown(self.option, self.was)} until {self.until} and is not "
-            "set any more; set it, or set its default to accept that"
-        )
+        was = optionstrength.shown(self.option, self.was)
+        return f"virt:{self.option} was {was} until {self.until}, and is not set any more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +91,7 @@ class Standing:
 
     sources: Sequence[Mapping[str, Any]]
     refusal: str | None = None
+    is_remembered: bool = False
     warnings: tuple[str, ...] = ()
 
 
@@ -175,7 +174,7 @@ class _Look:
         self._next: dict[str, Section | None] = {}
         self._sources: list[Mapping[str, Any]] = []
         self._warnings: list[str] = []
-        self._is_complete = True
+        self._is_complete = self._is_remembered = True
 
     def standing(self, *, is_change: bool) -> Standing:
         """Return the sources that hold, and remember their options."""
@@ -191,6 +190,7 @@ class _Look:
         return Standing(
             sources=[*self._sources, *([{"virt": _restored(left, {})}] if left else [])],
             refusal=self._refusal,
+            is_remembered=self._is_remembered,
             warnings=tuple(self._warnings),
         )
 
@@ -207,6 +207,7 @@ class _Look:
         elif name in self._memory.sections:
             self._next[name] = before
         self._is_complete &= reason is None
+        self._is_remembered &= reason is None or name in self._memory.sections
         if reason and before:
             self._warnings.append(f"{reason}; these hold as they were before: {_listed(before)}")
         if reason and before is not None:
@@ -274,23 +275,15 @@ class _Look:
                 or not optionstrength.is_weaker(option, was, now)
             ):
                 continue
-            log.warning("virt:%s protects less than before: %s", option, _change(option, was, now))
+            log.warning(
+                "virt:%s protects less than before: %s",
+                option,
+                optionstrength.change(option, was, now),
+            )
             if now is None and option in _LASTING:
                 until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
                 lost.append(Lost(option=option, was=was, until=until))
         return Memory(sections=self._next, lost=tuple(lost))
-
-
-def _change(option: str, was: Any, now: Any) -> str:
-    before = "not set" if was is None else _shown(option, was)
-    after = "not set any more" if now is None else _shown(option, now)
-    return f"it was {before}, and is {after}"
-
-
-def _shown(option: str, value: Any) -> str:
-    if option in ("vnc", "connection", "nic", "capacity"):
-        return "set"
-    return terminal.one_line(json.dumps(value), 120)
 
 
 def _listed(section: Section) -> str:

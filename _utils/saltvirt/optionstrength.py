@@ -1,6 +1,9 @@
 """Whether a changed ``virt:`` option of a host protects less than before."""
 
+import json
 from typing import Any
+
+from saltvirt import terminal
 
 # Numbers with their defaults: one that falls, or one that rises, protects less.
 LEAST = {"trash_days": 0, "reserve_mib": 512, "disk_reserve_mib": 1024}
@@ -31,6 +34,20 @@ def is_weaker(option: str, was: Any, now: Any) -> bool:
         old, new = set(_paths(was)), set(_paths(now))
         return bool(old - new) if option == "shared_paths" else bool(new - old)
     return was is not None and (now is None or option in PLACES)
+
+
+def change(option: str, was: Any, now: Any) -> str:
+    """Return what an option was and is, as a log tells it."""
+    before = "not set" if was is None else shown(option, was)
+    after = "not set any more" if now is None else shown(option, now)
+    return f"it was {before}, and is {after}"
+
+
+def shown(option: str, value: Any) -> str:
+    """Return an option's value as a log may show it."""
+    if option in ("vnc", "connection", "nic", "capacity"):
+        return "set"
+    return terminal.one_line(json.dumps(value), 120)
 
 
 def _number(value: Any, default: float) -> float | None:

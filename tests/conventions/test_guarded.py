@@ -42,8 +42,8 @@ FINISHES = {
 # Functions whose signature is read, so that they may not be wrapped.
 ITSELF = {"virt_change": "update"}
 # Single calls of the others.
-LET_IN = {
-    "virt": {"init"},
+LOOKS_IF = {"virt": {"init"}}
+FINISHES_IF = {
     "virt_answers_moves": {"migrate_prepare"},
     "virt_image": {"image_prune"},
     "virt_key": {"authorized"},
@@ -74,8 +74,9 @@ def test_a_module_is_guarded_but_for_its_functions_that_look_or_finish(path):
     assert (function, given) == ("optionguard.modules", ["globals()"])
     for kind, listed in (("looks", LOOKS), ("finishes", FINISHES), ("itself", ITSELF)):
         assert named(words, kind) == set(listed.get(name, "").split()) <= defined
-    let_in = words.get("let_in", ast.Dict(keys=[], values=[])).keys
-    assert {one.value for one in let_in} == LET_IN.get(name, set()) <= defined
+    for kind, listed in (("looks_if", LOOKS_IF), ("finishes_if", FINISHES_IF)):
+        keys = words[kind].keys if kind in words else []
+        assert {one.value for one in keys} == listed.get(name, set()) <= defined
 
 
 @pytest.mark.parametrize("name", ITSELF)

@@ -89,7 +89,7 @@ MAY = {
     "compat": {"errors"},
     "optionguard": BASE | {"statereturn"},
     "saltfiles": {"terminal"},
-    "optionstrength": set(),
+    "optionstrength": {"terminal"},
     "wire": {"errors", "terminal"},
     # Read by Pythons that cannot read the rest.
     "__init__": {"minimums"},

@@ -126,6 +126,8 @@ def public(module):
 def broken(path, **opts):
     """Return a module of a host whose pillar has errors."""
     module = asloaded.module(f"{path.parent.name}/{path.name}", id="hyper1", **opts)
+    # With the folder of a minion it remembers a good pillar.
+    config.host_settings(module.__opts__, {"virt": {"trash_days": 7}}, {})
     module.__pillar__ = dict(ERRORS)
     return module
 
@@ -200,13 +202,17 @@ STEPS = {
 
 
 @pytest.mark.parametrize(("name", "functions"), STEPS.items())
-def test_what_was_begun_can_be_finished(name, functions):
-    module = broken(ROOT / f"_modules/{name}.py")
+def test_what_was_begun_can_be_finished_where_the_options_are_remembered(name, functions, tmp_path):
+    path = ROOT / f"_modules/{name}.py"
+    module = broken(path, root_dir=str(tmp_path))
 
     for function in functions:
+        # Not refused: it takes no such argument.
         with pytest.raises(TypeError):
-            # Not refused: it misses its arguments.
             getattr(module, function)(no_such_argument=1)
+        # Without them a shared disk would be removed with the VM that has moved.
+        with pytest.raises(OptionsMissing):
+            getattr(broken(path), function)(no_such_argument=1)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +232,8 @@ def test_what_was_begun_can_be_finished(name, functions):
 def test_a_step_of_what_was_begun_is_let_in(name, function, begins, finishes, tmp_path, kept_open):
     folders = {"images": str(tmp_path / "images"), "state_dir": str(tmp_path / "state")}
     virt = {"connection": {"uri": "test:///default"}, **folders}
-    called = getattr(broken(ROOT / f"_modules/{name}.py", virt=virt), function)
+    opts = {"virt": virt, "root_dir": str(tmp_path)}
+    called = getattr(broken(ROOT / f"_modules/{name}.py", **opts), function)
 
     with pytest.raises(OptionsMissing):
         called(**begins)
