@@ -69,10 +69,13 @@ def test_a_broken_pillar_stops_what_changes_something_and_nothing_else(minion, c
 def test_a_state_that_is_forced_is_refused_and_test_warns(minion, call):
     call("virt.list_domains")
     spoil(minion)
-    state = ("state.single", "virt.powered_off", "name=test")
+    (minion.folder / "srv").mkdir(exist_ok=True)
+    (minion.folder / "srv/stops.sls").write_text("test: {virt.powered_off: []}\n")
+    # Without it Salt itself refuses.
+    state = ("state.apply", "stops", "force=True")
 
-    (refused,) = json.loads(call(*state, "force=True").stdout)["local"].values()
-    (tried,) = json.loads(call(*state, "force=True", "test=True").stdout)["local"].values()
+    (refused,) = json.loads(call(*state).stdout)["local"].values()
+    (tried,) = json.loads(call(*state, "test=True").stdout)["local"].values()
 
     begin = "nothing is changed on this host while its pillar has errors ("
     assert (refused["result"], refused["changes"]) == (False, {})
@@ -121,5 +124,5 @@ def test_a_broken_file_of_the_minion_is_no_missing_one(minion, call):
     path.unlink()
 
     assert refused.returncode == 1
-    assert f"nothing is changed on this host: {path} cannot be read (line 1: " in refused.stderr
+    assert f"nothing is changed on this host: {path} cannot be read (line 2: " in refused.stderr
     assert call("virt.stop", "test").returncode == 0
