@@ -72,7 +72,7 @@ def states(namespace: MutableMapping[str, Any]) -> None:
 
 def refuse_change(namespace: Mapping[str, Any], *, is_look: bool) -> None:
     """Raise OptionsMissing if nothing may be changed on this host, unless the call only looks."""
-    reason = _warned(namespace).refusal
+    reason = _noticed(namespace).refusal
     if reason and not is_look:
         raise OptionsMissing(reason)
 
@@ -98,10 +98,10 @@ def _standing(namespace: Mapping[str, Any], *, is_change: bool) -> optionmemory.
     return config.standing(opts or {}, pillar, grains, is_change)
 
 
-def _warned(namespace: Mapping[str, Any]) -> optionmemory.Standing:
+def _noticed(namespace: Mapping[str, Any]) -> optionmemory.Standing:
     """Return the options as they hold for a change, and log what is to be said of them."""
     standing = _standing(namespace, is_change=True)
-    for line in standing.warnings:
+    for line in standing.notices:
         log.warning("%s", line)
     return standing
 
@@ -120,7 +120,7 @@ def _guarded(function: Any, looks: LetIn, finishes: LetIn) -> Any:
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        standing = _warned(function.__globals__)
+        standing = _noticed(function.__globals__)
         if standing.refusal is None:
             return function(*args, **kwargs)
         given = _given(signature, args, kwargs)
@@ -175,7 +175,7 @@ def _guarded_state(function: Any) -> Any:
             return statereturn.failed(name, standing.refusal)
         more = [standing.refusal] if standing.refusal else []
         out = function(*args, **kwargs)
-        told = [*out.get("warnings", ()), *more, *standing.warnings]
+        told = [*out.get("warnings", ()), *more, *standing.notices]
         return {**out, "warnings": told} if told else out
 
     return guarded

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt import files, optionsources, optionstrength, saltfiles, terminal
-from saltvirt.errors import BadConfig
+from saltvirt import files, optionsections, optionstrength, saltfiles, terminal
+from saltvirt.optionsections import Section
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,6 @@ _LASTING = (*optionstrength.LEAST, *optionstrength.PLACES, "shared_paths")
 
 # What Salt itself puts into a pillar.
 _OF_SALT = {"schedule", "master"}
-
-Section = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,15 +82,17 @@ class Standing:
         wins.
     refusal
         Why nothing may be changed now; None if that is not so.
-
-    Warnings:
+    is_remembered
+        All options are as they were when the sources were complete, so what was begun then may be
+        finished.
+    notices
         What an operator is told of options that hold though they are not there, or were dropped.
     """
 
     sources: Sequence[Mapping[str, Any]]
     refusal: str | None = None
     is_remembered: bool = False
-    warnings: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 def standing(
@@ -109,7 +109,7 @@ def standing(
     names
         The options of a hypervisor.
     is_change
-        The call changes something, and says the warnings.
+        The call changes something, and says the notices.
     pillar
         None outside a minion, such as in salt-cloud: what this machine's minion remembers holds
         after the given options, and nothing is remembered.
@@ -143,7 +143,11 @@ def _of_this_machine(folder: Path) -> list[Section]:
     """Return what the only minion of this machine remembers; of several, nothing."""
     paths = sorted(folder.glob("*.json"))
     sections = _read(paths[0])[0].sections if len(paths) == 1 else {}
-    return [{"virt": _restored(one, {})} for name in SOURCES if (one := sections.get(name))]
+    return [
+        {"virt": optionsections.restored(one, {})}
+        for name in SOURCES
+        if (one := sections.get(name))
+    ]
 
 
 def _pillar_errors(opts: Mapping[str, Any], pillar: Mapping[str, Any]) -> str | None:
@@ -170,10 +174,10 @@ class _Look:
     ) -> None:
         self._names, self._plain, self._path, self._refusal = names, plain, path, refusal
         self._memory, self._problem = _read(path)
-        self._now = {name: _section(names, plain[name]) for name in SOURCES}
+        self._now = {name: optionsections.section(names, plain[name]) for name in SOURCES}
         self._next: dict[str, Section | None] = {}
         self._sources: list[Mapping[str, Any]] = []
-        self._warnings: list[str] = []
+        self._notices: list[str] = []
         self._is_complete = self._is_remembered = True
 
     def standing(self, *, is_change: bool) -> Standing:
@@ -183,15 +187,18 @@ class _Look:
         left = self._of_an_empty_pillar()
         memory = self._changed()
         if is_change and self._refusal is None:
-            self._warnings += map(str, memory.lost)
+            self._notices += map(str, memory.lost)
             memory = replace(memory, lost=())
         if memory != self._memory and (self._problem is None or self._may_replace()):
-            _write(self._path, memory)
+            _write(self._path, memory, logging.WARNING if is_change else logging.DEBUG)
         return Standing(
-            sources=[*self._sources, *([{"virt": _restored(left, {})}] if left else [])],
+            sources=[
+                *self._sources,
+                *([{"virt": optionsections.restored(left, {})}] if left else []),
+            ],
             refusal=self._refusal,
             is_remembered=self._is_remembered,
-            warnings=tuple(self._warnings),
+            notices=tuple(self._notices),
         )
 
     def _may_replace(self) -> bool:
@@ -209,9 +216,9 @@ class _Look:
         self._is_complete &= reason is None
         self._is_remembered &= reason is None or name in self._memory.sections
         if reason and before:
-            self._warnings.append(f"{reason}; these hold as they were before: {_listed(before)}")
+            self._notices.append(f"{reason}; these hold as they were before: {_listed(before)}")
         if reason and before is not None:
-            self._sources.append(_replaced(self._names, plain, before))
+            self._sources.append(optionsections.replaced(self._names, plain, before))
         elif plain or name == "config":
             self._sources.append(plain)
 
@@ -258,8 +265,8 @@ class _Look:
         left = {name: value for name, value in before.items() if not _has(others, name)}
         self._next["pillar"] = left or None
         if left:
-            self._warnings.append(
-                f"the master gives this host an empty pillar; these hold as they were before: "
+            self._notices.append(
+                f"the pillar of this host is empty; these hold as they were before: "
                 f"{_listed(left)}; to drop them, write there: virt: {{}}"
             )
         return left
@@ -301,59 +308,6 @@ def _first(sections: Mapping[str, Section | None], option: str) -> Any:
     )
 
 
-def _section(names: Collection[str], source: Mapping[str, Any]) -> Section | None:
-    """Return the options of a source that are remembered; None if it has no ``virt:`` at all."""
-    if "virt" not in source and not any(str(key).startswith("virt.") for key in source):
-        return None
-    opened = [optionsources.opened(source)]
-    given = {name: optionsources.first(opened, name) for name in names}
-    kept = {name: _kept(name, value) for name, value in given.items() if value is not None}
-    return {name: value for name, value in sorted(kept.items()) if value is not None}
-
-
-def _kept(name: str, value: Any) -> Any:
-    """Return an option's value as it is kept, without secrets."""
-    if name == "connection":
-        value = {"uri": value["uri"]} if isinstance(value, Mapping) and value.get("uri") else None
-    if name == "vnc":
-        if not isinstance(value, Mapping):
-            return None
-        has_password = value.get("password") is not None
-        value = {**{key: one for key, one in value.items() if key != "password"}}
-        value |= {"password": True} if has_password else {}
-    # As it is read again.
-    return json.loads(json.dumps(value, default=str))
-
-
-def _restored(section: Section, given: Mapping[str, Any]) -> Section:
-    """Return remembered options as a source has them."""
-    out = dict(section)
-    if section.get("vnc", {}).get("password"):
-        own = given.get("vnc")
-        password = own.get("password") if isinstance(own, Mapping) else None
-        out["vnc"] = (
-            {**section["vnc"], "password": password}
-            if password
-            else BadConfig("option virt:vnc: its password is not remembered, and is missing now")
-        )
-    return out
-
-
-def _replaced(
-    names: Collection[str], source: Mapping[str, Any], section: Section
-) -> Mapping[str, Any]:
-    """Return a source with the remembered options in place of its own."""
-    _all, nested = optionsources.opened(source)
-    dotted = {key: one for key, one in source.items() if str(key).startswith("virt.")}
-    return {
-        **{key: one for key, one in dotted.items() if str(key)[5:] not in names},
-        "virt": {
-            **{key: one for key, one in nested.items() if key not in names},
-            **_restored(section, nested),
-        },
-    }
-
-
 def _read(path: Path) -> tuple[Memory, _Problem | None]:
     """Return what is remembered, and why it cannot be read."""
     try:
@@ -378,7 +332,7 @@ def _read(path: Path) -> tuple[Memory, _Problem | None]:
     return Memory(sections=sections, lost=lost), None
 
 
-def _write(path: Path, memory: Memory) -> None:
+def _write(path: Path, memory: Memory, level: int) -> None:
     content = {
         "version": VERSION,
         "sections": memory.sections,
@@ -390,4 +344,4 @@ def _write(path: Path, memory: Memory) -> None:
         files.sync_folder(path.parent.parent)
     except OSError as exc:
         # Room must be made on a full disk too.
-        log.warning("the virt: options of this host are not remembered in %s: %s", path, exc)
+        log.log(level, "the virt: options of this host are not remembered in %s: %s", path, exc)

@@ -39,6 +39,7 @@ BASE = {
     "later",
     "optional",
     "optionmemory",
+    "optionsections",
     "optionstrength",
     "saltfiles",
     "locks",

@@ -67,8 +67,8 @@ def test_salt_call_local_has_the_options_of_the_masters_pillar(minion):
     for pillar in ({}, {"virt": {"trash_days": 0}}):
         assert options(local, pillar) == GOOD
         assert config.standing(local, pillar, {}).refusal is None
-    (warning,) = config.standing(local, {}, {}).warnings
-    assert warning.startswith("this call has no pillar of the master (--local); these hold")
+    (notice,) = config.standing(local, {}, {}).notices
+    assert notice.startswith("this call has no pillar of the master (--local); these hold")
 
 
 def test_the_pillar_of_a_minion_without_a_master_is_its_own(minion, tmp_path):
@@ -89,9 +89,9 @@ def test_an_option_that_is_taken_out_of_a_good_pillar_is_gone_and_that_is_said(m
     ]
     # The first call that changes something says it too, and no other.
     for is_change, said in ((False, 0), (True, 1), (True, 0)):
-        warnings = config.standing(minion, {"virt": left}, {}, is_change).warnings
-        assert len(warnings) == said
-        assert all(line.startswith("virt:trash_days was 7 until 20") for line in warnings)
+        notices = config.standing(minion, {"virt": left}, {}, is_change).notices
+        assert len(notices) == said
+        assert all(line.startswith("virt:trash_days was 7 until 20") for line in notices)
     assert options(minion, ERRORS)["trash_days"] == 0
 
 
@@ -108,10 +108,10 @@ def test_a_good_pillar_without_any_of_them_drops_all(minion, caplog, pillar):
 def test_an_empty_pillar_is_said(minion):
     options(minion, {"virt": GOOD})
 
-    (warning,) = config.standing(minion, {}, {}).warnings
+    (notice,) = config.standing(minion, {}, {}).notices
 
-    assert warning.startswith("the master gives this host an empty pillar; these hold as they were")
-    assert warning.endswith("; to drop them, write there: virt: {}")
+    assert notice.startswith("the pillar of this host is empty; these hold as they were")
+    assert notice.endswith("; to drop them, write there: virt: {}")
 
 
 def test_options_that_moved_to_the_minions_file_are_those_of_the_file(minion):
@@ -119,7 +119,7 @@ def test_options_that_moved_to_the_minions_file_are_those_of_the_file(minion):
     configured = {**minion, "virt": {**GOOD, "trash_days": 30}}
 
     assert options(configured, {})["trash_days"] == 30
-    assert config.standing(configured, {}, {}).warnings == ()
+    assert config.standing(configured, {}, {}).notices == ()
     del configured["virt"]["trash_days"]
     assert options(configured, {})["trash_days"] == 0, "the pillar's is forgotten"
 
@@ -185,7 +185,11 @@ def test_the_file_is_roots_alone_and_has_no_secrets(minion):
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert "s3cret" not in path.read_text()
     kept = config.host_settings(minion, ERRORS, {})
-    assert kept.uri == "qemu:///system"
+    assert (kept.uri, kept.username) == ("qemu:///system", None)
+    # What is there of the pillar is used.
+    partial = config.host_settings(minion, {"virt": virt, **ERRORS}, {})
+    assert (partial.uri, partial.password) == ("qemu:///system", "s3cret")
+    assert partial.vnc == virt["vnc"]
     # A display without its password would be open to all.
     with pytest.raises(BadConfig, match="option virt:vnc: its password is not remembered"):
         _ = kept.vnc
@@ -237,6 +241,8 @@ def test_a_full_disk_stops_nothing(minion, small_disk, caplog):
             os.fsync(full.fileno())
 
     assert options(minion, {"virt": GOOD}) == GOOD
+    assert {record.levelname for record in caplog.records} <= {"DEBUG"}, "a look is not told"
+    config.standing(minion, {"virt": GOOD}, {}, is_change=True)
     assert "are not remembered in" in caplog.text
 
 
