@@ -184,7 +184,7 @@ class _Look:
         """Return the sources that hold, and remember their options."""
         for name in SOURCES:
             self._judge(name)
-        left = self._of_an_empty_pillar()
+        left = self._beside_the_pillar()
         memory = self._changed()
         if is_change and self._refusal is None:
             self._notices += map(str, memory.lost)
@@ -250,26 +250,36 @@ class _Look:
             return None
         return "this call has no pillar of the master (--local)"
 
-    def _of_an_empty_pillar(self) -> Section:
-        """
-        Return the options that hold though the master gives this host no pillar at all any more.
-
-        Nobody need have removed them: there is no top file, or it no longer names the host. Options
-        that another source has now are forgotten.
-        """
+    def _beside_the_pillar(self) -> Section:
+        """Return remembered options that hold though a pillar without errors lacks them."""
         before = self._memory.sections.get("pillar")
-        is_empty = not set(self._plain["pillar"]) - _OF_SALT
-        if not before or not is_empty or self._next.get("pillar") is not None:
+        if not before or self._now["pillar"] == before or self._plain["pillar"].get("_errors"):
             return {}
-        others = [self._now[name] for name in SOURCES if name != "pillar"]
-        left = {name: value for name, value in before.items() if not _has(others, name)}
-        self._next["pillar"] = left or None
+        if self._is_of_another_environment():
+            self._next["pillar"] = before
+            left = self._not_in(before, "pillar")
+            reason = "this call has the pillar of another environment (pillarenv)"
+        elif self._next.get("pillar") is None and not set(self._plain["pillar"]) - _OF_SALT:
+            # There is no top file any more, or it no longer names the host. Options that another
+            # source has now are forgotten.
+            left = self._not_in(before, "config", "grains")
+            self._next["pillar"] = left or None
+            reason = "the pillar of this host is empty (to drop options, write there: virt: {})"
+        else:
+            return {}
         if left:
-            self._notices.append(
-                f"the pillar of this host is empty; these hold as they were before: "
-                f"{_listed(left)}; to drop them, write there: virt: {{}}"
-            )
+            self._notices.append(f"{reason}; these hold as they were before: {_listed(left)}")
         return left
+
+    def _not_in(self, section: Section, *sources: str) -> Section:
+        """Return the options of a section that these sources do not have now."""
+        now = [self._now[name] for name in sources]
+        return {name: value for name, value in section.items() if not _has(now, name)}
+
+    def _is_of_another_environment(self) -> bool:
+        opts = self._plain["config"]
+        environment = opts.get("pillarenv")
+        return bool(environment and environment != saltfiles.configured(opts, "pillarenv"))
 
     def _changed(self) -> Memory:
         """Return what is to be remembered, and log each protection that has become weaker."""

@@ -110,8 +110,25 @@ def test_an_empty_pillar_is_said(minion):
 
     (notice,) = config.standing(minion, {}, {}).notices
 
-    assert notice.startswith("the pillar of this host is empty; these hold as they were")
-    assert notice.endswith("; to drop them, write there: virt: {}")
+    assert notice.startswith(
+        "the pillar of this host is empty (to drop options, write there: virt: {}); these hold as "
+    )
+
+
+def test_the_pillar_of_another_environment_is_not_remembered(minion, tmp_path):
+    options(minion, {"virt": GOOD})
+    other = {**minion, "pillarenv": "dev"}
+
+    settings = options(other, {"virt": {"reserve_mib": 1}, "role": "try"})
+
+    assert settings == {**GOOD, "reserve_mib": 1}
+    (notice,) = config.standing(other, {"role": "try"}, {}).notices
+    assert notice.startswith("this call has the pillar of another environment (pillarenv); these ")
+    assert options(minion, ERRORS) == GOOD
+    # It is the host's own where its file says so.
+    (tmp_path / "etc/minion.d/env.conf").write_text("pillarenv: dev\n")
+    assert options(other, {"virt": {"trash_days": 3}})["trash_days"] == 3
+    assert options(other, ERRORS)["images"] == "/srv/salt-images"
 
 
 def test_options_that_moved_to_the_minions_file_are_those_of_the_file(minion):
