@@ -4,7 +4,7 @@ Mount a guest's disk through libguestfs: the host's kernel parses none of its fi
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments, config
+from saltvirt import arguments, config, optionguard
 from saltvirt.later import Later
 
 guestmount = Later("saltvirt.seed.guestmount")
@@ -72,3 +72,6 @@ def umount(name, disk=None, force=False):
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     where = arguments.text("name", name)
     return guestmount.umount(settings, where, force=arguments.boolean("force", force))
+
+
+optionguard.modules(globals(), finishes="umount")

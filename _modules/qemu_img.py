@@ -7,7 +7,7 @@ Make and convert disk images.
 import os
 from pathlib import Path
 
-from saltvirt import arguments, config
+from saltvirt import arguments, config, optionguard
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.later import Later
 
@@ -93,3 +93,6 @@ def convert(orig, dest, fmt):
     with clone.storing(dest):
         tool.convert(orig, validated.format, dest, fmt, meter)
     return True
+
+
+optionguard.modules(globals())

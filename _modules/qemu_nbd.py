@@ -7,7 +7,7 @@ A disk that a stranger made can crash or take over the host that way: everything
 ``virt:seed:allow_host_mount: True``. guestfs.mount is safe without.
 """
 
-from saltvirt import arguments, config
+from saltvirt import arguments, config, optionguard
 from saltvirt.later import Later
 
 hostmount = Later("saltvirt.seed.hostmount")
@@ -110,3 +110,6 @@ def clear(mnt):
     """
     _settings()
     return hostmount.clear(arguments.mapping("mnt", mnt) or {})
+
+
+optionguard.modules(globals(), finishes="clear")

@@ -7,7 +7,7 @@ A disk is opened in libguestfs' appliance, never mounted by the host, unless the
 ``virt:seed:allow_host_mount``. Replaces Salt's module of the same name.
 """
 
-from saltvirt import arguments, compat
+from saltvirt import arguments, compat, optionguard
 from saltvirt.later import Later
 from saltvirt.ops.context import Context
 
@@ -130,3 +130,6 @@ def prep_bootstrap(mpt):
     """
     context = Context.of(__opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar)
     return list(existing.prep_bootstrap(context, arguments.text("mpt", mpt)))
+
+
+optionguard.modules(globals())

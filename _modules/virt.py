@@ -7,7 +7,7 @@ Sizes are MiB where nothing else is said. ``connection``, ``username`` and ``pas
 function override ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import arguments, compat, config, errors
+from saltvirt import arguments, compat, config, errors, optionguard
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 from saltvirt.ops.context import Context
@@ -379,3 +379,6 @@ def maintenance(state="on"):
         salt hyper1 virt.maintenance off
     """
     return upkeep.set_flag(config.host_settings(__opts__, __pillar__, __grains__), state)
+
+
+optionguard.modules(globals(), looks_if={"init": optionguard.is_set("dry_run")})

@@ -10,7 +10,7 @@ a job: what each command asks of each host is in the first. ``connection``, ``us
 
 import dataclasses
 
-from saltvirt import arguments, config, wire
+from saltvirt import arguments, config, optionguard, wire
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
@@ -306,3 +306,10 @@ def migration_info(name=None):
     with connect.opened(settings, readonly=False) as conn:
         found = sending.facts(conn, settings, name)
     return wire.plain(found if name is None else found[name])
+
+
+optionguard.modules(
+    globals(),
+    looks="signed presence host_info placement_facts vms full_info vm_state migration_info",
+    finishes="refuse_order",
+)

@@ -4,7 +4,7 @@ What ``salt-run virt.migrate`` and ``virt.settle`` ask of the two hosts of a mov
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import config, errors, wire
+from saltvirt import config, errors, optionguard, wire
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 from saltvirt.ops.context import Context
@@ -55,6 +55,9 @@ def migrate_check(about, source=None):
     is_one = isinstance(about, dict) and isinstance(about.get("disks"), list)
     wanted = answers.MigrationInfo if is_one else dict[str, answers.MigrationInfo]
     about = wire.argument("about", wanted, about)
+    reason = optionguard.refusal(globals())
+    if reason:
+        return [reason] if is_one else {name: [reason] for name in about}
     with connect.opened(settings, readonly=False) as conn:
         if not is_one:
             return checks.check_all(conn, settings, about)
@@ -280,3 +283,11 @@ def migrate_forget(name):
     startlock.refuse_moving(settings, name)
     with connect.opened(settings) as conn:
         return lifecycle.is_defined(conn, name)
+
+
+optionguard.modules(
+    globals(),
+    looks="migrate_check migration_state migrate_forget",
+    finishes="migrate_step migrate_push",
+    finishes_if={"migrate_prepare": optionguard.is_set("images_sent")},
+)

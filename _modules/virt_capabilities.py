@@ -7,7 +7,7 @@ Show what this hypervisor and its guests can do.
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import arguments, config
+from saltvirt import arguments, config, optionguard
 from saltvirt.errors import BadArgument
 from saltvirt.kvm import connect
 from saltvirt.later import Later
@@ -114,3 +114,8 @@ def cpu_baseline(full=False, migratable=False, out="libvirt", **kwargs):
     with _reading("virt.cpu_baseline", kwargs) as conn:
         xml = capable.baseline(conn, is_full=is_full, is_migratable=is_migratable)
     return capabilities_.cpu_summary(xml) if out == "salt" else xml
+
+
+optionguard.modules(
+    globals(), looks="capabilities domain_capabilities all_capabilities cpu_baseline"
+)

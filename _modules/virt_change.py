@@ -4,7 +4,7 @@ Change what a VM is: its definition, and as much of it as can be while the VM ru
 .. versionadded:: 1.1.0
 """
 
-from saltvirt import config
+from saltvirt import arguments, config, optionguard
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 from saltvirt.ops.context import Context
@@ -114,6 +114,10 @@ def update(
         salt hyper1 virt.update centos1 boot="{kernel: null}" live=False
     """
     given = {key: value for key, value in locals().items() if key not in ("name", "kwargs")}
+    optionguard.refuse_change(globals(), is_look=arguments.boolean("test", test))
     override = config.connection("virt.update", kwargs)
     context = Context.of(__opts__, __pillar__, __grains__, __salt__, **override)
     return do.update(context, request.of(context.settings, name, given))
+
+
+optionguard.modules(globals(), itself="update")

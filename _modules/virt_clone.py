@@ -4,7 +4,7 @@ Make VMs that are copies of others.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments, compat, config, errors
+from saltvirt import arguments, compat, config, errors, optionguard
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 from saltvirt.ops.context import Context
@@ -78,3 +78,6 @@ def clone(source, name, dry_run=False, **kwargs):
             raise
         __context__["retcode"] = 1
         return error.to_dict()
+
+
+optionguard.modules(globals())

@@ -6,7 +6,7 @@ Define and start VMs from libvirt's own XML.
 
 from pathlib import Path
 
-from saltvirt import arguments, config, errors
+from saltvirt import arguments, config, errors, optionguard
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
@@ -153,3 +153,6 @@ def _text(path):
         return Path(arguments.text("path", path)).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         raise errors.BadArgument("path", f"{path}: {exc}") from exc
+
+
+optionguard.modules(globals())

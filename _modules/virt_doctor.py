@@ -7,7 +7,7 @@ A host's part in ``salt-run virt.doctor``, and its trash.
 ``virt:connection:auth``.
 """
 
-from saltvirt import arguments, config, wire
+from saltvirt import arguments, config, optionguard, wire
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
@@ -146,3 +146,6 @@ def trash_empty(*entries, **kwargs):
         salt hyper1 virt.trash_empty
     """
     return bins.empty(_settings("virt.trash_empty", kwargs), entries)
+
+
+optionguard.modules(globals(), looks="doctor_facts trash")

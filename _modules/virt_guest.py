@@ -10,7 +10,7 @@ for anything else.
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import config
+from saltvirt import config, optionguard
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
@@ -98,3 +98,6 @@ def guest_exec(vm_, *command, **kwargs):
         "stderr": done.stderr,
         "truncated": done.is_cut,
     }
+
+
+optionguard.modules(globals(), looks="guest_info")

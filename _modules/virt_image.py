@@ -4,7 +4,7 @@ The cached images of this hypervisor.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments, config
+from saltvirt import arguments, config, optionguard
 from saltvirt.errors import BadArgument
 from saltvirt.kvm import connect
 from saltvirt.later import Later
@@ -174,3 +174,10 @@ def image_build(
     return golden.build(
         context.reporting(name, "salt/virt/image_build") if report else context, source, name, given
     )
+
+
+optionguard.modules(
+    globals(),
+    looks="images",
+    finishes_if={"image_prune": lambda given: given.get("step") in ("look", "end")},
+)

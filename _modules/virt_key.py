@@ -4,6 +4,7 @@ Keep the master's authorization to submit a VM's minion key.
 .. versionadded:: 1.0.0
 """
 
+from saltvirt import optionguard
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 from saltvirt.ops.context import Context
@@ -40,3 +41,8 @@ def authorized(name, token):
     """
     submission.keep(Context.of(__opts__, __pillar__, __grains__, __salt__), name, token)
     return True
+
+
+optionguard.modules(
+    globals(), finishes_if={"authorized": lambda given: given.get("token", "") is None}
+)

@@ -6,7 +6,7 @@ Move VMs of this hypervisor to another; ``salt-run virt.migrate`` does all of it
 
 import logging
 
-from saltvirt import arguments, config, errors, wire
+from saltvirt import arguments, config, errors, optionguard, wire
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 from saltvirt.ops.context import Context
@@ -265,3 +265,11 @@ def seed_non_shared_migrate(disks, force=False):
         files.seed(conn, settings, disks, force)
         diskvolumes.refresh(conn, files.pools_of(disks))
     return True
+
+
+optionguard.modules(
+    globals(),
+    looks="load migrate_status",
+    finishes="evacuated migrate_cancel migrate_start_postcopy",
+    finishes_if={"migrate": lambda given: given.get("token") is not None},
+)

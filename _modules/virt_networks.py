@@ -4,7 +4,7 @@ libvirt's networks: define, change, look at, start, stop and remove them.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments, config
+from saltvirt import arguments, config, optionguard
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
@@ -317,3 +317,6 @@ def network_set_autostart(name, state="on", **kwargs):
     with _opened("virt.network_set_autostart", kwargs) as conn:
         networks.get(conn, name).setAutostart(int(is_on))
     return True
+
+
+optionguard.modules(globals(), looks="list_networks network_info network_get_xml")

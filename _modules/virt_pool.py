@@ -4,7 +4,7 @@ Storage pools of this hypervisor: look at them, define, start, stop and remove t
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments, config
+from saltvirt import arguments, config, optionguard
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
@@ -27,10 +27,6 @@ def _opened(function, given, readonly=False):
     return connect.opened(settings, readonly=readonly)
 
 
-def _reading(function, given):
-    return _opened(function, given, readonly=True)
-
-
 def _source(*given):
     return dict(zip(poolsource.KEYS, given, strict=True))
 
@@ -49,7 +45,7 @@ def pool_capabilities(**kwargs):
 
         salt hyper1 virt.pool_capabilities
     """
-    with _reading("virt.pool_capabilities", kwargs) as conn:
+    with _opened("virt.pool_capabilities", kwargs, readonly=True) as conn:
         return pools.capabilities(conn)
 
 
@@ -63,7 +59,7 @@ def list_pools(**kwargs):
 
         salt hyper1 virt.list_pools
     """
-    with _reading("virt.list_pools", kwargs) as conn:
+    with _opened("virt.list_pools", kwargs, readonly=True) as conn:
         return pools.names(conn)
 
 
@@ -84,7 +80,7 @@ def pool_info(name=None, **kwargs):
 
         salt hyper1 virt.pool_info default
     """
-    with _reading("virt.pool_info", kwargs) as conn:
+    with _opened("virt.pool_info", kwargs, readonly=True) as conn:
         return pools.infos(conn, name)
 
 
@@ -101,7 +97,7 @@ def pool_get_xml(name, **kwargs):
 
         salt hyper1 virt.pool_get_xml default
     """
-    with _reading("virt.pool_get_xml", kwargs) as conn:
+    with _opened("virt.pool_get_xml", kwargs, readonly=True) as conn:
         return pools.xml(conn, name)
 
 
@@ -118,7 +114,7 @@ def pool_list_volumes(name, **kwargs):
 
         salt hyper1 virt.pool_list_volumes default
     """
-    with _reading("virt.pool_list_volumes", kwargs) as conn:
+    with _opened("virt.pool_list_volumes", kwargs, readonly=True) as conn:
         return volumes.names(conn, name)
 
 
@@ -190,13 +186,10 @@ def pool_define(
     first = (source_devices, source_dir, source_initiator, source_adapter)
     source = _source(*first, source_hosts, source_auth, source_name, source_format)
     asked = pools.wanted(name, ptype, target, permissions, source)
+    flags = {"is_transient": arguments.boolean("transient", transient)}
+    flags["starts"] = arguments.boolean("start", start)
     with _opened("virt.pool_define", kwargs) as conn:
-        pools.define(
-            conn,
-            asked,
-            is_transient=arguments.boolean("transient", transient),
-            starts=arguments.boolean("start", start),
-        )
+        pools.define(conn, asked, **flags)
     return True
 
 
@@ -398,3 +391,9 @@ def pool_set_autostart(name, state="on", **kwargs):
     with _opened("virt.pool_set_autostart", kwargs) as conn:
         pools.set_autostart(conn, name, is_on=is_on)
     return True
+
+
+optionguard.modules(
+    globals(),
+    looks="pool_capabilities list_pools pool_info pool_get_xml pool_list_volumes pool_refresh",
+)

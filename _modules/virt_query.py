@@ -7,9 +7,10 @@ Look at this hypervisor and its VMs; nothing is changed.
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
+import dataclasses
 from collections.abc import Mapping
 
-from saltvirt import config, wire
+from saltvirt import config, optionguard, wire
 from saltvirt.errors import HostUnreachable
 from saltvirt.kvm import connect
 from saltvirt.later import Later
@@ -63,7 +64,8 @@ def audit(**kwargs):
     # libvirt tells whether a display has a password only to whoever may change it.
     with connect.opened(settings, readonly=False) as conn:
         found = facts.of_host(conn, settings, _basepath(), f"{__opts__['pki_dir']}/minion.pem")
-        return wire.plain(found)
+    reasons = [*found.wrong_options, *filter(None, [optionguard.refusal(globals())])]
+    return wire.plain(dataclasses.replace(found, wrong_options=reasons))
 
 
 def setup_facts(peers=None, others=None, **kwargs):
@@ -296,3 +298,10 @@ def get_hypervisor():
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     with connect.opened(settings, readonly=False) as conn:
         return inspect.domain_types(conn, settings, host.capabilities(conn)).default
+
+
+optionguard.modules(
+    globals(),
+    looks="audit setup_facts list_domains list_active_vms list_inactive_vms vm_info node_info "
+    "node_devices freecpu freemem get_profiles is_hyper virt_type get_hypervisor",
+)

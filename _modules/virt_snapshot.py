@@ -7,7 +7,7 @@ Take snapshots of VMs, list and delete them, and revert to them.
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import arguments, config
+from saltvirt import arguments, config, optionguard
 from saltvirt.errors import BadArgument
 from saltvirt.kvm import connect
 from saltvirt.later import Later
@@ -176,3 +176,6 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
             return door.revert(conn, name, plan, verdicts, with_cleanup=with_cleanup)
 
     return sharing.answered(asked, revert)
+
+
+optionguard.modules(globals(), looks="list_snapshots")

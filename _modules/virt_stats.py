@@ -7,7 +7,7 @@ Say what VMs of this hypervisor have used since they were started.
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import config
+from saltvirt import config, optionguard
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
@@ -86,3 +86,6 @@ def vm_diskstats(vm_=None, **kwargs):
     """
     with _reading("virt.vm_diskstats", kwargs) as conn:
         return counters.disk(conn, vm_)
+
+
+optionguard.modules(globals(), looks="vm_cputime vm_netstats vm_diskstats")

@@ -6,7 +6,7 @@ Change what a VM has.
 
 from contextlib import contextmanager
 
-from saltvirt import arguments, config
+from saltvirt import arguments, config, optionguard
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
@@ -102,3 +102,6 @@ def set_autostart(vm_, state="on", **kwargs):
     with _changing("virt.set_autostart", vm_, kwargs) as conn:
         lifecycle.set_autostart(conn, vm_, state)
     return True
+
+
+optionguard.modules(globals())

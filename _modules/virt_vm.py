@@ -4,7 +4,7 @@ Look at one VM of this hypervisor; nothing is changed.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments, config
+from saltvirt import arguments, config, optionguard
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
@@ -166,3 +166,8 @@ def console_log(vm_, lines=20):
     """
     name, count = arguments.vm_name(vm_), arguments.whole("lines", lines, most=10000)
     return reached.console_tail(name, count)
+
+
+optionguard.modules(
+    globals(), looks="get_xml get_disks get_nics get_macs get_graphics get_loader console_log"
+)

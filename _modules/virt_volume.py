@@ -7,7 +7,7 @@ Volumes in the storage pools of this hypervisor: look at them, make, fill, copy 
 import functools
 from pathlib import Path
 
-from saltvirt import arguments, config, errors
+from saltvirt import arguments, config, errors, optionguard
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
@@ -402,3 +402,6 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
         return True
 
     return sharing.answered(asked, wipe)
+
+
+optionguard.modules(globals(), looks="volume_infos")

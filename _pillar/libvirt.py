@@ -14,7 +14,7 @@ from typing import Any
 import salt.utils.minions
 from saltvirt import compat, config, wire
 from saltvirt.errors import MasterError, VirtError
-from saltvirt.fleet import masterrelease, masteruser, membership
+from saltvirt.fleet import masterconfig, masterrelease, masteruser, membership
 from saltvirt.fleet.refusals import Refusals
 from saltvirt.pki import answer, authorities, ca, policy, store
 
@@ -77,6 +77,8 @@ def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
     settings = config.master_settings(__opts__)
     members = membership.of(__opts__)
     members.refuse_stranger(minion_id)
+    # Without a request a host is told the lists of revoked certificates all the same.
+    masterconfig.refuse_missing(__opts__, is_change=bool(certificates))
     options = config.pki_options(settings)
     every = compat.KeyStore(__opts__).accepted()
     hosts = [one for one in every if members.has(one)]

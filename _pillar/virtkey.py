@@ -12,7 +12,7 @@ from typing import Any
 
 from saltvirt import arguments
 from saltvirt.errors import VirtError
-from saltvirt.fleet import authorization, keys, masterrelease, masteruser, membership
+from saltvirt.fleet import authorization, keys, masterconfig, masterrelease, masteruser, membership
 from saltvirt.fleet.refusals import Refusals
 
 log = logging.getLogger(__name__)
@@ -59,10 +59,13 @@ def ext_pillar(
     try:
         with masteruser.acting(__opts__):
             masterrelease.refuse_old()
+            # What follows names hypervisors, globs and files of the master, which no guest is told.
+            is_host = membership.of(__opts__).has(minion_id)
+            if is_host:
+                masterconfig.refuse_missing(__opts__)
             if is_question:
                 arguments.vm_name(name)
-                # The answer names hypervisors and the operator's globs, which no guest is told.
-                if membership.of(__opts__).has(minion_id):
+                if is_host:
                     keys.refuse_reserved(__opts__, name)
                 return {"virtkey": {"reserved": None}}
             authorization.submitted(__opts__, minion_id, name, key, token, now=time.time())

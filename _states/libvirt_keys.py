@@ -6,7 +6,7 @@ Another name of the states that keep a hypervisor's keys in order.
 
 from typing import Any
 
-from saltvirt import statereturn
+from saltvirt import optionguard, statereturn
 
 # Not this file's own name: Salt has the folder in Python's path while it loads a state, where
 # libvirt's own module is missing "import libvirt" would find it.
@@ -36,3 +36,6 @@ def keys_(name: str, **kwargs: Any) -> dict[str, Any]:
         return statereturn.failed(name, "the state virt.keys is not loaded; sync the states")
     found: dict[str, Any] = __states__["virt.keys"](name=name, **kwargs)
     return found
+
+
+optionguard.states(globals())

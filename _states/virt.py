@@ -7,7 +7,7 @@ States of a hypervisor.
 import functools
 from typing import Any
 
-from saltvirt import arguments, compat, statereturn
+from saltvirt import arguments, compat, optionguard, statereturn
 from saltvirt.errors import VirtError
 from saltvirt.ops.certificates import enrolment
 
@@ -78,3 +78,6 @@ def keys_(
     )
     # For the master, to whom a list that a daemon has not read is no list that is in force.
     return {**out, "unread": work.unread} if work.unread else out
+
+
+optionguard.states(globals())

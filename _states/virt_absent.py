@@ -9,7 +9,7 @@ and ``virt:connection:auth``.
 
 from typing import Any
 
-from saltvirt import arguments, config, statereturn
+from saltvirt import arguments, config, optionguard, statereturn
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.image import cache
 from saltvirt.kvm import connect, lifecycle
@@ -116,3 +116,6 @@ def image_present(
         done=f"Image {shown} was fetched",
         idle=f"Image {shown} is here",
     )
+
+
+optionguard.states(globals())

@@ -7,7 +7,7 @@ States of VMs on this hypervisor: defined, running.
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt import arguments, compat, config, spec, statereturn
+from saltvirt import arguments, compat, config, optionguard, spec, statereturn
 from saltvirt.errors import VirtError
 from saltvirt.kvm import connect
 from saltvirt.ops.context import Context
@@ -178,3 +178,6 @@ def _asked(function: str, given: Mapping[str, Any]) -> dict[str, Any]:
     unknown = [key for key in further if key not in known]
     arguments.refuse_unknown(unknown, [*known, *own], function)
     return {**own, **further}
+
+
+optionguard.states(globals())

@@ -6,7 +6,7 @@ States of a hypervisor's network with NAT, by which VMs reach out without a brid
 
 from typing import Any
 
-from saltvirt import config, statereturn
+from saltvirt import config, optionguard, statereturn
 from saltvirt.errors import VirtError
 from saltvirt.kvm import connect, nat
 
@@ -58,3 +58,6 @@ def nat_running(name: str, subnet: str = nat.SUBNET, **kwargs: Any) -> dict[str,
         done=f"network {name} is set up",
         idle=f"network {name} is in order",
     )
+
+
+optionguard.states(globals())

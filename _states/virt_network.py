@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-from saltvirt import arguments, compat, statereturn
+from saltvirt import arguments, compat, optionguard, statereturn
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.net import bridgeplan
 from saltvirt.net.firewall import backends, lastpeers
@@ -269,3 +269,6 @@ def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables")
         idle="there are none",
     )
     return {**ret, "warnings": warnings} if warnings else ret
+
+
+optionguard.states(globals())

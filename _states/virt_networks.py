@@ -7,7 +7,7 @@ States of libvirt's networks.
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt import arguments, config, networkspec, statereturn
+from saltvirt import arguments, config, networkspec, optionguard, statereturn
 from saltvirt.errors import VirtError
 from saltvirt.kvm import connect, networks
 
@@ -181,3 +181,6 @@ def network_absent(name: str, **kwargs: Any) -> dict[str, Any]:
         return statereturn.failed(name, error)
     comment = f"Network {name} {change.removeprefix('Network ') or 'is absent'}"
     return _returned(name, change, comment)
+
+
+optionguard.states(globals())

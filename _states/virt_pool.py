@@ -7,7 +7,7 @@ States of a hypervisor's storage pools.
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt import arguments, config, statereturn
+from saltvirt import arguments, config, optionguard, statereturn
 from saltvirt.errors import VirtError
 from saltvirt.kvm import connect, poolstates
 from saltvirt.ops import ownvolumes
@@ -255,3 +255,6 @@ def pool_absent(
         done=f"Pool {name} {words}",
         idle=f"there is no pool {name}",
     )
+
+
+optionguard.states(globals())

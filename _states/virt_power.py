@@ -10,7 +10,7 @@ A name is a pattern such as ``web*``; one that no VM's name matches fails. ``con
 
 from typing import Any
 
-from saltvirt import config, statereturn
+from saltvirt import config, optionguard, statereturn
 from saltvirt.errors import VirtError
 from saltvirt.kvm import connect
 from saltvirt.ops import acting
@@ -114,3 +114,6 @@ def rebooted(name: str, **kwargs: Any) -> dict[str, Any]:
     """
     done = "Machine has been rebooted"
     return _acted("rebooted", name, "reboot", "rebooted", done, kwargs)
+
+
+optionguard.states(globals())

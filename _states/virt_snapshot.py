@@ -10,7 +10,7 @@ A name is a pattern such as ``web*``; one that no VM's name matches fails. ``con
 
 from typing import Any
 
-from saltvirt import arguments, config, statereturn
+from saltvirt import arguments, config, optionguard, statereturn
 from saltvirt.errors import VirtError
 from saltvirt.kvm import connect
 from saltvirt.ops import acting
@@ -122,3 +122,6 @@ def reverted(
     done = f"Domain{'s' if len(out.matched) > 1 else ''} has been reverted"
     ret = statereturn.of_all(name, out.matched, out.ignored, changes, is_test=is_test, done=done)
     return {**ret, "warnings": out.warnings} if out.warnings else ret
+
+
+optionguard.states(globals())

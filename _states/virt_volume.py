@@ -7,7 +7,7 @@ States of the volumes in a hypervisor's storage pools.
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt import config, statereturn
+from saltvirt import config, optionguard, statereturn
 from saltvirt.errors import VirtError
 from saltvirt.kvm import connect, volumes
 from saltvirt.xml import volume as volume_
@@ -118,3 +118,6 @@ def _compared(name: str, there: volume_.Volume, wanted: volume_.Volume) -> dict[
     if there.capacity != wanted.capacity:
         comment = "The capacity of the volume is different, but no resize performed"
     return {"name": name, "changes": {}, "result": True, "comment": comment}
+
+
+optionguard.states(globals())

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from saltvirt import arguments, optionsources
+from saltvirt import arguments, optionmemory, optionsources
 from saltvirt.arguments import boolean, refuse_unknown
 from saltvirt.errors import BadArgument, BadConfig
 from saltvirt.model import DEFAULT_BRIDGE, Policy
@@ -245,6 +245,8 @@ def _options(kinds: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> 
 
 def _or_error(name: str, kind: Kind | Mapping[str, Any], value: Any) -> Any:
     try:
+        if isinstance(value, BadConfig):
+            raise value
         return _read(name, kind, value)
     except BadConfig as exc:
         log.warning("%s; what needs it is refused", exc)
@@ -322,6 +324,16 @@ def host_settings(
     return _settings(_HOST, opts, pillar, grains, override=override)
 
 
+def standing(
+    opts: Mapping[str, Any],
+    pillar: Mapping[str, Any] | None,
+    grains: Mapping[str, Any] | None,
+    is_change: bool = False,
+) -> optionmemory.Standing:
+    """Return the sources of this hypervisor's options as they hold, and why it changes nothing."""
+    return optionmemory.standing(_HOST, opts, grains, pillar, is_change=is_change)
+
+
 def _settings(
     kinds: Mapping[str, Any],
     opts: Mapping[str, Any],
@@ -330,8 +342,7 @@ def _settings(
     *,
     override: Mapping[str, Any],
 ) -> HostSettings:
-    sources = [opts, *(source for source in (grains, pillar) if source)]
-    values = _options(kinds, sources)
+    values = _options(kinds, standing(opts, pillar, grains).sources)
     own = _connection(values.pop("connection", {}))
     given = override.get("connection")
     if given and given != own["uri"]:

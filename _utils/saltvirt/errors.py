@@ -34,6 +34,10 @@ class BadConfig(VirtError):
     """A ``virt:`` option cannot be used; the message names it."""
 
 
+class OptionsMissing(VirtError):
+    """Options of a host may be missing, so nothing is changed there; the message says why."""
+
+
 class HostUnreachable(VirtError):
     """
     libvirt on this host does not answer.

@@ -39,6 +39,10 @@ BASE = {
     "keypair",
     "later",
     "optional",
+    "optionmemory",
+    "optionsections",
+    "optionstrength",
+    "saltfiles",
     "locks",
     "model",
     "movefacts",
@@ -87,6 +91,9 @@ MAY = {
     "nics": {"arguments", "errors", "model"},
     "vmfilter": {"arguments", "errors"},
     "compat": {"errors"},
+    "optionguard": BASE | {"statereturn"},
+    "saltfiles": {"terminal"},
+    "optionstrength": {"terminal"},
     "wire": {"errors", "terminal"},
     # Read by Pythons that cannot read the rest.
     "__init__": {"minimums"},
@@ -100,7 +107,7 @@ DUNDERS = {"__opts__", "__salt__", "__grains__", "__pillar__", "__context__", "_
 OF_ELEMENTS = {"find", "findall", "findtext", "iterfind"}
 # The XML of pools and networks, of which one question is asked where libvirt is.
 OTHER_XML = {LIBRARY / f"kvm/{name}.py" for name in ("host", "lifecycle", "pools")}
-SALT_ALLOWED = {"compat", "errors", "fleet", "image", "net", "ops"}
+SALT_ALLOWED = {"compat", "errors", "fleet", "image", "net", "ops", "saltfiles"}
 
 
 @functools.cache

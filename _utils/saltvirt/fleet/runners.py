@@ -16,7 +16,7 @@ from typing import Any
 
 from saltvirt import garbage, undo
 from saltvirt.errors import BadArgument, VirtError
-from saltvirt.fleet import largeevents, masterrelease, masteruser, progress
+from saltvirt.fleet import largeevents, masterconfig, masterrelease, masteruser, progress
 from saltvirt.fleet.cells import known
 from saltvirt.later import Later
 
@@ -228,6 +228,7 @@ def _called(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any) -
     if _name(function) not in _ALWAYS:
         masterrelease.refuse_old()
     opts = function.__globals__["__opts__"]
+    masterconfig.refuse_changes(opts, _name(function), {**bound.arguments, **bound.kwargs})
     if cell is None and not (_is_of_cloud(function) and known.is_configured(opts)):
         return function(*bound.args, **bound.kwargs)
     call, jid = _call(function, bound, cell), _jid(job) if job else None

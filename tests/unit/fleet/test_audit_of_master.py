@@ -1,5 +1,6 @@
 """An audit finds what is planted on the master, each with its fix."""
 
+import json
 import os
 import re
 from datetime import timedelta
@@ -24,6 +25,15 @@ PRIVATE = "-----BEGIN PRIVATE KEY-----\nMC4C\n-----END PRIVATE KEY-----\n"
 def option(**given):
     """Return what sets options of the master."""
     return lambda world: world.opts.update(given)
+
+
+def broken_file(world):
+    """Leave a configuration file that Salt cannot parse, and skips."""
+    folder = world.folder / "etc/master.d"
+    folder.mkdir(parents=True)
+    (folder / "virt.conf").write_text("virt: [")
+    (folder.parent / "master").write_text(json.dumps({"virt": world.opts.get("virt")}))
+    world.opts.update(conf_file=str(folder.parent / "master"), default_include="master.d/*.conf")
 
 
 def release(text, **given):
@@ -159,6 +169,7 @@ CHECKS = {
     "proof by a text": (option(minimum_auth_version="3.0"), "auth-version"),
     "no filter": (option(zmq_filtering=False), "zmq-filtering"),
     "a wrong option": (option(virt={"weights": {"cpu": "much"}}), "wrong-options"),
+    "a broken file": (broken_file, "wrong-options"),
     "acl of virt": (option(publisher_acl={"ann": ["test.*", "virt.*"]}), "acl"),
     "acl of all": (option(publisher_acl={"ann": [".*"]}), "acl"),
     "acl by target": (option(publisher_acl={"ann": [{"hyper*": ["virt.init"]}]}), "acl"),

@@ -9,6 +9,7 @@ from typing import Any
 from salt.utils.stringutils import expr_match
 
 from saltvirt import config
+from saltvirt.fleet import masterconfig
 from saltvirt.fleet.audit.granted import MODULES, RUNNERS, described
 from saltvirt.fleet.audit.masterfacts import MasterFacts
 from saltvirt.fleet.cells import known
@@ -90,7 +91,8 @@ def _options(facts: MasterFacts) -> Iterator[Finding]:
 
 def _own_options(facts: MasterFacts) -> Iterator[Finding]:
     settings = config.master_settings(facts.options)
-    for why in dict.fromkeys([*config.wrong(settings), *known.wrong(settings)]):
+    missing = filter(None, [masterconfig.missing(facts.options)])
+    for why in dict.fromkeys([*config.wrong(settings), *known.wrong(settings), *missing]):
         yield Finding(
             check="wrong-options",
             where=MASTER,

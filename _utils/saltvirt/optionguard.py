@@ -1,0 +1,181 @@
+"""
+The door to every function that changes something: shut while options of the host are missing.
+
+Each file of ``_modules`` names its functions that only look; all others, and all states, are
+guarded.
+"""
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Mapping, MutableMapping
+from types import FunctionType
+from typing import Any
+
+from saltvirt import arguments, config, optionmemory, statereturn
+from saltvirt.errors import OptionsMissing, ReservationRefused, VirtError
+
+log = logging.getLogger(__name__)
+
+# Whether a call is let in, by its arguments: it only looks, or it finishes what was begun.
+LetIn = Callable[[Mapping[str, Any]], bool]
+# Parameters with which a function of ours changes nothing.
+_FLAGS = ("test", "dry_run")
+
+
+def is_set(flag: str) -> LetIn:
+    """Return what lets calls in with a flag, such as ``dry_run=True``."""
+
+    def let_in(given: Mapping[str, Any]) -> bool:
+        return arguments.boolean(flag, given.get(flag, False))
+
+    return let_in
+
+
+def modules(
+    namespace: MutableMapping[str, Any],
+    looks: str = "",
+    finishes: str = "",
+    itself: str = "",
+    looks_if: Mapping[str, LetIn] | None = None,
+    finishes_if: Mapping[str, LetIn] | None = None,
+) -> None:
+    """
+    Guard the public functions of an execution module.
+
+    namespace
+        The module's ``globals()``.
+    looks
+        The names of functions that change nothing, with blanks between them. Defaults to none.
+    finishes
+        Those of functions that only finish, or take back, what was begun: they go on where the host
+        remembers its options. Defaults to none.
+    itself
+        Those of functions that call :func:`refuse_change` themselves. Defaults to none.
+    looks_if, finishes_if
+        Which calls of other functions only look, or only finish. Default to none; a parameter
+        ``test`` or ``dry_run`` says by itself that a call looks.
+    """
+    unguarded = {*looks.split(), *itself.split()}
+    finishing = {**dict.fromkeys(finishes.split(), _always), **(finishes_if or {})}
+    for name, function in _public(namespace):
+        if name not in unguarded:
+            look = (looks_if or {}).get(name, _never)
+            namespace[name] = _guarded(function, look, finishing.get(name, _never))
+
+
+def states(namespace: MutableMapping[str, Any]) -> None:
+    """Guard all states of a file: with ``test=True`` they look, and warn."""
+    for name, function in _public(namespace):
+        namespace[name] = _guarded_state(function)
+
+
+def refuse_change(namespace: Mapping[str, Any], *, is_look: bool) -> None:
+    """Raise OptionsMissing if nothing may be changed on this host, unless the call only looks."""
+    reason = _noticed(namespace).refusal
+    if reason and not is_look:
+        raise OptionsMissing(reason)
+
+
+def refusal(namespace: Mapping[str, Any]) -> str | None:
+    """Return why nothing is changed on this host now; None if that is not so."""
+    return _standing(namespace, is_change=False).refusal
+
+
+def _public(namespace: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [
+        (name, value)
+        for name, value in namespace.items()
+        if isinstance(value, FunctionType)
+        and not name.startswith("_")
+        and value.__module__ == namespace["__name__"]
+    ]
+
+
+def _standing(namespace: Mapping[str, Any], *, is_change: bool) -> optionmemory.Standing:
+    """Return the options as they hold for a call; the names are those that Salt's loader gives."""
+    opts, pillar, grains = (namespace.get(f"__{one}__") for one in ("opts", "pillar", "grains"))
+    return config.standing(opts or {}, pillar, grains, is_change)
+
+
+def _noticed(namespace: Mapping[str, Any]) -> optionmemory.Standing:
+    """Return the options as they hold for a change, and log what is to be said of them."""
+    standing = _standing(namespace, is_change=True)
+    for line in standing.notices:
+        log.warning("%s", line)
+    return standing
+
+
+def _always(_given: Mapping[str, Any]) -> bool:
+    return True
+
+
+def _never(_given: Mapping[str, Any]) -> bool:
+    return False
+
+
+def _guarded(function: Any, looks: LetIn, finishes: LetIn) -> Any:
+    signature = inspect.signature(function)
+    flags = [is_set(flag) for flag in _FLAGS if flag in signature.parameters]
+
+    @functools.wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        standing = _noticed(function.__globals__)
+        if standing.refusal is None:
+            return function(*args, **kwargs)
+        given = _given(signature, args, kwargs)
+        rules = [*flags, looks, *([finishes] if standing.is_remembered else [])]
+        if any(_lets_in(one, given) for one in rules):
+            return function(*args, **kwargs)
+        return _refuse(function, given, standing.refusal)
+
+    return guarded
+
+
+def _given(
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a call by their names."""
+    try:
+        bound = signature.bind_partial(*args, **kwargs)
+    except TypeError:
+        return dict(kwargs)  # the function itself says what is wrong
+    out = dict(bound.arguments)
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            out |= out.pop(name, {})
+    return out
+
+
+def _lets_in(let_in: LetIn, given: Mapping[str, Any]) -> bool:
+    try:
+        return let_in(given)
+    except VirtError:
+        return False
+
+
+def _refuse(function: Any, given: Mapping[str, Any], reason: str) -> Any:
+    """Raise the refusal; the runner, which asks for a report, may try another host."""
+    if function.__name__ not in ("init", "clone") or not given.get("report"):
+        raise OptionsMissing(reason)
+    function.__globals__["__context__"]["retcode"] = 1
+    return ReservationRefused(str(given.get("name")), [reason]).to_dict()
+
+
+def _guarded_state(function: Any) -> Any:
+    @functools.wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        name = str(args[0] if args else kwargs.get("name", ""))
+        is_test = bool(function.__globals__["__opts__"].get("test"))
+        try:
+            standing = _standing(function.__globals__, is_change=not is_test)
+        except VirtError as error:
+            return statereturn.failed(name, error)
+        if standing.refusal and not is_test:
+            return statereturn.failed(name, standing.refusal)
+        more = [standing.refusal] if standing.refusal else []
+        out = function(*args, **kwargs)
+        told = [*out.get("warnings", ()), *more, *standing.notices]
+        return {**out, "warnings": told} if told else out
+
+    return guarded

@@ -1,0 +1,357 @@
+"""
+The ``virt:`` options that a hypervisor remembers from its last good configuration and pillar.
+
+Salt gives a minion whose pillar cannot be rendered the rest of the pillar with ``_errors``,
+``salt-call --local`` gives it none, and an included file that cannot be parsed is skipped. A
+missing option then does not mean its default. Each host keeps the options of each source in one
+file; its path depends on no option that is in it.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from saltvirt import files, optionsections, optionstrength, saltfiles, terminal
+from saltvirt.optionsections import Section
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+FOLDER = "var/lib/salt-virt-options"
+# The order in which they win.
+SOURCES = ("config", "grains", "pillar")
+# Options that are not remembered, with the reason. All others are.
+NOT_REMEMBERED = {
+    "seed": "guests get it, no protection of the host depends on it, and it has secrets",
+    "disk": "it says what a new VM gets, and the URL of an image may have a password",
+}
+# If one of these is not set any more, the next call that changes something says so too.
+_LASTING = (*optionstrength.LEAST, *optionstrength.PLACES, "shared_paths")
+
+# What Salt itself puts into a pillar.
+_OF_SALT = {"schedule", "master"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """An option that protected something and is not set any more; ``until`` is in UTC."""
+
+    option: str
+    was: Any
+    until: str
+
+    def __str__(self) -> str:
+        was = optionstrength.shown(self.option, self.was)
+        return f"virt:{self.option} was {was} until {self.until}, and is not set any more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """
+    The content of the file.
+
+    sections
+        The options of each source; None for one that never had ``virt:``.
+    lost
+        Options that were dropped, which no call that changes something has said yet.
+    """
+
+    sections: dict[str, Section | None] = field(default_factory=dict)
+    lost: tuple[Lost, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Why the file cannot be read, and whether a newer release wrote it."""
+
+    text: str
+    is_newer: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """
+    The sources of options as they hold for one call.
+
+    sources
+        What stands for the minion's configuration, grains and pillar; the first that has an option
+        wins.
+    refusal
+        Why nothing may be changed now; None if that is not so.
+    is_remembered
+        All options are as they were when the sources were complete, so what was begun then may be
+        finished.
+    notices
+        What an operator is told of options that hold though they are not there, or were dropped.
+    """
+
+    sources: Sequence[Mapping[str, Any]]
+    refusal: str | None = None
+    is_remembered: bool = False
+    notices: tuple[str, ...] = ()
+
+
+def standing(
+    names: Collection[str],
+    opts: Mapping[str, Any],
+    grains: Mapping[str, Any] | None,
+    pillar: Mapping[str, Any] | None,
+    *,
+    is_change: bool,
+) -> Standing:
+    """
+    Return the options that hold for a call; remember them if their sources are complete.
+
+    names
+        The options of a hypervisor.
+    is_change
+        The call changes something, and says the notices.
+    pillar
+        None outside a minion, such as in salt-cloud: what this machine's minion remembers holds
+        after the given options, and nothing is remembered.
+    """
+    plain = {"config": _plain(opts), "grains": _plain(grains), "pillar": _plain(pillar)}
+    given = [source for name, source in plain.items() if source or name == "config"]
+    refusal = _pillar_errors(plain["config"], plain["pillar"])
+    path = _path(plain["config"])
+    if path is None:
+        return Standing(sources=given, refusal=refusal)
+    if pillar is None:
+        return Standing(sources=[*given, *_of_this_machine(path.parent)])
+    look = _Look(frozenset(names) - set(NOT_REMEMBERED), plain, path, refusal)
+    return look.standing(is_change=is_change)
+
+
+def _plain(source: Any) -> Mapping[str, Any]:
+    """Return a source without the wrapper that Salt's loader gives to modules."""
+    found: Mapping[str, Any] = (source.value() if hasattr(source, "value") else source) or {}
+    return found
+
+
+def _path(opts: Mapping[str, Any]) -> Path | None:
+    """Return the place of the file; None for options that are no minion's."""
+    if not opts.get("id") or not opts.get("root_dir"):
+        return None
+    return Path(opts["root_dir"]) / FOLDER / f"{files.named(str(opts['id']))}.json"
+
+
+def _of_this_machine(folder: Path) -> list[Section]:
+    """Return what the only minion of this machine remembers; of several, nothing."""
+    paths = sorted(folder.glob("*.json"))
+    sections = _read(paths[0])[0].sections if len(paths) == 1 else {}
+    return [
+        {"virt": optionsections.restored(one, {})}
+        for name in SOURCES
+        if (one := sections.get(name))
+    ]
+
+
+def _pillar_errors(opts: Mapping[str, Any], pillar: Mapping[str, Any]) -> str | None:
+    errors = pillar.get("_errors")
+    if not errors:
+        return None
+    first = errors[0] if isinstance(errors, list | tuple) else errors
+    return (
+        f"nothing is changed on this host while its pillar has errors "
+        f"({terminal.one_line(str(first), 160)}); fix the pillar, then run: salt "
+        f"{opts.get('id', 'HOST')} saltutil.refresh_pillar"
+    )
+
+
+class _Look:
+    """One look at the sources of a minion, beside what the minion remembers."""
+
+    def __init__(
+        self,
+        names: frozenset[str],
+        plain: Mapping[str, Mapping[str, Any]],
+        path: Path,
+        refusal: str | None,
+    ) -> None:
+        self._names, self._plain, self._path, self._refusal = names, plain, path, refusal
+        self._memory, self._problem = _read(path)
+        self._now = {name: optionsections.section(names, plain[name]) for name in SOURCES}
+        self._next: dict[str, Section | None] = {}
+        self._sources: list[Mapping[str, Any]] = []
+        self._notices: list[str] = []
+        self._is_complete = self._is_remembered = True
+
+    def standing(self, *, is_change: bool) -> Standing:
+        """Return the sources that hold, and remember their options."""
+        for name in SOURCES:
+            self._judge(name)
+        left = self._beside_the_pillar()
+        memory = self._changed()
+        if is_change and self._refusal is None:
+            self._notices += map(str, memory.lost)
+            memory = replace(memory, lost=())
+        if memory != self._memory and (self._problem is None or self._may_replace()):
+            _write(self._path, memory, logging.WARNING if is_change else logging.DEBUG)
+        return Standing(
+            sources=[
+                *self._sources,
+                *([{"virt": optionsections.restored(left, {})}] if left else []),
+            ],
+            refusal=self._refusal,
+            is_remembered=self._is_remembered,
+            notices=tuple(self._notices),
+        )
+
+    def _may_replace(self) -> bool:
+        """Return whether a file that cannot be read may be written anew."""
+        return self._problem is not None and not self._problem.is_newer and self._is_complete
+
+    def _judge(self, name: str) -> None:
+        """Take a source as it is, or what is remembered of it."""
+        plain, before = self._plain[name], self._memory.sections.get(name)
+        reason = self._incomplete(name)
+        if reason is None:
+            self._next[name] = self._now[name]
+        elif name in self._memory.sections:
+            self._next[name] = before
+        self._is_complete &= reason is None
+        self._is_remembered &= reason is None or name in self._memory.sections
+        if reason and before:
+            self._notices.append(f"{reason}; these hold as they were before: {_listed(before)}")
+        if reason and before is not None:
+            self._sources.append(optionsections.replaced(self._names, plain, before))
+        elif plain or name == "config":
+            self._sources.append(plain)
+
+    def _incomplete(self, name: str) -> str | None:
+        """Return why a source may lack options; None if it is as its operator wrote it."""
+        if name == "pillar":
+            reason = self._pillar_is_not_the_hosts()
+        elif name in self._memory.sections and self._now[name] == self._memory.sections[name]:
+            return None
+        else:
+            look = {"config": saltfiles.unreadable_config, "grains": saltfiles.unreadable_grains}
+            reason = look[name](self._plain["config"])
+            self._refuse(reason)
+        if reason and self._problem:
+            self._refuse(self._problem.text)
+        return reason
+
+    def _refuse(self, reason: str | None) -> None:
+        if reason and not self._refusal:
+            self._refusal = f"nothing is changed on this host: {reason}"
+
+    def _pillar_is_not_the_hosts(self) -> str | None:
+        opts = self._plain["config"]
+        if self._plain["pillar"].get("_errors"):
+            return "the pillar has errors"
+        if opts.get("file_client") != "local" or opts.get("use_master_when_local"):
+            return None
+        if saltfiles.configured(opts, "file_client") == "local":
+            return None
+        return "this call has no pillar of the master (--local)"
+
+    def _beside_the_pillar(self) -> Section:
+        """Return remembered options that hold though a pillar without errors lacks them."""
+        before = self._memory.sections.get("pillar")
+        if not before or self._now["pillar"] == before or self._plain["pillar"].get("_errors"):
+            return {}
+        if self._is_of_another_environment():
+            self._next["pillar"] = before
+            left = self._not_in(before, "pillar")
+            reason = "this call has the pillar of another environment (pillarenv)"
+        elif self._next.get("pillar") is None and not set(self._plain["pillar"]) - _OF_SALT:
+            # There is no top file any more, or it no longer names the host. Options that another
+            # source has now are forgotten.
+            left = self._not_in(before, "config", "grains")
+            self._next["pillar"] = left or None
+            reason = "the pillar of this host is empty (to drop options, write there: virt: {})"
+        else:
+            return {}
+        if left:
+            self._notices.append(f"{reason}; these hold as they were before: {_listed(left)}")
+        return left
+
+    def _not_in(self, section: Section, *sources: str) -> Section:
+        """Return the options of a section that these sources do not have now."""
+        now = [self._now[name] for name in sources]
+        return {name: value for name, value in section.items() if not _has(now, name)}
+
+    def _is_of_another_environment(self) -> bool:
+        opts = self._plain["config"]
+        environment = opts.get("pillarenv")
+        return bool(environment and environment != saltfiles.configured(opts, "pillarenv"))
+
+    def _changed(self) -> Memory:
+        """Return what is to be remembered, and log each protection that has become weaker."""
+        lost = [one for one in self._memory.lost if not _has(self._next.values(), one.option)]
+        for option in sorted(self._names):
+            was, now = _first(self._memory.sections, option), _first(self._next, option)
+            if (
+                was == now
+                or not self._memory.sections
+                or not optionstrength.is_weaker(option, was, now)
+            ):
+                continue
+            log.warning(
+                "virt:%s protects less than before: %s",
+                option,
+                optionstrength.change(option, was, now),
+            )
+            if now is None and option in _LASTING:
+                until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+                lost.append(Lost(option=option, was=was, until=until))
+        return Memory(sections=self._next, lost=tuple(lost))
+
+
+def _listed(section: Section) -> str:
+    return ", ".join(f"virt:{option}" for option in section)
+
+
+def _has(sections: Any, option: str) -> bool:
+    return any(section and option in section for section in sections)
+
+
+def _first(sections: Mapping[str, Section | None], option: str) -> Any:
+    """Return an option's value in the first section that has it."""
+    return next(
+        (one[option] for name in SOURCES if (one := sections.get(name)) and option in one), None
+    )
+
+
+def _read(path: Path) -> tuple[Memory, _Problem | None]:
+    """Return what is remembered, and why it cannot be read."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version = content["version"]
+        if version != VERSION:
+            text = (
+                f"{path} is of version {version}, and Salt Virt here knows version {VERSION}; "
+                "update it here: saltutil.sync_all"
+            )
+            return Memory(), _Problem(text, is_newer=True)
+        sections = {name: content["sections"][name] for name in content["sections"]}
+        lost = tuple(Lost(**row) for row in content["lost"])
+        if not all(one is None or isinstance(one, dict) for one in sections.values()):
+            raise ValueError("a section is no mapping")
+    except FileNotFoundError:
+        return Memory(), None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
+        why = terminal.one_line(f"{type(exc).__name__}: {exc}", 120)
+        text = f"{path} cannot be read ({why}); the next call with a good pillar writes it anew"
+        return Memory(), _Problem(text, is_newer=False)
+    return Memory(sections=sections, lost=lost), None
+
+
+def _write(path: Path, memory: Memory, level: int) -> None:
+    content = {
+        "version": VERSION,
+        "sections": memory.sections,
+        "lost": [{"option": o.option, "was": o.was, "until": o.until} for o in memory.lost],
+    }
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.write(path, json.dumps(content).encode())
+        files.sync_folder(path.parent.parent)
+    except OSError as exc:
+        # Room must be made on a full disk too.
+        log.log(level, "the virt: options of this host are not remembered in %s: %s", path, exc)

@@ -1,0 +1,135 @@
+"""A master that lacks a configuration file, which Salt skips if it is broken, changes nothing."""
+
+import json
+import logging
+
+import asloaded
+import pytest
+import salt.config
+from saltvirt.fleet import masterconfig, membership
+from saltvirt.pki import answer
+
+
+@pytest.fixture
+def master(tmp_path, opts):
+    """Options of a master as Salt reads them of its files, of which one is broken."""
+    folder = tmp_path / "etc/master.d"
+    folder.mkdir(parents=True)
+    (tmp_path / "etc/master").write_text("virt: {timeout_s: 5}\n")
+    broken = folder / "virt.conf"
+    broken.write_text("password: s3cret\nvirt: {hypervisors: ['hyper*'\n")
+    read = dict(salt.config.master_config(str(tmp_path / "etc/master")))
+    names = ("pki_dir", "cachedir", "sock_dir", "root_dir")
+    read |= {"user": "root", **{name: opts[name] for name in names}}
+    assert read["virt"] == {"timeout_s": 5}, "Salt goes on without it"
+    return read, broken
+
+
+def runner(name, opts):
+    """Return a runner of a master."""
+    module = asloaded.module(f"_runners/{name}.py", **opts)
+    module.__opts__, module.__context__ = opts, {}
+    return module
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "given"),
+    [
+        ("virt", "init", {"name": "web1", "cpu": 1, "mem": 512}),
+        ("virt", "purge", {"name": "web1"}),
+        ("virt_doctor", "doctor", {"fix": True}),
+        ("virt_migrate", "evacuate", {"host": "hyper1"}),
+        ("virt_migrate", "settle", {}),
+        ("virt_key", "authorize", {"name": "web1", "host": "hyper1"}),
+        ("virt_pki", "renew", {}),
+        ("virt_image", "image_prune", {}),
+    ],
+)
+def test_nothing_is_changed(master, name, function, given):
+    opts, broken = master
+
+    said = getattr(runner(name, opts), function)(**given)
+
+    assert said["retcode"] == 1
+    assert said["error"].startswith(f"nothing is changed by this master: {broken} cannot be read (")
+    assert said["error"].endswith("), and may have virt: options; fix the file")
+    assert "\n" not in said["error"] and "s3cret" not in said["error"]
+
+
+def test_allowing_a_host_is_a_change_and_showing_them_is_none(master):
+    allow = runner("virt_allow", master[0]).allow
+
+    assert "nothing is changed by this master" in allow("hyper1")["error"]
+    assert "error" not in allow()
+
+
+def test_what_only_looks_goes_on_and_warns(master, caplog):
+    caplog.set_level(logging.WARNING)
+
+    assert "error" not in runner("virt_pki", master[0]).list_()
+    assert f"{master[1]} cannot be read" in caplog.text
+
+
+def test_a_host_can_be_shut_out(master):
+    said = runner("virt_allow", master[0]).disallow("hyper1")
+
+    assert "nothing is changed" not in str(said.get("error"))
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "looks"),
+    [
+        ("virt.init", {"dry_run": True}, True),
+        ("virt.init", {}, False),
+        ("virt.doctor", {}, True),
+        ("virt.doctor", {"fix": True}, False),
+        ("virt.query", {}, True),
+        ("virt.new", {}, False),
+    ],
+)
+def test_which_calls_look(function, given, looks):
+    assert masterconfig.is_look(function, given) is looks
+
+
+def test_a_daemon_that_read_the_file_before_goes_on(master):
+    opts, broken = master
+    opts["virt"] = {"timeout_s": 5, "hypervisors": ["hyper*"]}
+
+    assert masterconfig.missing(opts) is None
+    opts["virt"] = {"timeout_s": 5}
+    assert masterconfig.missing(opts).startswith(str(broken))
+    broken.write_text("virt: {hypervisors: ['hyper*']}\n")
+    assert masterconfig.missing(opts) is None
+
+
+@pytest.fixture
+def allowed(master):
+    """Have hyper1 on the list of virt.allow, which no configuration file is needed for."""
+    folder = membership.folder(master[0])
+    folder.mkdir()
+    listed = {"version": membership.VERSION, "allowed": ["hyper1"], "disallowed": []}
+    (folder / "hypervisors.json").write_text(json.dumps(listed))
+
+
+def test_no_certificate_is_signed_and_lists_are_given(master, allowed):
+    module = asloaded.module("_pillar/libvirt.py")
+    module.__opts__ = {**master[0], "grains": {"id": "hyper1"}}
+
+    def asked(minion_id, **certificates):
+        given = {"certificates": certificates, "version": answer.VERSION}
+        return module.ext_pillar(minion_id, {}, **given)["libvirt_pki"]
+
+    assert asked("hyper1", server="-----BEGIN")["error"].startswith("nothing is changed by this")
+    assert "trust" in asked("hyper1")
+    assert str(master[1]) not in asked("web1", server="-----BEGIN")["error"]
+
+
+def test_no_key_is_accepted_whose_name_may_be_a_hosts(master, allowed):
+    module = asloaded.module("_pillar/virtkey.py")
+    module.__opts__ = master[0]
+
+    for given in ({}, {"key": "-----BEGIN", "token": "t"}):
+        (error,) = module.ext_pillar("hyper1", {}, name="hyper9", **given)["virtkey"].values()
+        assert error.startswith("nothing is changed by this master: ")
+        (error,) = module.ext_pillar("web1", {}, name="hyper9", **given)["virtkey"].values()
+        assert str(master[1]) not in str(error), "a guest is not told"

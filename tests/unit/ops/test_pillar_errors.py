@@ -1,0 +1,262 @@
+"""While a host's pillar has errors nothing is changed there; protections are as they were."""
+
+import inspect
+from dataclasses import replace
+
+import asloaded
+import pytest
+import salt.config
+import salt.pillar
+from saltvirt import config
+from saltvirt.config import HostSettings
+from saltvirt.errors import OptionsMissing, StorageError, VirtError
+from saltvirt.kvm import connect, lifecycle
+from saltvirt.ops import purge, trash
+
+ROOT = asloaded.ROOT
+PILLAR = "virt:\n  trash_days: 7\n  images: {images}\n  shared_paths: [{images}]\n"
+UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
+ERRORS = {"_errors": ["Rendering SLS 'hypervisor' failed, render error: x\nand more"]}
+REFUSED = (
+    "nothing is changed on this host while its pillar has errors (Rendering SLS 'hypervisor' "
+    "failed, render error: x and more); fix the pillar, then run: salt hyper1 "
+    "saltutil.refresh_pillar"
+)
+
+
+@pytest.fixture
+def compiled(tmp_path):
+    """Return a function: the pillar that Salt itself makes of a file."""
+
+    def compile_pillar(text, **more):
+        root = tmp_path / "pillar"
+        root.mkdir(exist_ok=True)
+        (root / "top.sls").write_text("base:\n  '*':\n    - hypervisor\n")
+        (root / "hypervisor.sls").write_text(text)
+        opts = salt.config.DEFAULT_MINION_OPTS.copy()
+        opts.update(
+            id="hyper1",
+            file_client="local",
+            pillar_roots={"base": [str(root)]},
+            cachedir=str(tmp_path / "cache"),
+            extension_modules=str(tmp_path / "ext"),
+            pillarenv=None,
+            saltenv="base",
+            **more,
+        )
+        return salt.pillar.Pillar(opts, {}, "hyper1", "base").compile_pillar()
+
+    return compile_pillar
+
+
+@pytest.fixture
+def minion(tmp_path):
+    """Options of a minion."""
+    return {"id": "hyper1", "root_dir": str(tmp_path / "root")}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["  {{% if %}}\n", "  - x: [\n", "{{{{ salt['no.such_function']() }}}}\n"],
+)
+def test_the_trash_stays_on_after_a_bad_edit_of_the_pillar(hypervisor, compiled, minion, broken):
+    images = hypervisor.settings.images
+    good = PILLAR.format(images=images)
+    before = config.host_settings(minion, compiled(good), {})
+    pillar = compiled(good + broken.format())
+    assert "virt" not in pillar and pillar["_errors"]
+
+    after = config.host_settings(minion, pillar, {})
+
+    assert (after.trash_days, after.shared_paths) == (7, [images])
+    assert after == before
+    with hypervisor.libvirt() as conn:
+        hypervisor.init("web1", start=False)
+        own = hypervisor.settings  # the test's libvirt and folders
+        purge.purge(conn, replace(own, trash_days=after.trash_days), "web1")
+    assert trash.listed(own)
+
+
+def test_a_kept_definition_is_not_purged_with_the_disk_of_the_vm_that_runs_elsewhere(
+    hypervisor, compiled, minion
+):
+    """The VM runs on hyper2; this host has only kept its definition, and sees the shared disk."""
+    shared = hypervisor.root / "shared"
+    shared.mkdir()
+    disk = shared / "web1.raw"
+    disk.write_bytes(b"of the VM that runs on hyper2" * 1000)
+    text = PILLAR.format(images=shared)
+    config.host_settings(minion, compiled(text), {})
+    broken = config.host_settings(minion, compiled(text + "  {% if %}\n"), {})
+    with hypervisor.libvirt() as conn:
+        lifecycle.define(
+            conn,
+            f"<domain type='test'><name>web1</name><uuid>{UUID}</uuid><memory>65536</memory>"
+            "<os><type>hvm</type></os><devices><disk type='file' device='disk'>"
+            f"<driver name='qemu' type='raw'/><source file='{disk}'/>"
+            "<target dev='vda' bus='virtio'/></disk></devices></domain>",
+        )
+        lifecycle.keep_moved(conn, "web1", "hyper2")
+        own = replace(hypervisor.settings, shared_paths=broken.shared_paths)
+        with pytest.raises(StorageError, match="nothing is removed"):
+            purge.purge(conn, own, "web1")
+
+    assert disk.exists()
+
+
+def test_an_external_pillar_that_fails_is_an_error_too(compiled, minion):
+    compiled_pillar = compiled("{}", ext_pillar=[{"cmd_yaml": 1, "more": 2}])
+
+    assert config.standing(minion, compiled_pillar, {}).refusal
+
+
+MODULES = sorted((ROOT / "_modules").glob("[a-z]*.py"))
+STATES = sorted((ROOT / "_states").glob("[a-z]*.py"))
+
+
+def public(module):
+    """Return the functions of a module that users call."""
+    return {
+        name: one
+        for name, one in vars(module).items()
+        if inspect.isfunction(one) and name[0] != "_" and one.__module__ == module.__name__
+    }
+
+
+def broken(path, **opts):
+    """Return a module of a host whose pillar has errors."""
+    module = asloaded.module(f"{path.parent.name}/{path.name}", id="hyper1", **opts)
+    # With the folder of a minion it remembers a good pillar.
+    config.host_settings(module.__opts__, {"virt": {"trash_days": 7}}, {})
+    module.__pillar__ = dict(ERRORS)
+    return module
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_no_function_changes_anything_meanwhile(path):
+    module = broken(path)
+    guarded = {name: one for name, one in public(module).items() if hasattr(one, "__wrapped__")}
+
+    for function in guarded.values():
+        with pytest.raises(OptionsMissing) as refused:
+            function()
+        assert str(refused.value) == REFUSED
+
+
+@pytest.mark.parametrize("path", STATES, ids=lambda path: path.stem)
+def test_no_state_changes_anything_meanwhile(path):
+    module = broken(path)
+
+    for state in public(module).values():
+        said = state("web1")
+        assert said == {"name": "web1", "changes": {}, "result": False, "comment": REFUSED}
+
+
+@pytest.fixture
+def kept_open(fresh_driver):
+    """The test driver, which keeps what is done to it as long as somebody is connected."""
+    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+        yield conn
+
+
+def test_a_state_with_test_looks_and_warns(kept_open):
+    module = broken(ROOT / "_states/virt_power.py", test=True)
+
+    said = module.powered_off("test")
+
+    assert (said["result"], said["warnings"]) == (None, [REFUSED])
+    assert said["changes"] == {"unpowered": [{"domain": "test", "stop": True}]}
+    assert kept_open.lookupByName("test").isActive()
+
+
+def test_what_only_looks_answers(kept_open):
+    assert broken(ROOT / "_modules/virt_query.py").list_domains() == ["test"]
+    networks = broken(ROOT / "_modules/virt_networks.py")
+    given = {"name": "default", "bridge": "virbr0", "forward": "nat"}
+    given["ipv4_config"] = {"cidr": "192.168.122.0/24"}
+    assert networks.network_update(**given, test=True)
+    for test in (False, "perhaps"):
+        with pytest.raises(OptionsMissing):
+            networks.network_update(**given, test=test)
+
+
+def test_a_target_says_that_it_takes_no_vm():
+    moves = broken(ROOT / "_modules/virt_answers_moves.py")
+
+    assert moves.migrate_check({}) == {}
+    lists = ("disks", "affinity", "anti_affinity", "bridges", "networks", "links", "obstacles")
+    texts = {"state": "running", "domain_type": "kvm", "arch": "x86_64"}
+    about = {**texts, "vcpus": 1, "memory_mib": 1, "stay": False, **{name: [] for name in lists}}
+    vms = {name: {**about, "name": name} for name in ("web1", "web2")}
+    assert moves.migrate_check(vms["web1"]) == [REFUSED]
+    assert moves.migrate_check(vms) == {"web1": [REFUSED], "web2": [REFUSED]}
+
+
+STEPS = {
+    "virt_answers_moves": ["migrate_step", "migrate_push"],
+    "virt_answers": ["refuse_order"],
+    "virt_migrate": ["migrate_cancel", "migrate_start_postcopy", "evacuated"],
+    "guestfs": ["umount"],
+    "qemu_nbd": ["clear"],
+}
+
+
+@pytest.mark.parametrize(("name", "functions"), STEPS.items())
+def test_what_was_begun_can_be_finished_where_the_options_are_remembered(name, functions, tmp_path):
+    path = ROOT / f"_modules/{name}.py"
+    module = broken(path, root_dir=str(tmp_path))
+
+    for function in functions:
+        # Not refused: it takes no such argument.
+        with pytest.raises(TypeError):
+            getattr(module, function)(no_such_argument=1)
+        # Without them a shared disk would be removed with the VM that has moved.
+        with pytest.raises(OptionsMissing):
+            getattr(broken(path), function)(no_such_argument=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "begins", "finishes"),
+    [
+        ("virt_migrate", "migrate", {"vm_": "a", "target": "b"}, {"token": "t", "present": []}),
+        ("virt_answers_moves", "migrate_prepare", {"about": {}}, {"images_sent": True}),
+        ("virt_key", "authorized", {"name": "web1", "token": "x"}, {"token": None}),
+        ("virt_image", "image_prune", {"step": "begin"}, {"step": "end"}),
+        ("virt_image", "image_prune", {}, {"dry_run": True}),
+        ("virt", "init", {"name": "web1"}, {"dry_run": True}),
+        ("virt_clone", "clone", {"source": "a", "name": "b"}, {"dry_run": True}),
+        ("virt_change", "update", {"name": "web1"}, {"test": True}),
+        ("virt_pool", "pool_update", {"name": "p", "ptype": "dir"}, {"test": True}),
+    ],
+)
+def test_a_step_of_what_was_begun_is_let_in(name, function, begins, finishes, tmp_path, kept_open):
+    folders = {"images": str(tmp_path / "images"), "state_dir": str(tmp_path / "state")}
+    virt = {"connection": {"uri": "test:///default"}, **folders}
+    opts = {"virt": virt, "root_dir": str(tmp_path)}
+    called = getattr(broken(ROOT / f"_modules/{name}.py", **opts), function)
+
+    with pytest.raises(OptionsMissing):
+        called(**begins)
+    try:
+        called(**{**begins, **finishes})
+    except OptionsMissing:
+        pytest.fail("it was refused")
+    except (VirtError, KeyError):
+        pass  # of what else it is given
+
+
+def test_a_runner_may_try_another_host():
+    module = broken(ROOT / "_modules/virt.py")
+    module.__context__ = {}
+
+    said = module.init("web1", 1, 512, report={"others": []})
+
+    assert said["kind"] == "ReservationRefused"
+    assert said["error"] == f"this host cannot take 'web1': {REFUSED}"
+    assert module.__context__["retcode"] == 1
+
+
+def test_an_audit_names_the_errors(kept_open, tmp_path):
+    module = broken(ROOT / "_modules/virt_query.py", pki_dir=str(tmp_path))
+
+    assert module.audit()["wrong_options"] == [REFUSED]
