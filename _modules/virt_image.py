@@ -149,7 +149,8 @@ def image_build(
         Fire progress events: for the runner.
 
     Returns ``{"path", "digest", "os", "has_minion", "has_cloud_init"}``; the path is an image for
-    ``virt.init``. Fails with one line and leaves nothing. Undo: remove the path.
+    ``virt.init``. Where the cache had no room for its copy of the image, ``warnings`` says so.
+    Fails with one line and leaves nothing. Undo: remove the path.
 
     CLI Example:
 
