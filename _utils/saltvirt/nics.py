@@ -1,6 +1,7 @@
 """NICs: what users write in ``virt:nic`` and ``interfaces``, checked, as our noun."""
 
 import hashlib
+import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
@@ -254,6 +255,7 @@ def _guest(what: str, value: Any) -> dict[str, Any]:
     )
     if gateways and not addresses:
         raise BadArgument(what, "a gateway needs addresses; DHCP brings its own")
+    _refuse_gateways(f"{what}: gateway", gateways, addresses)
     search = arguments.names(f"{what}: search", given.get("search"))
     return {
         "dhcp": dhcp,
@@ -262,6 +264,36 @@ def _guest(what: str, value: Any) -> dict[str, Any]:
         "dns": servers,
         "search": search,
     }
+
+
+def _refuse_gateways(what: str, gateways: Iterable[str], addresses: Iterable[str]) -> None:
+    """Refuse gateways by which a guest would have no default route."""
+    own = [ipaddress.ip_interface(address) for address in addresses]
+    seen: dict[int, object] = {}
+    for gateway in map(ipaddress.ip_address, gateways):
+        family = f"IPv{gateway.version}"
+        if gateway.version in seen:
+            raise BadArgument(
+                what,
+                f"{seen[gateway.version]} and {gateway} are both {family}; a NIC has one gateway of "
+                "each family",
+            )
+        seen[gateway.version] = gateway
+        if all(address.version != gateway.version for address in own):
+            raise BadArgument(what, f"{gateway} is {family}, and addresses has no {family} address")
+        if any(address.ip == gateway for address in own):
+            raise BadArgument(what, f"{gateway} is the guest's own address")
+        if gateway.is_unspecified or gateway.is_multicast or gateway.is_loopback:
+            raise BadArgument(what, f"{gateway} is no address of a router")
+        if any(_is_edge(gateway, address) for address in own):
+            raise BadArgument(what, f"{gateway} is the network's own or broadcast address")
+
+
+def _is_edge(gateway: object, address: ipaddress.IPv4Interface | ipaddress.IPv6Interface) -> bool:
+    """Return whether an IPv4 address names its network, or all of it."""
+    network = address.network
+    is_small = network.version == 6 or network.prefixlen > 30
+    return not is_small and gateway in (network.network_address, network.broadcast_address)
 
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {

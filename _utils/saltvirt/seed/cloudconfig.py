@@ -1,5 +1,7 @@
 """What a NoCloud seed says to cloud-init beside the identity: user data, network, vendor data."""
 
+import ipaddress
+import itertools
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -14,6 +16,10 @@ _MARK = "#cloud-config"
 _OURS = ("hostname", "fqdn", "preserve_hostname")
 # Ours are in these, too. Anything but a list would be there instead of them.
 _LISTS = ("bootcmd", "runcmd", "ssh_authorized_keys")
+# What cloud-init takes for "no", as YAML itself does.
+_FALSE = ("false", "0", "no", "off")
+# Linux takes 15 characters.
+_LINK = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,14}")
 
 
 def mapping(argument: str, value: Any) -> dict[str, Any]:
@@ -80,26 +86,114 @@ def merge(*parts: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
+def lists_in_both(vendor_data: dict[str, Any], user_data: dict[str, Any]) -> dict[str, Any]:
+    """
+    Return those lists of the vendor data that the user data has as well.
+
+    cloud-init takes the user data's list then, and never runs the vendor data's: both must be in
+    the user data. User data that switches the vendor data off gets none of it.
+    """
+    switch = user_data.get("vendor_data")
+    if isinstance(switch, dict) and str(switch.get("enabled", True)).lower() in _FALSE:
+        return {}
+    return _in_both(vendor_data, user_data)
+
+
+def _in_both(vendor_data: dict[str, Any], user_data: dict[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in vendor_data.items():
+        other = user_data.get(key)
+        if isinstance(value, list) and isinstance(other, list):
+            out[key] = value
+        elif isinstance(value, dict) and isinstance(other, dict):
+            below = _in_both(value, other)
+            out |= {key: below} if below else {}
+    return out
+
+
 def network(nics: Iterable[Nic]) -> dict[str, Any] | None:
     """
-    Return cloud-init's network configuration (version 2), None if no NIC says anything of it.
+    Return cloud-init's network configuration, None if no NIC says anything of it.
 
-    A NIC is found by its MAC, whatever the guest's kernel calls it. Once one NIC says something,
+    A NIC is found by its MAC, and the guest calls it as the call does. Once one NIC says something,
     those that say nothing stay down.
+
+    All releases of cloud-init make a default route of version 1. Of version 2 they do not: releases
+    from 23.4 on warn of ``gateway4``, those before 22.2 fail at ``routes`` where they write ifcfg
+    files, and those before 23.1 make no default route of IPv6. Version 2 is for what version 1
+    cannot say.
     """
-    told = {nic.name: (nic.mac, nic.extra["guest"]) for nic in nics if "guest" in nic.extra}
-    if not told:
+    wanted = [(nic, nic.extra["guest"]) for nic in nics if "guest" in nic.extra]
+    if not wanted:
         return None
-    return {"version": 2, "ethernets": {name: _port(*one) for name, one in told.items()}}
+    links = _link_names([nic.name for nic, _guest in wanted])
+    if not all(_fits_version_1(guest) for _nic, guest in wanted):
+        ports = {
+            link: _port(link, nic.mac, guest)
+            for link, (nic, guest) in zip(links, wanted, strict=True)
+        }
+        return {"version": 2, "ethernets": ports}
+    devices = [
+        {"type": "physical", "name": link, "mac_address": nic.mac, "subnets": _subnets(guest)}
+        for link, (nic, guest) in zip(links, wanted, strict=True)
+    ]
+    return {"version": 1, "config": devices}
 
 
-def _port(mac: str, guest: dict[str, Any]) -> dict[str, Any]:
-    out: dict[str, Any] = {"match": {"macaddress": mac}, "dhcp4": guest["dhcp"]}
+def _link_names(names: list[str]) -> list[str]:
+    """Return what the guest calls its NICs: as the call does, where that can name a link."""
+    numbers = itertools.count()
+    free = (name for name in (f"eth{number}" for number in numbers) if name not in names)
+    # The names of VLANs have a dot.
+    return [name if _LINK.fullmatch(name) and name != "lo" else next(free) for name in names]
+
+
+def _holds(address: str, gateway: str) -> bool:
+    """Return whether a gateway is in the network of an address, or on every link."""
+    network, found = ipaddress.ip_interface(address).network, ipaddress.ip_address(gateway)
+    return found in network or (network.version == found.version and found.is_link_local)
+
+
+def _fits_version_1(guest: dict[str, Any]) -> bool:
+    """Return whether version 1 can say all: no gateway outside, no name server for DHCP alone."""
+    has_servers = bool(guest["dns"] or guest["search"])
+    is_inside = not any(_is_outside(gateway, guest) for gateway in guest["gateways"])
+    return is_inside and (bool(guest["addresses"]) or not has_servers)
+
+
+def _is_outside(gateway: str, guest: dict[str, Any]) -> bool:
+    return not any(_holds(address, gateway) for address in guest["addresses"])
+
+
+def _subnets(guest: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the subnets of a NIC in version 1; each gateway is in the first that holds it."""
+    subnets: list[dict[str, Any]] = []
+    gateways = list(guest["gateways"])
+    for address in guest["addresses"]:
+        subnet = {"type": "static", "address": address}
+        for gateway in [one for one in gateways if _holds(address, one)]:
+            subnet["gateway"] = gateway
+            gateways.remove(gateway)
+        subnets.append(subnet)
+    for key, value in (("dns_nameservers", guest["dns"]), ("dns_search", guest["search"])):
+        if value:
+            subnets[0][key] = list(value)
+    leased = [{"type": "dhcp4"}] if guest["dhcp"] else []
+    return [*leased, *subnets] or [{"type": "manual"}]
+
+
+def _port(link: str, mac: str, guest: dict[str, Any]) -> dict[str, Any]:
+    """Return a NIC in version 2."""
+    out: dict[str, Any] = {"match": {"macaddress": mac}, "set-name": link, "dhcp4": guest["dhcp"]}
     if guest["addresses"]:
         out["addresses"] = list(guest["addresses"])
-    for gateway in guest["gateways"]:
-        out["gateway6" if ":" in gateway else "gateway4"] = gateway
+    routes = [_default_route(gateway, guest) for gateway in guest["gateways"]]
     servers = {"addresses": list(guest["dns"]), "search": list(guest["search"])}
-    if any(servers.values()):
-        out["nameservers"] = {key: value for key, value in servers.items() if value}
-    return out
+    named = {key: value for key, value in servers.items() if value}
+    return {**out, **({"routes": routes} if routes else {}), **({"nameservers": named} if named else {})}
+
+
+def _default_route(gateway: str, guest: dict[str, Any]) -> dict[str, Any]:
+    # Releases before 23.1 do not know the word "default".
+    route = {"to": "::/0" if ":" in gateway else "0.0.0.0/0", "via": gateway}
+    return {**route, **({"on-link": True} if _is_outside(gateway, guest) else {})}

@@ -81,6 +81,20 @@ if ! command -v salt-minion >/dev/null 2>&1; then
 fi
 """
 
+# Of two lists cloud-init takes one: the user data's bootcmd is there instead of the image's. As in
+# cloud-init, the last file of the image that has one counts. Before 24.1, --file stands first.
+_IMAGE_BOOTCMD = """\
+found=
+for file in /etc/cloud/cloud.cfg /etc/cloud/cloud.cfg.d/*.cfg; do
+    if grep -q '^bootcmd[[:space:]]*:' "$file" 2>/dev/null; then found=$file; fi
+done
+[ -n "$found" ] || exit 0
+if cloud-init single --help 2>/dev/null | grep -q -e --file; then
+    exec cloud-init single --name bootcmd --frequency always --file "$found"
+fi
+exec cloud-init --file "$found" single --name bootcmd --frequency always
+"""
+
 
 def _write(path: str, text: str, mode: str) -> str:
     quoted = shlex.quote(text)
@@ -117,6 +131,11 @@ def first_boot(
     parts.append(_IDENTITY.format(id=shlex.quote(minion_id), config=shlex.quote(config_text)))
     parts.append(_START)
     return "".join(parts)
+
+
+def image_bootcmd() -> str:
+    """Return the script that runs the ``bootcmd`` of the image's own configuration, if any."""
+    return _IMAGE_BOOTCMD
 
 
 def install() -> str:

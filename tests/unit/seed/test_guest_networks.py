@@ -1,0 +1,83 @@
+"""What cloud-init is told of a guest's network: a default route by each release of it."""
+
+import pytest
+from saltvirt import profiles
+from saltvirt.seed import cloudconfig
+
+
+def told(*guests, names=None):
+    """Return the network configuration of a guest with some NICs."""
+    entries = [
+        {"name": name, "bridge": "br0", "mac": f"52:54:00:00:00:0{number}", "guest": guest}
+        for number, (name, guest) in enumerate(
+            zip(names or [f"eth{n}" for n in range(len(guests))], guests, strict=True)
+        )
+    ]
+    return cloudconfig.network(profiles.nics("web1", {}, None, entries))
+
+
+def test_a_gateway_outside_the_address_is_on_the_link():
+    found = told({"addresses": ["10.77.200.9/32"], "gateway": "10.77.0.1"})
+
+    assert found == {
+        "version": 2,
+        "ethernets": {
+            "eth0": {
+                "match": {"macaddress": "52:54:00:00:00:00"},
+                "set-name": "eth0",
+                "dhcp4": False,
+                "addresses": ["10.77.200.9/32"],
+                "routes": [{"to": "0.0.0.0/0", "via": "10.77.0.1", "on-link": True}],
+            }
+        },
+    }
+
+
+def test_a_gateway_of_ipv6_outside_is_on_the_link_and_one_inside_is_not():
+    found = told({"addresses": ["10.0.0.4/16", "fd00::4/128"], "gateway": ["10.0.0.1", "fd01::1"]})
+
+    assert found["ethernets"]["eth0"]["routes"] == [
+        {"to": "0.0.0.0/0", "via": "10.0.0.1"},
+        {"to": "::/0", "via": "fd01::1", "on-link": True},
+    ]
+
+
+def test_each_gateway_is_in_the_network_that_has_it():
+    addresses = ["10.0.0.4/16", "192.168.1.4/24", "fd00::4/64", "fd01::4/64"]
+    found = told({"addresses": addresses, "gateway": ["192.168.1.1", "fd01::1"], "dhcp": True})
+
+    subnets = found["config"][0]["subnets"]
+    assert subnets[0] == {"type": "dhcp4"}
+    assert [one.get("gateway") for one in subnets[1:]] == [None, "192.168.1.1", None, "fd01::1"]
+
+
+def test_a_link_local_gateway_is_in_no_network_and_on_every_link():
+    found = told({"addresses": ["fd00::4/64"], "gateway": "fe80::1"})
+
+    assert found["version"] == 1
+    assert found["config"][0]["subnets"][0]["gateway"] == "fe80::1"
+
+
+def test_name_servers_of_a_nic_with_dhcp_alone_are_said_in_version_2():
+    found = told("dhcp", {"dhcp": True, "dns": ["10.0.0.1"], "search": ["example.org"]})
+
+    assert [one["set-name"] for one in found["ethernets"].values()] == ["eth0", "eth1"]
+    assert found["ethernets"]["eth1"]["nameservers"] == {
+        "addresses": ["10.0.0.1"],
+        "search": ["example.org"],
+    }
+
+
+@pytest.mark.parametrize("servers", [{}, {"dns": ["10.0.0.1"]}])
+def test_each_nic_has_a_name_that_a_guest_can_give(servers):
+    names = ["eth0", "the-network-of-the-office", "lan.7", "lo", "wan"]
+    found = told(*[{"dhcp": True, **servers}] * 5, names=names)
+
+    links = (
+        list(found["ethernets"]) if servers else [device["name"] for device in found["config"]]
+    )
+    assert links == ["eth0", "eth1", "eth2", "eth3", "wan"]
+
+
+def test_a_nic_without_any_address_stays_as_it_is():
+    assert told({"dhcp": False})["config"][0]["subnets"] == [{"type": "manual"}]
