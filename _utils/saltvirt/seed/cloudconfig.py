@@ -120,24 +120,36 @@ def network(nics: Iterable[Nic]) -> dict[str, Any] | None:
 
     All releases of cloud-init make a default route of version 1. Of version 2 they do not: releases
     from 23.4 on warn of ``gateway4``, those before 22.2 fail at ``routes`` where they write ifcfg
-    files, and those before 23.1 make no default route of IPv6. Version 2 is for what version 1
-    cannot say.
+    files, those before 23.1 make no default route of IPv6. But only version 2 can say which name
+    servers a NIC with DHCP alone has.
     """
     wanted = [(nic, nic.extra["guest"]) for nic in nics if "guest" in nic.extra]
     if not wanted:
         return None
     links = _link_names([nic.name for nic, _guest in wanted])
-    if not all(_fits_version_1(guest) for _nic, guest in wanted):
-        ports = {
-            link: _port(link, nic.mac, guest)
-            for link, (nic, guest) in zip(links, wanted, strict=True)
-        }
-        return {"version": 2, "ethernets": ports}
+    named = [(link, nic.mac, guest) for link, (nic, guest) in zip(links, wanted, strict=True)]
+    guests = [guest for _link, _mac, guest in named]
+    if any(map(_has_servers_alone, guests)) and not any(guest["gateways"] for guest in guests):
+        return {"version": 2, "ethernets": {link: _port(link, *rest) for link, *rest in named}}
     devices = [
-        {"type": "physical", "name": link, "mac_address": nic.mac, "subnets": _subnets(guest)}
-        for link, (nic, guest) in zip(links, wanted, strict=True)
+        {"type": "physical", "name": link, "mac_address": mac, "subnets": _subnets(guest)}
+        for link, mac, guest in named
     ]
-    return {"version": 1, "config": devices}
+    servers = [_server(guest) for guest in guests if _has_servers_alone(guest)]
+    return {"version": 1, "config": [*devices, *servers]}
+
+
+def outside(config: dict[str, Any] | None) -> list[list[str]]:
+    """Return the gateways that are in no network of their NIC, by NIC; no NIC without any."""
+    found = [
+        [
+            subnet["gateway"]
+            for subnet in device.get("subnets", [])
+            if "gateway" in subnet and not _holds(subnet["address"], subnet["gateway"])
+        ]
+        for device in (config or {}).get("config", [])
+    ]
+    return [gateways for gateways in found if gateways]
 
 
 def _link_names(names: list[str]) -> list[str]:
@@ -154,46 +166,35 @@ def _holds(address: str, gateway: str) -> bool:
     return found in network or (network.version == found.version and found.is_link_local)
 
 
-def _fits_version_1(guest: dict[str, Any]) -> bool:
-    """Return whether version 1 can say all: no gateway outside, no name server for DHCP alone."""
-    has_servers = bool(guest["dns"] or guest["search"])
-    is_inside = not any(_is_outside(gateway, guest) for gateway in guest["gateways"])
-    return is_inside and (bool(guest["addresses"]) or not has_servers)
+def _has_servers_alone(guest: dict[str, Any]) -> bool:
+    """Return whether a NIC has name servers of its own, and no address of its own."""
+    return bool(guest["dns"] or guest["search"]) and not guest["addresses"]
 
 
-def _is_outside(gateway: str, guest: dict[str, Any]) -> bool:
-    return not any(_holds(address, gateway) for address in guest["addresses"])
+def _server(guest: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "nameserver", "address": list(guest["dns"]), "search": list(guest["search"])}
 
 
 def _subnets(guest: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the subnets of a NIC in version 1; each gateway is in the first that holds it."""
-    subnets: list[dict[str, Any]] = []
-    gateways = list(guest["gateways"])
-    for address in guest["addresses"]:
-        subnet = {"type": "static", "address": address}
-        for gateway in [one for one in gateways if _holds(address, one)]:
-            subnet["gateway"] = gateway
-            gateways.remove(gateway)
-        subnets.append(subnet)
-    for key, value in (("dns_nameservers", guest["dns"]), ("dns_search", guest["search"])):
-        if value:
-            subnets[0][key] = list(value)
+    """Return the subnets of a NIC in version 1."""
+    subnets = [{"type": "static", "address": address} for address in guest["addresses"]]
+    for gateway in guest["gateways"]:
+        family = [subnet for subnet in subnets if (":" in subnet["address"]) == (":" in gateway)]
+        holding = [subnet for subnet in family if _holds(subnet["address"], gateway)]
+        (holding or family)[0]["gateway"] = gateway
+    extra = {"dns_nameservers": list(guest["dns"]), "dns_search": list(guest["search"])}
+    for subnet in subnets[:1]:
+        subnet |= {key: value for key, value in extra.items() if value}
     leased = [{"type": "dhcp4"}] if guest["dhcp"] else []
     return [*leased, *subnets] or [{"type": "manual"}]
 
 
 def _port(link: str, mac: str, guest: dict[str, Any]) -> dict[str, Any]:
-    """Return a NIC in version 2."""
+    """Return a NIC without a gateway in version 2."""
     out: dict[str, Any] = {"match": {"macaddress": mac}, "set-name": link, "dhcp4": guest["dhcp"]}
     if guest["addresses"]:
         out["addresses"] = list(guest["addresses"])
-    routes = [_default_route(gateway, guest) for gateway in guest["gateways"]]
     servers = {"addresses": list(guest["dns"]), "search": list(guest["search"])}
-    named = {key: value for key, value in servers.items() if value}
-    return {**out, **({"routes": routes} if routes else {}), **({"nameservers": named} if named else {})}
-
-
-def _default_route(gateway: str, guest: dict[str, Any]) -> dict[str, Any]:
-    # Releases before 23.1 do not know the word "default".
-    route = {"to": "::/0" if ":" in gateway else "0.0.0.0/0", "via": gateway}
-    return {**route, **({"on-link": True} if _is_outside(gateway, guest) else {})}
+    if any(servers.values()):
+        out["nameservers"] = {key: value for key, value in servers.items() if value}
+    return out

@@ -1,6 +1,7 @@
 """What runs inside the guest, once, at its first boot: plain POSIX shell."""
 
 import shlex
+from collections.abc import Iterable, Iterator, Sequence
 
 SECRET_BYTES = 64 * 1024
 BLOCK = 2048
@@ -95,6 +96,21 @@ fi
 exec cloud-init --file "$found" single --name bootcmd --frequency always
 """
 
+# cloud-init has written the network's files by now, and none of it is up. ifupdown and
+# NetworkManager take a gateway outside the addresses' networks as it is. To netplan cloud-init says
+# so from 23.1 on, and to systemd-networkd it does not.
+_NETPLAN = r"""for file in /etc/netplan/*.yaml; do
+    [ -e "$file" ] && sed -i {commands} "$file"
+done
+"""
+_NETWORKD = r"""for file in /etc/systemd/network/*cloud-init*.network; do
+    [ -e "$file" ] && ! grep -q '^GatewayOnLink=' "$file" && sed -i {command} "$file"
+done
+"""
+_APPLY = """\
+if command -v netplan >/dev/null 2>&1; then netplan generate; fi
+"""
+
 
 def _write(path: str, text: str, mode: str) -> str:
     quoted = shlex.quote(text)
@@ -131,6 +147,35 @@ def first_boot(
     parts.append(_IDENTITY.format(id=shlex.quote(minion_id), config=shlex.quote(config_text)))
     parts.append(_START)
     return "".join(parts)
+
+
+def gateways_on_link(nics: Iterable[Sequence[str]]) -> str:
+    """
+    Return the script that has a guest reach gateways that are in none of its networks.
+
+    nics
+        Such gateways, by NIC.
+    """
+    parts = [part for gateways in nics for part in _on_link(gateways)]
+    return "".join(["set -u\n", *parts, _APPLY])
+
+
+def _on_link(gateways: Sequence[str]) -> Iterator[str]:
+    patterns = [gateway.replace(".", "[.]") for gateway in gateways]
+    routes = ", ".join(
+        f'{{to: "{"::/0" if ":" in gateway else "0.0.0.0/0"}", via: "{gateway}", on-link: true}}'
+        for gateway in gateways
+    )
+    lines = [
+        rf"^\( *\)gateway{6 if ':' in gateway else 4}: *[\"']*{pattern}[\"']* *$"
+        for gateway, pattern in zip(gateways, patterns, strict=True)
+    ]
+    # All routes of a port are in one list.
+    commands = [rf"s#{lines[0]}#\1routes: [{routes}]#", *(f"\\#{line}#d" for line in lines[1:])]
+    yield _NETPLAN.format(commands=" ".join(f"-e {shlex.quote(one)}" for one in commands))
+    for pattern in patterns:
+        command = rf"s#^Gateway={pattern}$#&\nGatewayOnLink=yes#"
+        yield _NETWORKD.format(command=shlex.quote(command))
 
 
 def image_bootcmd() -> str:

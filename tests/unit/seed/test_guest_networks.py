@@ -1,8 +1,11 @@
 """What cloud-init is told of a guest's network: a default route by each release of it."""
 
+import subprocess
+
 import pytest
+import yaml
 from saltvirt import profiles
-from saltvirt.seed import cloudconfig
+from saltvirt.seed import cloudconfig, guest
 
 
 def told(*guests, names=None):
@@ -16,30 +19,59 @@ def told(*guests, names=None):
     return cloudconfig.network(profiles.nics("web1", {}, None, entries))
 
 
-def test_a_gateway_outside_the_address_is_on_the_link():
-    found = told({"addresses": ["10.77.200.9/32"], "gateway": "10.77.0.1"})
+def test_a_gateway_outside_the_address_is_that_of_the_first_of_its_family():
+    found = told(
+        {"addresses": ["fd00::4/64", "10.77.200.9/32"], "gateway": ["10.77.0.1", "fd01::1"]}
+    )
 
-    assert found == {
-        "version": 2,
-        "ethernets": {
-            "eth0": {
-                "match": {"macaddress": "52:54:00:00:00:00"},
-                "set-name": "eth0",
-                "dhcp4": False,
-                "addresses": ["10.77.200.9/32"],
-                "routes": [{"to": "0.0.0.0/0", "via": "10.77.0.1", "on-link": True}],
-            }
-        },
-    }
+    assert found["config"][0]["subnets"] == [
+        {"type": "static", "address": "fd00::4/64", "gateway": "fd01::1"},
+        {"type": "static", "address": "10.77.200.9/32", "gateway": "10.77.0.1"},
+    ]
+    assert cloudconfig.outside(found) == [["fd01::1", "10.77.0.1"]]
 
 
-def test_a_gateway_of_ipv6_outside_is_on_the_link_and_one_inside_is_not():
-    found = told({"addresses": ["10.0.0.4/16", "fd00::4/128"], "gateway": ["10.0.0.1", "fd01::1"]})
+NETPLAN = """\
+network:
+    version: 2
+    ethernets:
+        eth0:
+            addresses:
+            - 10.77.200.9/32
+            gateway4: 10.77.0.1
+            gateway6: fd01::1
+            match:
+                macaddress: '52:00:00:00:00:01'
+"""
+NETWORKD = "[Match]\nName=eth0\n\n[Route]\nGateway=10.77.0.1\n"
 
-    assert found["ethernets"]["eth0"]["routes"] == [
-        {"to": "0.0.0.0/0", "via": "10.0.0.1"},
+
+def test_what_releases_of_cloud_init_do_not_say_of_such_a_gateway_is_said_in_the_guest(tmp_path):
+    (tmp_path / "netplan").mkdir()
+    (tmp_path / "network").mkdir()
+    netplan = tmp_path / "netplan/50-cloud-init.yaml"
+    networkd = tmp_path / "network/10-cloud-init-eth0.network"
+    other = tmp_path / "netplan/99-other.yaml"
+    netplan.write_text(NETPLAN)
+    networkd.write_text(NETWORKD)
+    other.write_text(NETPLAN.replace("10.77.0.1", "10.77.011").replace("fd01::1", "fd01::11"))
+    unchanged = other.read_text()
+    script = guest.gateways_on_link([["10.77.0.1", "fd01::1"], ["192.168.0.1"]])
+    script = script.replace("/etc/netplan", str(tmp_path / "netplan"))
+    script = script.replace("/etc/systemd/network", str(tmp_path / "network"))
+    script = script.replace("netplan generate", "echo generated")
+
+    for _again in range(2):
+        subprocess.run(["sh", "-euc", script], check=True)
+
+    port = yaml.safe_load(netplan.read_text())["network"]["ethernets"]["eth0"]
+    assert port["routes"] == [
+        {"to": "0.0.0.0/0", "via": "10.77.0.1", "on-link": True},
         {"to": "::/0", "via": "fd01::1", "on-link": True},
     ]
+    assert not {"gateway4", "gateway6"} & set(port) and port["match"] == {"macaddress": "52:00:00:00:00:01"}
+    assert networkd.read_text() == f"{NETWORKD}GatewayOnLink=yes\n"
+    assert other.read_text() == unchanged
 
 
 def test_each_gateway_is_in_the_network_that_has_it():
@@ -66,6 +98,10 @@ def test_name_servers_of_a_nic_with_dhcp_alone_are_said_in_version_2():
         "addresses": ["10.0.0.1"],
         "search": ["example.org"],
     }
+    with_gateway = {"addresses": ["10.0.0.4/16"], "gateway": "10.0.0.1"}
+    found = told(with_gateway, {"dhcp": True, "dns": ["10.0.0.1"]})
+    assert found["version"] == 1, "for the default route"
+    assert found["config"][2] == {"type": "nameserver", "address": ["10.0.0.1"], "search": []}
 
 
 @pytest.mark.parametrize("servers", [{}, {"dns": ["10.0.0.1"]}])
