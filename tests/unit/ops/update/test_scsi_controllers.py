@@ -9,6 +9,7 @@ from test_updates import DEFAULTS
 from updatekit import XML
 
 TEXT = XML.replace("<boot order='7'/>", "")
+SYSTEM = {"name": "system", "size": 1}
 VIRTIO = [("0", "virtio-scsi")]
 
 
@@ -27,10 +28,10 @@ def scsi(*names, **more):
     [
         (scsi("system"), VIRTIO),
         (scsi("system", "data"), VIRTIO),
-        ([{"name": "medium", "device": "cdrom", "model": "scsi"}], VIRTIO),
-        ([{"name": "system", "size": 1}], []),
+        ([SYSTEM, {"name": "medium", "device": "cdrom", "model": "scsi"}], VIRTIO),
+        ([SYSTEM], []),
         ([{"name": "system", "size": 1, "model": "sata"}], []),
-        (scsi(*(f"d{number}" for number in range(16))), [*VIRTIO, ("1", "virtio-scsi")]),
+        ([SYSTEM, *scsi(*(f"d{number}" for number in range(16)))], [*VIRTIO, ("1", "virtio-scsi")]),
     ],
 )
 def test_a_new_vm_has_the_controllers_of_its_disks(hypervisor, disks, wanted):
@@ -58,7 +59,7 @@ def updated(hypervisor, disks, *, was="", monkeypatch=None):
 @pytest.mark.parametrize("model", ["lsilogic", "virtio-scsi", "virtio-transitional"])
 def test_a_controller_that_a_vm_has_stays(hypervisor, model):
     was = f"<controller type='scsi' index='0' model='{model}'/>"
-    disks = [{"name": "system", "model": "virtio"}, *scsi("data")]
+    disks = [{"name": "system", "size": 1}, *scsi("data")]
 
     text, _plugged = updated(hypervisor, disks, was=was)
 
@@ -66,7 +67,7 @@ def test_a_controller_that_a_vm_has_stays(hypervisor, model):
 
 
 def test_a_running_vm_gets_its_controller_before_the_disk(hypervisor, monkeypatch):
-    disks = [{"name": "system", "model": "virtio"}, *scsi("data")]
+    disks = [{"name": "system", "size": 1}, *scsi("data")]
 
     text, plugged = updated(hypervisor, disks, monkeypatch=monkeypatch)
 
