@@ -3,6 +3,8 @@
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
+from saltvirt import minionpackages
+
 SECRET_BYTES = 64 * 1024
 BLOCK = 2048
 
@@ -76,8 +78,7 @@ if ! command -v salt-minion >/dev/null 2>&1; then
     if command -v salt-minion >/dev/null 2>&1; then
         systemctl enable --now salt-minion
     else
-        echo 'salt-virt: there is no salt-minion in this image, and the package manager' \\
-             'could not install one; use an image that has it' >/dev/console
+        echo '{no_minion}' >/dev/console
     fi
 fi
 """
@@ -103,8 +104,19 @@ _NETPLAN = r"""for file in /etc/netplan/*.yaml; do
     [ -e "$file" ] && sed -i {commands} "$file"
 done
 """
+# A section has one route, and cloud-init before 23.1 writes the gateways of both families into one.
 _NETWORKD = r"""for file in /etc/systemd/network/*cloud-init*.network; do
-    [ -e "$file" ] && ! grep -q '^GatewayOnLink=' "$file" && sed -i {command} "$file"
+    [ -e "$file" ] || continue
+    awk -v gateways={gateways} '
+        function is_outside() {{
+            return /^Gateway=/ && index(" " gateways " ", " " substr($0, 9) " ")
+        }}
+        is_open && !/^GatewayOnLink=/ {{ print "GatewayOnLink=yes" }}
+        was_gateway && /^Gateway=/ {{ print "\n[Route]" }}
+        {{ print; is_open = is_outside(); was_gateway = /^Gateway/ }}
+        END {{ if (is_open) print "GatewayOnLink=yes" }}
+    ' "$file" >"$file.new" && cat "$file.new" >"$file"
+    rm -f "$file.new"
 done
 """
 _APPLY = """\
@@ -173,9 +185,7 @@ def _on_link(gateways: Sequence[str]) -> Iterator[str]:
     # All routes of a port are in one list.
     commands = [rf"s#{lines[0]}#\1routes: [{routes}]#", *(f"\\#{line}#d" for line in lines[1:])]
     yield _NETPLAN.format(commands=" ".join(f"-e {shlex.quote(one)}" for one in commands))
-    for pattern in patterns:
-        command = rf"s#^Gateway={pattern}$#&\nGatewayOnLink=yes#"
-        yield _NETWORKD.format(command=shlex.quote(command))
+    yield _NETWORKD.format(gateways=shlex.quote(" ".join(gateways)))
 
 
 def image_bootcmd() -> str:
@@ -185,4 +195,4 @@ def image_bootcmd() -> str:
 
 def install() -> str:
     """Return the script that installs a minion with the guest's own package manager."""
-    return "set -u\n" + _INSTALL
+    return "set -u\n" + _INSTALL.format(no_minion=minionpackages.NO_MINION)

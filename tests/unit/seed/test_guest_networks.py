@@ -43,7 +43,20 @@ network:
             match:
                 macaddress: '52:00:00:00:00:01'
 """
-NETWORKD = "[Match]\nName=eth0\n\n[Route]\nGateway=10.77.0.1\n"
+NETWORKD = "[Match]\nName=eth0\n\n[Route]\nGateway=10.77.0.1\nGateway=fd01::1\n\n"
+ON_LINK = """\
+[Match]
+Name=eth0
+
+[Route]
+Gateway=10.77.0.1
+GatewayOnLink=yes
+
+[Route]
+Gateway=fd01::1
+GatewayOnLink=yes
+
+"""
 
 
 def test_what_releases_of_cloud_init_do_not_say_of_such_a_gateway_is_said_in_the_guest(tmp_path):
@@ -70,7 +83,8 @@ def test_what_releases_of_cloud_init_do_not_say_of_such_a_gateway_is_said_in_the
         {"to": "::/0", "via": "fd01::1", "on-link": True},
     ]
     assert not {"gateway4", "gateway6"} & set(port) and port["match"] == {"macaddress": "52:00:00:00:00:01"}
-    assert networkd.read_text() == f"{NETWORKD}GatewayOnLink=yes\n"
+    assert networkd.read_text() == ON_LINK
+    assert [path.name for path in networkd.parent.iterdir()] == [networkd.name]
     assert other.read_text() == unchanged
 
 
