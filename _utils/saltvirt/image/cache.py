@@ -279,7 +279,10 @@ def _cached(base: Path, digest: str) -> validation.ValidatedImage | None:
             "over it may be damaged. If no VM uses it, remove it and its .json and try again"
         )
     return validation.ValidatedImage(
-        path=note["path"], format=note["format"], size_bytes=note["size_bytes"]
+        path=note["path"],
+        format=note["format"],
+        size_bytes=note["size_bytes"],
+        needs_uefi=note.get("needs_uefi", False),
     )
 
 
