@@ -3,7 +3,7 @@
 import hashlib
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from saltvirt import arguments
@@ -255,7 +255,7 @@ def _guest(what: str, value: Any) -> dict[str, Any]:
     )
     if gateways and not addresses:
         raise BadArgument(what, "a gateway needs addresses; DHCP brings its own")
-    _refuse_gateways(f"{what}: gateway", gateways, addresses)
+    _refuse_gateways(f"{what}: gateway", [str(gateway) for gateway in gateways], addresses)
     search = arguments.names(f"{what}: search", given.get("search"))
     return {
         "dhcp": dhcp,
@@ -271,22 +271,33 @@ def _refuse_gateways(what: str, gateways: Iterable[str], addresses: Iterable[str
     own = [ipaddress.ip_interface(address) for address in addresses]
     seen: dict[int, object] = {}
     for gateway in map(ipaddress.ip_address, gateways):
-        family = f"IPv{gateway.version}"
-        if gateway.version in seen:
+        other = seen.setdefault(gateway.version, gateway)
+        if other is not gateway:
             raise BadArgument(
                 what,
-                f"{seen[gateway.version]} and {gateway} are both {family}; a NIC has one gateway of "
+                f"{other} and {gateway} are both IPv{gateway.version}; a NIC has one gateway of "
                 "each family",
             )
-        seen[gateway.version] = gateway
-        if all(address.version != gateway.version for address in own):
-            raise BadArgument(what, f"{gateway} is {family}, and addresses has no {family} address")
-        if any(address.ip == gateway for address in own):
-            raise BadArgument(what, f"{gateway} is the guest's own address")
-        if gateway.is_unspecified or gateway.is_multicast or gateway.is_loopback:
-            raise BadArgument(what, f"{gateway} is no address of a router")
-        if any(_is_edge(gateway, address) for address in own):
-            raise BadArgument(what, f"{gateway} is the network's own or broadcast address")
+        reason = _why_no_gateway(gateway, [one for one in own if one.version == gateway.version])
+        if reason:
+            raise BadArgument(what, f"{gateway} {reason}")
+
+
+def _why_no_gateway(
+    gateway: ipaddress.IPv4Address | ipaddress.IPv6Address,
+    own: Sequence[ipaddress.IPv4Interface | ipaddress.IPv6Interface],
+) -> str | None:
+    """Return why an address is no gateway of a guest with some addresses of its family."""
+    family = f"IPv{gateway.version}"
+    if not own:
+        return f"is {family}, and addresses has no {family} address"
+    if any(address.ip == gateway for address in own):
+        return "is the guest's own address"
+    if gateway.is_unspecified or gateway.is_multicast or gateway.is_loopback:
+        return "is no address of a router"
+    if any(_is_edge(gateway, address) for address in own):
+        return "is the network's own or broadcast address"
+    return None
 
 
 def _is_edge(gateway: object, address: ipaddress.IPv4Interface | ipaddress.IPv6Interface) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from saltvirt import minionpackages, terminal
 from saltvirt.config import MasterSettings
 from saltvirt.errors import VirtError
-from saltvirt.fleet import progress, reaching, stored
+from saltvirt.fleet import reaching, stored
 from saltvirt.fleet.building import Request
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError
@@ -110,7 +110,7 @@ class _Console:
             return False
         last = next((line for line in reversed(lines) if line), None)
         said = f"; its console: {terminal.one_line(last, _CONSOLE_CHARS)}" if last else ""
-        self._cloud.progress("Waiting", detail=f"{progress.longish(now - self._begun)} so far{said}")
+        self._cloud.progress("Waiting", detail=f"{now - self._begun:.0f} s so far{said}")
         return True
 
 
@@ -157,8 +157,8 @@ def _without_minion(name: str, host: str) -> DeployError:
         f"VM {name!r} runs on {host} and keeps its key, but its guest says that there is no "
         f"salt-minion in its image and that its package manager cannot install one; remove it: "
         f"salt-run virt.purge {name}; have the next one get a minion: {minionpackages.COMMAND}, "
-        f"and no seed_method=nocloud (or virt:seed:method of {host}), with which no host looks into "
-        "an image; or use an image that has one"
+        f"and no seed_method=nocloud, nor such a virt:seed:method of {host}, by which it looks "
+        "into no image; or use an image that has one"
     )
 
 

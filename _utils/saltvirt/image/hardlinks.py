@@ -92,6 +92,6 @@ def _note(settings: HostSettings, digest: str) -> None:
 
 def _is_one_file(first: str | Path, second: str | Path) -> bool:
     try:
-        return os.path.samefile(first, second)
+        return Path(first).samefile(second)
     except OSError:
         return False

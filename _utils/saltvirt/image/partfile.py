@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from saltvirt import files
-from saltvirt.errors import ImageError, StorageError
+from saltvirt.errors import StorageError
 
 
 @contextmanager

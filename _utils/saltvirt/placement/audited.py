@@ -120,7 +120,7 @@ class HostAudit:
     wrong_options
         Why options of ``virt:`` cannot be used.
     linked_images
-        Cached images with another name: ``[path, other name]``, the second empty if it is not known.
+        Cached images with another name: ``[path, other name]``, empty if that is not known.
     unreadable
         What could not be looked at, and why.
     """

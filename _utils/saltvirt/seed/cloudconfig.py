@@ -128,15 +128,17 @@ def network(nics: Iterable[Nic]) -> dict[str, Any] | None:
         return None
     links = _link_names([nic.name for nic, _guest in wanted])
     named = [(link, nic.mac, guest) for link, (nic, guest) in zip(links, wanted, strict=True)]
-    guests = [guest for _link, _mac, guest in named]
-    if any(map(_has_servers_alone, guests)) and not any(guest["gateways"] for guest in guests):
+    has_gateway = any(guest["gateways"] for _nic, guest in wanted)
+    if not has_gateway and any(_has_servers_alone(guest) for _nic, guest in wanted):
         return {"version": 2, "ethernets": {link: _port(link, *rest) for link, *rest in named}}
-    devices = [
-        {"type": "physical", "name": link, "mac_address": mac, "subnets": _subnets(guest)}
-        for link, mac, guest in named
-    ]
-    servers = [_server(guest) for guest in guests if _has_servers_alone(guest)]
-    return {"version": 1, "config": [*devices, *servers]}
+    servers = [_server(guest) for _nic, guest in wanted if _has_servers_alone(guest)]
+    return {"version": 1, "config": [*(_device(*one) for one in named), *servers]}
+
+
+def _device(link: str, mac: str, guest: dict[str, Any]) -> dict[str, Any]:
+    """Return a NIC in version 1."""
+    subnets = _subnets(guest)
+    return {"type": "physical", "name": link, "mac_address": mac, "subnets": subnets}
 
 
 def outside(config: dict[str, Any] | None) -> list[list[str]]:
@@ -179,14 +181,18 @@ def _subnets(guest: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the subnets of a NIC in version 1."""
     subnets = [{"type": "static", "address": address} for address in guest["addresses"]]
     for gateway in guest["gateways"]:
-        family = [subnet for subnet in subnets if (":" in subnet["address"]) == (":" in gateway)]
-        holding = [subnet for subnet in family if _holds(subnet["address"], gateway)]
-        (holding or family)[0]["gateway"] = gateway
+        _subnet_of(gateway, subnets)["gateway"] = gateway
     extra = {"dns_nameservers": list(guest["dns"]), "dns_search": list(guest["search"])}
     for subnet in subnets[:1]:
         subnet |= {key: value for key, value in extra.items() if value}
     leased = [{"type": "dhcp4"}] if guest["dhcp"] else []
     return [*leased, *subnets] or [{"type": "manual"}]
+
+
+def _subnet_of(gateway: str, subnets: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the subnet that has a gateway; of one outside, the first of its family."""
+    family = [subnet for subnet in subnets if (":" in subnet["address"]) == (":" in gateway)]
+    return next((one for one in family if _holds(one["address"], gateway)), family[0])
 
 
 def _port(link: str, mac: str, guest: dict[str, Any]) -> dict[str, Any]:

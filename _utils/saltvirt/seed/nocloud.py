@@ -79,7 +79,9 @@ def _files(identity: Identity, instance: str, first_block: int, install: object)
     outside = cloudconfig.outside(cloud.network)
     if outside:
         script = guest.gateways_on_link(outside)
-        own["bootcmd"].append(["cloud-init-per", "instance", "salt-virt-gateway", "sh", "-c", script])
+        own["bootcmd"].append(
+            ["cloud-init-per", "instance", "salt-virt-gateway", "sh", "-c", script]
+        )
     if not any(data.get("bootcmd") for data in cloud.all_data):
         own["bootcmd"].append(["sh", "-c", guest.image_bootcmd()])
     user_data = cloudconfig.merge(own, *cloud.user_data)

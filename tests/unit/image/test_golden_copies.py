@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from saltvirt import room
 from saltvirt.config import HostSettings
 from saltvirt.image import cache, clone, hardlinks, validation
@@ -93,7 +92,9 @@ def test_a_newer_image_is_copied_over_a_golden_one(host, golden, tmp_path, comma
 
 def test_without_room_for_a_copy_nothing_is_left_in_the_cache(host, golden, monkeypatch):
     # A file system without reflink, and a full one: neither can be had everywhere.
-    monkeypatch.setattr(clone.fcntl, "ioctl", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOTTY, "no")))
+    monkeypatch.setattr(
+        clone.fcntl, "ioctl", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOTTY, "no"))
+    )
     monkeypatch.setattr(room, "space", lambda _path: (1 << 40, 1 << 20))
 
     with pytest.raises(room.OverLimit, match="no room for image .*web.qcow2"):
@@ -123,7 +124,9 @@ def test_golden_images_of_earlier_releases_get_a_file_of_their_own(host, golden,
 
 def test_a_golden_image_that_cannot_be_copied_stays_and_is_named(host, golden, monkeypatch, caplog):
     linked_as_before(host, golden)
-    monkeypatch.setattr(clone.fcntl, "ioctl", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOTTY, "no")))
+    monkeypatch.setattr(
+        clone.fcntl, "ioctl", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOTTY, "no"))
+    )
     monkeypatch.setattr(room, "space", lambda _path: (1 << 40, 1 << 20))
 
     hardlinks.separate(host)

@@ -5,6 +5,7 @@ import subprocess
 import pytest
 import yaml
 from saltvirt import profiles
+from saltvirt.errors import BadArgument
 from saltvirt.seed import cloudconfig, guest
 
 
@@ -82,7 +83,9 @@ def test_what_releases_of_cloud_init_do_not_say_of_such_a_gateway_is_said_in_the
         {"to": "0.0.0.0/0", "via": "10.77.0.1", "on-link": True},
         {"to": "::/0", "via": "fd01::1", "on-link": True},
     ]
-    assert not {"gateway4", "gateway6"} & set(port) and port["match"] == {"macaddress": "52:00:00:00:00:01"}
+    assert not {"gateway4", "gateway6"} & set(port) and port["match"] == {
+        "macaddress": "52:00:00:00:00:01"
+    }
     assert networkd.read_text() == ON_LINK
     assert [path.name for path in networkd.parent.iterdir()] == [networkd.name]
     assert other.read_text() == unchanged
@@ -123,11 +126,33 @@ def test_each_nic_has_a_name_that_a_guest_can_give(servers):
     names = ["eth0", "the-network-of-the-office", "lan.7", "lo", "wan"]
     found = told(*[{"dhcp": True, **servers}] * 5, names=names)
 
-    links = (
-        list(found["ethernets"]) if servers else [device["name"] for device in found["config"]]
-    )
+    links = list(found["ethernets"]) if servers else [device["name"] for device in found["config"]]
     assert links == ["eth0", "eth1", "eth2", "eth3", "wan"]
 
 
 def test_a_nic_without_any_address_stays_as_it_is():
     assert told({"dhcp": False})["config"][0]["subnets"] == [{"type": "manual"}]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (
+            {"addresses": ["10.0.0.4/16"], "gateway": ["10.0.0.1", "10.0.0.2"]},
+            "10.0.0.1 and 10.0.0.2 are both IPv4; a NIC has one gateway of each family",
+        ),
+        (
+            {"addresses": ["10.0.0.4/16"], "gateway": "fd00::1"},
+            "fd00::1 is IPv6, and addresses has no IPv6 address",
+        ),
+        (
+            {"addresses": ["10.0.0.4/16", "fd00::4/64"], "gateway": "fd00:0::4"},
+            "fd00::4 is the guest's own address",
+        ),
+        ({"addresses": ["10.0.0.4/16"], "gateway": "0.0.0.0"}, "0.0.0.0 is no address of a router"),
+        ({"addresses": ["10.0.0.4/16"], "gateway": "10.0.255.255"}, "own or broadcast address"),
+    ],
+)
+def test_a_gateway_that_gives_no_default_route_is_refused(given, why):
+    with pytest.raises(BadArgument, match=why):
+        told(given)

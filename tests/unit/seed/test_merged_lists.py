@@ -33,12 +33,15 @@ def seeded(tmp_path, *, user=(), vendor=None, ssh_keys=(), install=False):
 
 def test_what_the_vendor_data_runs_and_whom_it_lets_in_is_in_the_user_data_too(tmp_path):
     vendor = {
-        "bootcmd": [["sh", "-c", "date >/root/b"]],
+        "bootcmd": [["sh", "-c", "date >/run/b"]],
         "runcmd": ["vendor"],
         "ssh_authorized_keys": ["ssh-ed25519 VENDOR"],
     }
     user, _vendor = seeded(
-        tmp_path, user=[{"runcmd": ["user"]}], vendor=vendor, ssh_keys=["ssh-ed25519 OURS"],
+        tmp_path,
+        user=[{"runcmd": ["user"]}],
+        vendor=vendor,
+        ssh_keys=["ssh-ed25519 OURS"],
         install=True,
     )
 

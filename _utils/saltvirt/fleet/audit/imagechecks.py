@@ -11,11 +11,15 @@ def linked_images(host: str, images: Iterable[Sequence[str]]) -> Iterator[Findin
     for path, golden in (pair for pair in images if len(pair) == 2):
         copy = shlex.quote(f"{golden}.new")
         name = shlex.quote(golden)
-        find = f"there: find / -xdev -samefile {shlex.quote(path)}; replace each other name by a copy"
+        find = (
+            f"there: find / -xdev -samefile {shlex.quote(path)}; replace each other name by a copy"
+        )
         yield Finding(
             check="linked-images",
             where=host,
             what=f"{golden or 'another name'} is a hard link of {path}: what writes to it changes "
             "every disk that is based on that image",
-            fix=f"there: cp -p --reflink=auto {name} {copy} && mv {copy} {name}" if golden else find,
+            fix=f"there: cp -p --reflink=auto {name} {copy} && mv {copy} {name}"
+            if golden
+            else find,
         )

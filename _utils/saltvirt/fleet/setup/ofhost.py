@@ -204,8 +204,8 @@ def _appliance(host: str, facts: SetupFacts) -> Iterator[Gap]:
         yield Gap(
             check="seed-method",
             where=host,
-            what=f"virt:seed:method is {arguments.shown(facts.seed_method)}: it looks into no image, "
-            "and puts no minion into a VM whose image has none",
+            what=f"virt:seed:method is {arguments.shown(facts.seed_method)}: it looks into no "
+            "image, and puts no minion into a VM whose image has none",
             fix=f"{_pillar(host, 'virt: {seed: {method: auto}}')}, unless each image has a minion",
             level=IMAGES,
         )

@@ -42,7 +42,11 @@ def _reason(vm: Vm, images: Mapping[str, ValidatedImage | None]) -> str | None:
     found = images.get(image) if image else None
     boot = vm.boot or {}
     boots_otherwise = vm.boot_dev[:1] != ("hd",) or vm.os_type not in (None, "hvm")
-    if found is None or boots_otherwise or any(boot.get(key) for key in ("efi", "loader", "kernel")):
+    if (
+        found is None
+        or boots_otherwise
+        or any(boot.get(key) for key in ("efi", "loader", "kernel"))
+    ):
         return None
     if vm.arch in _UEFI_ALONE:
         return f"a VM of {vm.arch} has no BIOS, and boots from a disk by UEFI alone"
