@@ -123,16 +123,21 @@ def network(nics: Iterable[Nic]) -> dict[str, Any] | None:
     files, those before 23.1 make no default route of IPv6. But only version 2 can say which name
     servers a NIC with DHCP alone has.
     """
-    wanted = [(nic, nic.extra["guest"]) for nic in nics if "guest" in nic.extra]
-    if not wanted:
+    named = _named(nics)
+    if not named:
         return None
-    links = _link_names([nic.name for nic, _guest in wanted])
-    named = [(link, nic.mac, guest) for link, (nic, guest) in zip(links, wanted, strict=True)]
-    has_gateway = any(guest["gateways"] for _nic, guest in wanted)
-    if not has_gateway and any(_has_servers_alone(guest) for _nic, guest in wanted):
+    guests = [guest for _link, _mac, guest in named]
+    servers = [_server(guest) for guest in guests if _has_servers_alone(guest)]
+    if servers and not any(guest["gateways"] for guest in guests):
         return {"version": 2, "ethernets": {link: _port(link, *rest) for link, *rest in named}}
-    servers = [_server(guest) for _nic, guest in wanted if _has_servers_alone(guest)]
     return {"version": 1, "config": [*(_device(*one) for one in named), *servers]}
+
+
+def _named(nics: Iterable[Nic]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return ``(name in the guest, MAC, what is said)`` of the NICs that say something."""
+    wanted = [nic for nic in nics if "guest" in nic.extra]
+    links = _link_names([nic.name for nic in wanted])
+    return [(link, nic.mac, nic.extra["guest"]) for link, nic in zip(links, wanted, strict=True)]
 
 
 def _device(link: str, mac: str, guest: dict[str, Any]) -> dict[str, Any]:
