@@ -129,7 +129,7 @@ def network(nics: Iterable[Nic]) -> dict[str, Any] | None:
     guests = [guest for _link, _mac, guest in named]
     servers = [_server(guest) for guest in guests if _has_servers_alone(guest)]
     if servers and not any(guest["gateways"] for guest in guests):
-        return {"version": 2, "ethernets": {link: _port(link, *rest) for link, *rest in named}}
+        return {"version": 2, "ethernets": {one[0]: _port(*one) for one in named}}
     return {"version": 1, "config": [*(_device(*one) for one in named), *servers]}
 
 
