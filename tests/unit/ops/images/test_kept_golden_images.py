@@ -1,4 +1,4 @@
-"""A golden image that the cache has no room for is complete, and its warning says what is lacking."""
+"""A golden image that the cache has no room for is complete, and a warning says what is lacking."""
 
 from pathlib import Path
 
