@@ -98,8 +98,8 @@ exec cloud-init --file "$found" single --name bootcmd --frequency always
 """
 
 # cloud-init has written the network's files by now, and none of it is up. ifupdown and
-# NetworkManager take a gateway outside the addresses' networks as it is. To netplan cloud-init says
-# so from 23.1 on, and to systemd-networkd it does not.
+# NetworkManager take a gateway outside the addresses' networks as it is. cloud-init says so to
+# netplan from 23.1 on, and to systemd-networkd later still.
 _NETPLAN = r"""for file in /etc/netplan/*.yaml; do
     [ -e "$file" ] && sed -i {commands} "$file"
 done
