@@ -98,7 +98,6 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
     """Return the domain that a VM leads to; the arguments are those of :func:`build`."""
     display = _shaped("graphics", graphics.of, vm.graphics)
     card = video.of(display)
-    disks = (*map(disk.of, vm.disks), *seeds(vm, {one.target for one in vm.disks}))
     return Domain(
         type=vm.domain_type,
         name=vm.name,
@@ -115,7 +114,7 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
         cpu=_shaped("cpu", cpu.of, vm.cpu, vm.domain_type, has_default=not vm.is_3006),
         clock=_shaped("clock", clock.of, vm.clock),
         on_reboot="destroy" if vm.stop_on_reboot else "restart",
-        disks=disks,
+        disks=(disks := (*map(disk.of, vm.disks), *seeds(vm, {one.target for one in vm.disks}))),
         controllers=controller.of(map(disk.build, disks)),
         interfaces=tuple(map(nic.of, vm.nics)),
         chardevs=(
