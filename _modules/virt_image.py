@@ -12,6 +12,7 @@ from saltvirt.ops.context import Context
 
 cached = Later("saltvirt.ops.images.cached")
 golden = Later("saltvirt.ops.images.golden")
+shown = Later("saltvirt.ops.images.shown")
 
 __virtualname__ = "virt"
 
@@ -26,7 +27,7 @@ def __virtual__():
 
 def images():
     """
-    Return the cached images of this host and who uses them.
+    Return the cached images of this host and who uses them, and golden images without a copy there.
 
     Returns ``{digest: {source, format, virtual_bytes, file_bytes, users, os, has_minion,
     has_cloud_init}}``; ``users`` are VMs, and overlays of no VM by their path; the last three are
@@ -40,7 +41,7 @@ def images():
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     with connect.opened(settings) as conn:
-        return cached.listed(conn, settings)
+        return shown.images(conn, settings)
 
 
 def image_pull(image, saltenv="base", image_hash=None):
@@ -149,7 +150,8 @@ def image_build(
         Fire progress events: for the runner.
 
     Returns ``{"path", "digest", "os", "has_minion", "has_cloud_init"}``; the path is an image for
-    ``virt.init``. Fails with one line and leaves nothing. Undo: remove the path.
+    ``virt.init``. Where the cache had no room for its copy of the image, ``warnings`` says so.
+    Fails with one line and leaves nothing. Undo: remove the path.
 
     CLI Example:
 

@@ -22,7 +22,7 @@ def __virtual__():
 @runner_function(outputter="virt_images")
 def images(host=None, quiet=False):
     """
-    Show which images are cached where, and who uses them.
+    Show which images are cached where, and who uses them; golden images without a cached copy, too.
 
     host
         Only this hypervisor.
@@ -82,7 +82,8 @@ def image_prune(dry_run=False, quiet=False):
     quiet
         Show no progress. Defaults to False.
 
-    Returns ``{host: {digest: bytes}}``. Removes nothing if a hypervisor does not answer, nor
+    Returns ``{host: {digest: bytes}}``; of a golden image that is the copy in the cache, and the
+    image itself stays. Removes nothing if a hypervisor does not answer, nor
     from one that builds a VM at this moment. Undo: virt.image_pull.
 
     CLI Example:

@@ -61,7 +61,7 @@ MODULES: Mapping[str, Functions] = {
         changes="undefine define_xml_str define_xml_path create_xml_str create_xml_path"
     ),
     "virt_doctor": Functions(
-        looks="doctor_facts trash", changes="doctor_mend trash_restore trash_empty"
+        looks="doctor_facts trash", changes="doctor_mend trash_put trash_restore trash_empty"
     ),
     "virt_guest": Functions(looks="guest_info", changes="guest_exec"),
     "virt_image": Functions(looks="images", changes="image_pull image_prune image_build"),
@@ -108,6 +108,10 @@ RUNNERS: Mapping[str, Functions] = {
     "virt_clone": Functions(changes="clone"),
     "virt_doctor": Functions(looks="trash", changes="doctor trash_restore trash_empty"),
     "virt_image": Functions(looks="images", changes="image_pull image_prune image_build"),
+    "virt_files": Functions(
+        changes="volume_delete volume_wipe volume_resize volume_upload delete_snapshots "
+        "revert_snapshot"
+    ),
     "virt_image_minion": Functions(module="virt_image", changes="minion_packages"),
     "virt_key": Functions(changes="authorize unauthorize"),
     "virt_look": Functions(looks="query list host_info hyper_info next_host next_hyper"),

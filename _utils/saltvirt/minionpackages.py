@@ -15,6 +15,11 @@ from saltvirt import wire
 FOLDER = "salt-virt/minion"
 INDEX = "index.json"
 COMMAND = "salt-run virt_image.minion_packages"
+# What a guest prints on its console when it has no minion and could not install one.
+NO_MINION = (
+    "salt-virt: there is no salt-minion in this image, and the package manager could not install "
+    "one; use an image that has it"
+)
 # The environment whose minions guests get if that of their image has none for them.
 BASE = "base"
 ONEDIR, DEB, RPM = "onedir", "deb", "rpm"

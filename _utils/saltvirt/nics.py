@@ -1,8 +1,9 @@
 """NICs: what users write in ``virt:nic`` and ``interfaces``, checked, as our noun."""
 
 import hashlib
+import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from saltvirt import arguments
@@ -254,6 +255,7 @@ def _guest(what: str, value: Any) -> dict[str, Any]:
     )
     if gateways and not addresses:
         raise BadArgument(what, "a gateway needs addresses; DHCP brings its own")
+    _refuse_gateways(f"{what}: gateway", [str(gateway) for gateway in gateways], addresses)
     search = arguments.names(f"{what}: search", given.get("search"))
     return {
         "dhcp": dhcp,
@@ -262,6 +264,47 @@ def _guest(what: str, value: Any) -> dict[str, Any]:
         "dns": servers,
         "search": search,
     }
+
+
+def _refuse_gateways(what: str, gateways: Iterable[str], addresses: Iterable[str]) -> None:
+    """Refuse gateways by which a guest would have no default route."""
+    own = [ipaddress.ip_interface(address) for address in addresses]
+    seen: dict[int, object] = {}
+    for gateway in map(ipaddress.ip_address, gateways):
+        other = seen.setdefault(gateway.version, gateway)
+        if other is not gateway:
+            raise BadArgument(
+                what,
+                f"{other} and {gateway} are both IPv{gateway.version}; a NIC has one gateway of "
+                "each family",
+            )
+        reason = _why_no_gateway(gateway, [one for one in own if one.version == gateway.version])
+        if reason:
+            raise BadArgument(what, f"{gateway} {reason}")
+
+
+def _why_no_gateway(
+    gateway: ipaddress.IPv4Address | ipaddress.IPv6Address,
+    own: Sequence[ipaddress.IPv4Interface | ipaddress.IPv6Interface],
+) -> str | None:
+    """Return why an address is no gateway of a guest with some addresses of its family."""
+    family = f"IPv{gateway.version}"
+    if not own:
+        return f"is {family}, and addresses has no {family} address"
+    if any(address.ip == gateway for address in own):
+        return "is the guest's own address"
+    if gateway.is_unspecified or gateway.is_multicast or gateway.is_loopback:
+        return "is no address of a router"
+    if any(_is_edge(gateway, address) for address in own):
+        return "is the network's own or broadcast address"
+    return None
+
+
+def _is_edge(gateway: object, address: ipaddress.IPv4Interface | ipaddress.IPv6Interface) -> bool:
+    """Return whether an IPv4 address names its network, or all of it."""
+    network = address.network
+    is_small = network.version == 6 or network.prefixlen > 30
+    return not is_small and gateway in (network.network_address, network.broadcast_address)
 
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {

@@ -19,6 +19,8 @@ from saltvirt.units import human
 
 _CHUNK = 1 << 20
 _TRIES = 5
+# No control characters: a URL that has one is none.
+_NOT_ASCII = re.compile(r"[^\x00-\x1f\x21-\x7f]+")
 _VALIDATORS = (("etag", "ETag"), ("modified", "Last-Modified"))
 _FAILURES = (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException)
 
@@ -152,7 +154,7 @@ def _request(url: str, headers: Mapping[str, str]) -> urllib.request.Request:
     try:
         found = urllib.parse.urlsplit(url)
         user, at, host = found.netloc.rpartition("@")
-        plain = found._replace(netloc=host).geturl()
+        plain = encoded(found._replace(netloc=host))
         request = urllib.request.Request(plain, headers=dict(headers))
     except ValueError as exc:
         raise ImageError(f"image {shown(url)} cannot be fetched: it is not a URL") from exc
@@ -163,6 +165,20 @@ def _request(url: str, headers: Mapping[str, str]) -> urllib.request.Request:
         # Not sent on to where the server may lead.
         request.add_unredirected_header("Authorization", f"Basic {basic}")
     return request
+
+
+def encoded(url: urllib.parse.SplitResult) -> str:
+    """
+    Return a URL as a server is asked for it: what is not ASCII, and spaces, percent-encoded.
+
+    The name of the server is encoded as in the domain name system. Raises ValueError if it cannot.
+    """
+    host, colon, port = url.netloc.rpartition(":")
+    if not colon or not port.isdecimal():
+        host, colon, port = url.netloc, "", ""
+    name = host if host.isascii() else host.encode("idna").decode()
+    text = url._replace(netloc=f"{name}{colon}{port}").geturl()
+    return _NOT_ASCII.sub(lambda part: urllib.parse.quote(part[0]), text)
 
 
 def _headers(part: Path, known: Mapping[str, Any] | None) -> dict[str, str]:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from saltvirt.xml import (
     chardev,
     clock,
+    controller,
     cpu,
     cputune,
     disk,
@@ -220,6 +221,10 @@ HOSTDEVS = st.builds(
     vendor=maybe(BAG),
     product=maybe(BAG),
 )
+CONTROLLERS = st.builds(
+    controller.Controller, type=maybe(VALUE), index=maybe(VALUE), model=maybe(VALUE)
+)
+SCSI_CONTROLLERS = CONTROLLERS.map(lambda found: replace(found, type="scsi"))
 RNGS = st.builds(rng.Rng, model=maybe(VALUE), backend=BAG, path=maybe(TEXT))
 SYSINFOS = st.builds(
     sysinfo.Sysinfo,
@@ -259,6 +264,7 @@ DOMAINS = st.builds(
     on_reboot=maybe(TEXT),
     on_crash=maybe(TEXT),
     disks=some(DISKS),
+    controllers=some(SCSI_CONTROLLERS),
     interfaces=some(NICS),
     chardevs=some(CHARDEVS),
     graphics=some(GRAPHICS),
@@ -316,6 +322,7 @@ VOLUMES = st.builds(
 SINGLE = {
     "chardev": (chardev, CHARDEVS),
     "clock": (clock, CLOCKS),
+    "controller": (controller, CONTROLLERS),
     "cpu": (cpu, CPUS),
     "cputune": (cputune, CPUTUNES),
     "disk": (disk, DISKS),

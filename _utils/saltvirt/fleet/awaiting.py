@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from saltvirt import minionpackages, terminal
 from saltvirt.config import MasterSettings
 from saltvirt.errors import VirtError
 from saltvirt.fleet import reaching, stored
@@ -17,6 +18,8 @@ from saltvirt.placement.answers import HostInfo
 # A distribution's image boots and installs its minion in a minute or two by KVM, and in five or ten
 # where the processor is emulated.
 _WAIT_S, _EMULATED_S = 300, 1200
+# How often its console is looked at meanwhile, and how much of its last line is shown.
+_CONSOLE_S, _CONSOLE_CHARS = 30, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +79,39 @@ def wait_for_start(cloud: Cloud, name: str, *, wait_s: float, every_s: float = 5
         while time.monotonic() - begin < wait_s:
             if pings.answered([name], now=pings.has_started(name)):
                 return round(time.monotonic() - begin, 1)
+            if cloud.while_waiting is not None and not cloud.while_waiting():
+                return None
     return None
+
+
+class _Console:
+    """
+    Look at a VM's console while its minion is waited for: its last line is progress.
+
+    has_no_minion
+        The guest has said there that it has no minion and cannot install one.
+    """
+
+    def __init__(self, cloud: Cloud, host: str, name: str) -> None:
+        self._cloud, self._host, self._name = cloud, host, name
+        self._begun = self._looked = time.monotonic()
+        self.has_no_minion = False
+
+    def __call__(self) -> bool:
+        """Show its last line, every 30 s; return whether a minion may still come."""
+        now = time.monotonic()
+        if now - self._looked < _CONSOLE_S:
+            return True
+        lines = reaching.console_lines(self._cloud, self._host, self._name)
+        # A silent host takes its time to be silent.
+        self._looked = time.monotonic()
+        self.has_no_minion = any(minionpackages.NO_MINION in line for line in lines)
+        if self.has_no_minion:
+            return False
+        last = next((line for line in reversed(lines) if line), None)
+        said = f"; its console: {terminal.one_line(last, _CONSOLE_CHARS)}" if last else ""
+        self._cloud.progress("Waiting", detail=f"{now - self._begun:.0f} s so far{said}")
+        return True
 
 
 def _cut(why: str, name: str, host: str) -> DeployError:
@@ -97,12 +132,15 @@ def minion(
     """
     why = f"; {how.why}" if how.why else ""
     cloud.progress("Waiting", detail=f"for its minion, at most {how.wait_s} s{why}")
+    seen = _Console(cloud, host, name)
     try:
-        seconds = wait_for_start(cloud, name, wait_s=how.wait_s)
+        seconds = wait_for_start(replace(cloud, while_waiting=seen), name, wait_s=how.wait_s)
     except (KeyboardInterrupt, SystemExit):
         raise _cut("interrupted", name, host) from None
     except VirtError as failed:
         raise _cut(str(failed), name, host) from failed
+    if seen.has_no_minion:
+        raise _shown(cloud, name, host, _without_minion(name, host), told)
     if seconds is not None:
         return {"minion": "answers", "seconds": seconds}
     error = DeployError(
@@ -111,6 +149,23 @@ def minion(
         f"is: salt-run virt.console_log {name}; wait longer with wait_s= of virt.init, or virt:"
         f"wait_s of the master; remove it: salt-run virt.purge {name}"
     )
+    raise _shown(cloud, name, host, error, told)
+
+
+def _without_minion(name: str, host: str) -> DeployError:
+    return DeployError(
+        f"VM {name!r} runs on {host} and keeps its key, but its guest says that there is no "
+        f"salt-minion in its image and that its package manager cannot install one; remove it: "
+        f"salt-run virt.purge {name}; have the next one get a minion: {minionpackages.COMMAND}, "
+        f"and no seed_method=nocloud, nor such a virt:seed:method of {host}, by which it looks "
+        "into no image; or use an image that has one"
+    )
+
+
+def _shown(
+    cloud: Cloud, name: str, host: str, error: DeployError, told: Mapping[str, Any]
+) -> DeployError:
+    """Return an error with what is known of a VM: its addresses, and the end of its console."""
     found = reaching.of(cloud, host, name, has_minion=False)
     error.table = {**found, **reaching.console(cloud, host, name), **told}
-    raise error
+    return error

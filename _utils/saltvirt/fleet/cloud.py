@@ -30,6 +30,9 @@ class Cloud:
         The command changes nothing: a silent host costs two seconds at most.
     silence
         Who has been silent to this command.
+    while_waiting
+        Called now and then while a new minion is waited for; the wait ends where it returns False.
+        Defaults to None.
     heard
         Called with each answer as it comes, a :class:`saltvirt.fleet.hearing.Reply`. Defaults to
         None: of many hosts, progress says how many have answered.
@@ -41,6 +44,7 @@ class Cloud:
     is_reading: bool = False
     silence: Silence = field(default_factory=Silence)
     heard: Callable[[Any], None] | None = None
+    while_waiting: Callable[[], bool] | None = None
     _minions: list[str] = field(default_factory=list, repr=False)
 
     @classmethod

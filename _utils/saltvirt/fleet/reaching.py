@@ -11,6 +11,8 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement.shownvms import ShownVm
 
 CONSOLE_LINES = 10
+# A guest does not print more while it boots than this in half a minute.
+_WATCHED_LINES = 500
 # What Salt says of a function that an older version does not have.
 _OLD = "is not available"
 
@@ -114,6 +116,17 @@ def console(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
         return {"console_error": terminal.one_line(why), "console_command": command}
     lines = terminal.tail(reply.value, CONSOLE_LINES)
     return {"console": lines, "console_command": command}
+
+
+def console_lines(cloud: Cloud, host: str, name: str) -> list[str]:
+    """Return the last lines of a VM's console, fit to be shown; none if they cannot be read."""
+    try:
+        reply = minions.ask(cloud, [host], "virt.console_log", [name, _WATCHED_LINES])[host]
+    except VirtError:
+        return []
+    if not reply.ok or not isinstance(reply.value, str):
+        return []
+    return terminal.lines(reply.value, _WATCHED_LINES)
 
 
 def console_log(cloud: Cloud, name: str, lines: int) -> str:

@@ -6,22 +6,20 @@ kept of an image with snapshots is another file than the image: ``DIGEST.flat`` 
 the image's digest, which.
 """
 
-import errno
 import hashlib
 import json
 import os
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from saltvirt import files, locks, web
+from saltvirt import files, locks, room, web
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import admission, clone, source, tool, validation
+from saltvirt.image import admission, clone, partfile, source, tool, validation
 from saltvirt.room import OverLimit
 
 
@@ -101,7 +99,7 @@ def obtain(
             if found:
                 candidate.refuse_content(found.path)
                 return found
-            with _part(base, image) as part:
+            with partfile.new(base, image) as part:
                 _bring(image, saltenv, opts, part, known["size_bytes"], progress, candidate)
                 admission.refuse_other(part, image, known["digest"])
                 candidate.refuse_content(part)
@@ -156,7 +154,7 @@ def _obtain_http(
     base, known = part.parent, index.get(source.web_key(url))
     found = _kept(base, known["digest"], candidate) if known else None
     last = known if found else None
-    with _said(base, candidate.image):
+    with partfile.storing(base, candidate.image):
         try:
             version = web.fetch(url, part, progress, last, candidate.meter(base))
         except (OSError, OverLimit):
@@ -170,7 +168,7 @@ def _obtain_http(
         digest = source.file_digest(part)
         candidate.refuse_digest(digest)
         candidate.refuse_content(part)
-        with _said(base, candidate.image), held(lock_dir, digest):
+        with partfile.storing(base, candidate.image), held(lock_dir, digest):
             validated = _kept(base, digest, candidate) or _admit(
                 part, base, digest, candidate, lock_dir
             )
@@ -178,28 +176,6 @@ def _obtain_http(
         web.forget(part)
     index.put(source.web_key(url), {"digest": digest, **(version or {})})
     return validated
-
-
-@contextmanager
-def _said(base: Path, image: str) -> Iterator[None]:
-    """Turn an OSError into one line that names the image."""
-    try:
-        yield
-    except OSError as exc:
-        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageError(f"no space left in {base} for image {image}") from exc
-        raise StorageError(f"image {image} cannot be stored in {base}: {exc}") from exc
-
-
-@contextmanager
-def _part(base: Path, image: str) -> Iterator[Path]:
-    """Yield the path of a file that is gone afterwards unless it was admitted."""
-    part = files.part_path(base, str(time.monotonic_ns()))
-    try:
-        with _said(base, image):
-            yield part
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _admit(
@@ -224,9 +200,20 @@ def _admit(
 
 
 def place(
-    part: Path, base: Path, digest: str, validated: validation.ValidatedImage, origin: str
+    part: Path,
+    base: Path,
+    digest: str,
+    validated: validation.ValidatedImage,
+    origin: str,
+    *,
+    is_golden: bool = False,
 ) -> validation.ValidatedImage:
-    """Give a checked file its place in the cache, with a note of where it came from."""
+    """
+    Give a checked file its place in the cache, with a note of where it came from.
+
+    is_golden
+        ``origin`` is a golden image of this host. Defaults to False.
+    """
     path = base / f"{digest}.{validated.format}"
     # QEMU reads disks, and so does the user who looks into them; of others only this host does.
     part.chmod(0o600 if validated.format == validation.NO_DISK else 0o644)
@@ -237,6 +224,7 @@ def place(
         part.rename(path)
         files.sync_folder(base)
         note = {**asdict(validated), "path": str(path), "source": origin, "stat": _stat(path)}
+        note |= {"is_golden": True} if is_golden else {}
         files.write(note_path(base, digest), json.dumps(note).encode())
     return replace(validated, path=str(path))
 
@@ -291,7 +279,10 @@ def _cached(base: Path, digest: str) -> validation.ValidatedImage | None:
             "over it may be damaged. If no VM uses it, remove it and its .json and try again"
         )
     return validation.ValidatedImage(
-        path=note["path"], format=note["format"], size_bytes=note["size_bytes"]
+        path=note["path"],
+        format=note["format"],
+        size_bytes=note["size_bytes"],
+        needs_uefi=note.get("needs_uefi", False),
     )
 
 
@@ -309,14 +300,20 @@ def digest_of(settings: HostSettings, path: str | None) -> str | None:
 
 
 def is_kept_in(settings: HostSettings, path: str | Path) -> bool:
-    """Return whether a file is a cached image by another name, as a golden one is."""
+    """Return whether a file is a golden image of this host, or a hard link of a cached image."""
     try:
-        found = os.stat(path)
-        if found.st_nlink < 2:
-            return False
-        return any(os.path.samestat(found, one.stat()) for one in where(settings).glob("*.*"))
+        stat = os.stat(path)
     except OSError:
         return False
+    links = where(settings).glob("*.*") if stat.st_nlink > 1 else ()
+    golden = (note["source"] for note in every(settings).values() if note.get("is_golden"))
+    return any(_is_same(other, stat) for other in (*links, *golden))
+
+
+def _is_same(path: str | Path, stat: os.stat_result) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(os.stat(path), stat)
+    return False
 
 
 def to_send(settings: HostSettings, digest: str) -> validation.ValidatedImage:
@@ -343,7 +340,7 @@ def note(settings: HostSettings, digest: str | None) -> dict[str, Any] | None:
 def every(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """Return ``{digest: what is noted of it}`` of all cached images; nothing is checked."""
     found = {}
-    for path in sorted(folder(settings).glob("*.json")):
+    for path in sorted(where(settings).glob("*.json")):
         # Hosts that share the folder may be removing one, or put there what is no note.
         with suppress(FileNotFoundError, ValueError):
             if is_digest(path.stem):
@@ -358,23 +355,20 @@ def look_path(settings: HostSettings, digest: str) -> Path:
 
 def adopt(settings: HostSettings, path: Path, validated: validation.ValidatedImage) -> str:
     """
-    Have an image that was made on this host in the cache; return its digest.
+    Keep a copy of an image that was made on this host in the cache; return its digest.
 
-    The file system keeps its content once; if the file lies on another one, it is copied when the
-    first VM is made of it.
+    The copy shares the blocks of the image where the file system can do that, but never its inode:
+    whoever writes to the image must not reach the disks that are based on the copy. Raises
+    :class:`saltvirt.room.OverLimit` if there is no room for the copy.
     """
     base, lock_dir = folder(settings), Path(settings.state_dir) / "locks"
     digest = source.local_digest(str(path), source.Index(base / "index.json"))
     with held(lock_dir, digest):
         if _cached(base, digest) is None:
-            part = files.part_path(base, digest)
-            try:
-                os.link(path, part)
-            except OSError as exc:
-                if exc.errno != errno.EXDEV:
-                    raise
-                return digest
-            place(part, base, digest, validated, str(path))
+            with partfile.new(base, str(path)) as part:
+                clone.copy(path, part, room.of(settings).meter(path, base))
+                admission.refuse_other(part, path, digest)
+                place(part, base, digest, validated, str(path), is_golden=True)
     return digest
 
 

@@ -1,6 +1,7 @@
 """The qcow2 header, read without a subprocess and without following anything it names."""
 
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,9 @@ MAGIC = b"QFI\xfb"
 # The first version, and where its name of a backing file ends at the latest: no cluster's end.
 _FIRST, _FIRST_BYTES = b"\0\0\0\1", 2**16
 _EXTERNAL_DATA = 1 << 2
+_EXTENDED_L2 = 1 << 4
+# Of the entries of its tables: where a table or a cluster is, and that a cluster is compressed.
+_OFFSET, _COMPRESSED = 0x00FFFFFFFFFFFE00, 1 << 62
 _BACKING_FORMAT = 0xE2792ACA
 _DATA_FILE = 0x44415441
 # There are six kinds of header extensions.
@@ -75,6 +79,62 @@ def below(path: str | Path) -> list[tuple[str, str | None]]:
             # Nothing in a data file is to be believed, whatever looks like a header there.
             names = [(found.backing_file, found.backing_format), (found.data_file, "raw")]
     return [(name, fmt) for name, fmt in names if name]
+
+
+def beginning(path: str | Path, size: int) -> bytes:
+    """
+    Return the first bytes of the disk in a qcow2 file that names no other file.
+
+    What cannot be read here, as it is compressed otherwise than by zlib or damaged, is zeros.
+    """
+    with open(path, "rb") as handle:
+        raw = handle.read(104)
+        if raw[:4] != MAGIC or len(raw) < 72:
+            return b""
+        (bits,), (l1_at,) = struct.unpack_from(">I", raw, 20), struct.unpack_from(">Q", raw, 40)
+        features = struct.unpack_from(">Q", raw, 72)[0] if raw[4:8] == b"\0\0\0\3" else 0
+        if not 9 <= bits <= 21 or features & _EXTERNAL_DATA:
+            return b""
+        tables = _Tables(handle, bits, 16 if features & _EXTENDED_L2 else 8)
+        count = -(-size // (1 << bits))
+        return b"".join(tables.cluster(l1_at, number) for number in range(count))[:size]
+
+
+class _Tables:
+    """The tables of a qcow2 file by which its clusters are found."""
+
+    def __init__(self, handle: BinaryIO, bits: int, entry_bytes: int) -> None:
+        self._handle, self._bits, self._entry_bytes = handle, bits, entry_bytes
+
+    def cluster(self, l1_at: int, number: int) -> bytes:
+        size = 1 << self._bits
+        upper, lower = divmod(number, size // self._entry_bytes)
+        l2_at = self._entry(l1_at + 8 * upper) & _OFFSET
+        entry = self._entry(l2_at + self._entry_bytes * lower) if l2_at else 0
+        if entry & _COMPRESSED:
+            return self._unpacked(entry).ljust(size, b"\0")
+        # A cluster of zeros may have room, with whatever is in there.
+        is_zero = self._entry_bytes == 8 and entry & 1
+        found = b"" if is_zero or not entry & _OFFSET else self._read(entry & _OFFSET, size)
+        return found.ljust(size, b"\0")
+
+    def _entry(self, at: int) -> int:
+        return int.from_bytes(self._read(at, 8), "big")
+
+    def _unpacked(self, entry: int) -> bytes:
+        shift = 62 - (self._bits - 8)
+        at, sectors = entry & ((1 << shift) - 1), (entry & (_COMPRESSED - 1)) >> shift
+        packed = self._read(at, (sectors + 1) * 512)
+        try:
+            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, 1 << self._bits)
+        except zlib.error:
+            return b""
+
+    def _read(self, at: int, size: int) -> bytes:
+        if at >= 2**63:
+            return b""
+        self._handle.seek(at)
+        return self._handle.read(size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

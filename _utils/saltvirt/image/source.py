@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import salt.fileclient
+import salt.utils.url
 from salt.exceptions import SaltException
 
 from saltvirt import files, room
@@ -115,10 +116,25 @@ class Index:
         files.write(self._path, json.dumps(entries).encode())
 
 
+def placed(source: str, saltenv: str) -> tuple[str, str]:
+    """
+    Return a ``salt://`` URL without its environment, and the environment.
+
+    saltenv
+        The environment where the URL names none, as ``salt://x.qcow2?saltenv=prod`` does.
+    """
+    if "?env=" in source:
+        # Salt would leave it out, and take what another environment has of that name.
+        raise BadArgument("image", f"{source!r}: write ?saltenv= instead of ?env=")
+    plain, named = salt.utils.url.split_env(source)
+    return plain, named or saltenv
+
+
 def _salt_digest(source: str, saltenv: str, opts: Mapping[str, Any]) -> Known:
+    plain, saltenv = placed(source, saltenv)
     try:
         with salt.fileclient.get_file_client(opts) as client:
-            hashed, stat = client.hash_and_stat_file(source, saltenv)
+            hashed, stat = client.hash_and_stat_file(plain, saltenv)
     except SaltException as exc:
         raise ImageError(f"image {source} cannot be asked for: {exc}") from exc
     if not isinstance(hashed, dict) or not hashed.get("hsum"):
@@ -221,6 +237,7 @@ def fetch_salt(
 ) -> None:
     """Fetch a file of the Salt file server into ``part``."""
     meter.expect(total or 0)
+    plain, saltenv = placed(source, saltenv)
     # Salt keeps the mode of what is there.
     part.touch(mode=0o600)
     try:
@@ -229,7 +246,7 @@ def fetch_salt(
             salt.fileclient.get_file_client(opts) as client,
             _counted(client, part, meter),
         ):
-            fetched = client.get_file(source, dest=str(part), saltenv=saltenv)
+            fetched = client.get_file(plain, dest=str(part), saltenv=saltenv)
     except room.OverLimit:
         raise
     except SaltException as exc:

@@ -7,13 +7,14 @@ would hand the guest any file of the host. Formats are never guessed by QEMU.
 """
 
 import os
+import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from saltvirt.errors import ImageError
-from saltvirt.image import qcow2, tool
+from saltvirt.image import firmware, qcow2, tool
 
 # The format of what is not a disk.
 NO_DISK = "bin"
@@ -22,9 +23,16 @@ _FOREIGN = {
     b"# Disk DescriptorFile": "VMDK",
     b"vhdxfile": "VHDX",
     b"conectix": "VPC/VHD",
-    b"<<< Oracle VM": "VDI",
-    b"<<< Sun": "VDI",
+    b"COWD": "VMDK",
+    b"QED\0": "QED",
+    b"WithoutFreeSpace": "a disk of Parallels",
+    b"WithouFreSpacExt": "a disk of Parallels",
+    b"Bochs Virtual HD Image": "a disk of Bochs",
 }
+# VDI, whose first line names its maker, and archives, of which an appliance (OVA) is one.
+_VDI_AT, _VDI = 0x40, b"\x7f\x10\xda\xbe"
+_TAR_AT, _TAR = 257, b"ustar"
+_PAGE = re.compile(rb"\s*(?:<!doctype html|<html|<\?xml)", re.IGNORECASE)
 _CONVERT = "convert it with qemu-img convert -O qcow2"
 # What qemu-img would take for a raw disk, and what helps instead.
 _PACKED = {
@@ -33,6 +41,10 @@ _PACKED = {
     b"BZh": ("bzip2", "unpack it with bunzip2"),
     b"\x28\xb5\x2f\xfd": ("zstd", "unpack it with unzstd"),
     b"PK\x03\x04": ("zip", "unpack it with unzip"),
+    b"7z\xbc\xaf\x27\x1c": ("a 7-Zip archive", "unpack it with 7z x"),
+    b"\x04\x22\x4d\x18": ("lz4", "unpack it with unlz4"),
+    b"Rar!": ("a RAR archive", "unpack it with unrar"),
+    b"MSWIM\0": ("a WIM archive", "it is no disk: install Windows from its ISO"),
     b"LUKS\xba\xbe": ("encrypted with LUKS", "decrypt it"),
 }
 _UNUSABLE = {**{magic: (name, _CONVERT) for magic, name in _FOREIGN.items()}, **_PACKED}
@@ -47,12 +59,18 @@ _FILESYSTEMS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidatedImage:
-    """An image that may be used."""
+    """
+    An image that may be used.
+
+    needs_uefi
+        It boots by UEFI alone; False of what an earlier release has kept.
+    """
 
     path: str
     format: str
     size_bytes: int
     has_snapshots: bool = False
+    needs_uefi: bool = False
 
 
 def validate(path: str | Path, *, backing_below: Iterable[str | Path] = ()) -> ValidatedImage:
@@ -83,6 +101,8 @@ def validate(path: str | Path, *, backing_below: Iterable[str | Path] = ()) -> V
         format="qcow2",
         size_bytes=header.size_bytes,
         has_snapshots=header.has_snapshots,
+        needs_uefi=header.backing_file is None
+        and firmware.needs_uefi(qcow2.beginning(path, firmware.HEAD_BYTES)),
     )
 
 
@@ -138,16 +158,34 @@ def _raw(file: Path) -> ValidatedImage:
     size = file.stat().st_size
     with file.open("rb") as handle:
         head = handle.read(0x10200)
-    for magic, (name, remedy) in _UNUSABLE.items():
-        if head.startswith(magic):
-            raise ImageError(f"image {file} is {name}, neither qcow2 nor raw; {remedy}")
+    for name, remedy in _foreign(head):
+        raise ImageError(f"image {file} is {name}, neither qcow2 nor raw; {remedy}")
     if size < 512 or not _looks_like_disk(head):
         raise ImageError(
             f"image {file} is not a disk image: neither qcow2 nor a raw disk with a partition "
             "table or a file system"
         )
     _refuse_short_raw(file, head, size)
-    return ValidatedImage(path=str(file), format="raw", size_bytes=-(-size // 512) * 512)
+    return ValidatedImage(
+        path=str(file),
+        format="raw",
+        size_bytes=-(-size // 512) * 512,
+        needs_uefi=firmware.needs_uefi(head),
+    )
+
+
+def _foreign(head: bytes) -> Iterator[tuple[str, str]]:
+    """Yield what a file is that can be no image, and what helps."""
+    yield from (said for magic, said in _UNUSABLE.items() if head.startswith(magic))
+    if head[_VDI_AT : _VDI_AT + len(_VDI)] == _VDI:
+        yield "VDI", _CONVERT
+    if head[_TAR_AT : _TAR_AT + len(_TAR)] == _TAR:
+        yield (
+            "a tar archive, as an appliance (OVA) is",
+            "unpack it with tar xf, and convert the disk in it with qemu-img convert -O qcow2",
+        )
+    if _PAGE.match(head[:512]):
+        yield "a web page", "give the URL of the image itself"
 
 
 def _looks_like_disk(head: bytes) -> bool:

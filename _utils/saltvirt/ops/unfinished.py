@@ -17,7 +17,7 @@ from typing import Any
 from saltvirt import content, files, locks, protocol, records
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError, VirtError
-from saltvirt.image import removal
+from saltvirt.image import hardlinks, removal
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import legacy, ownfiles, ownvolumes, reservations, storage, trash
 from saltvirt.ops.seeding import seedfiles
@@ -51,6 +51,7 @@ def settle(conn: Any, settings: HostSettings) -> None:
                 _settle_all_of(conn, settings, name)
     sweep_locks(settings)
     removal.sweep(settings)
+    hardlinks.separate(settings)
     trash.sweep(settings)
 
 

@@ -119,6 +119,8 @@ class HostAudit:
         ``virt:compat``, None where it is not set.
     wrong_options
         Why options of ``virt:`` cannot be used.
+    linked_images
+        Cached images with another name: ``[path, other name]``, empty if that is not known.
     unreadable
         What could not be looked at, and why.
     """
@@ -140,4 +142,5 @@ class HostAudit:
     wrong_options: list[str] = field(default_factory=list)
     outdated: list[str] = field(default_factory=list)
     user_nics: list[str] = field(default_factory=list)
+    linked_images: list[list[str]] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)

@@ -68,6 +68,8 @@ class SetupFacts:
         ``virt:storagepool``, empty if it is not set; why it cannot be used, None if it can.
     appliance, users
         Why no image can be looked into: no libguestfs, no users for it.
+    seed_method
+        ``virt:seed:method``.
     masters
         Why the addresses by which guests reach the master are not reached, None for those that are.
     no_master
@@ -98,3 +100,4 @@ class SetupFacts:
     unreadable: dict[str, str] = field(default_factory=dict)
     misspelt: dict[str, str] = field(default_factory=dict)
     machine: str = ""
+    seed_method: str = "auto"

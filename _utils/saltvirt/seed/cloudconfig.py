@@ -1,5 +1,7 @@
 """What a NoCloud seed says to cloud-init beside the identity: user data, network, vendor data."""
 
+import ipaddress
+import itertools
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -14,6 +16,10 @@ _MARK = "#cloud-config"
 _OURS = ("hostname", "fqdn", "preserve_hostname")
 # Ours are in these, too. Anything but a list would be there instead of them.
 _LISTS = ("bootcmd", "runcmd", "ssh_authorized_keys")
+# What cloud-init takes for "no", as YAML itself does.
+_FALSE = ("false", "0", "no", "off")
+# Linux takes 15 characters.
+_LINK = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,14}")
 
 
 def mapping(argument: str, value: Any) -> dict[str, Any]:
@@ -80,25 +86,125 @@ def merge(*parts: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
+def lists_in_both(vendor_data: dict[str, Any], user_data: dict[str, Any]) -> dict[str, Any]:
+    """
+    Return those lists of the vendor data that the user data has as well.
+
+    cloud-init takes the user data's list then, and never runs the vendor data's: both must be in
+    the user data. User data that switches the vendor data off gets none of it.
+    """
+    switch = user_data.get("vendor_data")
+    if isinstance(switch, dict) and str(switch.get("enabled", True)).lower() in _FALSE:
+        return {}
+    return _in_both(vendor_data, user_data)
+
+
+def _in_both(vendor_data: dict[str, Any], user_data: dict[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in vendor_data.items():
+        other = user_data.get(key)
+        if isinstance(value, list) and isinstance(other, list):
+            out[key] = value
+        elif isinstance(value, dict) and isinstance(other, dict):
+            below = _in_both(value, other)
+            out |= {key: below} if below else {}
+    return out
+
+
 def network(nics: Iterable[Nic]) -> dict[str, Any] | None:
     """
-    Return cloud-init's network configuration (version 2), None if no NIC says anything of it.
+    Return cloud-init's network configuration, None if no NIC says anything of it.
 
-    A NIC is found by its MAC, whatever the guest's kernel calls it. Once one NIC says something,
+    A NIC is found by its MAC, and the guest calls it as the call does. Once one NIC says something,
     those that say nothing stay down.
+
+    All releases of cloud-init make a default route of version 1. Of version 2 they do not: releases
+    from 23.4 on warn of ``gateway4``, those before 22.2 fail at ``routes`` where they write ifcfg
+    files, those before 23.1 make no default route of IPv6. But only version 2 can say which name
+    servers a NIC with DHCP alone has.
     """
-    told = {nic.name: (nic.mac, nic.extra["guest"]) for nic in nics if "guest" in nic.extra}
-    if not told:
+    named = _named(nics)
+    if not named:
         return None
-    return {"version": 2, "ethernets": {name: _port(*one) for name, one in told.items()}}
+    guests = [guest for _link, _mac, guest in named]
+    servers = [_server(guest) for guest in guests if _has_servers_alone(guest)]
+    if servers and not any(guest["gateways"] for guest in guests):
+        return {"version": 2, "ethernets": {one[0]: _port(*one) for one in named}}
+    return {"version": 1, "config": [*(_device(*one) for one in named), *servers]}
 
 
-def _port(mac: str, guest: dict[str, Any]) -> dict[str, Any]:
-    out: dict[str, Any] = {"match": {"macaddress": mac}, "dhcp4": guest["dhcp"]}
+def _named(nics: Iterable[Nic]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return ``(name in the guest, MAC, what is said)`` of the NICs that say something."""
+    wanted = [nic for nic in nics if "guest" in nic.extra]
+    links = _link_names([nic.name for nic in wanted])
+    return [(link, nic.mac, nic.extra["guest"]) for link, nic in zip(links, wanted, strict=True)]
+
+
+def _device(link: str, mac: str, guest: dict[str, Any]) -> dict[str, Any]:
+    """Return a NIC in version 1."""
+    subnets = _subnets(guest)
+    return {"type": "physical", "name": link, "mac_address": mac, "subnets": subnets}
+
+
+def outside(config: dict[str, Any] | None) -> list[list[str]]:
+    """Return the gateways that are in no network of their NIC, by NIC; no NIC without any."""
+    found = [
+        [
+            subnet["gateway"]
+            for subnet in device.get("subnets", [])
+            if "gateway" in subnet and not _holds(subnet["address"], subnet["gateway"])
+        ]
+        for device in (config or {}).get("config", [])
+    ]
+    return [gateways for gateways in found if gateways]
+
+
+def _link_names(names: list[str]) -> list[str]:
+    """Return what the guest calls its NICs: as the call does, where that can name a link."""
+    numbers = itertools.count()
+    free = (name for name in (f"eth{number}" for number in numbers) if name not in names)
+    # The names of VLANs have a dot.
+    return [name if _LINK.fullmatch(name) and name != "lo" else next(free) for name in names]
+
+
+def _holds(address: str, gateway: str) -> bool:
+    """Return whether a gateway is in the network of an address, or on every link."""
+    network, found = ipaddress.ip_interface(address).network, ipaddress.ip_address(gateway)
+    return found in network or (network.version == found.version and found.is_link_local)
+
+
+def _has_servers_alone(guest: dict[str, Any]) -> bool:
+    """Return whether a NIC has name servers of its own, and no address of its own."""
+    return bool(guest["dns"] or guest["search"]) and not guest["addresses"]
+
+
+def _server(guest: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "nameserver", "address": list(guest["dns"]), "search": list(guest["search"])}
+
+
+def _subnets(guest: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the subnets of a NIC in version 1."""
+    subnets = [{"type": "static", "address": address} for address in guest["addresses"]]
+    for gateway in guest["gateways"]:
+        _subnet_of(gateway, subnets)["gateway"] = gateway
+    extra = {"dns_nameservers": list(guest["dns"]), "dns_search": list(guest["search"])}
+    for subnet in subnets[:1]:
+        subnet |= {key: value for key, value in extra.items() if value}
+    leased = [{"type": "dhcp4"}] if guest["dhcp"] else []
+    return [*leased, *subnets] or [{"type": "manual"}]
+
+
+def _subnet_of(gateway: str, subnets: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the subnet that has a gateway; of one outside, the first of its family."""
+    family = [subnet for subnet in subnets if (":" in subnet["address"]) == (":" in gateway)]
+    return next((one for one in family if _holds(one["address"], gateway)), family[0])
+
+
+def _port(link: str, mac: str, guest: dict[str, Any]) -> dict[str, Any]:
+    """Return a NIC without a gateway in version 2."""
+    out: dict[str, Any] = {"match": {"macaddress": mac}, "set-name": link, "dhcp4": guest["dhcp"]}
     if guest["addresses"]:
         out["addresses"] = list(guest["addresses"])
-    for gateway in guest["gateways"]:
-        out["gateway6" if ":" in gateway else "gateway4"] = gateway
     servers = {"addresses": list(guest["dns"]), "search": list(guest["search"])}
     if any(servers.values()):
         out["nameservers"] = {key: value for key, value in servers.items() if value}

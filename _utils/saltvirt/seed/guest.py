@@ -1,6 +1,9 @@
 """What runs inside the guest, once, at its first boot: plain POSIX shell."""
 
 import shlex
+from collections.abc import Iterable, Iterator, Sequence
+
+from saltvirt import minionpackages
 
 SECRET_BYTES = 64 * 1024
 BLOCK = 2048
@@ -75,10 +78,49 @@ if ! command -v salt-minion >/dev/null 2>&1; then
     if command -v salt-minion >/dev/null 2>&1; then
         systemctl enable --now salt-minion
     else
-        echo 'salt-virt: there is no salt-minion in this image, and the package manager' \\
-             'could not install one; use an image that has it' >/dev/console
+        echo '{no_minion}' >/dev/console
     fi
 fi
+"""
+
+# Of two lists cloud-init takes one: the user data's bootcmd is there instead of the image's. As in
+# cloud-init, the last file of the image that has one counts. Before 24.1, --file stands first.
+_IMAGE_BOOTCMD = """\
+found=
+for file in /etc/cloud/cloud.cfg /etc/cloud/cloud.cfg.d/*.cfg; do
+    if grep -q '^bootcmd[[:space:]]*:' "$file" 2>/dev/null; then found=$file; fi
+done
+[ -n "$found" ] || exit 0
+if cloud-init single --help 2>/dev/null | grep -q -e --file; then
+    exec cloud-init single --name bootcmd --frequency always --file "$found"
+fi
+exec cloud-init --file "$found" single --name bootcmd --frequency always
+"""
+
+# cloud-init has written the network's files by now, and none of it is up. ifupdown and
+# NetworkManager take a gateway outside the addresses' networks as it is. cloud-init says so to
+# netplan from 23.1 on, and to systemd-networkd later still.
+_NETPLAN = r"""for file in /etc/netplan/*.yaml; do
+    [ -e "$file" ] && sed -i {commands} "$file"
+done
+"""
+# A section has one route, and cloud-init before 23.1 writes the gateways of both families into one.
+_NETWORKD = r"""for file in /etc/systemd/network/*cloud-init*.network; do
+    [ -e "$file" ] || continue
+    awk -v gateways={gateways} '
+        function is_outside() {{
+            return /^Gateway=/ && index(" " gateways " ", " " substr($0, 9) " ")
+        }}
+        is_open && !/^GatewayOnLink=/ {{ print "GatewayOnLink=yes" }}
+        was_gateway && /^Gateway=/ {{ print "\n[Route]" }}
+        {{ print; is_open = is_outside(); was_gateway = /^Gateway/ }}
+        END {{ if (is_open) print "GatewayOnLink=yes" }}
+    ' "$file" >"$file.new" && cat "$file.new" >"$file"
+    rm -f "$file.new"
+done
+"""
+_APPLY = """\
+if command -v netplan >/dev/null 2>&1; then netplan generate; fi
 """
 
 
@@ -119,6 +161,38 @@ def first_boot(
     return "".join(parts)
 
 
+def gateways_on_link(nics: Iterable[Sequence[str]]) -> str:
+    """
+    Return the script that has a guest reach gateways that are in none of its networks.
+
+    nics
+        Such gateways, by NIC.
+    """
+    parts = [part for gateways in nics for part in _on_link(gateways)]
+    return "".join(["set -u\n", *parts, _APPLY])
+
+
+def _on_link(gateways: Sequence[str]) -> Iterator[str]:
+    patterns = [gateway.replace(".", "[.]") for gateway in gateways]
+    routes = ", ".join(
+        f'{{to: "{"::/0" if ":" in gateway else "0.0.0.0/0"}", via: "{gateway}", on-link: true}}'
+        for gateway in gateways
+    )
+    lines = [
+        rf"^\( *\)gateway{6 if ':' in gateway else 4}: *[\"']*{pattern}[\"']* *$"
+        for gateway, pattern in zip(gateways, patterns, strict=True)
+    ]
+    # All routes of a port are in one list.
+    commands = [rf"s#{lines[0]}#\1routes: [{routes}]#", *(f"\\#{line}#d" for line in lines[1:])]
+    yield _NETPLAN.format(commands=" ".join(f"-e {shlex.quote(one)}" for one in commands))
+    yield _NETWORKD.format(gateways=shlex.quote(" ".join(gateways)))
+
+
+def image_bootcmd() -> str:
+    """Return the script that runs the ``bootcmd`` of the image's own configuration, if any."""
+    return _IMAGE_BOOTCMD
+
+
 def install() -> str:
     """Return the script that installs a minion with the guest's own package manager."""
-    return "set -u\n" + _INSTALL
+    return "set -u\n" + _INSTALL.format(no_minion=minionpackages.NO_MINION)

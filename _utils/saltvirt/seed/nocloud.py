@@ -76,9 +76,19 @@ def _files(identity: Identity, instance: str, first_block: int, install: object)
         "dsmode": "local",
     }
     cloud = identity.cloud_init
+    outside = cloudconfig.outside(cloud.network)
+    if outside:
+        script = guest.gateways_on_link(outside)
+        own["bootcmd"].append(
+            ["cloud-init-per", "instance", "salt-virt-gateway", "sh", "-c", script]
+        )
+    if not any(data.get("bootcmd") for data in cloud.all_data):
+        own["bootcmd"].append(["sh", "-c", guest.image_bootcmd()])
+    user_data = cloudconfig.merge(own, *cloud.user_data)
+    vendor_lists = cloudconfig.lists_in_both(cloud.vendor_data or {}, user_data)
     out = {
         "meta-data": json.dumps(meta, indent=1),
-        "user-data": _marked(cloudconfig.merge(own, *cloud.user_data)),
+        "user-data": _marked(cloudconfig.merge(own, vendor_lists, *cloud.user_data)),
     }
     if cloud.vendor_data:
         out["vendor-data"] = _marked(cloud.vendor_data)

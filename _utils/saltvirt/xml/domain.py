@@ -11,6 +11,7 @@ from saltvirt.model import Vm
 from saltvirt.xml import (
     chardev,
     clock,
+    controller,
     cpu,
     cputune,
     disk,
@@ -31,6 +32,7 @@ from saltvirt.xml import (
 )
 from saltvirt.xml.chardev import Chardev
 from saltvirt.xml.clock import Clock
+from saltvirt.xml.controller import Controller
 from saltvirt.xml.cpu import Cpu
 from saltvirt.xml.cputune import Cputune
 from saltvirt.xml.disk import Disk
@@ -71,6 +73,7 @@ class Domain:
     on_reboot: str | None = "restart"
     on_crash: str | None = "destroy"
     disks: tuple[Disk, ...] = ()
+    controllers: tuple[Controller, ...] = ()
     interfaces: tuple[Interface, ...] = ()
     chardevs: tuple[Chardev, ...] = ()
     graphics: tuple[Graphics, ...] = ()
@@ -118,7 +121,8 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
         cpu=_shaped("cpu", cpu.of, vm.cpu, vm.domain_type, has_default=not vm.is_3006),
         clock=_shaped("clock", clock.of, vm.clock),
         on_reboot="destroy" if vm.stop_on_reboot else "restart",
-        disks=(*map(disk.of, vm.disks), *seeds(vm, {one.target for one in vm.disks})),
+        disks=(disks := (*map(disk.of, vm.disks), *seeds(vm, {one.target for one in vm.disks}))),
+        controllers=controller.of(map(disk.build, disks)),
         interfaces=tuple(map(nic.of, vm.nics)),
         chardevs=(
             *chardev.of(vm.serials, vm.consoles, vm.console_log),
@@ -183,6 +187,7 @@ def _devices(domain: Domain) -> ET.Element:
         "devices",
         None,
         *map(disk.build, domain.disks),
+        *map(controller.build, domain.controllers),
         *map(nic.build, domain.interfaces),
         *map(chardev.build, domain.chardevs),
         *map(graphics.build, domain.graphics),
@@ -209,6 +214,7 @@ def read(root: ET.Element) -> Domain:
         clock=clock.read(root.find("clock")),
         **{name: root.findtext(name) or None for name in _EVENTS},
         disks=tuple(map(disk.read, root.iterfind("devices/disk"))),
+        controllers=controller.read_scsi(root),
         interfaces=tuple(map(nic.read, root.iterfind("devices/interface"))),
         chardevs=tuple(
             chardev.read(one) for one in root.iterfind("devices/*") if one.tag in chardev.ELEMENTS

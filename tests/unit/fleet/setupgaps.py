@@ -321,6 +321,10 @@ PLANTED = {
         says(appliance="No module named 'guestfs'"),
         *("libguestfs", "hyper1", IMAGES, "hypervisor.packages"),
     ),
+    "a method that looks into no image": (
+        says(seed_method="nocloud"),
+        *("seed-method", "hyper1", IMAGES, "virt: {seed: {method: auto}}"),
+    ),
     "users": (
         says(users="the appliance's user salt-virt is missing; run: x"),
         *("appliance-users", "hyper1", IMAGES, "state.apply hypervisor.appliance"),

@@ -107,6 +107,14 @@ CHECKS = {
     "forwarded": (host(unguarded=["salt_virt"]), "firewall"),
     "forwarded by an earlier release": (host(outdated=["salt_virt"]), "firewall"),
     "a NIC that sends as the host": (host(user_nics=["web1"]), "user-nics"),
+    "a golden image that is the base of VMs": (
+        host(linked_images=[["/srv/salt-images/base/a.qcow2", "/srv/salt/web.qcow2"]]),
+        "linked-images",
+    ),
+    "a cached image with another name": (
+        host(linked_images=[["/srv/salt-images/base/a.qcow2", ""]]),
+        "linked-images",
+    ),
     "no verification": (daemon(verifies=False), "libvirt-open"),
     "socket": (users(sockets=["/etc/libvirt/virtqemud.conf"]), "libvirt-open"),
     "a user": (users(users=["ann"]), "libvirt-users"),

@@ -1,7 +1,9 @@
 """What a host says of itself to an audit is what its files, its sockets and its libvirt have."""
 
 import grp
+import json
 import socket
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -88,12 +90,12 @@ def base(tmp_path, monkeypatch):
     return tmp_path / "pki"
 
 
-def told(base):
+def told(base, settings=TEST):
     """Return what a host says, as it comes to the master."""
     with connect.opened(TEST, readonly=False) as conn:
         for name, password, nic in (("open", "", "user"), ("closed", "secret", "ethernet")):
             lifecycle.define(conn, DOMAIN.format(name=name, password=password, nic=nic))
-        said = wire.plain(facts.of_host(conn, TEST, str(base), str(base / "minion.pem")))
+        said = wire.plain(facts.of_host(conn, settings, str(base), str(base / "minion.pem")))
         for name in ("open", "closed"):
             conn.lookupByName(name).undefine()
     assert not {"hunter2", "secret"} & set(repr(said).replace("'", " ").split())
@@ -212,6 +214,20 @@ def test_rules_that_let_through_what_is_forwarded_are_named(base):
 
 def test_vms_that_send_as_the_host_are_named(base):
     assert told(base).user_nics == ["open"]
+
+
+def test_cached_images_with_another_name_are_named(base, tmp_path):
+    settings = replace(TEST, images=str(tmp_path), state_dir=str(tmp_path / "state"))
+    kept, golden = tmp_path / "base" / f"{'a' * 64}.qcow2", tmp_path / "golden.qcow2"
+    kept.parent.mkdir()
+    kept.write_bytes(b"x")
+    note = {"path": str(kept), "source": str(golden), "stat": [1, 1]}
+    kept.with_suffix(".json").write_text(json.dumps(note))
+    assert told(base, settings).linked_images == []
+
+    golden.hardlink_to(kept)
+
+    assert told(base, settings).linked_images == [[str(kept), str(golden)]]
 
 
 def test_rules_of_polkit_that_let_somebody_in_are_found(there, base):

@@ -329,16 +329,24 @@ def test_a_network_configuration_finds_nics_by_their_mac():
 
     told = cloudconfig.network(profiles.nics("web1", {}, None, interfaces))
 
-    first, second = told["ethernets"]["eth0"], told["ethernets"]["eth1"]
-    assert set(told["ethernets"]) == {"eth0", "eth1"}
-    assert first["dhcp4"] is True and len(first["match"]["macaddress"]) == 17
+    assert told["version"] == 1
+    first, second = told["config"]
+    assert first["name"] == "eth0" and len(first["mac_address"]) == 17
+    assert first["subnets"] == [{"type": "dhcp4"}]
     assert second == {
-        "match": {"macaddress": "52:54:00:00:00:01"},
-        "dhcp4": False,
-        "addresses": ["10.0.0.4/16", "fd00::4/64"],
-        "gateway4": "10.0.0.1",
-        "gateway6": "fd00::1",
-        "nameservers": {"addresses": ["10.0.0.1"], "search": ["example.org"]},
+        "type": "physical",
+        "name": "eth1",
+        "mac_address": "52:54:00:00:00:01",
+        "subnets": [
+            {
+                "type": "static",
+                "address": "10.0.0.4/16",
+                "gateway": "10.0.0.1",
+                "dns_nameservers": ["10.0.0.1"],
+                "dns_search": ["example.org"],
+            },
+            {"type": "static", "address": "fd00::4/64", "gateway": "fd00::1"},
+        ],
     }
     assert cloudconfig.network(profiles.nics("web1", {}, "default", None)) is None
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from saltvirt.errors import VirtError
+from saltvirt.fleet.audit import imagechecks
 from saltvirt.fleet.audit.masterfacts import Known
 from saltvirt.fleet.findings import Finding, apply, sync
 from saltvirt.fleet.membership import Members
@@ -39,6 +40,7 @@ def findings(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
     yield from _forwarding(host, facts.unguarded)
     yield from _outdated(host, facts.outdated)
     yield from _user_nics(host, facts.user_nics)
+    yield from imagechecks.linked_images(host, facts.linked_images)
     yield from _local(host, facts.local)
     yield from _trust(host, facts, known)
     yield from _revocations(host, facts, known)

@@ -19,7 +19,7 @@ ORDER = (
     *("hypervisors", "keys", "silent", "python", "modules", "packages", "code", "clock"),
     *("options", "libvirt", "qemu", "qemu-img", "seed", "domain-type", "image-folder"),
     *("pool", "profiles", "bridge", "room", "guest-master", "not-checked"),
-    *("libguestfs", "appliance-users", "minion-packages"),
+    *("libguestfs", "appliance-users", "seed-method", "minion-packages"),
     *("pillar", "minion-data-cache", "certificates", "tls", "names", "firewall"),
     *("cells", "formula", "image", "kvm", "maintenance", "misspelt"),
 )

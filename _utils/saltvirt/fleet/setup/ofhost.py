@@ -19,6 +19,8 @@ CLOCK_S = 60
 # That of the line that says that all is there: one CPU, 512 MiB, and the profiles of their name.
 _VM = Requirements(name="", vcpus=1, memory_mib=512, nic_profile="default", disk_profile="default")
 _KVM_MODULES = {"vmx": "kvm_intel", "svm": "kvm_amd"}
+# The methods by which a host seeds a guest without looking into its image.
+_BLIND = ("nocloud", "nbd")
 _LACKING = {
     "qemu-img": ("qemu-img", "qemu-img is missing: it cannot check or clone images"),
     "prlimit": ("qemu-img", "prlimit (util-linux) is missing: qemu-img is run with limits by it"),
@@ -196,6 +198,15 @@ def _appliance(host: str, facts: SetupFacts) -> Iterator[Gap]:
             where=host,
             what=f"it cannot look into images, or install a minion in them: {facts.appliance}",
             fix=f"{apply(host, 'hypervisor.packages')} (not with hypervisor:guestfs: False)",
+            level=IMAGES,
+        )
+    if facts.seed_method in _BLIND:
+        yield Gap(
+            check="seed-method",
+            where=host,
+            what=f"virt:seed:method is {arguments.shown(facts.seed_method)}: it looks into no "
+            "image, and puts no minion into a VM whose image has none",
+            fix=f"{_pillar(host, 'virt: {seed: {method: auto}}')}, unless each image has a minion",
             level=IMAGES,
         )
     if facts.users is not None:

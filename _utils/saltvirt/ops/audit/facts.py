@@ -16,6 +16,7 @@ from cryptography import x509
 from saltvirt import config, content
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadConfig
+from saltvirt.image import hardlinks
 from saltvirt.kvm import query
 from saltvirt.net.firewall import forwarding
 from saltvirt.ops.audit import local
@@ -102,6 +103,7 @@ def of_host(conn: Any, options: HostSettings, basepath: str, minion_key: str) ->
         keys=_keys(look, places, minion_key),
         compat=_compat(options),
         wrong_options=config.wrong(options),
+        linked_images=[[image.path, image.golden or ""] for image in hardlinks.linked(options)],
         unreadable=look.unreadable,
     )
 

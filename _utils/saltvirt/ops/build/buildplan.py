@@ -7,7 +7,7 @@ from typing import Any
 from saltvirt.arguments import shown
 from saltvirt.errors import BadArgument, NameTaken, ReservationRefused, StorageError
 from saltvirt.model import Disk, Requirements, Vm
-from saltvirt.ops.build import buildfacts, plandisks
+from saltvirt.ops.build import bootable, buildfacts, plandisks
 from saltvirt.ops.build.buildfacts import Content, HostFacts
 from saltvirt.ops.build.plandisks import DiskFile, DiskVolume, ExistingFile, File
 from saltvirt.ops.seeding import method as seeding
@@ -230,6 +230,8 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         The folder of seeds.
     """
     seed = seeding.decide(content.wish, content.found, content.unseen) if content.wish else None
+    is_seeded = content.wish is not None
+    bootable.refuse(deployment.vm, content.images, is_seeded=is_seeded)
     pairs = plandisks.disks(deployment, content)
     paths = _seed_paths(images, deployment.vm.name, seed)
     boot = {**(deployment.vm.boot or {}), **content.boot}
@@ -255,9 +257,17 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         existing=plandisks.there_already(pairs),
         volumes=plandisks.in_pools(pairs),
         is_seed_kept=content.seed is not None,
+        told=_told(deployment.vm, content, is_seeded=is_seeded),
     )
     _refuse_taken(plan, content)
     return plan
+
+
+def _told(vm: Vm, content: Content, *, is_seeded: bool) -> tuple[str, ...]:
+    """Return what is to be known of how a VM boots; of disks that are there nothing is known."""
+    if content.existing or content.volumes:
+        return ()
+    return tuple(bootable.warnings(vm, content.images, is_seeded=is_seeded))
 
 
 def _seed_paths(images: str, name: str, seed: seeding.SeedMethod | None) -> dict[str, str]:

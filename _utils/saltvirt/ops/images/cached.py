@@ -32,12 +32,13 @@ def listed(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
             "virtual_bytes": note["size_bytes"],
             "file_bytes": note["stat"][0],
             "users": sorted(used.get(digest, ())),
-            **_looked(cache.look_path(settings, digest)),
+            **looked(cache.look_path(settings, digest)),
         }
     return out
 
 
-def _looked(look: Path) -> dict[str, Any]:
+def looked(look: Path) -> dict[str, Any]:
+    """Return what was found in an image, of the file that keeps it; None each if nobody looked."""
     said = json.loads(look.read_text()) if look.exists() else {}
     system = said.get("os")
     return {

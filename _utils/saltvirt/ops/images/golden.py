@@ -9,6 +9,7 @@ from saltvirt import arguments, files, room, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.image import cache, clone, tool, validation
+from saltvirt.image.source import Index, local_digest
 from saltvirt.kvm import connect
 from saltvirt.ops import reservations, storage
 from saltvirt.ops.context import Context
@@ -54,12 +55,14 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
         validated = validation.validate(part)
         _place(context.settings, part, name, given)
     found = inspection.found(answer)
+    digest, warnings = _kept(context.settings, target, validated, found)
     return {
         "path": str(target),
-        "digest": _known(context.settings, target, validated, found),
+        "digest": digest,
         "os": found.os,
         "has_minion": found.has_minion,
         "has_cloud_init": found.has_cloud_init,
+        **({"warnings": warnings} if warnings else {}),
     }
 
 
@@ -158,13 +161,19 @@ def _brought(
     return {"install": installed and installed.to_job(), "uploads": uploads, "network": network}
 
 
-def _known(
+def _kept(
     settings: HostSettings,
     target: Path,
     validated: validation.ValidatedImage,
     found: Found,
-) -> str:
-    """Have a built image in the cache, without a second copy; return its digest."""
-    digest = cache.adopt(settings, target, validated)
+) -> tuple[str, list[str]]:
+    """Keep a copy of a built image in the cache; return its digest, and warnings."""
+    warnings = []
+    try:
+        digest = cache.adopt(settings, target, validated)
+    except room.OverLimit as exc:
+        # The image itself is complete. The first VM of it needs that room, and says so.
+        digest = local_digest(str(target), Index(cache.folder(settings) / "index.json"))
+        warnings = [f"the cache has no copy of {target}, which the first VM of it needs: {exc}"]
     files.write(cache.look_path(settings, digest), json.dumps(wire.plain(found)).encode())
-    return digest
+    return digest, warnings

@@ -68,6 +68,7 @@ def of_host(
         storagepool=options.storagepool or "",
         pool=pool,
         appliance=appliance.why_missing(inspection.python(options)),
+        seed_method=str(options.seed.get("method", "auto")),
         users=_why(lending.accounts),
         masters={name: reached[address] for name, address in masters.items()},
         no_master=no_master,

@@ -189,6 +189,9 @@ class _Update:
 
     def _run_live(self) -> None:
         """Change what runs; what libvirt refuses is reported, and the rest goes on."""
+        for step in self._live.controllers:
+            words = changing.plug(self._conn, self._name, step.how, step.xml)
+            self._errors.extend([words] if words is not None else [])
         for step in self._live.steps:
             words = changing.plug(self._conn, self._name, step.how, step.xml)
             if words is not None:

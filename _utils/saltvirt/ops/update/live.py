@@ -1,13 +1,13 @@
 """What of a changed definition is done to the running VM, and what waits for its next start."""
 
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from saltvirt.ops.update.plan import Plan
 from saltvirt.ops.update.request import Request
-from saltvirt.xml import amend, disk, held, hostdev, memory, nic, vcpu
+from saltvirt.xml import amend, controller, disk, held, hostdev, memory, nic, vcpu
 
 ATTACH, DETACH, UPDATE = "attached", "detached", "updated"
 # The buses on which a disk comes and goes while the VM runs.
@@ -43,6 +43,8 @@ class Live:
     """
     What is done to the running VM.
 
+    controllers
+        What disks are attached to; the VM gets them before the disks.
     vcpus, memory_kib
         What it is to have, None to leave it.
     waits
@@ -50,6 +52,7 @@ class Live:
     """
 
     steps: tuple[Step, ...] = ()
+    controllers: tuple[Step, ...] = ()
     vcpus: int | None = None
     memory_kib: int | None = None
     waits: tuple[str, ...] = ()
@@ -81,10 +84,19 @@ def decide(running: ET.Element, plan: Plan, request: Request) -> Live:
     order = [DETACH, ATTACH, UPDATE]
     return Live(
         steps=tuple(sorted(steps, key=lambda step: order.index(step.how))),
+        controllers=tuple(_controllers(running, steps)),
         vcpus=vcpus,
         memory_kib=memory_kib,
         waits=tuple(sorted(waits)),
     )
+
+
+def _controllers(running: ET.Element, steps: Sequence[Step]) -> Iterator[Step]:
+    """Yield the controllers that the running VM gets for disks: libvirt would add another kind."""
+    disks = [step.element for step in steps if (step.how, step.device) == (ATTACH, "disk")]
+    for one in controller.of(disks, controller.read_scsi(running)):
+        name = f"{one.type} {one.index}"
+        yield Step(how=ATTACH, device="controller", name=name, element=controller.build(one))
 
 
 def _of(root: ET.Element, device: str) -> list[ET.Element]:

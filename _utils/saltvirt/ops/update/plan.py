@@ -11,6 +11,7 @@ from saltvirt.ops.update.request import Request
 from saltvirt.xml import (
     amend,
     clock,
+    controller,
     cpu,
     cputune,
     disk,
@@ -69,6 +70,7 @@ def decide(
     def put_disks(root: ET.Element, _request: Request) -> None:
         seeds = [one for one in amend.devices(root, "disk") if held.is_seed(one)]
         amend.put_devices(root, "disk", [*copy.deepcopy(list(disks or ())), *seeds])
+        controller.complete(root)
 
     def put_host_devices(root: ET.Element, _request: Request) -> None:
         devices.host_devices(root, host_devices or ())

@@ -1,0 +1,97 @@
+"""
+Cached images that have another name, as the golden images of earlier releases do.
+
+Such a golden image is the same file as the base of its VMs' disks: whoever writes to it, as ``cp``
+and ``virt-customize`` do, changes all these disks.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from saltvirt import files, room
+from saltvirt.config import HostSettings
+from saltvirt.errors import VirtError
+from saltvirt.image import cache, clone, partfile
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedImage:
+    """
+    A cached image that is reached by another name too.
+
+    golden
+        The golden image that is the same file; None if the other name is not known.
+    """
+
+    digest: str
+    path: str
+    golden: str | None
+
+
+def linked(settings: HostSettings) -> Iterator[LinkedImage]:
+    """Yield the cached images that have more than one name."""
+    for digest, note in cache.every(settings).items():
+        path, origin = note["path"], str(note["source"])
+        try:
+            if os.stat(path).st_nlink < 2:
+                continue
+        except OSError:
+            continue
+        golden = origin if origin.startswith("/") and _is_one_file(origin, path) else None
+        yield LinkedImage(digest=digest, path=path, golden=golden)
+
+
+def separate(settings: HostSettings) -> None:
+    """
+    Replace golden images that are one file with a cached image by copies of it.
+
+    The cached image keeps its file, and with it all disks that are based on it. What there is no
+    room for stays as it is: ``virt.audit`` names it.
+    """
+    for image in linked(settings):
+        if image.golden is not None:
+            try:
+                _replace(settings, image, Path(image.golden))
+            except (VirtError, OSError) as exc:
+                log.warning(
+                    "the golden image %s stays one file with %s, on which disks of VMs are based: "
+                    "%s",
+                    image.golden,
+                    image.path,
+                    exc,
+                )
+
+
+def _replace(settings: HostSettings, image: LinkedImage, golden: Path) -> None:
+    locks = Path(settings.state_dir) / "locks"
+    with cache.held(locks, image.digest), partfile.new(golden.parent, str(golden)) as part:
+        clone.copy(image.path, part, room.of(settings).meter(golden, golden.parent))
+        stat = golden.stat()
+        os.chown(part, stat.st_uid, stat.st_gid)
+        part.chmod(stat.st_mode & 0o777)
+        files.durable(part)
+        # Its owner may have put another file there meanwhile.
+        if _is_one_file(golden, image.path):
+            part.rename(golden)
+            files.sync_folder(golden.parent)
+            _note(settings, image.digest)
+
+
+def _note(settings: HostSettings, digest: str) -> None:
+    """Note that the source of a cached image is a golden image: no link says so any more."""
+    path = cache.note_path(cache.where(settings), digest)
+    note = {**json.loads(path.read_text()), "is_golden": True}
+    files.write(path, json.dumps(note).encode())
+
+
+def _is_one_file(first: str | Path, second: str | Path) -> bool:
+    try:
+        return Path(first).samefile(second)
+    except OSError:
+        return False

@@ -1,0 +1,32 @@
+"""The files in the cache's folder that an image is written to before it gets its place."""
+
+import errno
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from saltvirt import files
+from saltvirt.errors import StorageError
+
+
+@contextmanager
+def storing(base: Path, image: str) -> Iterator[None]:
+    """Turn an OSError into one line that names the image."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageError(f"no space left in {base} for image {image}") from exc
+        raise StorageError(f"image {image} cannot be stored in {base}: {exc}") from exc
+
+
+@contextmanager
+def new(base: Path, image: str) -> Iterator[Path]:
+    """Yield the path of a new file; it is removed afterwards unless it was renamed."""
+    part = files.part_path(base, str(time.monotonic_ns()))
+    try:
+        with storing(base, image):
+            yield part
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,43 @@
+"""The images of a host as ``virt.images`` shows them: cached ones, and golden ones beside these."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from saltvirt.config import HostSettings
+from saltvirt.errors import ImageError
+from saltvirt.image import cache, qcow2, source
+from saltvirt.ops.images import cached
+
+
+def images(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
+    """
+    Return what :func:`saltvirt.ops.images.cached.listed` does, and golden images without a copy.
+
+    ``virt.image_prune`` removes the cached copy of a golden image, and never the image itself.
+    """
+    return {**dict(_golden(settings)), **cached.listed(conn, settings)}
+
+
+def _golden(settings: HostSettings) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield ``(digest, row)`` of the golden images below the image folder; nothing is read anew."""
+    index = source.Index(cache.where(settings) / "index.json")
+    for path in sorted(Path(settings.images, "golden").glob("*.qcow2")):
+        try:
+            digest = source.remembered_digest(str(path), "base", {}, index)
+            header = qcow2.read(path)
+            file_bytes = path.stat().st_size
+        except (ImageError, OSError):
+            continue
+        if digest is not None and header is not None:
+            yield (
+                digest,
+                {
+                    "source": f"{path} (golden image; the cache has no copy of it)",
+                    "format": "qcow2",
+                    "virtual_bytes": header.size_bytes,
+                    "file_bytes": file_bytes,
+                    "users": [],
+                    **cached.looked(cache.look_path(settings, digest)),
+                },
+            )

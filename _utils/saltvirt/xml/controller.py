@@ -1,0 +1,80 @@
+"""<controller>."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from saltvirt.xml import tag
+
+# libvirt gives each controller fifteen disks of its bus, by the letters of their targets.
+_DISKS = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controller:
+    """What a <controller> says."""
+
+    type: str | None
+    index: str | None
+    model: str | None = None
+
+
+def of(disks: Iterable[ET.Element], present: Iterable[Controller] = ()) -> tuple[Controller, ...]:
+    """
+    Return the SCSI controllers that some <disk> elements need and a VM does not have.
+
+    libvirt would add an LSI controller on x86, for which the kernels of most distributions' images
+    have no driver.
+
+    present
+        The controllers of the VM. Defaults to none.
+    """
+    taken = {one.index for one in present if one.type == "scsi"}
+    wanted = sorted(set(_indexes(disks)) - {int(index) for index in taken if index})
+    return tuple(Controller(type="scsi", index=str(one), model="virtio-scsi") for one in wanted)
+
+
+def _indexes(disks: Iterable[ET.Element]) -> Iterator[int]:
+    """Yield the controllers of SCSI disks, as their addresses say, else as libvirt chooses them."""
+    for disk in disks:
+        target, address = disk.find("target"), disk.find("address")
+        if target is None or target.get("bus") != "scsi":
+            continue
+        if address is not None and address.get("controller", "").isdecimal():
+            yield int(address.get("controller", ""))
+        else:
+            yield _number(target.get("dev", "")) // _DISKS
+
+
+def _number(target: str) -> int:
+    """Return which disk a target is: 0 of sda, 26 of sdaa."""
+    number = 0
+    for letter in target.removeprefix("sd"):
+        number = 26 * number + ord(letter) - ord("a") + 1
+    return max(number - 1, 0)
+
+
+def build(controller: Controller) -> ET.Element:
+    """Return the <controller>."""
+    attributes = {"type": controller.type, "index": controller.index, "model": controller.model}
+    return tag("controller", attributes)
+
+
+def read(element: ET.Element) -> Controller:
+    """Return what a <controller> says."""
+    return Controller(
+        type=element.get("type"), index=element.get("index"), model=element.get("model")
+    )
+
+
+def read_scsi(root: ET.Element) -> tuple[Controller, ...]:
+    """Return the SCSI controllers of a <domain>: libvirt adds all others by itself."""
+    return tuple(map(read, root.iterfind("devices/controller[@type='scsi']")))
+
+
+def complete(root: ET.Element) -> None:
+    """Give a <domain> the SCSI controllers that its disks need; those that it has stay."""
+    devices = root.find("devices")
+    if devices is not None:
+        disks = devices.findall("disk")
+        devices.extend(map(build, of(disks, read_scsi(root))))

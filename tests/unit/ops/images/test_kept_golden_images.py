@@ -1,0 +1,29 @@
+"""A golden image that the cache has no room for is complete, and a warning says what is lacking."""
+
+from pathlib import Path
+
+from saltvirt.image import cache, source, validation
+from saltvirt.ops.images import golden
+from saltvirt.room import OverLimit
+from saltvirt.seed.model import Found
+
+
+def test_without_room_in_the_cache_a_golden_image_is_built_with_a_warning(
+    hypervisor, tmp_path, monkeypatch
+):
+    path = Path(tmp_path, "web.qcow2")
+    path.write_bytes(b"x" * 512)
+    known = validation.ValidatedImage(path=str(path), format="qcow2", size_bytes=512)
+
+    def full(*_args):
+        raise OverLimit("no room for image web")
+
+    # A full disk, which a test cannot have for the cache alone.
+    monkeypatch.setattr(cache, "adopt", full)
+    digest, warnings = golden._kept(hypervisor.settings, path, known, Found(root="/dev/sda1"))
+
+    assert digest == source.file_digest(path)
+    assert warnings == [
+        f"the cache has no copy of {path}, which the first VM of it needs: no room for image web"
+    ]
+    assert cache.look_path(hypervisor.settings, digest).exists()
