@@ -95,6 +95,24 @@ class KeyFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseFacts:
+    """
+    Which releases a host runs.
+
+    distribution
+        As /etc/os-release has it: ``debian 12``; empty if that cannot be told.
+    libvirt
+        The release of the daemon.
+    packages
+        The versions of libvirt's and QEMU's packages, where dpkg installs them.
+    """
+
+    distribution: str
+    libvirt: str
+    packages: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostAudit:
     """
     What a host answers to ``virt.audit``.
@@ -121,6 +139,12 @@ class HostAudit:
         Why options of ``virt:`` cannot be used.
     unreadable
         What could not be looked at, and why.
+    release
+        Its releases of libvirt and QEMU; None from a host of an earlier release.
+    filtered
+        VMs with a network filter.
+    open_disks
+        Disks to which VMs write, by VM, and which any user of the host can read.
     """
 
     code: str
@@ -141,3 +165,6 @@ class HostAudit:
     outdated: list[str] = field(default_factory=list)
     user_nics: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
+    release: ReleaseFacts | None = None
+    filtered: list[str] = field(default_factory=list)
+    open_disks: dict[str, list[str]] = field(default_factory=dict)

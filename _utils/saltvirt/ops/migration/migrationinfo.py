@@ -14,7 +14,7 @@ from saltvirt.kvm import host, lifecycle, query, snapshots
 from saltvirt.ops import storage
 from saltvirt.ops.migration import ofhost, startlock
 from saltvirt.placement.answers import DiskFacts, FileFacts, ImageFacts, MigrationInfo
-from saltvirt.xml import newer, pooldisk, read
+from saltvirt.xml import newer, osboot, pooldisk, read
 from saltvirt.xml.snapshot import Snapshot
 
 _T = TypeVar("_T")
@@ -115,7 +115,13 @@ def _facts(settings: HostSettings, vm: query.Definition, tags: _Tags) -> Migrati
             *ofhost.obstacles(settings, root, is_running=is_running),
         ],
         nvram=_firmware(settings, root, is_running),
-        files=_union([*map(read.boot_files, both), _needed(settings, following, tags["pools"])]),
+        files=_union(
+            [
+                *map(read.boot_files, both),
+                *(osboot.templates(read.system(one)) for one in both if is_running),
+                _needed(settings, following, tags["pools"]),
+            ]
+        ),
         autostart=name in tags["autostart"],
     )
 
