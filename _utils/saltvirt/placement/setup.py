@@ -74,6 +74,8 @@ class SetupFacts:
         Why there is no such address.
     misspelt
         What its options are called, and what they may be meant to be called.
+    deep
+        Disks that have more files below them than a disk may have, by their VMs.
     """
 
     code: str
@@ -95,3 +97,4 @@ class SetupFacts:
     moving: MovingFacts
     unreadable: dict[str, str] = field(default_factory=dict)
     misspelt: dict[str, str] = field(default_factory=dict)
+    deep: dict[str, list[str]] = field(default_factory=dict)

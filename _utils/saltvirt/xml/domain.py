@@ -11,6 +11,7 @@ from saltvirt.model import Vm
 from saltvirt.xml import (
     chardev,
     clock,
+    controller,
     cpu,
     cputune,
     disk,
@@ -31,6 +32,7 @@ from saltvirt.xml import (
 )
 from saltvirt.xml.chardev import Chardev
 from saltvirt.xml.clock import Clock
+from saltvirt.xml.controller import Controller
 from saltvirt.xml.cpu import Cpu
 from saltvirt.xml.cputune import Cputune
 from saltvirt.xml.disk import Disk
@@ -70,6 +72,7 @@ class Domain:
     on_poweroff: str | None = "destroy"
     on_reboot: str | None = "restart"
     on_crash: str | None = "destroy"
+    controllers: tuple[Controller, ...] = ()
     disks: tuple[Disk, ...] = ()
     interfaces: tuple[Interface, ...] = ()
     chardevs: tuple[Chardev, ...] = ()
@@ -111,6 +114,7 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
         cpu=_shaped("cpu", cpu.of, vm.cpu, vm.domain_type, has_default=not vm.is_3006),
         clock=_shaped("clock", clock.of, vm.clock),
         on_reboot="destroy" if vm.stop_on_reboot else "restart",
+        controllers=tuple(controller.of(vm)),
         disks=(*map(disk.of, vm.disks), *seeds(vm, {one.target for one in vm.disks})),
         interfaces=tuple(map(nic.of, vm.nics)),
         chardevs=(
@@ -175,6 +179,7 @@ def _devices(domain: Domain) -> ET.Element:
     return tag(
         "devices",
         None,
+        *map(controller.build, domain.controllers),
         *map(disk.build, domain.disks),
         *map(nic.build, domain.interfaces),
         *map(chardev.build, domain.chardevs),
@@ -201,6 +206,7 @@ def read(root: ET.Element) -> Domain:
         cpu=cpu.read(root.find("cpu")),
         clock=clock.read(root.find("clock")),
         **{name: root.findtext(name) or None for name in _EVENTS},
+        controllers=tuple(map(controller.read, root.iterfind("devices/controller"))),
         disks=tuple(map(disk.read, root.iterfind("devices/disk"))),
         interfaces=tuple(map(nic.read, root.iterfind("devices/interface"))),
         chardevs=tuple(

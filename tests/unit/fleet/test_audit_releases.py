@@ -1,4 +1,4 @@
-"""Releases of libvirt and QEMU with known holes are named, as far as a number or a package tells."""
+"""Releases of libvirt and QEMU with known holes are named, by number or package."""
 
 import subprocess
 
