@@ -35,7 +35,7 @@ def test_debian_13_goes_back_to_internal_snapshots(snapped):
 
 def test_files_of_external_snapshots_are_private(snapped):
     made = []
-    for name, before in (("live", "true"), ("off", "virsh -q destroy m1")):
+    for name, before in (("live", "true"), ("stopped", "virsh -q destroy m1")):
         snapped.sh("hyper3", before)
         snapped.local("hyper3", "virt.snapshot", "m1", name, "external=True")
         made.append(f"{DISK}.{name}")

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from saltvirt.xml import (
     chardev,
     clock,
+    controller,
     cpu,
     cputune,
     disk,
@@ -231,6 +232,9 @@ TPMS = st.builds(
     model=maybe(VALUE),
     backend=maybe(st.builds(tpm.Backend, attributes=BAG, source=maybe(BAG))),
 )
+CONTROLLERS = st.builds(
+    controller.Controller, type=maybe(VALUE), index=maybe(VALUE), model=maybe(VALUE)
+)
 NOTES = st.builds(
     metadata.Notes,
     disk_mib=st.integers(0, 2**60),
@@ -258,6 +262,7 @@ DOMAINS = st.builds(
     on_poweroff=maybe(TEXT),
     on_reboot=maybe(TEXT),
     on_crash=maybe(TEXT),
+    controllers=some(CONTROLLERS),
     disks=some(DISKS),
     interfaces=some(NICS),
     chardevs=some(CHARDEVS),
@@ -316,6 +321,7 @@ VOLUMES = st.builds(
 SINGLE = {
     "chardev": (chardev, CHARDEVS),
     "clock": (clock, CLOCKS),
+    "controller": (controller, CONTROLLERS),
     "cpu": (cpu, CPUS),
     "cputune": (cputune, CPUTUNES),
     "disk": (disk, DISKS),

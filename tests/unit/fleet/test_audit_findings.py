@@ -190,6 +190,16 @@ CHECKS = {
         host(release=ReleaseFacts(distribution="", libvirt="12.6.0", packages={})),
         "libvirt-release",
     ),
+    "an old QEMU": (
+        host(
+            release=ReleaseFacts(
+                distribution="debian 13",
+                libvirt="12.8.0",
+                packages={"qemu-system-x86": "1:10.0.8+ds-0+deb13u1"},
+            )
+        ),
+        "qemu-release",
+    ),
     "filters of an old libvirt": (filtered, "filter-window"),
     "unreadable": (host(unreadable={"/etc/libvirt/qemu.conf": "broken"}), "not-checked"),
 }
