@@ -65,7 +65,7 @@ def move(cloud3, request):
 def sent(cloud):
     """Return how many bytes of memory the move has sent; 0 before it begins."""
     said = cloud.sh("hyper1", "virsh domjobinfo busy --rawstats 2>/dev/null || true")
-    values = dict(line.split("=", 1) for line in said.split() if "=" in line)
+    values = dict(line.split(": ", 1) for line in said.splitlines() if ": " in line)
     return int(values.get("memory_processed", 0))
 
 

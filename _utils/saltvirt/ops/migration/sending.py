@@ -105,15 +105,16 @@ def hand_over(
         options = replace(options, copy_storage="all")
     has_shared = any(disk.how == "shared" for disk in moving.disks)
 
-    def begun(other: Any, how: Move) -> migrate.Job:
-        bits = migrate.flags(how, copies=copies, shared=has_shared, is_running=is_running)
-        given = migrate.parameters(how, address=address, disks=copies, is_running=is_running)
-        if is_running:
-            given |= connections.parameters(conns[0], name, other, how)
-        return migrate.Job(*conns, name, uri, given, bits)
-
     with migrate.target(uri) as other:
-        last = _watched(context, name, options, is_running, lambda how: begun(other, how))
+
+        def begun(how: Move) -> migrate.Job:
+            bits = migrate.flags(how, copies=copies, shared=has_shared, is_running=is_running)
+            given = migrate.parameters(how, address=address, disks=copies, is_running=is_running)
+            if is_running:
+                given |= connections.parameters(conns[0], name, other, how)
+            return migrate.Job(*conns, name, uri, given, bits)
+
+        last = _watched(context, name, options, is_running, begun)
         done = {**last, **migrate.completed(other, name)}
     return {
         "downtime_ms": done.get("downtime_ms", 0) if is_running else 0,
