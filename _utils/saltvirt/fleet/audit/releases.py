@@ -82,6 +82,8 @@ HOLES = (
 _NEWEST = {"12": "9.0.0-4+deb12u2", "13": _U3}
 # QEMU's newest packages of Debian: each mends what the changelogs name, dozens of holes.
 _QEMU = {"12": "1:7.2+dfsg-7+deb12u18", "13": "1:10.0.13+ds-0+deb13u1"}
+# Hosts say what they like: so much of a version is looked at and shown, so many VMs are named.
+_SHOWN, _DIGITS, _NAMED = 80, 18, 10
 # From this release on, VMs start without a moment in which filters do not hold.
 _FILTERS_HOLD = "11.6.0"
 
@@ -94,8 +96,8 @@ def findings(host: str, facts: ReleaseFacts) -> Iterator[Finding]:
         yield Finding(
             check="libvirt-release",
             where=host,
-            what=f"libvirt {facts.libvirt}{f' ({package})' if package else ''} has known holes: "
-            + ", ".join(f"{hole.cve} ({hole.what})" for hole in holes),
+            what=f"libvirt {facts.libvirt[:_SHOWN]}{f' ({package})' if package else ''} has known "
+            "holes: " + ", ".join(f"{hole.cve} ({hole.what})" for hole in holes),
             fix=_fix(host, facts, "libvirt-daemon"),
         )
     package, wanted = _package(facts, "qemu"), _QEMU.get(_debian(facts), "")
@@ -116,11 +118,16 @@ def filters(host: str, facts: ReleaseFacts, vms: list[str]) -> Iterator[Finding]
         yield Finding(
             check="filter-window",
             where=host,
-            what=f"libvirt {facts.libvirt} makes the base of all network filters anew whenever a "
-            f"VM starts, and for that moment those of {', '.join(vms)} do not hold",
+            what=f"libvirt {facts.libvirt[:_SHOWN]} makes the base of all network filters anew "
+            f"whenever a VM starts, and for that moment those of {_named(vms)} do not hold",
             fix=f"libvirt {_FILTERS_HOLD[:-2]} or later; until then do not rely on filters alone "
             "(docs/networking.md)",
         )
+
+
+def _named(vms: list[str]) -> str:
+    more = len(vms) - _NAMED
+    return ", ".join(vms[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _debian(facts: ReleaseFacts) -> str:
@@ -131,7 +138,8 @@ def _debian(facts: ReleaseFacts) -> str:
 
 def _package(facts: ReleaseFacts, begin: str) -> str:
     """Return the version of a host's package, empty where dpkg has none on record."""
-    return next((v for name, v in sorted(facts.packages.items()) if name.startswith(begin)), "")
+    found = (v for name, v in sorted(facts.packages.items()) if name.startswith(begin))
+    return next(found, "")[:_SHOWN]
 
 
 def _open(facts: ReleaseFacts) -> Iterator[Hole]:
@@ -170,9 +178,9 @@ def _key(version: str) -> tuple[int, list[tuple[list[int], int]], list[tuple[lis
 
 def _parts(text: str) -> list[tuple[list[int], int]]:
     """Return a part of a version as pairs of what is no digit, and a number."""
-    found = re.findall(r"([^0-9]*)([0-9]*)", text)
+    found = re.findall(r"([^0-9]*)([0-9]*)", text[:_SHOWN])
     # The end comes after a tilde, and before all else; letters come before other signs.
-    return [([*map(_rank, word), 0], int(number or 0)) for word, number in found]
+    return [([*map(_rank, word), 0], int(number[:_DIGITS] or 0)) for word, number in found]
 
 
 def _rank(sign: str) -> int:
