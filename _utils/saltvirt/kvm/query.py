@@ -196,7 +196,7 @@ def reachable(conn: Any) -> dict[str, Reachable]:
             displays=read.displays(root),
             listeners=read.listeners(root),
             sends_as_host=read.sends_as_host(root),
-            is_filtered=root.find("devices/interface/filterref") is not None,
+            is_filtered=read.is_filtered(root),
             written=tuple(_written(root)),
         )
     return out

@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
+from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
+from saltvirt.image import validation
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import storage
 
@@ -32,6 +34,16 @@ def refuse(what: str, path: str, *, more: int = 0) -> None:
             "(before 12.0 libvirt starts no VM with many more); make it one file first: "
             "qemu-img convert -O qcow2"
         )
+
+
+def validated(
+    settings: HostSettings, what: str, path: str, *, more: int = 0
+) -> validation.ValidatedImage:
+    """Return what a disk's file is; raise if it is no image, or is refused by :func:`refuse`."""
+    found = validation.validate(path, backing_below=storage.backing_below(settings))
+    if found.format != "raw":
+        refuse(what, path, more=more)
+    return found
 
 
 def why_no_snapshot(conn: Any, name: str) -> str | None:

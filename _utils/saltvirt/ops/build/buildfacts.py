@@ -313,18 +313,8 @@ def _given(settings: HostSettings, on: HostFacts, disk: Disk) -> validation.Vali
     if disk.source_file:
         return _source_file(settings, on, disk)
     if disk.backing_path and not disk.image:
-        return _checked(settings, disk, disk.backing_path, more=1)
+        return chains.validated(settings, f"disk {disk.name!r}", disk.backing_path, more=1)
     return None
-
-
-def _checked(
-    settings: HostSettings, disk: Disk, path: str, more: int = 0
-) -> validation.ValidatedImage:
-    """Return what a file is whose content is not looked at; ``more`` files are put above it."""
-    found = validation.validate(path, backing_below=storage.backing_below(settings))
-    if found.format != "raw":
-        chains.refuse(f"disk {disk.name!r}", path, more=more)
-    return found
 
 
 def _source_file(settings: HostSettings, on: HostFacts, disk: Disk) -> validation.ValidatedImage:
@@ -340,7 +330,7 @@ def _source_file(settings: HostSettings, on: HostFacts, disk: Disk) -> validatio
     # A guest may have written what looks like another format into a raw disk, or a medium.
     if disk.device != "disk" or disk.format == "raw":
         return validation.ValidatedImage(path=str(path), format=disk.format or "raw", size_bytes=0)
-    validated = _checked(settings, disk, str(path))
+    validated = chains.validated(settings, f"disk {disk.name!r}", str(path))
     if disk.format and disk.format != validated.format:
         raise StorageError(f"disk {disk.name!r}: {path} is {validated.format}, not {disk.format}")
     return validated

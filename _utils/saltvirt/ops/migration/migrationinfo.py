@@ -115,15 +115,18 @@ def _facts(settings: HostSettings, vm: query.Definition, tags: _Tags) -> Migrati
             *ofhost.obstacles(settings, root, is_running=is_running),
         ],
         nvram=_firmware(settings, root, is_running),
-        files=_union(
-            [
-                *map(read.boot_files, both),
-                *(osboot.templates(read.system(one)) for one in both if is_running),
-                _needed(settings, following, tags["pools"]),
-            ]
-        ),
+        files=_union([*_boot_files(both, is_running), _needed(settings, following, tags["pools"])]),
         autostart=name in tags["autostart"],
     )
+
+
+def _boot_files(both: Iterable[ET.Element], is_running: bool) -> Iterator[list[str]]:
+    """Yield the files that a VM boots from, which the other host must have."""
+    for root in both:
+        yield read.boot_files(root)
+        if is_running:
+            # libvirt makes the firmware's variables anew there before QEMU sends them.
+            yield osboot.templates(read.system(root))
 
 
 def _union(lists: Iterable[Iterable[_T]]) -> list[_T]:
