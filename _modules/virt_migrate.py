@@ -43,12 +43,14 @@ def migrate(vm_, target, **kwargs):
     kwargs
         ``live`` (True; False for an emulated VM of a QEMU before 9.0, which would lose what it
         writes), ``persistent``, ``undefinesource`` (both True), ``offline``, ``max_bandwidth`` and
-        ``postcopy_bandwidth`` (MiB/s), ``max_downtime`` (ms), ``parallel_connections``,
-        ``compressed``, ``comp_methods`` (``mt,xbzrle``), ``comp_mt_level``, ``comp_mt_threads``,
-        ``comp_mt_dthreads``, ``comp_xbzrle_cache`` (bytes), ``copy_storage`` (``all`` or
-        ``incremental``), ``postcopy``, ``postcopy_after`` (passes), ``limit_s`` (3600), ``stall_s``
-        (60); ``token``, ``present`` and ``report`` are the runner's. ``username`` and ``password``
-        are refused: hosts have certificates.
+        ``postcopy_bandwidth`` (MiB/s), ``max_downtime`` (ms), ``parallel_connections`` (for the
+        memory of a running VM; 2 where both QEMUs can, 0 and 1 are one connection; one with
+        ``postcopy``, ``compressed`` and ``virt:tunnel``), ``compressed``, ``comp_methods``
+        (``mt,xbzrle``), ``comp_mt_level``, ``comp_mt_threads``, ``comp_mt_dthreads``,
+        ``comp_xbzrle_cache`` (bytes), ``copy_storage`` (``all`` or ``incremental``), ``postcopy``,
+        ``postcopy_after`` (passes), ``limit_s`` (3600), ``stall_s`` (60); ``token``, ``present``
+        and ``report`` are the runner's. ``username`` and ``password`` are refused: hosts have
+        certificates.
 
     With ``undefinesource=False`` or ``persistent=False`` the definition stays here, without
     autostart, with a note of where the VM is, and ``virt.start`` refuses it.

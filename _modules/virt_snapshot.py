@@ -13,6 +13,7 @@ from saltvirt.kvm import connect
 from saltvirt.later import Later
 
 door = Later("saltvirt.storage.door")
+newsnapshots = Later("saltvirt.ops.newsnapshots")
 sharing = Later("saltvirt.storage.sharing")
 snapshots = Later("saltvirt.kvm.snapshots")
 snapshotted = Later("saltvirt.ops.snapshotted")
@@ -71,8 +72,9 @@ def snapshot(domain, name=None, suffix=None, external=False, quiesce=False, **kw
         False.
 
     Returns ``{"name": ...}``. Fails if there is no such VM, if it is on its way to or from this
-    host, if it has a snapshot of that name, for an external one if it has a saved state, or with
-    libvirt's words. Undo: virt.delete_snapshots.
+    host, if it has a snapshot of that name, for an external one if it has a saved state or a disk
+    with 20 files below it, for an internal one if it runs and the variables of its UEFI are raw, or
+    with libvirt's words. Undo: virt.delete_snapshots.
 
     CLI Example:
 
@@ -88,7 +90,7 @@ def snapshot(domain, name=None, suffix=None, external=False, quiesce=False, **kw
     with connect.opened(settings, readonly=False) as conn:
         lock = startlock.starting(conn, settings, domain)
         with lock:
-            snapshots.take(conn, domain, made, is_external=is_external, is_quiesced=is_quiesced)
+            newsnapshots.take(conn, domain, made, is_external=is_external, is_quiesced=is_quiesced)
     return {"name": made}
 
 

@@ -29,6 +29,29 @@ hypervisor_qemu_settings:
     - require:
       - pkg: hypervisor_packages
 
+# A QEMU that takes a VM over one connection reads this file: virt.migrate names it to that QEMU
+# alone. In FIPS mode there is no ChaCha20.
+hypervisor_qemu_gnutls:
+  file.managed:
+    - name: /etc/pki/qemu/salt-virt-gnutls.conf
+    - mode: '0644'
+    - contents: |
+        # Salt Virt: QEMU takes no AES, whose keys GnuTLS renews while QEMU reads.
+        [priorities]
+        SYSTEM = NORMAL
+        QEMU = NORMAL
+        [overrides]
+        tls-disabled-cipher = aes-256-gcm
+        tls-disabled-cipher = aes-128-gcm
+        tls-disabled-cipher = aes-256-ccm
+        tls-disabled-cipher = aes-128-ccm
+    - unless:
+      - fun: file.contains
+        path: /proc/sys/crypto/fips_enabled
+        text: '1'
+    - require:
+      - virt: hypervisor_keys
+
 {%- if hypervisor['init'] == 'sysv' %}
 
 hypervisor_listen:

@@ -225,6 +225,9 @@ class Move:
     live
         Whether it goes on while its memory is sent. None, the default, is yes, unless its QEMU
         would lose what it writes meanwhile; see :func:`saltvirt.placement.generation.loses_writes`.
+    parallel_connections
+        Over how many connections the memory goes. None, the default, is two where both QEMUs can;
+        see :func:`saltvirt.ops.migration.connections.chosen`.
     """
 
     live: bool | None = None

@@ -63,6 +63,8 @@ def _values(given: Mapping[str, Any]) -> dict[str, Any]:
     given = {key: value for key, value in given.items() if not key.startswith("__")}
     known = [*_NUMBERS, *_FLAGS, "comp_methods", "copy_storage", *config.CONNECTION]
     arguments.refuse_unknown([key for key in given if key not in known], known, "virt.migrate")
+    if _wants_one(given.get("parallel_connections")):
+        given["parallel_connections"] = 1
     values = {key: value for key, value in given.items() if not _is_unsaid(key, value)}
     for keyword in config.CONNECTION:
         if keyword in values:
@@ -71,6 +73,11 @@ def _values(given: Mapping[str, Any]) -> dict[str, Any]:
                 "hosts let each other in by their certificates (virt.keys); leave it out",
             )
     return values
+
+
+def _wants_one(value: object) -> bool:
+    """Return whether a call wants one connection for a VM's memory by 0 or False."""
+    return value in (0, "0")
 
 
 def _is_unsaid(key: str, value: object) -> bool:

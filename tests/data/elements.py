@@ -236,6 +236,9 @@ TPMS = st.builds(
     model=maybe(VALUE),
     backend=maybe(st.builds(tpm.Backend, attributes=BAG, source=maybe(BAG))),
 )
+CONTROLLERS = st.builds(
+    controller.Controller, type=maybe(VALUE), index=maybe(VALUE), model=maybe(VALUE)
+)
 NOTES = st.builds(
     metadata.Notes,
     disk_mib=st.integers(0, 2**60),
@@ -263,6 +266,7 @@ DOMAINS = st.builds(
     on_poweroff=maybe(TEXT),
     on_reboot=maybe(TEXT),
     on_crash=maybe(TEXT),
+    controllers=some(CONTROLLERS),
     disks=some(DISKS),
     controllers=some(SCSI_CONTROLLERS),
     interfaces=some(NICS),

@@ -61,11 +61,14 @@ def test_the_old_keywords_of_a_move_mean_what_they_did():
 @pytest.mark.parametrize("nothing", [None, "", 0, False])
 def test_what_said_nothing_on_3006_says_nothing(nothing):
     # Salt 3006.25 looked at each only if it was true: salt/modules/virt.py 743 to 824.
-    given = dict.fromkeys(
-        ("max_bandwidth", "max_downtime", "parallel_connections", "comp_mt_threads"), nothing
-    )
+    given = dict.fromkeys(("max_bandwidth", "max_downtime", "comp_mt_threads"), nothing)
     more = dict.fromkeys(("comp_xbzrle_cache", "postcopy_bandwidth", "copy_storage"), nothing)
 
     assert movespec.of(HostSettings(), {**given, **more}) == Move()
     level = Move(comp_mt_level=0) if nothing == 0 and nothing is not False else Move()
     assert movespec.of(HostSettings(), {"comp_mt_level": nothing}) == level
+
+
+@pytest.mark.parametrize("one", [0, False, 1, "0", "1"])
+def test_zero_and_false_are_one_connection_for_the_memory(one):
+    assert movespec.of(HostSettings(), {"parallel_connections": one}).parallel_connections == 1

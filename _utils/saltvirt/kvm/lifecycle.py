@@ -9,7 +9,7 @@ from saltvirt import arguments
 from saltvirt.errors import LibvirtRefused, NoSuchVm
 from saltvirt.kvm import pools
 from saltvirt.kvm.connect import domain, is_gone, libvirt
-from saltvirt.xml import METADATA_NS, metadata, parse, read, to_text
+from saltvirt.xml import METADATA_NS, blockdisk, metadata, parse, read, to_text
 from saltvirt.xml import pool as pool_
 
 
@@ -92,10 +92,19 @@ def destroy(conn: Any, name: str) -> None:
 
 
 def start(conn: Any, name: str) -> None:
-    """Start a domain; do nothing if it runs."""
+    """
+    Start a domain; do nothing if it runs.
+
+    A disk of its definition that is said to be a file, and is a device of the host, is defined as
+    what it is before: QEMU would not open it.
+    """
     dom = domain(conn, name)
-    if not dom.isActive():
-        dom.create()
+    if dom.isActive():
+        return
+    root = read.domain(own_xml(conn, name))
+    if blockdisk.made(root, lambda path: Path(path).is_block_device()):
+        conn.defineXML(to_text(root))
+    dom.create()
 
 
 def start_once(conn: Any, name: str, change: Callable[[str], str]) -> None:

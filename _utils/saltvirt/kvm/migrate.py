@@ -122,7 +122,7 @@ def _live_flags(options: Move, *, copies: Collection[str], shared: bool) -> dict
         "COMPRESSED": options.compressed,
         "AUTO_CONVERGE": is_live and not options.postcopy,
         "POSTCOPY": options.postcopy,
-        "PARALLEL": bool(options.parallel_connections),
+        "PARALLEL": (options.parallel_connections or 1) > 1,
         "UNSAFE": shared,
         "NON_SHARED_DISK": bool(copies) and is_whole,
         "NON_SHARED_INC": bool(copies) and not is_whole,
@@ -143,9 +143,10 @@ def parameters(
             out["tls.destination"] = address.strip("[]")
     if disks:
         out["migrate_disks"] = list(disks)
+    connections = options.parallel_connections or 1
     plain = {
         "bandwidth": options.max_bandwidth,
-        "parallel.connections": options.parallel_connections,
+        "parallel.connections": connections if connections > 1 else None,
         "bandwidth.postcopy": options.postcopy_bandwidth,
         "compression.mt.level": options.comp_mt_level,
         "compression.mt.threads": options.comp_mt_threads,

@@ -2,7 +2,7 @@
 
 import logging
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,11 +167,17 @@ class Reachable:
 
     sends_as_host
         Whether QEMU sends for it by sockets of its own.
+    is_filtered
+        Whether a NIC of it has a network filter.
+    written
+        The files that are its disks, and that it writes to.
     """
 
     displays: list[Graphics]
     listeners: list[dict[str, str]]
     sends_as_host: bool
+    is_filtered: bool = False
+    written: tuple[str, ...] = ()
 
 
 def reachable(conn: Any) -> dict[str, Reachable]:
@@ -186,9 +192,20 @@ def reachable(conn: Any) -> dict[str, Reachable]:
                 continue
             raise
         root = read.domain(text)
-        by_host = read.sends_as_host(root)
-        out[dom.name()] = Reachable(read.displays(root), read.listeners(root), by_host)
+        out[dom.name()] = Reachable(
+            displays=read.displays(root),
+            listeners=read.listeners(root),
+            sends_as_host=read.sends_as_host(root),
+            is_filtered=read.is_filtered(root),
+            written=tuple(_written(root)),
+        )
     return out
+
+
+def _written(root: ET.Element) -> Iterator[str]:
+    for disk in read.disk_sources(root):
+        if disk["type"] == "file" and disk["device"] == "disk" and not disk["is_readonly"]:
+            yield str(disk["path"])
 
 
 def _row(name: str, values: Mapping[str, Any]) -> dict[str, Any]:

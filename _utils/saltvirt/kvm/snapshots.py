@@ -8,16 +8,18 @@ from datetime import datetime
 from typing import Any
 
 from saltvirt.errors import BadArgument, LibvirtRefused
-from saltvirt.kvm import lifecycle
+from saltvirt.kvm import lifecycle, privatefiles
 from saltvirt.kvm.connect import domain, is_gone, libvirt
+from saltvirt.xml import osboot, snapshot, to_text
 from saltvirt.xml import read as read_domain
-from saltvirt.xml import snapshot, to_text
 from saltvirt.xml.disk import Disk
 from saltvirt.xml.held import SEED_SERIAL
 
 NONE = "N/A"
 # libvirt before 9.9 can take external snapshots, and cannot go back to them.
 _REVERTS_EXTERNAL = 9009000
+# From 10.9 on libvirt takes internal snapshots of running UEFI VMs, from 10.10 on it reverts them.
+_UEFI_SNAPSHOTS = 10010000
 # libvirt keeps each in a file, which it writes beside that first: NAME.xml.new.
 _NAME_BYTES = 255 - len(".xml.new")
 # QEMU numbers the snapshots of a disk, and takes what may be a number for one.
@@ -173,7 +175,32 @@ def why_not(conn: Any, name: str, *, is_external: bool) -> str | None:
     for disk in written:
         if disk.format != "qcow2" and not is_external:
             return _why_not_in(name, disk)
-    return None
+    return None if is_external else _why_not_with_uefi(conn, name)
+
+
+def _why_not_with_uefi(conn: Any, name: str) -> str | None:
+    """Return why a domain that runs cannot have an internal snapshot because of its firmware."""
+    dom = domain(conn, name)
+    system = read_domain.system(read_domain.domain(dom.XMLDesc(0)))
+    if not dom.isActive() or not osboot.has_flash(system):
+        return None
+    begin, way = f"VM {name!r} boots by UEFI", "give external=True, or shut it down first"
+    version = conn.getLibVersion()
+    if version < _UEFI_SNAPSHOTS:
+        return (
+            f"{begin}, and this host's libvirt {_release(version)} takes no internal snapshot of "
+            f"such a VM while it runs (10.10 and later do, with variables in qcow2); {way}"
+        )
+    if osboot.variables_format(system) in (None, "qcow2"):
+        return None
+    return (
+        f"{begin}, and the file of its firmware's variables is raw: an internal snapshot of a VM "
+        f"that runs needs qcow2 there; {way} (docs/snapshots.md, UEFI)"
+    )
+
+
+def _release(version: int) -> str:
+    return f"{version // 1000000}.{version // 1000 % 1000}"
 
 
 def saved_too(name: str, why: str) -> str:
@@ -228,7 +255,8 @@ def take(conn: Any, vm: str, name: str, *, is_external: bool, is_quiesced: bool)
         # Whoever asked for addresses has left the domain a few seconds; without any, a guest that
         # does not answer would hold this up for as long as it likes.
         dom.agentSetResponseTimeout(_FREEZE_S)
-    dom.snapshotCreateXML(to_text(snapshot.to_take(name)), flags)
+    with privatefiles.made(conn, vm):
+        dom.snapshotCreateXML(to_text(snapshot.to_take(name)), flags)
 
 
 def delete(conn: Any, vm: str, names: Sequence[str]) -> dict[str, Any]:
@@ -272,10 +300,10 @@ def plan_revert(conn: Any, vm: str, wanted: object = None) -> Reverting:
     target = known[_chosen(vm, known, _current(dom), wanted)]
     version = conn.getLibVersion()
     if target.is_external and version < _REVERTS_EXTERNAL:
-        has = f"{version // 1000000}.{version // 1000 % 1000}"
         raise LibvirtRefused(
-            f"snapshot {target.name!r} of VM {vm!r} is external, and this host's libvirt {has} "
-            "cannot revert to it: that needs 9.9; revert by hand, or update libvirt"
+            f"snapshot {target.name!r} of VM {vm!r} is external, and this host's libvirt "
+            f"{_release(version)} cannot revert to it: that needs 9.9; revert by hand, or update "
+            "libvirt"
         )
     if vm in lifecycle.saved(conn):
         # libvirt would start the VM with that memory over what the disks had before.
@@ -320,7 +348,8 @@ def _chosen(
 def revert(conn: Any, vm: str, plan: Reverting, *, with_cleanup: bool) -> dict[str, Any]:
     """Revert as planned; return what :func:`shown` does."""
     dom = domain(conn, vm)
-    dom.revertToSnapshot(dom.snapshotLookupByName(plan.to))
+    with privatefiles.made(conn, vm):
+        dom.revertToSnapshot(dom.snapshotLookupByName(plan.to))
     _delete(dom, vm, plan.newer if with_cleanup else [], plan.to)
     return shown(plan, with_cleanup=with_cleanup)
 

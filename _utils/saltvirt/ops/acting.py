@@ -9,7 +9,7 @@ from saltvirt import arguments
 from saltvirt.config import HostSettings
 from saltvirt.errors import LibvirtRefused, VirtError
 from saltvirt.kvm import connect, lifecycle, query, snapshots
-from saltvirt.ops import snapshotted
+from saltvirt.ops import newsnapshots, snapshotted
 from saltvirt.ops.migration import startlock
 from saltvirt.storage import door
 from saltvirt.storage.verdict import Verdict
@@ -85,12 +85,12 @@ def take_snapshots(
         made = snapshots.new_name(name, None, suffix)
         if is_test:
             # When it is taken says what it is called.
-            obstacle = snapshots.why_not(conn, name, is_external=is_external)
+            obstacle = newsnapshots.why_not(conn, name, is_external=is_external)
             if obstacle:
                 raise LibvirtRefused(obstacle)
             return {"snapshot": True}
         with startlock.starting(conn, settings, name):
-            snapshots.take(conn, name, made, is_external=is_external, is_quiesced=False)
+            newsnapshots.take(conn, name, made, is_external=is_external, is_quiesced=False)
         return {"snapshot": made}
 
     return on_all(settings, pattern, act)

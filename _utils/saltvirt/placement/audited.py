@@ -95,6 +95,24 @@ class KeyFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseFacts:
+    """
+    Which releases a host runs.
+
+    distribution
+        As /etc/os-release has it: ``debian 12``; empty if that cannot be told.
+    libvirt
+        The release of the daemon.
+    packages
+        The versions of libvirt's and QEMU's packages, where dpkg installs them.
+    """
+
+    distribution: str
+    libvirt: str
+    packages: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostAudit:
     """
     What a host answers to ``virt.audit``.
@@ -123,6 +141,12 @@ class HostAudit:
         Cached images with another name: ``[path, other name]``, empty if that is not known.
     unreadable
         What could not be looked at, and why.
+    release
+        Its releases of libvirt and QEMU; None from a host of an earlier release.
+    filtered
+        VMs with a network filter.
+    open_disks
+        Disks to which VMs write, by VM, and which any user of the host can read.
     """
 
     code: str
@@ -144,3 +168,6 @@ class HostAudit:
     user_nics: list[str] = field(default_factory=list)
     linked_images: list[list[str]] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
+    release: ReleaseFacts | None = None
+    filtered: list[str] = field(default_factory=list)
+    open_disks: dict[str, list[str]] = field(default_factory=dict)

@@ -78,6 +78,8 @@ class SetupFacts:
         What its options are called, and what they may be meant to be called.
     machine
         A digest of its /etc/machine-id; empty if it has none.
+    deep
+        Disks that have more files below them than a disk may have, by their VMs.
     """
 
     code: str
@@ -101,3 +103,4 @@ class SetupFacts:
     misspelt: dict[str, str] = field(default_factory=dict)
     machine: str = ""
     seed_method: str = "auto"
+    deep: dict[str, list[str]] = field(default_factory=dict)

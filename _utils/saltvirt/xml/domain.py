@@ -72,8 +72,8 @@ class Domain:
     on_poweroff: str | None = "destroy"
     on_reboot: str | None = "restart"
     on_crash: str | None = "destroy"
-    disks: tuple[Disk, ...] = ()
     controllers: tuple[Controller, ...] = ()
+    disks: tuple[Disk, ...] = ()
     interfaces: tuple[Interface, ...] = ()
     chardevs: tuple[Chardev, ...] = ()
     graphics: tuple[Graphics, ...] = ()
@@ -105,6 +105,7 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
     """Return the domain that a VM leads to; the arguments are those of :func:`build`."""
     display = _shaped("graphics", graphics.of, vm.graphics)
     card = video.of(display)
+    disks = (*map(disk.of, vm.disks), *seeds(vm, {one.target for one in vm.disks}))
     return Domain(
         type=vm.domain_type,
         name=vm.name,
@@ -121,8 +122,8 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
         cpu=_shaped("cpu", cpu.of, vm.cpu, vm.domain_type, has_default=not vm.is_3006),
         clock=_shaped("clock", clock.of, vm.clock),
         on_reboot="destroy" if vm.stop_on_reboot else "restart",
-        disks=(disks := (*map(disk.of, vm.disks), *seeds(vm, {one.target for one in vm.disks}))),
-        controllers=controller.of(map(disk.build, disks)),
+        controllers=(*controller.ports(vm), *controller.scsi(map(disk.build, disks))),
+        disks=disks,
         interfaces=tuple(map(nic.of, vm.nics)),
         chardevs=(
             *chardev.of(vm.serials, vm.consoles, vm.console_log),
@@ -186,8 +187,8 @@ def _devices(domain: Domain) -> ET.Element:
     return tag(
         "devices",
         None,
-        *map(disk.build, domain.disks),
         *map(controller.build, domain.controllers),
+        *map(disk.build, domain.disks),
         *map(nic.build, domain.interfaces),
         *map(chardev.build, domain.chardevs),
         *map(graphics.build, domain.graphics),
@@ -213,8 +214,8 @@ def read(root: ET.Element) -> Domain:
         cpu=cpu.read(root.find("cpu")),
         clock=clock.read(root.find("clock")),
         **{name: root.findtext(name) or None for name in _EVENTS},
+        controllers=tuple(map(controller.read, root.iterfind("devices/controller"))),
         disks=tuple(map(disk.read, root.iterfind("devices/disk"))),
-        controllers=controller.read_scsi(root),
         interfaces=tuple(map(nic.read, root.iterfind("devices/interface"))),
         chardevs=tuple(
             chardev.read(one) for one in root.iterfind("devices/*") if one.tag in chardev.ELEMENTS

@@ -86,7 +86,7 @@ def of(vm: Vm) -> Os:
     loader = nvram = None
     if boot.get("loader"):
         loader = Loader(path=str(boot["loader"]), attributes={"readonly": "yes", "type": "pflash"})
-        nvram = Nvram(attributes={"template": str(boot["nvram"])})
+        nvram = Nvram(attributes=_template(boot["nvram"]))
     direct = {key: str(boot[key]) for key in ("kernel", "initrd", "cmdline") if boot.get(key)}
     return Os(
         type=vm.os_type or "hvm",
@@ -175,6 +175,17 @@ def variables(os: Os, name: str | None) -> str | None:
     return _VARIABLES.format(name) if os.firmware == "efi" and not is_stateless else None
 
 
+def has_flash(os: Os) -> bool:
+    """Return whether a VM boots firmware from flash memory, as UEFI mostly is."""
+    kind = os.loader.attributes.get("type") if os.loader is not None else None
+    return os.firmware == "efi" or kind == "pflash"
+
+
+def variables_format(os: Os) -> str | None:
+    """Return the format of the file that the firmware keeps its variables in; None without one."""
+    return os.nvram.attributes.get("format", "raw") if os.nvram is not None else None
+
+
 def changed(now: Os, boot: Mapping[str, Any], devices_: tuple[str, ...] | None = None) -> Os:
     """
     Return what a domain boots when a call has changed it.
@@ -220,10 +231,17 @@ def _with_loader(now: Os, boot: Mapping[str, Any]) -> Os:
         now = replace(now, firmware=None)
     if boot.get("nvram"):
         nvram = nvram or Nvram()
-        nvram = replace(nvram, attributes={**nvram.attributes, "template": str(boot["nvram"])})
+        nvram = replace(nvram, attributes={**nvram.attributes, **_template(boot["nvram"])})
     if {"loader", "nvram"} & set(boot) and (loader is None) != (nvram is None):
         raise BadArgument("boot", "'loader' and 'nvram' go together; or use 'efi: True'")
     return replace(now, loader=loader, nvram=nvram)
+
+
+def _template(path: object) -> dict[str, str]:
+    """Return the attributes of an <nvram> that is made from a template: in its format."""
+    text = str(path)
+    formats = {"templateFormat": "qcow2", "format": "qcow2"} if text.endswith(".qcow2") else {}
+    return {"template": text, **formats}
 
 
 def _is_cleared(boot: Mapping[str, Any]) -> bool:

@@ -117,6 +117,11 @@ def firmware_variables(root: ET.Element) -> str | None:
     return osboot.variables(system(root), root.findtext("name"))
 
 
+def is_filtered(root: ET.Element) -> bool:
+    """Return whether a NIC of a VM has a network filter."""
+    return any(one.find("filterref") is not None for one in _devices(root, "interface"))
+
+
 def disks(root: ET.Element) -> list[disk.Disk]:
     """Return what a VM's disks say, but for one without a target."""
     return [one for one in map(disk.read, _devices(root, "disk")) if "dev" in one.target]

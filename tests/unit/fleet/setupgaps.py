@@ -309,6 +309,10 @@ PLANTED = {
         says(no_master="a master called '127.0.0.1'", masters={}),
         *("guest-master", "hyper1", NEEDED, "virt: {seed: {master: ADDRESS}}"),
     ),
+    "a disk of too many files": (
+        says(deep={"web1": ["/x/web1_system.s21"]}),
+        *("deep-disks", "hyper1", HINT, "virt.delete_snapshots web1"),
+    ),
     "no way to the master": (
         says(masters={"10.0.0.9": "timed out"}),
         *("guest-master", "hyper1", NEEDED, "4505"),

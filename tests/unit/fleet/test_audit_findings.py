@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from auditkit import NOW, console, display, key
 from saltvirt.fleet import hints, minions
-from saltvirt.placement.audited import LocalFacts
+from saltvirt.placement.audited import LocalFacts, ReleaseFacts
 
 
 def test_nothing_falls_short_where_all_is_as_the_docs_say(world):
@@ -72,6 +72,17 @@ def users(**given):
     """Return what lets more of hyper1's own users in."""
     none = {"sockets": [], "users": [], "rules": []}
     return host(local=LocalFacts(**{**none, **given}))
+
+
+def filtered(world):
+    """Have VMs of hyper1 rely on filters under a libvirt before 11.6, all else of it mended."""
+    release = ReleaseFacts(
+        distribution="debian 13",
+        libvirt="11.3.0",
+        # A package that is newer than the table.
+        packages={"libvirt-daemon": "11.3.0-3+deb13u9"},
+    )
+    world.say(release=release, filtered=["web1"])
 
 
 def daemon(**given):
@@ -182,6 +193,22 @@ CHECKS = {
         host(keys=[key(0o640, most=0o640, group="users", reader="kvm")]),
         "host-keys",
     ),
+    "a disk for all": (host(open_disks={"web1": ["/x/web1.s1"]}), "disk-files"),
+    "an old libvirt": (
+        host(release=ReleaseFacts(distribution="", libvirt="12.6.0", packages={})),
+        "libvirt-release",
+    ),
+    "an old QEMU": (
+        host(
+            release=ReleaseFacts(
+                distribution="debian 13",
+                libvirt="12.8.0",
+                packages={"qemu-system-x86": "1:10.0.8+ds-0+deb13u1"},
+            )
+        ),
+        "qemu-release",
+    ),
+    "filters of an old libvirt": (filtered, "filter-window"),
     "unreadable": (host(unreadable={"/etc/libvirt/qemu.conf": "broken"}), "not-checked"),
 }
 

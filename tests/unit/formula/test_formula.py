@@ -1,11 +1,13 @@
 """The formula, rendered by Salt itself for every family of systems that it knows."""
 
 import os
+import re
 import socket
 
 import pytest
 from formulakit import rendered, shown, units
 from saltvirt.seed import lending
+from saltvirt.xml import tlspriority
 
 # Family, release, and the daemon that listens there: libvirtd alone or virtproxyd before many.
 SYSTEMS = [
@@ -369,3 +371,27 @@ def test_with_selinux_the_folder_of_images_is_labelled_and_booleans_are_set(opti
     function, boolean = states["hypervisor_selinux_virt_use_nfs"]
     assert function == "selinux.boolean"
     assert (boolean["name"], boolean["value"], boolean["persist"]) == ("virt_use_nfs", True, True)
+
+
+def test_a_qemu_that_takes_a_vm_over_one_connection_finds_no_aes(options):
+    states = rendered(options, "hypervisor.libvirt", os_family="Debian", osrelease="13")
+    kind, made = states["hypervisor_qemu_gnutls"]
+
+    assert kind == "file.managed" and made["name"] == tlspriority.FILE
+    refused = set(re.findall(r"^tls-disabled-cipher = (\S+)$", made["contents"], re.M))
+    assert refused == {f"aes-{bits}-{mode}" for bits in (128, 256) for mode in ("gcm", "ccm")}
+    # Without ChaCha20, as in FIPS mode, nothing would be left.
+    (unless,) = made["unless"]
+    assert unless["path"] == "/proc/sys/crypto/fips_enabled"
+
+
+@pytest.mark.parametrize(
+    ("family", "release", "begin"),
+    [("Debian", "12", "NORMAL:"), ("RedHat", "9", "@QEMU,SYSTEM:"), ("Suse", "15.6", "NORMAL:")],
+)
+def test_libvirt_prefers_chacha20_for_moves(options, family, release, begin):
+    states = rendered(options, "hypervisor.libvirt", os_family=family, osrelease=release)
+    value = states["hypervisor_qemu_settings"][1]["key_values"]["migrate_tls_priority"]
+
+    # A cipher that both lack is passed over: AES stays for a peer, or a policy, without ChaCha20.
+    assert value.strip('"').startswith(f"{begin}-CIPHER-ALL:+CHACHA20-POLY1305:+AES-256-GCM")

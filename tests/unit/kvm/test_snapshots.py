@@ -101,6 +101,7 @@ def test_a_guest_has_a_minute_to_freeze_and_no_more(monkeypatch):
         agentSetResponseTimeout=lambda seconds: told.append(seconds),
         snapshotCreateXML=lambda _xml, flags: told.append(flags),
     )
+    monkeypatch.setattr(lifecycle, "file_paths", lambda *_: [])
     monkeypatch.setattr(snapshots, "domain", lambda *_: dom)
     monkeypatch.setattr(snapshots, "why_not", lambda *_, **_given: None)
 

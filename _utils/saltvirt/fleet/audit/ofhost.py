@@ -1,18 +1,16 @@
 """Judge what hosts say of themselves: pure functions, each of which yields what falls short."""
 
-import ipaddress
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from saltvirt.errors import VirtError
-from saltvirt.fleet.audit import imagechecks
+from saltvirt.fleet.audit import imagechecks, ofvms, releases
 from saltvirt.fleet.audit.masterfacts import Known
 from saltvirt.fleet.findings import Finding, apply, sync
 from saltvirt.fleet.membership import Members
 from saltvirt.placement.audited import (
     CertificateFacts,
-    DisplayFacts,
     HostAudit,
     KeyFacts,
     LocalFacts,
@@ -39,15 +37,16 @@ def findings(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
     yield from _listening(host, facts)
     yield from _forwarding(host, facts.unguarded)
     yield from _outdated(host, facts.outdated)
-    yield from _user_nics(host, facts.user_nics)
     yield from imagechecks.linked_images(host, facts.linked_images)
     yield from _local(host, facts.local)
     yield from _trust(host, facts, known)
     yield from _revocations(host, facts, known)
     yield from _qemu(host, facts)
-    yield from _displays(host, facts)
-    yield from _consoles(host, facts)
+    yield from ofvms.findings(host, facts)
     yield from _options(host, facts)
+    if facts.release is not None:
+        yield from releases.findings(host, facts.release)
+        yield from releases.filters(host, facts.release, facts.filtered)
     for one in facts.certificates:
         yield from _certificate(host, one, known)
     for key in facts.keys:
@@ -142,18 +141,6 @@ def _outdated(host: str, names: Iterable[str]) -> Iterator[Finding]:
             what=f"the rules {name} of its firewall are of an earlier release: they let guests "
             "with NAT through to libvirt and QEMU of the other hypervisors",
             fix=f"{apply(host, 'hypervisor.firewall')}, or the state that sets them",
-        )
-
-
-def _user_nics(host: str, vms: Iterable[str]) -> Iterator[Finding]:
-    for vm in vms:
-        yield Finding(
-            check="user-nics",
-            where=host,
-            what=f"{vm} has a NIC of type user: the host itself sends what it sends, to its own "
-            "loopback too, and no firewall rule for guests holds it back",
-            fix=f"give it a NIC on a bridge or a network (virsh edit {shlex.quote(vm)}), then stop "
-            "and start it",
         )
 
 
@@ -253,64 +240,6 @@ def _rights(host: str, conf: Mapping[str, str]) -> Iterator[Finding]:
             what=f"in qemu.conf {one}",
             fix="take that line out, restart libvirtd (virtqemud), then stop and start the VMs",
         )
-
-
-def _is_open(address: str) -> bool:
-    try:
-        return not ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address not in ("", "localhost")
-
-
-def _is_closed(one: DisplayFacts, conf: Mapping[str, str]) -> bool:
-    # TLS that asks for no certificate lets everybody in.
-    asks = conf.get("vnc_tls_x509_verify", conf.get("default_tls_x509_verify", "1")) == "1"
-    has_tls = one.type == "vnc" and conf.get("vnc_tls") == "1" and asks
-    # That of the file is the one of every VM that has none of its own.
-    has_password = one.has_password or f"{one.type}_password" in conf
-    return not _is_open(one.address) or has_password or has_tls
-
-
-def _displays(host: str, facts: HostAudit) -> Iterator[Finding]:
-    for one in facts.displays:
-        if not _is_closed(one, facts.qemu):
-            yield Finding(
-                check="display",
-                where=host,
-                what=f"the {one.type} display of {one.vm} listens at {one.address}, without "
-                "password and TLS that asks for certificates",
-                fix=f"listen on 127.0.0.1 (virsh edit {shlex.quote(one.vm)}; virt:vnc:listen for "
-                "new VMs), or set virt:vnc:password; then stop and start the VM",
-            )
-    for kind in ("vnc", "spice"):
-        address = facts.qemu.get(f"{kind}_listen", "")
-        usual = DisplayFacts(vm="", type=kind, address=address, has_password=False)
-        if not _is_closed(usual, facts.qemu):
-            yield Finding(
-                check="display",
-                where=host,
-                what=f"{kind}_listen in qemu.conf is {address}, without password and TLS "
-                "that asks for certificates",
-                fix=f'{kind}_listen = "127.0.0.1" in qemu.conf, or vnc_tls = 1; restart libvirtd',
-            )
-
-
-def _consoles(host: str, facts: HostAudit) -> Iterator[Finding]:
-    conf = facts.qemu
-    asks = conf.get("chardev_tls_x509_verify", conf.get("default_tls_x509_verify", "1")) == "1"
-    default = "yes" if conf.get("chardev_tls") == "1" else "no"
-    for one in facts.consoles:
-        has_tls = asks and (one.tls or default) == "yes"
-        # One without an address listens on all.
-        if _is_open(one.address or "0.0.0.0") and not has_tls:
-            yield Finding(
-                check="console",
-                where=host,
-                what=f"a serial, console or channel of {one.vm} listens at "
-                f"{one.address or 'all addresses'}, without TLS that asks for certificates",
-                fix=f"listen on 127.0.0.1 (virsh edit {shlex.quote(one.vm)}), then stop and start "
-                "the VM",
-            )
 
 
 def _options(host: str, facts: HostAudit) -> Iterator[Finding]:

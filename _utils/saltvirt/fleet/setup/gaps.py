@@ -21,7 +21,7 @@ ORDER = (
     *("pool", "profiles", "bridge", "room", "guest-master", "not-checked"),
     *("libguestfs", "appliance-users", "seed-method", "minion-packages"),
     *("pillar", "minion-data-cache", "certificates", "tls", "names", "firewall"),
-    *("cells", "formula", "image", "kvm", "maintenance", "misspelt"),
+    *("cells", "formula", "image", "kvm", "maintenance", "misspelt", "deep-disks"),
 )
 
 

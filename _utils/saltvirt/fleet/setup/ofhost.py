@@ -55,6 +55,7 @@ def gaps(host: str, facts: SetupFacts, known: Known) -> Iterator[Gap]:
     yield from _appliance(host, facts)
     place = f"in {host}'s pillar or grains, or in its configuration; then restart its minion"
     yield from misspelt(host, facts.misspelt, place)
+    yield from _deep(host, facts.deep)
     if facts.info is not None:
         yield from _guests(host, facts, facts.info)
         yield from _profiles(host, facts.info)
@@ -72,6 +73,19 @@ def not_checked(host: str, why: str) -> Gap:
         what=f"it could not be checked: {why}",
         fix=f"see what it says: salt {shlex.quote(host)} virt.setup_facts",
     )
+
+
+def _deep(host: str, disks: Mapping[str, list[str]]) -> Iterator[Gap]:
+    for vm, paths in sorted(disks.items()):
+        yield Gap(
+            check="deep-disks",
+            where=host,
+            what=f"{', '.join(paths)} of {vm} has more than 20 files below it: libvirt before 12.0 "
+            "may not start that VM again",
+            fix=f"delete external snapshots: salt {shlex.quote(host)} virt.delete_snapshots "
+            f"{shlex.quote(vm)} NAME; before libvirt 9.9 virsh blockcommit (docs/snapshots.md)",
+            level=HINT,
+        )
 
 
 def _pillar(host: str, lines: str) -> str:

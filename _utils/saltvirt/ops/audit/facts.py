@@ -18,8 +18,9 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadConfig
 from saltvirt.image import hardlinks
 from saltvirt.kvm import query
+from saltvirt.kvm.privatefiles import others_read
 from saltvirt.net.firewall import forwarding
-from saltvirt.ops.audit import local
+from saltvirt.ops.audit import local, release
 from saltvirt.ops.audit.conffiles import Conf, Looking, Value, settings
 from saltvirt.ops.certificates import enrolment, installed
 from saltvirt.pki import ca
@@ -105,7 +106,16 @@ def of_host(conn: Any, options: HostSettings, basepath: str, minion_key: str) ->
         wrong_options=config.wrong(options),
         linked_images=[[image.path, image.golden or ""] for image in hardlinks.linked(options)],
         unreadable=look.unreadable,
+        release=release.facts(look, conn),
+        filtered=sorted(vm for vm, of in vms.items() if of.is_filtered),
+        open_disks=_open_disks(vms),
     )
+
+
+def _open_disks(vms: Mapping[str, query.Reachable]) -> dict[str, list[str]]:
+    """Return the disks that any user of this host can read, by the VMs that write to them."""
+    found = {vm: [path for path in of.written if others_read(path)] for vm, of in vms.items()}
+    return {vm: paths for vm, paths in sorted(found.items()) if paths}
 
 
 def _compat(options: HostSettings) -> str | None:

@@ -12,7 +12,7 @@ from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.image import cache, rights, validation
 from saltvirt.kvm import host
 from saltvirt.model import Disk, Nic, Vm
-from saltvirt.ops import inspect, storage
+from saltvirt.ops import chains, inspect, storage
 from saltvirt.ops.build import existing, poolvolumes
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
@@ -313,7 +313,7 @@ def _given(settings: HostSettings, on: HostFacts, disk: Disk) -> validation.Vali
     if disk.source_file:
         return _source_file(settings, on, disk)
     if disk.backing_path and not disk.image:
-        return validation.validate(disk.backing_path, backing_below=storage.backing_below(settings))
+        return chains.validated(settings, f"disk {disk.name!r}", disk.backing_path, more=1)
     return None
 
 
@@ -330,7 +330,7 @@ def _source_file(settings: HostSettings, on: HostFacts, disk: Disk) -> validatio
     # A guest may have written what looks like another format into a raw disk, or a medium.
     if disk.device != "disk" or disk.format == "raw":
         return validation.ValidatedImage(path=str(path), format=disk.format or "raw", size_bytes=0)
-    validated = validation.validate(path, backing_below=storage.backing_below(settings))
+    validated = chains.validated(settings, f"disk {disk.name!r}", str(path))
     if disk.format and disk.format != validated.format:
         raise StorageError(f"disk {disk.name!r}: {path} is {validated.format}, not {disk.format}")
     return validated

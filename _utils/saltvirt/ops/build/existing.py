@@ -19,7 +19,7 @@ from saltvirt.image import validation
 from saltvirt.image.validation import ValidatedImage
 from saltvirt.kvm import lifecycle
 from saltvirt.model import Disk, Requirements, Vm
-from saltvirt.ops import owned, storage
+from saltvirt.ops import chains, owned, storage
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.ops.storage import Place
@@ -189,6 +189,7 @@ def _validated(settings: HostSettings, one: _Named) -> ValidatedImage:
     found = validation.validate(one.path, backing_below=storage.backing_below(settings))
     if found.format != one.format:
         raise ImageError(f"it is {found.format}, and was to be {one.format}")
+    chains.refuse("a disk that is there already", one.path)
     return found
 
 

@@ -13,7 +13,7 @@ from saltvirt.errors import ImageError, LibvirtRefused, StorageError
 from saltvirt.image import qcow2, validation
 from saltvirt.image.validation import ValidatedImage
 from saltvirt.kvm import diskvolumes, host, lifecycle, pools, snapshots, volumes
-from saltvirt.ops import reservations, storage
+from saltvirt.ops import chains, reservations, storage
 from saltvirt.ops.migration import migrationinfo, startlock
 from saltvirt.placement.answers import MigrationInfo
 from saltvirt.xml import copied, pooldisk, read
@@ -219,6 +219,7 @@ def _overlay(settings: HostSettings, what: str, path: str) -> ValidatedImage:
         raise StorageError(f"{what} cannot be copied: {exc}") from exc
     if found.format != "qcow2":
         raise StorageError(f"{what} is {found.format}, and its VM takes it for qcow2")
+    chains.refuse(what, path)
     return found
 
 

@@ -1,18 +1,18 @@
 """Send a VM to another host: whether this one can, and libvirt's migration with its figures."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from saltvirt import movespec
 from saltvirt.config import HostSettings
-from saltvirt.kvm import lifecycle, migrate, process, snapshots
+from saltvirt.kvm import lifecycle, migrate, migrateconnections, process, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import checks, migrationinfo, reach, watching
+from saltvirt.ops.migration import checks, connections, migrationinfo, reach, watching
 from saltvirt.placement import generation
 from saltvirt.placement.answers import DiskFacts, FileFacts, MigrationInfo
 
@@ -104,11 +104,17 @@ def hand_over(
         # Into a volume libvirt copies all that the guest sees, and nothing but that.
         options = replace(options, copy_storage="all")
     has_shared = any(disk.how == "shared" for disk in moving.disks)
-    bits = migrate.flags(options, copies=copies, shared=has_shared, is_running=is_running)
-    given = migrate.parameters(options, address=address, disks=copies, is_running=is_running)
+
     with migrate.target(uri) as other:
-        job = migrate.Job(*conns, name, uri, given, bits)
-        last = watching.watch(context, job, name, options)
+
+        def begun(how: Move) -> migrate.Job:
+            bits = migrate.flags(how, copies=copies, shared=has_shared, is_running=is_running)
+            given = migrate.parameters(how, address=address, disks=copies, is_running=is_running)
+            if is_running:
+                given |= connections.parameters(conns[0], name, other, how)
+            return migrate.Job(*conns, name, uri, given, bits)
+
+        last = _watched(context, name, options, is_running, begun)
         done = {**last, **migrate.completed(other, name)}
     return {
         "downtime_ms": done.get("downtime_ms", 0) if is_running else 0,
@@ -116,6 +122,30 @@ def hand_over(
         # The far end, which is asked when all is over, knows of the memory only.
         "disk_bytes": last.get("disk_bytes", 0),
     }
+
+
+def _watched(
+    context: Context,
+    name: str,
+    options: Move,
+    is_running: bool,
+    begun: Callable[[Move], migrate.Job],
+) -> dict[str, int]:
+    """
+    Have libvirt migrate a domain to its end, over several connections where both QEMUs can.
+
+    begun
+        Makes the job of a move.
+    """
+    wanted = connections.chosen(options, is_running=is_running)
+    job = begun(wanted)
+    try:
+        return watching.watch(context, job, name, wanted)
+    except MigrationFailed:
+        # libvirt asks both QEMUs before anything is sent.
+        if wanted == options or not migrateconnections.is_refused(job.error):
+            raise
+    return watching.watch(context, begun(options), name, options)
 
 
 def _tell(conn: Any, name: str, uri: str) -> dict[str, int]:

@@ -12,7 +12,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import HostUnreachable, VirtError
 from saltvirt.kvm import connect
 from saltvirt.model import Disk
-from saltvirt.ops import inspect, storage
+from saltvirt.ops import chains, inspect, storage
 from saltvirt.ops.audit.conffiles import Conf, Looking, settings
 from saltvirt.ops.audit.facts import listening
 from saltvirt.ops.build import poolvolumes
@@ -51,7 +51,7 @@ def of_host(
         The addresses of hypervisors by their ids, this one's own passed over.
     """
     look, empty = Looking(), Conf()
-    libvirt, info, pool, why_not = _of_libvirt(options)
+    libvirt, info, pool, why_not, deep = _of_libvirt(options)
     masters, no_master = _masters(options, opts)
     near = _near(opts["id"], peers)
     reached = reaching.reached({*masters.values(), *(one for its in near.values() for one in its)})
@@ -81,24 +81,31 @@ def of_host(
         unreadable=look.unreadable,
         misspelt=dict(misspelt),
         machine=look.at(_MACHINE, _digest, ""),
+        deep=deep,
         # Last: the master compares it with its own time when it has the answer.
         clock_s=time.time(),
     )
 
 
-def _of_libvirt(
-    options: HostSettings,
-) -> tuple[str | None, HostInfo | None, str | None, str | None]:
-    """Return why libvirt does not answer, the host's info, what is wrong with the pool, and why."""
+_Libvirt = tuple[str | None, HostInfo | None, str | None, str | None, dict[str, list[str]]]
+
+
+def _of_libvirt(options: HostSettings) -> _Libvirt:
+    """
+    Return what libvirt says, or why it says nothing.
+
+    Why it does not answer, the host's info, what is wrong with the pool, why there is no info, and
+    the disks that are made of too many files.
+    """
     try:
         # The probe of KVM starts a guest.
         with connect.opened(options, readonly=False) as conn:
-            info = inspect.host_info(conn, options)
+            info, deep = inspect.host_info(conn, options), chains.deep(conn)
     except HostUnreachable as exc:
-        return str(exc), None, None, None
+        return str(exc), None, None, None, {}
     except (VirtError, OSError) as exc:
-        return None, None, None, str(exc)
-    return None, info, _why(_pool, options, info), None
+        return None, None, None, str(exc), {}
+    return None, info, _why(_pool, options, info), None, deep
 
 
 def _pool(options: HostSettings, info: HostInfo) -> None:

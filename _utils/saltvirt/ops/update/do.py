@@ -195,7 +195,9 @@ class _Update:
         for step in self._live.steps:
             words = changing.plug(self._conn, self._name, step.how, step.xml)
             if words is not None:
-                self._errors.append(words)
+                # The definition has it, with a slot: it is there from the next start on.
+                if step.how != live.ATTACH or _NO_SLOT not in words:
+                    self._errors.append(words)
                 self._undone.append(step)
         self._check_detached()
         if self._live.vcpus is not None:
@@ -336,4 +338,6 @@ def _host_devices(conn: Any, request: Request) -> Sequence[hostdev.Hostdev] | No
     return [hostdev.of(known[name]) for name in request.host_devices]
 
 
+# libvirt's words where a running VM has no free slot for one more device.
+_NO_SLOT = "No more available PCI slots"
 _ARGUMENTS = {"disk": "disks", "interface": "interfaces", "hostdev": "host_devices"}

@@ -94,7 +94,7 @@ def decide(running: ET.Element, plan: Plan, request: Request) -> Live:
 def _controllers(running: ET.Element, steps: Sequence[Step]) -> Iterator[Step]:
     """Yield the controllers that the running VM gets for disks: libvirt would add another kind."""
     disks = [step.element for step in steps if (step.how, step.device) == (ATTACH, "disk")]
-    for one in controller.of(disks, controller.read_scsi(running)):
+    for one in controller.scsi(disks, controller.read_scsi(running)):
         name = f"{one.type} {one.index}"
         yield Step(how=ATTACH, device="controller", name=name, element=controller.build(one))
 

@@ -248,3 +248,12 @@ def test_behind_whose_nat_a_vm_is_travels_with_it(moving):
     assert (about.networks, about.nat) == (["default"], ["default"])
     bridged = "<interface type='bridge'><source bridge='br0'/></interface>"
     assert moving(devices=bridged).nat == []
+
+
+@pytest.mark.parametrize(("state", "files"), [("stopped", ["/c"]), ("running", ["/c", "/t.qcow2"])])
+def test_the_template_of_firmware_variables_is_needed_while_a_vm_runs(moving, state, files):
+    # libvirt makes the file anew on the target; of a stopped VM the file itself is sent.
+    nvram = "<nvram template='/t.qcow2'>/none/m1_VARS.fd</nvram>"
+    found = moving(state=state, os=f"<loader type='pflash'>/c</loader>{nvram}")
+
+    assert found.files == files

@@ -1,0 +1,187 @@
+"""
+Releases of libvirt and QEMU with known security holes: a table, and whether a host's is in it.
+
+The table is of 2026-11. What a distribution has mended since is not in it, so a Debian package that
+is newer than those named here is not judged.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from saltvirt.fleet.findings import Finding
+from saltvirt.placement.audited import ReleaseFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hole:
+    """
+    A security hole of libvirt.
+
+    ends
+        The release of libvirt that mended it.
+    debian
+        The package of a Debian release that mended it.
+    """
+
+    cve: str
+    what: str
+    ends: str
+    debian: Mapping[str, str] = field(default_factory=dict)
+
+
+_U1, _U2, _U3 = "9.0.0-4+deb12u1", "11.3.0-3+deb13u2", "11.3.0-3+deb13u3"
+HOLES = (
+    Hole(
+        cve="CVE-2023-3750", what="storage pools end the daemon", ends="9.6.0", debian={"12": _U1}
+    ),
+    Hole(cve="CVE-2024-1441", what="interfaces end the daemon", ends="10.1.0", debian={"12": _U1}),
+    Hole(cve="CVE-2024-2494", what="a client ends the daemon", ends="10.2.0", debian={"12": _U1}),
+    Hole(
+        cve="CVE-2025-12748",
+        what="users with few rights exhaust memory",
+        ends="11.10.0",
+        debian={"13": _U2},
+    ),
+    Hole(
+        cve="CVE-2025-13193",
+        what="any user reads external snapshots of stopped VMs",
+        ends="11.10.0",
+        debian={"13": _U2},
+    ),
+    Hole(
+        cve="CVE-2026-18917",
+        what="a read-only client writes past a buffer",
+        ends="12.7.0",
+        debian={"13": _U3},
+    ),
+    Hole(
+        cve="CVE-2026-61477",
+        what="a network's DNS entries set options of dnsmasq",
+        ends="12.7.0",
+        debian={"13": _U3},
+    ),
+    Hole(cve="CVE-2026-61478", what="XML ends the daemon", ends="12.7.0", debian={"13": _U3}),
+    Hole(
+        cve="CVE-2026-63622",
+        what="a VM's swtpm takes over files",
+        ends="12.7.0",
+        debian={"13": _U3},
+    ),
+    Hole(
+        cve="CVE-2026-63623",
+        what="any user reads volumes while they are cloned",
+        ends="12.7.0",
+        debian={"13": _U3},
+    ),
+    Hole(cve="CVE-2026-77158", what="a guest's agent ends the daemon", ends="12.7.0"),
+    Hole(cve="CVE-2026-77159", what="a VM's swtpm takes over files by its log", ends="12.7.0"),
+)
+# The newest packages of Debian that the table knows.
+_NEWEST = {"12": "9.0.0-4+deb12u2", "13": _U3}
+# QEMU's newest packages of Debian: each mends what the changelogs name, dozens of holes.
+_QEMU = {"12": "1:7.2+dfsg-7+deb12u18", "13": "1:10.0.13+ds-0+deb13u1"}
+# Hosts say what they like: so much of a version is looked at and shown, so many VMs are named.
+_SHOWN, _DIGITS, _NAMED = 80, 18, 10
+# From this release on, VMs start without a moment in which filters do not hold.
+_FILTERS_HOLD = "11.6.0"
+
+
+def findings(host: str, facts: ReleaseFacts) -> Iterator[Finding]:
+    """Yield the known holes of the libvirt and the QEMU of a host."""
+    holes = list(_open(facts))
+    if holes:
+        package = _package(facts, "libvirt")
+        yield Finding(
+            check="libvirt-release",
+            where=host,
+            what=f"libvirt {facts.libvirt[:_SHOWN]}{f' ({package})' if package else ''} has known "
+            "holes: " + ", ".join(f"{hole.cve} ({hole.what})" for hole in holes),
+            fix=_fix(host, facts, "libvirt-daemon"),
+        )
+    package, wanted = _package(facts, "qemu"), _QEMU.get(_debian(facts), "")
+    if package and wanted and is_older(package, wanted):
+        yield Finding(
+            check="qemu-release",
+            where=host,
+            what=f"QEMU's package {package} is older than {wanted}, which mends known holes that "
+            "guests can use",
+            fix=_fix(host, facts, "qemu-system-x86")
+            + ", then stop and start its VMs, or move them away and back",
+        )
+
+
+def filters(host: str, facts: ReleaseFacts, vms: list[str]) -> Iterator[Finding]:
+    """Yield that a host's network filters do not hold at each moment, where VMs have some."""
+    if vms and is_older(facts.libvirt, _FILTERS_HOLD):
+        yield Finding(
+            check="filter-window",
+            where=host,
+            what=f"libvirt {facts.libvirt[:_SHOWN]} makes the base of all network filters anew "
+            f"whenever a VM starts, and for that moment those of {_named(vms)} do not hold",
+            fix=f"libvirt {_FILTERS_HOLD[:-2]} or later; until then do not rely on filters alone "
+            "(docs/networking.md)",
+        )
+
+
+def _named(vms: list[str]) -> str:
+    more = len(vms) - _NAMED
+    return ", ".join(vms[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _debian(facts: ReleaseFacts) -> str:
+    """Return the release of Debian that a host has, empty if it has another system."""
+    name, _space, release = facts.distribution.partition(" ")
+    return release if name == "debian" else ""
+
+
+def _package(facts: ReleaseFacts, begin: str) -> str:
+    """Return the version of a host's package, empty where dpkg has none on record."""
+    found = (v for name, v in sorted(facts.packages.items()) if name.startswith(begin))
+    return next(found, "")[:_SHOWN]
+
+
+def _open(facts: ReleaseFacts) -> Iterator[Hole]:
+    debian, package = _debian(facts), _package(facts, "libvirt")
+    newest = _NEWEST.get(debian, "") if package else ""
+    if newest and is_older(newest, package):
+        return
+    for hole in HOLES:
+        mended = hole.debian.get(debian, "") if newest else ""
+        if is_older(facts.libvirt, hole.ends) and not (mended and not is_older(package, mended)):
+            yield hole
+
+
+def _fix(host: str, facts: ReleaseFacts, package: str) -> str:
+    if facts.packages:
+        return (
+            f"salt {shlex.quote(host)} pkg.install {package} refresh=True, if there is a newer one"
+        )
+    return (
+        "update it there; if the distribution has mended these in a package of the same number, "
+        "its changelog names them"
+    )
+
+
+def is_older(version: str, other: str) -> bool:
+    """Return whether a version is older than another, as dpkg orders them."""
+    return _key(version) < _key(other)
+
+
+def _key(version: str) -> tuple[int, list[tuple[list[int], int]], list[tuple[list[int], int]]]:
+    epoch, colon, rest = version.rpartition(":")
+    upstream, hyphen, revision = rest.rpartition("-")
+    upstream, revision = (upstream, revision) if hyphen else (revision, "")
+    return (int(epoch) if colon and epoch.isdecimal() else 0, _parts(upstream), _parts(revision))
+
+
+def _parts(text: str) -> list[tuple[list[int], int]]:
+    """Return a part of a version as pairs of what is no digit, and a number."""
+    found = re.findall(r"([^0-9]*)([0-9]*)", text[:_SHOWN])
+    # The end comes after a tilde, and before all else; letters come before other signs.
+    return [([*map(_rank, word), 0], int(number[:_DIGITS] or 0)) for word, number in found]
+
+
+def _rank(sign: str) -> int:
+    return -1 if sign == "~" else ord(sign) if sign.isalpha() else ord(sign) + 256

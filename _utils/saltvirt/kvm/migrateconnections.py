@@ -1,0 +1,21 @@
+"""libvirt's part in how many connections carry a VM's memory, and how they are encrypted."""
+
+from typing import Any
+
+from saltvirt.kvm.connect import domain, libvirt
+
+
+def is_refused(error: Any) -> bool:
+    """Return whether a migration failed because one side's QEMU cannot use several connections."""
+    return (
+        error is not None
+        and error.get_error_code() == libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED
+        and "multifd" in str(error)
+    )
+
+
+def running_xml(conn: Any, name: str) -> str:
+    """Return what a domain runs with, as libvirt sends it to another host: with its secrets."""
+    flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_MIGRATABLE
+    xml: str = domain(conn, name).XMLDesc(flags)
+    return xml

@@ -1,0 +1,47 @@
+"""Which releases of libvirt and QEMU this host runs, and by which packages."""
+
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from saltvirt.kvm import host
+from saltvirt.ops.audit.conffiles import Looking
+from saltvirt.placement.audited import ReleaseFacts
+
+_DPKG = Path("/var/lib/dpkg/status")
+# Packages that have a daemon's or an emulator's own code, as the Debian family calls them.
+_PACKAGES = ("libvirt-daemon", "libvirt0", "qemu-system-x86", "qemu-system-arm")
+
+
+def facts(look: Looking, conn: Any) -> ReleaseFacts:
+    """Return the releases of this host."""
+    nothing: dict[str, str] = {}
+    return ReleaseFacts(
+        distribution=_distribution(),
+        libvirt=str(host.versions(conn)["libvirt"]),
+        packages=look.at(_DPKG, _packages, nothing),
+    )
+
+
+def _distribution() -> str:
+    try:
+        found: Mapping[str, str] = platform.freedesktop_os_release()
+    except OSError:
+        return ""
+    return f"{found.get('ID', '')} {found.get('VERSION_ID', '')}".strip()
+
+
+def _packages(path: Path) -> dict[str, str]:
+    """Return the versions of the packages that are looked for, of what dpkg has on record."""
+    out, package, is_installed = {}, "", False
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            key, _colon, value = line.rstrip("\n").partition(": ")
+            if key == "Package":
+                package, is_installed = value, False
+            elif key == "Status":
+                is_installed = value.endswith(" installed")
+            elif key == "Version" and is_installed and package in _PACKAGES:
+                out[package] = value
+    return out

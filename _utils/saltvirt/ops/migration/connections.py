@@ -1,0 +1,46 @@
+"""
+Over how many connections QEMU sends a VM's memory, and how one connection is kept from a crash.
+
+GnuTLS renews the keys of an AES connection after 2^24 records, which are about 64 GiB of pages.
+If another thread of QEMU reads that connection at the same moment, QEMU may crash. With several
+connections (QEMU's multifd) no thread reads those that carry the memory. With ChaCha20 GnuTLS
+never renews the keys.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from saltvirt.kvm import migrateconnections
+from saltvirt.model import Move
+from saltvirt.xml import tlspriority
+
+# As many as QEMU itself takes.
+USUAL = 2
+# From 11.6 on libvirt has migrate_tls_priority, which the formula sets.
+_HAS_PRIORITY = 11_006_000
+
+
+def chosen(options: Move, *, is_running: bool) -> Move:
+    """Return a move with several connections, where neither its call nor its kind says how many."""
+    is_open = is_running and options.parallel_connections is None
+    # QEMU before 10.1 refuses post-copy over several; a tunnel and XBZRLE are for one.
+    needs_one = options.tunnel or options.postcopy or options.compressed
+    return replace(options, parallel_connections=USUAL) if is_open and not needs_one else options
+
+
+def is_single(options: Move) -> bool:
+    """Return whether all of the memory goes over one TLS connection of QEMU's own."""
+    return options.tls and not options.tunnel and (options.parallel_connections or 1) == 1
+
+
+def parameters(conn: Any, name: str, other: Any, options: Move) -> dict[str, str]:
+    """
+    Return what libvirt is told beside a move's other parameters: that QEMU there refuses AES.
+
+    other
+        A connection to the target's libvirt.
+    """
+    if not is_single(options) or other.getLibVersion() >= _HAS_PRIORITY:
+        return {}
+    xml = migrateconnections.running_xml(conn, name)
+    return {"destination_xml": tlspriority.added(xml)}

@@ -1,0 +1,21 @@
+"""Take a snapshot of a VM of this host: what is looked at before, and who may read its files."""
+
+from typing import Any
+
+from saltvirt.errors import LibvirtRefused
+from saltvirt.kvm import snapshots
+from saltvirt.ops import chains
+
+
+def why_not(conn: Any, name: str, *, is_external: bool) -> str | None:
+    """Return why a domain cannot have a snapshot taken, as far as can be said before; or None."""
+    obstacle = snapshots.why_not(conn, name, is_external=is_external)
+    return obstacle or (chains.why_no_snapshot(conn, name) if is_external else None)
+
+
+def take(conn: Any, vm: str, name: str, *, is_external: bool, is_quiesced: bool) -> None:
+    """Take a snapshot, of all disks or of none; see :func:`saltvirt.kvm.snapshots.take`."""
+    obstacle = chains.why_no_snapshot(conn, vm) if is_external else None
+    if obstacle:
+        raise LibvirtRefused(obstacle)
+    snapshots.take(conn, vm, name, is_external=is_external, is_quiesced=is_quiesced)

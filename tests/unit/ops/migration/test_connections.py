@@ -1,0 +1,158 @@
+"""Over how many connections a VM's memory goes, and what one connection may use."""
+
+import xml.etree.ElementTree as ET
+
+import libvirt
+import pytest
+from saltvirt.kvm import migrate, migrateconnections
+from saltvirt.model import Move
+from saltvirt.ops.migration import connections, sending, watching
+from saltvirt.xml import tlspriority
+
+PARALLEL = libvirt.VIR_MIGRATE_PARALLEL
+
+
+def flags(options):
+    return migrate.flags(options, copies=(), shared=False, is_running=True)
+
+
+def parameters(options):
+    return migrate.parameters(options, address="hyper2", disks=(), is_running=True)
+
+
+@pytest.mark.parametrize("options", [Move(), Move(live=True), Move(live=False)])
+def test_a_running_vm_moves_over_two_connections(options):
+    wanted = connections.chosen(options, is_running=True)
+
+    assert flags(wanted) & PARALLEL
+    assert parameters(wanted)["parallel.connections"] == 2
+    assert not connections.is_single(wanted)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [Move(postcopy=True), Move(compressed=True), Move(tunnel=True), Move(parallel_connections=1)],
+)
+def test_a_move_that_needs_one_connection_has_one(options):
+    wanted = connections.chosen(options, is_running=True)
+
+    assert wanted == options
+    assert not flags(wanted) & PARALLEL
+    assert "parallel.connections" not in parameters(wanted)
+
+
+def test_a_number_of_connections_that_a_call_gives_is_kept():
+    wanted = connections.chosen(Move(parallel_connections=5), is_running=True)
+
+    assert parameters(wanted)["parallel.connections"] == 5
+
+
+def test_a_stopped_vm_has_no_memory_to_send():
+    assert connections.chosen(Move(), is_running=False) == Move()
+
+
+class Job:
+    """A job that has failed at once: no QEMU of a test lacks several connections."""
+
+    def __init__(self, error):
+        self.error = error
+
+
+class Refused(libvirt.libvirtError):
+    """libvirt's refusal of a capability, which it looks up in both QEMUs first."""
+
+    def __init__(self, text="Migration option 'multifd' is not supported by QEMU binary"):
+        super().__init__(text)
+        self._text = text
+
+    def __str__(self):
+        return self._text
+
+    def get_error_code(self):
+        return libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED
+
+
+def watched(monkeypatch, options, *errors):
+    """Return the moves that are begun when each of the first ends with an error."""
+    left, begun = list(errors), []
+
+    def begin(how):
+        begun.append(how)
+        return Job(left.pop(0) if left else None)
+
+    def watch(_context, job, _name, _options):
+        if job.error is not None:
+            raise migrate.MigrationFailed("it stays")
+        return {"memory_bytes": 1}
+
+    monkeypatch.setattr(watching, "watch", watch)
+    try:
+        sending._watched(None, "web1", options, True, begin)
+    except migrate.MigrationFailed:
+        begun.append("failed")
+    return [one if one == "failed" else one.parallel_connections for one in begun]
+
+
+def test_one_connection_is_taken_where_a_qemu_has_no_others(monkeypatch):
+    assert watched(monkeypatch, Move(), Refused()) == [2, None]
+    # Whoever asked for several is told.
+    assert watched(monkeypatch, Move(parallel_connections=3), Refused()) == [3, "failed"]
+
+
+def test_another_failure_is_not_tried_again(monkeypatch):
+    other = Refused("unsupported argument: flag")
+
+    assert watched(monkeypatch, Move(), other) == [2, "failed"]
+    assert not migrateconnections.is_refused(None)
+
+
+DOMAIN = """<domain type='kvm' id='3' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
+  <name>web1</name>
+  <metadata><app:note xmlns:app='urn:app'>a &lt; b</app:note></metadata>
+</domain>
+"""
+ENV = "{http://libvirt.org/schemas/domain/qemu/1.0}env"
+
+
+class There:
+    """The target's libvirt; those of the lab are older than 11.6."""
+
+    def __init__(self, version):
+        self.getLibVersion = lambda: version
+
+
+@pytest.fixture
+def running(monkeypatch):
+    monkeypatch.setattr(migrateconnections, "running_xml", lambda _conn, _name: DOMAIN)
+
+
+@pytest.mark.parametrize("options", [Move(postcopy=True), Move(parallel_connections=1), Move()])
+def test_over_one_connection_the_targets_qemu_refuses_aes(running, options):
+    xml = connections.parameters(None, "web1", There(11_005_000), options)["destination_xml"]
+
+    (variable,) = ET.fromstring(xml).iter(ENV)
+    assert variable.attrib == {
+        "name": "GNUTLS_SYSTEM_PRIORITY_FILE",
+        "value": "/etc/pki/qemu/salt-virt-gnutls.conf",
+    }
+    assert "<app:note xmlns:app='urn:app'>a &lt; b</app:note>" in xml
+
+
+@pytest.mark.parametrize(
+    ("version", "options"),
+    [
+        (11_006_000, Move(postcopy=True)),
+        (9_000_000, Move(parallel_connections=2)),
+        (9_000_000, Move(tunnel=True)),
+    ],
+)
+def test_the_definition_is_left_alone_where_libvirt_or_several_connections_see_to_it(
+    running, version, options
+):
+    assert connections.parameters(None, "web1", There(version), options) == {}
+
+
+def test_a_vm_that_has_the_variable_keeps_its_own():
+    once = tlspriority.added(DOMAIN)
+
+    assert tlspriority.added(once) == once

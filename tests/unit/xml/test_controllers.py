@@ -1,0 +1,50 @@
+"""A machine with PCIe gets ports for the devices that come while the VM runs."""
+
+import dataclasses
+
+import pytest
+from saltvirt.model import Disk, Nic, Vm
+from saltvirt.xml import controller, domain, parse
+
+
+def vm(**more):
+    disks = (Disk(name="system", target="vda", path="/x/web1_system.qcow2", format="qcow2"),)
+    nics = (Nic(name="eth0", type="bridge", source="br0", mac="52:54:00:00:00:01"),)
+    usual = {"name": "web1", "cpu": 1, "vcpus": 1, "memory": 512, "memory_mib": 512}
+    return Vm(**{**usual, "disks": disks, "nics": nics, "arch": "x86_64", **more})
+
+
+def ports(one):
+    root = parse(domain.build(one))
+    return root.findall("devices/controller[@model='pcie-root-port']")
+
+
+@pytest.mark.parametrize(
+    ("machine", "arch"),
+    [
+        ("q35", "x86_64"),
+        ("pc-q35-7.2", "x86_64"),
+        ("virt", "aarch64"),
+        ("virt-9.1", "riscv64"),
+        (None, "aarch64"),
+    ],
+)
+def test_eight_devices_can_come_to_a_running_vm(machine, arch):
+    one = vm(machine=machine, arch=arch)
+
+    # A disk, a NIC, five that libvirt adds, and eight.
+    assert len(ports(one)) == 15
+    more = dataclasses.replace(one, disks=one.disks * 6)
+    assert len(ports(more)) == 20
+
+
+@pytest.mark.parametrize("machine", [None, "pc", "pc-i440fx-7.2", "s390-ccw-virtio"])
+def test_a_machine_without_pcie_gets_none(machine):
+    assert parse(domain.build(vm(machine=machine))).find("devices/controller") is None
+
+
+def test_the_root_is_named_before_its_ports():
+    first, *rest = controller.of(vm(machine="q35"))
+
+    assert (first.model, first.index) == ("pcie-root", "0")
+    assert {one.model for one in rest} == {"pcie-root-port"}

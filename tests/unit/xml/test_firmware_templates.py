@@ -1,0 +1,37 @@
+"""The variables of a VM's firmware are made from a template, in the format of its name."""
+
+import pytest
+from saltvirt.xml import osboot
+from saltvirt.xml.osboot import Loader, Nvram, Os
+
+CODE = "/usr/share/OVMF/OVMF_CODE_4M.fd"
+QCOW2 = {"template": "/t/VARS.qcow2", "templateFormat": "qcow2", "format": "qcow2"}
+
+
+@pytest.mark.parametrize(
+    ("template", "attributes"),
+    [("/t/VARS.fd", {"template": "/t/VARS.fd"}), ("/t/VARS.qcow2", QCOW2)],
+)
+def test_a_template_in_qcow2_makes_variables_in_qcow2(template, attributes):
+    changed = osboot.changed(Os(), {"loader": CODE, "nvram": template})
+
+    assert changed.nvram == Nvram(attributes=attributes)
+    assert osboot.templates(changed) == [template]
+    assert osboot.variables_format(changed) == attributes.get("format", "raw")
+
+
+def test_without_firmware_there_is_no_template():
+    assert osboot.templates(Os()) == [] and osboot.variables_format(Os()) is None
+
+
+@pytest.mark.parametrize(
+    ("system", "has"),
+    [
+        (Os(), False),
+        (Os(firmware="efi"), True),
+        (Os(loader=Loader(path=CODE, attributes={"type": "pflash"})), True),
+        (Os(loader=Loader(path=CODE, attributes={"type": "rom"})), False),
+    ],
+)
+def test_firmware_in_flash_memory_is_known(system, has):
+    assert osboot.has_flash(system) is has
