@@ -9,12 +9,15 @@ nobody but who sits before it.
 
 import functools
 import inspect
+import json
 import logging
+import re
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from saltvirt import garbage, undo
+import salt.output
+from saltvirt import garbage, terminal, undo
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import largeevents, masterrelease, masteruser, progress
 from saltvirt.fleet.cells import known
@@ -75,10 +78,13 @@ def runner_function(
         except (KeyboardInterrupt, SystemExit):
             failure = {"error": "interrupted; what was begun is taken back or finished"}
         else:
-            _print_by(job, data, outputter, line and _nothing)
+            _print_by(job, data, outputter, line and _nothing, module["__opts__"])
             largeevents.spare(job, data, module["__opts__"])
             return data
-        data = _failed(module["__context__"], job, failure, outputter or "virt_plan", line)
+        _note_failure(module["__context__"], job)
+        data = {**failure, "retcode": 1}  # for salt-run's exit code
+        instead = line and functools.partial(line, data)
+        _print_by(job, data, outputter or "virt_plan", instead, module["__opts__"])
         if job and job.print_func and _is_gone(job, module["__opts__"]):
             # Salt tells the master first, fails at that, and shows nothing.
             job.print_func("ret", {"return": data})
@@ -155,19 +161,10 @@ def _is_gone(job: Any, opts: Mapping[str, Any]) -> bool:
     return False
 
 
-def _failed(
-    context: dict[str, Any],
-    job: Any,
-    failure: Mapping[str, Any],
-    outputter: str,
-    line: Callable[[Mapping[str, Any]], None] | None,
-) -> dict[str, Any]:
-    """Return a failure's data, and tell Salt of it in both places where it looks."""
-    context["retcode"] = 1  # for "success" in events, the job cache and orchestrations
+def _note_failure(context: dict[str, Any], job: Any) -> None:
+    """Tell Salt of a failure where it looks for events, the job cache and orchestrations."""
+    context["retcode"] = 1
     context[_FAILED_JOB] = job and job.base
-    data = {**failure, "retcode": 1}  # for salt-run's exit code
-    _print_by(job, data, outputter, line and functools.partial(line, data))
-    return data
 
 
 def _lines(
@@ -193,19 +190,22 @@ def _print_by(
     data: object,
     outputter: str | None,
     instead: Callable[[], None] | None = None,
+    opts: Mapping[str, Any] | None = None,
 ) -> None:
     """
-    Have Salt print a job's answer by one of our outputters, if it prints it.
+    Have Salt print a job's answer escaped and by one of our outputters, if it prints it.
 
     job
         Salt's ``__jid_event__``; it prints where somebody waits for this job, such as in salt-run.
     instead
         What prints it. Defaults to Salt.
+    opts
+        The master's: with ``output: json`` JSON's own escapes keep the data whole. Defaults to none.
 
     The answer of a runner or an orchestration that only called our function is not ``data``.
     """
     shown = job and job.print_func
-    if (outputter is None and instead is None) or shown is None:
+    if shown is None:
         return
 
     def show(suffix: str, event: Mapping[str, Any]) -> None:
@@ -214,13 +214,45 @@ def _print_by(
         elif instead is not None:
             instead()
         else:
-            try:
-                shown(suffix, {**event, "outputter": outputter})
-            except ValueError:
-                # Of most that a cell says the types are not known; Salt goes on after other errors.
-                shown(suffix, event)
+            _show(shown, event, outputter, _visible(data, opts or {}))
 
     job.print_func = show
+
+
+def _show(
+    shown: Callable[..., None], event: Mapping[str, Any], outputter: str | None, data: object
+) -> None:
+    event = {**event, "return": data}
+    if outputter is None:
+        shown("ret", event)
+        return
+    try:
+        shown("ret", {**event, "outputter": outputter})
+    except ValueError:
+        # Of most that a cell says the types are not known; Salt goes on after other errors.
+        shown("ret", event)
+
+
+def _visible(data: object, opts: Mapping[str, Any]) -> object:
+    """Return data with nothing in its keys and texts that a terminal would obey."""
+    if opts.get("output") == "json":
+        return _visible_json(data, opts)
+    try:
+        return terminal.clean(data, beside="")
+    except ValueError as error:
+        return f"this answer cannot be shown: {error}; --out=json shows it"
+
+
+def _visible_json(data: object, opts: Mapping[str, Any]) -> object:
+    """Return data that Salt prints as JSON, in which JSON's own escapes keep all of them."""
+    text = str(salt.output.out_format(data, "json", opts))
+    escaped = re.sub("[^\n -~]", lambda found: _json_letter(found[0]), text)
+    # Salt prints by the outputter that such an answer names, whatever ``--out`` says.
+    return data if escaped == text else {"data": escaped, "outputter": "virt_progress"}
+
+
+def _json_letter(letter: str) -> str:
+    return letter if terminal.escaped(letter) == letter else json.dumps(letter)[1:-1]
 
 
 def _called(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any) -> Any:

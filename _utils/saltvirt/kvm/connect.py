@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from saltvirt import arguments, optional
+from saltvirt import arguments, optional, terminal
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, BadConfig, HostUnreachable, LibvirtRefused, NoSuchVm
 
@@ -166,9 +166,10 @@ def refuse_other_drivers(uri: str) -> None:
 
 def _refused(exc: Any) -> LibvirtRefused:
     """Return our error with libvirt's words, and with what callers ask of its own."""
-    refused: LibvirtRefused = _both(libvirt.libvirtError)(str(exc))
+    words = terminal.message(exc)
+    refused: LibvirtRefused = _both(libvirt.libvirtError)(words)
     # libvirt-python takes the words of whatever has failed last, which an undo may have done since.
-    refused.args = (str(exc), *refused.args[1:])
+    refused.args = (words, *refused.args[1:])
     # What libvirt-python asks for a code.
     refused.err = exc.err
     return refused
