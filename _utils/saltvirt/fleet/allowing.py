@@ -6,7 +6,7 @@ from datetime import datetime
 from fnmatch import filter as matching
 from typing import Any
 
-from saltvirt import arguments, compat, config, records
+from saltvirt import arguments, compat, config, records, terminal
 from saltvirt.errors import BadArgument, BadConfig, MasterError, VirtError
 from saltvirt.fleet import candidates, certificates, hints, inventory, membership, orders
 from saltvirt.fleet.cloud import Cloud
@@ -20,7 +20,8 @@ def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
     Return who is a hypervisor, who is shut out, and who may be one.
 
     ``{"hypervisors": {id: {"by", "fingerprint"}}, "disallowed": [id]}``, and where there are such
-    minions ``without_key``, ``waiting`` (``{id: fingerprint}`` of the keys that nobody has accepted
+    minions ``odd_ids`` (``{id: what is wrong}``: hostile ones, without a fingerprint to compare,
+    and suggested in no command), ``without_key``, ``waiting`` (``{id: fingerprint}`` of the keys that nobody has accepted
     yet) and ``candidates``, with ``allow_them``, the command; ``others`` (``{id: fingerprint}``)
     are those that say nothing of themselves, as a bare host does, and are no VM that is known.
     """
@@ -39,9 +40,12 @@ def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
     }
     without = sorted(one for one in members.named.difference(accepted) if members.has(one))
     out |= {"without_key": without} if without else {}
-    waiting = {one: keys.fingerprint(one) for one in keys.waiting()}
+    shown_keys = keys.waiting()
+    waiting = {one: keys.fingerprint(one) for one in shown_keys if terminal.is_plain_id(one)}
     out |= {"waiting": waiting} if waiting else {}
-    out |= _others(opts, {one for one in accepted if one not in maybe and not members.has(one)})
+    out |= candidates.odd([*shown_keys, *(one for one in accepted if not members.has(one))])
+    others = {one for one in accepted if one not in maybe and not members.has(one)}
+    out |= _others(opts, set(filter(terminal.is_plain_id, others)))
     command = candidates.command(maybe)
     return {**out, "allow_them": command} if command else out
 
@@ -85,6 +89,8 @@ def _accepted(known: Sequence[str], text: str) -> list[str]:
         if not found:
             raise BadArgument("hosts", f"{text!r} matches none of the minions that are accepted")
         return found
+    if text not in known and not terminal.is_plain_id(text):
+        raise BadArgument("hosts", f"{text!r}: {candidates.ODD}")
     if text not in known:
         raise BadArgument(
             "hosts",

@@ -14,10 +14,11 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from saltvirt import connection
 from saltvirt.errors import SeedError
 
 TABLE = "salt_virt_appliance"
-# This host; what is on its links; everybody at once.
+# This host; what is on its links; everybody at once; its cloud's metadata behind a gateway.
 _ALWAYS = (
     "127.0.0.0/8",
     "169.254.0.0/16",
@@ -26,6 +27,7 @@ _ALWAYS = (
     "::1/128",
     "fe80::/10",
     "ff00::/8",
+    *connection.METADATA,
 )
 _IP = ("-4", "-6")
 _SBIN = "/usr/sbin:/sbin"
