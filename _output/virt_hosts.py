@@ -7,6 +7,8 @@ _SPEC = importlib.util.spec_from_file_location("virt_text", Path(__file__).with_
 _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
 _WHOLE = {"cpu", "memory", "storage", "domain_types", "vms"}
+# Of what a host says of one thing.
+_LONGEST = 1000
 # The longest of the last column is "maintenance", which ends at the 80th.
 _ROW = "{:<16} {:>9} {:>15} {:>15} {:>4} {:<4} {}"
 _NAME = 16
@@ -47,7 +49,7 @@ def output(data, **_kwargs):
 
 def _said(host, why):
     # The columns of the host's name stay, whatever spaces are in it.
-    lines = _text.wrapped(why, " " * len(host), "  ") or [host]
+    lines = _text.wrapped(str(why)[:_LONGEST], " " * len(host), "  ") or [host]
     return [host + lines[0][len(host) :], *lines[1:]]
 
 

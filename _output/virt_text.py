@@ -14,7 +14,7 @@ __load__ = ("output",)
 # Of a terminal of 80 columns: the last two stay free, as some wrap at the 80th.
 WIDTH = 78
 # Of one text within an answer; a word of megabytes would take textwrap hours.
-_LONGEST = 2000
+_LONGEST = 8000
 _MAX_DEPTH = 64
 _MAX_MARKS = 4
 # Letters and marks that show nothing, though Unicode counts them as printable, as in terminal.py.
@@ -31,7 +31,7 @@ _WORD = (
     r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"();,])+"
 )
 _COMMAND = re.compile(
-    r"(?<![\w./'\"-])(?:salt-(?:call|cloud|key|pip|run|ssh)|salt [^\s;,]+ \w+\.\w+|systemctl|virsh"
+    r"(?<![\w./'\"-])(?:salt-(?:call|cloud|key|pip|run|ssh)|salt (?:'[^']*'|[^\s;,]+) \w+\.\w+|systemctl|virsh"
     r"|journalctl|qemu-img|ssh|sudo)(?: " + _WORD + r"){1,16}"
 )
 _QUOTED = re.compile(r"`[^`]*`")
@@ -57,7 +57,7 @@ def visible(data, depth=0):
     Return plain data whose keys and texts have nothing that a terminal would obey, hide or reorder.
 
     What is not visible is written as Python writes it: ``\\x1b``, ``\\u202e``. A text is cut after
-    2000 characters.
+    8000 characters.
 
     CLI Example:
 

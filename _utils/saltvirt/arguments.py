@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from saltvirt import terminal
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.units import size_mib
 
@@ -324,7 +323,7 @@ def connection(value: object, listed: Collection[str] = ()) -> str:
         where = shown(uri).partition("?")[0].rpartition("@")[2]
         raise BadArgument(
             "connection",
-            f"{_short(terminal.escaped(where))!r} is neither a daemon of this host, such as "
+            f"{_short(where)!r} is neither a daemon of this host, such as "
             f"qemu:///system, nor {_TEST}, and virt:connections of this host does not list the "
             "whole URI; list it there if calls may use it",
         )

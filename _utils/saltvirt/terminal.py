@@ -88,8 +88,13 @@ def is_plain_id(text: str) -> bool:
 
 
 def printable(line: str) -> str:
-    """Return a line of a console without its control sequences, all else of it visible."""
-    return escaped(_SEQUENCES.sub("", line).replace("\r", "").replace("\b", ""), "\t")
+    """
+    Return a line of a console without its control sequences, and without all that is not visible.
+
+    A console has colours and cursor moves by right; no name and no reason has, see :func:`escaped`.
+    """
+    plain = _SEQUENCES.sub("", line)
+    return "".join(one for one in plain if one == "\t" or escaped(f"a{one}") == f"a{one}")
 
 
 def tail(text: str, lines: int) -> list[str]:

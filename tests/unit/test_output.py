@@ -388,7 +388,7 @@ def test_some_fields_are_shown_by_their_names():
     few = {"hyper7": {**CLOUD["hyper7"], "vm_info": {"db": {"state": "run\nning", "mem": 1}}}}
     lines = [line.strip() for line in outputter("virt_query")(few).splitlines()]
 
-    assert lines[2:] == ["db", "mem: 1", "state: run ning"]
+    assert lines[2:] == ["db", "Memory: 1.0 KiB", "State: run ning"]
     table = outputter("virt_hosts")({"hyper7": {"maintenance": False}})
     assert table.splitlines()[2:] == ["hyper7", "  maintenance: False"]
 

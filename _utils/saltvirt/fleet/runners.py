@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import salt.output
+import salt.payload
 from saltvirt import garbage, terminal, undo
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import largeevents, masterrelease, masteruser, progress
@@ -70,7 +71,7 @@ def runner_function(
             line = _lines(streams, bound, module["__opts__"], job)
             # Ctrl-C arrives as SystemExit, from Salt; so do SIGTERM and a terminal that is closed.
             with garbage.rarely(), undo.on_signals(), masteruser.acting(module["__opts__"]):
-                data = _called(function, job, bound, cell)
+                data = _sendable(_called(function, job, bound, cell), job)
         except VirtError as error:
             failure = {"error": str(error), **getattr(error, "table", {})}
         except OSError as error:
@@ -82,7 +83,8 @@ def runner_function(
             largeevents.spare(job, data, module["__opts__"])
             return data
         _note_failure(module["__context__"], job)
-        data = {**failure, "retcode": 1}  # for salt-run's exit code
+        # The code is for salt-run's exit.
+        data = _sendable({**failure, "retcode": 1}, job)
         instead = line and functools.partial(line, data)
         _print_by(job, data, outputter or "virt_plan", instead, module["__opts__"])
         if job and job.print_func and _is_gone(job, module["__opts__"]):
@@ -161,6 +163,16 @@ def _is_gone(job: Any, opts: Mapping[str, Any]) -> bool:
     return False
 
 
+def _sendable(data: Any, job: Any) -> Any:
+    """Return data that Salt can send: half characters, as of a file's name, are made visible."""
+    try:
+        if job:
+            salt.payload.dumps(data, use_bin_type=True)
+    except UnicodeEncodeError:
+        return terminal.clean(data)
+    return data
+
+
 def _note_failure(context: dict[str, Any], job: Any) -> None:
     """Tell Salt of a failure where it looks for events, the job cache and orchestrations."""
     context["retcode"] = 1
@@ -213,8 +225,8 @@ def _print_by(
             shown(suffix, event)
         elif instead is not None:
             instead()
-        else:
-            _show(shown, event, outputter, _visible(data, opts or {}))
+        elif (opts or {}).get("output") != "json" or not _show_json(data, opts or {}):
+            _show(shown, event, outputter, data)
 
     job.print_func = show
 
@@ -222,7 +234,7 @@ def _print_by(
 def _show(
     shown: Callable[..., None], event: Mapping[str, Any], outputter: str | None, data: object
 ) -> None:
-    event = {**event, "return": data}
+    event = {**event, "return": _visible(data)}
     if outputter is None:
         shown("ret", event)
         return
@@ -233,22 +245,29 @@ def _show(
         shown("ret", event)
 
 
-def _visible(data: object, opts: Mapping[str, Any]) -> object:
+def _visible(data: object) -> object:
     """Return data with nothing in its keys and texts that a terminal would obey."""
-    if opts.get("output") == "json":
-        return _visible_json(data, opts)
     try:
         return terminal.clean(data, beside="")
     except ValueError as error:
         return f"this answer cannot be shown: {error}; --out=json shows it"
 
 
-def _visible_json(data: object, opts: Mapping[str, Any]) -> object:
-    """Return data that Salt prints as JSON, in which JSON's own escapes keep all of them."""
+def _show_json(data: object, opts: Mapping[str, Any]) -> bool:
+    """
+    Print Salt's JSON of data, in which JSON's own escapes stand for what is not visible.
+
+    Returns False, and prints nothing, where Salt's JSON has nothing to escape. Programs read the
+    same data from both.
+    """
     text = str(salt.output.out_format(data, "json", opts))
     escaped = re.sub("[^\n -~]", lambda found: _json_letter(found[0]), text)
-    # Salt prints by the outputter that such an answer names, whatever ``--out`` says.
-    return data if escaped == text else {"data": escaped, "outputter": "virt_progress"}
+    if escaped == text or opts.get("quiet"):
+        return False
+    # Salt would make JSON of this text again.
+    plain = {key: value for key, value in opts.items() if key != "output"}
+    salt.output.display_output(escaped, "virt_progress", plain)
+    return True
 
 
 def _json_letter(letter: str) -> str:

@@ -18,7 +18,7 @@ from saltvirt import connection
 from saltvirt.errors import SeedError
 
 TABLE = "salt_virt_appliance"
-# This host; what is on its links; everybody at once; its cloud's metadata behind a gateway.
+# This host; what is on its links; everybody at once.
 _ALWAYS = (
     "127.0.0.0/8",
     "169.254.0.0/16",
@@ -27,7 +27,6 @@ _ALWAYS = (
     "::1/128",
     "fe80::/10",
     "ff00::/8",
-    *connection.METADATA,
 )
 _IP = ("-4", "-6")
 _SBIN = "/usr/sbin:/sbin"
@@ -69,6 +68,8 @@ def rules(uids: Iterable[int], networks: Iterable[str], servers: Iterable[str]) 
         for family, hosts in asked
         for protocol in ("udp", "tcp")
     ]
+    # What a cloud tells its machine is reached by a gateway, too.
+    shut += _by_family(connection.METADATA)
     lines += ['oif "lo" reject', *(f"{family} daddr {{ {nets} }} reject" for family, nets in shut)]
     body = "\n".join(f"        {line}" for line in lines)
     return f"""\

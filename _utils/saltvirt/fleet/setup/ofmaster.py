@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from saltvirt import config, terminal
-from saltvirt.fleet import candidates
+from saltvirt.fleet import candidates, membership
 from saltvirt.fleet.findings import MASTER
 from saltvirt.fleet.setup.gaps import HINT, IMAGES, MOVING, Gap, misspelt
 from saltvirt.fleet.setup.masterfacts import MasterFacts
@@ -176,12 +176,16 @@ def _without_key(facts: MasterFacts) -> list[str]:
 
 
 def _odd(facts: MasterFacts) -> Iterator[Gap]:
-    for one in candidates.odd([*facts.waiting, *facts.may_be]).get("odd_ids", {}):
+    """Yield one hint, as strangers may have any number of keys wait under such ids."""
+    odd = candidates.odd([*facts.waiting, *facts.may_be]).get("odd_ids", {})
+    hidden = [one for one in odd if facts.members.has(one) and not membership.is_glob(one)]
+    if hidden:
         yield Gap(
             check="keys",
             where=MASTER,
-            what=f"a minion has shown its key as {terminal.one_line(one)}: {candidates.ODD}",
-            fix="leave that key alone, or remove its file below pki_dir on the master",
+            what=f"{terminal.counted(len(hidden), 'key')} waits under an id such as "
+            f"'{terminal.one_line(hidden[0])}': {candidates.ODD}",
+            fix="leave it alone; salt-run virt.allow names all of them as odd_ids",
             level=HINT,
         )
 
