@@ -332,7 +332,7 @@ def _settings(
     own = _connection(values.pop("connection", {}))
     given = override.get("connection")
     if given and given != own["uri"]:
-        arguments.connection(given, _listed_uris(values.get("connections", ())))
+        _refuse_unlisted(given, values.get("connections", ()))
         # Those of this host's libvirt are told to no other that a caller names.
         if not (is_local(given) and is_local(own["uri"])):
             own |= dict.fromkeys(("username", "password"))
@@ -341,11 +341,13 @@ def _settings(
     return HostSettings(**values, **{name: value for name, value in own.items() if value})
 
 
-def _listed_uris(option: Any) -> tuple[str, ...]:
-    """Return the URIs of ``virt:connections``; raise what is wrong with that option."""
-    if isinstance(option, BadConfig):
-        raise option
-    return (option,) if isinstance(option, str) else tuple(option)
+def _refuse_unlisted(given: Any, option: Any) -> None:
+    """Refuse a call's URI that ``virt:connections`` does not list; raise what is wrong with it."""
+    is_bad = isinstance(option, BadConfig)
+    try:
+        arguments.connection(given, () if is_bad else [option] if isinstance(option, str) else option)
+    except BadArgument as refused:
+        raise (option if is_bad else refused) from None
 
 
 def is_local(uri: Any) -> bool:
