@@ -3,7 +3,9 @@
 import importlib.util
 from pathlib import Path
 
-_SPEC = importlib.util.spec_from_file_location("virt_text", Path(__file__).with_name("virt_text.py"))
+_SPEC = importlib.util.spec_from_file_location(
+    "virt_text", Path(__file__).with_name("virt_text.py")
+)
 _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
 _ROW = "{:<16} {}"
@@ -37,4 +39,3 @@ def output(data, **_kwargs):
         verdict = "" if findings or "ready" in data else ": nothing falls short"
         lines += _text.wrapped(f"looked at {looked}{verdict}")
     return "\n".join([*lines, *_text.wrapped(data.get("ready", ""))])
-

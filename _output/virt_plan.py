@@ -3,7 +3,9 @@
 import importlib.util
 from pathlib import Path
 
-_SPEC = importlib.util.spec_from_file_location("virt_text", Path(__file__).with_name("virt_text.py"))
+_SPEC = importlib.util.spec_from_file_location(
+    "virt_text", Path(__file__).with_name("virt_text.py")
+)
 _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
 # Who told an address, where that is not the host itself; as in virt_query.

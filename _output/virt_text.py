@@ -31,8 +31,8 @@ _WORD = (
     r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"();,])+"
 )
 _COMMAND = re.compile(
-    r"(?<![\w./'\"-])(?:salt-(?:call|cloud|key|pip|run|ssh)|salt (?:'[^']*'|[^\s;,]+) \w+\.\w+|systemctl|virsh"
-    r"|journalctl|qemu-img|ssh|sudo)(?: " + _WORD + r"){1,16}"
+    r"(?<![\w./'\"-])(?:salt-(?:call|cloud|key|pip|run|ssh)|salt (?:'[^']*'|[^\s;,]+) \w+\.\w+"
+    r"|systemctl|virsh|journalctl|qemu-img|ssh|sudo)(?: " + _WORD + r"){1,16}"
 )
 _QUOTED = re.compile(r"`[^`]*`")
 # It is in no text that is visible.

@@ -337,23 +337,20 @@ def _is_own(uri: str) -> bool:
         return False
     try:
         parts = urllib.parse.urlsplit(uri)
-        query = _query(parts.query)
     except ValueError:
         return False
     driver, _plus, transport = parts.scheme.partition("+")
     if driver == "test":
         return uri == _TEST
-    if not _OWN_URI.fullmatch(uri.partition("?")[0]) or "embed" in parts.path.lower():
-        return False
-    taken = _QUERY.get(transport, {})
-    keys = [key for key, _value in query]
-    is_once = len(keys) == len(set(keys))
-    return is_once and all(value in taken.get(key, ()) for key, value in query)
+    is_here = _OWN_URI.fullmatch(uri.partition("?")[0]) and "embed" not in parts.path.lower()
+    return bool(is_here) and _is_harmless(parts.query, _QUERY.get(transport, {}))
 
 
-def _query(text: str) -> list[tuple[str, str]]:
-    keep = {"keep_blank_values": True, "strict_parsing": True}
-    return urllib.parse.parse_qsl(text, **keep) if text else []
+def _is_harmless(query: str, taken: Mapping[str, Collection[str]]) -> bool:
+    """Return whether a query has each key once, and only those and values that are taken."""
+    pairs = [one.partition("=")[::2] for one in query.split("&")] if query else []
+    is_once = len(pairs) == len(dict(pairs))
+    return is_once and all(value in taken.get(key, ()) for key, value in pairs)
 
 
 def is_image(text: object) -> bool:

@@ -345,7 +345,9 @@ def _refuse_unlisted(given: Any, option: Any) -> None:
     """Refuse a call's URI that ``virt:connections`` does not list; raise what is wrong with it."""
     is_bad = isinstance(option, BadConfig)
     try:
-        arguments.connection(given, () if is_bad else [option] if isinstance(option, str) else option)
+        arguments.connection(
+            given, () if is_bad else [option] if isinstance(option, str) else option
+        )
     except BadArgument as refused:
         raise (option if is_bad else refused) from None
 

@@ -2,8 +2,8 @@
 The one door for texts of guests, hosts, cells, images and keys that a terminal or a log shows.
 
 :func:`escaped` makes each character visible that a terminal would obey, hide or reorder, as Python
-writes it in a string: ``\\x1b``, ``\\u202e``. The outputters have the same in ``_output/virt_text.py``,
-as they must not import this library.
+writes it in a string: ``\\x1b``, ``\\u202e``. The outputters must not import this library, and have
+the same in ``_output/virt_text.py``.
 """
 
 import json
@@ -164,15 +164,17 @@ def clean(value: Any, depth: int = 0, beside: str = "\t") -> Any:
         if value.isascii() and value.isprintable():
             return value
         lines_kept = depth <= 0
-        return escaped(value if lines_kept else value.replace("\n", " "), beside + "\n\t" * lines_kept)
+        return escaped(
+            value if lines_kept else value.replace("\n", " "), beside + "\n\t" * lines_kept
+        )
     if not isinstance(value, dict | list | tuple):
         return value
     # Whatever is done with it later takes more of the stack than this.
     if depth == _MAX_DEPTH:
         raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
     if isinstance(value, dict):
-        keys = _visible_keys(value)
-        return {key: clean(one, depth + 1, beside) for key, one in zip(keys, value.values())}
+        values = [clean(one, depth + 1, beside) for one in value.values()]
+        return dict(zip(_visible_keys(value), values, strict=True))
     return [clean(one, depth + 1, beside) for one in value]
 
 

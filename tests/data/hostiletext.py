@@ -5,6 +5,7 @@ import types
 import typing
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import fields
 
 # What each does: clears the screen; the same in one byte; overwrites a line; adds lines; sets the
 # title; reverses; hides; fills; breaks lines; is no Unicode; piles up marks.
@@ -43,16 +44,17 @@ def filled(shape, text=HOSTILE):
     origin, inner = typing.get_origin(shape), typing.get_args(shape)
     if dataclasses.is_dataclass(shape):
         hints = typing.get_type_hints(shape)
-        given = {one.name: filled(hints[one.name], text) for one in dataclasses.fields(shape)}
-        return shape(**given)
-    if origin is typing.Annotated:
-        return filled(inner[0], text)
-    if origin in (typing.Union, types.UnionType):
+        return shape(**{one.name: filled(hints[one.name], text) for one in fields(shape)})
+    if origin in (typing.Union, types.UnionType, typing.Annotated):
         return filled(next(one for one in inner if one is not type(None)), text)
-    if origin in (list, tuple, set, frozenset):
-        return [filled(inner[0], text)] if inner else [text]
-    if origin is dict or (isinstance(origin, type) and issubclass(origin, Mapping)):
-        return {text: filled(inner[1] if inner else str, text)}
     if shape in (bool, int, float):
         return shape(1)
-    return {text: text} if shape in (dict, Mapping) else text
+    return _filled_generic(origin or shape, inner, text)
+
+
+def _filled_generic(origin, inner, text):
+    if origin in (list, tuple, set, frozenset):
+        return [filled(inner[0] if inner else str, text)]
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {text: filled(inner[1] if inner else str, text)}
+    return text

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from salt.utils.event import NamespacedEvent
 from saltvirt import errors, parts, terminal, wire
 from saltvirt.fleet import progress, runners
-from saltvirt.fleet.audit import run as _audit  # noqa: F401 - its dataclasses are looked through
 from saltvirt.placement import answers, audited, brief, doctor, setup, shownvms
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -187,7 +186,7 @@ def test_each_outputter_has_its_tables():
 
 @pytest.mark.parametrize("name", OUTPUTTERS)
 def test_an_outputter_by_itself_steers_no_terminal(name):
-    """As ``salt-run jobs.lookup_jid JID --out=virt_query`` has it print what is in the job cache."""
+    """As ``salt-run jobs.lookup_jid JID --out=virt_query`` prints what is in the job cache."""
     for data in TABLES[name]:
         text = outputter(name).output(data)
         assert text and steering(text) == set()
@@ -272,7 +271,9 @@ def test_an_error_is_one_visible_line(kind):
 
     assert steering(str(error), lines=False) == set()
     assert steering(error.message, lines=False) == set()
-    assert len(str(kind(*given[:-1], given[-1] if kind is errors.NoHostFits else "x" * 99999))) < 99999
+    assert (
+        len(str(kind(*given[:-1], given[-1] if kind is errors.NoHostFits else "x" * 99999))) < 99999
+    )
 
 
 def test_a_line_of_the_log_is_one_visible_line(caplog):
@@ -287,10 +288,22 @@ def test_a_line_of_the_log_is_one_visible_line(caplog):
 @pytest.mark.parametrize(
     ("text", "whole"),
     [
-        (f"{'word ' * 12}salt-run virt.purge web1 force=True", "salt-run virt.purge web1 force=True"),
-        (f"{'word ' * 13}salt 'hyper 1' virt.update web1 mem=1", "salt 'hyper 1' virt.update web1 mem=1"),
-        (f"error: {'https://example.org/' + 'x' * 100} cannot be fetched", "https://example.org/" + "x" * 100),
-        (f"{'word ' * 14}/srv/salt-images/a-very-long-name-of.qcow2", "/srv/salt-images/a-very-long-name-of.qcow2"),
+        (
+            f"{'word ' * 12}salt-run virt.purge web1 force=True",
+            "salt-run virt.purge web1 force=True",
+        ),
+        (
+            f"{'word ' * 13}salt 'hyper 1' virt.update web1 mem=1",
+            "salt 'hyper 1' virt.update web1 mem=1",
+        ),
+        (
+            f"error: {'https://example.org/' + 'x' * 100} cannot be fetched",
+            "https://example.org/" + "x" * 100,
+        ),
+        (
+            f"{'word ' * 14}/srv/salt-images/a-very-long-name-of.qcow2",
+            "/srv/salt-images/a-very-long-name-of.qcow2",
+        ),
         (f"{'word ' * 14}`make the bed now` then", "`make the bed now`"),
     ],
 )

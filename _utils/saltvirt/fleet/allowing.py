@@ -21,9 +21,10 @@ def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
 
     ``{"hypervisors": {id: {"by", "fingerprint"}}, "disallowed": [id]}``, and where there are such
     minions ``odd_ids`` (``{id: what is wrong}``: hostile ones, without a fingerprint to compare,
-    and suggested in no command), ``without_key``, ``waiting`` (``{id: fingerprint}`` of the keys that nobody has accepted
-    yet) and ``candidates``, with ``allow_them``, the command; ``others`` (``{id: fingerprint}``)
-    are those that say nothing of themselves, as a bare host does, and are no VM that is known.
+    and suggested in no command), ``without_key``, ``waiting`` (``{id: fingerprint}`` of the keys
+    that are not accepted yet) and ``candidates``, with ``allow_them``, the command; ``others``
+    (``{id: fingerprint}``) are minions that say nothing of themselves, as a bare host does, and are
+    no VM that is known.
     """
     candidates.refuse_targets(opts, config.master_settings(opts).hypervisors)
     members = membership.of(opts)
@@ -40,21 +41,27 @@ def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
     }
     without = sorted(one for one in members.named.difference(accepted) if members.has(one))
     out |= {"without_key": without} if without else {}
-    shown_keys = keys.waiting()
-    waiting = {one: keys.fingerprint(one) for one in shown_keys if terminal.is_plain_id(one)}
-    out |= {"waiting": waiting} if waiting else {}
-    out |= candidates.odd([*shown_keys, *(one for one in accepted if not members.has(one))])
-    others = {one for one in accepted if one not in maybe and not members.has(one)}
-    out |= _others(opts, set(filter(terminal.is_plain_id, others)))
+    out |= _waiting(keys)
+    strangers = {one for one in accepted if not members.has(one)}
+    out |= candidates.odd([*keys.waiting(), *strangers])
+    out |= _others(opts, strangers.difference(maybe))
     command = candidates.command(maybe)
     return {**out, "allow_them": command} if command else out
+
+
+def _waiting(keys: compat.KeyStore) -> dict[str, Any]:
+    """Return ``waiting``, of the ids that a host can have: the others are hostile ones."""
+    ids = filter(terminal.is_plain_id, keys.waiting())
+    waiting = {one: keys.fingerprint(one) for one in ids}
+    return {"waiting": waiting} if waiting else {}
 
 
 def _others(opts: Mapping[str, Any], ids: set[str]) -> dict[str, Any]:
     """Return ``others`` and how many more there are, of accepted minions of which nobody knows."""
     vms = {name for names in hints.every(opts).values() for name in names}
     shut_out = membership.of(opts).disallowed
-    left, keys = sorted(ids - vms - shut_out), compat.KeyStore(opts)
+    plain = filter(terminal.is_plain_id, ids - vms - shut_out)
+    left, keys = sorted(plain), compat.KeyStore(opts)
     shown = {one: keys.fingerprint(one) for one in left[:_MOST_OTHERS]}
     more = len(left) - len(shown)
     return {**({"others": shown} if shown else {}), **({"more_others": more} if more else {})}

@@ -18,6 +18,7 @@ from typing import Any
 
 import salt.output
 import salt.payload
+
 from saltvirt import garbage, terminal, undo
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import largeevents, masterrelease, masteruser, progress
@@ -212,7 +213,7 @@ def _print_by(
     instead
         What prints it. Defaults to Salt.
     opts
-        The master's: with ``output: json`` JSON's own escapes keep the data whole. Defaults to none.
+        The master's: with ``output: json`` JSON's own escapes keep the data whole.
 
     The answer of a runner or an orchestration that only called our function is not ``data``.
     """

@@ -71,7 +71,7 @@ def test_no_server_leads_to_this_hosts_own_addresses(tmp_path):
     utils = connection.__file__.rpartition("/saltvirt/")[0]
     inside = (
         f"mount --bind {hosts} /etc/hosts && ip link set lo up && ip addr add 10.9.0.1/32 dev lo "
-        "&& ip addr add 10.9.1.2/32 dev lo && exec \"$@\""
+        '&& ip addr add 10.9.1.2/32 dev lo && exec "$@"'
     )
     words = ["unshare", "-nm", "sh", "-c", inside, "sh", sys.executable, script, tmp_path / "part"]
 
@@ -101,7 +101,12 @@ def test_no_server_leads_to_this_hosts_own_addresses(tmp_path):
         *("::", "::1", "fe80::1", "fe80::1%eth0", "fd00:ec2::254", "fd20:ce::254"),
         *("fd00:c1::a9fe:a9fe", "fd00:42::42", "fd00:a9fe:a9fe::1"),
         # IPv4 in IPv6: mapped, compatible, NAT64 (both prefixes), 6to4, Teredo.
-        *("::ffff:169.254.169.254", "::ffff:127.0.0.1", "::169.254.169.254", "::ffff:100.100.100.200"),
+        *(
+            "::ffff:169.254.169.254",
+            "::ffff:127.0.0.1",
+            "::169.254.169.254",
+            "::ffff:100.100.100.200",
+        ),
         *("64:ff9b::a9fe:a9fe", "64:ff9b:1::7f00:1", "2002:a9fe:a9fe::1", "2002:7f00:1::"),
         "2001:0:a9fe:a9fe::",
     ],
@@ -112,7 +117,14 @@ def test_what_this_host_alone_reaches(address):
 
 @pytest.mark.parametrize(
     "address",
-    ["192.0.2.1", "10.200.201.202", "2001:db8::1", "::ffff:192.0.2.1", "64:ff9b::c000:201", "fd00::1"],
+    [
+        "192.0.2.1",
+        "10.200.201.202",
+        "2001:db8::1",
+        "::ffff:192.0.2.1",
+        "64:ff9b::c000:201",
+        "fd00::1",
+    ],
 )
 def test_what_others_reach_too(address):
     assert not connection._is_own(address)

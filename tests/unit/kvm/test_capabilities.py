@@ -194,7 +194,7 @@ class Probed:
 
 @pytest.mark.parametrize(
     "emulator",
-    ["/home/x/prog", "prog", "", "/bin/qemu ", "/bin/../bin/qemu", "/bin/qemu\0", 5, ["/bin/qemu"]],
+    ["/srv/x/prog", "prog", "", "/bin/qemu ", "/bin/../bin/qemu", "/bin/qemu\0", 5, ["/bin/qemu"]],
 )
 def test_no_emulator_is_run_that_libvirt_does_not_list(emulator):
     conn = Probed()

@@ -88,7 +88,7 @@ def test_the_engine_goes_on(silent):
 
 
 def test_another_hosts_libvirt_has_a_deadline_too(monkeypatch):
-    """Its port takes the connection; libvirt's client, which has no certificates here, is played."""
+    """Its port takes the connection; libvirt's client has no certificates here, and is played."""
     monkeypatch.setattr(connect, "OPEN_S", 0.2)
     ended = threading.Event()
     monkeypatch.setattr(libvirt, "open", lambda _uri: ended.wait(5) and None)

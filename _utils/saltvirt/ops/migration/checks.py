@@ -1,5 +1,6 @@
 """What a VM that moves requires of the host that takes it, as that host itself sees it."""
 
+import functools
 import os
 import posixpath
 from collections.abc import Iterator, Mapping
@@ -114,12 +115,9 @@ def _among_known_places(
 ) -> tuple[MigrationInfo, list[str]]:
     """Return what is asked of a VM without the paths elsewhere, and a line that names those."""
     places = [os.path.realpath(place) for place in _places(conn, settings)]
-
-    def is_known(path: str) -> bool:
-        real = Path(os.path.realpath(path))
-        return not path.startswith("/") or any(map(real.is_relative_to, places))
-
-    paths = [*moving.files, *(one.path for one in (*moving.disks, *moving.nvram))]
+    is_known = functools.partial(_is_below, places)
+    paths = [*moving.files, *(disk.path for disk in moving.disks)]
+    paths += [file.path for file in moving.nvram]
     strange = sorted({path for path in paths if not is_known(path)})
     if not strange:
         return moving, []
@@ -133,6 +131,12 @@ def _among_known_places(
         f"whether {terminal.some(strange)} is there is told to the master's runner alone: "
         "salt-run virt.migrate VM dry_run=True"
     ]
+
+
+def _is_below(places: list[str], path: str) -> bool:
+    """Return whether what a path leads to is in one of some folders; a volume's name is no path."""
+    real = Path(os.path.realpath(path))
+    return not path.startswith("/") or any(map(real.is_relative_to, places))
 
 
 def _places(conn: Any, settings: HostSettings) -> Iterator[str]:

@@ -32,7 +32,9 @@ def test_of_a_file_elsewhere_nothing_is_told(end, conn, moving, tmp_path, is_the
         path = f"{tmp_path}/link/secret"
     (disk,) = moving.disks[:1]
     asked = replace(
-        moving, files=[path], disks=[replace(disk, path=path), replace(disk, path=path, how="shared")]
+        moving,
+        files=[path],
+        disks=[replace(disk, path=path), replace(disk, path=path, how="shared")],
     )
 
     why = checks.check(conn, end.settings, asked, may_tell_paths=False)
