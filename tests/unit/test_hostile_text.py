@@ -97,6 +97,7 @@ def around(plain):
     yield {"error": HOSTILE, "hosts": {HOSTILE: plain}, "helps": [HOSTILE], "retcode": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ANSWERS, ids=[f"{k.__module__}.{k.__name__}" for k in ANSWERS])
 def test_no_answer_of_a_host_steers_the_terminal(monkeypatch, kind):
     plain = wire.plain(filled(kind))

@@ -116,9 +116,7 @@ def _among_known_places(
     """Return what is asked of a VM without the paths elsewhere, and a line that names those."""
     places = [os.path.realpath(place) for place in _places(conn, settings)]
     is_known = functools.partial(_is_below, places)
-    paths = [*moving.files, *(disk.path for disk in moving.disks)]
-    paths += [file.path for file in moving.nvram]
-    strange = sorted({path for path in paths if not is_known(path)})
+    strange = sorted({path for path in _paths(moving) if not is_known(path)})
     if not strange:
         return moving, []
     known = replace(
@@ -131,6 +129,12 @@ def _among_known_places(
         f"whether {terminal.some(strange)} is there is told to the master's runner alone: "
         "salt-run virt.migrate VM dry_run=True"
     ]
+
+
+def _paths(moving: MigrationInfo) -> Iterator[str]:
+    yield from moving.files
+    yield from (disk.path for disk in moving.disks)
+    yield from (file.path for file in moving.nvram)
 
 
 def _is_below(places: list[str], path: str) -> bool:
