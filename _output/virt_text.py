@@ -75,14 +75,14 @@ def visible(data, depth=0):
         return "..."
     if isinstance(data, dict):
         out = {}
-        for key, one in data.items():
+        for key, value in data.items():
             name = visible(key) if isinstance(key, str) else key
             # Two keys may look alike once they are visible.
             while name in out:
                 name = f"{name}'"
-            out[name] = visible(one, depth + 1)
+            out[name] = visible(value, depth + 1)
         return out
-    return [visible(one, depth + 1) for one in data]
+    return [visible(value, depth + 1) for value in data]
 
 
 def escaped(text):
@@ -149,7 +149,7 @@ def wrapped(text, first="", rest=None, width=WIDTH):
     """
     text = line(text)
     for pattern in (_QUOTED, _COMMAND):
-        text = pattern.sub(lambda found: found[0].replace(" ", _GLUE), text)
+        text = pattern.sub(lambda match: match[0].replace(" ", _GLUE), text)
     lines = textwrap.wrap(
         text,
         width,
@@ -158,4 +158,4 @@ def wrapped(text, first="", rest=None, width=WIDTH):
         break_on_hyphens=False,
         break_long_words=False,
     )
-    return [one.replace(_GLUE, " ") for one in lines]
+    return [part.replace(_GLUE, " ") for part in lines]

@@ -348,7 +348,7 @@ def _is_own(uri: str) -> bool:
 
 def _is_harmless(query: str, taken: Mapping[str, Collection[str]]) -> bool:
     """Return whether a query has each key once, and only those and values that are taken."""
-    pairs = [one.partition("=")[::2] for one in query.split("&")] if query else []
+    pairs = [pair.partition("=")[::2] for pair in query.split("&")] if query else []
     is_once = len(pairs) == len(dict(pairs))
     return is_once and all(value in taken.get(key, ()) for key, value in pairs)
 

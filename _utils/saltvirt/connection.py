@@ -220,8 +220,8 @@ def _plain(peer: str) -> str:
 
 
 def _looked_up(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(_plain(str(address[0])) for *_kind, address in found))
+    records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(_plain(str(address[0])) for *_kind, address in records))
 
 
 def _is_literal(host: str) -> bool:
@@ -249,16 +249,23 @@ _NOWHERE = ipaddress.ip_network("0.0.0.0/8")
 def _is_own(text: str) -> bool:
     """Return whether an address leads to this host itself, to its links, or to its cloud's data."""
     address = ipaddress.ip_address(text.partition("%")[0])
-    return any(_is_on_link(one) or _is_local(one) for one in _meant(address)) or _is_metadata(text)
+    return any(_is_on_link(meant) or _is_local(meant) for meant in _meant(address)) or _is_metadata(
+        text
+    )
 
 
 def _is_metadata(text: str) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
-    return any(one in net for one in _meant(address) for net in _METADATA)
+    return any(meant in net for meant in _meant(address) for net in _METADATA)
 
 
-def _is_on_link(one: _Address) -> bool:
-    return one.is_loopback or one.is_link_local or one.is_unspecified or one in _NOWHERE
+def _is_on_link(address: _Address) -> bool:
+    return (
+        address.is_loopback
+        or address.is_link_local
+        or address.is_unspecified
+        or address in _NOWHERE
+    )
 
 
 def _meant(address: _Address) -> Iterator[_Address]:
@@ -269,17 +276,17 @@ def _meant(address: _Address) -> Iterator[_Address]:
     within = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if any(address in net for net in _EMBEDDING) and int(address) > 1:
         within.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    yield from (one for one in within if one is not None)
+    yield from (inner for inner in within if inner is not None)
 
 
-def _is_local(one: _Address) -> bool:
+def _is_local(address: _Address) -> bool:
     """Return whether an address is this host's: then the kernel reaches it from that address."""
-    kind = socket.AF_INET if one.version == 4 else socket.AF_INET6
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         # Nothing is sent: for UDP this only asks the kernel for the way.
-        with socket.socket(kind, socket.SOCK_DGRAM) as asked:
-            asked.connect((str(one), 9))
-            return bool(ipaddress.ip_address(asked.getsockname()[0]) == one)
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(address), 9))
+            return bool(ipaddress.ip_address(probe.getsockname()[0]) == address)
     except OSError:
         return False
 

@@ -94,7 +94,7 @@ def printable(line: str) -> str:
     A console has colours and cursor moves by right; no name and no reason has, see :func:`escaped`.
     """
     plain = _SEQUENCES.sub("", line)
-    return "".join(one for one in plain if one == "\t" or escaped(f"a{one}") == f"a{one}")
+    return "".join(char for char in plain if char == "\t" or escaped(f"a{char}") == f"a{char}")
 
 
 def tail(text: str, lines: int) -> list[str]:
@@ -151,7 +151,7 @@ def clean(value: Any, depth: int = 0, beside: str = "\t") -> Any:
     """
     Return an answer, plain data, whose texts and keys have nothing that a terminal would obey.
 
-    A text within an answer is one line: with more, it would look like what others have said in the
+    A text within an answer is item line: with more, it would look like what others have said in the
     table that it is shown in. An answer that is a text keeps its lines. Raises ValueError if it is
     nested too deep.
 
@@ -173,9 +173,9 @@ def clean(value: Any, depth: int = 0, beside: str = "\t") -> Any:
     if depth == _MAX_DEPTH:
         raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
     if isinstance(value, dict):
-        values = [clean(one, depth + 1, beside) for one in value.values()]
+        values = [clean(item, depth + 1, beside) for item in value.values()]
         return dict(zip(_visible_keys(value), values, strict=True))
-    return [clean(one, depth + 1, beside) for one in value]
+    return [clean(item, depth + 1, beside) for item in value]
 
 
 def _visible_keys(value: Mapping[Any, Any]) -> list[Any]:

@@ -52,7 +52,7 @@ def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
 def _waiting(keys: compat.KeyStore) -> dict[str, Any]:
     """Return ``waiting``, of the ids that a host can have: the others are hostile ones."""
     ids = filter(terminal.is_plain_id, keys.waiting())
-    waiting = {one: keys.fingerprint(one) for one in ids}
+    waiting = {minion: keys.fingerprint(minion) for minion in ids}
     return {"waiting": waiting} if waiting else {}
 
 

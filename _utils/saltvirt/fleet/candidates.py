@@ -133,8 +133,8 @@ def table(candidates: Mapping[str, Candidate]) -> dict[str, Any]:
 
 def odd(ids: Iterable[str]) -> dict[str, Any]:
     """Return ``{"odd_ids": {id: what is wrong}}`` of ids that none of our hosts has, or nothing."""
-    found = {one: ODD for one in sorted(ids) if not terminal.is_plain_id(one)}
-    return {"odd_ids": found} if found else {}
+    odd_ids = {minion: ODD for minion in sorted(ids) if not terminal.is_plain_id(minion)}
+    return {"odd_ids": odd_ids} if odd_ids else {}
 
 
 def command(candidates: Mapping[str, Candidate]) -> str | None:

@@ -262,7 +262,7 @@ def _show_json(data: object, opts: Mapping[str, Any]) -> bool:
     same data from both.
     """
     text = str(salt.output.out_format(data, "json", opts))
-    escaped = re.sub("[^\n -~]", lambda found: _json_letter(found[0]), text)
+    escaped = re.sub("[^\n -~]", lambda match: _json_letter(match[0]), text)
     if escaped == text or opts.get("quiet"):
         return False
     # Salt would make JSON of this text again.

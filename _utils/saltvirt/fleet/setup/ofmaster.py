@@ -176,13 +176,14 @@ def _without_key(facts: MasterFacts) -> list[str]:
 
 
 def _odd(facts: MasterFacts) -> Iterator[Gap]:
-    """Yield one hint, as strangers may have any number of keys wait under such ids."""
+    """Yield minion hint, as strangers may have any number of keys wait under such ids."""
     odd = candidates.odd([*facts.waiting, *facts.may_be]).get("odd_ids", {})
     # A glob that can be read misleads no reader.
     hidden = [
-        one
-        for one in odd
-        if facts.members.has(one) and (terminal.escaped(one) != one or not membership.is_glob(one))
+        minion
+        for minion in odd
+        if facts.members.has(minion)
+        and (terminal.escaped(minion) != minion or not membership.is_glob(minion))
     ]
     if hidden:
         yield Gap(
