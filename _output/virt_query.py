@@ -86,7 +86,7 @@ def _vm(host, vm):
 
 
 def _is_shaped(key, value):
-    """Return whether a host said a field as it is shown; within it a host may say what it likes."""
+    """Return whether a field has the type that its line is made of."""
     return isinstance(value, _SHAPES.get(key, object)) and not isinstance(value, bool)
 
 

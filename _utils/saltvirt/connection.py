@@ -249,9 +249,8 @@ _NOWHERE = ipaddress.ip_network("0.0.0.0/8")
 def _is_own(text: str) -> bool:
     """Return whether an address leads to this host itself, to its links, or to its cloud's data."""
     address = ipaddress.ip_address(text.partition("%")[0])
-    return any(_is_on_link(meant) or _is_local(meant) for meant in _meant(address)) or _is_metadata(
-        text
-    )
+    is_own = any(_is_on_link(meant) or _is_local(meant) for meant in _meant(address))
+    return is_own or _is_metadata(text)
 
 
 def _is_metadata(text: str) -> bool:
@@ -260,12 +259,8 @@ def _is_metadata(text: str) -> bool:
 
 
 def _is_on_link(address: _Address) -> bool:
-    return (
-        address.is_loopback
-        or address.is_link_local
-        or address.is_unspecified
-        or address in _NOWHERE
-    )
+    # Zero means the loopback too.
+    return address.is_loopback or address.is_link_local or not int(address) or address in _NOWHERE
 
 
 def _meant(address: _Address) -> Iterator[_Address]:

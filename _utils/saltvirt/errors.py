@@ -12,7 +12,7 @@ class VirtError(CommandExecutionError):  # type: ignore[misc] # Salt has no type
     """
     The base of all our errors; Salt prints it as one line and exits non-zero.
 
-    The line has nothing that a terminal would obey, whoever wrote the words in it.
+    The line has nothing that a terminal would obey: libvirt, guests and minions write some of it.
 
     table
         What a runner shows beside that line, if there is anything.

@@ -179,12 +179,8 @@ def _odd(facts: MasterFacts) -> Iterator[Gap]:
     """Yield minion hint, as strangers may have any number of keys wait under such ids."""
     odd = candidates.odd([*facts.waiting, *facts.may_be]).get("odd_ids", {})
     # A glob that can be read misleads no reader.
-    hidden = [
-        minion
-        for minion in odd
-        if facts.members.has(minion)
-        and (terminal.escaped(minion) != minion or not membership.is_glob(minion))
-    ]
+    misleading = {id_ for id_ in odd if terminal.escaped(id_) != id_ or not membership.is_glob(id_)}
+    hidden = sorted(filter(facts.members.has, misleading))
     if hidden:
         yield Gap(
             check="keys",
