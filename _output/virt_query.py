@@ -9,7 +9,7 @@ _SPEC = importlib.util.spec_from_file_location(
 _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
 # Fields with a line of their own, in the order of a VM that is shown whole.
-_ORDER = ("cpu", "mem", "maxMem", "state", "graphics", "disks", "nics")
+_ORDER = ("cpu", "cputime", "mem", "maxMem", "state", "graphics", "disks", "nics")
 _WHOLE = {"cpu", "mem", "state", "graphics", "disks", "nics"}
 _REACHED = {"addresses", "addresses_from", "login"}
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -94,6 +94,10 @@ def _cpu(_host, cpu):
     yield f"CPU: {cpu}"
 
 
+def _cpu_time(_host, nanoseconds):
+    yield f"CPU time: {nanoseconds / 1e9:.1f} s"
+
+
 def _memory(_host, kib):
     yield f"Memory: {_human(kib * 1024)}"
 
@@ -133,6 +137,7 @@ def _max_memory(_host, kib):
 
 _LINES = {
     "cpu": _cpu,
+    "cputime": _cpu_time,
     "mem": _memory,
     "maxMem": _max_memory,
     "state": _state,
@@ -140,7 +145,7 @@ _LINES = {
     "disks": _disks,
     "nics": _nics,
 }
-_SHAPES = {"mem": int, "maxMem": int, "graphics": dict, "disks": dict, "nics": dict}
+_SHAPES = {"cputime": int, "mem": int, "maxMem": int, "graphics": dict, "disks": dict, "nics": dict}
 
 
 def _field(vm, key):
