@@ -23,13 +23,13 @@ _BLANK = re.compile(
     r"\U0001d159\U00016fe4\U000e0100-\U000e01ef]"
 )
 # A command ends before a word that no argument is, or with a sign that ends a part of a sentence.
-_WORD = (
-    r"(?!(?:a|again|all|an|and|as|at|before|brings?|by|can|cannot|does|ends?|fails?|fetches|first|for|"
-    r"from|gives?|has|have|if|in|into|is|it|lists?|looks?|makes?|may|must|no|nor|not|of|on|once|or|"
-    r"says|shows?|so|tells?|than|that|the|then|there|to|until|was|what|when|where|which|while|will|"
-    r"with|would)\b|salt\b)"
-    r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"();,])+"
+_PROSE = (
+    "a|again|all|an|and|as|at|before|brings?|by|can|cannot|does|ends?|fails?|fetches|first|for|from|"
+    "gives?|has|have|if|in|into|is|it|lists?|looks?|makes?|may|must|no|nor|not|of|once|or|says|"
+    "shows?|so|tells?|than|that|the|then|there|to|until|was|what|when|where|which|while|will|with|"
+    "would"
 )
+_WORD = rf"(?!(?:{_PROSE})(?:[\s,;.)]|$)|salt[\s-])(?:'[^']*'|\"[^\"]*\"|[^\s'\"();,])+"
 _COMMAND = re.compile(
     r"(?<![\w./'\"-])(?:salt-(?:call|cloud|key|pip|run|ssh)|salt (?:'[^']*'|[^\s;,]+) \w+\.\w+"
     r"|systemctl|virsh|journalctl|qemu-img|ssh|sudo)(?: " + _WORD + r"){1,16}"

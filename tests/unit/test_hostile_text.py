@@ -306,6 +306,8 @@ def test_a_line_of_the_log_is_one_visible_line(caplog):
             "/srv/salt-images/a-very-long-name-of.qcow2",
         ),
         (f"{'word ' * 14}`make the bed now` then", "`make the bed now`"),
+        (f"{'word ' * 12}salt hyper1 virt.hold for-web on", "salt hyper1 virt.hold for-web on"),
+        (f"{'word ' * 12}run salt-run virt.list again", "salt-run virt.list"),
     ],
 )
 def test_no_command_path_or_url_is_broken(text, whole):

@@ -176,7 +176,7 @@ def _without_key(facts: MasterFacts) -> list[str]:
 
 
 def _odd(facts: MasterFacts) -> Iterator[Gap]:
-    """Yield minion hint, as strangers may have any number of keys wait under such ids."""
+    """Yield one hint for all odd ids: a stranger may have any number of keys wait."""
     odd = candidates.odd([*facts.waiting, *facts.may_be]).get("odd_ids", {})
     # A glob that can be read misleads no reader.
     misleading = {id_ for id_ in odd if terminal.escaped(id_) != id_ or not membership.is_glob(id_)}
@@ -185,8 +185,8 @@ def _odd(facts: MasterFacts) -> Iterator[Gap]:
         yield Gap(
             check="keys",
             where=MASTER,
-            what=f"{terminal.counted(len(hidden), 'key')} waits under an id such as "
-            f"'{terminal.one_line(hidden[0])}': {candidates.ODD}",
+            what=f"the master has {terminal.counted(len(hidden), 'key')} of a stranger, such as "
+            f"that of '{terminal.one_line(hidden[0])}': {candidates.ODD}",
             fix="leave it alone; salt-run virt.allow names all of them as odd_ids",
             level=HINT,
         )
