@@ -9,6 +9,7 @@ from saltvirt.kvm import connect
 from saltvirt.later import Later
 from saltvirt.ops.context import Context
 
+answering = Later("saltvirt.ops.answering")
 answers = Later("saltvirt.placement.answers")
 arrival = Later("saltvirt.ops.migration.arrival")
 checks = Later("saltvirt.ops.migration.checks")
@@ -44,6 +45,10 @@ def migrate_check(about, source=None):
     source
         The host that has it, whose libvirt must let this one in too. For one VM only.
 
+    Asked by hand, it looks only at files in the folders of ``virt:images``, ``virt:shared_paths``,
+    ``virt:backing_paths``, libvirt's pools and its firmware variables, and names the others: who
+    may ask learns nothing of other files of this host.
+
     CLI Example:
 
     .. code-block:: bash
@@ -58,10 +63,11 @@ def migrate_check(about, source=None):
     reason = optionguard.refusal(globals())
     if reason:
         return [reason] if is_one else {name: [reason] for name in about}
+    may_tell = answering.is_ordered()
     with connect.opened(settings, readonly=False) as conn:
         if not is_one:
-            return checks.check_all(conn, settings, about)
-        why = checks.check(conn, settings, about)
+            return checks.check_all(conn, settings, about, may_tell_paths=may_tell)
+        why = checks.check(conn, settings, about, may_tell_paths=may_tell)
     if source:
         reach.refuse_strange("source", source)
         try:

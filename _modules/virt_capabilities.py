@@ -54,7 +54,8 @@ def domain_capabilities(emulator=None, arch=None, machine=None, domain=None, **k
     Return what guests of one kind can have on this host.
 
     emulator
-        The emulator's absolute path.
+        The emulator's absolute path, one of those that ``virt.capabilities`` lists: libvirt runs
+        it. Defaults to libvirt's choice.
     arch, machine, domain
         Architecture, machine type and domain type, as in virt.capabilities. What is not given is
         libvirt's default.

@@ -1,8 +1,13 @@
 """Outputter ``virt_audit``: what was found, each with where it is and its fix."""
 
-import textwrap
+import importlib.util
+from pathlib import Path
 
-_WIDTH = 80
+_SPEC = importlib.util.spec_from_file_location(
+    "virt_text", Path(__file__).with_name("virt_text.py")
+)
+_text = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(_text)
 _ROW = "{:<16} {}"
 
 
@@ -17,8 +22,9 @@ def output(data, **_kwargs):
         salt-run virt.audit --out=virt_audit
     """
     if not isinstance(data, dict):
-        return str(data)
-    lines = _wrapped(f"error: {data['error']}", "") if "error" in data else []
+        return _text.lines(data)
+    data = _text.visible(data)
+    lines = _text.wrapped(f"error: {data['error']}") if "error" in data else []
     findings = data.get("findings", [])
     if findings:
         lines.append(_ROW.format("WHERE", "CHECK"))
@@ -26,22 +32,10 @@ def output(data, **_kwargs):
         level = f" ({one['level']})" if "level" in one else ""
         lines.append(_ROW.format(one["where"], one["check"] + level))
         # Deeper than a fix begins: a host may have chosen some of these words.
-        lines += _wrapped(one["what"], "  ", "    ")
-        lines += _wrapped(f"fix: {one['fix']}", "  ", "       ")
+        lines += _text.wrapped(one["what"], "  ", "    ")
+        lines += _text.wrapped(f"fix: {one['fix']}", "  ", "       ")
     if "checked" in data:
         looked = ", ".join(["master", *data["checked"]])
         verdict = "" if findings or "ready" in data else ": nothing falls short"
-        lines += _wrapped(f"looked at {looked}{verdict}", "")
-    return "\n".join([*lines, *_wrapped(data.get("ready", ""), "")])
-
-
-def _wrapped(text, first, rest=None):
-    """Wrap a text at the terminal's width; a word that is longer, such as a command's, stays."""
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=first,
-        subsequent_indent=first if rest is None else rest,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+        lines += _text.wrapped(f"looked at {looked}{verdict}")
+    return "\n".join([*lines, *_text.wrapped(data.get("ready", ""))])

@@ -1,9 +1,15 @@
 """Outputter ``virt_hosts``: one line for each hypervisor."""
 
-import textwrap
+import importlib.util
+from pathlib import Path
 
+_SPEC = importlib.util.spec_from_file_location(
+    "virt_text", Path(__file__).with_name("virt_text.py")
+)
+_text = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(_text)
 _WHOLE = {"cpu", "memory", "storage", "domain_types", "vms"}
-# Of what a host says; a word of megabytes would take textwrap hours.
+# Of what a host says of one thing.
 _LONGEST = 1000
 # The longest of the last column is "maintenance", which ends at the 80th.
 _ROW = "{:<16} {:>9} {:>15} {:>15} {:>4} {:<4} {}"
@@ -21,9 +27,11 @@ def output(data, **_kwargs):
         salt-run virt.host_info --out=virt_hosts
     """
     if not isinstance(data, dict):
-        return str(data)
+        return _text.lines(data)
+    data = _text.visible(data)
     if "error" in data:
-        return "\n".join([f"error: {data['error']}", *_candidates(data.get("candidates", {}))])
+        error = _text.wrapped(f"error: {data['error']}")
+        return "\n".join([*error, *_candidates(data.get("candidates", {}))])
     titles = ("HYPERVISOR", "CPUS", "MEMORY MiB", "DISK MiB", "VMS", "TYPE", "STATE")
     lines = [_ROW.format(*titles), _ROW.format("", *("free/all",) * 3, "", "", "").rstrip()]
     for host in data:
@@ -44,14 +52,14 @@ def _beside(data):
         lines += _said(f"{host:<16} ", f"had {', '.join(names)} when it was last asked")
     for name, hosts in sorted(data.get("duplicates", {}).items()):
         line = f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts"
-        lines += textwrap.wrap(line, 78, subsequent_indent="  ", break_on_hyphens=False)
+        lines += _text.wrapped(line, rest="  ")
     return lines
 
 
 def _said(host, why):
-    # What is to be typed, and where a file is, are copied: they are not cut in two.
-    whole = {"break_on_hyphens": False, "break_long_words": False}
-    return textwrap.wrap(f"{host}{why}"[:_LONGEST], 78, subsequent_indent="  ", **whole)
+    # The columns of the host's name stay, whatever spaces are in it.
+    lines = _text.wrapped(str(why)[:_LONGEST], " " * len(host), "  ") or [host]
+    return [host + lines[0][len(host) :], *lines[1:]]
 
 
 def _rows(host, info):

@@ -1,5 +1,13 @@
 """Outputter ``virt_images``: the cached images of each hypervisor."""
 
+import importlib.util
+from pathlib import Path
+
+_SPEC = importlib.util.spec_from_file_location(
+    "virt_text", Path(__file__).with_name("virt_text.py")
+)
+_text = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(_text)
 _ROW = "{:<12} {:<5} {:>7} {:>7}  {:<10} {:<6} {}"
 _LEGEND = "MiB of the file, DISK: MiB that a guest sees; HAS m: a minion, c: cloud-init"
 
@@ -14,8 +22,11 @@ def output(data, **_kwargs):
 
         salt-run virt.images --out=virt_images
     """
-    if not isinstance(data, dict) or "error" in data:
-        return f"error: {data['error']}" if isinstance(data, dict) else str(data)
+    if not isinstance(data, dict):
+        return _text.lines(data)
+    data = _text.visible(data)
+    if "error" in data:
+        return "\n".join(_text.wrapped(f"error: {data['error']}"))
     lines = [_ROW.format("IMAGE", "KIND", "MiB", "DISK", "HAS", "VMS", "SOURCE")]
     for host in sorted(set(data) - {"unreachable", "failed"}):
         lines.append(host)
@@ -23,7 +34,8 @@ def output(data, **_kwargs):
         if not data[host]:
             lines.append("  no images")
     lines += [f"{host} does not answer" for host in data.get("unreachable", ())]
-    lines += [f"{host}: {why}" for host, why in sorted(data.get("failed", {}).items())]
+    for host, why in sorted(data.get("failed", {}).items()):
+        lines += _text.wrapped(f"{host}: {why}", rest="  ")
     lines.append(_LEGEND)
     return "\n".join(lines)
 

@@ -1,8 +1,13 @@
 """Outputter ``virt_moves``: where the VMs of a hypervisor went, which stayed, and why."""
 
-import textwrap
+import importlib.util
+from pathlib import Path
 
-_WIDTH = 80
+_SPEC = importlib.util.spec_from_file_location(
+    "virt_text", Path(__file__).with_name("virt_text.py")
+)
+_text = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(_text)
 _INDENT = 18
 # Of virt.init_many.
 _BUILT = {
@@ -25,10 +30,11 @@ def output(data, **_kwargs):
         salt-run virt.evacuate hyper3 dry_run=True
     """
     if not isinstance(data, dict):
-        return str(data)
+        return _text.lines(data)
+    data = _text.visible(data)
     # What helps stands below the table.
     error = str(data.get("error", "")).partition("; what helps: ")[0]
-    lines = _wrapped(f"error: {error}", "") if error else []
+    lines = _text.wrapped(f"error: {error}") if error else []
     rows = [*_rows(data)]
     if rows:
         lines.append(f"{'VM':<{_INDENT}}WHERE")
@@ -61,11 +67,11 @@ def _rows(data):
     yield from ((name, "was removed") for name in data.get("gone", ()))
     for key, word in _WHY:
         yield from (
-            (name, f"{word}: {_text(why)}") for name, why in sorted(data.get(key, {}).items())
+            (name, f"{word}: {_joined(why)}") for name, why in sorted(data.get(key, {}).items())
         )
 
 
-def _text(why):
+def _joined(why):
     return why if isinstance(why, str) else "; ".join(why)
 
 
@@ -83,7 +89,4 @@ def _listed(cure):
 
 
 def _wrapped(text, indent):
-    """Wrap a text at the terminal's width; a word that is longer is broken."""
-    wrap = textwrap.TextWrapper(_WIDTH, initial_indent=indent, subsequent_indent=indent)
-    wrap.break_on_hyphens = False
-    return wrap.wrap(text) or [indent]
+    return _text.wrapped(text, indent) or [indent]

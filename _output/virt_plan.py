@@ -1,7 +1,13 @@
 """Outputter ``virt_plan``: where a VM went, or which hypervisors could take it, and why not."""
 
-import textwrap
+import importlib.util
+from pathlib import Path
 
+_SPEC = importlib.util.spec_from_file_location(
+    "virt_text", Path(__file__).with_name("virt_text.py")
+)
+_text = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(_text)
 # Who told an address, where that is not the host itself; as in virt_query.
 _TOLD_BY = {
     "minion": " (as the VM itself says)",
@@ -30,7 +36,8 @@ def output(data, **_kwargs):
         salt-run virt.init centos1 2 512 salt://images/tiny.qcow2 dry_run=True
     """
     if not isinstance(data, dict):
-        return str(data)
+        return _text.lines(data)
+    data = _text.visible(data)
     if "from" in data:
         return "\n".join(_moved(data))
     if "name" in data:
@@ -52,7 +59,7 @@ def _table(hosts):
         fits = "yes" if row["fits"] else "no"
         score = f"{row['score']:.2f}" if row["fits"] else "-"
         said = row.get("note", "") if row["fits"] else "; ".join(row["reasons"])
-        why = textwrap.wrap(said, 48, break_on_hyphens=False) or [""]
+        why = _text.wrapped(said, width=48) or [""]
         if len(host) > _NAME:
             # Full names often are; what is below the titles stays there.
             yield host
@@ -82,7 +89,7 @@ def _deployed(data):
 
 def _warnings(data):
     for one in data.get("warnings", ()):
-        yield from textwrap.wrap(f"warning: {one}", 78, break_on_hyphens=False)
+        yield from _text.wrapped(f"warning: {one}")
 
 
 def _reached(data):
@@ -94,8 +101,7 @@ def _reached(data):
         # A command has a line of its own, however long, so that it can be copied.
         command, bracket, note = data["login"].partition(" (")
         yield f"  log in: {command}"
-        lines = textwrap.wrap(f"{bracket}{note}".strip(), 70, break_on_hyphens=False)
-        yield from (f"    {line}" for line in lines)
+        yield from _text.wrapped(f"{bracket}{note}", "    ")
 
 
 def _console(data):
@@ -135,22 +141,19 @@ def _moved(data):
 
 def _warned(data):
     if data.get("warning"):
-        yield from textwrap.wrap(f"warning: {data['warning']}", 78, break_on_hyphens=False)
+        yield from _text.wrapped(f"warning: {data['warning']}")
 
 
 def _error(text, hosts):
     # The reasons stand in the table below it.
-    said = f"error: {text.split(': ')[0] if hosts else text}"
-    return textwrap.wrap(said, 78, break_on_hyphens=False)
+    return _text.wrapped(f"error: {text.split(': ')[0] if hosts else text}")
 
 
 def _helps(cures):
     if cures:
         yield "what helps:"
     for one in cures:
-        yield from textwrap.wrap(
-            f"- {one}", 78, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
-        )
+        yield from _text.wrapped(f"- {one}", "  ", "    ")
 
 
 def _order(host, row):

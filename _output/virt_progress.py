@@ -1,5 +1,14 @@
 """Outputter ``virt_progress``: one line for each stage of a deployment, as it happens."""
 
+import importlib.util
+from pathlib import Path
+
+_SPEC = importlib.util.spec_from_file_location(
+    "virt_text", Path(__file__).with_name("virt_text.py")
+)
+_text = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(_text)
+
 
 def output(data, **_kwargs):
     """
@@ -11,4 +20,6 @@ def output(data, **_kwargs):
 
         salt-run virt.init centos1 2 512 salt://images/tiny.qcow2 dry_run=True
     """
-    return str(data.get("event", {}).get("message", "")) if isinstance(data, dict) else str(data)
+    if not isinstance(data, dict):
+        return _text.lines(data)
+    return _text.escaped(str(data.get("event", {}).get("message", "")))

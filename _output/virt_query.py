@@ -1,7 +1,15 @@
 """Outputter ``virt_query``: hypervisors and their VMs as people read them."""
 
-import textwrap
+import importlib.util
+from pathlib import Path
 
+_SPEC = importlib.util.spec_from_file_location(
+    "virt_text", Path(__file__).with_name("virt_text.py")
+)
+_text = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(_text)
+# Fields with a line of their own, in the order of a VM that is shown whole.
+_ORDER = ("cpu", "cputime", "mem", "maxMem", "state", "graphics", "disks", "nics")
 _WHOLE = {"cpu", "mem", "state", "graphics", "disks", "nics"}
 _REACHED = {"addresses", "addresses_from", "login"}
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -29,28 +37,28 @@ def output(data, **_kwargs):
 
         salt-run virt.query --out=virt_query
     """
-    if not isinstance(data, dict) or "error" in data:
-        return _error(data)
+    if not isinstance(data, dict):
+        return _text.lines(data)
+    data = _text.visible(data)
+    if "error" in data:
+        return "\n".join(_text.wrapped(f"error: {data['error']}"))
     beside = ("unreachable", "failed", "duplicates", "last_seen")
     lines = [line for host in data if host not in beside for line in _host(host, data[host])]
     lines += [f"{host}: does not answer" for host in data.get("unreachable", ())]
-    lines += [f"{host}: {why}" for host, why in sorted(data.get("failed", {}).items())]
+    for host, why in sorted(data.get("failed", {}).items()):
+        lines += _text.wrapped(f"{host}: {why}", rest="  ")
     for host, names in sorted(data.get("last_seen", {}).items()):
         line = f"{host}: had {_some(names)} when it was last asked"
-        lines += textwrap.wrap(line, 78, subsequent_indent="  ", break_on_hyphens=False)
+        lines += _text.wrapped(line, rest="  ")
     for name, hosts in sorted(data.get("duplicates", {}).items()):
         line = f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts"
-        lines += textwrap.wrap(line, 78, subsequent_indent="  ", break_on_hyphens=False)
+        lines += _text.wrapped(line, rest="  ")
     return "\n".join(lines)
 
 
 def _some(names):
     more = len(names) - _MOST
     return ", ".join(names[:_MOST]) + (f" and {more} more" if more > 0 else "")
-
-
-def _error(data):
-    return f"error: {data['error']}" if isinstance(data, dict) else str(data)
 
 
 def _host(host, info):
@@ -82,18 +90,41 @@ def _named(host, name, vm):
 
 
 def _vm(host, vm):
-    if not _WHOLE.issubset(vm):
-        # Some fields were asked for.
-        yield from (_field(key, one) for key, one in sorted(vm.items()) if key not in _REACHED)
-        return
-    yield f"CPU: {vm['cpu']}"
-    yield f"Memory: {_human(vm['mem'] * 1024)}"
-    yield f"State: {vm['state']}"
-    display = vm["graphics"]
-    # What is within these a host may say as it likes, or not at all.
+    # Some fields may have been asked for; those have the labels and units of a whole VM.
+    asked = _WHOLE if _WHOLE.issubset(vm) else {*vm} - _REACHED
+    for key in (*filter(asked.__contains__, _ORDER), *sorted(asked.difference(_ORDER))):
+        is_shaped = key in _LINES and _is_shaped(key, vm[key])
+        yield from _LINES[key](host, vm[key]) if is_shaped else [_field(vm, key)]
+
+
+def _is_shaped(key, value):
+    """Return whether a field has the type that its line is made of."""
+    return isinstance(value, _SHAPES.get(key, object)) and not isinstance(value, bool)
+
+
+def _cpu(_host, cpu):
+    yield f"CPU: {cpu}"
+
+
+def _cpu_time(_host, nanoseconds):
+    yield f"CPU time: {nanoseconds / 1e9:.1f} s"
+
+
+def _memory(_host, kib):
+    yield f"Memory: {_human(kib * 1024)}"
+
+
+def _state(_host, state):
+    yield f"State: {state}"
+
+
+def _graphics(host, display):
     if display.get("type", "None") != "None":
         yield f"Graphics: {display['type']} - {_console(host, display)}"
-    for target, disk in sorted(vm["disks"].items()):
+
+
+def _disks(_host, disks):
+    for target, disk in sorted(disks.items()):
         yield f"Disk - {target}:"
         if isinstance(disk.get("virtual size"), int | float):
             yield f"  Size: {_human(disk['virtual size'])}"
@@ -101,7 +132,10 @@ def _vm(host, vm):
         yield f"  File Format: {disk.get('file format', 'unknown')}"
         if "error" in disk:
             yield f"  Error: {disk['error']}"
-    for mac, nic in sorted(vm["nics"].items()):
+
+
+def _nics(_host, nics):
+    for mac, nic in sorted(nics.items()):
         yield f"Nic - {mac}:"
         source = nic.get("source")
         named = list(source.values()) if isinstance(source, dict) else []
@@ -109,9 +143,26 @@ def _vm(host, vm):
         yield f"  Type: {nic.get('type', 'unknown')}"
 
 
-def _field(key, one):
+def _max_memory(_host, kib):
+    yield f"Most memory: {_human(kib * 1024)}"
+
+
+_LINES = {
+    "cpu": _cpu,
+    "cputime": _cpu_time,
+    "mem": _memory,
+    "maxMem": _max_memory,
+    "state": _state,
+    "graphics": _graphics,
+    "disks": _disks,
+    "nics": _nics,
+}
+_SHAPES = {"cputime": int, "mem": int, "maxMem": int, "graphics": dict, "disks": dict, "nics": dict}
+
+
+def _field(vm, key):
     # One line each, whatever a host says.
-    return " ".join(f"{key}: {one}".split())
+    return " ".join(f"{key}: {vm[key]}".split())
 
 
 def _reached(vm):
@@ -120,13 +171,12 @@ def _reached(vm):
         by = _TOLD_BY.get(str(vm.get("addresses_from")))
         note = f" ({by})" if by and addresses else ""
         said = f"Addresses: {', '.join(map(str, addresses)) or 'not known to its host'}{note}"
-        yield from textwrap.wrap(said, 74, subsequent_indent="  ", break_on_hyphens=False)
+        yield from _text.wrapped(said, rest="  ", width=_text.WIDTH - 4)
     if login:
         # A command has a line of its own, however long, so that it can be copied.
         command, bracket, more = str(login).partition(" (")
         yield f"Log in: {command}"
-        lines = textwrap.wrap(f"{bracket}{more}".strip(), 72, break_on_hyphens=False)
-        yield from (f"  {line}" for line in lines)
+        yield from _text.wrapped(f"{bracket}{more}", "  ", width=_text.WIDTH - 4)
 
 
 def _console(host, display):

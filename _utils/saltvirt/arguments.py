@@ -7,7 +7,7 @@ import urllib.parse
 import uuid as uuids
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.units import size_mib
@@ -17,12 +17,20 @@ MAX_NAME = 63
 # Where passwords and keys are, so that an error does not show them to who reads the job cache.
 _WITH_SECRETS = ("config", "graphics")
 _TEST = "test:///default"
-# By which libvirt itself reaches a daemon; ``ext`` is whatever program a URI names.
-_TRANSPORTS = ("", "unix", "tls", "tcp", "ssh", "libssh", "libssh2")
-# What a URI may say of its way, and has nothing run, written, or opened elsewhere by it.
-_URI_KEYS = {
-    *("socket", "mode", "auth", "sshauth", "keyfile", "pkipath", "tls_priority"),
-    *("no_verify", "no_sanity", "no_tty", "known_hosts_verify"),
+# The drivers' own daemons on this host: no other host, no file, no folder is in such a URI.
+_OWN_URI = re.compile(r"[a-z]+(\+unix)?:///[a-z/]*", re.IGNORECASE)
+_ALIAS = re.compile(r"[A-Za-z0-9_-]+")
+_RUN = ("/run/libvirt/", "/var/run/libvirt/")
+_SOCKETS = {
+    f"{folder}{daemon}-sock{ending}"
+    for folder in _RUN
+    for daemon in ("libvirt", "virtqemud", "virtproxyd")
+    for ending in ("", "-ro")
+}
+# The keys of a query that a call may give, by transport, with their values.
+_QUERY = {
+    "": {"mode": {"auto", "direct", "legacy"}, "socket": _SOCKETS},
+    "unix": {"mode": {"auto", "direct", "legacy"}, "socket": _SOCKETS},
 }
 _SCHEMES = r"((?:https?|s?ftps?|s3|swift)://)"
 _WEB = re.compile(_SCHEMES + r"(?:[^/?#]*@)?([^?#]*)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
@@ -295,41 +303,54 @@ def without_secrets(value: object, depth: int = _DEPTH_TOLD) -> object:
     return value
 
 
-def connection(value: object) -> str:
+def connection(value: object, listed: Collection[str] = ()) -> str:
     """
-    Return a URI of libvirt's that a caller names; refuse one that does more than to say where.
+    Return the URI of a libvirt that a call names; refuse one that is neither local nor listed.
 
-    Who may only look at a host could otherwise have it run a program, or show a file, as root:
-    libvirt's client starts what ``command`` names, the test driver reads its path, and says what
-    is wrong in it.
+    listed
+        The option ``virt:connections``: URIs that calls may name as they stand there.
+
+    A caller with a right to look at one host must not look at others with this host's certificate
+    or key, and must not choose what the host's root runs, opens or asks. So a call names a daemon
+    of this host by its usual socket, libvirt's test driver, an alias of the host's own
+    ``libvirt.conf``, or a listed URI.
     """
     uri = text("connection", value)
-    scheme, colon, _rest = uri.partition(":")
-    # Without a colon it is one of the aliases in the host's own configuration.
-    if not colon:
+    if uri in listed or _ALIAS.fullmatch(uri):
         return uri
-    driver, _plus, transport = scheme.lower().partition("+")
-    if driver == "test" and uri != _TEST:
-        _refuse_connection(f"of the test driver only {_TEST} can be given")
-    if transport not in _TRANSPORTS:
-        _refuse_connection(f"{_short(transport)!r} is a way by which programs are run")
-    where, _mark, query = uri.partition("?")
-    # libvirt parts them at both signs, and in whatever letters they are.
-    keys = re.split("[&;]", query) if query else []
-    for key in (urllib.parse.unquote(one.partition("=")[0]).lower() for one in keys):
-        if key not in _URI_KEYS:
-            _refuse_connection(f"{_short(key)!r} is not taken in its URI")
-    if "/embed" in urllib.parse.unquote(where).lower():
-        _refuse_connection("an embedded driver would use a folder that the URI names")
+    if not _is_own(uri):
+        # What follows the host may have a command or a path in it.
+        where = shown(uri).partition("?")[0].rpartition("@")[2]
+        raise BadArgument(
+            "connection",
+            f"{_short(where)!r} is neither a daemon of this host, such as "
+            f"qemu:///system, nor {_TEST}, and virt:connections of this host does not list the "
+            "whole URI; list it there if calls may use it",
+        )
     return uri
 
 
-def _refuse_connection(why: str) -> NoReturn:
-    raise BadArgument(
-        "connection",
-        f"{why}: whoever may call this would have it done as root; set virt:connection:uri on the "
-        "host, if it is meant",
-    )
+def _is_own(uri: str) -> bool:
+    """Return whether a URI leads to a usual socket of this host, or to the test driver's host."""
+    # libvirt decodes %3B, and splits a query at ; too: nothing here needs either.
+    if not uri.isascii() or not uri.isprintable() or set(uri) & set(" %;#\\"):
+        return False
+    try:
+        parts = urllib.parse.urlsplit(uri)
+    except ValueError:
+        return False
+    driver, _plus, transport = parts.scheme.partition("+")
+    if driver == "test":
+        return uri == _TEST
+    is_here = _OWN_URI.fullmatch(uri.partition("?")[0]) and "embed" not in parts.path.lower()
+    return bool(is_here) and _is_harmless(parts.query, _QUERY.get(transport, {}))
+
+
+def _is_harmless(query: str, taken: Mapping[str, Collection[str]]) -> bool:
+    """Return whether a query has each key once, and only those and values that are taken."""
+    pairs = [pair.partition("=")[::2] for pair in query.split("&")] if query else []
+    is_once = len(pairs) == len(dict(pairs))
+    return is_once and all(value in taken.get(key, ()) for key, value in pairs)
 
 
 def is_image(text: object) -> bool:

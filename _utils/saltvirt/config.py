@@ -48,6 +48,7 @@ _SECRET = {
 _HOST = {
     "compat": COMPAT,
     "connection": {"uri": TEXT, "auth": {"username": TEXT, "password": TEXT}},
+    "connections": TEXTS,
     "images": PATH,
     "image_max_gib": COUNT,
     "image_limit_s": AT_LEAST_1,
@@ -85,7 +86,7 @@ _HOST = {
     "trash_days": COUNT,
     "tags": kind("a mapping of names to texts", is_tags),
 }
-_CONNECTING = {"connection": _HOST["connection"]}
+_CONNECTING = {name: _HOST[name] for name in ("connection", "connections")}
 _MASTER = {
     "hypervisors": TEXTS,
     "timeout_s": COUNT,
@@ -158,6 +159,7 @@ class HostSettings(_Options):
     uri: str | None = None
     username: str | None = None
     password: str | None = field(default=None, repr=False)
+    connections: str | Sequence[str] = ()
     images: str = "/srv/salt-images"
     image_max_gib: int = 2048
     image_limit_s: int = 3600
@@ -346,13 +348,24 @@ def _settings(
     own = _connection(values.pop("connection", {}))
     given = override.get("connection")
     if given and given != own["uri"]:
-        arguments.connection(given)
+        _refuse_unlisted(given, values.get("connections", ()))
         # Those of this host's libvirt are told to no other that a caller names.
         if not (is_local(given) and is_local(own["uri"])):
             own |= dict.fromkeys(("username", "password"))
         own["uri"] = given
     own |= {name: override.get(name) or own.get(name) for name in ("username", "password")}
     return HostSettings(**values, **{name: value for name, value in own.items() if value})
+
+
+def _refuse_unlisted(given: Any, option: Any) -> None:
+    """Refuse a call's URI that ``virt:connections`` does not list; raise what is wrong with it."""
+    is_bad = isinstance(option, BadConfig)
+    try:
+        arguments.connection(
+            given, () if is_bad else [option] if isinstance(option, str) else option
+        )
+    except BadArgument as refused:
+        raise (option if is_bad else refused) from None
 
 
 def is_local(uri: Any) -> bool:

@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from saltvirt.room import Meter
@@ -80,8 +80,8 @@ def opened(request: urllib.request.Request, meter: Meter) -> Any:
 
     All that waits for the server raises TimeoutError when it is silent, or when the meter's time
     is over: a server that sends a header now and then is never silent. What is neither http nor
-    https is refused, wherever it is asked for, and so is what this host alone reaches, if another
-    server leads there.
+    https is refused, wherever it is asked for, and so is what this host alone reaches, its own
+    addresses and its cloud's metadata, if another server leads there.
     """
     opener, way = urllib.request.OpenerDirector(), _Way()
     # Not those that Python adds by itself, which open FTP, files of this machine and data: as well.
@@ -144,10 +144,11 @@ class _Elsewhere(urllib.request.HTTPRedirectHandler):
 
 class _Way:
     """
-    The way that servers have led on one question.
+    The servers that one question was led to.
 
-    What a server leads to becomes a file of the cache, and of a guest: so no server brings it what
-    listens on this host alone, or what tells this host its secrets on its link, in a cloud.
+    What a server leads to becomes a file of the cache, and of a guest. So no server leads to what
+    this host alone reaches: services on its own addresses, and the metadata of its cloud. The URL
+    that the operator gives may name this host itself.
     """
 
     def __init__(self) -> None:
@@ -158,29 +159,131 @@ class _Way:
         is_first = self._first is None
         self._first = self._first or ""
         if req.has_proxy() or getattr(req, "_tunnel_host", None):
+            if not is_first:
+                self._refuse_literal(urllib.parse.urlsplit(req.full_url).hostname or "")
             return socket.create_connection
-        return functools.partial(self._connected, is_first)
+        return self._connect_first if is_first else self._connect_next
 
-    def _connected(self, is_first: bool, *given: Any, **options: Any) -> socket.socket:
-        made = socket.create_connection(*given, **options)
-        peer = str(made.getpeername()[0]).partition("%")[0]
-        # Which of the two a name such as localhost is depends on which of them its server takes.
-        peer = "127.0.0.1" if peer in ("::1", "::ffff:127.0.0.1") else peer
-        if is_first:
-            self._first = peer
-        elif peer != self._first and _is_own(peer):
+    def _connect_first(self, address: tuple[str, int], *given: Any, **options: Any) -> Any:
+        made = socket.create_connection(address, *given, **options)
+        peer = _peer(made)
+        if _is_metadata(peer) and not _is_literal(address[0]):
             made.close()
-            raise OSError(
-                f"the server leads to {peer}, which only this host reaches; give the URL of the "
-                "file itself"
-            )
+            raise _led_to(peer)
+        self._first = peer
         return made
+
+    def _connect_next(self, address: tuple[str, int], *given: Any, **options: Any) -> Any:
+        """Connect to an address that was checked: a second look-up may give another one."""
+        host, port = address
+        failed: OSError | None = None
+        for peer in _looked_up(host, port):
+            try:
+                self._refuse(peer)
+                made = socket.create_connection((peer, port), *given, **options)
+            except OSError as exc:
+                failed = failed or exc
+                continue
+            # Whatever has led there, such as a rule of this host's firewall.
+            try:
+                self._refuse(_peer(made))
+            except OSError:
+                made.close()
+                raise
+            return made
+        raise failed or OSError("the server leads to a name without an address")
+
+    def _refuse(self, peer: str) -> None:
+        if peer != self._first and _is_own(peer):
+            raise _led_to(peer)
+
+    def _refuse_literal(self, host: str) -> None:
+        """Refuse an address that a proxy is to ask; a name is the proxy's to look up."""
+        if _is_literal(host) and _is_own(host):
+            raise _led_to(host)
+
+
+def _led_to(peer: str) -> OSError:
+    return OSError(
+        f"the server leads to {peer}, which only this host reaches; give the URL of the file itself"
+    )
+
+
+def _peer(made: socket.socket) -> str:
+    return _plain(str(made.getpeername()[0]))
+
+
+def _plain(peer: str) -> str:
+    peer = peer.partition("%")[0]
+    # Which of the two a name such as localhost is depends on which of them its server takes.
+    return "127.0.0.1" if peer in ("::1", "::ffff:127.0.0.1") else peer
+
+
+def _looked_up(host: str, port: int) -> list[str]:
+    records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(_plain(str(address[0])) for *_kind, address in records))
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(host.strip("[]").partition("%")[0]))
+    except ValueError:
+        return False
+
+
+# Where clouds tell a machine its secrets, or serve it alone: most of them; Alibaba, Azure, Oracle's
+# classic one; Amazon, Google, Linode, Oracle, Scaleway.
+METADATA = (
+    "169.254.169.254/32",
+    *("100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32"),
+    *("fd00:ec2::/32", "fd20:ce::254/128", "fd00:a9fe:a9fe::/48"),
+    *("fd00:c1::a9fe:a9fe/128", "fd00:42::42/128"),
+)
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_METADATA = tuple(map(ipaddress.ip_network, METADATA))
+# An IPv4 address is in the last 32 bits of these: translated (NAT64), and as it was once written.
+_EMBEDDING = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")))
+_NOWHERE = ipaddress.ip_network("0.0.0.0/8")
 
 
 def _is_own(text: str) -> bool:
-    one = ipaddress.ip_address(text)
-    one = getattr(one, "ipv4_mapped", None) or one
-    return one.is_loopback or one.is_link_local or one.is_unspecified
+    """Return whether an address leads to this host itself, to its links, or to its cloud's data."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    is_own = any(_is_on_link(meant) or _is_local(meant) for meant in _meant(address))
+    return is_own or _is_metadata(text)
+
+
+def _is_metadata(text: str) -> bool:
+    address = ipaddress.ip_address(text.partition("%")[0])
+    return any(meant in net for meant in _meant(address) for net in _METADATA)
+
+
+def _is_on_link(address: _Address) -> bool:
+    # Zero means the loopback too.
+    return address.is_loopback or address.is_link_local or not int(address) or address in _NOWHERE
+
+
+def _meant(address: _Address) -> Iterator[_Address]:
+    """Yield an address and those of IPv4 that it stands for: mapped, NAT64, 6to4, Teredo."""
+    yield address
+    if isinstance(address, ipaddress.IPv4Address):
+        return
+    within = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if any(address in net for net in _EMBEDDING) and int(address) > 1:
+        within.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    yield from (inner for inner in within if inner is not None)
+
+
+def _is_local(address: _Address) -> bool:
+    """Return whether an address is this host's: then the kernel reaches it from that address."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        # Nothing is sent: for UDP this only asks the kernel for the way.
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(address), 9))
+            return bool(ipaddress.ip_address(probe.getsockname()[0]) == address)
+    except OSError:
+        return False
 
 
 class _Http(urllib.request.HTTPHandler):

@@ -12,11 +12,16 @@ class VirtError(CommandExecutionError):  # type: ignore[misc] # Salt has no type
     """
     The base of all our errors; Salt prints it as one line and exits non-zero.
 
+    The line has nothing that a terminal would obey: libvirt, guests and minions write some of it.
+
     table
         What a runner shows beside that line, if there is anything.
     """
 
     table: Mapping[str, Any]
+
+    def __init__(self, message: object = "", info: object = None) -> None:
+        super().__init__(terminal.message(message), info)
 
     def to_dict(self) -> dict[str, object]:
         """Return the error as plain data for the wire."""

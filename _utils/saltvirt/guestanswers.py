@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from saltvirt import terminal
 from saltvirt.errors import GuestAnswerRefused
 
 _LONGEST, _MOST = 1024, 256
@@ -60,12 +61,8 @@ def returned(command: str, text: str) -> Any:
 
 def shown(text: str, longest: int = _LONGEST) -> str:
     """Return a text without control characters, which are written as escapes, and cut."""
-    clean = "".join(one if one.isprintable() else _escaped(one) for one in text[:longest])
+    clean = terminal.escaped(text[:longest])
     return clean if len(text) <= longest else f"{clean} …"
-
-
-def _escaped(one: str) -> str:
-    return one.encode("unicode_escape").decode()
 
 
 def _text(value: object) -> str | None:
@@ -206,6 +203,4 @@ def _output(value: object, most_bytes: int) -> tuple[str, bool]:
     except (TypeError, ValueError, binascii.Error):
         raise GuestAnswerRefused("guest-exec-status", "has an output that is not base64") from None
     text = data[:most_bytes].decode("utf-8", errors="backslashreplace")
-    keep = "\n\t"
-    clean = "".join(one if one in keep or one.isprintable() else _escaped(one) for one in text)
-    return clean, len(data) > most_bytes
+    return terminal.escaped(text, "\n\t"), len(data) > most_bytes

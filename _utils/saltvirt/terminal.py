@@ -1,8 +1,16 @@
-"""What guests, hosts and cells write, made fit to be shown on somebody's terminal."""
+"""
+The one door for texts of guests, hosts, cells, images and keys that a terminal or a log shows.
+
+:func:`escaped` makes each character visible that a terminal would obey, hide or reorder, as Python
+writes it in a string: ``\\x1b``, ``\\u202e``. The outputters must not import this library, and have
+the same in ``_output/virt_text.py``.
+"""
 
 import json
+import logging
 import re
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 # ECMA-48: control sequences with their parameters, strings to their end, and the short ones.
@@ -13,7 +21,18 @@ _SEQUENCES = re.compile(
 )
 # What stands in JSON for letters that may not be shown, as others of them do not stand there.
 _ESCAPED = re.compile(r'\\[^"/]')
+# Letters and marks that show nothing, though Unicode counts them as printable: fillers, the
+# Braille blank, variation selectors and the grapheme joiner.
+_BLANKS = (
+    r"\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
+    r"\U0001d159\U00016fe4\U000e0100-\U000e01ef"
+)
+_BLANK = re.compile(f"[{_BLANKS}]")
+# So many marks on one letter stay within its line in the languages that have them.
+_MAX_MARKS = 4
 LONGEST = 200
+# Of the line of an error; one of several hosts has many reasons.
+LONGEST_MESSAGE = 8000
 # Levels of lists and mappings within each other; what hosts really say has less than 12.
 _MAX_DEPTH = 64
 
@@ -30,9 +49,52 @@ def some(things: Iterable[str], most: int = 10, sign: str = ", ") -> str:
     return sign.join(listed[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
+def escaped(text: str, beside: str = "") -> str:
+    """
+    Return a text with all that a terminal would obey, hide or reorder made visible.
+
+    Control characters (C0, DEL, C1), line and paragraph separators, bidirectional controls,
+    zero-width and blank characters, surrogates, private and unassigned characters, and marks piled
+    on one letter become what Python writes for them, such as ``\\n``, ``\\x1b`` and ``\\u202e``.
+
+    beside
+        Characters that stay as they are, such as a line break. Defaults to none.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    out, marks = [], _MAX_MARKS
+    for char in text:
+        is_mark = not char.isascii() and unicodedata.category(char)[0] == "M"
+        # A mark at the beginning would sit on what stands before this text.
+        marks = marks + 1 if is_mark else 0
+        is_plain = char.isprintable() and marks <= _MAX_MARKS and not _BLANK.match(char)
+        out.append(char if is_plain or char in beside else _code(char))
+    return "".join(out)
+
+
+def _code(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
+def is_plain_id(text: str) -> bool:
+    """
+    Return whether an id or a name is one that may be suggested in a command.
+
+    It is of ASCII letters, digits and ``._@:+-``, begins with a letter, a digit or ``_``, and is
+    not longer than a file name: no shell, glob or option takes it for something else, and no two
+    of them look alike.
+    """
+    return re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._@:+-]{0,254}", text) is not None
+
+
 def printable(line: str) -> str:
-    """Return a line without what would steer a terminal."""
-    return "".join(one for one in _SEQUENCES.sub("", line) if one.isprintable() or one == "\t")
+    """
+    Return a line of a console without its control sequences, and without all that is not visible.
+
+    A console has colours and cursor moves by right; no name and no reason has, see :func:`escaped`.
+    """
+    plain = _SEQUENCES.sub("", line)
+    return "".join(char for char in plain if char == "\t" or escaped(f"a{char}") == f"a{char}")
 
 
 def tail(text: str, lines: int) -> list[str]:
@@ -52,34 +114,81 @@ def _short(line: str, longest: int = LONGEST) -> str:
 
 def one_line(text: str, longest: int = LONGEST) -> str:
     """Return a text as one line, fit to be shown and not too long."""
-    return _short(printable(" ".join(text.split())), longest)
+    return _short(escaped(" ".join(text.split())), longest)
 
 
-def clean(value: Any, depth: int = 0) -> Any:
+def message(text: object, longest: int = LONGEST_MESSAGE) -> str:
+    """Return what an error, a log or a step of progress says, as one visible line."""
+    # Some more than is shown: what is not looked at cannot take long.
+    parts = re.split("[\r\n]+", str(text)[: 2 * longest])
+    return _short(escaped(" ".join(part.strip(" \t") for part in parts).strip()), longest)
+
+
+class _Visible(logging.Handler):
+    """Makes what is put into the log lines of this library visible; writes nothing itself."""
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Change the record before the handlers above, which are Salt's, write it."""
+        if isinstance(record.args, tuple):
+            record.args = tuple(map(self._shown, record.args))
+        return True
+
+    @staticmethod
+    def _shown(value: object) -> object:
+        return message(value) if isinstance(value, str | BaseException) else value
+
+
+def guard_log(name: str = "saltvirt") -> None:
+    """Have each line in the log of this library be one visible line."""
+    library = logging.getLogger(name)
+    library.handlers = [_Visible()]
+
+
+guard_log()
+
+
+def clean(value: Any, depth: int = 0, beside: str = "\t") -> Any:
     """
-    Return an answer, plain data, whose texts have nothing that a terminal would obey.
+    Return an answer, plain data, whose texts and keys have nothing that a terminal would obey.
 
-    A text within an answer is one line: with more, it would look like what others have said in the
+    A text within an answer is item line: with more, it would look like what others have said in the
     table that it is shown in. An answer that is a text keeps its lines. Raises ValueError if it is
     nested too deep.
 
     depth
         How deep the answer is in what is given. Defaults to 0; -1 for what has the answer in it.
+    beside
+        Characters that texts within it keep. Defaults to a tab.
     """
     if isinstance(value, str):
-        if value.isprintable():
+        if value.isascii() and value.isprintable():
             return value
-        text = value if depth <= 0 else value.replace("\n", " ")
-        return _shown(text, "\n\t")
-    if not isinstance(value, dict | list):
+        lines_kept = depth <= 0
+        return escaped(
+            value if lines_kept else value.replace("\n", " "), beside + "\n\t" * lines_kept
+        )
+    if not isinstance(value, dict | list | tuple):
         return value
     # Whatever is done with it later takes more of the stack than this.
     if depth == _MAX_DEPTH:
         raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
     if isinstance(value, dict):
-        # A name is one line: with more, it would look like what others have said.
-        return {_shown(name, ""): clean(one, depth + 1) for name, one in value.items()}
-    return [clean(one, depth + 1) for one in value]
+        values = [clean(item, depth + 1, beside) for item in value.values()]
+        return dict(zip(_visible_keys(value), values, strict=True))
+    return [clean(item, depth + 1, beside) for item in value]
+
+
+def _visible_keys(value: Mapping[Any, Any]) -> list[Any]:
+    """Return the keys of a mapping, made visible; no two of them become one."""
+    out: dict[Any, None] = {}
+    for key in value:
+        name = shown = escaped(key) if isinstance(key, str) else key
+        number = 1
+        while name in out or (name != key and name in value):
+            number += 1
+            name = f"{shown} ({number})"
+        out[name] = None
+    return list(out)
 
 
 def read(text: str, depth: int = 0) -> Any:
@@ -90,7 +199,7 @@ def read(text: str, depth: int = 0) -> Any:
         As of :func:`clean`.
     """
     value = json.loads(text)
-    if not text.isprintable() or _ESCAPED.search(text):
+    if not (text.isascii() and text.isprintable()) or _ESCAPED.search(text):
         return clean(value, depth)
     _check_depth(value, depth)
     return value
@@ -112,11 +221,3 @@ def _check_depth(value: Any, depth: int) -> None:
             raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
         depth += 1
         level = [it for one in level for it in (one.values() if type(one) is dict else one)]
-
-
-def _shown(text: str, beside: str) -> str:
-    """Return a text with something else in place of all that is not shown, but for some letters."""
-    if text.isprintable():
-        return text
-    other = "\N{REPLACEMENT CHARACTER}"
-    return "".join(one if one in beside or one.isprintable() else other for one in text)

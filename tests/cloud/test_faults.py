@@ -69,8 +69,12 @@ MODULE_CALLS = {
     "unknown keyword": (["t1", "1", "64", "enable_qcw=True"], "did you mean 'enable_qcow'"),
     "too much memory": (["t1", "1", "9999999", TINY], "this host cannot take 't1'"),
     "bad connection": (
-        ["t1", "1", "64", "connection=qemu+unix:///system?socket=/none"],
+        ["t1", "1", "64", "connection=qemu:///system?socket=/run/libvirt/virtproxyd-sock"],
         "libvirt does not answer",
+    ),
+    "another host's connection": (
+        ["t1", "1", "64", "connection=qemu+tls://hyper2/system"],
+        "virt:connections of this host does not list the whole URI",
     ),
     "device missing": (["t1", "1", "64", "host_devices=[pci_0_0]"], "is not a device of this host"),
     "kernel missing": (["t1", "1", "64", "boot={kernel: /none}"], "there is no file /none"),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt import arguments, config, units
-from saltvirt.errors import BadArgument, VirtError
+from saltvirt.errors import BadArgument, BadConfig, VirtError
 from saltvirt.kvm import connect
 
 
@@ -146,6 +146,25 @@ def test_sizes_read_as_people_write_them():
         "qemu:///embed?root=/tmp/x",
         "qemu:///%65mbed",
         "qemu:///system?x",
+        "qemu:///system?socket=/run/libvirt/../../tmp/x",
+        "qemu:///system?socket=/run/libvirt/libvirt-sock&socket=/tmp/x",
+        "qemu:///system?socket=/run/libvirt/libvirt-sock;command=/tmp/x",
+        "qemu:///system?mode=direct%26command=/tmp/x",
+        "qemu:///system?mode=other",
+        "qemu:///system#x",
+        "qemu:///system\n?command=/tmp/x",
+        "qemu:///system ",
+        "qemu+ssh://root@hyper2/system?socket=/x%3Btouch%20/tmp/x",
+        "qemu+ssh://root@hyper2:2222/system?keyfile=/tmp/x&no_tty=1",
+        "qemu+libssh://h/system?known_hosts_verify=ignore",
+        "qemu+tls://[2001:db8::2]/system?pkipath=/tmp/x",
+        "qemu+tls://hyper2/system",
+        "qemu+tcp://127.0.0.1/system",
+        "qemu://hyper2/system",
+        "remote://hyper2/",
+        "test+unix:///default",
+        "test:///default?x",
+        "/run/libvirt/libvirt-sock",
     ],
 )
 def test_a_connection_that_a_caller_names_has_no_program_run_and_no_file_read(uri):
@@ -166,10 +185,9 @@ def test_a_connection_that_a_caller_names_has_no_program_run_and_no_file_read(ur
     [
         "qemu:///system",
         "qemu:///session",
-        "qemu+ssh://root@hyper2:2222/system?keyfile=/etc/ssh/id&no_tty=1",
-        "qemu+tls://[2001:db8::2]/system?pkipath=/etc/pki/other",
         "qemu+unix:///system?socket=/run/libvirt/libvirt-sock&mode=direct",
-        "remote://hyper2/",
+        "qemu:///system?socket=/run/libvirt/libvirt-sock-ro",
+        "qemu+unix:///session",
         "test:///default",
         "an_alias",
     ],
@@ -177,6 +195,29 @@ def test_a_connection_that_a_caller_names_has_no_program_run_and_no_file_read(ur
 def test_a_connection_that_says_where_alone_is_taken(uri):
     assert arguments.connection(uri) == uri
     assert config.host_settings({}, connection=uri).uri == uri
+
+
+LISTED = "qemu+tls://hyper2.example.org/system"
+
+
+@pytest.mark.parametrize("option", [LISTED, [LISTED, "qemu+ssh://root@h/system?keyfile=/etc/k"]])
+def test_a_call_may_name_another_host_that_the_option_lists(option):
+    """Whole, as it stands there: what a call adds to a URI of the list is another URI."""
+    options = {"virt": {"connections": option}}
+
+    assert config.host_settings(options, connection=LISTED).uri == LISTED
+    assert config.to_connect("virt.vm_state", {"connection": LISTED}, options, {}, {}).uri == LISTED
+    for other in (f"{LISTED}?no_verify=1", LISTED.upper(), "qemu+tls://hyper3/system"):
+        with pytest.raises(BadArgument, match="virt:connections of this host does not list"):
+            config.host_settings(options, connection=other)
+
+
+def test_a_list_that_cannot_be_read_lists_nothing():
+    options = {"virt": {"connections": 5}}
+
+    assert config.host_settings(options, connection="qemu:///session").uri == "qemu:///session"
+    with pytest.raises(BadConfig, match="virt:connections"):
+        config.host_settings(options, connection=LISTED)
 
 
 @pytest.mark.parametrize("where", ["test:///{}", "qemu+ext:///system?command={}"])

@@ -297,12 +297,14 @@ def test_the_password_of_the_own_libvirt_goes_to_no_other_that_a_caller_names():
         (own, "qemu+tcp://else/system"),
         (own, "qemu:///system"),
         (usual, "qemu+tls://else/system?no_verify=1"),
-        (usual, "qemu+unix:///system?socket=/tmp/else"),
+        (usual, "qemu+unix:///system?socket=/run/libvirt/virtqemud-sock"),
     ):
+        options = {"virt": {**options["virt"], "connections": uri}}
         call = config.host_settings(options, connection=uri)
         assert (call.uri, call.username, call.password) == (uri, None, None)
     same = config.host_settings(own, connection="qemu+tls://here/system")
-    told = config.host_settings(own, connection="qemu+tcp://else/system", username="c")
+    listed = {"virt": {**own["virt"], "connections": ["qemu+tcp://else/system"]}}
+    told = config.host_settings(listed, connection="qemu+tcp://else/system", username="c")
     assert (same.username, same.password) == ("a", "b")
     assert (told.username, told.password) == ("c", None)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from fnmatch import filter as matching
 from typing import Any
 
-from saltvirt import arguments, compat, config, records
+from saltvirt import arguments, compat, config, records, terminal
 from saltvirt.errors import BadArgument, BadConfig, MasterError, VirtError
 from saltvirt.fleet import candidates, certificates, hints, inventory, membership, orders
 from saltvirt.fleet.cloud import Cloud
@@ -24,9 +24,11 @@ def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
     Return who is a hypervisor, who is shut out, and who may be one.
 
     ``{"hypervisors": {id: {"by", "fingerprint"}}, "disallowed": [id]}``, and where there are such
-    minions ``without_key``, ``waiting`` (``{id: fingerprint}`` of the keys that nobody has accepted
-    yet) and ``candidates``, with ``allow_them``, the command; ``others`` (``{id: fingerprint}``)
-    are those that say nothing of themselves, as a bare host does, and are no VM that is known.
+    minions ``odd_ids`` (``{id: what is wrong}``: hostile ones, without a fingerprint to compare,
+    and suggested in no command), ``without_key``, ``waiting`` (``{id: fingerprint}`` of the keys
+    that are not accepted yet) and ``candidates``, with ``allow_them``, the command; ``others``
+    (``{id: fingerprint}``) are minions that say nothing of themselves, as a bare host does, and are
+    no VM that is known.
     """
     candidates.refuse_targets(opts, config.master_settings(opts).hypervisors)
     members = membership.of(opts)
@@ -43,18 +45,27 @@ def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
     }
     without = sorted(one for one in members.named.difference(accepted) if members.has(one))
     out |= {"without_key": without} if without else {}
-    waiting = {one: keys.fingerprint(one) for one in keys.waiting()}
-    out |= {"waiting": waiting} if waiting else {}
-    out |= _others(opts, {one for one in accepted if one not in maybe and not members.has(one)})
+    out |= _waiting(keys)
+    strangers = {one for one in accepted if not members.has(one)}
+    out |= candidates.odd([*keys.waiting(), *strangers])
+    out |= _others(opts, strangers.difference(maybe))
     command = candidates.command(maybe)
     return {**out, "allow_them": command} if command else out
+
+
+def _waiting(keys: compat.KeyStore) -> dict[str, Any]:
+    """Return ``waiting``, of the ids that a host can have: the others are hostile ones."""
+    ids = filter(terminal.is_plain_id, keys.waiting())
+    waiting = {minion: keys.fingerprint(minion) for minion in ids}
+    return {"waiting": waiting} if waiting else {}
 
 
 def _others(opts: Mapping[str, Any], ids: set[str]) -> dict[str, Any]:
     """Return ``others`` and how many more there are, of accepted minions of which nobody knows."""
     vms = {name for names in hints.every(opts).values() for name in names}
     shut_out = membership.of(opts).disallowed
-    left, keys = sorted(ids - vms - shut_out), compat.KeyStore(opts)
+    plain = filter(terminal.is_plain_id, ids - vms - shut_out)
+    left, keys = sorted(plain), compat.KeyStore(opts)
     shown = {one: keys.fingerprint(one) for one in left[:_MOST_OTHERS]}
     more = len(left) - len(shown)
     return {**({"others": shown} if shown else {}), **({"more_others": more} if more else {})}
@@ -112,6 +123,8 @@ def _accepted(known: Sequence[str], text: str) -> list[str]:
         if not found:
             raise BadArgument("hosts", f"{text!r} matches none of the minions that are accepted")
         return found
+    if text not in known and not terminal.is_plain_id(text):
+        raise BadArgument("hosts", f"{text!r}: {candidates.ODD}")
     if text not in known:
         raise BadArgument(
             "hosts",

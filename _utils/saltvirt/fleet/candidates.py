@@ -13,7 +13,7 @@ from typing import Any
 
 from salt.utils.minions import CkMinions
 
-from saltvirt import arguments, compat
+from saltvirt import arguments, compat, terminal
 from saltvirt.errors import BadArgument, MasterError
 from saltvirt.fleet import hints, membership
 from saltvirt.pki import store
@@ -23,6 +23,11 @@ _GRAIN = "G@virt_hypervisor:True"
 # What salt-key -f shows is another value on 3008 than what a host shows of its own key.
 COMPARE = (
     "salt-run virt.allow shows its fingerprint, salt-call --local key.finger shows the host's own"
+)
+# Whoever reaches the master chooses the id of a key that waits.
+ODD = (
+    "no host has such an id: it has letters that a terminal hides or obeys, or that a shell takes "
+    "for something else; do not accept its key, and do not type it"
 )
 # So many ids are asked about; more help nobody.
 _NEAR = 3
@@ -113,7 +118,9 @@ def meant(text: str, known: Iterable[str]) -> str:
     near = [
         one
         for one in known
-        if one.casefold().partition(".")[0] == first and not membership.may_be_planted(one)
+        if one.casefold().partition(".")[0] == first
+        and not membership.may_be_planted(one)
+        and terminal.is_plain_id(one)
     ]
     return f"is {' or '.join(sorted(near))} meant? " if 0 < len(near) <= _NEAR else ""
 
@@ -124,9 +131,19 @@ def table(candidates: Mapping[str, Candidate]) -> dict[str, Any]:
     return {"candidates": shown} if shown else {}
 
 
+def odd(ids: Iterable[str]) -> dict[str, Any]:
+    """Return ``{"odd_ids": {id: what is wrong}}`` of ids that none of our hosts has, or nothing."""
+    odd_ids = {minion: ODD for minion in sorted(ids) if not terminal.is_plain_id(minion)}
+    return {"odd_ids": odd_ids} if odd_ids else {}
+
+
 def command(candidates: Mapping[str, Candidate]) -> str | None:
-    """Return the command that allows all of them but known guests; None if nobody is left."""
-    hosts = sorted(one for one, candidate in candidates.items() if not candidate.vm_on)
+    """Return the command that allows all of them but guests and odd ids; None if none is left."""
+    hosts = sorted(
+        one
+        for one, candidate in candidates.items()
+        if not candidate.vm_on and terminal.is_plain_id(one)
+    )
     return f"salt-run virt.allow {shlex.join(hosts)}" if hosts else None
 
 
@@ -159,7 +176,9 @@ def nobody(opts: Mapping[str, Any], members: membership.Members) -> MasterError:
 
 
 def _listed(candidates: Mapping[str, Candidate]) -> str:
-    names = sorted(one for one, candidate in candidates.items() if not candidate.vm_on)
+    names = sorted(
+        terminal.escaped(one) for one, candidate in candidates.items() if not candidate.vm_on
+    )
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 

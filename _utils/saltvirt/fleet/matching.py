@@ -5,14 +5,13 @@ They ask the master's cache of minions once, and of the hypervisors alone: guest
 and there may be twenty of them for each host.
 """
 
-import shlex
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import salt.cache
 from salt.utils.minions import CkMinions
 
-from saltvirt import compat
+from saltvirt import compat, terminal
 from saltvirt.errors import BadArgument
 
 
@@ -57,7 +56,8 @@ def among(opts: Mapping[str, Any], hosts: Collection[str], expression: str, what
         # On 3006 it is looked for among these hosts alone.
         missing = sorted({*missing}.difference(compat.KeyStore(opts).accepted()))
     if missing:
-        accept = ", ".join(f"salt-key -a {shlex.quote(minion)}" for minion in missing)
+        plain = filter(terminal.is_plain_id, missing)
+        accept = ", ".join(f"salt-key -a {minion}" for minion in plain) or "its id is an odd one"
         raise BadArgument(
             what,
             f"{expression!r} lists {', '.join(missing)}, whose key this master has not accepted: "

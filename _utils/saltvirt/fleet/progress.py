@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from saltvirt import wire
+from saltvirt import terminal, wire
 from saltvirt.units import human
 
+_LONGEST = 400
 _UNITS = ((2 * 86400, 86400, "days"), (2 * 3600, 3600, "h"), (120, 60, "min"), (-1, 1, "s"))
 
 
@@ -88,8 +89,8 @@ def _flush() -> None:
 
 
 def text(name: str, stage: str, figures: Mapping[str, Any]) -> str:
-    """Return one line for a stage of a deployment."""
-    return f"{name}: {stage}{_detail(stage, figures)}"
+    """Return one line for a stage of a deployment, fit for a terminal whatever names it has."""
+    return terminal.message(f"{name}: {stage}{_detail(stage, figures)}", _LONGEST)
 
 
 def _detail(stage: str, figures: Mapping[str, Any]) -> str:

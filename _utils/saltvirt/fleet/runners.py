@@ -9,12 +9,17 @@ nobody but who sits before it.
 
 import functools
 import inspect
+import json
 import logging
+import re
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from saltvirt import garbage, undo
+import salt.output
+import salt.payload
+
+from saltvirt import garbage, terminal, undo
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import largeevents, masterconfig, masterrelease, masteruser, progress
 from saltvirt.fleet.cells import known
@@ -67,7 +72,7 @@ def runner_function(
             line = _lines(streams, bound, module["__opts__"], job)
             # Ctrl-C arrives as SystemExit, from Salt; so do SIGTERM and a terminal that is closed.
             with garbage.rarely(), undo.on_signals(), masteruser.acting(module["__opts__"]):
-                data = _called(function, job, bound, cell)
+                data = _sendable(_called(function, job, bound, cell), job)
         except VirtError as error:
             failure = {"error": str(error), **getattr(error, "table", {})}
         except OSError as error:
@@ -75,10 +80,14 @@ def runner_function(
         except (KeyboardInterrupt, SystemExit):
             failure = {"error": "interrupted; what was begun is taken back or finished"}
         else:
-            _print_by(job, data, outputter, line and _nothing)
+            _print_by(job, data, outputter, line and _nothing, module["__opts__"])
             largeevents.spare(job, data, module["__opts__"])
             return data
-        data = _failed(module["__context__"], job, failure, outputter or "virt_plan", line)
+        _note_failure(module["__context__"], job)
+        # The code is for salt-run's exit.
+        data = _sendable({**failure, "retcode": 1}, job)
+        instead = line and functools.partial(line, data)
+        _print_by(job, data, outputter or "virt_plan", instead, module["__opts__"])
         if job and job.print_func and _is_gone(job, module["__opts__"]):
             # Salt tells the master first, fails at that, and shows nothing.
             job.print_func("ret", {"return": data})
@@ -155,19 +164,20 @@ def _is_gone(job: Any, opts: Mapping[str, Any]) -> bool:
     return False
 
 
-def _failed(
-    context: dict[str, Any],
-    job: Any,
-    failure: Mapping[str, Any],
-    outputter: str,
-    line: Callable[[Mapping[str, Any]], None] | None,
-) -> dict[str, Any]:
-    """Return a failure's data, and tell Salt of it in both places where it looks."""
-    context["retcode"] = 1  # for "success" in events, the job cache and orchestrations
-    context[_FAILED_JOB] = job and job.base
-    data = {**failure, "retcode": 1}  # for salt-run's exit code
-    _print_by(job, data, outputter, line and functools.partial(line, data))
+def _sendable(data: Any, job: Any) -> Any:
+    """Return data that Salt can send: half characters, as of a file's name, are made visible."""
+    try:
+        if job:
+            salt.payload.dumps(data, use_bin_type=True)
+    except UnicodeEncodeError:
+        return terminal.clean(data)
     return data
+
+
+def _note_failure(context: dict[str, Any], job: Any) -> None:
+    """Tell Salt of a failure where it looks for events, the job cache and orchestrations."""
+    context["retcode"] = 1
+    context[_FAILED_JOB] = job and job.base
 
 
 def _lines(
@@ -193,19 +203,22 @@ def _print_by(
     data: object,
     outputter: str | None,
     instead: Callable[[], None] | None = None,
+    opts: Mapping[str, Any] | None = None,
 ) -> None:
     """
-    Have Salt print a job's answer by one of our outputters, if it prints it.
+    Have Salt print a job's answer escaped and by one of our outputters, if it prints it.
 
     job
         Salt's ``__jid_event__``; it prints where somebody waits for this job, such as in salt-run.
     instead
         What prints it. Defaults to Salt.
+    opts
+        The master's: with ``output: json`` JSON's own escapes keep the data whole.
 
     The answer of a runner or an orchestration that only called our function is not ``data``.
     """
     shown = job and job.print_func
-    if (outputter is None and instead is None) or shown is None:
+    if shown is None:
         return
 
     def show(suffix: str, event: Mapping[str, Any]) -> None:
@@ -213,14 +226,53 @@ def _print_by(
             shown(suffix, event)
         elif instead is not None:
             instead()
-        else:
-            try:
-                shown(suffix, {**event, "outputter": outputter})
-            except ValueError:
-                # Of most that a cell says the types are not known; Salt goes on after other errors.
-                shown(suffix, event)
+        elif (opts or {}).get("output") != "json" or not _show_json(data, opts or {}):
+            _show(shown, event, outputter, data)
 
     job.print_func = show
+
+
+def _show(
+    shown: Callable[..., None], event: Mapping[str, Any], outputter: str | None, data: object
+) -> None:
+    event = {**event, "return": _visible(data)}
+    if outputter is None:
+        shown("ret", event)
+        return
+    try:
+        shown("ret", {**event, "outputter": outputter})
+    except ValueError:
+        # Of most that a cell says the types are not known; Salt goes on after other errors.
+        shown("ret", event)
+
+
+def _visible(data: object) -> object:
+    """Return data with nothing in its keys and texts that a terminal would obey."""
+    try:
+        return terminal.clean(data, beside="")
+    except ValueError as error:
+        return f"this answer cannot be shown: {error}; --out=json shows it"
+
+
+def _show_json(data: object, opts: Mapping[str, Any]) -> bool:
+    """
+    Print Salt's JSON of data, in which JSON's own escapes stand for what is not visible.
+
+    Returns False, and prints nothing, where Salt's JSON has nothing to escape. Programs read the
+    same data from both.
+    """
+    text = str(salt.output.out_format(data, "json", opts))
+    escaped = re.sub("[^\n -~]", lambda match: _json_letter(match[0]), text)
+    if escaped == text or opts.get("quiet"):
+        return False
+    # Salt would make JSON of this text again.
+    plain = {key: value for key, value in opts.items() if key != "output"}
+    salt.output.display_output(escaped, "virt_progress", plain)
+    return True
+
+
+def _json_letter(letter: str) -> str:
+    return letter if terminal.escaped(letter) == letter else json.dumps(letter)[1:-1]
 
 
 def _called(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any) -> Any:

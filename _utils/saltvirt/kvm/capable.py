@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from saltvirt.errors import LibvirtRefused
+from saltvirt import arguments
+from saltvirt.errors import BadArgument, LibvirtRefused
 from saltvirt.kvm import host as host_
 from saltvirt.kvm.connect import libvirt
 from saltvirt.xml import domaincaps, hostcaps
@@ -16,8 +17,27 @@ def of_host(conn: Any) -> dict[str, Any]:
 def of_domains(
     conn: Any, emulator: str | None, arch: str | None, machine: str | None, domain: str | None
 ) -> dict[str, Any]:
-    """Return what guests of one kind can have; None of an argument is libvirt's default."""
+    """
+    Return what guests of one kind can have; None of an argument is libvirt's default.
+
+    Raises BadArgument for an emulator that libvirt does not list: libvirt runs the program of that
+    path, with rights that the caller, who may only look, need not have.
+    """
+    if emulator is not None:
+        _refuse_unlisted(conn, arguments.text("emulator", emulator))
     return domaincaps.read(conn.getDomainCapabilities(emulator, arch, machine, domain, 0))
+
+
+def _refuse_unlisted(conn: Any, emulator: str) -> None:
+    archs = [guest["arch"] for guest in of_host(conn)["guests"]]
+    kinds = [*archs, *(kind for arch in archs for kind in arch["domains"].values())]
+    listed = sorted({kind["emulator"] for kind in kinds if kind.get("emulator")})
+    if emulator not in listed:
+        raise BadArgument(
+            "emulator",
+            f"{arguments.told(emulator)} is none that libvirt lists on this host; listed: "
+            f"{', '.join(listed) or 'none'}",
+        )
 
 
 def everything(conn: Any) -> dict[str, Any]:

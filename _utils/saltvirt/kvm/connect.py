@@ -1,17 +1,19 @@
 """Connections to libvirt, opened in one place."""
 
+import contextlib
 import errno
 import functools
 import importlib
 import os
 import pwd
 import re
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from saltvirt import arguments, optional
+from saltvirt import arguments, optional, terminal
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, BadConfig, HostUnreachable, LibvirtRefused, NoSuchVm
 
@@ -53,13 +55,18 @@ _VARIABLE, _CONFIGURATION = "LIBVIRT_DEFAULT_URI", "libvirt/libvirt.conf"
 _SYSTEM = Path("/etc")
 # What libvirt-python says of it.
 _NOT_TEXT = re.compile(r"vir\w+\(\) argument \d+ must be str or None, not (\w+)")
+# How long a daemon may take to answer a new connection. One that systemd starts for it needs some
+# seconds, on a slow host; one that hangs would be waited for without end.
+OPEN_S = 30
+# A daemon on another host is asked whether it lives, so often and so many times.
+_KEEPALIVE_S, _KEEPALIVES = 5, 3
 _DEFAULT = re.compile(r'^[ \t]*uri_default[ \t]*=[ \t]*"([^"\n]*)"', re.M)
 
 
 @contextmanager
 def opened(settings: HostSettings, *, readonly: bool = True) -> Iterator[Any]:
     """
-    Yield an open libvirt connection; raise HostUnreachable if there is none.
+    Yield an open libvirt connection; raise HostUnreachable if there is none within 30 seconds.
 
     Errors of libvirt inside the block come out as :class:`LibvirtRefused` with its own words.
     """
@@ -67,15 +74,112 @@ def opened(settings: HostSettings, *, readonly: bool = True) -> Iterator[Any]:
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
     uri = settings.uri or default_uri()
     refuse_other_drivers(uri)
+    is_remote = _is_remote(uri)
+    if is_remote:
+        answer_keepalives()
     try:
-        conn = _open(settings, uri, readonly)
+        conn = opened_in_time(functools.partial(_open, settings, uri, readonly), uri)
+        if is_remote:
+            conn.setKeepAlive(_KEEPALIVE_S, _KEEPALIVES)
+    except TimeoutError as exc:
+        raise HostUnreachable(uri, exc) from exc
     except libvirt.libvirtError as exc:
         raise HostUnreachable(uri, exc, _user() if _is_shut_out(exc) else None) from exc
     try:
         with refusals():
             yield conn
     finally:
-        conn.close()
+        # Nothing is left to close of a connection that was cut.
+        with contextlib.suppress(libvirt.libvirtError):
+            conn.close()
+
+
+def _is_remote(uri: str) -> bool:
+    """Return whether a URI names another host."""
+    return re.match(r"[a-z0-9]+(\+[a-z0-9]+)?://[^/?#]", uri, re.IGNORECASE) is not None
+
+
+class _Opening(threading.Thread):
+    """A connection that is being opened; libvirt itself waits for its daemon without end."""
+
+    def __init__(self, key: Any, opening: Callable[[], Any]) -> None:
+        super().__init__(name="libvirt-open", daemon=True)
+        self._key, self._opening = key, opening
+        self._lock, self._is_given_up = threading.Lock(), False
+        self.conn: Any = None
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        """Open the connection; close it again if the caller has given up."""
+        conn = None
+        try:
+            conn = self._opening()
+        except Exception as exc:  # the thread that waits raises it
+            self.error = exc
+        with self._lock:
+            self.conn = conn
+            _HUNG.pop(self._key, None)
+            if self._is_given_up and conn is not None:
+                with contextlib.suppress(libvirt.libvirtError):
+                    conn.close()
+
+    def result(self, limit_s: float) -> Any:
+        """Return the connection, or raise what libvirt raised; TimeoutError if it is silent."""
+        self.join(limit_s)
+        with self._lock:
+            if self.error is not None:
+                raise self.error
+            if self.conn is None:
+                self._is_given_up = True
+                _HUNG[self._key] = self
+                raise TimeoutError
+            return self.conn
+
+
+# Of each URI at most one thread waits for a daemon that hangs, in a process that lives for long.
+_HUNG: dict[Any, _Opening] = {}
+
+
+def opened_in_time(opening: Callable[[], Any], uri: str) -> Any:
+    """
+    Return the connection that a call of libvirt opens; raise TimeoutError after 30 seconds.
+
+    opening
+        Calls libvirt, and returns the connection.
+    uri
+        The daemon: while an earlier call waits for one that hangs, no other is begun.
+    """
+    key = (os.getpid(), uri)
+    hung = _HUNG.get(key)
+    if hung is not None:
+        hung.join(OPEN_S)
+    silent = TimeoutError(f"no answer within {OPEN_S} s")
+    if hung is not None and hung.is_alive():
+        raise silent
+    thread = _Opening(key, opening)
+    thread.start()
+    try:
+        return thread.result(OPEN_S)
+    except TimeoutError:
+        raise silent from None
+
+
+_LOOP = threading.Lock()
+_LOOPS: list[threading.Thread] = []
+
+
+def answer_keepalives() -> None:
+    """Run libvirt's event loop in this process, which keepalive needs, if it does not run yet."""
+    with _LOOP:
+        if not _LOOPS:
+            libvirt.virEventRegisterDefaultImpl()
+            _LOOPS.append(threading.Thread(target=_loop, daemon=True))
+            _LOOPS[0].start()
+
+
+def _loop() -> None:
+    while True:
+        libvirt.virEventRunDefaultImpl()
 
 
 def _is_shut_out(exc: Any) -> bool:
@@ -166,9 +270,10 @@ def refuse_other_drivers(uri: str) -> None:
 
 def _refused(exc: Any) -> LibvirtRefused:
     """Return our error with libvirt's words, and with what callers ask of its own."""
-    refused: LibvirtRefused = _both(libvirt.libvirtError)(str(exc))
+    words = terminal.message(exc)
+    refused: LibvirtRefused = _both(libvirt.libvirtError)(words)
     # libvirt-python takes the words of whatever has failed last, which an undo may have done since.
-    refused.args = (str(exc), *refused.args[1:])
+    refused.args = (words, *refused.args[1:])
     # What libvirt-python asks for a code.
     refused.err = exc.err
     return refused

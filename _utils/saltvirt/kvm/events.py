@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from saltvirt.errors import LibvirtRefused
+from saltvirt.kvm import connect
 from saltvirt.kvm.connect import libvirt
 from saltvirt.kvm.eventkinds import Kind
 
@@ -68,7 +69,7 @@ def watch(uri: str | None, kinds: Sequence[Kind], prefix: str, send: Send) -> No
                 while conn.isAlive():
                     libvirt.virEventRunDefaultImpl()
                 why: object = "the connection was closed"
-        except libvirt.libvirtError as exc:
+        except (libvirt.libvirtError, TimeoutError) as exc:
             why = exc
         if not told:
             log.error(
@@ -85,7 +86,8 @@ def watch(uri: str | None, kinds: Sequence[Kind], prefix: str, send: Send) -> No
 @contextlib.contextmanager
 def _listening(uri: str | None, kinds: Sequence[Kind], prefix: str, send: Send) -> Iterator[Any]:
     """Yield a connection whose events of these kinds are sent."""
-    conn = libvirt.openReadOnly(uri)
+    # One that takes the connection and is silent would hold the engine for ever.
+    conn = connect.opened_in_time(lambda: libvirt.openReadOnly(uri), uri or "")
     try:
         _keep_alive(conn)
         where = conn.getURI()

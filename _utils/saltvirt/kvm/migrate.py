@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from saltvirt import content, files
 from saltvirt.errors import VirtError
-from saltvirt.kvm import halves
+from saltvirt.kvm import connect, halves
 from saltvirt.kvm.connect import domain, libvirt
 from saltvirt.model import Move
 from saltvirt.xml import read
@@ -22,26 +22,11 @@ _TLS = "qemu+tls://"
 _TLS_PORT = 16514
 _CONNECT_S = 10
 _KEEPALIVE_S = 5
-_LOOP = threading.Lock()
-_LOOPS: list[threading.Thread] = []
+_answer_keepalives = connect.answer_keepalives
 
 
 class MigrationFailed(VirtError):
     """The VM did not move and runs where it was; the message says why."""
-
-
-def _answer_keepalives() -> None:
-    """Run libvirt's event loop in this process, which keepalive needs, if it does not run yet."""
-    with _LOOP:
-        if not _LOOPS:
-            libvirt.virEventRegisterDefaultImpl()
-            _LOOPS.append(threading.Thread(target=_loop, daemon=True))
-            _LOOPS[0].start()
-
-
-def _loop() -> None:
-    while True:
-        libvirt.virEventRunDefaultImpl()
 
 
 def _refuse_unreachable(uri: str) -> None:
@@ -77,8 +62,10 @@ def target(uri: str) -> Iterator[Any]:
     _refuse_unreachable(uri)
     _answer_keepalives()
     try:
-        conn = libvirt.open(uri)
+        conn = connect.opened_in_time(lambda: libvirt.open(uri), uri)
         conn.setKeepAlive(_KEEPALIVE_S, 3)
+    except TimeoutError as exc:
+        raise MigrationFailed(f"{uri} takes the connection and is silent: {exc}") from exc
     except libvirt.libvirtError as exc:
         # libvirt's words for a certificate of either side.
         new = "; new ones: salt-run virt_pki.renew" if " has expired" in str(exc) else ""

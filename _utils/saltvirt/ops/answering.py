@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,18 @@ _SELF = "virt.signed"
 _OTHERS = {"saltutil.find_job": None, "state.single": "virt.keys"}
 # What that state is given. Salt does commands of its own for onlyif, unless and the like.
 _GIVEN = frozenset({"name", "renew"})
+
+
+_IS_ORDERED = ContextVar("is_ordered", default=False)
+
+
+def is_ordered() -> bool:
+    """
+    Return whether the function that runs was called by ``virt.signed``, as the runner calls it.
+
+    A caller who may call that may change VMs; one who may call a function that looks may not.
+    """
+    return _IS_ORDERED.get()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +118,7 @@ def _done(
     wanted: Order,
     settings: Callable[[], HostSettings],
 ) -> tuple[Any, str | None]:
+    mark = _IS_ORDERED.set(True)
     try:
         with ordered.begun(settings(), wanted.id) if wanted.id else nullcontext():
             return functions[wanted.fun](*wanted.arg, **wanted.kwarg), None
@@ -113,3 +127,5 @@ def _done(
     except Exception as error:  # the job ends with an answer, whatever happened
         log.exception("%s failed", wanted.fun)
         return None, f"{type(error).__name__}: {error}"
+    finally:
+        _IS_ORDERED.reset(mark)

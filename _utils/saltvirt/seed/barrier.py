@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from saltvirt import connection
 from saltvirt.errors import SeedError
 
 TABLE = "salt_virt_appliance"
@@ -67,6 +68,8 @@ def rules(uids: Iterable[int], networks: Iterable[str], servers: Iterable[str]) 
         for family, hosts in asked
         for protocol in ("udp", "tcp")
     ]
+    # What a cloud tells its machine is reached by a gateway, too.
+    shut += _by_family(connection.METADATA)
     lines += ['oif "lo" reject', *(f"{family} daddr {{ {nets} }} reject" for family, nets in shut)]
     body = "\n".join(f"        {line}" for line in lines)
     return f"""\

@@ -107,10 +107,10 @@ def test_nothing_that_a_cell_says_is_obeyed_by_a_terminal_or_looks_like_anothers
     found = answers.hosts("west", "virt.list", answer, is_plain=True)
     shown = merging.shown("virt.list", {"west": found}, {}, Look())
 
-    assert shown["west/h1"] == {"run\ufffd[2J": ["web\ufffd", "a h2: does not answer"]}
+    assert shown["west/h1"] == {r"run\x1b[2J": [r"web\u202e", "a h2: does not answer"]}
     assert all(one.isprintable() for one in str(shown))
     # A console has many lines.
-    assert answers.of_function("west", "virt.console_log", body("a\n\x1bb")) == "a\n\ufffdb"
+    assert answers.of_function("west", "virt.console_log", body("a\n\x1bb")) == "a\n\\x1bb"
 
 
 def test_a_query_of_a_cell_has_no_command_of_its_hosts_to_log_in_by():

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import keypairs
 import pytest
+from hostiletext import steering
 from salt.utils.crypt import pem_finger
 from saltvirt.errors import BadArgument
-from saltvirt.fleet import allowing
+from saltvirt.fleet import allowing, candidates
 
 
 def test_keys_that_wait_are_shown_as_their_hosts_show_them(opts, tmp_path):
@@ -25,3 +26,61 @@ def test_keys_that_wait_are_shown_as_their_hosts_show_them(opts, tmp_path):
     with pytest.raises(BadArgument, match="salt-run virt.allow shows its fingerprint") as refused:
         allowing.allow(opts, ["newhost"])
     assert "salt-key -f" not in str(refused.value)
+
+
+ODD = [
+    "hyper3\x1b[2A\r    hyper3",
+    "a\x9b2J\x9b31mLOOKS LIKE hyper1\x9b0m",
+    "b\x1b]0;title\x07",
+    "c\nhypervisors:\n    hyper2:\n        fingerprint:\n            00:11",
+    "d\u202egnp",
+    "hyper\u200b3",
+    "hyp\u0435r3",
+    "hyper3 ",
+    "hyper*",
+    "-a",
+    "$(reboot)",
+]
+
+
+@pytest.fixture
+def odd(opts):
+    """Keys that wait under ids that a stranger chose, and one that waits under a right id."""
+    pending = Path(opts["pki_dir"]) / "minions_pre"
+    pending.mkdir(parents=True, exist_ok=True)
+    real = keypairs.named("a guest")[0]
+    (pending / "hyper3").write_text(keypairs.named("hyper1")[0])
+    for one in ODD:
+        # A minion shows its public key in clear, so that a stranger can show it too.
+        (pending / one).write_text(real)
+    return real
+
+
+def test_an_odd_id_is_named_as_hostile_and_has_no_fingerprint_to_compare(opts, tmp_path, odd):
+    shown = allowing.shown(opts)
+
+    assert list(shown["waiting"]) == ["hyper3"]
+    assert sorted(shown["odd_ids"]) == sorted(ODD)
+    assert all("do not accept its key" in line for line in shown["odd_ids"].values())
+    (tmp_path / "minion.pub").write_text(odd)
+    finger = pem_finger(str(tmp_path / "minion.pub"), sum_type=opts["hash_type"])
+    assert finger not in str(shown)
+
+
+# A glob means others, and the space around a word of a call does not count.
+@pytest.mark.parametrize("name", [one for one in ODD if one not in ("hyper*", "hyper3 ")])
+def test_an_odd_id_is_suggested_in_no_command(opts, odd, name):
+    with pytest.raises(BadArgument) as refused:
+        allowing.allow(opts, [name])
+
+    assert "salt-key -a" not in str(refused.value) and steering(str(refused.value)) == set()
+
+
+def test_an_odd_id_that_is_accepted_is_in_no_command_that_allows_others():
+    candidate = candidates.Candidate(why="says that it is one", fingerprint="00", vm_on=[])
+
+    command = candidates.command(dict.fromkeys([*ODD, "hyper3"], candidate))
+
+    assert command == "salt-run virt.allow hyper3"
+    assert candidates.command(dict.fromkeys(ODD, candidate)) is None
+    assert candidates.meant("hyper", ODD) == ""

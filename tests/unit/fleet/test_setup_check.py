@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from hostiletext import steering
 from saltvirt.errors import BadArgument
 from saltvirt.fleet import hints, silence
 from saltvirt.fleet.setup import gaps, masterfacts, run
@@ -203,3 +204,14 @@ def test_all_of_it_is_plain_data(setup):
     data, _is_whole = setup.data()
 
     assert json.loads(json.dumps(data)) == data
+
+
+@pytest.mark.parametrize("name", ["hyper3\x1b[2A\r    hyper3", "hyper\u202e3", "hyper 3"])
+def test_a_key_that_waits_under_an_odd_id_is_a_hint_and_in_no_command(setup, name):
+    setup.opts["virt"] = {"hypervisors": ["hyper*"]}
+    setup.wait(name)
+
+    assert setup.check() == [("keys", "master", "hint")]
+    (found,) = setup.data()[0]["findings"]
+    assert "do not accept its key" in found["what"] and "salt-key" not in found["fix"]
+    assert steering(f"{found['what']} {found['fix']}", lines=False) == set()

@@ -127,7 +127,7 @@ def test_what_a_host_warns_of_is_in_the_answer_and_beside_an_error(cloud, monkey
 
     assert len(error.table["warnings"]) == 4
     first = error.table["warnings"][0]
-    assert first.startswith("no SSH server x") and len(first) < 410 and first.isprintable()
+    assert first.startswith(r"no SSH server \x1b[31mx") and len(first) < 410 and first.isprintable()
     cloud.hosts.remove("hyper1", "web")
     request = deploy.Request(name="web2", cpu=1, mem=1, given={"image": "salt://a"})
     done = deploy.deploy(cloud.master, request, wait=False)

@@ -3,6 +3,7 @@
 import faces
 import pytest
 from saltvirt.errors import BadArgument, LibvirtRefused
+from saltvirt.kvm import capable
 from saltvirt.xml import capabilities, domaincaps, hostcaps
 
 HOST = """<capabilities><host><uuid>44454c4c</uuid>
@@ -173,3 +174,42 @@ def test_a_baseline_is_summed_up_in_libvirts_order():
 def test_a_wrong_argument_of_the_baseline_is_named(given, why):
     with pytest.raises(BadArgument, match=why):
         faces.load("modules", "virt_capabilities").cpu_baseline(**given)
+
+
+class Probed:
+    """Stand for libvirt, which runs the emulator that it is asked about with rights of root's."""
+
+    def __init__(self):
+        self.asked = []
+
+    def getCapabilities(self):  # noqa: N802 - libvirt's name
+        """Return what the host is."""
+        return HOST
+
+    def getDomainCapabilities(self, *given):  # noqa: N802 - libvirt's name
+        """Note what it would run."""
+        self.asked.append(given)
+        return "<domainCapabilities/>"
+
+
+@pytest.mark.parametrize(
+    "emulator",
+    ["/srv/x/prog", "prog", "", "/bin/qemu ", "/bin/../bin/qemu", "/bin/qemu\0", 5, ["/bin/qemu"]],
+)
+def test_no_emulator_is_run_that_libvirt_does_not_list(emulator):
+    conn = Probed()
+
+    with pytest.raises(BadArgument, match="^emulator: ") as refused:
+        capable.of_domains(conn, emulator, "x86_64", None, None)
+
+    assert conn.asked == []
+    assert "none that libvirt lists" in str(refused.value) or "not text" in str(refused.value)
+
+
+@pytest.mark.parametrize("emulator", ["/bin/qemu", "/bin/kvm", None])
+def test_what_libvirt_lists_is_asked_about(emulator):
+    conn = Probed()
+
+    capable.of_domains(conn, emulator, None, "q35", "kvm")
+
+    assert conn.asked == [(emulator, None, "q35", "kvm", 0)]

@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from saltvirt import config
+from saltvirt import config, terminal
 from saltvirt.fleet import candidates, membership
 from saltvirt.fleet.findings import MASTER
 from saltvirt.fleet.setup.gaps import HINT, IMAGES, MOVING, Gap, misspelt
@@ -21,7 +21,7 @@ OURS = "/etc/salt/master.d/virt.conf"
 def gaps(facts: MasterFacts) -> Iterator[Gap]:
     """Yield all that is missing on the master."""
     checks = (_release, _restart, _served, _options, _pillar, _members, _named, _keys)
-    for check in (*checks, _minion, _image, _misspelt):
+    for check in (*checks, _odd, _minion, _image, _misspelt):
         yield from check(facts)
 
 
@@ -124,7 +124,9 @@ def _pillar(facts: MasterFacts) -> Iterator[Gap]:
 def _members(facts: MasterFacts) -> Iterator[Gap]:
     if facts.named:
         return
-    maybe = sorted(one for one, it in facts.may_be.items() if not it.vm_on)
+    maybe = sorted(
+        one for one, it in facts.may_be.items() if not it.vm_on and terminal.is_plain_id(one)
+    )
     if not any(map(facts.members.has, facts.accepted)) and not _without_key(facts):
         yield _nobody(facts, maybe)
         return
@@ -141,7 +143,7 @@ def _members(facts: MasterFacts) -> Iterator[Gap]:
 
 def _nobody(facts: MasterFacts, maybe: Sequence[str]) -> Gap:
     # Whoever reaches the master can have a key wait there.
-    waiting = facts.waiting[:_SHOWN]
+    waiting = [one for one in facts.waiting if terminal.is_plain_id(one)][:_SHOWN]
     fix = candidates.command(facts.may_be) or "salt-run virt.allow HOST"
     what = "no minion is allowed to be a hypervisor"
     if maybe:
@@ -167,10 +169,27 @@ def _named(facts: MasterFacts) -> Iterator[Gap]:
 def _without_key(facts: MasterFacts) -> list[str]:
     """Return the hosts that are meant, by the caller or by the master, and have no accepted key."""
     members = facts.members
-    # Who shows a key may be called 'hyper*': salt-key would take that for all.
-    shown = {one for one in facts.waiting if not membership.is_glob(one)}
+    # A key may wait under the id 'hyper*', which salt-key would take for all.
+    shown = {one for one in facts.waiting if terminal.is_plain_id(one)}
     meant = (one for one in {*members.named, *shown} if members.has(one))
     return sorted({*(facts.named or meant)} - {*facts.accepted})
+
+
+def _odd(facts: MasterFacts) -> Iterator[Gap]:
+    """Yield one hint for all odd ids: a stranger may have any number of keys wait."""
+    odd = candidates.odd([*facts.waiting, *facts.may_be]).get("odd_ids", {})
+    # A glob that can be read misleads no reader.
+    misleading = {id_ for id_ in odd if terminal.escaped(id_) != id_ or not membership.is_glob(id_)}
+    hidden = sorted(filter(facts.members.has, misleading))
+    if hidden:
+        yield Gap(
+            check="keys",
+            where=MASTER,
+            what=f"the master has {terminal.counted(len(hidden), 'key')} of a stranger, such as "
+            f"that of '{terminal.one_line(hidden[0])}': {candidates.ODD}",
+            fix="leave it alone; salt-run virt.allow names all of them as odd_ids",
+            level=HINT,
+        )
 
 
 def _keys(facts: MasterFacts) -> Iterator[Gap]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import salt.client
 
+from saltvirt import terminal
 from saltvirt.errors import MasterError
 from saltvirt.fleet.cloud import Cloud
 
@@ -45,5 +46,4 @@ def _stored(
 
 def one_line(said: object) -> str:
     """Return what a minion says as text that no terminal obeys."""
-    text = " ".join(str(said).split())
-    return "".join(letter for letter in text if letter.isprintable())[:_LONGEST]
+    return terminal.one_line(str(said), _LONGEST)

@@ -1,10 +1,14 @@
 """What a VM that moves requires of the host that takes it, as that host itself sees it."""
 
+import functools
+import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from saltvirt import terminal
 from saltvirt.config import HostSettings
 from saltvirt.kvm import host, lifecycle, pools, volumes
 from saltvirt.ops import inspect, storage
@@ -16,15 +20,26 @@ from saltvirt.xml import parse
 from saltvirt.xml import pool as pool_
 from saltvirt.xml.poolsource import clean
 
+# Where libvirt itself puts the variables of a VM's firmware.
+_NVRAM = "/var/lib/libvirt/qemu/nvram"
+
 
 def check(
-    conn: Any, settings: HostSettings, moving: MigrationInfo, info: HostInfo | None = None
+    conn: Any,
+    settings: HostSettings,
+    moving: MigrationInfo,
+    info: HostInfo | None = None,
+    *,
+    may_tell_paths: bool = True,
 ) -> list[str]:
     """
     Return why this host cannot take a VM; empty if it can. Nothing is changed.
 
     info
         What :func:`saltvirt.ops.inspect.host_info` has said, if it was asked already.
+    may_tell_paths
+        Whether the caller may learn which files are on this host. If not, only files where VMs have
+        theirs are looked at. Defaults to True.
     """
     info = info or inspect.host_info(conn, settings)
     why = list(fit.reasons(info, requirements.of(moving)))
@@ -35,6 +50,9 @@ def check(
         )
     why += _same_uuid(conn, moving)
     why += _libvirts_reasons(conn, moving, generation.of(info))
+    if not may_tell_paths:
+        moving, untold = _among_known_places(conn, settings, moving)
+        why += untold
     why += _lacking(moving.files)
     for disk in moving.disks:
         why += [*_disk_reasons(settings, disk), *_volume_reasons(conn, settings, disk)]
@@ -101,12 +119,64 @@ def unfit(conn: Any, moving: MigrationInfo) -> list[str]:
     ]
 
 
+def _among_known_places(
+    conn: Any, settings: HostSettings, moving: MigrationInfo
+) -> tuple[MigrationInfo, list[str]]:
+    """Return what is asked of a VM without the paths elsewhere, and a line that names those."""
+    places = [os.path.realpath(place) for place in _places(conn, settings)]
+    is_known = functools.partial(_is_below, places)
+    strange = sorted({path for path in _paths(moving) if not is_known(path)})
+    if not strange:
+        return moving, []
+    known = replace(
+        moving,
+        files=[path for path in moving.files if is_known(path)],
+        disks=[disk for disk in moving.disks if is_known(disk.path)],
+        nvram=[file for file in moving.nvram if is_known(file.path)],
+    )
+    return known, [
+        f"whether {terminal.some(strange)} is there is told to the master's runner alone: "
+        "salt-run virt.migrate VM dry_run=True"
+    ]
+
+
+def _paths(moving: MigrationInfo) -> Iterator[str]:
+    yield from moving.files
+    yield from (disk.path for disk in moving.disks)
+    yield from (file.path for file in moving.nvram)
+
+
+def _is_below(places: list[str], path: str) -> bool:
+    """Return whether what a path leads to is in one of some folders; a volume's name is no path."""
+    real = Path(os.path.realpath(path))
+    return not path.startswith("/") or any(map(real.is_relative_to, places))
+
+
+def _places(conn: Any, settings: HostSettings) -> Iterator[str]:
+    """Yield the folders in which VMs of this host have their files."""
+    yield from (settings.images, _NVRAM, *settings.shared_paths, *settings.backing_paths)
+    folders = (pool_.folder(parse(pool.XMLDesc(0))) for pool in conn.listAllStoragePools())
+    yield from filter(None, folders)
+
+
 def check_all(
-    conn: Any, settings: HostSettings, vms: Mapping[str, MigrationInfo]
+    conn: Any,
+    settings: HostSettings,
+    vms: Mapping[str, MigrationInfo],
+    *,
+    may_tell_paths: bool = True,
 ) -> dict[str, list[str]]:
-    """Return ``{name: why this host cannot take it}`` of VMs, those left out that it can take."""
+    """
+    Return ``{name: why this host cannot take it}`` of VMs, those left out that it can take.
+
+    may_tell_paths
+        As of :func:`check`.
+    """
     info = inspect.host_info(conn, settings)
-    found = {name: check(conn, settings, moving, info) for name, moving in vms.items()}
+    found = {
+        name: check(conn, settings, moving, info, may_tell_paths=may_tell_paths)
+        for name, moving in vms.items()
+    }
     return {name: why for name, why in found.items() if why}
 
 
