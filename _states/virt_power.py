@@ -49,7 +49,8 @@ def stopped(name: str, **kwargs: Any) -> dict[str, Any]:
     name
         The VM's name, or a pattern.
 
-    A guest may take its time: the state does not wait for it. ``changes`` are ``{stopped: [{domain,
+    A guest may take its time: the state does not wait for it. A paused guest cannot shut down: the
+    state fails, and says what helps. ``changes`` are ``{stopped: [{domain,
     shutdown: True}]}``; of those that libvirt refuses, ``{ignored: [{domain, issue}]}``. Undo:
     virt.start.
 

@@ -249,18 +249,6 @@ def state(conn: Any, name: str) -> str:
     return STATES.get(domain(conn, name).state()[0], "unknown")
 
 
-def refuse_still(conn: Any, name: str) -> None:
-    """Raise LibvirtRefused if a domain is there, and stands still: to start it is not the way."""
-    found = state(conn, name)
-    if found == "paused":
-        raise LibvirtRefused(f"VM {name!r} is paused; let it go on with virt.resume {name}")
-    if found == "crashed" and domain(conn, name).isActive():
-        raise LibvirtRefused(
-            f"VM {name!r} has crashed, and is kept as it was then; end it with virt.stop {name}, "
-            "then start it"
-        )
-
-
 def states(conn: Any) -> dict[str, str]:
     """Return ``{name: state}`` of every domain with one bulk call."""
     stats = _stats(conn, None, libvirt.VIR_DOMAIN_STATS_STATE)

@@ -6,7 +6,7 @@ from typing import Any
 
 from saltvirt import arguments, nics, spec
 from saltvirt.errors import BadArgument, LibvirtRefused, VirtError
-from saltvirt.kvm import connect, host, lifecycle, query
+from saltvirt.kvm import connect, host, lifecycle, power, query
 from saltvirt.ops.build import create
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import kept, startlock
@@ -179,7 +179,7 @@ def _start(context: Context, conn: Any, name: str, *, test: bool) -> bool:
     """Start, or resume, a VM that does not run; return whether that was, or is, to be done."""
     is_paused = query.state(conn, name) == "paused"
     if lifecycle.is_active(conn, name) and not is_paused:
-        query.refuse_still(conn, name)
+        power.refuse(conn, name, "start")
         return False
     with startlock.starting(conn, context.settings, name):
         if not test:
@@ -189,7 +189,7 @@ def _start(context: Context, conn: Any, name: str, *, test: bool) -> bool:
 
 def _run(conn: Any, name: str, is_paused: bool) -> None:
     if is_paused:
-        lifecycle.act(conn, name, "resume")
+        power.act(conn, name, "resume")
     else:
         lifecycle.start(conn, name)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import libvirt
 import pytest
 from saltvirt import compat, protocol, records, wire
-from saltvirt.kvm import lifecycle, query
+from saltvirt.kvm import lifecycle, power, query
 from saltvirt.movefacts import DepartureFacts
 from saltvirt.ops import purge, reservations
 from saltvirt.ops.migration import kept
@@ -260,7 +260,7 @@ def test_a_disk_that_only_the_running_vm_has_can_be_listed_again(states):
 
 def test_a_paused_vm_is_resumed(states):
     states.apply("running", **VM)
-    lifecycle.act(states.conn, "web1", "suspend")
+    power.act(states.conn, "web1", "suspend")
 
     assert states.apply("running", **VM)["changes"] == {"web1": {"started": True}}
     assert query.state(states.conn, "web1") == "running"
@@ -268,7 +268,7 @@ def test_a_paused_vm_is_resumed(states):
 
 def test_a_vm_that_has_crashed_is_not_said_to_run(states, monkeypatch):
     states.apply("running", **VM)
-    monkeypatch.setattr(query, "state", lambda *_: "crashed")
+    monkeypatch.setattr(libvirt.virDomain, "state", lambda *_: [libvirt.VIR_DOMAIN_CRASHED, 0])
 
     done = states.apply("running", **VM)
 
