@@ -56,6 +56,7 @@ def defined(
     live: bool = True,
     host_devices: Any = None,
     autostart: bool | None = None,
+    detach: bool = False,
     **kwargs: Any,
 ) -> dict[str, Any]:
     """
@@ -70,7 +71,8 @@ def defined(
         How it is created, as for virt.init (``vm_type`` is ``hypervisor`` there); others of its
         arguments, such as ``image``, are taken too. Of a VM that is there they are not looked at.
     disk_profile, disks, nic_profile, interfaces
-        Its disks and NICs. Without a profile only those that are listed.
+        Its disks and NICs. Without a profile only those that are listed: a VM that has others fails
+        the state, unless ``detach`` is True.
     graphics, boot, numatune, boot_dev, hypervisor_features, clock, serials, consoles, host_devices
         As for virt.update: what is not given stays.
     stop_on_reboot
@@ -79,6 +81,8 @@ def defined(
         Update what runs too. Defaults to True.
     autostart
         Start it with the host, or not. Defaults to None, which leaves it.
+    detach
+        Detach what a VM has and the lists do not name, as virt.update does. Defaults to False.
     connection, username, password
         Override ``virt:connection``.
 
@@ -126,6 +130,7 @@ def running(
     stop_on_reboot: bool = False,
     host_devices: Any = None,
     autostart: bool | None = None,
+    detach: bool = False,
     **kwargs: Any,
 ) -> dict[str, Any]:
     """

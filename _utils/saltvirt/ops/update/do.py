@@ -17,7 +17,7 @@ from saltvirt.ops.build import existing, newvolumes
 from saltvirt.ops.build.plandisks import DiskVolume, ExistingFile
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import kept, startlock
-from saltvirt.ops.update import content, live, plan
+from saltvirt.ops.update import content, live, plan, removals
 from saltvirt.ops.update.request import Request
 from saltvirt.xml import amend, difference, hostdev, metadata, parse, to_text
 from saltvirt.xml import domain as domain_xml
@@ -86,6 +86,7 @@ class _Update:
         self._live = live.Live()
         if self._running is not None:
             self._live = live.decide(self._running, self._plan, request)
+        removals.refuse(self._now, self._plan, self._live, request)
         self._undone: list[live.Step] = []
         self._failed: set[str] = set()
         self._waits = set(self._live.waits)

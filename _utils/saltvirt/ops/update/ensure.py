@@ -34,6 +34,7 @@ _OF_BOTH = {
     "stop_on_reboot": False,
     "host_devices": None,
     "autostart": None,
+    "detach": False,
 }
 
 
@@ -65,7 +66,8 @@ def ensure(
         Whether it is to run.
     """
     # Of a new VM nobody asks; it would be refused by the next run.
-    arguments.boolean("live", given.get("live", True))
+    for key, default in (("live", True), ("detach", False)):
+        arguments.boolean(key, given.get(key, default))
     with connect.opened(context.settings, readonly=False) as conn:
         if lifecycle.is_defined(conn, name):
             asked = _request(context, name, given, test=test)
@@ -105,7 +107,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     options = {
         _OF_INIT.get(key, key): value
         for key, value in given.items()
-        if key not in ("live", "cpu", "mem")
+        if key not in ("live", "detach", "cpu", "mem")
     }
     if options.get("autostart") is None:
         options["autostart"] = False
