@@ -121,6 +121,12 @@ def set_memory(conn: Any, name: str, memory_mib: int, *, config: bool) -> None:
     dom = _resizable(conn, name, config)
     size_kib = memory_mib * 1024
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    is_qemu = conn.getType().lower() == "qemu"
+    if is_qemu and parse(kept_xml(conn, name)).find("cpu/numa/cell") is not None:
+        raise LibvirtRefused(
+            f"VM {name!r} has NUMA cells, whose sum is its memory; change it with virt.update "
+            f"{name} mem={memory_mib}"
+        )
     dom.setMemoryFlags(size_kib, flags | libvirt.VIR_DOMAIN_MEM_MAXIMUM)
     dom.setMemoryFlags(size_kib, flags)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltvirt import access
-from saltvirt.errors import LibvirtRefused
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 from saltvirt.xml import read
 from saltvirt.xml.graphics import Graphics

@@ -5,7 +5,7 @@ import pytest
 from saltvirt import access
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, LibvirtRefused
-from saltvirt.kvm import connect, lifecycle, nat, power
+from saltvirt.kvm import connect, nat, power
 from saltvirt.net import links
 from saltvirt.ops import inspect, reached
 from saltvirt.xml import parse, read
