@@ -190,11 +190,24 @@ class _Update:
                 self._undone.append(step)
         self._check_detached()
         if self._live.vcpus is not None:
-            words = changing.set_live_vcpus(self._conn, self._name, self._live.vcpus)
-            self._note("cpu", words)
+            self._set_vcpus(self._live.vcpus)
         if self._live.memory_kib is not None:
-            words = changing.set_live_memory(self._conn, self._name, self._live.memory_kib)
-            self._note("mem", words)
+            self._set_memory(self._live.memory_kib)
+
+    def _set_vcpus(self, count: int) -> None:
+        conn, name = self._conn, self._name
+        words = changing.set_live_vcpus(conn, name, count)
+        self._note("cpu", words)
+        if words is None and changing.live_vcpus(conn, name) != count:
+            self._leave("cpu")
+
+    def _set_memory(self, size_kib: int) -> None:
+        conn, name = self._conn, self._name
+        before_kib = changing.memory_kib(conn, name)
+        words = changing.set_live_memory(conn, name, size_kib)
+        self._note("mem", words)
+        if words is None and not changing.follows_memory(conn, name, before_kib or 0, size_kib):
+            self._leave("mem")
 
     def _check_detached(self) -> None:
         """Report the devices that the guest still holds, though it was asked to let them go."""
@@ -217,8 +230,12 @@ class _Update:
     def _note(self, what: str, words: str | None) -> None:
         if words is not None:
             self._errors.append(words)
-            self._waits.add(what)
-            self._failed.add(what)
+            self._leave(what)
+
+    def _leave(self, what: str) -> None:
+        """Leave an argument to the next start: the running VM has not changed."""
+        self._waits.add(what)
+        self._failed.add(what)
 
     def _growing(self) -> dict[str, int]:
         """Return the disks that are to be larger, and can be now."""
