@@ -66,8 +66,8 @@ def update(
         The profile of ``virt:nic`` and all NICs that the VM shall have. An existing NIC is
         recognised by its MAC, or if none is given, by its bridge or network and its model.
     graphics
-        The only display; ``{type: none}`` removes it. A password, keymap or listener that it does
-        not say stays, where the type does.
+        The only display; ``{type: none}`` removes it. A port, password, keymap or listener that it
+        does not say stays, where the type does.
     live
         Change the running VM too. Defaults to True.
     boot
