@@ -162,10 +162,10 @@ def completed(now: Chardev, wanted: Chardev, given: Mapping[str, Any]) -> Charde
         target.pop("port", None)
     return replace(
         wanted,
-        source={**(now.source or {}), **source} or None,
+        source=(dict(now.source or {}) | source) or None,
         protocol=wanted.protocol if given.get("protocol") is not None else now.protocol,
         log=now.log or wanted.log,
-        target={**(now.target or {}), **target} or None,
+        target=(dict(now.target or {}) | target) or None,
     )
 
 

@@ -3,17 +3,26 @@
 import libvirt
 import pytest
 from saltvirt.kvm import changing
-from test_updates import update as update  # noqa: PLC0414
+from saltvirt.ops.update import do, request
+from test_updates import DEFAULTS
 from updatekit import DEFINED
+
+VM = """<domain type='test'><name>web1</name><memory unit='MiB'>512</memory><vcpu>2</vcpu>
+<os><type arch='i686'>hvm</type></os><on_reboot>restart</on_reboot></domain>"""
 
 
 @pytest.fixture
-def running(update, monkeypatch):
-    """An update of a VM that runs; a guest has little time to follow."""
+def running(hypervisor, monkeypatch):
+    """Return a function that updates a VM that runs; its guest has little time to follow."""
     monkeypatch.setattr(changing, "BALLOON_S", 0.3)
-    update()
-    update.domain.create()
-    return update
+    with hypervisor.libvirt() as conn:
+        conn.defineXML(VM).create()
+
+        def call(**asked):
+            wanted = request.of(hypervisor.settings, "web1", {**DEFAULTS, **asked})
+            return do.update(hypervisor.context, wanted)
+
+        yield call
 
 
 def test_a_guest_without_a_balloon_driver_keeps_its_memory(running, monkeypatch):
