@@ -1,5 +1,6 @@
 """Outputter ``virt_query``: hypervisors and their VMs as people read them."""
 
+import json
 import textwrap
 
 _WHOLE = {"cpu", "mem", "state", "graphics", "disks", "nics"}
@@ -27,6 +28,14 @@ def output(data, **_kwargs):
     """
     if not isinstance(data, dict) or "error" in data:
         return _error(data)
+    try:
+        return _table(data)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        # It is no answer of these functions, such as an event of the master's bus.
+        return json.dumps(data, indent=2, default=str)
+
+
+def _table(data):
     beside = ("unreachable", "failed", "duplicates")
     lines = [line for host in data if host not in beside for line in _host(host, data[host])]
     lines += [f"{host}: does not answer" for host in data.get("unreachable", ())]

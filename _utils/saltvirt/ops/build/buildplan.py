@@ -15,7 +15,7 @@ from saltvirt.ops.seeding import seedfiles
 from saltvirt.placement import cures, fit
 from saltvirt.placement.answers import HostInfo
 from saltvirt.spec import Deployment
-from saltvirt.xml import domain, graphics
+from saltvirt.xml import domain, graphics, hostdev
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,11 +167,7 @@ def on_host(vm: Vm, host: HostFacts) -> Vm:
         raise ReservationRefused(vm.name, [why], cures.told([why]))
     _refuse_nics(vm, host)
     for name in vm.host_devices:
-        if name not in host.devices:
-            raise BadArgument(
-                "host_devices",
-                f"{name!r} is not a device of this host; list them with virt.node_devices",
-            )
+        hostdev.refuse_unknown(name, host.devices)
     kind = vm.domain_type or host.domain_types.default
     return replace(vm, domain_type=kind, arch=vm.arch or host.arch)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from saltvirt import files, undo
-from saltvirt.errors import BadArgument, StorageError
+from saltvirt.errors import StorageError
 from saltvirt.image import tool
 from saltvirt.kvm import changing, connect, host, lifecycle
 from saltvirt.ops import owned, ownvolumes, reservations, storage, unfinished
@@ -336,11 +336,7 @@ def _host_devices(conn: Any, request: Request) -> Sequence[hostdev.Hostdev] | No
         return None if request.host_devices is None else ()
     known = {device["name"]: device for device in host.devices(conn)}
     for name in request.host_devices:
-        if name not in known:
-            raise BadArgument(
-                "host_devices",
-                f"{name!r} is not a device of this host; list them with virt.node_devices",
-            )
+        hostdev.refuse_unknown(name, known)
     return [hostdev.of(known[name]) for name in request.host_devices]
 
 

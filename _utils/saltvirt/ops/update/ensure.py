@@ -114,7 +114,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     if options.get("image") and options.get("disk") is None and not options.get("disks"):
         # A disk that nobody lists would be taken from the VM by the next run.
         options["disk"] = "default"
-    return options
+    return spec.without_idle_keys(options)
 
 
 def _request(
