@@ -163,7 +163,7 @@ def _ensure(function: str, given: Mapping[str, Any], *, start: bool) -> dict[str
         )
         out = ensure.ensure(context, name, _asked(function, given), start=start, test=test)
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     is_done = None if test and out.changes else True
     return {
         "name": name,

@@ -40,7 +40,7 @@ def _kept(function: str, given: Mapping[str, Any], *, running: bool) -> dict[str
                 conn, wanted, autostart=autostart, running=running, is_test=__opts__["test"]
             )
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     return _returned(name, change, comment)
 
 
@@ -179,6 +179,6 @@ def network_absent(name: str, **kwargs: Any) -> dict[str, Any]:
         with _opened("virt.network_absent", {"kwargs": kwargs}) as conn:
             change = networks.remove(conn, name, is_test=__opts__["test"])
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     comment = f"Network {name} {change.removeprefix('Network ') or 'is absent'}"
     return _returned(name, change, comment)

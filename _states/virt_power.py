@@ -36,9 +36,15 @@ def _acted(
         is_off = state != "rebooted"
         out = acting.power(settings, name, function, is_test=is_test, is_off=is_off)
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     return statereturn.of_all(
-        name, out.matched, out.ignored, out.changes(section), is_test=is_test, done=done
+        name,
+        out.matched,
+        out.ignored,
+        out.changes(section),
+        is_test=is_test,
+        done=done,
+        before=globals(),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt import arguments, nics, spec
-from saltvirt.errors import BadArgument, LibvirtRefused, VirtError
+from saltvirt.errors import LibvirtRefused, NotThereYet, VirtError
 from saltvirt.kvm import connect, host, lifecycle, power, query
 from saltvirt.ops.build import create
 from saltvirt.ops.context import Context
@@ -84,7 +84,7 @@ def _created(
 ) -> Outcome:
     kept.refuse_moved(context.settings, name)
     if given.get("mem") is None:
-        raise BadArgument(f"there is no VM {name!r} on this host; to create it give mem")
+        raise NotThereYet(f"there is no VM {name!r} on this host; to create it give mem")
     # libvirt itself gave one to a VM of which Salt 3006 said none.
     cpu = 1 if given.get("cpu") is None else given["cpu"]
     options = _options(given)
