@@ -165,12 +165,13 @@ def _ensure(function: str, given: Mapping[str, Any], *, start: bool) -> dict[str
     except VirtError as error:
         return statereturn.failed(name, error, globals())
     is_done = None if test and out.changes else True
-    return {
+    answer = {
         "name": name,
         "changes": {name: out.changes} if out.changes else {},
         "result": is_done if out.failure is None else False,
         "comment": out.comment,
     }
+    return {**answer, "warnings": list(out.cautions)} if out.cautions else answer
 
 
 def _asked(function: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ ON_A_NETWORK = {**VM, "interfaces": [{"name": "eth0", "type": "network", "source
 ON_A_BRIDGE = {**VM, "interfaces": [{"name": "eth0", "type": "bridge", "source": "br77"}]}
 NOT_YET = [
     ("defined", "running", ("web1",), {}, "there is no VM 'web1' on this host"),
-    ("defined", "defined", ("web1",), ON_A_NETWORK, "no active network lan there"),
+    ("defined", "running", ("web1",), ON_A_NETWORK, "no active network lan there"),
     ("defined", "running", ("web1",), ON_A_BRIDGE, "no bridge br77 there"),
     (
         "defined",

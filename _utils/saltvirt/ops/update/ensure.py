@@ -47,11 +47,14 @@ class Outcome:
         As Salt 3006's states had them, below the VM's name.
     failure
         What could not be done, in one line.
+    cautions
+        What is to be known of a VM that was made, a line each.
     """
 
     comment: str
     changes: dict[str, Any] = field(default_factory=dict)
     failure: str | None = None
+    cautions: tuple[str, ...] = ()
 
 
 def ensure(
@@ -92,14 +95,14 @@ def _created(
         context.settings, name, cpu, given["mem"], {**options, "start": start}
     )
     if test:
-        create.show(context, deployment)
+        cautions = create.show(context, deployment).get("warnings", [])
     else:
-        create.create(context, deployment)
+        cautions = create.built(context, deployment)
     changes = {"definition": True}
     changes |= {"autostart": True} if deployment.autostart else {}
     changes |= {"started": True} if start else {}
     comment = f"Domain {name} defined{' and started' if start else ''}"
-    return Outcome(comment=comment, changes=changes)
+    return Outcome(comment=comment, changes=changes, cautions=tuple(cautions))
 
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:

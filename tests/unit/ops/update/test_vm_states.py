@@ -358,3 +358,24 @@ def test_a_state_detaches_where_it_says_so(states):
 
 def test_a_new_vm_may_be_told_to_detach(states):
     assert states.apply("defined", **VM, detach=True)["result"] is True
+
+
+@pytest.mark.parametrize(
+    ("nic", "reason"),
+    [
+        ({"type": "network", "source": "lan"}, "no active network lan there"),
+        ({"type": "bridge", "source": "br77"}, "no bridge br77 there"),
+    ],
+)
+def test_a_vm_is_defined_though_it_cannot_start_yet(states, nic, reason):
+    given = {**VM, "interfaces": [{"name": "eth0", **nic}]}
+
+    done = states.apply("defined", **given)
+
+    assert done["changes"] == {"web1": {"definition": True}}
+    (warning,) = done["warnings"]
+    assert warning.startswith(f"it is defined, and cannot start yet: {reason}")
+    # One that is to run is refused before anything is made.
+    refused = states.running("web2", **{**given, "disks": []})
+    assert refused["result"] is False and reason in refused["comment"]
+    assert not lifecycle.is_defined(states.conn, "web2")
