@@ -14,7 +14,7 @@ from saltvirt.ops.context import Context
 
 create = Later("saltvirt.ops.build.create")
 lifecycle = Later("saltvirt.kvm.lifecycle")
-query = Later("saltvirt.kvm.query")
+power = Later("saltvirt.kvm.power")
 removal = Later("saltvirt.ops.purge")
 sharing = Later("saltvirt.storage.sharing")
 spec = Later("saltvirt.spec")
@@ -217,7 +217,7 @@ def start(name, **kwargs):
     """
     settings = config.for_call("virt.start", kwargs, __opts__, __pillar__, __grains__)
     with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, name):
-        query.refuse_still(conn, name)
+        power.refuse(conn, name, "start")
         lifecycle.start(conn, name)
     return True
 
@@ -238,7 +238,7 @@ def stop(name, **kwargs):
         salt hyper1 virt.stop centos1
     """
     with _writing("virt.stop", kwargs) as conn:
-        lifecycle.act(conn, name, "destroy")
+        power.act(conn, name, "destroy")
     return True
 
 
@@ -249,7 +249,8 @@ def shutdown(vm_, **kwargs):
     vm_
         The VM's name.
 
-    Returns True once it was asked; fails if it does not run. Undo: virt.start.
+    Returns True once it was asked; fails if it does not run, or if it is paused: a paused guest
+    cannot shut down. Undo: virt.start.
 
     CLI Example:
 
@@ -258,7 +259,7 @@ def shutdown(vm_, **kwargs):
         salt hyper1 virt.shutdown centos1
     """
     with _writing("virt.shutdown", kwargs) as conn:
-        lifecycle.act(conn, vm_, "shutdown")
+        power.act(conn, vm_, "shutdown")
     return True
 
 
@@ -278,7 +279,7 @@ def reboot(name, **kwargs):
         salt hyper1 virt.reboot centos1
     """
     with _writing("virt.reboot", kwargs) as conn:
-        lifecycle.act(conn, name, "reboot")
+        power.act(conn, name, "reboot")
     return True
 
 
@@ -298,7 +299,7 @@ def reset(vm_, **kwargs):
         salt hyper1 virt.reset centos1
     """
     with _writing("virt.reset", kwargs) as conn:
-        lifecycle.act(conn, vm_, "reset")
+        power.act(conn, vm_, "reset")
     return True
 
 
@@ -318,7 +319,7 @@ def pause(vm_, **kwargs):
         salt hyper1 virt.pause centos1
     """
     with _writing("virt.pause", kwargs) as conn:
-        lifecycle.act(conn, vm_, "suspend")
+        power.act(conn, vm_, "suspend")
     return True
 
 
@@ -338,7 +339,7 @@ def resume(vm_, **kwargs):
         salt hyper1 virt.resume centos1
     """
     with _writing("virt.resume", kwargs) as conn:
-        lifecycle.act(conn, vm_, "resume")
+        power.act(conn, vm_, "resume")
     return True
 
 
@@ -358,7 +359,7 @@ def ctrl_alt_del(vm_, **kwargs):
         salt hyper1 virt.ctrl_alt_del centos1
     """
     with _writing("virt.ctrl_alt_del", kwargs) as conn:
-        lifecycle.act(conn, vm_, "ctrl_alt_del")
+        power.act(conn, vm_, "ctrl_alt_del")
     return True
 
 

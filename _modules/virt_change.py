@@ -43,6 +43,7 @@ def update(
     host_devices=None,
     autostart=None,
     seed_readonly=None,
+    detach=False,
     **kwargs,
 ):
     """
@@ -60,14 +61,13 @@ def update(
         its file or volume; a drive by its order. Of its settings only ``model``, ``io``,
         ``iothread_id``, a drive's ``source_file`` and, of a file, a larger ``size`` are applied.
         New disks are made as by virt.init, and removed again if this fails; without an image, an
-        existing file or volume of that name is taken. Disks that are not listed are detached; their
-        files stay.
+        existing file or volume of that name is taken. A ``size`` below the disk's is refused.
     nic_profile, interfaces
         The profile of ``virt:nic`` and all NICs that the VM shall have. An existing NIC is
         recognised by its MAC, or if none is given, by its bridge or network and its model.
     graphics
-        The only display; ``{type: none}`` removes it. A password, keymap or listener that it does
-        not say stays, where the type does.
+        The only display; ``{type: none}`` removes it. A port, password, keymap or listener that it
+        does not say stays, where the type does.
     live
         Change the running VM too. Defaults to True.
     boot
@@ -92,9 +92,13 @@ def update(
         Whether the guest can only read its seed, from its next start on. Needed, once, for internal
         snapshots of a VM whose seed is raw, as older releases made it. Refused until the guest has
         taken its key from the seed. Defaults to None, which leaves it.
+    detach
+        Detach the disks, NICs, serial ports, consoles, displays and devices of the host that the
+        VM has and the call's lists do not name; files of disks stay. Defaults to False: such a call
+        is refused, and the error names what would go. ``virt:compat: 3006`` needs no ``detach``.
 
     What is not given stays. Null removes, in mappings; what is kept there by an id (CPU features,
-    pins, timers, NUMA cells) is what is given alone. An empty list clears.
+    pins, timers, NUMA cells) is what is given alone. An empty list with ``detach=True`` clears.
 
     Returns ``{definition, disk: {attached, detached, updated}, interface: {attached, detached}}``:
     whether the definition changed, and the XML of the devices that changed at once. Where they
@@ -112,6 +116,7 @@ def update(
 
         salt hyper1 virt.update centos1 cpu=2 mem=1024 test=True
         salt hyper1 virt.update centos1 boot="{kernel: null}" live=False
+        salt hyper1 virt.update centos1 interfaces="[]" detach=True test=True
     """
     given = {key: value for key, value in locals().items() if key not in ("name", "kwargs")}
     optionguard.refuse_change(globals(), is_look=arguments.boolean("test", test))

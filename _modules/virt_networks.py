@@ -27,8 +27,8 @@ def _opened(function, given, *, readonly=False):
 
 def network_define(
     name,
-    bridge,
-    forward,
+    bridge="unsaid",
+    forward="unsaid",
     ipv4_config=None,
     ipv6_config=None,
     vport=None,
@@ -50,10 +50,12 @@ def network_define(
     name
         The network's name.
     bridge
-        The host's bridge; None has libvirt make a ``virbrN`` for nat, route, open and isolated.
+        The host's bridge. Needed with ``forward=bridge`` without ``interfaces``. With nat, route,
+        open and isolated libvirt makes a ``virbrN`` where none is given, or None; networks of
+        other modes have none.
     forward
         ``nat``, ``route``, ``open``, ``bridge``, ``private``, ``vepa``, ``passthrough``,
-        ``hostdev``, or None for an isolated network.
+        ``hostdev``, or None for an isolated network. Required.
     ipv4_config, ipv6_config
         ``{cidr, dhcp_ranges, hosts, bootp, tftp}``: ``dhcp_ranges`` is a list of ``{start, end}``,
         ``hosts`` is ``{IP: {mac, id, name}}`` or a list of ``{ip, mac, id, name}``, ``bootp`` is
@@ -104,8 +106,8 @@ def network_define(
 
 def network_update(
     name,
-    bridge,
-    forward,
+    bridge="unsaid",
+    forward="unsaid",
     ipv4_config=None,
     ipv6_config=None,
     vport=None,
@@ -126,10 +128,12 @@ def network_update(
     name
         The network's name.
     bridge
-        The host's bridge; None has libvirt make a ``virbrN`` for nat, route, open and isolated.
+        The host's bridge. Needed with ``forward=bridge`` without ``interfaces``. With nat, route,
+        open and isolated libvirt makes a ``virbrN`` where none is given, or None; networks of
+        other modes have none.
     forward
         ``nat``, ``route``, ``open``, ``bridge``, ``private``, ``vepa``, ``passthrough``,
-        ``hostdev``, or None for an isolated network.
+        ``hostdev``, or None for an isolated network. Required.
     ipv4_config, ipv6_config
         ``{cidr, dhcp_ranges, hosts, bootp, tftp}``: ``dhcp_ranges`` is a list of ``{start, end}``,
         ``hosts`` is ``{IP: {mac, id, name}}`` or a list of ``{ip, mac, id, name}``, ``bootp`` is

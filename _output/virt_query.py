@@ -1,6 +1,7 @@
 """Outputter ``virt_query``: hypervisors and their VMs as people read them."""
 
 import importlib.util
+import json
 from pathlib import Path
 
 _SPEC = importlib.util.spec_from_file_location(
@@ -42,6 +43,14 @@ def output(data, **_kwargs):
     data = _text.visible(data)
     if "error" in data:
         return "\n".join(_text.wrapped(f"error: {data['error']}"))
+    try:
+        return _table(data)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        # It is no answer of these functions, such as an event of the master's bus.
+        return json.dumps(data, indent=2, default=str)
+
+
+def _table(data):
     beside = ("unreachable", "failed", "duplicates", "last_seen")
     lines = [line for host in data if host not in beside for line in _host(host, data[host])]
     lines += [f"{host}: does not answer" for host in data.get("unreachable", ())]

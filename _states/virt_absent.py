@@ -62,7 +62,7 @@ def absent(name: str, removables: bool = False, **kwargs: Any) -> dict[str, Any]
             if changes and not is_test:
                 purge.purge(conn, settings, name, removables=removables)
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     return statereturn.of(
         name,
         changes,
@@ -107,7 +107,7 @@ def image_present(
         if changes and not is_test:
             changes = {shown: cached.pull(context, name, saltenv, image_hash)}
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     return statereturn.of(
         name,
         changes,

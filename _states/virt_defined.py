@@ -56,6 +56,7 @@ def defined(
     live: bool = True,
     host_devices: Any = None,
     autostart: bool | None = None,
+    detach: bool = False,
     **kwargs: Any,
 ) -> dict[str, Any]:
     """
@@ -70,7 +71,8 @@ def defined(
         How it is created, as for virt.init (``vm_type`` is ``hypervisor`` there); others of its
         arguments, such as ``image``, are taken too. Of a VM that is there they are not looked at.
     disk_profile, disks, nic_profile, interfaces
-        Its disks and NICs. Without a profile only those that are listed.
+        Its disks and NICs. Without a profile only those that are listed: a VM that has others fails
+        the state, unless ``detach`` is True.
     graphics, boot, numatune, boot_dev, hypervisor_features, clock, serials, consoles, host_devices
         As for virt.update: what is not given stays.
     stop_on_reboot
@@ -79,6 +81,8 @@ def defined(
         Update what runs too. Defaults to True.
     autostart
         Start it with the host, or not. Defaults to None, which leaves it.
+    detach
+        Detach what a VM has and the lists do not name, as virt.update does. Defaults to False.
     connection, username, password
         Override ``virt:connection``.
 
@@ -126,6 +130,7 @@ def running(
     stop_on_reboot: bool = False,
     host_devices: Any = None,
     autostart: bool | None = None,
+    detach: bool = False,
     **kwargs: Any,
 ) -> dict[str, Any]:
     """
@@ -158,14 +163,15 @@ def _ensure(function: str, given: Mapping[str, Any], *, start: bool) -> dict[str
         )
         out = ensure.ensure(context, name, _asked(function, given), start=start, test=test)
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     is_done = None if test and out.changes else True
-    return {
+    answer = {
         "name": name,
         "changes": {name: out.changes} if out.changes else {},
         "result": is_done if out.failure is None else False,
         "comment": out.comment,
     }
+    return {**answer, "warnings": list(out.cautions)} if out.cautions else answer
 
 
 def _asked(function: str, given: Mapping[str, Any]) -> dict[str, Any]:

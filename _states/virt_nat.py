@@ -49,7 +49,7 @@ def nat_running(name: str, subnet: str = nat.SUBNET, **kwargs: Any) -> dict[str,
             if changes and not __opts__["test"]:
                 nat.apply(conn, name, xml, changes)
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     return statereturn.of(
         name,
         changes,

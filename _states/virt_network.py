@@ -125,7 +125,7 @@ def bridge_present(
         changes = present.make(__opts__, request, is_test=__opts__["test"])
         _tell_master(changes)
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     reached = ", and the master was reached over it"
     if confirm.master_address(__opts__) is None:
         reached = "; whether it leads anywhere was not tried, as this minion has no master"
@@ -163,7 +163,7 @@ def bridge_absent(name: str, persist: str = "auto", confirm_timeout: int = 30) -
         )
         _tell_master(changes)
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     return statereturn.of(
         name,
         changes,
@@ -223,7 +223,7 @@ def firewall_present(
             last.keep({**told, **stay})
         note, warnings = work.note() + lastpeers.note(stay, unknown), work.warnings()
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     ret = statereturn.of(
         name,
         changes,
@@ -259,7 +259,7 @@ def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables")
             lastpeers.LastPeers(name).forget()
         warnings += work.kept_by_others()
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     ret = statereturn.of(
         name,
         changes,

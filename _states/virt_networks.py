@@ -40,7 +40,7 @@ def _kept(function: str, given: Mapping[str, Any], *, running: bool) -> dict[str
                 conn, wanted, autostart=autostart, running=running, is_test=__opts__["test"]
             )
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     return _returned(name, change, comment)
 
 
@@ -57,8 +57,8 @@ def _returned(name: str, change: str, comment: str) -> dict[str, Any]:
 
 def network_defined(
     name: str,
-    bridge: str | None,
-    forward: str | None,
+    bridge: str | None = "unsaid",
+    forward: str | None = "unsaid",
     vport: Any = None,
     tag: Any = None,
     ipv4_config: Any = None,
@@ -80,7 +80,8 @@ def network_defined(
     Keep a network of libvirt's defined; it is not started now.
 
     name, bridge, forward
-        As in ``virt.network_define``; forward None is an isolated network.
+        As in ``virt.network_define``: ``forward`` is required, and None is an isolated network;
+        ``bridge`` is needed with ``forward: bridge``.
     vport, tag, ipv4_config, ipv6_config, mtu, domain, nat
         As in ``virt.network_define``.
     interfaces, addresses, physical_function, dns
@@ -97,7 +98,6 @@ def network_defined(
 
         lan:
           virt.network_defined:
-            - bridge: null
             - forward: nat
             - ipv4_config:
                 cidr: 192.168.42.0/24
@@ -110,8 +110,8 @@ def network_defined(
 
 def network_running(
     name: str,
-    bridge: str | None,
-    forward: str | None,
+    bridge: str | None = "unsaid",
+    forward: str | None = "unsaid",
     vport: Any = None,
     tag: Any = None,
     ipv4_config: Any = None,
@@ -133,7 +133,8 @@ def network_running(
     Keep a network of libvirt's defined and running.
 
     name, bridge, forward
-        As in ``virt.network_define``; forward None is an isolated network.
+        As in ``virt.network_define``: ``forward`` is required, and None is an isolated network;
+        ``bridge`` is needed with ``forward: bridge``.
     vport, tag, ipv4_config, ipv6_config, mtu, domain, nat
         As in ``virt.network_define``.
     interfaces, addresses, physical_function, dns
@@ -178,7 +179,7 @@ def network_absent(name: str, **kwargs: Any) -> dict[str, Any]:
         with _opened("virt.network_absent", {"kwargs": kwargs}) as conn:
             change = networks.remove(conn, name, is_test=__opts__["test"])
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     comment = f"Network {name} {change.removeprefix('Network ') or 'is absent'}"
     return _returned(name, change, comment)
 

@@ -154,7 +154,7 @@ def _kept(asked: poolstates.Asked, opened: Any, *where: str | None) -> dict[str,
             if not __opts__["test"]:
                 poolstates.apply(conn, todo)
     except VirtError as error:
-        return statereturn.failed(asked.name, error)
+        return statereturn.failed(asked.name, error, globals())
     done = f"Pool {asked.name} {', '.join(todo.parts)}"
     idle = f"Pool {asked.name} {'already running' if asked.runs else 'unchanged'}"
     changes = poolstates.changes(asked.name, todo)
@@ -211,7 +211,7 @@ def pool_deleted(
             else:
                 poolstates.delete(conn, todo, done, ownvolumes.deleting(conn, settings, name))
     except VirtError as error:
-        failed = statereturn.failed(name, f"Failed deleting pool: {error}")
+        failed = statereturn.failed(name, f"Failed deleting pool: {error}", globals())
         return {**failed, "changes": done if any(done.values()) else {}}
     result = None if __opts__["test"] else True
     return {"name": name, "changes": done, "result": result, "comment": todo.comment}
@@ -245,7 +245,7 @@ def pool_absent(
             if todo is not None and not __opts__["test"]:
                 poolstates.delete(conn, todo, poolstates.nothing_done())
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     words = "stopped, undefined" if todo is not None and todo.is_active else "undefined"
     return statereturn.of(
         name,

@@ -36,9 +36,15 @@ def _acted(
         is_off = state != "rebooted"
         out = acting.power(settings, name, function, is_test=is_test, is_off=is_off)
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     return statereturn.of_all(
-        name, out.matched, out.ignored, out.changes(section), is_test=is_test, done=done
+        name,
+        out.matched,
+        out.ignored,
+        out.changes(section),
+        is_test=is_test,
+        done=done,
+        before=globals(),
     )
 
 
@@ -49,7 +55,8 @@ def stopped(name: str, **kwargs: Any) -> dict[str, Any]:
     name
         The VM's name, or a pattern.
 
-    A guest may take its time: the state does not wait for it. ``changes`` are ``{stopped: [{domain,
+    A guest may take its time: the state does not wait for it. A paused guest cannot shut down: the
+    state fails, and says what helps. ``changes`` are ``{stopped: [{domain,
     shutdown: True}]}``; of those that libvirt refuses, ``{ignored: [{domain, issue}]}``. Undo:
     virt.start.
 

@@ -38,9 +38,15 @@ def _taken(
             settings, name, suffix, is_test=is_test, is_external=is_external
         )
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     return statereturn.of_all(
-        name, out.matched, out.ignored, out.changes("saved"), is_test=is_test, done=done
+        name,
+        out.matched,
+        out.ignored,
+        out.changes("saved"),
+        is_test=is_test,
+        done=done,
+        before=globals(),
     )
 
 
@@ -116,11 +122,13 @@ def reverted(
         settings = config.for_call("virt.reverted", kwargs, __opts__, __pillar__, __grains__)
         out = acting.revert(settings, name, snapshot, with_cleanup=with_cleanup, is_test=is_test)
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     is_one = len(out.matched) == 1 and bool(out.changed)
     changes = out.changed[0] if is_one else out.changes("reverted")
     done = f"Domain{'s' if len(out.matched) > 1 else ''} has been reverted"
-    ret = statereturn.of_all(name, out.matched, out.ignored, changes, is_test=is_test, done=done)
+    ret = statereturn.of_all(
+        name, out.matched, out.ignored, changes, is_test=is_test, done=done, before=globals()
+    )
     return {**ret, "warnings": out.warnings} if out.warnings else ret
 
 

@@ -96,7 +96,7 @@ def volume_defined(
             if not __opts__["test"]:
                 volumes.define(conn, pool, wanted)
     except VirtError as error:
-        return statereturn.failed(name, error)
+        return statereturn.failed(name, error, globals())
     return statereturn.of(
         name,
         {f"{pool}/{name}": {"old": "", "new": "defined"}},

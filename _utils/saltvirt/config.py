@@ -60,6 +60,7 @@ _HOST = {
     "memory_ratio": RATIO,
     "reserve_mib": COUNT,
     "disk_ratio": RATIO,
+    "pool_ratio": RATIO,
     "disk_reserve_mib": COUNT,
     "capacity": {"vcpus": COUNT, "memory_mib": COUNT, "disk_mib": COUNT},
     "vnc": {"listen": TEXT, "password": TEXT, "keymap": TEXT},
@@ -171,6 +172,7 @@ class HostSettings(_Options):
     memory_ratio: float = 1.0
     reserve_mib: int = 512
     disk_ratio: float = 1.0
+    pool_ratio: float = 1.0
     disk_reserve_mib: int = 1024
     capacity: dict[str, Any] = field(default_factory=dict)
     vnc: dict[str, Any] = field(default_factory=dict, repr=False)

@@ -35,6 +35,10 @@ class BadArgument(VirtError, SaltInvocationError):  # type: ignore[misc] # as ab
         super().__init__(f"{argument}: {why}" if why else argument)
 
 
+class NotThereYet(BadArgument):
+    """An argument names what this host does not have now; a state may make it."""
+
+
 class BadConfig(VirtError):
     """A ``virt:`` option cannot be used; the message names it."""
 

@@ -9,13 +9,19 @@ DEFAULT_BRIDGE = "br0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nic:
-    """One network interface of a VM."""
+    """
+    One network interface of a VM.
+
+    has_model
+        Whether the call or its profile says the model; else that of a NIC that is there stays.
+    """
 
     name: str
     type: str = "bridge"
     source: str | None = DEFAULT_BRIDGE
     mac: str = ""
     model: str = "virtio"
+    has_model: bool = True
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -14,6 +14,8 @@ from saltvirt.xml import network, nic, texts
 MODES = ("nat", "route", "open", "bridge", "private", "vepa", "passthrough", "hostdev")
 # The guests' NICs are those of the host itself, or are on them.
 _WITHOUT_BRIDGE = ("private", "vepa", "passthrough", "hostdev")
+# What a call says that does not say it.
+UNSAID = "unsaid"
 # They lead elsewhere by the host's own routes.
 _ROUTED = ("nat", "route", "open")
 _DEVICES = ("interfaces", "addresses", "physical_function")
@@ -32,6 +34,8 @@ def of(name: object, bridge: object, forward: object, given: Mapping[str, Any]) 
     """
     Return the network that a call asks for.
 
+    bridge, forward
+        :data:`UNSAID` if the call does not say them.
     given
         Any of :data:`KEYS`, as ``virt.network_define`` documents them.
     """
@@ -46,7 +50,7 @@ def of(name: object, bridge: object, forward: object, given: Mapping[str, Any]) 
     configs = [(key, given.get(key)) for key in ("ipv4_config", "ipv6_config")]
     made = network.Network(
         name=arguments.object_name("network", name),
-        bridge=_bridge(bridge, mode),
+        bridge=_bridge(bridge, mode, has_devices=bool(interfaces or devices or pf)),
         mtu=None if mtu is None else arguments.whole("mtu", mtu, least=68, most=65535),
         domain=_domain(given.get("domain")),
         forward=mode,
@@ -96,6 +100,10 @@ def _refuse_device(made: network.Network, key: str) -> None:
 
 
 def _mode(forward: object) -> str | None:
+    if forward == UNSAID:
+        raise BadArgument(
+            "forward", f"is missing; one of {', '.join(MODES)}, or null for an isolated network"
+        )
     if forward in (None, "", "none", "None", "isolated"):
         return None
     if forward not in MODES:
@@ -105,8 +113,10 @@ def _mode(forward: object) -> str | None:
     return str(forward)
 
 
-def _bridge(bridge: object, mode: str | None) -> str | None:
-    if bridge in (None, ""):
+def _bridge(bridge: object, mode: str | None, *, has_devices: bool) -> str | None:
+    if bridge == UNSAID and mode == "bridge" and not has_devices:
+        raise BadArgument("bridge", "is missing: with forward=bridge a network has it")
+    if bridge in (None, "", UNSAID):
         return None
     if mode in _WITHOUT_BRIDGE:
         raise BadArgument("bridge", f"a network with forward={mode} has none; give None")

@@ -69,6 +69,7 @@ def nic(vm: str, entry: dict[str, Any], *, is_whole: bool = True) -> Nic:
         source=source,
         mac=mac,
         model=model,
+        has_model=bool(entry.get("model")),
         extra=_extra(what, kind if is_of_type else None, entry),
     )
     if is_whole or entry.get("model"):

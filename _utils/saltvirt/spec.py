@@ -114,7 +114,13 @@ def given(values: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
             # What it is may be secret.
             raise BadArgument(name, "given twice: by its place and by its name")
         out[name] = value
-    return out
+    return without_idle_keys(out)
+
+
+def without_idle_keys(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options without a minion's keys if nothing is seeded: Salt 3006 passed them over."""
+    idle = ("pub_key", "priv_key") if given.get("seed") is False else ()
+    return {key: value for key, value in given.items() if key not in idle}
 
 
 def checked(given: Mapping[str, Any], also: Sequence[str] = ()) -> dict[str, Any]:

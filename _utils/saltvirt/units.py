@@ -50,7 +50,10 @@ def size_mib(value: object, name: str = "size") -> int:
 
 def size_kib(value: object, name: str = "size") -> int:
     """Return a size in whole KiB, rounded up; a bare number is MiB."""
-    return -(-size_bytes(value, name) // 1024)
+    size = size_bytes(value, name)
+    if 0 < size < 1024:
+        raise BadArgument(name, f"{value!r} is less than 1 KiB")
+    return -(-size // 1024)
 
 
 def human(size: float) -> str:

@@ -26,6 +26,7 @@ def _vm(state):
             "cpu": st.integers(1, 2),
             "mem": st.sampled_from([64, 96]),
             "seed": st.just(False),
+            "detach": st.just(True),
         },
         optional={
             "disks": st.sampled_from(

@@ -366,3 +366,13 @@ def test_what_placement_cannot_be_is_refused(given, why):
 def test_a_mistyped_argument_of_the_runner_is_told_the_one_that_was_meant(typed, meant):
     with pytest.raises(BadArgument, match=f"no argument '{typed}': did you mean '{meant}'"):
         spec.requirements_from_master("vm1", 1, 512, {typed: "x"})
+
+
+@pytest.mark.parametrize("seed", [None, True, False])
+def test_a_minions_keys_are_passed_over_where_nothing_is_seeded(seed):
+    said = {} if seed is None else {"seed": seed}
+    keys = {"pub_key": "a", "priv_key": "b"}
+
+    given = spec.given((), {**said, **keys, "image": "/x.img"})
+
+    assert given == {**said, **({} if seed is False else keys), "image": "/x.img"}

@@ -108,3 +108,7 @@ def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_p
     # Nobody makes volumes there: one that is there is taken.
     assert found["storage pool san"] == Stock(limit_mib=9, committed_mib=0)
     assert "storage pool off" not in found
+    # Volumes of `dir` are thin, those of `logical` are not.
+    found = hoststocks.of(nodes, pools, taken, [coming], pool_ratio=2.5)
+    assert found["storage pool ssd"] == Stock(limit_mib=2250, committed_mib=300 + 60 + 7)
+    assert found["storage pool lvm"].limit_mib == found["storage pool san"].limit_mib == 9

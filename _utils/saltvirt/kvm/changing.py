@@ -1,10 +1,14 @@
 """Change what a domain has: its definition, and while it runs its devices, memory and CPUs."""
 
+import time
 from typing import Any
 
 from saltvirt.errors import LibvirtRefused
 from saltvirt.kvm.connect import domain, libvirt
 
+# How long a guest has to begin to give memory back, or to take it, in seconds.
+BALLOON_S = 10.0
+_POLL_S = 0.1
 # How a device comes and goes, by what has been done to it then.
 _CALLS = {
     "attached": "attachDeviceFlags",
@@ -53,6 +57,36 @@ def plug(conn: Any, name: str, how: str, xml: str) -> str | None:
 def set_live_memory(conn: Any, name: str, size_kib: int) -> str | None:
     """Set the memory of a running domain; return libvirt's words if it refuses, else None."""
     return _words(domain(conn, name), "setMemoryFlags", size_kib, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+
+def follows_memory(conn: Any, name: str, before_kib: int, size_kib: int) -> bool:
+    """
+    Return whether the memory of a running domain changes towards a size that was set.
+
+    QEMU says yes to each size, and only the balloon driver of the guest gives memory back: without
+    one nothing changes. A guest has :data:`BALLOON_S` seconds to begin.
+    """
+    deadline = time.monotonic() + BALLOON_S
+    while True:
+        has_kib = memory_kib(conn, name)
+        if has_kib in (None, size_kib) or has_kib != before_kib:
+            return has_kib is not None
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_S)
+
+
+def memory_kib(conn: Any, name: str) -> int | None:
+    """Return the KiB that a running domain has at this moment, None if it does not run."""
+    dom = domain(conn, name)
+    found: int | None = dom.info()[2] if dom.isActive() else None
+    return found
+
+
+def live_vcpus(conn: Any, name: str) -> int:
+    """Return how many CPUs a running domain has."""
+    found: int = domain(conn, name).vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_LIVE)
+    return found
 
 
 def set_live_vcpus(conn: Any, name: str, count: int) -> str | None:

@@ -9,11 +9,10 @@ from typing import Any
 
 from saltvirt import access
 from saltvirt.errors import LibvirtRefused, StorageError
-from saltvirt.kvm import diskvolumes, firmware, lifecycle, query
+from saltvirt.kvm import anybytes, diskvolumes, firmware, lifecycle, query
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 from saltvirt.undo import on_failure
 from saltvirt.xml import clone as clone_xml
-from saltvirt.xml import parse
 from saltvirt.xml import volume as volume_
 
 log = logging.getLogger(__name__)
@@ -160,7 +159,7 @@ def _volumes(conn: Any) -> dict[str, tuple[Any, Any]]:
     """Return ``{path: (pool, volume)}`` of all active pools, with one call for each."""
     active = libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE
     return {
-        volume.path(): (pool, volume)
+        anybytes.text(volume.path): (pool, volume)
         for pool in conn.listAllStoragePools(active)
         for volume in pool.listAllVolumes()
     }
@@ -173,7 +172,7 @@ def _copy(pool: Any, volume: Any, disk: clone_xml.Writable, *, is_overlay: bool)
     capacity = volume.info()[1]
     if is_overlay and disk.format == "qcow2":
         return pool.createXML(clone_xml.volume(unique, capacity, "qcow2", volume.path()), 0)
-    says = volume_.read(parse(volume.XMLDesc(0))).format
+    says = volume_.read(anybytes.described(volume)).format
     if disk.format == "raw" and volume_.has_header(says):
         # By what its guest may have written; libvirt would copy any file that this names.
         raise StorageError(

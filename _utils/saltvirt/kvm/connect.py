@@ -208,6 +208,8 @@ def refusals() -> Iterator[None]:
     """
     Have errors of libvirt inside the block come out as :class:`LibvirtRefused`.
 
+    A LibvirtRefused in this project's own words comes out as a ``libvirt.libvirtError``, too.
+
     What is not text where libvirt takes text, such as the name ``101`` of a pool, which is a number
     to YAML, is a :class:`BadArgument`.
     """
@@ -215,6 +217,8 @@ def refusals() -> Iterator[None]:
         yield
     except libvirt.libvirtError as exc:
         raise _refused(exc) from exc
+    except LibvirtRefused as exc:
+        raise _as_libvirts(exc) from exc
     except TypeError as exc:
         found = _NOT_TEXT.match(str(exc))
         if found is None:
@@ -276,6 +280,17 @@ def _refused(exc: Any) -> LibvirtRefused:
     refused.args = (words, *refused.args[1:])
     # What libvirt-python asks for a code.
     refused.err = exc.err
+    return refused
+
+
+def _as_libvirts(exc: LibvirtRefused) -> LibvirtRefused:
+    """Return our error for those, too, who catch libvirt's: the state forbids the operation."""
+    words, code = str(exc), libvirt.VIR_ERR_OPERATION_INVALID
+    refused: LibvirtRefused = _both(libvirt.libvirtError)(words)
+    refused.args = (words, *refused.args[1:])
+    # As libvirt writes one: code, domain, message, level, three texts, two numbers.
+    error = (code, libvirt.VIR_FROM_DOM, words, libvirt.VIR_ERR_ERROR, words, None, None, -1, -1)
+    refused.err = error
     return refused
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.errors import StorageError
-from saltvirt.kvm import host, pools, volumes
+from saltvirt.kvm import anybytes, host, pools, volumes
 from saltvirt.kvm.connect import libvirt
 from saltvirt.xml import parse
 from saltvirt.xml import pool as pool_
@@ -150,7 +150,7 @@ class Pools:
 
 
 def _said(volume: Any) -> volume_.Volume:
-    return volume_.read(parse(volume.XMLDesc(0)))
+    return volume_.read(anybytes.described(volume))
 
 
 def _servers(hosts: Iterable[dict[str, str]]) -> set[tuple[str | None, str | None]]:

@@ -113,24 +113,6 @@ def start_once(conn: Any, name: str, change: Callable[[str], str]) -> None:
     conn.createXML(change(domain(conn, name).XMLDesc(flags)), 0)
 
 
-def act(conn: Any, name: str, action: str) -> None:
-    """Call one libvirt method of a domain: ``shutdown``, ``suspend``, ``resume``, ..."""
-    dom = domain(conn, name)
-    if not dom.isActive():
-        raise LibvirtRefused(f"VM {name!r} is not running; start it with virt.start {name}")
-    if action == "reset":
-        dom.reset(0)
-    elif action == "reboot":
-        dom.reboot(libvirt.VIR_DOMAIN_REBOOT_DEFAULT)
-    elif action == "ctrl_alt_del":
-        keys = [29, 56, 111]  # Linux key codes: left control, left alt, delete
-        dom.sendKey(libvirt.VIR_KEYCODE_SET_LINUX, 0, keys, len(keys), 0)
-    elif action == "resume" and dom.state()[0] == libvirt.VIR_DOMAIN_PMSUSPENDED:
-        dom.pMWakeup()
-    else:
-        getattr(dom, action)()
-
-
 def set_autostart(conn: Any, name: str, state: object) -> None:
     """Start the domain with the host, or not."""
     domain(conn, name).setAutostart(int(arguments.on_off("state", state)))
@@ -148,6 +130,12 @@ def set_memory(conn: Any, name: str, memory_mib: int, *, config: bool) -> None:
     dom = _resizable(conn, name, config)
     size_kib = memory_mib * 1024
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    is_qemu = conn.getType().lower() == "qemu"
+    if is_qemu and parse(kept_xml(conn, name)).find("cpu/numa/cell") is not None:
+        raise LibvirtRefused(
+            f"VM {name!r} has NUMA cells, whose sum is its memory; change it with virt.update "
+            f"{name} mem={memory_mib}"
+        )
     dom.setMemoryFlags(size_kib, flags | libvirt.VIR_DOMAIN_MEM_MAXIMUM)
     dom.setMemoryFlags(size_kib, flags)
 

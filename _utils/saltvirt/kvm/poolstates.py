@@ -10,7 +10,7 @@ from typing import Any
 
 from saltvirt import terminal
 from saltvirt.errors import BadArgument, StorageError
-from saltvirt.kvm import pools, poolsecrets, volumes
+from saltvirt.kvm import anybytes, pools, poolsecrets, volumes
 from saltvirt.kvm.connect import libvirt
 from saltvirt.xml import parse, to_text
 from saltvirt.xml import pool as pool_
@@ -248,6 +248,7 @@ def plan_deletion(conn: Any, name: str, *, purges: bool) -> Deletion | None:
             unsupported.append("deleting volume")
         else:
             pool.refresh(0)
+            _refuse_unreadable(name, anybytes.unreadable(pool))
             found = volumes.names(conn, name)
             volumes.refuse_used(conn, name)
             # libvirt saves all VMs that run when their host goes down, if it was told so.
@@ -269,6 +270,15 @@ def plan_deletion(conn: Any, name: str, *, purges: bool) -> Deletion | None:
         deletes=purges and is_active and ptype in _POOL_DELETE,
         comment=comment,
     )
+
+
+def _refuse_unreadable(name: str, odd: Sequence[str]) -> None:
+    """Raise StorageError if libvirt can be told of no volume by its name: the others would go."""
+    if odd:
+        raise StorageError(
+            f"pool {name!r} has volumes whose names are not UTF-8 ({terminal.some(sorted(odd))}), "
+            "which libvirt cannot remove, so nothing is deleted; rename or remove these files first"
+        )
 
 
 def _refuse_folders(name: str, folder: str | None, found: Sequence[str]) -> None:
@@ -352,7 +362,7 @@ def delete(
 def _delete_empty(pool: Any, todo: Deletion, done: dict[str, Any]) -> None:
     if todo.deletes:
         pool.refresh(0)
-        left = sorted(pool.listVolumes())
+        left = sorted(anybytes.names(pool))
         # A volume group would go with all of them.
         if left:
             raise StorageError(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltvirt import access
-from saltvirt.errors import LibvirtRefused
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 from saltvirt.xml import read
 from saltvirt.xml.graphics import Graphics
@@ -264,18 +263,6 @@ def _listed(links: Mapping[str, Any]) -> list[Any]:
 def state(conn: Any, name: str) -> str:
     """Return the state of one domain; raise NoSuchVm if the host has none of that name."""
     return STATES.get(domain(conn, name).state()[0], "unknown")
-
-
-def refuse_still(conn: Any, name: str) -> None:
-    """Raise LibvirtRefused if a domain is there, and stands still: to start it is not the way."""
-    found = state(conn, name)
-    if found == "paused":
-        raise LibvirtRefused(f"VM {name!r} is paused; let it go on with virt.resume {name}")
-    if found == "crashed" and domain(conn, name).isActive():
-        raise LibvirtRefused(
-            f"VM {name!r} has crashed, and is kept as it was then; end it with virt.stop {name}, "
-            "then start it"
-        )
 
 
 def states(conn: Any) -> dict[str, str]:

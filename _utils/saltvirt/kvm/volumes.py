@@ -9,7 +9,7 @@ from typing import Any
 
 from saltvirt import arguments, terminal
 from saltvirt.errors import BadArgument, StorageError
-from saltvirt.kvm import pools
+from saltvirt.kvm import anybytes, pools
 from saltvirt.kvm.connect import is_gone, libvirt
 from saltvirt.units import human
 from saltvirt.xml import parse, pooldisk, to_text
@@ -48,16 +48,15 @@ def lookup(conn: Any, pool: str, volume: str) -> Any:
 
 
 def names(conn: Any, pool: str) -> list[str]:
-    """Return the names of a running pool's volumes, by one call."""
-    found: list[str] = conn.storagePoolLookupByName(pool).listVolumes()
-    return found
+    """Return the names of a running pool's volumes; those that are not UTF-8 are escaped."""
+    return anybytes.names(conn.storagePoolLookupByName(pool))
 
 
 def find(conn: Any, pool: str, volume: str) -> volume_.Volume | None:
     """Return what a volume is, None if a running pool has none of that name."""
     found = conn.storagePoolLookupByName(pool)
     try:
-        return volume_.read(parse(found.storageVolLookupByName(volume).XMLDesc(0)))
+        return volume_.read(anybytes.described(found.storageVolLookupByName(volume)))
     except libvirt.libvirtError as exc:
         if exc.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
             return None
@@ -98,7 +97,7 @@ def _of_pool(pool: Any) -> Iterator[volume_.Volume]:
         raise
     for one in listed:
         try:
-            yield volume_.read(parse(one.XMLDesc(0)))
+            yield volume_.read(anybytes.described(one))
         except libvirt.libvirtError as exc:
             if not _is_gone(exc):
                 raise
@@ -185,9 +184,10 @@ def _used_by(conn: Any, flags: int, pool: str, volume: str | None) -> dict[str, 
     by_path = {path: vm for vm, one in found if (path := _path(conn, one))}
     out = {}
     for one in asked:
-        vm = by_name.get((pool, one.name())) or by_path.get(_real(one.path()))
+        name = anybytes.text(one.name)
+        vm = by_name.get((pool, name)) or by_path.get(_real(anybytes.text(one.path)))
         if vm:
-            out[one.name()] = vm
+            out[name] = vm
     return out
 
 
@@ -369,7 +369,7 @@ def clone(
     """Copy a volume, all of what it is based on included, into a new one."""
     found = lookup(conn, pool, volume)
     refuse_running(conn, pool, volume)
-    has = volume_.read(parse(found.XMLDesc(0)))
+    has = volume_.read(anybytes.described(found))
     wanted = volume_.Volume(
         name=name, capacity=has.capacity, allocation=has.allocation, format=format or has.format
     )

@@ -57,6 +57,7 @@ def of(
     pools: Mapping[str, Mapping[str, Any]],
     taken: Taken,
     coming: Iterable[ComingFacts],
+    pool_ratio: float = 1.0,
 ) -> dict[str, Stock]:
     """
     Return the :class:`Stock` of each.
@@ -67,6 +68,8 @@ def of(
         What :func:`saltvirt.kvm.host.pools` returns; of those that have disks of VMs.
     coming
         The VMs that are being built here, of which libvirt knows nothing yet.
+    pool_ratio
+        How many MiB of each MiB of a pool may be promised, where its volumes are thin.
     """
     limits: Counter[str] = Counter()
     committed = Counter(taken.mib)
@@ -76,7 +79,8 @@ def of(
             limits[stocks.pages(size)] += mib
     for name, known in pools.items():
         if known["active"] and known["type"] in pooldisk.TYPES:
-            limits[stocks.pool(name)] = known["capacity_mib"]
+            ratio = pool_ratio if known["type"] in pooldisk.THIN else 1
+            limits[stocks.pool(name)] = int(known["capacity_mib"] * ratio)
             committed[stocks.pool(name)] = _promised(known, taken)
     for vm in coming:
         committed.update(vm.stocks)

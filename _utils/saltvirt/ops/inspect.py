@@ -195,7 +195,7 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
         machines=generation.known(capabilities["guests"], capabilities["arch"]),
         archs=sorted({guest["arch"] for guest in capabilities["guests"]}),
         versions=Versions(**host.versions(conn)),
-        stocks=hoststocks.of(capabilities["nodes"], pools, held.taken, extra),
+        stocks=hoststocks.of(capabilities["nodes"], pools, held.taken, extra, settings.pool_ratio),
         takes_uuid=True,
     )
 

@@ -206,36 +206,6 @@ def _needed(path: str) -> tuple[list[backing.Below], str | None]:
     return [one for name, fmt in names for one in backing.files(name, fmt)], None
 
 
-def in_use(conn: Any, but: str | None = None) -> set[str]:
-    """
-    Return the paths of every disk, and of all that is below it, of all domains but one.
-
-    Each is there as it was written and with its symbolic links resolved.
-    """
-    return lifecycle.disks_in_use(conn, but) | below_disks(conn, but)
-
-
-def below_disks(conn: Any, but: str | None = None) -> set[str]:
-    """Return the paths of what is below the disks of all domains but one, as :func:`in_use`."""
-    return set(based(conn, but))
-
-
-def based(conn: Any, but: str | None = None) -> dict[str, str]:
-    """Return ``{path: VM}`` of what is below the disks of all domains but one."""
-    out: dict[str, str] = {}
-    for name, paths in sorted(lifecycle.overlays_of(conn).items()):
-        # libvirt knows what is below a disk only while its domain runs.
-        for one in (one for path in paths if name != but for one in [*chain(path)][1:]):
-            out |= {one: name, os.path.realpath(one): name}
-    return out
-
-
-def is_shared(settings: HostSettings, path: str, used: set[str]) -> bool:
-    """Return whether a file is a cached image, or one of the files in use."""
-    base = os.path.realpath(cache.where(settings))
-    return os.path.realpath(path).startswith(f"{base}/") or known_as(path, used) is not None
-
-
 def known_as(path: str, known: Collection[str]) -> str | None:
     """Return which of the paths that are known is a file, None if it is none of them."""
     real = os.path.realpath(path)

@@ -9,9 +9,9 @@ from saltvirt import config
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
 from saltvirt.image import validation
-from saltvirt.kvm import host, lifecycle, volumes
+from saltvirt.kvm import anybytes, host, lifecycle, volumes
 from saltvirt.ops import storage
-from saltvirt.xml import parse, pooldisk
+from saltvirt.xml import pooldisk
 from saltvirt.xml import volume as volume_
 
 # Whose headers may name other files, and are not read here.
@@ -26,7 +26,7 @@ def refuse_disguised(conn: Any, settings: HostSettings, pool: str, volume: str) 
     pool again, take the disk for that, and copy whatever file the header names. What a VM has the
     volume as is true; of one that no VM has, its header may name nothing but volumes and images.
     """
-    says = volume_.read(parse(volumes.lookup(conn, pool, volume).XMLDesc(0)))
+    says = volume_.read(anybytes.described(volumes.lookup(conn, pool, volume)))
     if not volume_.has_header(says.format) or not says.path:
         return
     fmt = lifecycle.disk_format(conn, says.path)
@@ -62,4 +62,4 @@ def _devices(conn: Any) -> Iterator[str]:
     for name, pool in host.pools(conn).items():
         if pool["active"] and pool["type"] not in pooldisk.FILES:
             found = conn.storagePoolLookupByName(name).listAllVolumes()
-            yield from (path for one in found if (path := one.path()).startswith("/"))
+            yield from (path for one in found if (path := anybytes.text(one.path)).startswith("/"))

@@ -15,7 +15,10 @@ _CURES = (
     ("no hugepages ", "mem= without hugepages, or huge pages on the host"),
     (" of NUMA node ", "less memory, or another nodeset in numatune="),
     ("no NUMA node ", "another nodeset in numatune="),
-    (" of storage pool ", "smaller disks, a larger pool, or another pool= of the disk"),
+    (
+        " of storage pool ",
+        "smaller disks, a larger pool, another pool= of a disk, virt:pool_ratio",
+    ),
     ("no storage pool ", "salt HOST virt.pool_start POOL, or another pool= of the disk"),
     ("in maintenance", "salt-run virt.maintenance HOST off, or virt.restore HOST"),
     ("no kvm guests ", "salt-run virt.setup_check HOST; or emulated guests: hypervisor=qemu"),

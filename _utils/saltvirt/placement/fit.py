@@ -133,6 +133,11 @@ def why_not_type(types: DomainTypes, wanted: str | None) -> str | None:
 
 def _links(host: HostInfo, required: Requirements) -> Iterator[str]:
     yield from _profiles(host, required)
+    yield from missing_links(host, required)
+
+
+def missing_links(host: HostInfo, required: Requirements) -> Iterator[str]:
+    """Yield the reasons why the NICs of a VM lead nowhere on a host now; it cannot start there."""
     wanted = wiring.of(required, host.profiles.nic.get(required.nic_profile or ""))
     for bridge in sorted(wanted.bridges.difference(host.bridges)):
         yield f"no bridge {bridge} there"

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 
 from saltvirt import units
 from saltvirt.errors import BadArgument, VirtError
+from saltvirt.xml import prefixes
 
 METADATA_NS = "urn:saltext-virt:1"
-ET.register_namespace("saltvirt", METADATA_NS)
+prefixes.keep("saltvirt", METADATA_NS)
 # XML 1.0 has no way to write these, not even as a reference.
 _UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SWITCH = {"yes": True, "on": True, "no": False, "off": False}
@@ -110,15 +111,16 @@ def _text(name: str, value: object) -> str:
 
 
 def to_text(element: ET.Element) -> str:
-    """Return an element as indented text."""
+    """Return an element as indented text; namespaces have the prefixes that :func:`parse` saw."""
     ET.indent(element)
-    return ET.tostring(element, encoding="unicode") + "\n"
+    return prefixes.tostring(element) + "\n"
 
 
 def parse(text: str) -> ET.Element:
     """Return the root element of a document; refuse a DOCTYPE (entities) and broken XML."""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise VirtError("the XML has a DOCTYPE or an entity, which is never needed; remove it")
+    prefixes.learn(text)
     try:
         return ET.fromstring(text)
     except ET.ParseError as exc:

@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -13,6 +13,8 @@ from saltvirt.xml import attributes_of, bag, flag, tag, texts, yes_no
 ELEMENTS = ("serial", "console", "channel")
 _KEYS = {"type", "path", "host", "port", "protocol", "tls", "target_port", "target_type"}
 _TCP = {"host", "port", "protocol", "tls"}
+# What a call says of a source, and the attribute that it becomes.
+_SOURCE = {"host": "host", "port": "service", "tls": "tls", "path": "path"}
 _TYPES = {"pty", "tcp", "udp", "file", "dev", "pipe", "unix", "null", "stdio", "vc"}
 
 
@@ -137,6 +139,33 @@ def read(element: ET.Element) -> Chardev:
         protocol=attributes_of(element.find("protocol")),
         log=attributes_of(element.find("log")),
         target=attributes_of(element.find("target")),
+    )
+
+
+def completed(now: Chardev, wanted: Chardev, given: Mapping[str, Any]) -> Chardev:
+    """
+    Return a device as a call wants it, with what the call does not say as it is now.
+
+    now
+        The device at its place. One of another type says nothing of what is wanted.
+    given
+        The call's mapping that ``wanted`` is made of; null says nothing.
+    """
+    if now.type != wanted.type:
+        return wanted
+    said = {name for key, name in _SOURCE.items() if given.get(key) is not None}
+    source = {key: value for key, value in (wanted.source or {}).items() if key in said}
+    target = dict(wanted.target or {})
+    if not given.get("target_type"):
+        target.pop("type", None)
+    if "target_port" not in given:
+        target.pop("port", None)
+    return replace(
+        wanted,
+        source=(dict(now.source or {}) | source) or None,
+        protocol=wanted.protocol if given.get("protocol") is not None else now.protocol,
+        log=now.log or wanted.log,
+        target=(dict(now.target or {}) | target) or None,
     )
 
 

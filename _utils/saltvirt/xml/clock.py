@@ -32,7 +32,11 @@ class Clock:
 
 
 def of(clock: Mapping[str, Any] | None) -> Clock:
-    """Return the clock of ``{utc, adjustment, timezone, timers}``; UTC by default."""
+    """
+    Return the clock of ``{utc, adjustment, timezone, timers}``; UTC by default.
+
+    A clock of a time zone has no adjustment: libvirt has no such clock, and passes it over.
+    """
     clock = clock or {}
     refuse_unknown_keys("clock", clock, _KEYS)
     basis = "utc" if flag(clock.get("utc", True)) else "localtime"
@@ -40,15 +44,12 @@ def of(clock: Mapping[str, Any] | None) -> Clock:
     if clock.get("timezone"):
         attributes = {"offset": "timezone", "timezone": clock["timezone"]}
     adjustment = clock.get("adjustment")
-    if adjustment == "reset":
+    if adjustment not in (None, "reset"):
+        adjustment = whole("clock:adjustment", adjustment, least=-(2**63))
+    if adjustment == "reset" and not clock.get("timezone"):
         attributes["adjustment"] = "reset"
-    elif adjustment is not None:
-        seconds = whole("clock:adjustment", adjustment, least=-(2**63))
-        attributes = {
-            "offset": "variable",
-            "adjustment": seconds,
-            "basis": attributes["offset"],
-        }
+    elif adjustment is not None and not clock.get("timezone"):
+        attributes = {"offset": "variable", "adjustment": adjustment, "basis": basis}
     timers = (mapping("clock:timers", clock.get("timers")) or {}).items()
     return Clock(
         attributes=texts(attributes), timers=tuple(_timer(name, timer) for name, timer in timers)

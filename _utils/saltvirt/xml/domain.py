@@ -18,6 +18,7 @@ from saltvirt.xml import (
     features,
     graphics,
     hostdev,
+    hotplug,
     leaf,
     memory,
     metadata,
@@ -106,12 +107,16 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
     display = _shaped("graphics", graphics.of, vm.graphics)
     card = video.of(display)
     disks = (*map(disk.of, vm.disks), *seeds(vm, {one.target for one in vm.disks}))
+    memory_ = _shaped("mem", memory.of, vm.memory)
+    cpu_ = _cpu(vm)
+    if hotplug.has_rules(vm.domain_type):
+        memory_, cpu_ = hotplug.filled(memory_, cpu_, int(vcpu.of(vm.cpu).maximum))
     return Domain(
         type=vm.domain_type,
         name=vm.name,
         uuid=vm.uuid,
         notes=metadata.of(vm),
-        memory=_shaped("mem", memory.of, vm.memory),
+        memory=memory_,
         vcpus=_shaped("cpu", vcpu.of, vm.cpu),
         cputune=_shaped("cpu:tuning", cputune.of, vm.cpu.get("tuning"))
         if isinstance(vm.cpu, Mapping)
@@ -119,7 +124,7 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
         numatune=_shaped("numatune", numatune.of, vm.numatune),
         os=osboot.of(vm),
         features=features.of(vm.hypervisor_features, vm.arch),
-        cpu=_shaped("cpu", cpu.of, vm.cpu, vm.domain_type, has_default=not vm.is_3006),
+        cpu=cpu_,
         clock=_shaped("clock", clock.of, vm.clock),
         on_reboot="destroy" if vm.stop_on_reboot else "restart",
         controllers=(*controller.ports(vm), *controller.scsi(map(disk.build, disks))),
@@ -139,6 +144,11 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
         hostdevs=tuple(map(hostdev.of, host_devices)),
         rngs=(rng.of(),),
     )
+
+
+def _cpu(vm: Vm) -> Cpu | None:
+    made: Cpu | None = _shaped("cpu", cpu.of, vm.cpu, vm.domain_type, has_default=not vm.is_3006)
+    return made
 
 
 def _shaped(argument: str, of: Callable[..., _Element], *given: Any, **more: Any) -> _Element:

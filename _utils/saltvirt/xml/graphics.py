@@ -150,23 +150,34 @@ def changed(now: Graphics | None, given: Mapping[str, Any]) -> Graphics | None:
     Return the display when a call has changed it, None if it is to have none.
 
     now
-        The display of that type that there is, if any: its password, keymap and listener stay
-        where the call does not name them.
+        The display of that type that there is, if any: its port, password, keymap and listener
+        stay where the call does not name them.
     """
     wanted = of(given)
     if wanted is None or now is None or now.type != wanted.type:
         return wanted
     is_chosen = wanted.autoport is True and now.autoport is True
+    is_kept = "port" not in given and _port(now.port) is not None
     return _as_kept(
         replace(
             wanted,
-            port=now.port if is_chosen else wanted.port,
+            port=now.port if is_chosen or is_kept else wanted.port,
+            autoport=now.autoport if is_kept else wanted.autoport,
             tls_port=_kept(given, "tls_port", wanted, now),
             password=_kept(given, "password", wanted, now),
             keymap=_kept(given, "keymap", wanted, now),
-            listen=wanted.listen if given.get("listen") else now.listen,
+            listen=_kept_listen(given.get("listen"), wanted, now),
         )
     )
+
+
+def _kept_listen(given: Any, wanted: Graphics, now: Graphics) -> dict[str, str] | None:
+    """Return the listener that is wanted, with what a call does not say of one of its type."""
+    has, says = now.listen or {}, wanted.listen or {}
+    if not given:
+        return now.listen
+    is_silent = isinstance(given, Mapping) and not given.get("address")
+    return now.listen if is_silent and has.get("type") == says.get("type") else wanted.listen
 
 
 def _kept(given: Mapping[str, Any], key: str, wanted: Graphics, now: Graphics) -> str | None:

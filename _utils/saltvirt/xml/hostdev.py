@@ -1,11 +1,17 @@
 """<hostdev>: a device of the host given to the VM."""
 
+import re
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from saltvirt.errors import BadArgument
 from saltvirt.xml import attributes_of, bag, switch, tag, yes_no
+
+# That of a PCI device; of a USB device it is BUS:DEVICE.
+_ADDRESS = re.compile(
+    "(?P<domain>[0-9a-f]+):(?P<bus>[0-9a-f]+):(?P<slot>[0-9a-f]+)[.](?P<function>[0-7])"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,22 +26,39 @@ class Hostdev:
     product: dict[str, str] | None = None
 
 
+def refuse_unknown(name: str, known: Container[str]) -> None:
+    """
+    Raise BadArgument for a name that no PCI or USB device of the host has.
+
+    known
+        The names of the host's PCI and USB devices.
+    """
+    if name in known:
+        return
+    if not name.startswith(("pci_", "usb_")):
+        raise BadArgument(
+            "host_devices",
+            f"{name!r}: a VM gets PCI and USB devices alone; virt.node_devices lists them",
+        )
+    raise BadArgument(
+        "host_devices", f"{name!r} is not a device of this host; list them with virt.node_devices"
+    )
+
+
 def of(device: Mapping[str, str]) -> Hostdev:
     """
     Return it from a device as ``virt.node_devices`` describes it.
+
+    The name of a PCI device mostly is its address, but need not be.
 
     device
         ``{"name": "pci_0000_03_00_0", "address": "0000:03:00.0"}`` for PCI, or a USB one with
         ``vendor_id`` and ``product_id``.
     """
-    name = device["name"]
-    if name.startswith("pci_"):
-        parts = zip(
-            ("domain", "bus", "slot", "function"),
-            name.removeprefix("pci_").split("_"),
-            strict=True,
-        )
-        return Hostdev(type="pci", address={part: f"0x{number}" for part, number in parts})
+    name, found = device["name"], _ADDRESS.fullmatch(device.get("address") or "")
+    if found:
+        address = {key: f"0x{one}" for key, one in found.groupdict().items()}
+        return Hostdev(type="pci", address=address)
     if device.get("vendor_id") and device.get("product_id"):
         return Hostdev(
             type="usb",

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.arguments import mappings, refuse_unknown_keys, whole
-from saltvirt.units import size_kib
+from saltvirt.errors import BadArgument
+from saltvirt.units import human, size_kib
 from saltvirt.xml import attributes_of, bag, flag, kib, tag, texts
 from saltvirt.xml.merging import merged
 
@@ -14,6 +15,8 @@ _LIMITS = ("hard_limit", "soft_limit", "swap_hard_limit", "min_guarantee")
 _BACKING = ("hugepages", "nosharepages", "locked", "source", "access", "allocation", "discard")
 # QEMU's memory is in whole MiB.
 _ROUNDED_KIB = 1024
+# QEMU starts no VM with more.
+_MOST_SLOTS = 256
 _KEYS = {"boot", "current", "max", "slots", *_LIMITS, *_BACKING}
 
 
@@ -55,15 +58,23 @@ def of(mem: int | Mapping[str, Any]) -> Memory:
     if not isinstance(mem, Mapping):
         mem = {"boot": mem}
     refuse_unknown_keys("mem", mem, _KEYS)
+    for key in ("boot", "current", "max"):
+        if mem.get(key) == "":
+            raise BadArgument(f"mem:{key}", "'' is not a size: write 512 (MiB), 4g or '512 MiB'")
     boot = mem.get("boot") or mem.get("current") or mem.get("max")
     maximum = size_kib(mem["max"], "mem:max") if mem.get("max") else None
+    if maximum is not None and maximum < size_kib(boot, "mem:boot"):
+        least = human(size_kib(boot, "mem:boot") * 1024)
+        raise BadArgument(
+            "mem:max", f"{human(maximum * 1024)} is less than boot, {least}; give a larger max"
+        )
     # Without the most there can be, nothing is made of them.
     has_slots = maximum is not None and mem.get("slots") is not None
     return Memory(
         size_kib=size_kib(boot, "mem:boot"),
         current_kib=size_kib(mem.get("current") or boot, "mem:current"),
         maximum_kib=maximum,
-        slots=str(whole("mem:slots", mem["slots"])) if has_slots else None,
+        slots=str(whole("mem:slots", mem["slots"], most=_MOST_SLOTS)) if has_slots else None,
         backing=_backing(mem),
         limits_kib={
             limit: size_kib(mem[limit], f"mem:{limit}")

@@ -255,10 +255,15 @@ def _read_ip(element: ET.Element) -> Ip:
 
 
 def with_identity(wanted: Network, defined: Network) -> Network:
-    """Return what is wanted, as the network that is defined: its UUID, MAC and named bridge."""
+    """
+    Return what is wanted, as the network that is defined: its UUID, MAC and named bridge.
+
+    Only a network whose bridge is libvirt's own has a MAC: libvirt refuses one of others.
+    """
     keeps_bridge = wanted.bridge is None and _is_generated(wanted, defined)
     bridge = defined.bridge if keeps_bridge else wanted.bridge
-    return replace(wanted, uuid=defined.uuid, mac=defined.mac, bridge=bridge)
+    mac = defined.mac if wanted.forward in GENERATED else None
+    return replace(wanted, uuid=defined.uuid, mac=mac, bridge=bridge)
 
 
 def _is_generated(wanted: Network, defined: Network) -> bool:

@@ -8,6 +8,8 @@ from saltvirt.model import Nic
 from saltvirt.nics import pci
 from saltvirt.xml import attributes_of, bag, switch, tag, texts, yes_no
 
+# Shown also if they have no attributes.
+_ALWAYS = ("driver", "source", "address")
 # The attribute of <source> that names what a NIC is on; of `ethernet` libvirt keeps none.
 _SOURCE = {
     "bridge": "bridge",
@@ -227,12 +229,16 @@ def _read_filter(element: ET.Element | None) -> Filter | None:
 
 
 def describe(element: ET.Element) -> dict[str, Any]:
-    """Return ``{type, mac, source, model, target, ...}``, with all else that has attributes."""
+    """
+    Return ``{type, mac, source, model, target, ...}``, with all else that has attributes.
+
+    A source without attributes, as of a NIC of type ``hostdev``, is ``{}``, as on Salt 3006.
+    """
     out: dict[str, Any] = {"type": element.get("type")}
     short = {"mac": "address", "model": "type", "target": "dev"}
     for child in element:
         if child.tag in short:
             out[child.tag] = child.get(short[child.tag])
-        elif child.attrib:
+        elif child.attrib or child.tag in _ALWAYS:
             out[child.tag] = dict(child.attrib)
     return out

@@ -16,6 +16,8 @@ _DEVICES = ("mpath",)
 TYPES = (*FILES, *_VOLUMES, *_NETWORK, *_DEVICES)
 # Where libvirt can make volumes; the others' are made by whoever serves them.
 MADE = (*FILES, "logical", "disk", "zfs", "rbd", "sheepdog")
+# Where a volume takes its room as it is written, so that more can be promised than there is.
+THIN = (*FILES, *_NETWORK)
 # Where it makes them as devices of this host, which can be written to.
 WRITABLE = ("logical", "disk", "zfs")
 

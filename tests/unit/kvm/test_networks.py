@@ -1,6 +1,7 @@
 """libvirt's networks on its own test driver, in the shapes that Salt 3006.25 returned."""
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import libvirt
@@ -330,3 +331,55 @@ def test_a_network_with_running_vms_in_it_is_not_removed():
     host = type("Host", (), {"networkLookupByName": lambda _self, _name: Used()})()
     with pytest.raises(VirtError, match="has 1 interfaces of running VMs"):
         networks.remove(host, "lan", is_test=False)
+
+
+MODES = (None, *networkspec.MODES)
+
+
+def of_mode(mode, **given):
+    """Return a network of a mode with what libvirt needs for it."""
+    is_own = mode in network.GENERATED
+    bridge = "br7" if mode == "bridge" else None
+    more = {"ipv4_config": {"cidr": "10.9.0.0/24"}} if is_own else {}
+    return networkspec.of("lan", bridge, mode, {**more, **given})
+
+
+@pytest.mark.parametrize("before", MODES)
+@pytest.mark.parametrize("after", MODES)
+def test_a_network_of_any_mode_becomes_one_of_any_other(conn, before, after):
+    networks.define(conn, of_mode(before), autostart=False, start=False)
+    changes = before != after
+
+    assert networks.update(conn, of_mode(after), is_test=True) is changes
+    assert networks.update(conn, of_mode(after)) is changes
+    assert networks.update(conn, of_mode(after)) is False
+    # QEMU's libvirt refuses the MAC where it has no bridge of its own; the test driver does not.
+    old = replace(of_mode(before), uuid="u", mac="52:54:00:12:34:56")
+    kept = network.with_identity(of_mode(after), old)
+    assert kept.mac == (old.mac if after in network.GENERATED else None)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("function", ["network_defined", "network_running"])
+def test_a_bridge_need_not_be_said_where_the_mode_needs_none(conn, mode, function):
+    states = loaded("_states")
+    given = {"ipv4_config": {"cidr": "10.9.0.0/24"}} if mode in network.GENERATED else {}
+
+    answer = getattr(states, function)("lan", forward=mode, **given)
+
+    if mode == "bridge":
+        assert (answer["result"], answer["changes"]) == (False, {})
+        assert answer["comment"] == "bridge: is missing: with forward=bridge a network has it"
+    else:
+        assert answer["result"] is True and answer["changes"]
+        assert getattr(states, function)("lan", forward=mode, **given)["changes"] == {}
+
+
+def test_the_mode_must_be_said(conn):
+    module, states = loaded("_modules"), loaded("_states")
+
+    answer = states.network_defined("lan", bridge="br0")
+    assert answer["result"] is False and answer["comment"].startswith("forward: is missing; one of")
+    for function in (module.network_define, module.network_update):
+        with pytest.raises(BadArgument, match="forward: is missing; one of nat, .* or null for"):
+            function("lan", "br0")

@@ -5,7 +5,7 @@ import libvirt
 import pytest
 from saltvirt.config import HostSettings
 from saltvirt.errors import LibvirtRefused
-from saltvirt.kvm import connect, lifecycle, query
+from saltvirt.kvm import connect, lifecycle, power, query
 
 VM = """<domain type='test'><name>web1</name><memory>1024</memory>
 <os><type arch='i686'>hvm</type></os></domain>"""
@@ -127,7 +127,7 @@ def test_a_guest_that_sleeps_is_shown_as_paused_and_resuming_wakes_it(conn, monk
     monkeypatch.setattr(libvirt.virDomain, "pMWakeup", lambda dom: done.append(dom.name()))
     assert query.state(conn, "test") == "paused"
 
-    lifecycle.act(conn, "test", "resume")
+    power.act(conn, "test", "resume")
 
     assert done == ["test"]
 
@@ -136,7 +136,7 @@ def test_a_guest_that_sleeps_is_shown_as_paused_and_resuming_wakes_it(conn, monk
     ("number", "why"),
     [
         (libvirt.VIR_DOMAIN_PAUSED, "VM 'test' is paused; let it go on with virt.resume test"),
-        (libvirt.VIR_DOMAIN_PMSUSPENDED, "VM 'test' is paused; let it go on"),
+        (libvirt.VIR_DOMAIN_PMSUSPENDED, "VM 'test' is paused, .*; wake it with virt.resume test"),
         (libvirt.VIR_DOMAIN_CRASHED, "VM 'test' has crashed, .*; end it with virt.stop test"),
     ],
 )
@@ -147,3 +147,60 @@ def test_a_vm_that_stands_still_is_not_said_to_be_started(conn, monkeypatch, tmp
 
     with pytest.raises(LibvirtRefused, match=why):
         virt.start("test")
+
+
+@pytest.mark.parametrize("is_test", [False, True])
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (
+            libvirt.VIR_DOMAIN_PAUSED,
+            "VM 'test' is paused, so its guest cannot shut down; let it go on with virt.resume "
+            "test first, or stop it at once with virt.stop test",
+        ),
+        (
+            libvirt.VIR_DOMAIN_PMSUSPENDED,
+            "VM 'test' is paused, as its guest sleeps; wake it with virt.resume test, or stop it "
+            "at once with virt.stop test",
+        ),
+        (
+            libvirt.VIR_DOMAIN_CRASHED,
+            "VM 'test' has crashed, and is kept as it was then; end it with virt.stop test, then "
+            "start it",
+        ),
+    ],
+)
+def test_a_stopped_state_says_what_helps_a_vm_that_stands_still(
+    states, monkeypatch, number, reason, is_test
+):
+    states.__opts__["test"] = is_test
+    # The test driver's guests neither sleep nor crash.
+    monkeypatch.setattr(libvirt.virDomain, "state", lambda *_: [number, 0])
+
+    answer = states.stopped("test")
+
+    assert answer["result"] is False
+    assert answer["changes"] == {"ignored": [{"domain": "test", "issue": reason}]}
+
+
+def test_a_paused_vm_can_be_resumed_and_powered_off(conn):
+    for action in ("suspend", "resume", "suspend", "destroy"):
+        power.act(conn, "test", action)
+
+    assert query.state(conn, "test") == "shutdown"
+
+
+VERBS = ("stop", "shutdown", "reboot", "reset", "pause", "resume", "ctrl_alt_del")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_states_of_users_catch_libvirts_error_for_a_vm_that_is_off(conn, verb):
+    virt = faces.load("modules", "virt")
+
+    with pytest.raises(libvirt.libvirtError, match="VM 'web1' is not running") as caught:
+        getattr(virt, verb)("web1")
+
+    assert isinstance(caught.value, LibvirtRefused)
+    assert caught.value.get_error_code() == libvirt.VIR_ERR_OPERATION_INVALID
+    assert str(caught.value) == caught.value.get_error_message()
+    assert caught.value.to_dict()["kind"] == "LibvirtRefused"

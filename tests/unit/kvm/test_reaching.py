@@ -5,7 +5,7 @@ import pytest
 from saltvirt import access
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, LibvirtRefused
-from saltvirt.kvm import connect, lifecycle, nat
+from saltvirt.kvm import connect, nat, power
 from saltvirt.net import links
 from saltvirt.ops import inspect, reached
 from saltvirt.xml import parse, read
@@ -62,7 +62,7 @@ def test_without_keys_the_console_is_the_way_in(conn):
 
 
 def test_a_vm_that_does_not_run_is_reached_nowhere(conn):
-    lifecycle.act(conn, "test", "destroy")
+    power.act(conn, "test", "destroy")
 
     shown = reached.one_vm(conn, "test", "hyper1")["test"]
 

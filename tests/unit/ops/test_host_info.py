@@ -15,7 +15,7 @@ from saltvirt.errors import (
     NoSuchVm,
     ReservationRefused,
 )
-from saltvirt.kvm import connect, lifecycle, query
+from saltvirt.kvm import connect, lifecycle, power, query
 from saltvirt.model import Requirements
 from saltvirt.ops import commitments, inspect, maintenance, reservations, storage
 from saltvirt.ops.migration import migrationinfo
@@ -55,14 +55,14 @@ def test_a_vm_goes_through_its_states():
     with connect.opened(TEST, readonly=False) as conn:
         assert query.names(conn) == ["test"]
         assert query.state(conn, "test") == "running"
-        lifecycle.act(conn, "test", "suspend")
+        power.act(conn, "test", "suspend")
         assert query.state(conn, "test") == "paused"
-        lifecycle.act(conn, "test", "resume")
-        lifecycle.act(conn, "test", "destroy")
+        power.act(conn, "test", "resume")
+        power.act(conn, "test", "destroy")
         assert query.state(conn, "test") == "shutdown"
         assert query.names(conn, active=False) == ["test"]
-        with pytest.raises(LibvirtRefused, match="is not running; start it with virt.start"):
-            lifecycle.act(conn, "test", "destroy")
+        with pytest.raises(LibvirtRefused, match="is not running, so there is nothing"):
+            power.act(conn, "test", "destroy")
         lifecycle.start(conn, "test")
         lifecycle.start(conn, "test")
         assert query.names(conn, active=True) == ["test"]

@@ -3,7 +3,7 @@
 import pytest
 from saltvirt import valuekinds
 from saltvirt.errors import BadArgument
-from saltvirt.xml import chardev, clock, cpu, cputune, graphics
+from saltvirt.xml import chardev, clock, cpu, cputune, graphics, hostdev, nic, nodedev, parse
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,53 @@ def test_a_port_for_tls_is_not_chosen_anew():
     display = graphics.of({"type": "spice", "tls_port": 5999})
 
     assert (display.autoport, display.tls_port, display.port) == (False, "5999", None)
+
+
+@pytest.mark.parametrize("adjustment", [3600, "reset", "9"])
+def test_a_clock_of_a_time_zone_has_no_adjustment(adjustment):
+    # Salt 3006 wrote both, and libvirt passed the adjustment over.
+    zone = {"offset": "timezone", "timezone": "CEST"}
+
+    made = clock.of({"timezone": "CEST", "adjustment": adjustment})
+    assert made.attributes == zone
+    assert clock.changed(made, {"timezone": "CEST", "adjustment": adjustment}) == made
+    for had in ({"adjustment": 9}, {"adjustment": "reset"}, {"utc": False, "adjustment": 9}):
+        assert clock.changed(clock.of(had), {"timezone": "CEST"}).attributes == zone
+    with pytest.raises(BadArgument, match="clock:adjustment"):
+        clock.of({"timezone": "CEST", "adjustment": "soon"})
+
+
+@pytest.mark.parametrize("name", ["pci_1002_71c4", "pci_0000_03_00_0", "mygpu"])
+def test_the_address_of_a_device_is_that_of_its_xml(name):
+    device = nodedev.read(
+        f"<device><name>{name}</name><capability type='pci'><domain>0</domain><bus>3</bus>"
+        "<slot>16</slot><function>2</function></capability></device>"
+    )
+
+    address = {"domain": "0x0000", "bus": "0x03", "slot": "0x10", "function": "0x2"}
+    assert hostdev.of(device) == hostdev.Hostdev(type="pci", address=address)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("pci_0000_09_00_0", "'pci_0000_09_00_0' is not a device of this host; list them with"),
+        ("usb_9_9", "'usb_9_9' is not a device of this host"),
+        ("net_eno2_52_54_00_bb_00_02", "'net_.*': a VM gets PCI and USB devices alone; virt.node_"),
+        ("mdev_4b20d080", "'mdev_4b20d080': a VM gets PCI and USB devices alone"),
+    ],
+)
+def test_a_device_that_no_vm_can_have_is_told_apart_from_one_that_is_not_there(name, reason):
+    with pytest.raises(BadArgument, match=f"^host_devices: {reason}"):
+        hostdev.refuse_unknown(name, {"pci_0000_03_00_0"})
+    hostdev.refuse_unknown("pci_0000_03_00_0", {"pci_0000_03_00_0"})
+
+
+@pytest.mark.parametrize("within", ["", "<address type='pci' domain='0' bus='3'/>"])
+def test_a_nic_that_is_a_device_has_an_empty_source(within):
+    element = parse(
+        "<interface type='hostdev'><mac address='52:54:00:00:00:01'/>"
+        f"<source>{within}</source></interface>"
+    )
+
+    assert nic.describe(element)["source"] == {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from saltvirt import nics
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, SeedError, StorageError
+from saltvirt.errors import NotThereYet, SeedError, StorageError
 from saltvirt.image import cache, rights, validation
 from saltvirt.kvm import host
 from saltvirt.model import Disk, Nic, Vm
@@ -302,7 +302,7 @@ def boot_files(context: Context, deployment: Deployment, *, is_dry: bool) -> dic
         out["loader"] = boot["loader"]
     for key, path in out.items():
         if path and not Path(path).is_file():
-            raise BadArgument(f"boot:{key}", f"there is no file {path} on this host")
+            raise NotThereYet(f"boot:{key}", f"there is no file {path} on this host")
     return out
 
 

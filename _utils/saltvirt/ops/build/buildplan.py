@@ -15,7 +15,7 @@ from saltvirt.ops.seeding import seedfiles
 from saltvirt.placement import cures, fit
 from saltvirt.placement.answers import HostInfo
 from saltvirt.spec import Deployment
-from saltvirt.xml import domain, graphics
+from saltvirt.xml import domain, graphics, hostdev
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,11 +171,7 @@ def on_host(vm: Vm, host: HostFacts) -> Vm:
         raise ReservationRefused(vm.name, [why], cures.told([why]))
     _refuse_nics(vm, host)
     for name in vm.host_devices:
-        if name not in host.devices:
-            raise BadArgument(
-                "host_devices",
-                f"{name!r} is not a device of this host; list them with virt.node_devices",
-            )
+        hostdev.refuse_unknown(name, host.devices)
     kind = vm.domain_type or host.domain_types.default
     return replace(vm, domain_type=kind, arch=vm.arch or host.arch)
 
@@ -196,12 +192,19 @@ def _refuse_nics(vm: Vm, host: HostFacts) -> None:
             )
 
 
-def refuse(vm: Vm, host: HostFacts, info: HostInfo, required: Requirements) -> None:
+def refuse(
+    vm: Vm, host: HostFacts, info: HostInfo, required: Requirements, *, start: bool = True
+) -> tuple[str, ...]:
     """
     Raise unless the host has room for the VM, and no other of its name.
 
+    Returns warnings: why a VM that is only defined could not start now.
+
     info
         What :func:`saltvirt.ops.inspect.host_info` returns.
+    start
+        Whether the VM is started. If not, networks that are off and bridges that are missing are
+        no reason to refuse it, as virt.update takes them. Defaults to True.
     """
     if required.name in info.kept:
         raise NameTaken(
@@ -213,11 +216,13 @@ def refuse(vm: Vm, host: HostFacts, info: HostInfo, required: Requirements) -> N
             f"a VM called {required.name!r} exists on this host ({info.vms[required.name].state}); "
             f"choose another name, or remove it first with virt.purge {required.name}"
         )
-    why = list(fit.reasons(info, required))
+    later = () if start else tuple(fit.missing_links(info, required))
+    why = [reason for reason in fit.reasons(info, required) if reason not in later]
     if not why and not host.has_machine:
         why = [f"QEMU {host.qemu} there does not know the machine type {vm.machine}"]
     if why:
         raise ReservationRefused(required.name, why, cures.told(why))
+    return tuple(f"it is defined, and cannot start yet: {reason}" for reason in later)
 
 
 def decide(deployment: Deployment, host: HostFacts, content: Content, images: str) -> Plan:

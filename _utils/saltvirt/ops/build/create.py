@@ -22,9 +22,16 @@ def create(context: Context, deployment: spec.Deployment) -> bool | dict[str, li
 
     The runner is told more if there is anything to be known of the VM: ``{"warnings": [line]}``.
     """
+    told = built(context, deployment)
+    return {"warnings": told} if told and context.is_ordered else True
+
+
+def built(context: Context, deployment: spec.Deployment) -> list[str]:
+    """Create a VM as :func:`create` does; return what is to be known of it, a line each."""
     settings = context.settings
     submission.refuse_reserved(context, deployment.vm.name)
     who = identity.prepare(context, deployment)
+    warnings: tuple[str, ...] = ()
     with undo.on_signals(), connect.opened(settings, readonly=False) as conn:
         on, deployment = _on_host(conn, settings, deployment)
         chosen = context.uuid or str(uuid.uuid4())
@@ -33,8 +40,10 @@ def create(context: Context, deployment: spec.Deployment) -> bool | dict[str, li
         known, required = inspect.seen(conn, settings), _required(settings, on, deployment)
 
         def check() -> None:
+            nonlocal warnings
             info = inspect.host_info(conn, settings, known)
-            buildplan.refuse(deployment.vm, on, info, required)
+            start = deployment.start
+            warnings = buildplan.refuse(deployment.vm, on, info, required, start=start)
 
         def reserve() -> AbstractContextManager[records.Held]:
             return reservations.reserved(settings, required, chosen, check)
@@ -42,12 +51,12 @@ def create(context: Context, deployment: spec.Deployment) -> bool | dict[str, li
         def decide() -> buildplan.Plan:
             content = buildfacts.of_content(context, conn, deployment, on, who, is_dry=False)
             plan = buildplan.decide(deployment, on, content, settings.images)
-            return replace(plan, notes_made=context.is_undoable)
+            told = (*plan.told, *warnings)
+            return replace(plan, told=told, notes_made=context.is_undoable)
 
         with do.Builder(conn, context, who, reserve, decide) as hands:
             parts.run(protocol.build(deployment.start), hands)
-    told = list(hands.warnings) if context.is_ordered else []
-    return {"warnings": told} if told else True
+    return list(hands.warnings)
 
 
 def show(context: Context, deployment: spec.Deployment) -> dict[str, Any]:
@@ -65,9 +74,11 @@ def show(context: Context, deployment: spec.Deployment) -> dict[str, Any]:
         on, deployment = _on_host(conn, settings, deployment)
         reservations.refuse_moving(settings, deployment.vm.name)
         info = inspect.host_info(conn, settings)
-        buildplan.refuse(deployment.vm, on, info, _required(settings, on, deployment))
+        required = _required(settings, on, deployment)
+        told = buildplan.refuse(deployment.vm, on, info, required, start=deployment.start)
         content = buildfacts.of_content(context, conn, deployment, on, who, is_dry=True)
-        return buildplan.decide(deployment, on, content, settings.images).to_dict()
+        plan = buildplan.decide(deployment, on, content, settings.images)
+        return {**plan.to_dict(), **({"warnings": list(told)} if told else {})}
 
 
 def _on_host(

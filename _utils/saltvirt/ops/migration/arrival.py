@@ -14,13 +14,14 @@ from saltvirt.image import incoming, removal
 from saltvirt.kvm import connect, diskvolumes, halves, lifecycle, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.movefacts import ArrivalFacts, Noted, lost_half
-from saltvirt.ops import legacymoves, owned, reservations, storage, unfinished
+from saltvirt.ops import legacymoves, owned, reservations, storage, trash, unfinished
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import arrivalplan, checks, claims, here, kept, reach, startlock
 from saltvirt.ops.migration import files as coming
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
 from saltvirt.placement.answers import MigrationInfo
+from saltvirt.storage import policies
 
 _PURPOSE = "arrival"
 
@@ -248,11 +249,15 @@ class Arrival(End[ArrivalFacts]):
             storage.settle_definitions()
 
     def remove(self) -> None:
-        used, token = storage.in_use(self.conn), self._held.now.token
-        for path in self.facts.paths:
-            is_used = path in used or os.path.realpath(path) in used
-            if not is_used and claims.is_own(path, token):
-                files.unlink(path)
+        token, paths = self._held.now.token, self.facts.paths
+        own = [path for path in paths if claims.is_own(path, token)]
+        index = unfinished.index_without(self.conn, self._settings, self._name, own)
+        # A VM that had arrived may have run here. Of any other, its source has all that was sent.
+        has_arrived = self._held.now.phase == protocol.ARRIVED
+        days = trash.settled_days(self._settings) if has_arrived else 0
+        with trash.filling(self._settings, self._name, why="virt.settle", days=days) as drop:
+            unfinished.remove(self._settings, index, policies.UNDO, own, drop)
+        for path in paths:
             claims.complete(path, token)
         unfinished.remove_log(self._name)
 

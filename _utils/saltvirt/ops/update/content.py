@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt.errors import StorageError
+from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import cache
 from saltvirt.kvm import changing, diskvolumes, host, volumes
 from saltvirt.model import Disk, Vm
@@ -24,6 +24,8 @@ from saltvirt.xml.volume import place_of
 
 # A partition, or a volume group's extents, may be a little less than was asked for.
 _ROUNDED = 1.01
+# A volume may be larger than was asked for by its pool's extent, which is seldom above this.
+_EXTENT = 32 * MIB
 _NOBODY = DomainTypes(default=None, usable=[], why="")
 
 
@@ -111,7 +113,10 @@ def find(
         for pair, (decided, _file), target in rows
     ]
     places = _places(found, pools)
-    sizes = _sizes(conn, request, found, places, running)
+    measured = _measured(found, places)
+    if not request.is_3006:
+        disks.refuse_smaller(found, measured, request.with_size)
+    sizes = _sizes(conn, request, found, measured, running)
     growth = disks.growth(found, sizes)
     files = plandisks.to_make(made)
     return Disks(
@@ -153,6 +158,9 @@ def _too_small(
             continue
         where, size = _volume(conn, now) if wanted else (("", ""), 0)
         in_use = live.target_of(running, now) if size else None
+        is_said = one.wanted.name in request.with_size and not request.is_3006
+        if is_said and _is_much_smaller(wanted, size):
+            raise BadArgument("disks", disks.too_large(one.wanted, size))
         if in_use:
             size = max(size, changing.disk_size(conn, request.name, in_use))
         if size and wanted > size * _ROUNDED:
@@ -162,6 +170,11 @@ def _too_small(
                 f"virt.volume_resize {' '.join(where)} {one.wanted.size_mib}, or where it is "
                 f"served, and then virt.pool_refresh {where[0]}"
             )
+
+
+def _is_much_smaller(wanted: int, size: int) -> bool:
+    """Return whether a volume has more bytes than are wanted, and not by its pool's rounding."""
+    return bool(size) and wanted * _ROUNDED + _EXTENT < size
 
 
 def _size_of(one: Disk) -> int:
@@ -288,14 +301,8 @@ def _places(
     return out
 
 
-def _sizes(
-    conn: Any,
-    request: Request,
-    found: Sequence[disks.Pair],
-    places: Mapping[str, tuple[str, str]],
-    running: ET.Element | None,
-) -> dict[str, int]:
-    """Return ``{target: bytes}`` of the disks whose size the call says, where it can be seen."""
+def _measured(found: Sequence[disks.Pair], places: Mapping[str, tuple[str, str]]) -> dict[str, int]:
+    """Return ``{target: bytes}`` of the files whose size the call says, by their headers."""
     out = {}
     for one in found:
         target = one.now.target.get("dev", "") if one.now else ""
@@ -303,8 +310,23 @@ def _sizes(
             continue
         measured = storage.measure(*places[target])
         if measured is not None and storage.is_measured(places[target][1]):
-            # A guest that runs may have a disk that was grown since its header was read.
-            in_use = live.target_of(running, one.now)
-            size = changing.disk_size(conn, request.name, in_use) if in_use else 0
-            out[target] = max(measured["virtual"], size)
+            out[target] = int(measured["virtual"])
+    return out
+
+
+def _sizes(
+    conn: Any,
+    request: Request,
+    found: Sequence[disks.Pair],
+    measured: Mapping[str, int],
+    running: ET.Element | None,
+) -> dict[str, int]:
+    """Return ``{target: bytes}`` of the measured files as the guest sees them."""
+    out = dict(measured)
+    for one in found:
+        target = one.now.target.get("dev", "") if one.now else ""
+        # A guest that runs may have a disk that was grown since its header was read.
+        in_use = live.target_of(running, one.now) if target in out else None
+        if in_use:
+            out[target] = max(out[target], changing.disk_size(conn, request.name, in_use))
     return out

@@ -1,5 +1,6 @@
 """The devices of a definition but its disks, as a call wants them. Nothing is read here."""
 
+import copy
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ def interfaces(root: ET.Element, vm: str, wanted: Sequence[Nic], *, is_3006: boo
     """
     left = amend.devices(root, "interface")
     asked = [nic.of(defaults3006.nic(vm, one) if is_3006 else one) for one in wanted]
+    in_place = [held.place(one) for one in asked]
     found: dict[int, ET.Element] = {}
 
     def take(is_same: Any) -> None:
@@ -36,13 +38,21 @@ def interfaces(root: ET.Element, vm: str, wanted: Sequence[Nic], *, is_3006: boo
     # A call that says no MAC means the NIC that is there, whatever MAC that was given.
     take(
         lambda number, one, element: one.mac == mac_for(vm, one.name)
-        and held.place(nic.read(element)) == held.place(asked[number])
+        and held.place(nic.read(element)) == in_place[number]
         and nic.read(element).model == asked[number].model
+    )
+    take(
+        lambda number, one, element: one.mac == mac_for(vm, one.name)
+        and not one.has_model
+        and held.place(nic.read(element)) == in_place[number]
     )
     amend.put_devices(
         root,
         "interface",
-        [_interface(found.get(number), one) for number, one in enumerate(asked)],
+        [
+            _interface(found.get(number), one, has_model=wanted[number].has_model)
+            for number, one in enumerate(asked)
+        ],
     )
 
 
@@ -50,10 +60,12 @@ def _mac(element: ET.Element) -> str:
     return (nic.read(element).mac or "").lower()
 
 
-def _interface(element: ET.Element | None, wanted: nic.Interface) -> ET.Element:
+def _interface(element: ET.Element | None, wanted: nic.Interface, *, has_model: bool) -> ET.Element:
     if element is None:
         return nic.build(wanted)
     now = nic.read(element)
+    if not has_model:
+        wanted = replace(wanted, model=now.model)
     new = held.changed_nic(now, wanted)
     return held.amended_nic(element, replace(new, mac=now.mac or wanted.mac))
 
@@ -143,19 +155,30 @@ def _put(
     out = []
     for number, one in enumerate(wanted):
         own = now[number] if number < len(now) else None
-        has_port = "target_port" in given[number]
-        # libvirt counts consoles itself, whatever port is said.
-        is_kept = has_port and name == "serial"
-        is_like = own is not None and chardev.is_like(chardev.read(own), one, is_kept)
-        out.append(
-            own
-            if own is not None and is_like
-            else chardev.build(_at_port(one, number, has_port or name == "serial"))
-        )
+        has_port = "target_port" in given[number] or name == "serial"
+        if own is None:
+            out.append(chardev.build(_at_port(one, number, has_port)))
+        else:
+            # libvirt counts consoles itself, whatever port is said.
+            is_kept = "target_port" in given[number] and name == "serial"
+            out.append(_port(own, one, given[number], is_kept))
     is_changed = out != now
     if is_changed:
         amend.put_devices(root, name, [*apart, *out])
     return is_changed
+
+
+def _port(own: ET.Element, wanted: Chardev, given: Given, is_kept: bool) -> ET.Element:
+    """Return a device as a call wants it; the same element if the call changes nothing."""
+    now = chardev.read(own)
+    wanted = chardev.completed(now, wanted, given)
+    if chardev.is_like(now, wanted, is_kept):
+        return own
+    if now.type != wanted.type:
+        return chardev.build(wanted)
+    element = copy.deepcopy(own)
+    amend.element(element, chardev.build(now), chardev.build(wanted))
+    return element
 
 
 def _at_port(one: Chardev, number: int, has_port: bool) -> Chardev:

@@ -2,14 +2,14 @@
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from saltvirt import model
 from saltvirt.errors import BadArgument
-from saltvirt.units import MIB
+from saltvirt.units import MIB, human
 from saltvirt.xml import disk, held, remote
 
 # What the name of a disk's file or volume may end in, after the VM's and the disk's.
@@ -240,11 +240,39 @@ def growth(found: Sequence[Pair], sizes: Mapping[str, int]) -> dict[str, int]:
     sizes
         ``{target: bytes}``, what they are.
     """
-    out = {}
-    for one in found:
-        now, size_mib = one.now, one.wanted.size_mib
+    return {
+        target: wanted for _pair, target, wanted in _sized(found, sizes) if wanted > sizes[target]
+    }
+
+
+def _sized(found: Sequence[Pair], sizes: Mapping[str, int]) -> Iterator[tuple[Pair, str, int]]:
+    """Yield ``(disk, target, bytes)`` of the disks whose size the call says, and is known."""
+    for pair in found:
+        now, size_mib = pair.now, pair.wanted.size_mib
         target = now.target.get("dev", "") if now else ""
-        is_disk = one.wanted.is_sized_by_user and not _is_drive(one.wanted)
-        if is_disk and size_mib and target in sizes and size_mib * MIB > sizes[target]:
-            out[target] = size_mib * MIB
-    return out
+        is_disk = pair.wanted.is_sized_by_user and not _is_drive(pair.wanted)
+        if is_disk and size_mib and target in sizes:
+            yield pair, target, size_mib * MIB
+
+
+def refuse_smaller(
+    found: Sequence[Pair], sizes: Mapping[str, int], with_size: frozenset[str]
+) -> None:
+    """
+    Raise BadArgument if a call says less than the size that a disk has.
+
+    with_size
+        The names of the disks whose size the call itself says: a profile is for new disks.
+    """
+    for pair, target, wanted in _sized(found, sizes):
+        if pair.wanted.name in with_size and wanted < sizes[target]:
+            raise BadArgument("disks", too_large(pair.wanted, sizes[target]))
+
+
+def too_large(wanted: model.Disk, size: int) -> str:
+    """Return why a disk of some bytes cannot have the size that a call says."""
+    asked = human((wanted.size_mib or 0) * MIB)
+    return (
+        f"disk {wanted.name!r} has {human(size)} and is to have {asked}: a disk is never made "
+        f"smaller; leave out its size, or give at least {-(-size // MIB)}"
+    )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from saltvirt import files, undo
-from saltvirt.errors import BadArgument, StorageError
+from saltvirt.errors import StorageError
 from saltvirt.image import tool
 from saltvirt.kvm import changing, connect, host, lifecycle
 from saltvirt.ops import owned, ownvolumes, reservations, storage, unfinished
@@ -17,7 +17,7 @@ from saltvirt.ops.build import existing, newvolumes
 from saltvirt.ops.build.plandisks import DiskVolume, ExistingFile
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import kept, startlock
-from saltvirt.ops.update import content, live, plan
+from saltvirt.ops.update import content, live, plan, removals
 from saltvirt.ops.update.request import Request
 from saltvirt.storage import policies, usage
 from saltvirt.xml import amend, difference, hostdev, metadata, parse, to_text
@@ -87,6 +87,7 @@ class _Update:
         self._live = live.Live()
         if self._running is not None:
             self._live = live.decide(self._running, self._plan, request)
+        removals.refuse(self._now, self._plan, self._live, request)
         self._undone: list[live.Step] = []
         self._failed: set[str] = set()
         self._waits = set(self._live.waits)
@@ -201,11 +202,24 @@ class _Update:
                 self._undone.append(step)
         self._check_detached()
         if self._live.vcpus is not None:
-            words = changing.set_live_vcpus(self._conn, self._name, self._live.vcpus)
-            self._note("cpu", words)
+            self._set_vcpus(self._live.vcpus)
         if self._live.memory_kib is not None:
-            words = changing.set_live_memory(self._conn, self._name, self._live.memory_kib)
-            self._note("mem", words)
+            self._set_memory(self._live.memory_kib)
+
+    def _set_vcpus(self, count: int) -> None:
+        conn, name = self._conn, self._name
+        words = changing.set_live_vcpus(conn, name, count)
+        self._note("cpu", words)
+        if words is None and changing.live_vcpus(conn, name) != count:
+            self._leave("cpu")
+
+    def _set_memory(self, size_kib: int) -> None:
+        conn, name = self._conn, self._name
+        before_kib = changing.memory_kib(conn, name)
+        words = changing.set_live_memory(conn, name, size_kib)
+        self._note("mem", words)
+        if words is None and not changing.follows_memory(conn, name, before_kib or 0, size_kib):
+            self._leave("mem")
 
     def _check_detached(self) -> None:
         """Report the devices that the guest still holds, though it was asked to let them go."""
@@ -228,8 +242,12 @@ class _Update:
     def _note(self, what: str, words: str | None) -> None:
         if words is not None:
             self._errors.append(words)
-            self._waits.add(what)
-            self._failed.add(what)
+            self._leave(what)
+
+    def _leave(self, what: str) -> None:
+        """Leave an argument to the next start: the running VM has not changed."""
+        self._waits.add(what)
+        self._failed.add(what)
 
     def _growing(self) -> dict[str, int]:
         """Return the disks that are to be larger, and can be now."""
@@ -330,11 +348,7 @@ def _host_devices(conn: Any, request: Request) -> Sequence[hostdev.Hostdev] | No
         return None if request.host_devices is None else ()
     known = {device["name"]: device for device in host.devices(conn)}
     for name in request.host_devices:
-        if name not in known:
-            raise BadArgument(
-                "host_devices",
-                f"{name!r} is not a device of this host; list them with virt.node_devices",
-            )
+        hostdev.refuse_unknown(name, known)
     return [hostdev.of(known[name]) for name in request.host_devices]
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt import arguments, nics, spec
-from saltvirt.errors import BadArgument, LibvirtRefused, VirtError
-from saltvirt.kvm import connect, host, lifecycle, query
+from saltvirt.errors import LibvirtRefused, NotThereYet, VirtError
+from saltvirt.kvm import connect, host, lifecycle, power, query
 from saltvirt.ops.build import create
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import kept, startlock
@@ -34,6 +34,7 @@ _OF_BOTH = {
     "stop_on_reboot": False,
     "host_devices": None,
     "autostart": None,
+    "detach": False,
 }
 
 
@@ -46,11 +47,14 @@ class Outcome:
         As Salt 3006's states had them, below the VM's name.
     failure
         What could not be done, in one line.
+    cautions
+        What is to be known of a VM that was made, a line each.
     """
 
     comment: str
     changes: dict[str, Any] = field(default_factory=dict)
     failure: str | None = None
+    cautions: tuple[str, ...] = ()
 
 
 def ensure(
@@ -65,7 +69,8 @@ def ensure(
         Whether it is to run.
     """
     # Of a new VM nobody asks; it would be refused by the next run.
-    arguments.boolean("live", given.get("live", True))
+    for key, default in (("live", True), ("detach", False)):
+        arguments.boolean(key, given.get(key, default))
     with connect.opened(context.settings, readonly=False) as conn:
         if lifecycle.is_defined(conn, name):
             asked = _request(context, name, given, test=test)
@@ -82,7 +87,7 @@ def _created(
 ) -> Outcome:
     kept.refuse_moved(context.settings, name)
     if given.get("mem") is None:
-        raise BadArgument(f"there is no VM {name!r} on this host; to create it give mem")
+        raise NotThereYet(f"there is no VM {name!r} on this host; to create it give mem")
     # libvirt itself gave one to a VM of which Salt 3006 said none.
     cpu = 1 if given.get("cpu") is None else given["cpu"]
     options = _options(given)
@@ -90,14 +95,14 @@ def _created(
         context.settings, name, cpu, given["mem"], {**options, "start": start}
     )
     if test:
-        create.show(context, deployment)
+        cautions = create.show(context, deployment).get("warnings", [])
     else:
-        create.create(context, deployment)
+        cautions = create.built(context, deployment)
     changes = {"definition": True}
     changes |= {"autostart": True} if deployment.autostart else {}
     changes |= {"started": True} if start else {}
     comment = f"Domain {name} defined{' and started' if start else ''}"
-    return Outcome(comment=comment, changes=changes)
+    return Outcome(comment=comment, changes=changes, cautions=tuple(cautions))
 
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,14 +110,14 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     options = {
         _OF_INIT.get(key, key): value
         for key, value in given.items()
-        if key not in ("live", "cpu", "mem")
+        if key not in ("live", "detach", "cpu", "mem")
     }
     if options.get("autostart") is None:
         options["autostart"] = False
     if options.get("image") and options.get("disk") is None and not options.get("disks"):
         # A disk that nobody lists would be taken from the VM by the next run.
         options["disk"] = "default"
-    return options
+    return spec.without_idle_keys(options)
 
 
 def _request(
@@ -179,7 +184,7 @@ def _start(context: Context, conn: Any, name: str, *, test: bool) -> bool:
     """Start, or resume, a VM that does not run; return whether that was, or is, to be done."""
     is_paused = query.state(conn, name) == "paused"
     if lifecycle.is_active(conn, name) and not is_paused:
-        query.refuse_still(conn, name)
+        power.refuse(conn, name, "start")
         return False
     with startlock.starting(conn, context.settings, name):
         if not test:
@@ -189,7 +194,7 @@ def _start(context: Context, conn: Any, name: str, *, test: bool) -> bool:
 
 def _run(conn: Any, name: str, is_paused: bool) -> None:
     if is_paused:
-        lifecycle.act(conn, name, "resume")
+        power.act(conn, name, "resume")
     else:
         lifecycle.start(conn, name)
 

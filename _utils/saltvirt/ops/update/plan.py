@@ -18,6 +18,7 @@ from saltvirt.xml import (
     features,
     held,
     hostdev,
+    hotplug,
     leaf,
     memory,
     metadata,
@@ -100,15 +101,25 @@ def decide(
 
 
 def _memory(root: ET.Element, request: Request) -> None:
-    now = memory.read(root)
-    wanted = memory.changed(now, request.mem or {})
-    model = domain_xml.read(root).cpu
-    of_cells = sum(cell.memory_kib or 0 for cell in model.cells) if model else 0
-    if of_cells and now.size_kib == of_cells:
-        # QEMU's driver takes the sum of the cells for all there is, whatever else is said.
-        current_kib = min(wanted.current_kib, of_cells)
-        wanted = replace(wanted, size_kib=of_cells, current_kib=current_kib)
+    now, model = memory.read(root), domain_xml.read(root).cpu
+    wanted, asked = memory.changed(now, request.mem or {}), model
+    if model is not None and model.cells:
+        given = request.cpu if isinstance(request.cpu, dict) else {}
+        wanted, asked = hotplug.resized(now, wanted, model, has_cells="numa" in given)
+    if hotplug.has_rules(root.get("type")) and _sizes(now) != _sizes(wanted):
+        wanted, asked = hotplug.filled(
+            wanted,
+            asked,
+            int(vcpu.read(root).maximum),
+            # One without slots, as libvirt 11 takes it, stays without.
+            slots=hotplug.SLOTS if now.maximum_kib is None else now.slots,
+        )
     amend.changed(root, memory.build(now), memory.build(wanted))
+    amend.changed(root, [cpu.build(model)], [cpu.build(asked)])
+
+
+def _sizes(found: memory.Memory) -> tuple[object, ...]:
+    return found.size_kib, found.maximum_kib, found.slots
 
 
 def _cpu(root: ET.Element, request: Request) -> None:

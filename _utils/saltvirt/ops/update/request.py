@@ -20,9 +20,13 @@ class Request:
     cpu, mem
         A number (of MiB), or a mapping of which null removes.
     with_bus
-        The names of the disks whose bus the call says.
+        The names of the disks whose bus the call, or its profile, says.
+    with_size
+        The names of the disks whose size the call itself says.
     seed_readonly
         Whether its seed can only be read, which a virt.update alone says.
+    detach
+        Whether devices go that the call's lists do not name.
     is_3006
         Whether what is new has the defaults of Salt 3006.
     """
@@ -42,9 +46,11 @@ class Request:
     host_devices: tuple[str, ...] | None = None
     disks: tuple[Disk, ...] | None = None
     with_bus: frozenset[str] = frozenset()
+    with_size: frozenset[str] = frozenset()
     interfaces: tuple[Nic, ...] | None = None
     autostart: bool | None = None
     seed_readonly: bool | None = None
+    detach: bool = False
     live: bool = True
     test: bool = False
     is_3006: bool = False
@@ -74,8 +80,10 @@ def of(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Request:
         host_devices=_listed("host_devices", given["host_devices"]),
         disks=disks,
         with_bus=with_bus,
+        with_size=_sized(given["disks"]),
         interfaces=_interfaces(settings, name, given["nic_profile"], given["interfaces"]),
         seed_readonly=_flag("seed_readonly", given.get("seed_readonly")),
+        detach=bool(_flag("detach", given.get("detach"))),
         is_3006=settings.compat is not None,
         **more,
     )
@@ -112,6 +120,12 @@ def _interfaces(
     if profile is None and interfaces is None:
         return None
     return profiles.nics(name, settings.nic, profile, interfaces)
+
+
+def _sized(disks: Any) -> frozenset[str]:
+    """Return the names of the disks whose size the call itself says."""
+    listed = profiles.entries(disks or [], "disks")
+    return frozenset(str(entry["name"]) for entry in listed if entry.get("size") is not None)
 
 
 def _disks(

@@ -230,7 +230,7 @@ def test_an_update_makes_volumes_and_takes_them(pooled):
     names = [{"name": name, "size": 8, "pool": "p"} for name in ("old", "new")]
 
     for is_first in (True, False):
-        call = request.of(host.settings, "web1", {**_UPDATE, "disks": names})
+        call = request.of(host.settings, "web1", {**_UPDATE, "disks": names, "detach": True})
         done = do.update(host.context, replace(call, stop_on_reboot=None))
         assert do.is_changed(done) is is_first
     assert [one.source["volume"] for one in disks(host)] == ["web1_old", "web1_new"]

@@ -54,7 +54,7 @@ def test_a_logical_volume_that_is_to_be_larger_is_said_not_to_be(update, test):
     ]
 
 
-@pytest.mark.parametrize("size", [50, 100, 101])
+@pytest.mark.parametrize("size", [90, 100, 101])
 def test_one_that_has_its_size_or_nearly_is_left_alone(update, size):
     assert update(**data(size)) == IDLE
 

@@ -22,7 +22,7 @@ _spec = importlib.util.spec_from_file_location("virt_change", MODULE)
 virt_change = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(virt_change)
 
-_NAMES = virt_change.update.__code__.co_varnames[1:21]
+_NAMES = virt_change.update.__code__.co_varnames[1:22]
 DEFAULTS = dict(zip(_NAMES, virt_change.update.__defaults__, strict=True))
 
 
@@ -54,16 +54,17 @@ def definition(update):
 
 
 def test_the_arguments_are_those_of_3006_in_its_order():
-    names = virt_change.update.__code__.co_varnames[:21]
+    names = virt_change.update.__code__.co_varnames[:22]
     # salt 3006.25, modules/virt.py, line 3485; autostart was False there.
     assert names == (
         *("name", "cpu", "mem", "disk_profile", "disks", "nic_profile", "interfaces", "graphics"),
         *("live", "boot", "numatune", "test", "boot_dev", "hypervisor_features", "clock"),
         *("serials", "consoles", "stop_on_reboot", "host_devices", "autostart"),
         # Ours.
-        "seed_readonly",
+        *("seed_readonly", "detach"),
     )
     given = {"cpu": 0, "mem": 0, "live": True, "test": False, "stop_on_reboot": False}
+    given["detach"] = False
     assert {**dict.fromkeys(names[1:]), **given} == DEFAULTS
 
 
@@ -217,7 +218,7 @@ def test_autostart_is_left_alone_unless_it_is_given(update):
 
 
 def test_a_new_disk_is_made_grown_and_left_when_it_is_detached(update):
-    asked = {"disks": [{"name": "system"}, {"name": "data", "size": 8}]}
+    asked = {"disks": [{"name": "system"}, {"name": "data", "size": 8}], "detach": True}
     update(**asked, test=True)
     assert update.hypervisor.files() == []
     update(**asked)
@@ -229,14 +230,12 @@ def test_a_new_disk_is_made_grown_and_left_when_it_is_detached(update):
     assert grown["definition"] and "web1_data" in grown["disk"]["updated"][0]
     assert definition(update).notes.disk_mib == 124
     assert update(**asked) == IDLE
-    # A disk is never shrunk.
-    assert update(disks=[{"name": "system"}, {"name": "data", "size": 8}]) == IDLE
 
-    update(disks=[{"name": "system"}])
+    update(disks=[{"name": "system"}], detach=True)
     assert update.hypervisor.files() == ["web1_data.qcow2"]
     with pytest.raises(StorageError, match="web1_data.qcow2 is there already, but VM 'web1' does"):
         image = str(update.hypervisor.root / "image.qcow2")
-        update(disks=[{"name": "system"}, {"name": "data", "image": image}])
+        update(disks=[{"name": "system"}, {"name": "data", "image": image}], detach=True)
     # Without an image it is its disk again, with what it had.
     asked["disks"][1]["size"] = 32
     assert update(**asked)["definition"] and "web1_data.qcow2" in update.domain.XMLDesc(0)
@@ -249,6 +248,7 @@ def test_a_disk_that_was_made_is_removed_if_libvirt_refuses(update):
     with pytest.raises(LibvirtRefused, match="node 7 not found"):
         update(
             disks=[{"name": "system"}, {"name": "data", "size": 8}],
+            detach=True,
             mem={"hugepages": [{"size": "2m", "nodeset": 7}]},
         )
 
@@ -336,10 +336,10 @@ def test_of_a_running_vm_it_is_said_what_waits(update):
         "restart": ["boot_dev", "cpu"],
     }
     # The driver of the tests takes no devices while a domain runs, and says so.
-    refused = update(interfaces=[])
+    refused = update(interfaces=[], detach=True)
     assert refused["interface"]["detached"] == [] and refused["restart"] == ["interfaces"]
     assert "not supported" in refused["errors"][0]
-    assert len(update(interfaces=[], test=True)["interface"]["detached"]) == 1
+    assert len(update(interfaces=[], detach=True, test=True)["interface"]["detached"]) == 1
     assert lifecycle.is_active(update.conn, "web1")
 
 
@@ -380,14 +380,14 @@ def test_what_a_running_vm_gets_at_once_is_told_apart_from_what_waits(update, tm
     iso = str(tmp_path / "b.iso")
     drive = {"name": "cd", "device": "cdrom", "source_file": iso}
 
-    said = update(disks=[{"name": "data", "size": 8}, drive], test=True)["disk"]
+    said = update(disks=[{"name": "data", "size": 8}, drive], detach=True, test=True)["disk"]
     assert ["web1_data.qcow2" in one for one in said["attached"]] == [True]
     assert ["web1_system.qcow2" in one for one in said["detached"]] == [True]
     assert [iso in one for one in said["updated"]] == [True]
 
     # A drive on IDE cannot go, and how a disk is driven cannot change, while the VM runs.
     for disks in ([{"name": "system"}], [{"name": "system", "io": "threads"}, {**drive}]):
-        answer = update(disks=disks, test=True)
+        answer = update(disks=disks, detach=True, test=True)
         assert answer["restart"] == ["disks"] and answer["disk"]["detached"] == []
     moved = {"name": "eth0", "network": "other", "mac": "52:54:00:00:00:01"}
     answer = update(interfaces=[moved, {**moved, "name": "eth1", "mac": None}], test=True)

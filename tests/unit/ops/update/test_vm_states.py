@@ -6,7 +6,7 @@ from pathlib import Path
 import libvirt
 import pytest
 from saltvirt import compat, protocol, records, wire
-from saltvirt.kvm import lifecycle, query
+from saltvirt.kvm import lifecycle, power, query
 from saltvirt.movefacts import DepartureFacts
 from saltvirt.ops import purge, reservations
 from saltvirt.ops.migration import kept
@@ -247,7 +247,7 @@ def test_a_disk_that_only_the_running_vm_has_can_be_listed_again(states):
     both = [{"name": name, "size": 8} for name in ("system", "data")]
     states.running("web1", **{**VM, "disks": both})
     # As a guest that does not let go of it.
-    alone = states.defined("web1", **{**VM, "disks": both[:1], "live": False})
+    alone = states.defined("web1", **{**VM, "disks": both[:1], "live": False, "detach": True})
     assert alone["changes"]["web1"]["restart"] == ["disks"]
 
     done = states.apply("running", **{**VM, "disks": both})
@@ -260,7 +260,7 @@ def test_a_disk_that_only_the_running_vm_has_can_be_listed_again(states):
 
 def test_a_paused_vm_is_resumed(states):
     states.apply("running", **VM)
-    lifecycle.act(states.conn, "web1", "suspend")
+    power.act(states.conn, "web1", "suspend")
 
     assert states.apply("running", **VM)["changes"] == {"web1": {"started": True}}
     assert query.state(states.conn, "web1") == "running"
@@ -268,7 +268,7 @@ def test_a_paused_vm_is_resumed(states):
 
 def test_a_vm_that_has_crashed_is_not_said_to_run(states, monkeypatch):
     states.apply("running", **VM)
-    monkeypatch.setattr(query, "state", lambda *_: "crashed")
+    monkeypatch.setattr(libvirt.virDomain, "state", lambda *_: [libvirt.VIR_DOMAIN_CRASHED, 0])
 
     done = states.apply("running", **VM)
 
@@ -320,8 +320,62 @@ def test_what_the_next_run_would_refuse_is_refused_of_a_new_vm_too(states):
 def test_what_libvirt_refuses_at_once_is_a_failure_with_its_words(states):
     states.apply("running", **VM)
 
-    done = states.running("web1", **{**VM, "disks": []})
+    done = states.running("web1", **{**VM, "disks": [], "detach": True})
 
     assert done["result"] is False
     assert "not supported" in done["comment"]
     assert done["changes"]["web1"]["definition"] is True
+
+
+@pytest.mark.parametrize("function", ["defined", "running"])
+def test_a_state_that_lists_fewer_disks_fails_and_detaches_none(states, function):
+    both = [{"name": name, "size": 8} for name in ("system", "data")]
+    states.apply(function, **{**VM, "disks": both})
+    before = states.conn.lookupByName("web1").XMLDesc(0)
+
+    # Also foreseen with test=True.
+    done = states.apply(function, **VM)
+
+    assert (done["result"], done["changes"]) == (False, {})
+    assert "disks: VM 'web1' would lose disk vdb (" in done["comment"]
+    assert done["comment"].endswith("or give detach=True")
+    assert states.conn.lookupByName("web1").XMLDesc(0) == before
+    # One that lists all is not affected, and neither is one that says nothing of disks.
+    assert states.apply(function, **{**VM, "disks": both})["changes"] == {}
+    assert states.apply(function, **{**VM, "disks": None})["changes"] == {}
+
+
+def test_a_state_detaches_where_it_says_so(states):
+    both = [{"name": name, "size": 8} for name in ("system", "data")]
+    states.apply("defined", **{**VM, "disks": both})
+
+    done = states.apply("defined", **VM, detach=True)
+
+    assert done["changes"] == {"web1": {**IDLE, "definition": True}}
+    kept = parse(states.conn.lookupByName("web1").XMLDesc(0))
+    assert [one.get("dev") for one in kept.iterfind("devices/disk/target")] == ["vda"]
+
+
+def test_a_new_vm_may_be_told_to_detach(states):
+    assert states.apply("defined", **VM, detach=True)["result"] is True
+
+
+@pytest.mark.parametrize(
+    ("nic", "reason"),
+    [
+        ({"type": "network", "source": "lan"}, "no active network lan there"),
+        ({"type": "bridge", "source": "br77"}, "no bridge br77 there"),
+    ],
+)
+def test_a_vm_is_defined_though_it_cannot_start_yet(states, nic, reason):
+    given = {**VM, "interfaces": [{"name": "eth0", **nic}]}
+
+    done = states.apply("defined", **given)
+
+    assert done["changes"] == {"web1": {"definition": True}}
+    (warning,) = done["warnings"]
+    assert warning.startswith(f"it is defined, and cannot start yet: {reason}")
+    # One that is to run is refused before anything is made.
+    refused = states.running("web2", **{**given, "disks": []})
+    assert refused["result"] is False and reason in refused["comment"]
+    assert not lifecycle.is_defined(states.conn, "web2")

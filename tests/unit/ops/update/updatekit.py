@@ -105,14 +105,14 @@ CALLS = [
     ({"graphics": {"type": "none"}}, lambda said: said.graphics == ()),
     ({"serials": [{"type": "tcp", "port": 22223}]}, lambda said: said.chardevs[0].type == "tcp"),
     ({"serials": [{"type": "pty"}, {"type": "pty"}]}, lambda said: len(said.chardevs) == 3),
-    ({"serials": [], "consoles": []}, lambda said: said.chardevs == ()),
+    ({"serials": [], "consoles": [], "detach": True}, lambda said: said.chardevs == ()),
     (
         {"consoles": [{"type": "pty"}, {"type": "pty", "target_type": "virtio"}]},
         lambda said: len(said.chardevs) == 3,
     ),
     ({"stop_on_reboot": True, "cpu": 3}, lambda said: said.on_reboot == "destroy"),
     (
-        {"interfaces": [{"name": "eth1", "type": "network", "source": "other"}]},
+        {"interfaces": [{"name": "eth1", "type": "network", "source": "other"}], "detach": True},
         lambda said: [one.on for one in said.interfaces] == ["other"],
     ),
     (
@@ -124,14 +124,20 @@ CALLS = [
         },
         lambda said: [one.mac[-2:] for one in said.interfaces] == ["01", "09"],
     ),
-    ({"interfaces": []}, lambda said: said.interfaces == ()),
-    ({"disks": []}, lambda said: [one.serial for one in said.disks] == ["saltvirt-seed"]),
+    ({"interfaces": [], "detach": True}, lambda said: said.interfaces == ()),
+    (
+        {"disks": [], "detach": True},
+        lambda said: [one.serial for one in said.disks] == ["saltvirt-seed"],
+    ),
     (
         {"disks": [{"name": "system"}, {"name": "cd", "device": "cdrom"}]},
         lambda said: [one.path for one in said.disks if one.device == "cdrom"] == [None],
     ),
     (
-        {"disks": [{"name": "system", "io": "threads"}, {"name": "data", "size": 8}]},
+        {
+            "disks": [{"name": "system", "io": "threads"}, {"name": "data", "size": 8}],
+            "detach": True,
+        },
         lambda said: [one.target["dev"] for one in said.disks] == ["vda", "vdb", "vdc"],
     ),
 ]

@@ -1,0 +1,74 @@
+"""The NUMA cells that memory is counted by, and that QEMU's driver needs for memory hotplug."""
+
+from dataclasses import replace
+
+from saltvirt.errors import BadArgument
+from saltvirt.xml.cpu import Cell, Cpu
+from saltvirt.xml.memory import Memory
+
+# The domain types of the driver that has memory hotplug.
+_TYPES = ("kvm", "qemu")
+# The places for memory modules where a call says `max` without `slots`, which libvirt before 11
+# refuses.
+SLOTS = "16"
+
+
+def has_rules(domain_type: str | None) -> bool:
+    """Return whether the rules of QEMU's driver hold for a domain of that type."""
+    return domain_type in _TYPES
+
+
+def filled(
+    memory: Memory, cpu: Cpu | None, vcpus: int, *, slots: str | None = SLOTS
+) -> tuple[Memory, Cpu | None]:
+    """
+    Return memory and processor with what memory hotplug needs: slots, and a NUMA cell.
+
+    libvirt 11.3 adds the cell itself; libvirt 9.0 refuses the definition without it.
+
+    vcpus
+        How many CPUs the domain can have; the cell gets all of them.
+    slots
+        The slots of memory that says none.
+    """
+    if memory.maximum_kib is None:
+        return memory, cpu
+    if memory.slots is None and memory.maximum_kib == memory.size_kib:
+        # There is nothing to plug in.
+        return replace(memory, maximum_kib=None), cpu
+    if memory.maximum_kib == memory.size_kib:
+        raise BadArgument("mem:max", "is as much as boot, so nothing fits into slots; give more")
+    found = cpu or Cpu()
+    if not found.cells:
+        cpus = f"0-{vcpus - 1}" if vcpus > 1 else "0"
+        found = replace(found, cells=(Cell(id="0", cpus=cpus, memory_kib=memory.size_kib),))
+    return replace(memory, slots=memory.slots or slots), found
+
+
+def resized(now: Memory, wanted: Memory, cpu: Cpu, *, has_cells: bool) -> tuple[Memory, Cpu]:
+    """
+    Return memory and processor of a domain with NUMA cells whose memory a call changes.
+
+    QEMU's driver takes the sum of the cells for the memory, whatever <memory> says. Each cell
+    keeps its share.
+
+    now, wanted
+        The memory before and after the call.
+    has_cells
+        Whether the call itself says the memory of the cells, which counts then.
+    """
+    total = sum(cell.memory_kib or 0 for cell in cpu.cells)
+    if not total or now.size_kib != total or wanted.size_kib == total:
+        return wanted, cpu
+    if has_cells:
+        current_kib = min(wanted.current_kib, total)
+        return replace(wanted, size_kib=total, current_kib=current_kib), cpu
+    return wanted, replace(cpu, cells=_shares(cpu.cells, total, wanted.size_kib))
+
+
+def _shares(cells: tuple[Cell, ...], total: int, wanted: int) -> tuple[Cell, ...]:
+    """Return the cells with their shares of an amount of KiB, in whole MiB but for the first."""
+    sizes = [(cell.memory_kib or 0) * wanted // total // 1024 * 1024 for cell in cells]
+    sizes[0] += wanted - sum(sizes)
+    pairs = zip(cells, sizes, strict=True)
+    return tuple(replace(cell, memory_kib=size) for cell, size in pairs)

@@ -1,0 +1,70 @@
+"""
+The prefixes of XML namespaces, which Python's parser forgets.
+
+Without them each foreign namespace, such as that of libosinfo in <metadata>, would be written as
+``ns0``, and users would not find their own elements again.
+"""
+
+import re
+import threading
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from xml.sax.saxutils import unescape
+
+_DECLARED = re.compile(r"""\sxmlns:([A-Za-z_][\w.-]*)\s*=\s*(?:"([^"<]*)"|'([^'<]*)')""")
+# Those that Python makes itself where it knows no other.
+_GENERATED = re.compile(r"ns\d+")
+# More are not remembered: documents are not to fill the memory of a process that stays.
+_MOST = 1000
+_LOCK = threading.Lock()
+# {URI: prefix}: those of this project, and those of the documents that were read.
+_FIXED: dict[str, str] = {}
+_SEEN: dict[str, str] = {}
+
+
+def keep(prefix: str, uri: str) -> None:
+    """Have a namespace always have a prefix, whatever documents say."""
+    _FIXED[uri] = prefix
+
+
+def learn(text: str) -> None:
+    """Remember the prefixes that a document declares."""
+    if "xmlns:" not in text:
+        return
+    for prefix, double, single in _DECLARED.findall(text):
+        uri = unescape(double or single, {"&quot;": '"', "&apos;": "'"})
+        if uri in _FIXED or _GENERATED.fullmatch(prefix) or prefix == "xml":
+            continue
+        if len(_SEEN) < _MOST or uri in _SEEN:
+            _SEEN[uri] = prefix
+
+
+def tostring(element: ET.Element) -> str:
+    """Return an element as text, with the prefixes that are known."""
+    named = dict(_named(element))
+    # Python has one table of prefixes for all documents.
+    with _LOCK:
+        for prefix, uri in named.items():
+            ET.register_namespace(prefix, uri)
+        return ET.tostring(element, encoding="unicode")
+
+
+def _named(element: ET.Element) -> Iterator[tuple[str, str]]:
+    """Yield ``(prefix, URI)`` of the namespaces of an element; the first has a prefix of two."""
+    taken = set()
+    for uri in _uris(element):
+        prefix = _FIXED.get(uri) or _SEEN.get(uri)
+        if prefix is not None and prefix not in taken:
+            taken.add(prefix)
+            yield prefix, uri
+
+
+def _uris(element: ET.Element) -> dict[str, None]:
+    """Return the namespaces of an element and all in it, in their order."""
+    names = (
+        name
+        for one in element.iter()
+        for name in (one.tag, *one.attrib)
+        if isinstance(name, str) and name.startswith("{")
+    )
+    return dict.fromkeys(name[1:].partition("}")[0] for name in names)

@@ -1,0 +1,84 @@
+"""A volume whose name is not UTF-8 hides no other volume, and is shown with its bytes escaped."""
+
+import libvirt
+import pytest
+from saltvirt.errors import StorageError
+from saltvirt.kvm import anybytes, cloudvms, poolstates, volumes
+from saltvirt.ops import volumecopies
+
+POOL = "default-pool"
+SHOWN = "o\\xffd"
+
+
+@pytest.fixture
+def odd(conn, monkeypatch):
+    """
+    A pool with a volume ``ok`` and one that libvirt-python cannot name.
+
+    The test driver takes no such name; a file of that name in a real pool has libvirt-python raise
+    the same errors, with the same bytes.
+    """
+    pool = conn.storagePoolLookupByName(POOL)
+    for name in ("ok", "odd"):
+        pool.createXML(f"<volume><name>{name}</name><capacity>1024</capacity></volume>")
+
+    def raw(say):
+        def said(*args):
+            return say(*args).encode().replace(b"odd", b"o\xffd").decode()
+
+        return said
+
+    for name in ("name", "path", "key", "XMLDesc"):
+        monkeypatch.setattr(libvirt.virStorageVol, name, raw(getattr(libvirt.virStorageVol, name)))
+    listed = libvirt.virStoragePool.listVolumes
+    monkeypatch.setattr(
+        libvirt.virStoragePool,
+        "listVolumes",
+        lambda pool: raw(lambda: " ".join(listed(pool)))().split(),
+    )
+    return conn
+
+
+def test_all_volumes_are_listed(odd):
+    assert sorted(volumes.names(odd, POOL)) == [SHOWN, "ok"]
+    infos = volumes.infos(odd)[POOL]
+    assert set(infos) == {"ok", SHOWN}
+    assert infos[SHOWN]["path"].endswith(SHOWN)
+    assert set(volumes.infos(odd, POOL, "ok")[POOL]) == {"ok"}
+
+
+def test_who_uses_the_others_is_known(odd):
+    odd.defineXML(
+        "<domain type='test'><name>d1</name><memory>65536</memory><os><type>hvm</type></os>"
+        f"<devices><disk type='volume' device='disk'><source pool='{POOL}' volume='ok'/>"
+        "<target dev='vda'/></disk></devices></domain>"
+    ).create()
+
+    assert volumes.used_by_running(odd, POOL) == {"ok": "d1"}
+    assert volumes.infos(odd)[POOL]["ok"]["used_by"] == ["d1"]
+
+
+def test_a_pool_with_one_is_not_purged_by_half(odd):
+    with pytest.raises(StorageError, match=r"names are not UTF-8 \(o\\xffd\), which libvirt"):
+        poolstates.plan_deletion(odd, POOL, purges=True)
+
+    assert "ok" in volumes.names(odd, POOL)
+    assert poolstates.plan_deletion(odd, POOL, purges=False).volumes == []
+
+
+def test_the_name_that_is_shown_is_no_volumes(odd):
+    assert volumes.find(odd, POOL, SHOWN) is None
+
+
+def test_copies_and_clones_look_at_the_others(odd):
+    assert list(volumecopies._devices(odd)) == []
+    assert any(path.endswith("/ok") for path in cloudvms._volumes(odd))
+
+
+@pytest.mark.parametrize("char", ["\x01", "\x1f", "\ufffe", "\uffff"])
+def test_what_no_xml_can_hold_is_escaped(char):
+    class Volume:
+        def XMLDesc(self, _flags):
+            return f"<volume><name>a{char}b</name></volume>"
+
+    assert anybytes.described(Volume()).findtext("name") == f"a\\x{ord(char):02x}b"
