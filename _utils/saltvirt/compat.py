@@ -57,7 +57,8 @@ class KeyStore:
                 entry = self._cache.fetch("keys", minion_id) or {}
             except UnicodeDecodeError:
                 entry = {"state": self._listed(minion_id)}
-            return entry.get("state"), _key_text(entry.get("pub"))
+            state = entry.get("state")
+            return (None, None) if state is None else (state, _key_text(entry.get("pub")))
         # Where a key is twice, 3008 believes the last of them.
         folders = _FOLDERS.items() if self._cache is None else reversed(_FOLDERS.items())
         for state, folder in folders:
