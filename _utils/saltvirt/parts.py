@@ -128,7 +128,7 @@ class State:
     source: Source
     target: Target
     noted: Noted
-    disks: Sequence[str] = ()
+    disks: list[str] = field(default_factory=list)
 
 
 def run(steps: Effects, hands: object) -> Any:
