@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from saltvirt.movefacts import Noted
+from saltvirt.wire import said_with
 
 # What the source of a move notes, and what its target does; see saltvirt.protocol.
 SOURCE_PHASES = ("planned", "sending", "handing", "leaving", "cancelled")
@@ -43,7 +44,8 @@ class Source:
     has
         Whether the VM is defined there, with all its files.
     has_files
-        Whether a file is there that is removed when the VM has left.
+        Whether a file is there that is removed when the VM has left; None if that is not told, and
+        files must be expected.
     stays
         Whether the VM runs there after a move of a running VM has failed.
     is_handed
@@ -56,8 +58,7 @@ class Source:
     # A host of the release before does not tell it.
     is_cut: bool = False
     has: bool = _told(False)
-    # Of a host that does not tell it, files must be expected.
-    has_files: bool = True
+    has_files: bool | None = said_with("has_files")
     stays: bool = _told(False)
     is_handed: bool = _told(False)
 
@@ -82,7 +83,7 @@ class Target:
         Whether the VM is defined there, and not only arriving.
     has_disks
         Whether all files of its disks are there: those of its definition, or without one those that
-        the source has noted. True if the target was not asked for them.
+        the source has noted. None if the target was not asked for them.
     is_empty
         Whether nothing has been written to the files that were made there, or none is there.
     """
@@ -92,7 +93,7 @@ class Target:
     is_arriving: bool = _told(False)
     is_cut: bool = False
     has: bool = _told(False)
-    has_disks: bool = True
+    has_disks: bool | None = said_with("has_disks")
     is_empty: bool = _told(False)
 
 
@@ -128,7 +129,7 @@ class State:
     source: Source
     target: Target
     noted: Noted
-    disks: Sequence[str] = ()
+    disks: list[str] = field(default_factory=list)
 
 
 def run(steps: Effects, hands: object) -> Any:

@@ -310,17 +310,17 @@ def is_left_alone(source: Source, target: Target) -> bool:
     Somebody has moved the VM back by other means, or the target was reinstalled. What the source
     has may be the only copy, so the operator decides.
     """
-    if target.has and target.has_disks:
+    if target.has and target.has_disks is not False:
         return False
     if source.phase == LEAVING:
-        return source.has or source.has_files
+        return source.has or source.has_files is not False
     if source.phase != HANDING or not source.has:
         return False
     if target.phase == ARRIVED:
         return True
     # It was handed over, or its definition alone has come: a host has lost the disks since.
     was_there = target.has or source.is_handed
-    return target.phase is None and not target.has_disks and was_there
+    return target.phase is None and target.has_disks is False and was_there
 
 
 def _unless_gone_on(step: str, target: Target, elsewhere: Elsewhere) -> str:
@@ -360,7 +360,7 @@ def _after_libvirt(target: Target) -> str:
         return KEEP
     if target.has:
         return ARRIVE
-    return REDEFINE if target.has_disks else KEEP
+    return KEEP if target.has_disks is False else REDEFINE
 
 
 def _after_leaving(source: Source, target: Target) -> str:

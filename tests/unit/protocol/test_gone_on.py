@@ -97,10 +97,13 @@ def test_a_move_that_is_decided_makes_no_way(phase):
         parts.run(protocol.give_way(there, "t0", keeper="h3"), object())
 
 
+AWAY_PHASES = (protocol.HANDING, protocol.LEAVING)
+
+
 def _handing(world):
-    """Return the hosts that hand the VM over, each with the token of its move, in their order."""
+    """Return the hosts that wait for others, each with the token of its move, in their order."""
     there = [(host.departure, number) for number, host in enumerate(world.hosts) if host.departure]
-    return sorted((one.token, n) for one, n in there if one.phase == protocol.HANDING)
+    return sorted((one.token, n) for one, n in there if one.phase in AWAY_PHASES)
 
 
 class Onward(Checker):
@@ -138,7 +141,7 @@ class Onward(Checker):
             return
         for number, host in enumerate(world.hosts):
             phase = host.departure and host.departure.phase
-            waits = phase in (protocol.HANDING, protocol.LEAVING)
+            waits = phase in AWAY_PHASES
             if waits and not {*having} <= {number, host.departure.target}:
                 world = change(world, number, departure=None, defined=False)
         super()._check_end(world, trace)

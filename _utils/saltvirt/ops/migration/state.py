@@ -120,7 +120,7 @@ def of(
         ),
         target=_target(coming, seen, paths, is_live=records.is_live(place, "arrival", name)),
         noted=facts.noted if facts else Noted(),
-        disks=facts.own_disks if facts else (),
+        disks=facts.own_disks if facts else [],
     )
 
 
