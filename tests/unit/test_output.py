@@ -384,22 +384,6 @@ def test_the_least_crowded_rack_comes_first_in_a_table():
     assert lines[1].startswith("h2") and lines[2].endswith("2 VMs in rack r")
 
 
-def test_some_fields_have_the_labels_and_units_of_a_whole_vm():
-    asked = {"mem": 524288, "maxMem": 1048576, "cputime": 2_500_000_000, "cpu": 2, "loader": None}
-    few = {"hyper7": {"db": {**asked, "disks": VM["disks"]}}}
-    lines = [line.strip() for line in outputter("virt_query")(few).splitlines()]
-
-    assert lines[2:6] == [
-        "CPU: 2",
-        "CPU time: 2.5 s",
-        "Memory: 512.0 MiB",
-        "Most memory: 1.0 GiB",
-    ]
-    assert "Size: 2.0 GiB" in lines and lines[-1] == "loader: None"
-    whole = outputter("virt_query")(CLOUD)
-    assert "Memory: 512.0 MiB" in whole and "Most memory" not in whole
-
-
 def test_some_fields_are_shown_by_their_names():
     few = {"hyper7": {**CLOUD["hyper7"], "vm_info": {"db": {"state": "run\nning", "mem": 1}}}}
     lines = [line.strip() for line in outputter("virt_query")(few).splitlines()]
