@@ -133,7 +133,7 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
     )
 
 
-def _cpu(vm: Vm) -> Cpu:
+def _cpu(vm: Vm) -> Cpu | None:
     return _shaped("cpu", cpu.of, vm.cpu, vm.domain_type, has_default=not vm.is_3006)
 
 
