@@ -1,6 +1,7 @@
 """What people read in a terminal of 80 columns."""
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
