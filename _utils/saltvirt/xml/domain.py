@@ -109,15 +109,16 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
     disks = (*map(disk.of, vm.disks), *seeds(vm, {one.target for one in vm.disks}))
     memory_ = _shaped("mem", memory.of, vm.memory)
     cpu_ = _cpu(vm)
+    vcpus = _shaped("cpu", vcpu.of, vm.cpu)
     if hotplug.has_rules(vm.domain_type):
-        memory_, cpu_ = hotplug.filled(memory_, cpu_, int(vcpu.of(vm.cpu).maximum))
+        memory_, cpu_ = hotplug.filled(memory_, cpu_, int(vcpus.maximum))
     return Domain(
         type=vm.domain_type,
         name=vm.name,
         uuid=vm.uuid,
         notes=metadata.of(vm),
         memory=memory_,
-        vcpus=_shaped("cpu", vcpu.of, vm.cpu),
+        vcpus=vcpus,
         cputune=_shaped("cpu:tuning", cputune.of, vm.cpu.get("tuning"))
         if isinstance(vm.cpu, Mapping)
         else None,
