@@ -310,7 +310,6 @@ def migration_info(name=None):
 
 optionguard.modules(
     globals(),
-    looks="signed presence shared_files file_users host_info placement_facts vms full_info "
-    "vm_state migration_info",
+    harmless="signed",
     finishes="refuse_order",
 )

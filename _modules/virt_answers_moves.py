@@ -293,7 +293,7 @@ def migrate_forget(name):
 
 optionguard.modules(
     globals(),
-    looks="migrate_check migration_state migrate_forget",
+    harmless="migrate_forget",
     finishes="migrate_step migrate_push",
     finishes_if={"migrate_prepare": optionguard.is_set("images_sent")},
 )

@@ -117,6 +117,4 @@ def cpu_baseline(full=False, migratable=False, out="libvirt", **kwargs):
     return capabilities_.cpu_summary(xml) if out == "salt" else xml
 
 
-optionguard.modules(
-    globals(), looks="capabilities domain_capabilities all_capabilities cpu_baseline"
-)
+optionguard.modules(globals())

@@ -148,4 +148,4 @@ def trash_empty(*entries, **kwargs):
     return bins.empty(_settings("virt.trash_empty", kwargs), entries)
 
 
-optionguard.modules(globals(), looks="doctor_facts trash")
+optionguard.modules(globals())

@@ -100,4 +100,4 @@ def guest_exec(vm_, *command, **kwargs):
     }
 
 
-optionguard.modules(globals(), looks="guest_info")
+optionguard.modules(globals())

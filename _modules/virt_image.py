@@ -180,6 +180,5 @@ def image_build(
 
 optionguard.modules(
     globals(),
-    looks="images",
     finishes_if={"image_prune": lambda given: given.get("step") in ("look", "end")},
 )

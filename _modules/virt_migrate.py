@@ -271,7 +271,6 @@ def seed_non_shared_migrate(disks, force=False):
 
 optionguard.modules(
     globals(),
-    looks="load migrate_status",
     finishes="evacuated migrate_cancel migrate_start_postcopy",
     finishes_if={"migrate": lambda given: given.get("token") is not None},
 )

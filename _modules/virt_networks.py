@@ -323,4 +323,4 @@ def network_set_autostart(name, state="on", **kwargs):
     return True
 
 
-optionguard.modules(globals(), looks="list_networks network_info network_get_xml")
+optionguard.modules(globals())

@@ -395,5 +395,5 @@ def pool_set_autostart(name, state="on", **kwargs):
 
 optionguard.modules(
     globals(),
-    looks="pool_capabilities list_pools pool_info pool_get_xml pool_list_volumes pool_refresh",
+    harmless="pool_refresh",
 )

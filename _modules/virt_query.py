@@ -300,8 +300,4 @@ def get_hypervisor():
         return inspect.domain_types(conn, settings, host.capabilities(conn)).default
 
 
-optionguard.modules(
-    globals(),
-    looks="audit setup_facts list_domains list_active_vms list_inactive_vms vm_info node_info "
-    "node_devices freecpu freemem get_profiles is_hyper virt_type get_hypervisor",
-)
+optionguard.modules(globals())

@@ -180,4 +180,4 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
     return sharing.answered(asked, revert)
 
 
-optionguard.modules(globals(), looks="list_snapshots")
+optionguard.modules(globals())

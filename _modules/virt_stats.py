@@ -88,4 +88,4 @@ def vm_diskstats(vm_=None, **kwargs):
         return counters.disk(conn, vm_)
 
 
-optionguard.modules(globals(), looks="vm_cputime vm_netstats vm_diskstats")
+optionguard.modules(globals())

@@ -168,6 +168,4 @@ def console_log(vm_, lines=20):
     return reached.console_tail(name, count)
 
 
-optionguard.modules(
-    globals(), looks="get_xml get_disks get_nics get_macs get_graphics get_loader console_log"
-)
+optionguard.modules(globals())

@@ -404,4 +404,4 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
     return sharing.answered(asked, wipe)
 
 
-optionguard.modules(globals(), looks="volume_infos")
+optionguard.modules(globals())

@@ -44,13 +44,14 @@ def of(name: object, bridge: object, forward: object, given: Mapping[str, Any]) 
     interfaces = _words("interfaces", given.get("interfaces"))
     devices = tuple(map(_pci, _words("addresses", given.get("addresses"))))
     pf = given.get("physical_function")
-    if mode is None and (interfaces or devices or pf):
+    has_devices = any((interfaces, devices, pf))
+    if mode is None and has_devices:
         raise BadArgument("forward", "is needed with interfaces, addresses, physical_function")
     mtu = given.get("mtu")
     configs = [(key, given.get(key)) for key in ("ipv4_config", "ipv6_config")]
     made = network.Network(
         name=arguments.object_name("network", name),
-        bridge=_bridge(bridge, mode, has_devices=bool(interfaces or devices or pf)),
+        bridge=_bridge(bridge, mode, has_devices=has_devices),
         mtu=None if mtu is None else arguments.whole("mtu", mtu, least=68, most=65535),
         domain=_domain(given.get("domain")),
         forward=mode,

@@ -1,18 +1,19 @@
 """
 The door to every function that changes something: shut while options of the host are missing.
 
-Each file of ``_modules`` names its functions that only look; all others, and all states, are
-guarded.
+The table :mod:`saltvirt.lookonly` has the functions of ``_modules`` that only look; all others, and
+all states, are guarded.
 """
 
 import functools
 import inspect
 import logging
 from collections.abc import Callable, Mapping, MutableMapping
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from saltvirt import arguments, config, optionmemory, statereturn
+from saltvirt import arguments, config, lookonly, optionmemory, statereturn
 from saltvirt.errors import OptionsMissing, ReservationRefused, VirtError
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ def is_set(flag: str) -> LetIn:
 
 def modules(
     namespace: MutableMapping[str, Any],
-    looks: str = "",
+    harmless: str = "",
     finishes: str = "",
     itself: str = "",
     looks_if: Mapping[str, LetIn] | None = None,
@@ -45,8 +46,9 @@ def modules(
 
     namespace
         The module's ``globals()``.
-    looks
-        The names of functions that change nothing, with blanks between them. Defaults to none.
+    harmless
+        The names of functions that are let in beside those that only look, with blanks between
+        them: they change nothing of VMs, disks, networks and records. Defaults to none.
     finishes
         Those of functions that only finish, or take back, what was begun: they go on where the host
         remembers its options. Defaults to none.
@@ -56,7 +58,8 @@ def modules(
         Which calls of other functions only look, or only finish. Default to none; a parameter
         ``test`` or ``dry_run`` says by itself that a call looks.
     """
-    unguarded = {*looks.split(), *itself.split()}
+    looks = lookonly.MODULES[Path(str(namespace["__file__"])).stem].looks
+    unguarded = {*looks.split(), *harmless.split(), *itself.split()}
     finishing = {**dict.fromkeys(finishes.split(), _always), **(finishes_if or {})}
     for name, function in _public(namespace):
         if name not in unguarded:

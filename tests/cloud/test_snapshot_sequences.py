@@ -80,6 +80,8 @@ def test_what_an_external_snapshot_goes_back_to_is_not_written_over(vm):
     assert vm.holds(3)
     vm.cloud.local(HOST, "virt.revert_snapshot", VM, "e2")
     assert vm.holds(2)
-    vm.cloud.local(HOST, "virt.delete_snapshots", VM, "e2")
+    # libvirt 11.3 deletes no external snapshot whose parent is an internal one.
+    assert "give it up: virsh snapshot-delete" in why
+    vm.cloud.sh(HOST, f"virsh -q snapshot-delete {VM} e2 --metadata")
     vm.cloud.local(HOST, "virt.revert_snapshot", VM, "s1")
     assert vm.holds(1)

@@ -24,6 +24,7 @@ DOCUMENTED = "3006 documented it, and passed it over"
 AGAIN = "a second one changes nothing"
 ALL_OF_THEM = "libvirt leaves out current where it is all there are: it is no change"
 AUTOSTART = "autostart is told as it is changed, and only then; test=True changes nothing"
+LEFT_OUT = "a device that the call does not name is detached with detach=True alone"
 LOST = "3006's network_define lost vport and tag"
 NAMED = "3006 lost the name, so that the pool was of another source"
 OF_TEST = "the test driver has neither live devices nor their flags: each calls what it lacks"
@@ -130,6 +131,10 @@ _MORE = {
     "virt.update a kernel that is not there": {
         "/error": "a VM that could not start is not defined",
         "/effects*": "a VM that could not start is not defined",
+    },
+    **{
+        f"virt.update {label} left out": {"/error": LEFT_OUT, "/effects*": LEFT_OUT}
+        for label in ("a disk", "a device")
     },
     "virt.update cpu: no tuning": {"/error": WORKS, "/effects*": WORKS},
     "virt.update a NIC of a card": {"/error": WORKS, "/effects*": WORKS},

@@ -20,6 +20,12 @@ GUEST = (
     "<domain type='test'><name>new</name><memory>65536</memory><vcpu>1</vcpu>"
     "<os><type>hvm</type></os></domain>"
 )
+CARD = (
+    "<domain type='test'><name>card</name><memory>65536</memory><vcpu>1</vcpu>"
+    "<os><type>hvm</type></os><devices><interface type='hostdev' managed='yes'>"
+    "<mac address='52:54:00:aa:00:09'/><source><address type='pci' domain='0x0000' bus='0x02' "
+    "slot='0x10' function='0x5'/></source></interface></devices></domain>"
+)
 VOLUME = "<volume><name>new.raw</name><capacity>1048576</capacity></volume>"
 ADDRESS = {
     "cidr": "192.168.7.0/24",
@@ -50,6 +56,7 @@ QUERIES = [
     virt("node_info"),
     virt("node_devices"),
     virt("get_nics", "web1"),
+    virt("get_nics", "card", label="of a device", first=[did("define_xml_str", CARD)]),
     virt("get_macs", "web1"),
     virt("get_graphics", "web1"),
     virt("get_graphics", "off1", label="spice"),

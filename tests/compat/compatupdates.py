@@ -56,9 +56,15 @@ WIRED = {
     "mac": "52:54:00:aa:00:02",
 }
 KERNEL = {"kernel": "/FOLDER/srv/k", "initrd": "/FOLDER/srv/i", "cmdline": "a=1 b"}
+GIVEN_USB = [did("update", "off1", host_devices=["usb_1_4"])]
 LIMITED = did("update", "off1", mem={"soft_limit": "512m"})
 TUNED = did("update", "off1", cpu={"tuning": {"shares": 2048}})
 FILES = [xml("k", "k"), xml("i", "i")]
+# Lists that leave out what the VM has, without detach=True.
+LEFT_OUT = [
+    virt("update", "off1", label="a disk left out", disks=[]),
+    virt("update", "off1", label="a device left out", host_devices=[], first=GIVEN_USB),
+]
 UPDATES = [
     *up("cpu: tuning alone", cpu={"tuning": {"shares": 2048}}),
     *up("cpu: tuning alone of one that runs", "web1", cpu={"tuning": {"shares": 2048}}),
@@ -178,6 +184,22 @@ UPDATES = [
     *up("UTC", clock={"utc": True}),
     *up("local time", clock={"utc": False}),
     *up("a zone", clock={"timezone": "Europe/Paris"}),
+    virt(
+        "update",
+        "off1",
+        label="a zone, adjusted",
+        clock={"timezone": "CEST", "adjustment": 3600},
+    ),
+    virt(
+        "update",
+        "off1",
+        label="a zone after an adjustment",
+        clock={"timezone": "CEST"},
+        first=[did("update", "off1", clock={"adjustment": 9})],
+    ),
+    virt("update", "off1", label="mem: 8 bytes", mem={"boot": "8byte"}, fails=True),
+    virt("update", "off1", label="mem: an empty size", mem={"boot": ""}, fails=True),
+    *up("a device of another name", host_devices=["pci_1002_71c4"]),
     *up("an adjustment", clock={"utc": True, "adjustment": "reset"}),
     *up("seconds", clock={"adjustment": 3600, "utc": True}),
     *up(
@@ -198,12 +220,13 @@ UPDATES = [
     ),
     *up("hint", hypervisor_features={"kvm-hint-dedicated": True}),
     *up("numatune", numatune={"memory": {"mode": "strict", "nodeset": "0"}}),
-    *up("no disks", disks=[]),
-    *up("no disks of one that runs", "web1", disks=[]),
+    *up("no disks", disks=[], detach=True),
+    *up("no disks of one that runs", "web1", disks=[], detach=True),
     *up("a NIC more", interfaces=[ROUTE]),
     *up("the same NICs", "web1", interfaces=[BR0, WIRED]),
-    *up("a NIC less", "web1", interfaces=[BR0]),
-    *up("no NICs", "web1", interfaces=[]),
+    *up("a NIC less", "web1", interfaces=[BR0], detach=True),
+    *up("no NICs", "web1", interfaces=[], detach=True),
+    *LEFT_OUT,
     *up("another bridge", "web1", interfaces=[{**BR0, "source": "br7"}, WIRED]),
     *up("no display", graphics={"type": "none"}),
     *up("a display of nothing", graphics={}),
@@ -213,7 +236,7 @@ UPDATES = [
         "VNC",
         graphics={"type": "vnc", "port": 5999, "listen": {"type": "address", "address": "::1"}},
     ),
-    *up("no serials", serials=[]),
+    *up("no serials", serials=[], detach=True),
     *up(
         "telnet", serials=[{"type": "tcp", "host": "127.0.0.1", "port": 5555, "protocol": "telnet"}]
     ),
@@ -225,7 +248,12 @@ UPDATES = [
     ),
     *up("a virtio console", consoles=[{"type": "pty", "target_type": "virtio"}]),
     *up("a device", host_devices=["pci_0000_02_10_7"]),
-    *up("no devices", host_devices=[], first=[did("update", "off1", host_devices=["usb_1_4"])]),
+    *up(
+        "no devices",
+        host_devices=[],
+        detach=True,
+        first=[did("update", "off1", host_devices=["usb_1_4"])],
+    ),
     *up("autostart", autostart=True),
     virt(
         "update",

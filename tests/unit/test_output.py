@@ -398,21 +398,3 @@ def test_hosts_are_shown_in_the_order_that_they_come_in():
     lines = outputter("virt_query")(turned).splitlines()
 
     assert lines.index("hyper7") < lines.index("hyper6")
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        {"tag": "salt/run/20270101/ret", "data": {"return": True, "jid": "20270101", "n": 1.5}},
-        {"tag": "salt/job/1/new", "data": {"minions": ["h1"], "fun": "virt.init"}},
-        {"hyper1": {"web1": None}},
-        {"hyper1": {"node_info": {}, "vm_info": {}}},
-        {"hyper1": "no", "failed": ["x"]},
-        {"hyper1": None},
-        {"duplicates": {"a": None}},
-    ],
-)
-def test_data_that_is_no_answer_is_shown_as_it_is(data):
-    text = outputter("virt_query")(data)
-
-    assert json.loads(text) == data

@@ -195,13 +195,20 @@ def disallow(opts: Mapping[str, Any], given: Sequence[object], now: datetime) ->
     if steps.failed:
         done = ["shut out"] if listed else []
         done += ["the certificates are revoked"] if revoked is not None else []
-        error = MasterError(
-            f"{' and '.join(ids)}: {', and '.join(done)}{', but ' if done else ''}"
-            f"{'; '.join(steps.failed)}; run salt-run virt.disallow {shlex.join(ids)} again"
-        )
-        error.table = {**out, **steps.table}
-        raise error
+        raise _half_shut_out(ids, done, steps, out)
     return out
+
+
+def _half_shut_out(
+    ids: Sequence[str], done: Sequence[str], steps: Steps, out: Mapping[str, Any]
+) -> MasterError:
+    """Return the error of hosts that are shut out, though not every step was done."""
+    error = MasterError(
+        f"{' and '.join(ids)}: {', and '.join(done)}{', but ' if done else ''}"
+        f"{'; '.join(steps.failed)}; run salt-run virt.disallow {shlex.join(ids)} again"
+    )
+    error.table = {**out, **steps.table}
+    return error
 
 
 def _listed_as_shut_out(opts: Mapping[str, Any], ids: list[str]) -> list[str]:

@@ -152,11 +152,16 @@ def _settled(hands: Hands, force: bool, keep: str | None) -> tuple[str, str]:
     if step == protocol.WAIT:
         ended = lost.without(hands, force=force, keep=keep)
         return (step, "") if ended is None else (protocol.DONE, ended)
+    _hint(hands, step, is_moved)
+    return step, _ending(hands, is_moved, is_given_up)
+
+
+def _hint(hands: Hands, step: str, is_moved: bool | None) -> None:
+    """Note which host has the VM once its move is settled."""
     if is_moved:
         hands.hint()
     elif step == protocol.DONE:
         _hint_stays(hands)
-    return step, _ending(hands, is_moved, is_given_up)
 
 
 def _kept(hands: Hands, force: bool, keep: str | None) -> tuple[str, str]:

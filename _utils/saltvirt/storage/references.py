@@ -23,7 +23,7 @@ _BACKING = "a disk of VM {!r} is based on it; purge that VM (virt.purge), or det
 _SNAPSHOT = "a snapshot of VM {!r} needs it; delete that (virt.delete_snapshots) first"
 _OWN_SNAPSHOT = (
     "snapshot {1!r} of VM {0!r} itself goes back to it; delete that snapshot first "
-    "(virt.delete_snapshots {0} {1})"
+    "(virt.delete_snapshots {0} {1}), or give it up: virsh snapshot-delete {0} {1} --metadata"
 )
 _OWN_INTERNAL = (
     "snapshot {1!r} of VM {0!r} itself is kept in it; delete that snapshot first "

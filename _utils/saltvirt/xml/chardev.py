@@ -1,7 +1,7 @@
 """<serial>, <console> and <channel>: they are written alike."""
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -153,20 +153,24 @@ def completed(now: Chardev, wanted: Chardev, given: Mapping[str, Any]) -> Charde
     """
     if now.type != wanted.type:
         return wanted
-    said = {name for key, name in _SOURCE.items() if given.get(key) is not None}
-    source = {key: value for key, value in (wanted.source or {}).items() if key in said}
-    target = dict(wanted.target or {})
-    if not given.get("target_type"):
-        target.pop("type", None)
-    if "target_port" not in given:
-        target.pop("port", None)
+    names = {name for key, name in _SOURCE.items() if given.get(key) is not None}
+    parts = {"type"} if given.get("target_type") else set()
+    parts |= {"port"} if "target_port" in given else set()
     return replace(
         wanted,
-        source=(dict(now.source or {}) | source) or None,
-        protocol=wanted.protocol if given.get("protocol") is not None else now.protocol,
+        source=_with(now.source, wanted.source, names),
+        protocol=now.protocol if given.get("protocol") is None else wanted.protocol,
         log=now.log or wanted.log,
-        target=(dict(now.target or {}) | target) or None,
+        target=_with(now.target, wanted.target, parts),
     )
+
+
+def _with(
+    now: Mapping[str, str] | None, wanted: Mapping[str, str] | None, names: Collection[str]
+) -> dict[str, str] | None:
+    """Return attributes as they are now, but for those of some names."""
+    said = {key: value for key, value in (wanted or {}).items() if key in names}
+    return (dict(now or {}) | said) or None
 
 
 def is_like(now: Chardev, wanted: Chardev, has_port: bool) -> bool:

@@ -39,21 +39,24 @@ def of(clock: Mapping[str, Any] | None) -> Clock:
     """
     clock = clock or {}
     refuse_unknown_keys("clock", clock, _KEYS)
-    basis = "utc" if flag(clock.get("utc", True)) else "localtime"
-    attributes: dict[str, object] = {"offset": basis}
-    if clock.get("timezone"):
-        attributes = {"offset": "timezone", "timezone": clock["timezone"]}
+    timers = (mapping("clock:timers", clock.get("timers")) or {}).items()
+    return Clock(
+        attributes=texts(_offset(clock)),
+        timers=tuple(_timer(name, timer) for name, timer in timers),
+    )
+
+
+def _offset(clock: Mapping[str, Any]) -> dict[str, object]:
+    """Return the attributes of a clock: what it is based on, and how far it is from that."""
     adjustment = clock.get("adjustment")
     if adjustment not in (None, "reset"):
         adjustment = whole("clock:adjustment", adjustment, least=-(2**63))
-    if adjustment == "reset" and not clock.get("timezone"):
-        attributes["adjustment"] = "reset"
-    elif adjustment is not None and not clock.get("timezone"):
-        attributes = {"offset": "variable", "adjustment": adjustment, "basis": basis}
-    timers = (mapping("clock:timers", clock.get("timers")) or {}).items()
-    return Clock(
-        attributes=texts(attributes), timers=tuple(_timer(name, timer) for name, timer in timers)
-    )
+    if clock.get("timezone"):
+        return {"offset": "timezone", "timezone": clock["timezone"]}
+    basis = "utc" if flag(clock.get("utc", True)) else "localtime"
+    if adjustment in (None, "reset"):
+        return {"offset": basis, "adjustment": adjustment}
+    return {"offset": "variable", "adjustment": adjustment, "basis": basis}
 
 
 def _timer(name: object, given: Mapping[str, Any]) -> Timer:

@@ -12,6 +12,10 @@ from saltvirt.xml import attributes_of, bag, switch, tag, yes_no
 _ADDRESS = re.compile(
     "(?P<domain>[0-9a-f]+):(?P<bus>[0-9a-f]+):(?P<slot>[0-9a-f]+)[.](?P<function>[0-7])"
 )
+# How libvirt names most PCI devices: by their address.
+_NAME = re.compile(
+    "pci_(?P<domain>[0-9a-f]+)_(?P<bus>[0-9a-f]+)_(?P<slot>[0-9a-f]+)_(?P<function>[0-7])"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +59,8 @@ def of(device: Mapping[str, str]) -> Hostdev:
         ``{"name": "pci_0000_03_00_0", "address": "0000:03:00.0"}`` for PCI, or a USB one with
         ``vendor_id`` and ``product_id``.
     """
-    name, found = device["name"], _ADDRESS.fullmatch(device.get("address") or "")
+    name = device["name"]
+    found = _ADDRESS.fullmatch(device.get("address") or "") or _NAME.fullmatch(name)
     if found:
         address = {key: f"0x{one}" for key, one in found.groupdict().items()}
         return Hostdev(type="pci", address=address)

@@ -58,16 +58,10 @@ def of(mem: int | Mapping[str, Any]) -> Memory:
     if not isinstance(mem, Mapping):
         mem = {"boot": mem}
     refuse_unknown_keys("mem", mem, _KEYS)
-    for key in ("boot", "current", "max"):
-        if mem.get(key) == "":
-            raise BadArgument(f"mem:{key}", "'' is not a size: write 512 (MiB), 4g or '512 MiB'")
+    _refuse_empty(mem)
     boot = mem.get("boot") or mem.get("current") or mem.get("max")
     maximum = size_kib(mem["max"], "mem:max") if mem.get("max") else None
-    if maximum is not None and maximum < size_kib(boot, "mem:boot"):
-        least = human(size_kib(boot, "mem:boot") * 1024)
-        raise BadArgument(
-            "mem:max", f"{human(maximum * 1024)} is less than boot, {least}; give a larger max"
-        )
+    _refuse_small_maximum(maximum, size_kib(boot, "mem:boot"))
     # Without the most there can be, nothing is made of them.
     has_slots = maximum is not None and mem.get("slots") is not None
     return Memory(
@@ -82,6 +76,18 @@ def of(mem: int | Mapping[str, Any]) -> Memory:
             if mem.get(limit) is not None
         },
     )
+
+
+def _refuse_empty(mem: Mapping[str, Any]) -> None:
+    for key in ("boot", "current", "max"):
+        if mem.get(key) == "":
+            raise BadArgument(f"mem:{key}", "'' is not a size: write 512 (MiB), 4g or '512 MiB'")
+
+
+def _refuse_small_maximum(maximum: int | None, boot: int) -> None:
+    if maximum is not None and maximum < boot:
+        most, least = human(maximum * 1024), human(boot * 1024)
+        raise BadArgument("mem:max", f"{most} is less than boot, {least}; give a larger max")
 
 
 def _backing(mem: Mapping[str, Any]) -> Backing:

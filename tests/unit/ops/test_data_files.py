@@ -12,6 +12,7 @@ from saltvirt.model import Disk
 from saltvirt.ops import owned, purge, storage, trash
 from saltvirt.ops.build import existing
 from saltvirt.ops.doctor import loose
+from saltvirt.storage import policies, usage
 from test_deleted_bases import DETACHED, by_call, delete, host, stays
 from test_out_of_reach import VM
 
@@ -54,7 +55,8 @@ def test_that_of_what_a_disk_is_based_on_stays(host, disk, tmp_path, delete):
 
     stays(host, delete, f"volume p1/base.qcow2 stays: a {DETACHED}")
 
-    assert {str(own), str(disk)} <= storage.below_disks(host.conn)
+    known = usage.index(host.conn, host.settings).references(policies.VOLUME)
+    assert {str(own), str(disk)} <= set(known)
 
 
 def test_that_of_a_disk_in_the_trash_stays(host, disk, delete):

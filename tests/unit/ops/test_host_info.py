@@ -129,28 +129,6 @@ def test_what_a_disk_may_take_is_counted_however_its_folder_is_written(hyperviso
     assert found.storage.committed_mib == 1024
 
 
-def test_a_base_image_and_a_shared_disk_belong_to_nobody_alone(tmp_path):
-    host = HostSettings(images=str(tmp_path))
-    (tmp_path / "base").mkdir()
-    (tmp_path / "base" / "b.qcow2").touch()
-    (tmp_path / "link.qcow2").symlink_to(tmp_path / "base" / "b.qcow2")
-    (tmp_path / "own.qcow2").touch()
-    (tmp_path / "shared.qcow2").touch()
-    used = {str(tmp_path / "shared.qcow2")}
-
-    kept = {
-        name: storage.is_shared(host, str(tmp_path / name), used)
-        for name in ("base/b.qcow2", "link.qcow2", "shared.qcow2", "own.qcow2")
-    }
-
-    assert kept == {
-        "base/b.qcow2": True,
-        "link.qcow2": True,
-        "shared.qcow2": True,
-        "own.qcow2": False,
-    }
-
-
 PCI = """<device><name>pci_0000_03_00_0</name><capability type='pci'><class>0x020000</class>
 <domain>0</domain><bus>3</bus><slot>0</slot><function>0</function>
 <product id='0x1533'>I210</product><vendor id='0x8086'>Intel</vendor></capability></device>"""

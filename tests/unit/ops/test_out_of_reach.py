@@ -8,7 +8,7 @@ import pytest
 import verdicts
 from saltvirt.errors import StorageError
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import ownvolumes, storage, trash
+from saltvirt.ops import ownvolumes, trash
 from saltvirt.ops.build import existing
 from saltvirt.ops.images import cached, golden
 from saltvirt.storage import policies, trashbacking, unreadablechains, usage
@@ -47,7 +47,8 @@ def test_a_disk_of_the_first_version_of_qcow_is_in_reach(hypervisor, tmp_path):
         define(conn, hypervisor, text)
 
         assert unreadablechains.reasons(conn, hypervisor.settings) == {}
-        assert str(base) in storage.in_use(conn)
+        known = usage.index(conn, hypervisor.settings).references(policies.DELETE)
+        assert str(base) in known
 
         base.unlink()
         assert list(unreadablechains.reasons(conn, hypervisor.settings)) == ["deep"]

@@ -158,9 +158,7 @@ def _too_small(
             continue
         where, size = _volume(conn, now) if wanted else (("", ""), 0)
         in_use = live.target_of(running, now) if size else None
-        is_said = one.wanted.name in request.with_size and not request.is_3006
-        if is_said and _is_much_smaller(wanted, size):
-            raise BadArgument("disks", disks.too_large(one.wanted, size))
+        _refuse_smaller(request, one.wanted, size)
         if in_use:
             size = max(size, changing.disk_size(conn, request.name, in_use))
         if size and wanted > size * _ROUNDED:
@@ -172,9 +170,11 @@ def _too_small(
             )
 
 
-def _is_much_smaller(wanted: int, size: int) -> bool:
-    """Return whether a volume has more bytes than are wanted, and not by its pool's rounding."""
-    return bool(size) and wanted * _ROUNDED + _EXTENT < size
+def _refuse_smaller(request: Request, wanted: Disk, size: int) -> None:
+    """Raise BadArgument if a volume has more than the call says, and not by its pool's rounding."""
+    is_said = wanted.name in request.with_size and not request.is_3006
+    if is_said and size and _size_of(wanted) * _ROUNDED + _EXTENT < size:
+        raise BadArgument("disks", disks.too_large(wanted, size))
 
 
 def _size_of(one: Disk) -> int:

@@ -13,6 +13,7 @@ from saltvirt.errors import BadArgument, ImageError, StorageError
 from saltvirt.image import cache, removal, validation
 from saltvirt.ops import storage
 from saltvirt.ops.images import cached
+from saltvirt.storage import policies, usage
 
 DOMAIN = """<domain type='test'><name>{name}</name><memory unit='MiB'>64</memory>
 <os><type>hvm</type></os><devices><disk type='file' device='disk'>{driver}<source file='{disk}'/>
@@ -349,7 +350,8 @@ def test_a_base_counts_however_a_header_names_it(host, tmp_path, name):
     qemu_img("rebase", "-u", "-F", "qcow2", "-b", name.format(middle), top)
     dom = conn.defineXML(DOMAIN.format(name="deep", disk=top, driver=QCOW2))
     try:
-        assert str(middle) in storage.in_use(conn)
+        known = usage.index(conn, settings).references(policies.DELETE)
+        assert str(middle) in known
         assert cached.listed(conn, settings)[digest]["users"] == ["deep"]
     finally:
         dom.undefine()
@@ -379,7 +381,8 @@ def test_a_name_that_is_none_of_a_file_is_nothing_below(host, tmp_path, name):
     dom = conn.defineXML(DOMAIN.format(name="web1", disk=disk, driver=QCOW2))
     try:
         assert cached.listed(conn, settings)[digest]["users"] == []
-        assert str(disk) in storage.in_use(conn)
+        known = usage.index(conn, settings).references(policies.DELETE)
+        assert str(disk) in known
         storage.measure(disk, "qcow2")
     finally:
         dom.undefine()

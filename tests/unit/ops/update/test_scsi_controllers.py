@@ -80,11 +80,11 @@ def test_a_running_vm_gets_its_controller_before_the_disk(hypervisor, monkeypatc
 def test_each_controller_has_fifteen_disks(target, index):
     """As QEMU's driver counts them; the test driver of libvirt takes seven."""
     disk = parse(f"<disk><target dev='{target}' bus='scsi'/></disk>")
-    assert [one.index for one in controller.of([disk])] == [str(index)]
+    assert [one.index for one in controller.scsi([disk])] == [str(index)]
 
 
 def test_the_address_of_a_disk_says_its_controller():
     disk = parse(
         "<disk><target dev='sda' bus='scsi'/><address type='drive' controller='2'/></disk>"
     )
-    assert [one.index for one in controller.of([disk])] == ["2"]
+    assert [one.index for one in controller.scsi([disk])] == ["2"]
