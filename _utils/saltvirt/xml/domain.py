@@ -142,7 +142,7 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
         hostdevs=tuple(map(hostdev.of, host_devices)),
         rngs=(rng.of(),),
     )
-    # After the other arguments, whose wrong shapes are the operator's to mend.
+    # Last, as disks need paths: a wrong shape of another argument is reported before.
     disks = (*map(disk.of, vm.disks), *seeds(vm, {one.target for one in vm.disks}))
     controllers = (*controller.ports(vm), *controller.scsi(map(disk.build, disks)))
     return replace(domain, disks=disks, controllers=controllers)

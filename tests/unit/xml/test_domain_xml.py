@@ -196,7 +196,7 @@ def everything():
     )
     out["elsewhere"] = domain.build(replace(meant(**ELSEWHERE), disks=_elsewhere()))
     devices = [
-        {"name": "pci_0000_03_00_0", "address": "0000:03:00.0"},
+        {"name": "pci_0000_03_00_0"},
         {"name": "usb_1_2", "vendor_id": "0x046d", "product_id": "0xc52b"},
     ]
     out["host-devices"] = built(host_devices=devices)
