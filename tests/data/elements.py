@@ -224,7 +224,6 @@ HOSTDEVS = st.builds(
 CONTROLLERS = st.builds(
     controller.Controller, type=maybe(VALUE), index=maybe(VALUE), model=maybe(VALUE)
 )
-SCSI_CONTROLLERS = CONTROLLERS.map(lambda found: replace(found, type="scsi"))
 RNGS = st.builds(rng.Rng, model=maybe(VALUE), backend=BAG, path=maybe(TEXT))
 SYSINFOS = st.builds(
     sysinfo.Sysinfo,
@@ -235,9 +234,6 @@ TPMS = st.builds(
     tpm.Tpm,
     model=maybe(VALUE),
     backend=maybe(st.builds(tpm.Backend, attributes=BAG, source=maybe(BAG))),
-)
-CONTROLLERS = st.builds(
-    controller.Controller, type=maybe(VALUE), index=maybe(VALUE), model=maybe(VALUE)
 )
 NOTES = st.builds(
     metadata.Notes,
@@ -268,7 +264,6 @@ DOMAINS = st.builds(
     on_crash=maybe(TEXT),
     controllers=some(CONTROLLERS),
     disks=some(DISKS),
-    controllers=some(SCSI_CONTROLLERS),
     interfaces=some(NICS),
     chardevs=some(CHARDEVS),
     graphics=some(GRAPHICS),

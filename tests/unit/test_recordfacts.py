@@ -120,7 +120,8 @@ def test_what_a_newer_release_has_noted_stays_and_what_is_given_up_goes(tmp_path
     with records.held(tmp_path, "order", "web1") as held:
         orders.enter(held, orders.KEYED, OrderFacts(public_key="k"))
 
-        assert held.now.facts == {**facts, "host": None, "order_id": None, "given_uuid": None}
+        given_up = {"host": None, "order_id": None, "given_uuid": None, "only_made": False}
+        assert held.now.facts == {**facts, **given_up}
 
 
 def test_the_order_of_a_move_says_of_which_vm_when_that_is_known(tmp_path):

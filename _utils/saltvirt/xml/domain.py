@@ -106,13 +106,12 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
     """Return the domain that a VM leads to; the arguments are those of :func:`build`."""
     display = _shaped("graphics", graphics.of, vm.graphics)
     card = video.of(display)
-    disks = (*map(disk.of, vm.disks), *seeds(vm, {one.target for one in vm.disks}))
     memory_ = _shaped("mem", memory.of, vm.memory)
-    cpu_ = _cpu(vm)
     vcpus = _shaped("cpu", vcpu.of, vm.cpu)
+    cpu_ = _cpu(vm)
     if hotplug.has_rules(vm.domain_type):
         memory_, cpu_ = hotplug.filled(memory_, cpu_, int(vcpus.maximum))
-    return Domain(
+    domain = Domain(
         type=vm.domain_type,
         name=vm.name,
         uuid=vm.uuid,
@@ -128,8 +127,6 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
         cpu=cpu_,
         clock=_shaped("clock", clock.of, vm.clock),
         on_reboot="destroy" if vm.stop_on_reboot else "restart",
-        controllers=(*controller.ports(vm), *controller.scsi(map(disk.build, disks))),
-        disks=disks,
         interfaces=tuple(map(nic.of, vm.nics)),
         chardevs=(
             *chardev.of(vm.serials, vm.consoles, vm.console_log),
@@ -145,6 +142,10 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
         hostdevs=tuple(map(hostdev.of, host_devices)),
         rngs=(rng.of(),),
     )
+    # Last, as disks need paths: a wrong shape of another argument is reported before.
+    disks = (*map(disk.of, vm.disks), *seeds(vm, {one.target for one in vm.disks}))
+    controllers = (*controller.ports(vm), *controller.scsi(map(disk.build, disks)))
+    return replace(domain, disks=disks, controllers=controllers)
 
 
 def _cpu(vm: Vm) -> Cpu | None:

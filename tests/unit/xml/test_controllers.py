@@ -44,7 +44,7 @@ def test_a_machine_without_pcie_gets_none(machine):
 
 
 def test_the_root_is_named_before_its_ports():
-    first, *rest = controller.of(vm(machine="q35"))
+    first, *rest = controller.ports(vm(machine="q35"))
 
     assert (first.model, first.index) == ("pcie-root", "0")
     assert {one.model for one in rest} == {"pcie-root-port"}

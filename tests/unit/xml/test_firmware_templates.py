@@ -1,7 +1,7 @@
 """The variables of a VM's firmware are made from a template, in the format of its name."""
 
 import pytest
-from saltvirt.xml import osboot
+from saltvirt.xml import hostfiles, osboot, tag
 from saltvirt.xml.osboot import Loader, Nvram, Os
 
 CODE = "/usr/share/OVMF/OVMF_CODE_4M.fd"
@@ -16,12 +16,13 @@ def test_a_template_in_qcow2_makes_variables_in_qcow2(template, attributes):
     changed = osboot.changed(Os(), {"loader": CODE, "nvram": template})
 
     assert changed.nvram == Nvram(attributes=attributes)
-    assert osboot.templates(changed) == [template]
+    assert hostfiles.template(tag("domain", None, osboot.build(changed))) == template
     assert osboot.variables_format(changed) == attributes.get("format", "raw")
 
 
 def test_without_firmware_there_is_no_template():
-    assert osboot.templates(Os()) == [] and osboot.variables_format(Os()) is None
+    assert hostfiles.template(tag("domain", None, osboot.build(Os()))) is None
+    assert osboot.variables_format(Os()) is None
 
 
 @pytest.mark.parametrize(
