@@ -201,9 +201,7 @@ def test_a_clone_that_cannot_be_bootstrapped_is_removed(driver, conn, played, fa
     assert (vms(conn), volumes(conn)) == ({"test", "base"}, before)
 
 
-def test_a_vm_that_has_got_the_name_since_is_not_removed(
-    driver, conn, golden, played, monkeypatch
-):
+def test_a_vm_that_has_got_the_name_since_is_not_removed(driver, conn, golden, played, monkeypatch):
     def fails(*_given):
         dom = conn.lookupByName("web1")
         dom.destroy()

@@ -23,7 +23,7 @@ from saltvirt.xml.poolsource import clean
 # Where libvirt itself puts the variables of a VM's firmware.
 _NVRAM = "/var/lib/libvirt/qemu/nvram"
 # Each VM that virt.init makes names it: virtlogd writes the consoles' logs there.
-_LOGS = os.path.dirname(spec.console_log("any"))
+_LOGS = posixpath.dirname(spec.console_log("any"))
 
 
 def check(
