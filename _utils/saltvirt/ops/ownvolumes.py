@@ -247,7 +247,9 @@ def deleting(
     All is looked at again under it: whoever waited for it may have taken one of them.
     """
     users = _users(conn, pool)
-    going = [diskvolumes.path_of(conn, pool, name) for name in volumes_.names(conn, pool)]
+    found = pools.find(conn, pool)
+    names = volumes_.names(conn, pool) if found is not None and found.isActive() else []
+    going = [diskvolumes.path_of(conn, pool, name) for name in names]
 
     @contextmanager
     def alone(names: Sequence[str]) -> Iterator[None]:
