@@ -83,7 +83,7 @@ class Life(RuleBasedStateMachine):
     """The operations, and the laws after each."""
 
     swarm = warm = None
-    operations, most = 0, 0
+    operations, most, moves = 0, 0, 0
 
     def __init__(self):
         super().__init__()
@@ -123,6 +123,7 @@ class Life(RuleBasedStateMachine):
     def _end_all(self):
         for asked in self._under_way:
             answer = asked.wait()
+            type(self).moves += asked.words[1] == "virt.migrate" and answer["code"] == 0
             how = f"{answer['code']} after {answer.get('seconds')} s"
             print(f"  {how}: {' '.join(asked.words[1:4])} {_error(answer)}")
             assert "Traceback" not in answer["err"] + answer["out"], answer["out"] + answer["err"]
@@ -306,6 +307,7 @@ def lived(living, most, each, **options):
             **options,
         ),
     )
+    assert Here.moves, "no virt.migrate has moved a VM"
     return Here.operations
 
 

@@ -126,7 +126,7 @@ def test_many_runners_at_once_overcommit_nothing_and_leave_nothing(tight):
 
 def named(data):
     """Return ``{host: names}`` of what virt.list said, without what stands beside the answers."""
-    beside = ("unreachable", "failed", "duplicates")
+    beside = ("unreachable", "failed", "duplicates", "last_seen")
     return {
         host: {one for names in by.values() for one in names}
         for host, by in data.items()
@@ -166,6 +166,9 @@ def never_wrong(swarm, answers):
         said = named(done.data)
         silent = set(done.data.get("unreachable", ())) | set(done.data.get("failed", ()))
         assert said == {host: truth[host] for host in said}
+        seen_before = {host: set(names) for host, names in done.data.get("last_seen", {}).items()}
+        assert set(seen_before) <= silent
+        assert seen_before == {host: truth[host] for host in seen_before}
         assert set(said) | silent == set(truth), "a host is neither there nor said to be missing"
 
 

@@ -1,11 +1,13 @@
 """``virt.doctor fix=True`` removes no disk for the only reason that no host has its VM."""
 
 import json
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from conftest import SHORT, swarm_of
 from swarmkit import conf
-from swarmkit.settings import Spec
+from swarmkit.settings import OWN, Spec
 from test_load import IMAGE, IMAGES
 
 GIVEN = ("seed=False", "wait=False", "headroom=False")
@@ -23,10 +25,24 @@ def swarm():
         yield made
 
 
+@dataclass(frozen=True)
+class Disk:
+    """A VM's disk: as its host names it, and where the test finds it."""
+
+    host: str
+    path: str
+    file: str
+
+
 def disk_of(swarm, host, name):
-    """Return the file of a VM's disk on a host."""
-    found = swarm.sh('find /run/swarm -name "$1_*" | grep "$2" | grep -v trash', name, host)
-    return found.split()[0]
+    """Return a VM's disk on a host; each host sees its own folder under the same name."""
+    (file,) = swarm.sh('find "$1" -name "$2_*"', f"{conf.HOSTS}/{host}/img", name).split()
+    return Disk(host, f"{OWN}/img/{Path(file).name}", file)
+
+
+def is_there(swarm, disk):
+    """Return whether a disk is where it was."""
+    return swarm.sh('ls "$1" 2>/dev/null || true', disk.file).strip() == disk.file
 
 
 def forget(swarm, host, name):
@@ -35,15 +51,15 @@ def forget(swarm, host, name):
     return json.loads(swarm.sh('python3 -c "$1" "$2" "$3"', FORGET, path, name))
 
 
-def stays(swarm, path):
-    """Have the doctor name a file that is old enough, and leave it."""
-    swarm.sh('touch -d "2 hours ago" "$1"', path)
+def stays(swarm, disk):
+    """Have the doctor name a file that is old enough, and leave it; return the finding."""
+    swarm.sh('touch -d "2 hours ago" "$1"', disk.file)
     done = swarm.run("virt.doctor", "fix=True")
     assert done.code == 1
-    findings = done.data["findings"]
-    assert path in [one["subject"] for one in findings]
-    assert swarm.sh('ls "$1" 2>/dev/null || true', path).strip() == path
-    return next(one for one in findings if one["subject"] == path)
+    found = {(one["where"], one["subject"]): one for one in done.data["findings"]}
+    assert (disk.host, disk.path) in found
+    assert is_there(swarm, disk)
+    return found[disk.host, disk.path]
 
 
 def test_a_disk_whose_definition_is_lost_can_be_put_into_the_trash_and_back(swarm):
@@ -54,12 +70,12 @@ def test_a_disk_whose_definition_is_lost_can_be_put_into_the_trash_and_back(swar
 
     fix = stays(swarm, disk)["fix"]
 
-    assert f"salt h0000 virt.trash_put {disk}" in fix
-    put = swarm.salt("h0000", "virt.trash_put", disk).data["h0000"]
-    assert swarm.sh('ls "$1" 2>/dev/null || true', disk) == ""
+    assert f"salt h0000 virt.trash_put {disk.path}" in fix
+    put = swarm.salt("h0000", "virt.trash_put", disk.path).data["h0000"]
+    assert not is_there(swarm, disk)
     swarm.run("virt.trash_restore", "h0000", put["entry"])
-    assert swarm.sh('ls "$1"', disk).strip() == disk
-    swarm.salt("h0000", "virt.trash_put", disk)
+    assert is_there(swarm, disk)
+    swarm.salt("h0000", "virt.trash_put", disk.path)
 
 
 def test_the_only_disk_of_a_vm_that_is_defined_elsewhere_stays(swarm):
@@ -75,7 +91,7 @@ def test_the_only_disk_of_a_vm_that_is_defined_elsewhere_stays(swarm):
     stays(swarm, disk)
 
     forget(swarm, "h0001", "web2")
-    swarm.salt("h0000", "virt.trash_put", disk)
+    swarm.salt("h0000", "virt.trash_put", disk.path)
 
 
 def test_the_newest_disk_of_a_vm_that_was_not_kept_on_its_target_stays(swarm):

@@ -6,6 +6,7 @@ import functools
 import importlib
 import os
 import pwd
+import queue
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -99,17 +100,17 @@ def _is_remote(uri: str) -> bool:
     return re.match(r"[a-z0-9]+(\+[a-z0-9]+)?://[^/?#]", uri, re.IGNORECASE) is not None
 
 
-class _Opening(threading.Thread):
-    """A connection that is being opened; libvirt itself waits for its daemon without end."""
+class _Request:
+    """A connection that is wanted; libvirt itself waits for its daemon without end."""
 
     def __init__(self, key: Any, opening: Callable[[], Any]) -> None:
-        super().__init__(name="libvirt-open", daemon=True)
         self._key, self._opening = key, opening
         self._lock, self._is_given_up = threading.Lock(), False
+        self._is_done = threading.Event()
         self.conn: Any = None
         self.error: Exception | None = None
 
-    def run(self) -> None:
+    def open(self) -> None:
         """Open the connection; close it again if the caller has given up."""
         conn = None
         try:
@@ -122,10 +123,15 @@ class _Opening(threading.Thread):
             if self._is_given_up and conn is not None:
                 with contextlib.suppress(libvirt.libvirtError):
                     conn.close()
+        self._is_done.set()
+
+    def wait(self, limit_s: float) -> bool:
+        """Return whether libvirt has answered within a time."""
+        return self._is_done.wait(limit_s)
 
     def result(self, limit_s: float) -> Any:
         """Return the connection, or raise what libvirt raised; TimeoutError if it is silent."""
-        self.join(limit_s)
+        self.wait(limit_s)
         with self._lock:
             if self.error is not None:
                 raise self.error
@@ -136,8 +142,32 @@ class _Opening(threading.Thread):
             return self.conn
 
 
+class _Opener(threading.Thread):
+    """
+    A thread that opens connections, one after the other, and never ends.
+
+    A thread that ends frees memory of GLib under a lock: a process that is forked at that moment
+    would have the lock for ever.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="libvirt-open", daemon=True)
+        self._requests: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        while True:
+            self._requests.get().open()
+            _IDLE.setdefault(os.getpid(), []).append(self)
+
+    def give(self, request: _Request) -> None:
+        """Have a connection opened."""
+        self._requests.put(request)
+
+
+# By processes: a thread is not there in those that are forked.
+_IDLE: dict[int, list[_Opener]] = {}
 # Of each URI at most one thread waits for a daemon that hangs, in a process that lives for long.
-_HUNG: dict[Any, _Opening] = {}
+_HUNG: dict[Any, _Request] = {}
 
 
 def opened_in_time(opening: Callable[[], Any], uri: str) -> Any:
@@ -150,18 +180,25 @@ def opened_in_time(opening: Callable[[], Any], uri: str) -> Any:
         The daemon: while an earlier call waits for one that hangs, no other is begun.
     """
     key = (os.getpid(), uri)
-    hung = _HUNG.get(key)
-    if hung is not None:
-        hung.join(OPEN_S)
     silent = TimeoutError(f"no answer within {OPEN_S} s")
-    if hung is not None and hung.is_alive():
+    hung = _HUNG.get(key)
+    if hung is not None and not hung.wait(OPEN_S):
         raise silent
-    thread = _Opening(key, opening)
-    thread.start()
+    request = _Request(key, opening)
+    _idle_opener().give(request)
     try:
-        return thread.result(OPEN_S)
+        return request.result(OPEN_S)
     except TimeoutError:
         raise silent from None
+
+
+def _idle_opener() -> _Opener:
+    try:
+        return _IDLE.setdefault(os.getpid(), []).pop()
+    except IndexError:
+        opener = _Opener()
+        opener.start()
+        return opener
 
 
 _LOOP = threading.Lock()

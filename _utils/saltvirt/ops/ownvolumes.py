@@ -66,7 +66,7 @@ def _add_file(
 ) -> None:
     path = found.path or ""
     is_only_read = disk.is_readonly or disk.device in ("cdrom", "floppy")
-    reference = verdict(conn, settings, policies.UNDO, found.pool, found.volume, name)
+    reference = verdict(conn, settings, policies.DELETE, found.pool, found.volume, name)
     # VMs of all hosts can read what a VM only reads there.
     if reference.used_by or (is_only_read and storage.is_declared(settings, path)):
         log.warning("volume %s/%s stays: other VMs use it", found.pool, found.volume)
@@ -83,7 +83,7 @@ def _add_volume(
     own: Own,
 ) -> None:
     where = f"{found.pool}/{found.volume}"
-    if verdict(conn, settings, policies.UNDO, found.pool, found.volume, name).used_by:
+    if verdict(conn, settings, policies.DELETE, found.pool, found.volume, name).used_by:
         log.warning("volume %s stays: other VMs use it, or disks in the trash", where)
     elif disk.is_readonly:
         log.warning("volume %s stays: VM %s only reads it, and others may", where, name)
@@ -95,13 +95,25 @@ def _add_volume(
 
 
 def verdict(
-    conn: Any, settings: HostSettings, policy: Policy, pool: str, name: str, *but: str
+    conn: Any,
+    settings: HostSettings,
+    policy: Policy,
+    pool: str,
+    name: str,
+    *but: str,
+    elsewhere: Elsewhere | None = None,
 ) -> Verdict:
     """Return whether a volume may be used so, whichever name a reference has for it."""
     path = diskvolumes.path_of(conn, pool, name)
     going = [path] if path.startswith("/") else []
-    index = usage.index(conn, settings, but=but, going=going)
+    index = usage.index(conn, settings, but=but, going=going, elsewhere=elsewhere)
     return index.verdict(policy, f"{pool}/{name}", path)
+
+
+def shared(conn: Any, settings: HostSettings, volumes: Iterable[Sequence[str]]) -> list[str]:
+    """Return the devices of volumes that other hosts see."""
+    paths = (diskvolumes.path_of(conn, pool, name) for pool, name, *_number in volumes)
+    return [path for path in paths if path and sharing.is_shared(settings, path)]
 
 
 def alone(conn: Any, pool: str, name: str) -> AbstractContextManager[None]:
@@ -271,16 +283,19 @@ def remove(
     *,
     vm: str | None = None,
     is_late: bool = False,
+    elsewhere: Elsewhere | None = None,
 ) -> None:
     """
     Delete volumes, but those that anything uses by now; what is gone is gone.
 
     vm
-        The VM that they were made for, whose own record names them. Defaults to none.
+        The VM whose build has just made them, and whose record names them. Defaults to none.
 
     is_late
         Whoever wrote them down did not come that far: another host may have made a volume of that
         name meanwhile, where several have a pool in common. Defaults to False.
+    elsewhere
+        What other hosts said of volumes on storage that they see. Defaults to nothing.
 
     Raises StorageError if one cannot be deleted; the others are.
     """
@@ -293,10 +308,14 @@ def remove(
                 *(pool, name, pool, name),
             )
             continue
-        judged = verdict(conn, settings, policies.UNDO, pool, name)
+        policy = policies.DELETE if vm is None else policies.UNDO
+        judged = verdict(conn, settings, policy, pool, name, elsewhere=elsewhere)
         judged = judged if vm is None else judged.without(policies.COMING, vm)
-        if judged.used_by:
-            log.warning("volume %s/%s stays: %s", pool, name, judged.used_by[0].reason)
+        if not judged.is_free:
+            log.warning(
+                "volume %s/%s stays (%s); if nothing needs it: virt.volume_delete %s %s",
+                *(pool, name, judged.reason, pool, name),
+            )
             continue
         why = door.drop_volume(conn, pool, name, judged)
         if why is not None:

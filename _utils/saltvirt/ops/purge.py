@@ -4,7 +4,7 @@ import logging
 import os
 import secrets
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from saltvirt.ops.seeding import seedfiles, submission
 from saltvirt.recordfacts import PurgeFacts
 from saltvirt.storage import policies, sharing, usage
 from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.verdict import Verdict
 from saltvirt.xml import read
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ def purge(
             # A disk that was taken out of the definition stays, though it is in use yet.
             files = undo.files(_candidates(conn, settings, name, removables, is_defined=True))
             _refuse_others(conn, settings, name, [*files, *own.paths], own.volumes)
+            _refuse_unasked(ownvolumes.shared(conn, settings, own.volumes), name, elsewhere)
             paths = _unused(conn, settings, name, [*files, *own.paths], elsewhere)
             facts = PurgeFacts(
                 uuid=domain,
@@ -148,7 +150,7 @@ def _remove(
             unfinished.remove(settings, index, policies.DELETE, paths, drop)
             volumes = held.now.read(PurgeFacts).volumes or []
             if not drop.stays(volumes):
-                ownvolumes.remove(conn, settings, volumes)
+                ownvolumes.remove(conn, settings, volumes, elsewhere=elsewhere)
     except StorageError as exc:
         raise StorageError(f"the VM is gone, but {exc}; fix that, then purge it again") from exc
 
@@ -304,6 +306,20 @@ def own_files(conn: Any, settings: HostSettings, name: str, removables: bool) ->
     files = _candidates(conn, settings, name, removables)
     index = usage.index(conn, settings, but=[name], going=files)
     return [path for path in files if not index.verdict(policies.DELETE, path).used_by]
+
+
+def _refuse_unasked(paths: Iterable[str], name: str, elsewhere: Elsewhere) -> None:
+    """Raise AskAll if other hosts were not asked about volumes that they see."""
+    known = {*elsewhere.free, *elsewhere.used, *elsewhere.doubts}
+    sharing.refuse_unasked(
+        [
+            Verdict(path=path, policy=policies.DELETE, doubts=((policies.ELSEWHERE, ""),))
+            for path in paths
+            if path not in known
+        ],
+        f"VM {name!r} is not purged",
+        f"salt-run virt.purge {shlex.quote(name)}",
+    )
 
 
 def _unused(

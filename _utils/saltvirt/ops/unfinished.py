@@ -129,7 +129,8 @@ def _settle_purge(conn: Any, settings: HostSettings, held: records.Held) -> None
         removal_ = Removal(policy=policies.DELETE, drop=drop, elsewhere=elsewhere)
         _clear(conn, settings, record.name, paths, True, removal_)
         if not drop.stays(facts.volumes or []):
-            ownvolumes.remove(conn, settings, facts.volumes or [], is_late=True)
+            volumes = facts.volumes or []
+            ownvolumes.remove(conn, settings, volumes, is_late=True, elsewhere=elsewhere)
 
 
 def purged(

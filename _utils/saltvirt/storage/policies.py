@@ -79,7 +79,7 @@ record-backing        x      .    x      x     x    .    .    x     x     x    .
 trash                 x      x    x      x     x    x    x    x     x     x    x      x       x     x     x     .
 trash-of-others       x      x    x      .     x    x    x    x     x     x    x      x       x     x     x     .
 file-without-vm       x      .    x      .     x    x    .    x     x     x    x      x       x     x     x     .
-cached-image          x      x    .      .     x    x    x    x     .     .    .      .       .     .     .     .
+cached-image          x      .    .      .     x    x    x    x     .     .    .      .       .     .     .     .
 golden-image          .      .    .      .     x    .    x    x     .     .    .      .       .     .     .     .
 hard-link             .      .    .      .     x    x    x    x     .     .    .      .       .     .     .     .
 open                  .      .    .      .     .    .    .    .     .     .    .      .       .     .     x     .

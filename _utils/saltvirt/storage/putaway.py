@@ -6,7 +6,7 @@ from typing import Any
 
 from saltvirt import arguments
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument
+from saltvirt.errors import BadArgument, StorageError
 from saltvirt.ops import owned, reservations, trash
 from saltvirt.storage import policies, usage
 
@@ -24,6 +24,8 @@ def put(conn: Any, settings: HostSettings, path: object) -> dict[str, Any]:
     vm = owner.vm if owner else file.stem
     with reservations.host_lock(settings):
         index = usage.index(conn, settings, beside=[str(file)], going=[str(file)])
+        if str(file) in reservations.every_file(settings):
+            raise StorageError(f"{file} stays: a record names it; salt-run virt.settle ends that")
         for policy in (policies.LOOSE, policies.DELETE):
             verdict = index.verdict(policy, str(file))
             verdict.refuse(f"{file} stays")

@@ -19,6 +19,8 @@ from swarmkit.settings import CHECKOUT, HERE, OWN, ROOT, Spec
 _MASTER_S, _EACH_S = 120, 3.0
 _AGAIN_S = 0.2
 _QEMU_PKI = Path("/etc/pki/qemu")
+# libvirt makes it; VMs with a console's log move only to hosts that have it.
+_LOGS = Path("/var/log/libvirt/qemu")
 
 
 def _run(*argv):
@@ -38,6 +40,7 @@ def _surroundings():
     _run("mount", "-t", "tmpfs", "tmpfs", _QEMU_PKI)
     for name in ("ca-cert.pem", "client-cert.pem", "client-key.pem"):
         (_QEMU_PKI / name).touch()
+    _LOGS.mkdir(parents=True, exist_ok=True)
     for folder in (ROOT / "up", ROOT / "off", OWN):
         folder.mkdir()
 

@@ -100,8 +100,17 @@ class Cloud(playedhosts.Cloud):
     def _stop(self, host, name):
         self._vm(host, name)["state"] = "shutdown"
 
-    def _purge(self, host, name):
+    def _shared_files(self, host, name):
         self._vm(host, name)
+        return [f"/mnt/shared/{name}_system.qcow2"]
+
+    def _file_users(self, _host, paths, uuid=None):
+        return {path: {"used_by": [], "doubts": []} for path in paths}
+
+    def _purge(self, host, name, asked, **_kwarg):
+        self._vm(host, name)
+        # No host removes a file that others see and that they were not asked about.
+        assert f"/mnt/shared/{name}_system.qcow2" in asked["free"]
         del self.hosts[host][name]
 
     def _init(self, host, name, *_args, **_kwarg):

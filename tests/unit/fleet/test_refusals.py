@@ -61,7 +61,7 @@ def test_a_minion_fills_ten_lines_in_a_minute_and_others_are_heard_beside_it(cap
         refusals.note("evil1", "no\x1b[2J\nreason", now=second / 100)
     refusals.note("hyper1", "another reason", now=10)
 
-    assert caplog.text.count("no certificate for evil1: no reason") == 10
+    assert caplog.text.count("no certificate for evil1: no\\x1b[2J reason") == 10
     assert "no certificate for hyper1: another reason" in caplog.text
     refusals.note("evil1", "again", now=61)
     assert "evil1: 990 more refusals, which are not here" in caplog.text

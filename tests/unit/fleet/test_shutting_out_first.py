@@ -5,7 +5,7 @@ import pytest
 from askedca import ask
 from saltvirt import compat
 from saltvirt.errors import MasterError, NameTaken
-from saltvirt.fleet import allowing, authorization, certificates, keys, membership
+from saltvirt.fleet import allowing, authorization, candidates, certificates, keys, membership
 from saltvirt.pki import store
 from test_allowing import master, secured, states, told  # noqa: F401 (fixtures)
 
@@ -121,14 +121,21 @@ KEYS = {"bytes": b"\xff\xfe\x00bad", "words": b"not a key at all", "nothing": b"
 
 
 @pytest.mark.parametrize("content", KEYS.values(), ids=KEYS)
-@pytest.mark.parametrize("name", ["badpub1", "odd name"])
-def test_a_waiting_key_that_is_none_is_shown_as_none(opts, content, name):
+@pytest.mark.parametrize(
+    ("name", "listed"),
+    [
+        ("badpub1", {"waiting": {"badpub1": compat.UNREADABLE}}),
+        ("odd name", {"odd_ids": {"odd name": candidates.ODD}}),
+    ],
+)
+def test_a_waiting_key_that_is_none_is_shown_as_none(opts, content, name, listed):
     compat.KeyStore(opts).accept("hyper1", "K")
     folder = membership.folder(opts).parent / "minions_pre"
     folder.mkdir(exist_ok=True)
     (folder / name).write_bytes(content)
 
-    assert allowing.shown(opts)["waiting"] == {name: compat.UNREADABLE}
+    shown = allowing.shown(opts)
+    assert {key: shown[key] for key in ("waiting", "odd_ids") if key in shown} == listed
     assert keys.accepted(opts, name) is None
     keys.refuse_taken(opts, name)
 

@@ -4,7 +4,6 @@ import importlib.util
 import subprocess
 from pathlib import Path
 
-import libvirt
 import onrecord
 import pytest
 import verdicts
@@ -23,12 +22,6 @@ from saltvirt.xml import clone
 URI = "test:///default"
 FILE = Path(__file__).resolve().parents[3] / "_clouds/libvirt.py"
 NIC = "<interface type='network'><source network='default'/></interface>"
-BASE = (
-    "<domain type='test'><name>base</name><memory unit='MiB'>64</memory><os><type>hvm</type></os>"
-    "<devices><disk type='file' device='disk'><driver name='qemu' type='qcow2'/>"
-    "<source file='/default-pool/base.qcow2'/><target dev='vda' bus='virtio'/></disk>"
-    f"{NIC}</devices></domain>"
-)
 
 
 class Played:
@@ -51,14 +44,46 @@ class Played:
         self.fired.append((tag.removeprefix("salt/cloud/"), text, args))
 
 
+def definition(name, path, nics=NIC):
+    """Return a domain with a disk."""
+    return (
+        f"<domain type='test'><name>{name}</name><memory unit='MiB'>64</memory>"
+        "<os><type>hvm</type></os>"
+        "<devices><disk type='file' device='disk'><driver name='qemu' type='qcow2'/>"
+        f"<source file='{path}'/><target dev='vda' bus='virtio'/></disk>{nics}</devices></domain>"
+    )
+
+
+def disk(path, *backing):
+    """Make a disk, as the test driver makes no files, and return its path."""
+    path.parent.mkdir()
+    size = () if backing else ("1M",)
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", *backing, path, *size]
+    subprocess.run(argv, check=True)
+    return path
+
+
+def pool_with(conn, name, path):
+    """Define a pool of a disk's folder, and the disk's volume; return the pool."""
+    xml = f"<pool type='dir'><name>{name}</name><target><path>{path.parent}</path></target></pool>"
+    pool = conn.storagePoolDefineXML(xml)
+    pool.create()
+    pool.createXML(clone.volume(path.name, 1 << 20, "qcow2"))
+    return pool
+
+
 @pytest.fixture
-def conn():
+def golden(tmp_path):
+    """The disk of the base domain."""
+    return disk(tmp_path / "golden/base.qcow2")
+
+
+@pytest.fixture
+def conn(conn, golden):
     """A libvirt with a base domain; it is the driver's too, as long as this is open."""
-    conn = libvirt.open(URI)
-    conn.storagePoolLookupByName("default-pool").createXML(clone.volume("base.qcow2", 99, "qcow2"))
-    conn.defineXML(BASE)
-    yield conn
-    conn.close()
+    pool_with(conn, "golden", golden)
+    conn.defineXML(definition("base", golden))
+    return conn
 
 
 @pytest.fixture
@@ -105,7 +130,7 @@ def vms(conn):
 
 def volumes(conn):
     """Return the names of all volumes."""
-    return {v.name() for v in conn.storagePoolLookupByName("default-pool").listAllVolumes()}
+    return {v.name() for v in conn.storagePoolLookupByName("golden").listAllVolumes()}
 
 
 def test_it_is_there_where_a_provider_has_it(driver):
@@ -176,12 +201,12 @@ def test_a_clone_that_cannot_be_bootstrapped_is_removed(driver, conn, played, fa
     assert (vms(conn), volumes(conn)) == ({"test", "base"}, before)
 
 
-def test_a_vm_that_has_got_the_name_since_is_not_removed(driver, conn, played, monkeypatch):
+def test_a_vm_that_has_got_the_name_since_is_not_removed(driver, conn, golden, played, monkeypatch):
     def fails(*_given):
         dom = conn.lookupByName("web1")
         dom.destroy()
         dom.undefine()
-        conn.defineXML(BASE.replace("<name>base</name>", "<name>web1</name>"))
+        conn.defineXML(definition("web1", golden))
         raise OSError("no ssh")
 
     monkeypatch.setitem(driver.__utils__, "cloud.bootstrap", fails)
@@ -202,11 +227,11 @@ def test_a_vm_that_was_there_before_stays_when_its_bootstrap_fails(driver, conn,
 
 
 @pytest.mark.slow
-def test_a_clone_without_an_address_is_removed(driver, conn):
+def test_a_clone_without_an_address_is_removed(driver, conn, golden):
     before = volumes(conn)
 
     conn.lookupByName("base").undefine()
-    conn.defineXML(BASE.replace(NIC, ""))
+    conn.defineXML(definition("base", golden, nics=""))
     with pytest.raises(SaltCloudExecutionTimeout):
         driver.create(profile(ip_source="qemu-agent"))
 
@@ -282,26 +307,14 @@ def test_lists_have_what_was_asked_for(driver):
 def kept(driver, conn, tmp_path):
     """A VM with a disk in a pool, on which is based one in the trash."""
     driver.__opts__["virt"] = {"state_dir": str(tmp_path / "state")}
-    base, top = tmp_path / "vms/web1.qcow2", tmp_path / "disks/top.qcow2"
-    for path, below in ((base, ()), (top, ("-F", "qcow2", "-b", base))):
-        path.parent.mkdir()
-        argv = ["qemu-img", "create", "-q", "-f", "qcow2", *below, path, *([] if below else ["1M"])]
-        subprocess.run(argv, check=True)
-    pool = conn.storagePoolDefineXML(
-        f"<pool type='dir'><name>vms</name><target><path>{base.parent}</path></target></pool>"
-    )
-    pool.create()
-    pool.createXML(clone.volume("web1.qcow2", 1 << 20, "qcow2"))
-    web1 = BASE.replace("<name>base</name>", "<name>web1</name>")
-    conn.defineXML(web1.replace("/default-pool/base.qcow2", str(base)))
+    own = disk(tmp_path / "vms/web1.qcow2")
+    top = disk(tmp_path / "disks/top.qcow2", "-F", "qcow2", "-b", own)
+    pool = pool_with(conn, "vms", own)
+    conn.defineXML(definition("web1", own))
     settings = HostSettings(state_dir=str(tmp_path / "state"), trash_days=7)
     with trash.filling(settings, "web2", why="a test") as drop:
         drop(verdicts.free(top))
-    yield pool
-    for one in pool.listAllVolumes():
-        one.delete()
-    pool.destroy()
-    pool.undefine()
+    return pool
 
 
 def test_a_disk_on_which_one_in_the_trash_is_based_stays(driver, conn, kept):
@@ -323,8 +336,7 @@ def test_a_disk_stays_that_a_vm_which_is_off_has_below_one_in_no_pool(driver, co
         HostSettings(state_dir=str(tmp_path / "state"), uri=URI),
         *trash.listed(HostSettings(state_dir=str(tmp_path / "state"))),
     )
-    web3 = BASE.replace("<name>base</name>", "<name>web3</name>")
-    conn.defineXML(web3.replace("/default-pool/base.qcow2", str(tmp_path / "disks/top.qcow2")))
+    conn.defineXML(definition("web3", tmp_path / "disks/top.qcow2"))
 
     assert driver.destroy("web1", call="action") is None
 
@@ -358,9 +370,21 @@ def test_a_disk_stays_on_which_one_of_a_vm_that_is_made_or_purged_is_based(
 def test_nothing_is_removed_while_nobody_knows_what_the_trash_needs(driver, conn, kept, tmp_path):
     (tmp_path / "disks").rename(tmp_path / "away")
 
-    with pytest.raises(
-        SaltCloudExecutionFailure, match="entry 'web2-.* of the trash needs: .*moun"
-    ):
+    reason = "VM 'web1' is not removed: entry 'web2-.*' of the trash may be based on it: .*: mount "
+    with pytest.raises(SaltCloudExecutionFailure, match=reason):
+        driver.destroy("web1", call="action")
+
+    assert "web1" in vms(conn) and kept.listVolumes() == ["web1.qcow2"]
+
+
+def test_nothing_is_removed_while_a_disk_of_another_vm_is_not_mounted(
+    driver, conn, kept, golden, tmp_path
+):
+    trash.empty(HostSettings(state_dir=str(tmp_path / "state")))
+    golden.parent.rename(golden.parent.with_name("away"))
+
+    reason = f"VM 'web1' is not removed: a VM may be based on it: .* {golden} of VM 'base' .*mount "
+    with pytest.raises(SaltCloudExecutionFailure, match=reason):
         driver.destroy("web1", call="action")
 
     assert "web1" in vms(conn) and kept.listVolumes() == ["web1.qcow2"]

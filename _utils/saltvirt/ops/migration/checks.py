@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt import terminal
+from saltvirt import spec, terminal
 from saltvirt.config import HostSettings
 from saltvirt.kvm import host, lifecycle, pools, volumes
 from saltvirt.ops import inspect, storage
@@ -22,6 +22,8 @@ from saltvirt.xml.poolsource import clean
 
 # Where libvirt itself puts the variables of a VM's firmware.
 _NVRAM = "/var/lib/libvirt/qemu/nvram"
+# Each VM that virt.init makes names it: virtlogd writes the consoles' logs there.
+_LOGS = posixpath.dirname(spec.console_log("any"))
 
 
 def check(
@@ -154,7 +156,7 @@ def _is_below(places: list[str], path: str) -> bool:
 
 def _places(conn: Any, settings: HostSettings) -> Iterator[str]:
     """Yield the folders in which VMs of this host have their files."""
-    yield from (settings.images, _NVRAM, *settings.shared_paths, *settings.backing_paths)
+    yield from (settings.images, _NVRAM, _LOGS, *settings.shared_paths, *settings.backing_paths)
     folders = (pool_.folder(parse(pool.XMLDesc(0))) for pool in conn.listAllStoragePools())
     yield from filter(None, folders)
 

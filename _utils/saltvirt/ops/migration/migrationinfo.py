@@ -334,8 +334,10 @@ def _host_files(both: Sequence[ET.Element], is_running: bool) -> Iterator[list[s
         yield read.boot_files(root)
         yield hostfiles.needed(root)
         template = _template(root, is_running)
-        # Named by libvirt itself too: of what is not here either, nothing is said.
-        yield [template] if template is not None and os.path.exists(template) else []
+        # libvirt makes the variables anew for a guest that runs. It names the template of a stopped
+        # VM too, which may be missing here as well.
+        is_needed = template is not None and (is_running or os.path.exists(template))
+        yield [template] if template is not None and is_needed else []
 
 
 def _template(root: ET.Element, is_running: bool) -> str | None:

@@ -55,6 +55,15 @@ def test_of_the_files_of_vms_all_is_told(end, conn, moving):
     assert f"there is no file {end.settings.images}/kernel there" in by_hand
 
 
+def test_a_caller_learns_whether_the_folder_of_console_logs_is_there(end, conn, moving):
+    """Each VM that virt.init makes names that folder."""
+    asked = replace(moving, files=["/var/log/libvirt/qemu/"])
+
+    by_hand = checks.check(conn, end.settings, asked, may_tell_paths=False)
+
+    assert by_hand == checks.check(conn, end.settings, asked)
+
+
 def test_the_runner_is_told_and_nobody_else(end, conn, moving, monkeypatch):
     """Who may call ``virt.signed`` may change VMs."""
     told = []

@@ -46,7 +46,7 @@ def updated(hypervisor, disks, *, was="", monkeypatch=None):
     if monkeypatch is not None:
         # The test driver plugs nothing in.
         monkeypatch.setattr(changing, "plug", lambda _conn, _vm, *step: plugged.append(step))
-    asked = request.of(hypervisor.settings, "web1", {**DEFAULTS, "disks": disks})
+    asked = request.of(hypervisor.settings, "web1", {**DEFAULTS, "disks": disks, "detach": True})
     with hypervisor.libvirt() as conn:
         domain = conn.defineXML(TEXT.replace("<devices>", f"<devices>{was}"))
         if monkeypatch is not None:
