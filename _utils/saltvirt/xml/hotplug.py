@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from saltvirt.errors import BadArgument
 from saltvirt.xml.cpu import Cell, Cpu
 from saltvirt.xml.memory import Memory
 
@@ -33,11 +32,9 @@ def filled(
     """
     if memory.maximum_kib is None:
         return memory, cpu
-    if memory.slots is None and memory.maximum_kib == memory.size_kib:
-        # There is nothing to plug in.
-        return replace(memory, maximum_kib=None), cpu
     if memory.maximum_kib == memory.size_kib:
-        raise BadArgument("mem:max", "is as much as boot, so nothing fits into slots; give more")
+        # Nothing can be plugged in, and QEMU starts no VM with slots for nothing.
+        return replace(memory, maximum_kib=None, slots=None), cpu
     found = cpu or Cpu()
     if not found.cells:
         cpus = f"0-{vcpus - 1}" if vcpus > 1 else "0"
