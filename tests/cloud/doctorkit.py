@@ -150,6 +150,8 @@ PLANTED = {
     "NVRAM": ("hyper1", named(f"{LIBVIRT}/nvram/gone1_VARS.fd"), "nvram", "hyper1"),
     "a managed save": ("hyper1", named(f"{LIBVIRT}/save/gone1.save"), "managed-save", "hyper1"),
 }
+# What no record explains: the doctor names it, and an operator runs its line.
+NAMED = {"a disk", "a seed", "a key", "a console log", "NVRAM", "a managed save"}
 # What an operator has to mend, with how it is taken back.
 BY_HAND = {
     "a record that cannot be read": (
@@ -193,3 +195,10 @@ def found(done):
     assert all(one["what"] and one["fix"] and one["subject"] for one in findings)
     assert done.code == (1 if findings or "failed" in done.data else 0), done.out
     return {(one["check"], one["where"]): one for one in findings}
+
+
+def mend_by_line(cloud, finding):
+    """Run the command that a finding proposes, as an operator does: the host's own, or a salt one."""
+    command = finding["fix"].rpartition(": ")[2].replace("salt-key -d", "salt-key -y -d")
+    is_of_host = finding["fix"].startswith("on ")
+    return cloud.sh(finding["where"] if is_of_host else "master", command)
