@@ -247,6 +247,13 @@ def names(argument: str, value: object) -> tuple[str, ...]:
     return tuple(str(item).strip() for item in value if str(item).strip())
 
 
+def paths(argument: str, value: object) -> tuple[str, ...]:
+    """Return a tuple of paths from a list, as they are, or from a comma-separated text."""
+    if not isinstance(value, list | tuple):
+        return names(argument, value)
+    return tuple(text(argument, item) for item in value)
+
+
 def mapping(argument: str, value: object) -> dict[Any, Any] | None:
     """Return the value if it is a mapping or None."""
     if value is not None and not isinstance(value, dict):

@@ -18,6 +18,8 @@ _FOLDERS = {"accepted": "minions", "pending": "minions_pre", "rejected": "minion
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 # Letters of a public key as PEM; one of RSA with 16,384 bits has 3,000.
 _MOST_KEY = 16 * 1024
+_KEY_BEGIN = re.compile(r"-----BEGIN ((?:RSA )?PUBLIC KEY)-----\s*")
+_KEY_LINE = re.compile(r"[A-Za-z0-9+/]+={0,2}\s*", re.ASCII)
 # What is shown in the place of the fingerprint of a key that is none.
 UNREADABLE = "not a public key"
 # 3008 writes a key below a umask of its own, which is that of the whole process: another thread's
@@ -31,6 +33,22 @@ def _key_text(key: object) -> str:
         key = key[: _MOST_KEY + 1].decode("ascii", errors="replace").replace("\r\n", "\n")
     is_text = isinstance(key, str) and len(key) <= _MOST_KEY and key.isascii()
     return str(key) if is_text else ""
+
+
+def _key_body(text: str) -> str | None:
+    """
+    Return the lines between the first and the last one of a public key, None if it is none.
+
+    The first line, which no fingerprint has, must say that a key begins and nothing more: Salt
+    believes a key that is whole within that line, and any minion chooses what its waiting key is.
+    """
+    lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
+    if len(lines) < 3 or not all(map(_KEY_LINE.fullmatch, lines[1:-1])):
+        return None
+    begin = _KEY_BEGIN.fullmatch(lines[0])
+    if begin is None or lines[-1].rstrip() != f"-----END {begin[1]}-----":
+        return None
+    return "".join(f"{line}\n" for line in lines[1:-1])
 
 
 class KeyStore:
@@ -94,11 +112,10 @@ class KeyStore:
         state, public = self.read(minion_id)
         if state is None:
             return None
-        if not public or "PUBLIC KEY" not in public:
+        body = _key_body(public or "")
+        if body is None:
             return UNREADABLE
-        lines = [line for line in public.splitlines(keepends=True) if line.strip()]
         kind = self._opts["hash_type"]
-        body = "".join(lines[1:-1]).replace("\r\n", "\n")
         return str(salt.utils.crypt.pem_finger(key=body.encode(), sum_type=kind))
 
     def accept(self, minion_id: str, public_pem: str) -> None:

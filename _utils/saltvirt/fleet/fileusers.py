@@ -19,6 +19,8 @@ from saltvirt.placement.answers import FileUsers
 FUN = "virt.file_users"
 # The key of an answer that names the files to ask about; storage/sharing.py has the same.
 ASK = "ask_all_hosts"
+# No host has so many files to remove at once; of each, all others look through all that they have.
+_MOST_PATHS = 10_000
 
 
 def order(
@@ -46,7 +48,15 @@ def order(
     if not paths:
         return reply
     asked = ask(cloud, host, paths, force=forced)
-    return act(cloud, host, fun, *args, kwarg={**given, "asked": asked})
+    reply = act(cloud, host, fun, *args, kwarg={**given, "asked": asked})
+    more = _to_ask(host, fun, reply)
+    if more:
+        raise MasterError(
+            f"{host} changed nothing: the other hosts were asked about {terminal.some(paths)}, and "
+            f"{host} wants to know of {terminal.some(more)}; if its files have changed since, try "
+            f"again; if a name has characters that cannot be shown, rename that file on {host}"
+        )
+    return reply
 
 
 def _to_ask(host: str, fun: str, reply: object) -> list[str]:
@@ -72,6 +82,11 @@ def ask(
     force
         Take a silent host for one that is in doubt. Defaults to False: MasterError.
     """
+    if len(paths) > _MOST_PATHS:
+        raise MasterError(
+            f"{host} names {len(paths):,} files to ask all hosts about, and nothing is changed: "
+            f"{_MOST_PATHS:,} is the most; find out what {host} says, and why"
+        )
     others = [one for one in inventory.allowed(cloud) if one != host]
     cloud.progress("Asking", detail=f"{terminal.counted(len(others), 'host')} who needs its files")
     found = inventory.survey(cloud, others, FUN, [sorted(paths)], {"uuid": uuid})
@@ -84,7 +99,11 @@ def ask(
 def decide(
     paths: Collection[str], answers: Mapping[str, Mapping[str, FileUsers]], silent: Collection[str]
 ) -> dict[str, Any]:
-    """Return which files are free, used and in doubt, by what the other hosts answered."""
+    """
+    Return which files are free, used and in doubt, by what the other hosts answered.
+
+    A file that a host's answer leaves out is in doubt.
+    """
     used: dict[str, str] = {}
     doubts: dict[str, str] = {}
     for host, known in sorted(answers.items()):
@@ -93,6 +112,8 @@ def decide(
                 used.setdefault(path, f"{host}: {users.used_by[0]}")
             elif path in paths and users.doubts:
                 doubts.setdefault(path, f"{host}: {users.doubts[0]}")
+        for path in set(paths).difference(known):
+            doubts.setdefault(path, f"{host}: its answer does not name the file")
     for path in paths if silent else ():
         doubts.setdefault(path, f"{', '.join(sorted(silent))} cannot be asked, and may need it")
     doubts = {path: reason for path, reason in doubts.items() if path not in used}

@@ -287,10 +287,28 @@ def _has_others(handle: IO[Any]) -> bool:
     return locks.asked(handle, locks.GETLK, fcntl.F_WRLCK, **_QEMUS_LOCKS) != fcntl.F_UNLCK
 
 
+def _opened(path: str | Path) -> IO[bytes]:
+    """
+    Open a regular file or a block device to read it; raise OSError for anything else.
+
+    A pipe would be waited for, and a character device may act: a watchdog that is opened resets
+    the host.
+    """
+    handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(handle).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
+            raise OSError(errno.EINVAL, "it is neither a file nor a block device", str(path))
+        # What was looked at, though its name may lead elsewhere by now.
+        return open(f"/proc/self/fd/{handle}", "rb")
+    finally:
+        os.close(handle)
+
+
 def is_open(path: str | Path) -> bool:
     """Return whether a QEMU has a disk open, on any host whose locks its file system shares."""
     try:
-        with open(path, "rb") as handle:
+        with _opened(path) as handle:
             return _has_others(handle)
     except OSError:
         return False  # it is not there, or its file system has no locks
@@ -307,7 +325,7 @@ def kept_from_qemu(path: str | Path) -> Iterator[None]:
         is_alone = True
         # It may be no path at all, as an image of Ceph's.
         with suppress(OSError):
-            handle = stack.enter_context(open(path, "rb"))
+            handle = stack.enter_context(_opened(path))
             locks.asked(handle, locks.SETLK, fcntl.F_RDLCK, **_QEMUS_LOCKS)
             is_alone = not _has_others(handle)
         if not is_alone:

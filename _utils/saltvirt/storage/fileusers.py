@@ -18,7 +18,7 @@ def file_users(
     uuid
         A VM whose definitions need nothing. Defaults to none.
     """
-    asked = arguments.names("paths", paths)
+    asked = arguments.paths("paths", paths)
     name = None if uuid is None else lifecycle.name_of(conn, arguments.uuid("uuid", uuid))
     index = usage.index(conn, settings, but=[] if name is None else [name])
     verdicts = index.verdicts(policies.ASKED, asked)

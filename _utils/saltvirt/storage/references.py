@@ -1,6 +1,7 @@
 """Every reference to a file on a host, read from its source; nothing here decides anything."""
 
 import os
+import shlex
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,25 +24,25 @@ _BACKING = "a disk of VM {!r} is based on it; purge that VM (virt.purge), or det
 _SNAPSHOT = "a snapshot of VM {!r} needs it; delete that (virt.delete_snapshots) first"
 _OWN_SNAPSHOT = (
     "snapshot {1!r} of VM {0!r} itself goes back to it; delete that snapshot first "
-    "(virt.delete_snapshots {0} {1}), or give it up: virsh snapshot-delete {0} {1} --metadata"
+    "(virt.delete_snapshots {words}), or give it up: virsh snapshot-delete {words} --metadata"
 )
 _OWN_INTERNAL = (
     "snapshot {1!r} of VM {0!r} itself is kept in it; delete that snapshot first "
-    "(virt.delete_snapshots {0} {1})"
+    "(virt.delete_snapshots {words})"
 )
 _SAVED = (
     "VM {!r} has a saved state (managed save), which would go on over what is in it by then; "
-    "start it and shut it down, or drop that state with virsh managedsave-remove {}"
+    "start it and shut it down, or drop that state with virsh managedsave-remove {vm}"
 )
 _KEPT = "a definition of VM {!r} that this host kept after a move names it ({})"
 _BOOT = "VM {!r} boots from it; purge that VM (virt.purge), or change how it boots first"
 _COMING = (
     "it is to be a disk of VM {0!r}, which is being built here or on its way here; wait until that "
-    "is over, or if it was interrupted: salt-run virt.settle {0}"
+    "is over, or if it was interrupted: salt-run virt.settle {vm}"
 )
 _COMING_BACKING = (
     "a disk is based on it, one of VM {0!r}, which is being built here or on its way here; wait "
-    "until that is over, or if it was interrupted: salt-run virt.settle {0}"
+    "until that is over, or if it was interrupted: salt-run virt.settle {vm}"
 )
 _GOING = "it is a file {}"
 _GOING_BACKING = "a disk is based on it, one {}"
@@ -137,7 +138,13 @@ def _disks(host: Host) -> Found:
 
 
 def _of(source: str, owner: str, text: str, *more: str) -> Reference:
-    return Reference(source=source, owner=owner, reason=text.format(owner, *more))
+    return Reference(source=source, owner=owner, reason=_reason(text, owner, *more))
+
+
+def _reason(text: str, owner: str, *more: str) -> str:
+    """Fill in a reason; ``{vm}`` and ``{words}`` stand in commands, where the shell reads them."""
+    words = shlex.join([owner, *more])
+    return text.format(owner, *more, vm=shlex.quote(owner), words=words)
 
 
 def _backing(host: Host) -> Found:
@@ -213,7 +220,7 @@ def _own_internal(host: Host) -> Found:
 def _saved(host: Host) -> Found:
     for vm in sorted(lifecycle.saved(host.conn)) if host.conn is not None else ():
         for path in sorted(host.disks.get(vm, ())) if vm not in host.but else ():
-            yield path, _of(policies.SAVED, vm, _SAVED, vm)
+            yield path, _of(policies.SAVED, vm, _SAVED)
 
 
 def _kept(host: Host) -> Found:
@@ -255,7 +262,7 @@ def _recorded(host: Host) -> Found:
     going = reservations.going_by_vm(host.settings).items()
     texts = {
         **{path: (vm, _GOING_BACKING.replace("{}", words)) for path, (vm, words) in going},
-        **{path: (vm, _COMING_BACKING.format(vm)) for path, vm in coming},
+        **{path: (vm, _reason(_COMING_BACKING, vm)) for path, vm in coming},
     }
     for path, (vm, text) in texts.items():
         if vm in host.spared or not path.startswith("/") or path in host.gone:

@@ -60,7 +60,7 @@ def read(asked: object) -> Elsewhere:
     known = arguments.mapping("asked", asked) or {}
     arguments.refuse_unknown_keys("asked", known, set(_KEYS))
     return Elsewhere(
-        free=frozenset(arguments.names("asked", known.get("free") or [])),
+        free=frozenset(arguments.paths("asked", known.get("free") or [])),
         used=arguments.mapping("asked", known.get("used")) or {},
         doubts=arguments.mapping("asked", known.get("doubts")) or {},
     )

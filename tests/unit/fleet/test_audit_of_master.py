@@ -159,6 +159,26 @@ def reactor(tag, text):
     return plant
 
 
+def reactor_named(as_is):
+    """Return what has a reactor at libvirt's events, whose file is named in another way."""
+
+    def plant(world):
+        text = "a:\n  local.virt.start: [{tgt: h}]\n"
+        (world.folder / "srv").mkdir(exist_ok=True)
+        for folder in (world.folder, world.folder / "srv"):
+            (folder / "crashed.sls").write_text(text)
+        world.opts["file_roots"] = {"base": [str(world.folder / "srv")]}
+        mapped = world.folder / "reactors.yaml"
+        mapped.write_text(f"- {LIFECYCLE}: [{world.folder}/crashed.sls]\n")
+        world.opts["reactor"] = {
+            "served": [{LIFECYCLE: ["salt://crashed.sls?saltenv=base"]}],
+            "pattern": [{LIFECYCLE: f"{world.folder}/cra*.sls"}],
+            "map": str(mapped),
+        }[as_is]
+
+    return plant
+
+
 LIFECYCLE = "salt/engines/libvirt_events/qemu/system/domain/lifecycle"
 CHECKS = {
     "3006 before the pillar's fix": (release("3006.11"), "salt-release"),
@@ -218,6 +238,9 @@ CHECKS = {
     "acl of somebody's own": (option(publisher_acl={"ann": ["ours.report"]}), "acl"),
     "peer_run of one": (option(peer_run={"web.*": ["virt.purge"]}), "options"),
     "a reactor": (reactor(LIFECYCLE, "a:\n  local.virt.start: [{tgt: h}]\n"), "options"),
+    "a reactor of the file server": (reactor_named("served"), "options"),
+    "a reactor by a pattern": (reactor_named("pattern"), "options"),
+    "a reactor in a file of its own": (reactor_named("map"), "options"),
     "a reactor at all": (reactor("salt/*", "a:\n  runner.virt.start: []\n"), "options"),
 }
 

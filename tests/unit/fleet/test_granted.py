@@ -1,5 +1,8 @@
 """What others may be given without being as good as root on a hypervisor: functions that look."""
 
+import importlib
+import inspect
+
 import pytest
 from salt.utils.minions import CkMinions
 from saltvirt import lookonly
@@ -80,6 +83,48 @@ def test_the_list_of_salts_functions_has_none_twice(table):
 )
 def test_what_runs_whatever_it_is_given_is_named(name):
     assert list(granted([{"hyper*": [name]}])) == [f"hyper*: {name}"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("network.get_route", "sysctl.get", "group.members", "smbios.get", "smbios.records"),
+        *("service.status", "service.available", "service.missing", "service.enabled"),
+        "service.disabled",
+    ],
+)
+def test_a_function_whose_argument_can_change_a_host_is_named(name):
+    assert list(granted([name])) == [name]
+
+
+def test_the_runner_that_can_delete_the_keys_of_silent_minions_is_named():
+    assert list(granted([{"@runner": ["manage.down"]}])) == ["@runner: manage.down"]
+    assert list(granted(["manage.down"], "runner")) == ["manage.down"]
+
+
+@pytest.mark.parametrize(
+    ("package", "table"),
+    [
+        ("modules", saltlooks.MODULES),
+        ("runners", saltlooks.RUNNERS),
+        ("wheel", saltlooks.WHEELS),
+    ],
+)
+def test_no_listed_function_gives_an_argument_to_a_shell_or_deletes_keys(package, table):
+    files = {"sysctl": "linux_sysctl", "service": "systemd_service", "user": "useradd"}
+    files |= {"group": "groupadd", "locale": "localemod", "pkg": "aptpkg", "sys": "sysmod"}
+    looked_at = 0
+    for module, names in table.items():
+        loaded = importlib.import_module(f"salt.{package}.{files.get(module, module)}")
+        aliases = {alias: own for own, alias in getattr(loaded, "__func_alias__", {}).items()}
+        for name in names.split():
+            function = getattr(loaded, aliases.get(name, name), None)
+            if inspect.isfunction(function) and inspect.signature(function).parameters:
+                source = inspect.getsource(function)
+                looked_at += 1
+                assert "python_shell=True" not in source, f"{module}.{name}"
+                assert "key.delete" not in source, f"{module}.{name}"
+    assert looked_at
 
 
 OF_MODULES = {

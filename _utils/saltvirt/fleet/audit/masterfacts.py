@@ -1,5 +1,6 @@
 """What the master has: its options, its CAs' files, whom it takes for what, what it serves."""
 
+import glob
 import os
 import pwd
 import re
@@ -11,6 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+import salt.utils.yaml
 import salt.version
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -161,7 +163,7 @@ def of(opts: Mapping[str, Any], members: membership.Members, now: datetime) -> M
         served=sorted(path for path in _below(roots) if _is_served_key(path)),
         loose=_loose([*roots, *pillars]),
         strange=sorted({str(path) for path in (*_strange(place), *keys.strange(opts))}),
-        reactors=sorted(_reactors(opts.get("reactor"))),
+        reactors=sorted(_reactors(opts.get("reactor"), roots)),
         pillar_served=[
             f"{pillar} ({root})"
             for pillar in pillars
@@ -301,20 +303,38 @@ def _names(folder: Any) -> list[str]:
         return []
 
 
-def _reactors(option: Any) -> Iterator[str]:
+def _reactors(option: Any, roots: Sequence[str]) -> Iterator[str]:
     """Yield the files of reactors at libvirt's events that call functions of ``virt``."""
-    for row in option if isinstance(option, list) else ():
+    rows = _reactor_map(option) if isinstance(option, str) else option
+    for row in rows if isinstance(rows, list) else ():
         for tag, paths in row.items() if isinstance(row, Mapping) else ():
             if _EVENTS in str(tag) or fnmatch(_EVENT, str(tag)):
                 listed = paths if isinstance(paths, list) else [paths]
-                yield from (path for path in map(str, listed) if _calls_virt(path))
+                files = (file for path in map(str, listed) for file in _reactor_files(path, roots))
+                yield from filter(_calls_virt, files)
+
+
+def _reactor_map(path: str) -> Any:
+    """Return the reactors of a file that the option names, None if it cannot be read."""
+    try:
+        return salt.utils.yaml.safe_load(Path(path).read_bytes())
+    except (OSError, ValueError, salt.utils.yaml.YAMLError):
+        return None  # Salt does not read it either
+
+
+def _reactor_files(reference: str, roots: Sequence[str]) -> Iterator[str]:
+    """Yield the files that a reactor names: by a pattern, or on the file server."""
+    inside = reference.removeprefix("salt://").partition("?")[0]
+    is_served = reference.startswith("salt://")
+    for pattern in [os.path.join(root, inside) for root in roots] if is_served else [reference]:
+        yield from sorted(glob.glob(pattern))  # noqa: PTH207 (an absolute pattern, as to Salt)
 
 
 def _calls_virt(path: str) -> bool:
     try:
         return _CALLS_VIRT.search(Path(path).read_bytes()) is not None
     except OSError:
-        return False  # it is on the file server, or not there: Salt says so itself
+        return False  # it is gone since, or a folder
 
 
 def _roots(opts: Mapping[str, Any], option: str) -> list[str]:

@@ -5,6 +5,11 @@ Left out on purpose are functions that are called harmless and are not: they rea
 options with secrets (``file.read``, ``pillar.items``, ``test.get_opts``), run a program or a
 function that the caller names (``cmd.shell_info``, ``test.try``), connect to a place that the
 caller names (``status.ping_master``), or write a cache.
+
+An argument can do what the name does not say. ``network.get_route`` gives it to a shell;
+``sysctl.get`` sets ``KEY=VALUE``; ``manage.down`` deletes keys with ``removekeys=True``;
+``service.status`` and its like pass ``--host=`` and ``--image=`` on to systemctl, and
+``smbios.get`` options to dmidecode, which opens any file; ``group.members`` sets them.
 """
 
 from collections.abc import Mapping
@@ -21,7 +26,7 @@ MODULES: Mapping[str, str] = {
     "subnets subnets6 "
     "in_subnet ip_in_subnet convert_cidr calc_net ip_addrs ip_addrs6 ipaddrs ipaddrs6 ip_neighs "
     "ip_neighs6 ipneighs ipneighs6 ip_networks ip_networks6 get_hostname get_fqdn is_private "
-    "is_loopback reverse_ip get_bufsize routes default_route get_route ifacestartswith iphexval "
+    "is_loopback reverse_ip get_bufsize routes default_route ifacestartswith iphexval "
     "fqdns netstat",
     "disk": "usage inodeusage percent",
     "ps": "top get_pid_list cpu_percent cpu_times virtual_memory swap_memory disk_partitions "
@@ -29,7 +34,6 @@ MODULES: Mapping[str, str] = {
     "disk_io_counters get_users",
     "timezone": "get_zone get_zonecode get_offset get_hwclock",
     "kmod": "available check_available lsmod mod_list is_loaded",
-    "sysctl": "get",
     "saltutil": "is_running running find_job",
     "match": "compound ipcidr pcre glob grain grain_pcre list",
     "mine": "get get_docker valid",
@@ -37,14 +41,12 @@ MODULES: Mapping[str, str] = {
     "state_argspec returner_argspec runner_argspec list_state_functions list_state_modules "
     "list_runners list_runner_functions list_returners list_returner_functions list_renderers "
     "state_schema",
-    "service": "get_running get_enabled get_disabled get_static get_all available missing status "
-    "enabled disabled",
+    "service": "get_running get_enabled get_disabled get_static get_all",
     "pkg": "version version_cmp version_clean list_pkgs",
     "user": "info list_users list_groups primary_group",
-    "group": "info members",
+    "group": "info",
     "hosts": "list_hosts get_ip get_alias has_pair",
     "mount": "active swaps is_mounted",
-    "smbios": "get records",
     "locale": "list_avail get_locale avail",
     "state": "show_top running",
 }
@@ -52,7 +54,7 @@ MODULES: Mapping[str, str] = {
 RUNNERS: Mapping[str, str] = {
     "jobs": "master active lookup_jid list_job list_jobs list_jobs_filter print_job exit_success "
     "last_run",
-    "manage": "status down up list_state list_not_state present not_present joined not_joined "
+    "manage": "status up list_state list_not_state present not_present joined not_joined "
     "allowed not_allowed alived not_alived reaped not_reaped versions",
     "cache": "grains",
     "doc": "runner wheel execution",
@@ -81,6 +83,8 @@ GIVES: Mapping[str, str] = {
         ("file", "cp", "archive", "file_roots", "pillar_roots"), "reads or writes any file"
     ),
     **dict.fromkeys(("pillar", "config", "sdb"), "reads secrets or options"),
-    **dict.fromkeys(("pkg", "user", "shadow", "mount"), "changes hosts"),
+    **dict.fromkeys(("pkg", "user", "group", "shadow", "mount", "sysctl"), "changes hosts"),
     "key": "accepts or deletes the keys of minions",
+    "network": "gives an argument to a shell, or changes hosts",
+    "manage": "deletes the keys of minions, or runs any program on a new one",
 }
