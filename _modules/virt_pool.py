@@ -331,8 +331,9 @@ def pool_delete(name, **kwargs):
     name
         The pool's name.
 
-    Returns True; fails with libvirt's words, such as where a folder is not empty, and if anybody
-    may need a volume of the group, as the trash may. The definition stays. Undo: virt.pool_build.
+    Returns True; fails with libvirt's words, such as where a folder is not empty, and if anything
+    may need a volume of the group, as the trash or another host may. The definition stays. Undo:
+    virt.pool_build.
 
     CLI Example:
 

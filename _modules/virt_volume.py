@@ -13,6 +13,7 @@ from saltvirt.later import Later
 
 door = Later("saltvirt.storage.door")
 ownvolumes = Later("saltvirt.ops.ownvolumes")
+policies = Later("saltvirt.storage.policies")
 sharing = Later("saltvirt.storage.sharing")
 transfer = Later("saltvirt.kvm.transfer")
 volume_ = Later("saltvirt.xml.volume")
@@ -314,7 +315,9 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
     def upload(elsewhere):
         with connect.opened(settings, readonly=False) as conn:
             volumes.lookup(conn, pool, volume)
-            verdicts = ownvolumes.deletable(conn, settings, pool, [volume], elsewhere)
+            verdicts = ownvolumes.deletable(
+                *(conn, settings, pool, [volume], elsewhere, policies.FILL)
+            )
             with ownvolumes.alone(conn, pool, volume):
                 door.write_volume(conn, pool, volume, str(file), verdicts, **given)
         return True

@@ -64,13 +64,10 @@ class PurgeFacts:
         it is known again.
     definition
         The domain's XML, without secrets, that goes into the trash with its files.
-    free
-        Those of its files on storage that other hosts see which none of these needs.
     """
 
     uuid: str
     paths: list[str]
-    free: list[str] | None = said_with("free")
     untouched: dict[str, list[int]] | None = said_with("untouched")
     volumes: list[list[str]] | None = said_with("volumes")
     definition: str | None = said_with("definition")

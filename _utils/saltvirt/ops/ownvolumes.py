@@ -19,6 +19,7 @@ from saltvirt.storage.policies import Policy
 from saltvirt.storage.sharing import Elsewhere
 from saltvirt.storage.verdict import Verdict
 from saltvirt.xml import parse, volume
+from saltvirt.xml import pool as pool_
 
 log = logging.getLogger(__name__)
 
@@ -149,6 +150,7 @@ def deletable(
     pool: str,
     names: Sequence[str],
     elsewhere: Elsewhere | None = None,
+    policy: Policy = policies.VOLUME,
     but: Collection[str] = (),
     going: Collection[str] = (),
 ) -> list[Verdict]:
@@ -157,6 +159,8 @@ def deletable(
 
     elsewhere
         What other hosts said of volumes on storage that they see. Defaults to nothing.
+    policy
+        What is done to them. Defaults to deleting them.
     but
         VMs whose backing chains need not be readable, beside those whose disks these volumes are.
         Defaults to none.
@@ -174,9 +178,7 @@ def deletable(
         readable={*but, *_users(conn, pool, names)} if names else (),
         elsewhere=elsewhere,
     )
-    verdicts = [
-        index.verdict(policies.VOLUME, f"{pool}/{name}", path) for name, path in paths.items()
-    ]
+    verdicts = [index.verdict(policy, f"{pool}/{name}", path) for name, path in paths.items()]
     where = " ".join(map(shlex.quote, (pool, *names[:1])))
     sharing.refuse_unasked(
         verdicts, "nothing is changed", f"salt-run virt.volume_delete HOST {where}"
@@ -207,12 +209,24 @@ def refuse_group(conn: Any, settings: HostSettings, pool: str) -> None:
     if group is None:
         return
     volumes_.refuse_group_of_vms(conn, group)
+    _refuse_shared_group(settings, group)
     index = usage.index(conn, settings)
     index.refuse_doubts(policies.GROUP, f"pool {pool!r} stays")
     known = index.references(policies.GROUP)
     for place in volumes_.in_group(conn, group, sorted(known)):
         raise StorageError(
             f"pool {pool!r} stays, as {place} would go with it: {known[place].reason}"
+        )
+
+
+def _refuse_shared_group(settings: HostSettings, group: pool_.Pool) -> None:
+    """Raise StorageError if other hosts see a volume group: their VMs may have volumes of it."""
+    is_shared = sharing.is_shared(settings, group.target or "")
+    if is_shared or any(pool_.has_device(group, path) for path in settings.shared_paths):
+        raise StorageError(
+            f"pool {group.name!r} stays: its group is on storage that other hosts see "
+            "(virt:shared_paths), and VMs there may have volumes of it; delete its volumes by "
+            "salt-run virt.volume_delete, which asks all hosts, then the group by vgremove"
         )
 
 
@@ -233,7 +247,7 @@ def resizable(
 ) -> list[Verdict]:
     """Return whether a volume may get another size; disks above it can see what is cut off."""
     if is_cut:
-        return deletable(conn, settings, pool, [name], elsewhere)
+        return deletable(conn, settings, pool, [name], elsewhere, policies.FILL)
     refuse_open(conn, settings, pool, [name])
     return []
 

@@ -87,7 +87,6 @@ def purge(
             facts = PurgeFacts(
                 uuid=domain,
                 paths=paths,
-                free=sorted(elsewhere.free) or None,
                 volumes=own.volumes or None,
                 definition=lifecycle.kept_xml(conn, name),
             )
@@ -184,7 +183,7 @@ def undefine(
         if moved_to is None:
             _refuse_lost_tpm(name, state)
             _refuse_lost(conn, name, managed_save=managed_save, snapshots=snapshots)
-        is_shared = noted is not None and storage.is_declared(settings, noted)
+        is_shared = noted is not None and sharing.is_shared(settings, noted)
         is_kept = is_shared and not lifecycle.is_active(conn, name)
         is_kept = is_kept or moved_to is not None
         is_kept = is_kept or firmware.has_anothers(conn, name)
@@ -267,7 +266,7 @@ def _refuse_others(
     root = read.domain(lifecycle.xml(conn, name))
     # libvirt removes the last one with the definition.
     paths = [*own, read.firmware_variables(root), read.tpm_state(root)]
-    shared = [path for path in paths if path and storage.is_declared(settings, path)]
+    shared = [path for path in paths if path and sharing.is_shared(settings, path)]
     moved_to = read.ours(root)["moved_to"]
     if moved_to is None and lifecycle.is_migrated(conn, name):
         moved_to = "another host, as libvirt says"

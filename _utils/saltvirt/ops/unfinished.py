@@ -23,7 +23,7 @@ from saltvirt.ops import legacy, ownfiles, ownvolumes, reservations, storage, tr
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.recordfacts import BuildFacts, PurgeFacts
 from saltvirt.spec import console_log
-from saltvirt.storage import door, policies, usage
+from saltvirt.storage import door, policies, sharing, usage
 from saltvirt.storage.policies import Policy
 from saltvirt.storage.sharing import Elsewhere
 from saltvirt.storage.usage import Index
@@ -120,17 +120,29 @@ def _settle_purge(conn: Any, settings: HostSettings, held: records.Held) -> None
     if lifecycle.name_of(conn, facts.uuid):
         log.warning("VM %s is here; its virt.purge was interrupted at its beginning", record.name)
         return
-    paths, was = facts.paths, facts.untouched
-    if was is not None:
-        now = signatures(paths)
-        paths = [one for one in paths if _is_its_own(settings, one, was.get(one), now.get(one))]
+    if facts.untouched is None:
+        _leave(record.name, facts)
+        return
+    was, now = facts.untouched, signatures(facts.paths)
+    paths = [one for one in now if _is_its_own(settings, one, was.get(one), now[one])]
     with purged(settings, record.name, facts) as drop:
-        elsewhere = Elsewhere(free=frozenset(facts.free or ()))
-        removal_ = Removal(policy=policies.DELETE, drop=drop, elsewhere=elsewhere)
+        # What other hosts answered before the purge does not hold any more: a VM of theirs may need
+        # a file by now. So the files that they see go into the trash.
+        removal_ = Removal(policy=policies.DELETE, drop=drop)
         _clear(conn, settings, record.name, paths, True, removal_)
         if not drop.stays(facts.volumes or []):
-            volumes = facts.volumes or []
-            ownvolumes.remove(conn, settings, volumes, is_late=True, elsewhere=elsewhere)
+            ownvolumes.remove(conn, settings, facts.volumes or [], is_late=True)
+
+
+def _leave(name: str, facts: PurgeFacts) -> None:
+    """Name the files of a VM that the purge did not undefine: an operator did, or it has moved."""
+    volumes = ["/".join(volume[:2]) for volume in facts.volumes or []]
+    log.warning(
+        "VM %s is gone, and not by its virt.purge, which was interrupted at its beginning; these "
+        "stay: %s; if nothing needs them: virt.trash_put for each file, virt.volume_delete for "
+        "each volume",
+        *(name, ", ".join([*facts.paths, *volumes])),
+    )
 
 
 def purged(
@@ -147,15 +159,13 @@ def signatures(paths: Iterable[str]) -> dict[str, list[int]]:
     return {path: content.signature(path) for path in paths if os.path.exists(path)}
 
 
-def _is_its_own(
-    settings: HostSettings, path: str, was: list[int] | None, now: list[int] | None
-) -> bool:
+def _is_its_own(settings: HostSettings, path: str, was: list[int] | None, now: list[int]) -> bool:
     """Return whether a file is still that of the VM whose purge was interrupted."""
-    if storage.is_declared(settings, path):
+    if was is None or sharing.is_shared(settings, path):
         # Meanwhile another host may have made, or used, a file of that name.
         return was == now
-    # And an operator one of this host's. Older releases noted none; a crash makes it older.
-    return was is None or now is None or (was[0] == now[0] and now[-1] <= was[-1])
+    # And an operator one of this host's. A crash makes it older.
+    return was[0] == now[0] and now[-1] <= was[-1]
 
 
 def _settle_claim(conn: Any, settings: HostSettings, name: str) -> bool:

@@ -7,7 +7,8 @@ reference of that source keeps the file as it is.
 ===========  ==================================================================================
 delete       remove a disk of a VM that is purged
 undo         remove a file that the record of a build or an arrival names as made and given up
-volume       delete, shrink or write over a volume of a pool
+volume       delete a volume of a pool
+fill         shrink or write over a volume of a pool
 group        delete a pool together with all its volumes
 wipe         wipe a volume
 take         give a disk that exists already to a new VM
@@ -61,33 +62,33 @@ USED_ELSEWHERE = "used-elsewhere"
 DOUBTS = (NO_CHAIN, NO_TRASH, NO_RECORD, ELSEWHERE)
 
 TABLE = """
-                      delete undo volume group wipe take base write merge drop revert replace prune cloud loose asked
-disk                  x      x    .      .     x    x    .    .     x     x    x      x       x     x     x     x
-backing               x      x    x      x     x    x    x    x     x     x    x      x       x     x     x     x
-pool-disk             x      x    .      .     x    x    .    .     .     .    .      .       .     .     .     x
-pool-backing          x      x    x      x     x    x    .    .     .     .    .      .       .     .     .     x
-snapshot              x      x    x      x     x    x    x    x     x     x    x      x       x     x     x     x
-internal-snapshot     x      x    x      x     x    x    .    .     .     x    .      x       x     x     x     x
-own-snapshot          .      .    .      .     .    .    .    .     x     .    x      .       .     .     .     .
-own-internal-snapshot .      .    .      .     .    .    .    .     .     x    .      .       .     .     .     .
-saved-state           .      .    .      .     x    .    .    x     .     .    .      .       .     .     x     x
-kept-definition       x      .    .      .     .    .    .    .     .     .    .      .       .     .     x     x
-boot-file             x      x    x      x     x    .    .    x     .     x    .      x       x     x     x     x
-coming                x      x    .      x     x    x    .    x     .     .    .      x       .     .     x     x
-going                 .      .    .      .     x    x    .    x     .     .    .      x       .     .     x     .
-record-backing        x      .    x      x     x    .    .    x     x     x    .      x       .     x     x     x
-trash                 x      x    x      x     x    x    x    x     x     x    x      x       x     x     x     .
-trash-of-others       x      x    x      .     x    x    x    x     x     x    x      x       x     x     x     .
-file-without-vm       x      .    x      .     x    x    .    x     x     x    x      x       x     x     x     .
-cached-image          x      .    .      .     x    x    x    x     .     .    .      .       .     .     .     .
-golden-image          .      .    .      .     x    .    x    x     .     .    .      .       .     .     .     .
-hard-link             .      .    .      .     x    x    x    x     .     .    .      .       .     .     .     .
-open                  .      .    .      .     .    .    .    .     .     .    .      .       .     .     x     .
-open-elsewhere        x      x    .      .     .    .    .    .     .     .    .      .       .     .     .     .
-unreadable-chain      x      .    x      x     x    x    .    x     x     x    .      x       x     x     x     x
-unreadable-trash      x      .    x      x     x    x    x    x     x     x    x      x       x     x     x     .
-unreadable-record     x      .    .      .     .    .    .    .     .     .    .      .       .     .     x     x
-other-hosts           x      .    x      .     x    .    .    .     x     x    .      .       .     x     .     .
+                      delete undo volume fill group wipe take base write merge drop revert replace prune cloud loose asked
+disk                  x      x    .      .    .     x    x    .    .     x     x    x      x       x     x     x     x
+backing               x      x    x      x    x     x    x    x    x     x     x    x      x       x     x     x     x
+pool-disk             x      x    .      .    .     x    x    .    .     .     .    .      .       .     .     .     x
+pool-backing          x      x    x      x    x     x    x    .    .     .     .    .      .       .     .     .     x
+snapshot              x      x    x      x    x     x    x    x    x     x     x    x      x       x     x     x     x
+internal-snapshot     x      x    x      x    x     x    x    .    .     .     x    .      x       x     x     x     x
+own-snapshot          .      .    .      .    .     .    .    .    .     x     .    x      .       .     .     .     .
+own-internal-snapshot .      .    .      .    .     .    .    .    .     .     x    .      .       .     .     .     .
+saved-state           .      .    .      .    .     x    .    .    x     .     .    .      .       .     .     x     x
+kept-definition       x      .    .      .    .     .    .    .    .     .     .    .      .       .     x     x     x
+boot-file             x      x    x      x    x     x    .    .    x     .     x    .      x       x     x     x     x
+coming                x      x    .      .    x     x    x    .    x     .     .    .      x       .     .     x     x
+going                 .      .    .      .    .     x    x    .    x     .     .    .      x       .     .     x     .
+record-backing        x      .    x      x    x     x    .    .    x     x     x    .      x       .     x     x     x
+trash                 x      x    x      x    x     x    x    x    x     x     x    x      x       x     x     x     x
+trash-of-others       x      x    x      x    .     x    x    x    x     x     x    x      x       x     x     x     .
+file-without-vm       x      .    x      x    .     x    x    .    x     x     x    x      x       x     x     x     x
+cached-image          x      .    .      x    .     x    x    x    x     .     .    .      .       .     x     .     .
+golden-image          .      .    .      x    .     x    .    x    x     .     .    .      .       .     .     .     .
+hard-link             .      .    .      x    .     x    x    x    x     .     .    .      .       .     .     .     .
+open                  .      .    .      .    .     .    .    .    .     .     .    .      .       .     .     x     .
+open-elsewhere        x      x    .      .    .     .    .    .    .     .     .    .      .       .     .     .     .
+unreadable-chain      x      .    x      x    x     x    x    .    x     x     x    .      x       x     x     x     x
+unreadable-trash      x      .    x      x    x     x    x    x    x     x     x    x      x       x     x     x     x
+unreadable-record     x      .    .      .    .     .    .    .    .     .     .    .      .       .     .     x     x
+other-hosts           x      .    x      x    .     x    .    .    .     x     x    .      .       .     x     .     .
 """  # noqa: E501
 
 
@@ -125,8 +126,8 @@ def _parsed() -> dict[str, Policy]:
 
 
 POLICIES = _parsed()
-DELETE, UNDO, VOLUME, GROUP, WIPE = (
-    POLICIES[name] for name in ("delete", "undo", "volume", "group", "wipe")
+DELETE, UNDO, VOLUME, FILL, GROUP, WIPE = (
+    POLICIES[name] for name in ("delete", "undo", "volume", "fill", "group", "wipe")
 )
 TAKE, BASE, WRITE, MERGE, DROP = (
     POLICIES[name] for name in ("take", "base", "write", "merge", "drop")

@@ -96,3 +96,11 @@ def test_a_folder_that_goes_is_empty_whatever_a_vm_is_based_on(host, tmp_path):
     )
 
     assert delete(host, "p1") is True
+
+
+@pytest.mark.parametrize("shared", ["/dev/vg1", "/dev", "/dev/vg1/db1", "/dev/mapper/vg1-db1"])
+def test_a_group_stays_that_other_hosts_see(host, shared):
+    opts = {"state_dir": host.settings.state_dir, "shared_paths": [shared]}
+
+    with pytest.raises(StorageError, match="'vg1' stays: its group is on storage that other hosts"):
+        faces.load("modules", "virt_pool", opts).pool_delete("vg1")

@@ -1,67 +1,92 @@
-"""What one host says of the files that another host, or anybody, asks it about."""
+"""What a host says of shared files that another host is to remove."""
 
-import os
-import pty
-import sys
+from dataclasses import replace
+from uuid import NAMESPACE_DNS, uuid5
 
-from saltvirt.ops import storage
-from saltvirt.storage import fileusers, sharing
-from usagekit import disk_image
+import pytest
+from saltvirt.kvm import lifecycle
+from saltvirt.ops import clouddisks, ownvolumes, trash
+from saltvirt.ops.migration import kept
+from saltvirt.storage import fileusers, policies
+from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.verdict import Verdict
+from usagekit import VM, disk_image
 
-FREE = {"used_by": [], "doubts": []}
-
-
-def users(host, path):
-    """Return what a host answers about one file."""
-    (answer,) = fileusers.file_users(host.conn, host.settings, [str(path)]).values()
-    return {"used_by": answer.used_by, "doubts": answer.doubts}
-
-
-def test_a_pipe_that_a_caller_names_is_not_waited_for(host):
-    pipe = host.root / "pipe"
-    os.mkfifo(pipe)
-
-    assert users(host, pipe) == FREE
-    with storage.kept_from_qemu(pipe):
-        pass
+LINK = """<volume><name>link.qcow2</name><capacity>1048576</capacity>
+<target><format type='qcow2'/></target></volume>"""
+POOL = """<pool type='dir'><name>links</name><target><path>{}</path></target></pool>"""
 
 
-def test_a_character_device_that_a_caller_names_is_not_opened(host):
-    """A watchdog that is opened resets the host."""
-    controller, terminal = pty.openpty()
-    path = os.ttyname(terminal)
-    opened = []
+@pytest.fixture
+def base(host):
+    """A file on storage that other hosts see."""
+    path = disk_image(host.root / "shared/base.qcow2")
+    host.settings = replace(host.settings, shared_paths=[str(path.parent)], trash_days=7)
+    return path
 
-    def note(event, args):
-        if event == "open" and args[0] == path and not args[2] & os.O_PATH:
-            opened.append(args)
 
-    sys.addaudithook(note)
+def asked(host, path, uuid=None):
+    """Return what needs a file."""
+    return fileusers.file_users(host.conn, host.settings, [str(path)], uuid)[str(path)].used_by
+
+
+def test_a_disk_in_the_trash_of_a_host_needs_its_shared_base(host, base):
+    above = disk_image(host.root / "own/db1.qcow2", base)
+    with trash.filling(host.settings, "db1", why="a test") as put:
+        put(Verdict(path=str(above), policy=policies.DELETE))
+
+    assert "a disk in the trash" in asked(host, base)[0]
+
+
+def test_the_disk_of_an_undefined_vm_needs_its_shared_base(host, base):
+    above = disk_image(host.images / "db1_system.qcow2", base)
+
+    assert f"{above} is based on it, a file that no VM here has" in asked(host, base)[0]
+
+
+def test_a_disk_of_the_asking_host_on_shared_storage_is_no_file_without_a_vm(host, base):
+    disk_image(base.parent / "db1_system.qcow2", base)
+
+    assert asked(host, base) == []
+
+
+def test_a_vm_of_the_same_uuid_under_another_name_needs_its_shared_disk(host, base):
+    host.define("db1", base)
+    uuid = str(uuid5(NAMESPACE_DNS, "db1"))
+
+    assert "VM 'db1' has it as a disk" in asked(host, base, uuid)[0]
+
+    lifecycle.keep_moved(host.conn, "db1", "hyper2")
+    assert asked(host, base, uuid) == []
+
+
+def test_no_volume_is_written_over_that_is_a_hard_link_of_a_file_below_a_disk(host):
+    folder = host.root / "links"
+    folder.mkdir()
+    (folder / "link.qcow2").hardlink_to(host.file)
+    host.define("db1", disk_image(host.root / "disks/db1.qcow2", host.file))
+    pool = host.conn.storagePoolCreateXML(POOL.format(folder))
     try:
-        assert users(host, path) == FREE
-        with storage.kept_from_qemu(path):
-            pass
+        pool.createXML(LINK)
+        given = (host.conn, host.settings, "links")
+        (written,) = ownvolumes.resizable(*given, "link.qcow2", Elsewhere(), True)
+        (deleted,) = ownvolumes.deletable(*given, ["link.qcow2"])
     finally:
-        os.close(controller)
-        os.close(terminal)
+        pool.destroy()
 
-    assert opened == []
-
-
-def test_a_file_whose_name_ends_with_a_space_is_found(host):
-    path = disk_image(host.images / "data.qcow2 ")
-    host.define("web1", path)
-
-    assert "VM 'web1' has it as a disk" in users(host, path)["used_by"][0]
-    assert sharing.read({"free": [str(path)]}).free == {str(path)}
+    assert "it is a hard link of" in written.reason and deleted.is_free
 
 
-def test_a_suggested_command_is_one_whatever_a_vm_is_called(host):
-    name = "web1;id>x '$(id)' #"
-    domain = host.define(name, host.file)
-    domain.create()
-    domain.managedSave()
+@pytest.mark.parametrize("why", ["a kept definition", "a cached image"])
+def test_salt_cloud_leaves_what_a_purge_leaves(host, why):
+    path = host.file
+    if why == "a cached image":
+        path = disk_image(host.images / "base" / f"{'a' * 64}.qcow2")
+    else:
+        uuid = uuid5(NAMESPACE_DNS, "db0")
+        source = f"file='{path}'"
+        given = {"name": "db0", "uuid": uuid, "kind": "file", "format": "qcow2", "boot": ""}
+        kept.keep(host.settings, "db0", VM.format(source=source, **given))
+    host.define("db1", path)
 
-    reasons = users(host, host.file)["used_by"]
-
-    assert any("managedsave-remove 'web1;id>x '\"'\"'$(id)'\"'\"' #'" in one for one in reasons)
+    assert clouddisks.needed(host.conn, host.settings, "db1", [str(path)]) == {str(path)}

@@ -140,6 +140,11 @@ def end(conn: Any, settings: HostSettings, digests: Collection[str]) -> dict[str
     """Remove those images of :func:`begin`, keep the others; return what :func:`prune` does."""
     removal.keep_all_but(settings, digests)
     with reservations.host_lock(settings):
+        try:
+            _refuse_unknown(conn, settings)
+        except StorageError:
+            removal.keep_all_but(settings, ())
+            raise
         used = users(conn, settings)
         done = removal.end(settings, digests, used, dropping(conn, settings))
     return _said(done.removed, done.kept)
@@ -148,6 +153,8 @@ def end(conn: Any, settings: HostSettings, digests: Collection[str]) -> dict[str
 def dropping(conn: Any, settings: HostSettings) -> Callable[[str], None]:
     """Return what removes the file of a cached image that nothing on this host needs."""
     index = usage.index(conn, settings)
+    # Read now: while an image has no note any more, another host may fetch it into this folder.
+    index.references(policies.PRUNE)
 
     def drop(path: str) -> None:
         door.remove(index.verdict(policies.PRUNE, path))

@@ -12,6 +12,7 @@ from saltvirt.ops import storage
 from saltvirt.ops.context import Context
 from saltvirt.parts import Effects
 from saltvirt.placement.answers import MigrationInfo
+from saltvirt.storage import sharing
 from saltvirt.xml import read
 
 _Facts = TypeVar("_Facts", ArrivalFacts, DepartureFacts)
@@ -61,7 +62,7 @@ class End(Generic[_Facts]):
         """Remove the definition of the VM, which is the other host's."""
         state = read.tpm_state(read.domain(lifecycle.xml(self.conn, name)))
         # libvirt removes it with the definition; on storage that all hosts have there is no other.
-        is_shared = state is not None and storage.is_declared(self._settings, state)
+        is_shared = state is not None and sharing.is_shared(self._settings, state)
         lifecycle.undefine_moved(self.conn, name, with_snapshots=with_snapshots, keep_tpm=is_shared)
 
     def keep_for(self, host: str) -> None:

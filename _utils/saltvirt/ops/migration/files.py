@@ -12,7 +12,7 @@ from saltvirt.image import cache, tool
 from saltvirt.kvm import host
 from saltvirt.ops import reservations, storage
 from saltvirt.ops.migration.arrivalplan import ComingFile
-from saltvirt.storage import door, policies, usage
+from saltvirt.storage import door, policies, sharing, usage
 from saltvirt.storage.verdict import Verdict
 from saltvirt.undo import on_failure
 
@@ -101,9 +101,9 @@ def seed(
 def _refuse_taken(settings: HostSettings, target: str, path: Path, force: bool) -> None:
     if not force:
         raise StorageError(f"disk {target}: {path} is there already; force=True replaces it")
-    if storage.is_declared(settings, str(path)) or storage.is_open(path):
+    if sharing.is_shared(settings, path) or storage.is_open(path):
         raise StorageError(
-            f"disk {target}: {path} may be another host's VM's, as virt:shared_paths has it or a "
+            f"disk {target}: {path} may be another host's VM's, as it is on shared storage, or a "
             "QEMU has it open; remove it by hand if it is not"
         )
 

@@ -11,6 +11,7 @@ import pytest
 from saltvirt.errors import StorageError
 from saltvirt.kvm import connect
 from saltvirt.ops.migration import files
+from saltvirt.storage import sharing
 
 MIB = 1 << 20
 
@@ -96,8 +97,14 @@ def test_what_comes_while_it_waits_is_not_replaced(hypervisor, seeded, tmp_path,
     assert (tmp_path / "late").read_text() == "another's"
 
 
-def test_what_other_hosts_may_have_no_force_replaces(hypervisor, tmp_path):
-    settings = replace(hypervisor.settings, shared_paths=[str(tmp_path / "san")])
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_what_other_hosts_may_have_no_force_replaces(
+    hypervisor, tmp_path, monkeypatch, is_declared
+):
+    shared = [str(tmp_path / "san")] if is_declared else []
+    settings = replace(hypervisor.settings, shared_paths=shared)
+    # Mocked: no test mounts a network file system.
+    monkeypatch.setattr(sharing, "_is_networked", lambda path: "san" in path.parts)
     (tmp_path / "san").mkdir()
     (tmp_path / "san/d").write_text("another host's")
     with hypervisor.libvirt() as conn, pytest.raises(StorageError, match="may be another host's"):

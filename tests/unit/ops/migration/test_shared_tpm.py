@@ -5,15 +5,19 @@ from dataclasses import replace
 import libvirt
 import pytest
 from saltvirt.kvm import lifecycle
+from saltvirt.storage import sharing
 from saltvirt.xml import tpm
 
 TPM = "<tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm>"
 
 
-@pytest.mark.parametrize("is_shared", [True, False])
-def test_a_source_leaves_it_to_the_target(end, conn, monkeypatch, tmp_path, is_shared):
+@pytest.mark.parametrize("how", ["declared", "a network file system", ""])
+def test_a_source_leaves_it_to_the_target(end, conn, monkeypatch, tmp_path, how):
     monkeypatch.setattr(tpm, "_STATES", str(tmp_path / "swtpm"))
-    shared = [str(tmp_path / "swtpm")] if is_shared else []
+    shared = [str(tmp_path / "swtpm")] if how == "declared" else []
+    if how == "a network file system":
+        # Mocked: no test mounts one.
+        monkeypatch.setattr(sharing, "_is_networked", lambda path: "swtpm" in path.parts)
     end.settings = end.hypervisor.settings = replace(end.settings, shared_paths=shared)
     end.make(conn)
     monkeypatch.setattr(lifecycle, "xml", lambda conn, name: _with_tpm(conn, name))
@@ -22,7 +26,7 @@ def test_a_source_leaves_it_to_the_target(end, conn, monkeypatch, tmp_path, is_s
 
     end.step("finish")
 
-    assert end.kept_tpms == {"web1": is_shared}
+    assert end.kept_tpms == {"web1": how != ""}
 
 
 def _with_tpm(conn, name):
