@@ -69,7 +69,7 @@ def _merging(
     conn: Any,
     settings: HostSettings,
     vm: str,
-    chosen: Iterable[Snapshot],
+    chosen: Sequence[Snapshot],
     elsewhere: Elsewhere | None,
 ) -> _Verdicts:
     """
@@ -91,7 +91,8 @@ def _merging(
         settings,
         but=[vm],
         going=sorted(files),
-        snapshots_going={one.name for one in external},
+        # Those that go are deleted newest first: what is kept in a file goes before the file does.
+        snapshots_going={one.name for one in chosen},
         elsewhere=elsewhere,
     )
     verdicts = list(_of_each(conn, index, external))
