@@ -13,12 +13,14 @@ from saltvirt import arguments, terminal, wire
 from saltvirt.errors import MasterError
 from saltvirt.fleet import inventory
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import act
+from saltvirt.fleet.hosts import DeployError, act
 from saltvirt.placement.answers import FileUsers
 
 FUN = "virt.file_users"
 # The key of an answer that names the files to ask about; storage/sharing.py has the same.
 ASK = "ask_all_hosts"
+# How often a host may ask about further files.
+_ROUNDS = 4
 
 
 def order(
@@ -37,16 +39,36 @@ def order(
         Do it though a host is silent: what the host is in doubt about goes into its trash, if it is
         a file that is removed. Defaults to False.
 
-    Raises MasterError, with nothing changed, if a host that may need a file does not answer.
+    Raises MasterError, with nothing changed, if a host that may need a file does not answer, and
+    DeployError if the host refuses, or asks about further files time and again.
     """
     forced = arguments.boolean("force", force)
     given = dict(kwarg or {})
-    reply = act(cloud, host, fun, *args, kwarg={**given, "asked": {}})
+    asked: dict[str, Any] = {}
+    known: list[str] = []
+    # A host may find out about further files only once those before them are known to be free.
+    for _ in range(_ROUNDS):
+        reply = act(cloud, host, fun, *args, kwarg={**given, "asked": asked})
+        paths = _to_ask(host, fun, reply)
+        if not paths:
+            return reply
+        known = sorted({*known, *paths})
+        asked = ask(cloud, host, known, force=forced)
+    raise DeployError(_asks_again(host, known))
+
+
+def refuse_unasked(host: str, fun: str, reply: object) -> None:
+    """Raise DeployError if a host did nothing, as it asks about further files."""
     paths = _to_ask(host, fun, reply)
-    if not paths:
-        return reply
-    asked = ask(cloud, host, paths, force=forced)
-    return act(cloud, host, fun, *args, kwarg={**given, "asked": asked})
+    if paths:
+        raise DeployError(_asks_again(host, paths))
+
+
+def _asks_again(host: str, paths: Sequence[str]) -> str:
+    return (
+        f"{host} has changed nothing, as it asks for further files on storage that other hosts see "
+        f"({terminal.some(paths)}); run the command again"
+    )
 
 
 def _to_ask(host: str, fun: str, reply: object) -> list[str]:

@@ -66,6 +66,10 @@ class Verdict:
         ]
         return replace(self, used_by=tuple(kept))
 
+    def without_doubt(self, source: str) -> "Verdict":
+        """Return the verdict without the doubts of a source."""
+        return replace(self, doubts=tuple(one for one in self.doubts if one[0] != source))
+
     def refuse(self, what: str, error: type[Exception] = StorageError) -> None:
         """
         Raise if the file is not free.
