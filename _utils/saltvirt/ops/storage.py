@@ -255,7 +255,7 @@ def is_declared(settings: HostSettings, path: str) -> bool:
 
 def is_below(path: str, folders: Iterable[str | Path]) -> bool:
     """Return whether a file or a device is one of some, or below one, as :func:`is_declared`."""
-    return any(_real(path).is_relative_to(_real(one)) for one in folders)
+    return any(_real(path).is_relative_to(_real(str(one))) for one in folders)
 
 
 def _real(path: str) -> Path:
