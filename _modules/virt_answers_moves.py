@@ -46,8 +46,8 @@ def migrate_check(about, source=None):
         The host that has it, whose libvirt must let this one in too. For one VM only.
 
     Asked by hand, it looks only at files in the folders of ``virt:images``, ``virt:shared_paths``,
-    ``virt:backing_paths``, libvirt's pools, firmware variables and consoles' logs, and names the
-    others: who may ask learns nothing of other files of this host.
+    ``virt:backing_paths``, libvirt's pools, firmware, its variables and consoles' logs, and names
+    the others: who may ask learns nothing of other files of this host.
 
     CLI Example:
 

@@ -209,7 +209,8 @@ def pool_deleted(
             if __opts__["test"]:
                 done = poolstates.predicted(todo)
             else:
-                poolstates.delete(conn, todo, done, ownvolumes.deleting(conn, settings, name))
+                alone = ownvolumes.deleting(conn, settings, name, todo.volumes)
+                poolstates.delete(conn, todo, done, alone)
     except VirtError as error:
         failed = statereturn.failed(name, f"Failed deleting pool: {error}", globals())
         return {**failed, "changes": done if any(done.values()) else {}}

@@ -174,7 +174,7 @@ def seen(conn, folder):
     things |= {f"network {one.name()}": _kept(one) for one in conn.listAllNetworks()}
     things |= {f"pool {one.name()}": _pool(one) for one in conn.listAllStoragePools()}
     files = (path for path in Path(folder).rglob("*") if path.is_file())
-    ignored = ("cache/", "state/", "run/")
+    ignored = ("cache/", "state/", "run/", "var/lib/salt-virt-options/")
     names = (str(path.relative_to(folder)) for path in files)
     return {**things, "files": {name: "" for name in names if not name.startswith(ignored)}}
 

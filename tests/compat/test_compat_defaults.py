@@ -61,7 +61,8 @@ CALLS = {
     },
     "a tuned CPU": {**NONE, "cpu": olddocs.but(olddocs.TUNED, feature=None, vcpus=None)},
     "a CPU of two that is not there yet": {**NONE, "cpu": TWO},
-    "memory": {**NONE, "mem": olddocs.MEMORY},
+    # Without `max` and `slots`: QEMU starts no VM with slots and nothing to fill them.
+    "memory": {**NONE, "mem": olddocs.but(olddocs.MEMORY, max=None, slots=None)},
     "NUMA": {**NONE, "numatune": {"memory": {"mode": "strict", "nodeset": "0-1"}}},
     "a kernel": {**NONE, "boot": {"kernel": "/k", "initrd": "/i", "cmdline": "a=1 b"}},
     "a loader": {**NONE, "boot": {"loader": "/l.fd", "nvram": "/n.fd"}},
@@ -123,6 +124,7 @@ OURS = {
     },
     "/devices/graphics@listen": "the same as its <listen>",
     "/devices/interface/mac": "libvirt makes one by chance",
+    "/devices/controller": "the virtio-scsi controller of SCSI disks",
 }
 
 

@@ -190,13 +190,18 @@ def disallow(opts: Mapping[str, Any], given: Sequence[object], now: datetime) ->
     if holders is None or not holders.isdisjoint(ids):
         told = steps.take("not every other host has heard", _tell_others, opts, ids)
     out: dict[str, Any] = {"disallowed": listed or [], "revoked": revoked or [], "told": told or {}}
-    last_seen = {host: names for host, names in hints.every(opts).items() if host in ids}
-    out |= {"last_seen": last_seen} if last_seen else {}
+    out |= _last_seen(opts, ids)
     if steps.failed:
         done = ["shut out"] if listed else []
         done += ["the certificates are revoked"] if revoked is not None else []
         raise _half_shut_out(ids, done, steps, out)
     return out
+
+
+def _last_seen(opts: Mapping[str, Any], ids: Sequence[str]) -> dict[str, Any]:
+    """Return ``{"last_seen": {host: [VM]}}`` of hosts that had VMs when they were last asked."""
+    found = {host: names for host, names in hints.every(opts).items() if host in ids}
+    return {"last_seen": found} if found else {}
 
 
 def _half_shut_out(

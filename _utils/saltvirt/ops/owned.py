@@ -34,8 +34,9 @@ def mark(path: str | Path, vm: str, uuid: str) -> None:
     """Note on a file whose it is, where that can be noted; a missing file has no mark."""
     said = {"vm": vm, "uuid": uuid, "host": _machine(), **_place(path)}
     try:
-        said["number"] = str(os.stat(path).st_ino)
-        os.setxattr(path, _MARK, json.dumps(said).encode())
+        said["number"] = str(os.lstat(path).st_ino)
+        # A link that was planted in its place must not have another file marked.
+        os.setxattr(path, _MARK, json.dumps(said).encode(), follow_symlinks=False)
     except FileNotFoundError:
         return
     except OSError as exc:
@@ -47,7 +48,7 @@ def mark(path: str | Path, vm: str, uuid: str) -> None:
 def unmark(path: str | Path) -> None:
     """Take the mark off a file that is to stay whatever becomes of its VM."""
     try:
-        os.removexattr(path, _MARK)
+        os.removexattr(path, _MARK, follow_symlinks=False)
     except OSError as exc:
         if exc.errno not in {*_NONE, errno.ENODATA, errno.ENOENT}:
             raise StorageError(f"cannot take the mark off {path}: {exc.strerror}") from exc
@@ -56,8 +57,8 @@ def unmark(path: str | Path) -> None:
 def of(path: str | Path) -> Owner | None:
     """Return whose a file is, None if it is not ours."""
     try:
-        said = json.loads(os.getxattr(path, _MARK))
-        place = {**_place(path), "number": str(os.stat(path).st_ino)}
+        said = json.loads(os.getxattr(path, _MARK, follow_symlinks=False))
+        place = {**_place(path), "number": str(os.lstat(path).st_ino)}
         if any(said[key] != value for key, value in place.items()):
             return None
         is_of_this_host = said["host"] == _machine()

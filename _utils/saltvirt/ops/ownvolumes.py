@@ -243,17 +243,18 @@ def resizable(
 
 
 def deleting(
-    conn: Any, settings: HostSettings, pool: str
+    conn: Any, settings: HostSettings, pool: str, planned: Sequence[str]
 ) -> Callable[[Sequence[str]], AbstractContextManager[None]]:
     """
     Return what holds the host's lock over the deletion of a few volumes of a pool that goes.
 
     All is looked at again under it: whoever waited for it may have taken one of them.
+
+    planned
+        All volumes that go; none of a pool that does not run, whose volumes libvirt does not list.
     """
-    users = _users(conn, pool)
-    found = pools.find(conn, pool)
-    names = volumes_.names(conn, pool) if found is not None and found.isActive() else []
-    going = [diskvolumes.path_of(conn, pool, name) for name in names]
+    users = _users(conn, pool, planned)
+    going = [diskvolumes.path_of(conn, pool, name) for name in planned]
 
     @contextmanager
     def alone(names: Sequence[str]) -> Iterator[None]:

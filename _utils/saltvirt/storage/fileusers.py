@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from saltvirt import arguments
+from saltvirt import arguments, terminal
 from saltvirt.config import HostSettings
 from saltvirt.kvm import lifecycle
 from saltvirt.placement.answers import FileUsers
@@ -24,8 +24,8 @@ def file_users(
     verdicts = index.verdicts(policies.ASKED, asked)
     return {
         path: FileUsers(
-            used_by=[reference.reason for reference in verdict.used_by],
-            doubts=[reason for _source, reason in verdict.doubts],
+            used_by=[terminal.escaped(reference.reason) for reference in verdict.used_by],
+            doubts=[terminal.escaped(reason) for _source, reason in verdict.doubts],
         )
         for path, verdict in verdicts.items()
     }

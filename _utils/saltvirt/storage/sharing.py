@@ -128,7 +128,8 @@ def _is_networked(path: Path) -> bool:
 def _mounts() -> dict[str, str]:
     """Return ``{device: kind of file system}`` of what is mounted."""
     out = {}
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+    for line in text.splitlines():
         words, _dash, rest = line.partition(" - ")
         out[words.split()[2]] = rest.split()[0]
     return out

@@ -163,6 +163,20 @@ def test_a_pool_is_deleted_as_on_3006(virt, applied, pool, purge, gone, comment)
     assert virt.list_pools() == ["default-pool"]
 
 
+@pytest.mark.parametrize("purge", [True, False])
+def test_a_pool_that_does_not_run_is_undefined_and_its_volumes_stay(conn, virt, applied, purge):
+    applied("pool_running", "p1", target="/srv/p1")
+    virt.volume_define("p1", "v", 1)
+    conn.storagePoolLookupByName("p1").destroy()
+
+    would, done, _again = applied("pool_deleted", "p1", purge=purge)
+
+    steps = {"stopped": False, "deleted": False, "undefined": True, "deleted_volumes": []}
+    assert would["changes"] == done["changes"] == steps
+    assert done["result"] is True
+    assert virt.list_pools() == ["default-pool"]
+
+
 def test_a_pool_with_a_volume_of_a_vm_that_runs_is_not_purged(conn, virt, applied):
     applied("pool_running", "p1", target="/srv/p1")
     virt.volume_define("p1", "v", 1)

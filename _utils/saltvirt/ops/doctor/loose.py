@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from saltvirt import room
+from saltvirt import room, terminal
 from saltvirt.config import HostSettings
 from saltvirt.errors import NoSuchVm
 from saltvirt.kvm import lifecycle, query
@@ -67,7 +67,7 @@ def _open_files() -> set[str]:
                     out.add(str(one.readlink()))
     for one in _BLOCK.glob("loop*/loop/backing_file"):
         with contextlib.suppress(OSError):
-            out.add(one.read_text().strip())
+            out.add(os.fsdecode(one.read_bytes()).strip())
     return out
 
 
@@ -118,9 +118,9 @@ def _file(settings: HostSettings, kind: str, path: Path, vm: str, uuid: str) -> 
 
 def shared(settings: HostSettings, paths: Iterable[str]) -> list[str]:
     """Return those of some files that other hosts may have too."""
-    return sorted(
-        path for path in paths if path.startswith("/") and sharing.is_shared(settings, path)
-    )
+    found = (path for path in paths if path.startswith("/") and sharing.is_shared(settings, path))
+    # The name of a file need not be text.
+    return sorted(map(terminal.escaped, found))
 
 
 def made_for(known: Mapping[str, SeenVm]) -> list[str]:

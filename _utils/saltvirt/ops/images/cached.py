@@ -63,7 +63,8 @@ def _shown(reference: Reference) -> str:
         policies.TRASH: f"{reference.owner} in the trash",
         policies.OTHER_TRASH: "another host's entry in the trash",
     }
-    return in_trash.get(reference.source, reference.owner)
+    # The name of a file need not be text.
+    return terminal.escaped(in_trash.get(reference.source, reference.owner))
 
 
 def pull(context: Context, image: str, saltenv: str, image_hash: object = None) -> str | None:

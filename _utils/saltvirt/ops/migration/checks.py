@@ -24,6 +24,8 @@ from saltvirt.xml.poolsource import clean
 _NVRAM = "/var/lib/libvirt/qemu/nvram"
 # Each VM that virt.init makes names it: virtlogd writes the consoles' logs there.
 _LOGS = posixpath.dirname(spec.console_log("any"))
+# Where packages put UEFI firmware; libvirt lists it to everybody who may look.
+_FIRMWARE = ("/usr/share/OVMF", "/usr/share/AAVMF", "/usr/share/edk2", "/usr/share/qemu")
 
 
 def check(
@@ -156,7 +158,8 @@ def _is_below(places: list[str], path: str) -> bool:
 
 def _places(conn: Any, settings: HostSettings) -> Iterator[str]:
     """Yield the folders in which VMs of this host have their files."""
-    yield from (settings.images, _NVRAM, _LOGS, *settings.shared_paths, *settings.backing_paths)
+    yield from (settings.images, _NVRAM, _LOGS, *_FIRMWARE)
+    yield from (*settings.shared_paths, *settings.backing_paths)
     folders = (pool_.folder(parse(pool.XMLDesc(0))) for pool in conn.listAllStoragePools())
     yield from filter(None, folders)
 

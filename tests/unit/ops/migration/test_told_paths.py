@@ -55,9 +55,10 @@ def test_of_the_files_of_vms_all_is_told(end, conn, moving):
     assert f"there is no file {end.settings.images}/kernel there" in by_hand
 
 
-def test_a_caller_learns_whether_the_folder_of_console_logs_is_there(end, conn, moving):
-    """Each VM that virt.init makes names that folder."""
-    asked = replace(moving, files=["/var/log/libvirt/qemu/"])
+@pytest.mark.parametrize("path", ["/var/log/libvirt/qemu/", "/usr/share/OVMF/OVMF_CODE_4M.fd"])
+def test_a_caller_learns_whether_log_folder_and_firmware_are_there(end, conn, moving, path):
+    """Each VM that virt.init makes names that folder, and each one with UEFI its firmware."""
+    asked = replace(moving, files=[path])
 
     by_hand = checks.check(conn, end.settings, asked, may_tell_paths=False)
 
