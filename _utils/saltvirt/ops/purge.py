@@ -314,7 +314,7 @@ def _refuse_unasked(paths: Iterable[str], name: str, elsewhere: Elsewhere) -> No
     known = {*elsewhere.free, *elsewhere.used, *elsewhere.doubts}
     sharing.refuse_unasked(
         [
-            Verdict(path=path, policy=policies.DELETE, doubts=((policies.ELSEWHERE, ""),))
+            Verdict(path=path, policy=policies.DELETE, unasked=(path,))
             for path in paths
             if path not in known
         ],

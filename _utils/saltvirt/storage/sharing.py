@@ -15,7 +15,6 @@ from saltvirt import arguments
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.ops import storage
-from saltvirt.storage.policies import ELSEWHERE
 from saltvirt.storage.verdict import Verdict
 
 # The key of an answer that names the files that all hosts have to be asked about.
@@ -92,7 +91,7 @@ def refuse_unasked(verdicts: Iterable[Verdict], what: str, ask_all: str) -> None
     ask_all
         The command on the master that asks them.
     """
-    paths = [one.path for one in verdicts if ELSEWHERE in [source for source, _ in one.doubts]]
+    paths = [name for one in verdicts for name in one.unasked]
     if paths:
         raise AskAll(
             f"{what}: {', '.join(paths)} is on storage that other hosts see, and VMs there may "

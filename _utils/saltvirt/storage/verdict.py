@@ -37,12 +37,15 @@ class Verdict:
         What needs the file; empty if nothing does.
     doubts
         What could need it and cannot be read: ``(source, reason)``.
+    unasked
+        The names of it that other hosts see, and about which they were not asked.
     """
 
     path: str
     policy: Policy
     used_by: tuple[Reference, ...] = ()
     doubts: tuple[tuple[str, str], ...] = ()
+    unasked: tuple[str, ...] = ()
 
     @property
     def is_free(self) -> bool:

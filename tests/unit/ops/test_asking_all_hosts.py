@@ -16,7 +16,6 @@ from saltvirt.storage.verdict import Verdict
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
 VOLUME = "<volume><name>a.raw</name><capacity>1048576</capacity></volume>"
-UNASKED = ((policies.ELSEWHERE, ""),)
 
 
 @pytest.fixture
@@ -69,7 +68,7 @@ def test_a_volume_that_is_to_be_smaller_is_not_said_to_be_deleted(shared, pool):
 
 def test_all_files_of_snapshots_are_asked_about_at_once():
     verdicts = [
-        (name, Verdict(path=path, policy=policies.MERGE, doubts=UNASKED))
+        (name, Verdict(path=path, policy=policies.MERGE, unasked=(path,)))
         for name, path in (("s1", "/a"), ("s2", "/b"))
     ]
 
@@ -147,3 +146,18 @@ def test_what_is_declared_shared_is_no_hosts_own(hypervisor):
     settings = dataclasses.replace(hypervisor.settings, shared_paths=both, own_paths=both)
 
     assert sharing.is_shared(settings, path)
+
+
+def test_a_volume_that_no_other_host_needs_is_free(shared, pool):
+    given = (shared.conn, shared.settings, "p1", ["a.raw"])
+    with pytest.raises(sharing.AskAll) as raised:
+        ownvolumes.deletable(*given)
+
+    (verdict,) = ownvolumes.deletable(*given, Elsewhere(free=frozenset(raised.value.paths)))
+
+    assert verdict.is_free
+    # Another host can have another volume of that name in a pool that is its own.
+    assert raised.value.paths == [str(shared.folder / "a.raw")]
+    used = Elsewhere(used={raised.value.paths[0]: "hyper2: VM 'db1' has it as a disk"})
+    (verdict,) = ownvolumes.deletable(*given, used)
+    assert verdict.reason == "hyper2: VM 'db1' has it as a disk"
