@@ -15,6 +15,7 @@ bins = Later("saltvirt.ops.trash")
 facts = Later("saltvirt.ops.doctor.facts")
 mend = Later("saltvirt.ops.doctor.mend")
 putaway = Later("saltvirt.storage.putaway")
+sharing = Later("saltvirt.storage.sharing")
 
 __virtualname__ = "virt"
 
@@ -95,8 +96,12 @@ def trash_put(path, **kwargs):
         Absolute path of the file.
 
     It is kept for ``virt:trash_days``, for a week at least. Returns ``{"entry": name, "undo":
-    command}``; fails if anything on this host needs the file, or if that cannot be told. Undo:
+    command}``; fails if anything on this host needs the file, if that cannot be told, or if it is
+    on storage that other hosts see: ``salt-run virt.trash_put`` asks them. Undo:
     virt.trash_restore.
+
+    asked
+        What the master's order says of other hosts. Not for people.
 
     CLI Example:
 
@@ -104,9 +109,14 @@ def trash_put(path, **kwargs):
 
         salt hyper1 virt.trash_put /srv/salt-images/left1_system.qcow2
     """
+    asked = kwargs.pop("asked", None)
     settings = _settings("virt.trash_put", kwargs)
-    with connect.opened(settings) as conn:
-        return putaway.put(conn, settings, path)
+
+    def put(elsewhere):
+        with connect.opened(settings) as conn:
+            return putaway.put(conn, settings, path, elsewhere)
+
+    return sharing.answered(asked, put)
 
 
 def trash_restore(entry, **kwargs):

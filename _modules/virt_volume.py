@@ -308,18 +308,17 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
         salt hyper1 virt.volume_upload default data.img /srv/debian.qcow2 length=1048576
         salt hyper1 virt.volume_delete default data.img
     """
-    given = _part(offset, length, sparse)
+    part = _part(offset, length, sparse)
     asked = kwargs.pop("asked", None)
     settings = config.for_call("virt.volume_upload", kwargs, __opts__, __pillar__, __grains__)
 
     def upload(elsewhere):
         with connect.opened(settings, readonly=False) as conn:
             volumes.lookup(conn, pool, volume)
-            verdicts = ownvolumes.deletable(
-                *(conn, settings, pool, [volume], elsewhere, policies.FILL)
-            )
+            given = (conn, settings, pool, [volume], elsewhere, policies.FILL)
+            verdicts = ownvolumes.deletable(*given, call="virt.volume_upload")
             with ownvolumes.alone(conn, pool, volume):
-                door.write_volume(conn, pool, volume, str(file), verdicts, **given)
+                door.write_volume(conn, pool, volume, str(file), verdicts, **part)
         return True
 
     return sharing.answered(asked, upload)

@@ -162,6 +162,31 @@ def volume_upload(host, pool, volume, file, force=False, offset=0, length=0, spa
 
 
 @runner_function
+def trash_put(host, path, force=False):
+    """
+    Move a file that no VM has into a host's trash, unless a VM of any host needs it.
+
+    host
+        The hypervisor.
+    path
+        Absolute path of the file on that host.
+    force
+        Do it though a host is silent. Defaults to False.
+
+    Returns ``{host: {"entry": name, "undo": command}}``, as the host's own ``virt.trash_put``;
+    fails where that does, and if another host needs the file, or is silent. Undo:
+    virt.trash_restore.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.trash_put hyper1 /srv/salt-images/left1_system.qcow2
+    """
+    return _order(host, "virt.trash_put", [path], force)
+
+
+@runner_function
 def delete_snapshots(name, *names, **kwargs):
     """
     Delete snapshots of a VM, unless a VM of any host needs what would change.

@@ -327,7 +327,8 @@ def connection(value: object, listed: Collection[str] = ()) -> str:
         return uri
     if not _is_own(uri):
         # What follows the host may have a command or a path in it.
-        where = shown(uri).partition("?")[0].rpartition("@")[2]
+        where, mark, _query = shown(uri).partition("?")
+        where = where.rpartition("@")[2] + ("?..." if mark else "")
         raise BadArgument(
             "connection",
             f"{_short(where)!r} is neither a daemon of this host, such as "

@@ -82,6 +82,7 @@ _HOST = {
     },
     "state_dir": PATH,
     "shared_paths": PATHS,
+    "own_paths": PATHS,
     "backing_paths": PATHS,
     "tunnel": FLAG,
     "trash_days": COUNT,
@@ -180,6 +181,7 @@ class HostSettings(_Options):
     seed: dict[str, Any] = field(default_factory=dict, repr=False)
     state_dir: str = "/var/lib/salt-virt"
     shared_paths: list[Any] = field(default_factory=list)
+    own_paths: list[Any] = field(default_factory=list)
     backing_paths: list[Any] = field(default_factory=list)
     tunnel: bool = False
     trash_days: int = 0

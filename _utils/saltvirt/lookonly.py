@@ -110,7 +110,7 @@ RUNNERS: Mapping[str, Functions] = {
     "virt_image": Functions(looks="images", changes="image_pull image_prune image_build"),
     "virt_files": Functions(
         changes="volume_delete volume_wipe volume_resize volume_upload delete_snapshots "
-        "revert_snapshot"
+        "revert_snapshot trash_put"
     ),
     "virt_image_minion": Functions(module="virt_image", changes="minion_packages"),
     "virt_key": Functions(changes="authorize unauthorize"),

@@ -30,7 +30,7 @@ def is_weaker(option: str, was: Any, now: Any) -> bool:
             before, after = (_number(one, table[option]) for one in (was, now))
             # One that cannot be read is refused where it is needed, so it weakens nothing.
             return before is not None and after is not None and sign * after < sign * before
-    if option in ("shared_paths", "backing_paths"):
+    if option in ("shared_paths", "own_paths", "backing_paths"):
         old, new = set(_paths(was)), set(_paths(now))
         return bool(old - new) if option == "shared_paths" else bool(new - old)
     return was is not None and (now is None or option in PLACES)

@@ -97,9 +97,11 @@ def is_there(cloud):
 
 
 def prepare_doctor(cloud, name):
-    """Mend what other tests have left on purpose, or leave something in the trash."""
+    """Mend what other tests have left on purpose, or leave a file, in the trash or for it."""
     if name == "trash_restore":
         plant_trash(cloud)
+    if name == "trash_put":
+        cloud.sh("hyper1", "echo kept >/srv/salt-images/left1_system.qcow2")
     if name == "doctor":
         cloud.run("virt.doctor", "fix=True")
 

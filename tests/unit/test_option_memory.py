@@ -315,6 +315,8 @@ def test_salt_cloud_on_a_host_has_the_options_of_its_minion(minion):
         ("image_max_gib", 10, None, True),
         ("shared_paths", ["/a", "/b"], ["/b"], True),
         ("shared_paths", ["/a"], ["/a", "/b"], False),
+        ("own_paths", ["/a"], ["/a", "/b"], True),
+        ("own_paths", ["/a"], None, False),
         ("backing_paths", ["/a"], ["/a", "/b"], True),
         ("backing_paths", ["/a"], None, False),
         ("images", "/a", "/b", True),

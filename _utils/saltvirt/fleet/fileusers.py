@@ -13,7 +13,7 @@ from saltvirt import arguments, terminal, wire
 from saltvirt.errors import MasterError
 from saltvirt.fleet import inventory
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import act
+from saltvirt.fleet.hosts import DeployError, act
 from saltvirt.placement.answers import FileUsers
 
 FUN = "virt.file_users"
@@ -21,6 +21,8 @@ FUN = "virt.file_users"
 ASK = "ask_all_hosts"
 # No host has so many files to remove at once; of each, all others look through all that they have.
 _MOST_PATHS = 10_000
+# How often a host may ask about further files.
+_ROUNDS = 4
 
 
 def order(
@@ -39,24 +41,37 @@ def order(
         Do it though a host is silent: what the host is in doubt about goes into its trash, if it is
         a file that is removed. Defaults to False.
 
-    Raises MasterError, with nothing changed, if a host that may need a file does not answer.
+    Raises MasterError, with nothing changed, if a host that may need a file does not answer, and
+    DeployError if the host refuses, or asks about further files time and again.
     """
     forced = arguments.boolean("force", force)
     given = dict(kwarg or {})
-    reply = act(cloud, host, fun, *args, kwarg={**given, "asked": {}})
+    asked: dict[str, Any] = {}
+    known: list[str] = []
+    # A host may find out about further files only once those before them are known to be free.
+    for _ in range(_ROUNDS):
+        reply = act(cloud, host, fun, *args, kwarg={**given, "asked": asked})
+        paths = _to_ask(host, fun, reply)
+        if not paths:
+            return reply
+        known = sorted({*known, *paths})
+        asked = ask(cloud, host, known, force=forced)
+    raise DeployError(_asks_again(host, known))
+
+
+def refuse_unasked(host: str, fun: str, reply: object) -> None:
+    """Raise DeployError if a host did nothing, as it asks about further files."""
     paths = _to_ask(host, fun, reply)
-    if not paths:
-        return reply
-    asked = ask(cloud, host, paths, force=forced)
-    reply = act(cloud, host, fun, *args, kwarg={**given, "asked": asked})
-    more = _to_ask(host, fun, reply)
-    if more:
-        raise MasterError(
-            f"{host} changed nothing: the other hosts were asked about {terminal.some(paths)}, and "
-            f"{host} wants to know of {terminal.some(more)}; if its files have changed since, try "
-            f"again; if a name has characters that cannot be shown, rename that file on {host}"
-        )
-    return reply
+    if paths:
+        raise DeployError(_asks_again(host, paths))
+
+
+def _asks_again(host: str, paths: Sequence[str]) -> str:
+    return (
+        f"{host} has changed nothing, as it asks for further files on storage that other hosts see "
+        f"({terminal.some(paths)}); run the command again, and if that is said again, rename there "
+        "what has a name with characters that cannot be shown"
+    )
 
 
 def _to_ask(host: str, fun: str, reply: object) -> list[str]:

@@ -199,7 +199,8 @@ def _remove(
         kwarg: dict[str, Any] = {} if uuid is None else {"uuid": uuid}
         kwarg |= {"only_made": True} if is_undo else {}
         kwarg |= {"asked": asked} if asked else {}
-        act(cloud, host, "virt.purge", name, kwarg=kwarg, order_id=order_id)
+        reply = act(cloud, host, "virt.purge", name, kwarg=kwarg, order_id=order_id)
+        fileusers.refuse_unasked(host, "virt.purge", reply)
     except (KeyboardInterrupt, SystemExit):
         raise DeployError(
             f"interrupted while {host} removed VM {name!r}; run salt-run virt.purge {name} again, "

@@ -22,6 +22,8 @@ from saltvirt.xml import parse, volume
 from saltvirt.xml import pool as pool_
 
 log = logging.getLogger(__name__)
+# What functions of the runner take beside a host, a pool and a volume.
+_MORE = {"virt.volume_upload": " FILE", "virt.volume_resize": " SIZE shrink=True"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,7 @@ def deletable(
     policy: Policy = policies.VOLUME,
     but: Collection[str] = (),
     going: Collection[str] = (),
+    call: str = "virt.volume_delete",
 ) -> list[Verdict]:
     """
     Return whether volumes may go, or be written over: what is based on one would be spoilt.
@@ -166,6 +169,8 @@ def deletable(
         Defaults to none.
     going
         Files that go together with them, whose own references do not count. Defaults to none.
+    call
+        The runner's function that asks all hosts first. Defaults to the one that deletes.
 
     Raises StorageError if a QEMU has one open, or if one is made for a VM that comes.
     """
@@ -180,9 +185,8 @@ def deletable(
     )
     verdicts = [index.verdict(policy, f"{pool}/{name}", path) for name, path in paths.items()]
     where = " ".join(map(shlex.quote, (pool, *names[:1])))
-    sharing.refuse_unasked(
-        verdicts, "nothing is changed", f"salt-run virt.volume_delete HOST {where}"
-    )
+    more = _MORE.get(call, "")
+    sharing.refuse_unasked(verdicts, "nothing is changed", f"salt-run {call} HOST {where}{more}")
     return verdicts
 
 
@@ -247,7 +251,8 @@ def resizable(
 ) -> list[Verdict]:
     """Return whether a volume may get another size; disks above it can see what is cut off."""
     if is_cut:
-        return deletable(conn, settings, pool, [name], elsewhere, policies.FILL)
+        given = (conn, settings, pool, [name], elsewhere, policies.FILL)
+        return deletable(*given, call="virt.volume_resize")
     refuse_open(conn, settings, pool, [name])
     return []
 

@@ -290,13 +290,14 @@ def _refuse_others(
 def shared_files(
     conn: Any, settings: HostSettings, name: str, *, removables: bool = False
 ) -> list[str]:
-    """Return the files of a VM that other hosts see, of those that a purge would remove."""
+    """Return the files and devices that other hosts see, of those that a purge would remove."""
     if not lifecycle.is_defined(conn, name):
         return []
     own = ownvolumes.of(conn, settings, name, removables=removables)
     files = [*_candidates(conn, settings, name, removables, is_defined=True), *own.paths]
     return [
-        path for path in files if sharing.is_shared(settings, path) and not seedfiles.is_seed(path)
+        *(one for one in files if sharing.is_shared(settings, one) and not seedfiles.is_seed(one)),
+        *ownvolumes.shared(conn, settings, own.volumes),
     ]
 
 
@@ -312,7 +313,7 @@ def _refuse_unasked(paths: Iterable[str], name: str, elsewhere: Elsewhere) -> No
     known = {*elsewhere.free, *elsewhere.used, *elsewhere.doubts}
     sharing.refuse_unasked(
         [
-            Verdict(path=path, policy=policies.DELETE, doubts=((policies.ELSEWHERE, ""),))
+            Verdict(path=path, policy=policies.DELETE, unasked=(path,))
             for path in paths
             if path not in known
         ],

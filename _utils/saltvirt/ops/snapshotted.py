@@ -1,5 +1,6 @@
 """Snapshots are deleted, and reverted to, only if that spoils nothing else."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -30,7 +31,8 @@ def delete(
     """
     known = snapshots.every(conn, vm).get(vm, [])
     chosen = [one for one in known if one.name in names or not names]
-    verdicts = _merging(conn, settings, vm, chosen, elsewhere)
+    call = f"virt.delete_snapshots {_words(vm, *names)}{'' if names else ' all=True'}"
+    verdicts = _merging(conn, settings, vm, chosen, elsewhere, call)
     return door.delete_snapshots(conn, vm, names, verdicts)
 
 
@@ -50,18 +52,19 @@ def plan_revert(
     raised here already.
     """
     plan = snapshots.plan_revert(conn, vm, wanted)
+    call = f"virt.revert_snapshot {_words(vm, plan.to)}{' cleanup=True' if with_cleanup else ''}"
     verdicts: _Verdicts = []
     # Nothing is written into the files of an external one: disks go on above them.
     if not plan.target.is_external:
         files = [lifecycle.file_of(conn, path) for path in plan.target.reverted]
         index = usage.index(conn, settings, but=[vm], going=files, elsewhere=elsewhere)
         verdicts = [(plan.to, index.verdict(policies.REVERT, path)) for path in files]
-        _refuse(vm, verdicts)
+        _refuse(vm, verdicts, call)
         _refuse_number(vm, plan.target)
     if with_cleanup:
         known = snapshots.every(conn, vm).get(vm, [])
         newer = [one for one in known if one.name in plan.newer]
-        verdicts += _merging(conn, settings, vm, newer, elsewhere)
+        verdicts += _merging(conn, settings, vm, newer, elsewhere, call)
     return plan, verdicts
 
 
@@ -69,13 +72,17 @@ def _merging(
     conn: Any,
     settings: HostSettings,
     vm: str,
-    chosen: Iterable[Snapshot],
+    chosen: Sequence[Snapshot],
     elsewhere: Elsewhere | None,
+    call: str,
 ) -> _Verdicts:
     """
     Return whether the files of external snapshots may be merged; raise if one may not.
 
     What was written since is merged into the file below, and the file that has it is removed.
+
+    call
+        The runner's function, with its arguments, that asks all hosts first.
     """
     external = [one for one in chosen if one.is_external]
     if not any((*one.reverted, *one.above) for one in external):
@@ -91,11 +98,12 @@ def _merging(
         settings,
         but=[vm],
         going=sorted(files),
-        snapshots_going={one.name for one in external},
+        # Those that go are deleted newest first: what is kept in a file goes before the file does.
+        snapshots_going={one.name for one in chosen},
         elsewhere=elsewhere,
     )
     verdicts = list(_of_each(conn, index, external))
-    _refuse(vm, verdicts)
+    _refuse(vm, verdicts, call)
     return verdicts
 
 
@@ -108,13 +116,17 @@ def _of_each(
                 yield one.name, index.verdict(policy, lifecycle.file_of(conn, path))
 
 
-def _refuse(vm: str, verdicts: _Verdicts) -> None:
+def _words(*words: str) -> str:
+    return " ".join(map(shlex.quote, words))
+
+
+def _refuse(vm: str, verdicts: _Verdicts, call: str) -> None:
+    sharing.refuse_unasked(
+        [verdict for _name, verdict in verdicts],
+        f"the snapshots of VM {vm!r} and its disks stay as they are",
+        f"salt-run {call}",
+    )
     for name, verdict in verdicts:
-        sharing.refuse_unasked(
-            [verdict],
-            f"snapshot {name!r} of VM {vm!r} stays",
-            f"salt-run virt.delete_snapshots {vm} {name}",
-        )
         verdict.refuse(
             f"file {verdict.path} of snapshot {name!r} of VM {vm!r} stays as it is", LibvirtRefused
         )

@@ -250,7 +250,12 @@ def is_declared(settings: HostSettings, path: str) -> bool:
     # The disk of a network has a name that is not a path.
     if not path.startswith("/"):
         return False
-    return any(_real(path).is_relative_to(_real(one)) for one in settings.shared_paths)
+    return is_below(path, settings.shared_paths)
+
+
+def is_below(path: str, folders: Iterable[str | Path]) -> bool:
+    """Return whether a file or a device is one of some, or below one, as :func:`is_declared`."""
+    return any(_real(path).is_relative_to(_real(str(one))) for one in folders)
 
 
 def _real(path: str) -> Path:

@@ -8,14 +8,22 @@ from saltvirt import arguments
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.ops import owned, reservations, trash
-from saltvirt.storage import policies, usage
+from saltvirt.storage import policies, sharing, usage
+from saltvirt.storage.sharing import Elsewhere
 
 
-def put(conn: Any, settings: HostSettings, path: object) -> dict[str, Any]:
+def put(
+    conn: Any, settings: HostSettings, path: object, elsewhere: Elsewhere | None = None
+) -> dict[str, Any]:
     """
-    Move a file into the trash, if nothing on this host needs it; return ``{"entry", "undo"}``.
+    Move a file into the trash, if nothing needs it; return ``{"entry", "undo"}``.
 
-    Raises StorageError, with nothing changed, if anything needs it, or if that cannot be told.
+    elsewhere
+        What other hosts said of it, if they see it. One that cannot tell keeps no file: the file
+        can be brought back. Defaults to nothing.
+
+    Raises StorageError, with nothing changed, if anything needs it, or if this host cannot tell;
+    :class:`saltvirt.storage.sharing.AskAll` if other hosts have to be asked.
     """
     file = Path(arguments.text("path", path))
     if not file.is_absolute() or not file.is_file() or file.is_symlink():
@@ -23,12 +31,19 @@ def put(conn: Any, settings: HostSettings, path: object) -> dict[str, Any]:
     owner = owned.of(file)
     vm = owner.vm if owner else file.stem
     with reservations.host_lock(settings):
-        index = usage.index(conn, settings, beside=[str(file)], going=[str(file)])
+        index = usage.index(
+            conn, settings, beside=[str(file)], going=[str(file)], elsewhere=elsewhere
+        )
         if str(file) in reservations.every_file(settings):
             raise StorageError(f"{file} stays: a record names it; salt-run virt.settle ends that")
         for policy in (policies.LOOSE, policies.DELETE):
             verdict = index.verdict(policy, str(file))
-            verdict.refuse(f"{file} stays")
+            sharing.refuse_unasked(
+                [verdict],
+                "nothing is moved",
+                f"salt-run virt.trash_put HOST {shlex.quote(str(file))}",
+            )
+            verdict.without_doubt(policies.UNSURE).refuse(f"{file} stays")
         with trash.filling(
             settings,
             vm,

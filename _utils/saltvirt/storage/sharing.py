@@ -15,11 +15,12 @@ from saltvirt import arguments
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.ops import storage
-from saltvirt.storage.policies import ELSEWHERE
 from saltvirt.storage.verdict import Verdict
 
 # The key of an answer that names the files that all hosts have to be asked about.
 ASK = "ask_all_hosts"
+# What is said beside the command that asks all hosts.
+UNLESS_OWN = "; or if no other host sees its folder, list that in virt:own_paths"
 _KEYS = ("free", "used", "doubts")
 # File systems of networks and of clusters. A FUSE file system may be either.
 _NETWORKED = {
@@ -90,24 +91,32 @@ def refuse_unasked(verdicts: Iterable[Verdict], what: str, ask_all: str) -> None
     ask_all
         The command on the master that asks them.
     """
-    paths = [one.path for one in verdicts if ELSEWHERE in [source for source, _ in one.doubts]]
+    paths = [name for one in verdicts for name in one.unasked]
     if paths:
         raise AskAll(
             f"{what}: {', '.join(paths)} is on storage that other hosts see, and VMs there may "
-            f"need it; this host cannot tell; ask all hosts: {ask_all}",
+            f"need it; this host cannot tell; ask all hosts: {ask_all}{UNLESS_OWN}",
             paths,
         )
 
 
 def is_shared(settings: HostSettings, path: str | Path) -> bool:
-    """Return whether other hosts see a file: by ``virt:shared_paths``, or by its file system."""
-    return storage.is_declared(settings, str(path)) or _is_networked(Path(path))
+    """
+    Return whether other hosts see a file: by ``virt:shared_paths``, or by its file system.
+
+    A file system of a network that this host alone uses is not shared, if ``virt:own_paths`` says
+    so.
+    """
+    if storage.is_declared(settings, str(path)):
+        return True
+    return _is_networked(Path(path)) and not storage.is_below(str(path), settings.own_paths)
 
 
 def _is_networked(path: Path) -> bool:
     if not path.is_absolute():
         return False
-    while not path.exists():
+    # Root cannot look into each folder of NFS; a parent is on the same file system, mostly.
+    while not os.path.exists(path):
         path = path.parent
     device = os.stat(path).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"

@@ -67,6 +67,7 @@ class Index:
             policy=policy,
             used_by=tuple(self._used_by(policy, names)),
             doubts=tuple(self._doubts_of(policy, names)),
+            unasked=tuple(self._unasked(policy, names)),
         )
 
     def verdicts(self, policy: Policy, paths: Iterable[str]) -> dict[str, Verdict]:
@@ -146,6 +147,12 @@ class Index:
                 yield from ((source, reason) for reason in self._unreadable(source))
         if policies.ELSEWHERE in policy.doubts:
             yield from (found for name in names for found in self._elsewhere(name))
+
+    def _unasked(self, policy: Policy, names: list[str]) -> list[str]:
+        if policies.ELSEWHERE not in policy.doubts:
+            return []
+        doubted = {name: [source for source, _ in self._elsewhere(name)] for name in names}
+        return [name for name, sources in doubted.items() if policies.ELSEWHERE in sources]
 
     def _elsewhere(self, name: str) -> Iterator[tuple[str, str]]:
         if name in self.elsewhere.doubts:

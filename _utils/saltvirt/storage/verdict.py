@@ -37,12 +37,15 @@ class Verdict:
         What needs the file; empty if nothing does.
     doubts
         What could need it and cannot be read: ``(source, reason)``.
+    unasked
+        The names of it that other hosts see, and about which they were not asked.
     """
 
     path: str
     policy: Policy
     used_by: tuple[Reference, ...] = ()
     doubts: tuple[tuple[str, str], ...] = ()
+    unasked: tuple[str, ...] = ()
 
     @property
     def is_free(self) -> bool:
@@ -65,6 +68,10 @@ class Verdict:
             one for one in self.used_by if one.source != source or owner not in (None, one.owner)
         ]
         return replace(self, used_by=tuple(kept))
+
+    def without_doubt(self, source: str) -> "Verdict":
+        """Return the verdict without the doubts of a source."""
+        return replace(self, doubts=tuple(one for one in self.doubts if one[0] != source))
 
     def refuse(self, what: str, error: type[Exception] = StorageError) -> None:
         """

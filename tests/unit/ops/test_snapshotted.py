@@ -122,6 +122,25 @@ def test_what_another_vm_is_based_on_is_not_written_to_when_a_snapshot_goes(
     assert list(snapshotted.delete(conn, settings, "web1", names)["deleted"]) == ["s1"]
 
 
+@pytest.mark.parametrize("names", [["e1", "s2"], []])
+def test_an_internal_snapshot_that_goes_too_keeps_no_file(conn, settings, disk, external, names):
+    overlay = external("e1")
+    qemu_img("create", "-f", "qcow2", "-F", "qcow2", "-b", disk, overlay)
+    conn.defineXML(
+        VM.replace("<name>", f"<uuid>{lifecycle.uuid(conn, 'web1')}</uuid><name>").format(
+            "web1", overlay
+        )
+    )
+    take(conn, "s2")
+    why = "snapshot 's2' of VM 'web1' itself is kept in it; delete that snapshot first"
+
+    with pytest.raises(LibvirtRefused, match=why):
+        snapshotted.delete(conn, settings, "web1", ["e1"])
+
+    assert set(snapshotted.delete(conn, settings, "web1", names)["deleted"]) == {"e1", "s2"}
+    assert snapshots.names(conn, "web1") == []
+
+
 def test_what_a_disk_in_the_trash_is_based_on_is_not_written_to(
     conn, settings, disk, external, tmp_path
 ):

@@ -161,8 +161,10 @@ def _file(host: str, one: LooseFile) -> Leftover:
         return by_hand(
             *(one.kind, host, one.path), what, f"on {host}, if VM {one.vm} is gone: rm {path}"
         )
+    # On storage that other hosts see, they are asked first.
+    put = f"salt-run virt.trash_put {target}" if one.is_shared else f"salt {target} virt.trash_put"
     return by_hand(
         *(one.kind, host, one.path),
         what,
-        f"define its VM again; or if it is gone for good: salt {target} virt.trash_put {path}",
+        f"define its VM again; or if it is gone for good: {put} {path}",
     )

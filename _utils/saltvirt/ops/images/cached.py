@@ -109,6 +109,7 @@ def prune(
         raise StorageError(
             f"the images in {cache.where(settings)} are on storage that other hosts see, and VMs "
             "there may need them; this host cannot tell; ask all hosts: salt-run virt.image_prune"
+            f"{sharing.UNLESS_OWN}"
         )
     removal.note_lost(settings)
     with reservations.host_lock(settings):

@@ -1,0 +1,61 @@
+"""All hosts are asked about each file on shared storage, before anything is said to be done."""
+
+import pytest
+from fleetkit import is_tidy, key
+from saltvirt.errors import VirtError
+from saltvirt.fleet import fileusers, purge
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Have no host need any file; return the files of each question."""
+    questions = []
+
+    def ask(_cloud, _host, paths, **_given):
+        questions.append(list(paths))
+        return {"free": list(paths), "used": {}, "doubts": {}}
+
+    # Mocked: unit tests have no minions.
+    monkeypatch.setattr(fileusers, "ask", ask)
+    return questions
+
+
+def host_with(monkeypatch, *files):
+    """Have a host that asks about one file at a time, as long as one is not known to be free."""
+
+    def act(_cloud, _host, _fun, *_args, kwarg):
+        left = [path for path in files if path not in kwarg["asked"].get("free", [])]
+        return {fileusers.ASK: left[:1]} if left else {"deleted": True}
+
+    monkeypatch.setattr(fileusers, "act", act)
+
+
+def test_a_host_that_asks_about_a_second_file_gets_an_answer_to_both(monkeypatch, asked):
+    host_with(monkeypatch, "/b", "/a")
+
+    done = fileusers.order(None, "hyper1", "virt.delete_snapshots", ["web1", "s1"])
+
+    assert done == {"deleted": True}
+    assert asked == [["/b"], ["/a", "/b"]]
+
+
+def test_a_host_that_asks_without_end_is_said_to_have_changed_nothing(monkeypatch, asked):
+    host_with(monkeypatch, *(f"/{number}" for number in range(99)))
+
+    with pytest.raises(VirtError, match="hyper1 has changed nothing, as it asks for further files"):
+        fileusers.order(None, "hyper1", "virt.delete_snapshots", ["web1", "s1"])
+
+    assert len(asked) < 10
+
+
+def test_a_vm_whose_host_asks_instead_of_purging_it_keeps_its_key(monkeypatch, cloud):
+    cloud.init()
+    before = key(cloud)
+    # Mocked: hosts here are folders, which share no files.
+    monkeypatch.setattr(purge, "act", lambda *_args, **_given: {fileusers.ASK: ["/dev/vg/web"]})
+
+    with pytest.raises(VirtError, match="changed nothing.*/dev/vg/web.*run the command again"):
+        cloud.purge()
+
+    assert key(cloud) == before is not None
+    assert cloud.hosts.where("web") == ["hyper1"] and is_tidy(cloud)
