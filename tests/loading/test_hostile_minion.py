@@ -37,6 +37,7 @@ def listed(master):
     return {row["host"]: row["state"] for row in rows}
 
 
+@pytest.mark.nightly
 def test_planted_files_keep_no_host_from_being_shut_out(master):
     if master.line != PLANTING:
         pytest.skip("this Salt stores no files by a minion's word")
@@ -72,8 +73,9 @@ def test_planted_files_keep_no_host_from_being_shut_out(master):
 
 def test_a_waiting_key_of_bytes_is_shown_as_none(master):
     key = {"cmd": "_auth", "nonce": "0" * 32, "token": b"x", "pub": b"\xff\xfe\x00bad"}
-    master.call(GUEST, {**key, "enc_algo": "OAEP-SHA1", "sig_algo": "PKCS1v15-SHA1"})
-    # 3006 refuses to store it; whatever is there is shown.
+    # A worker of 3006 stores no such key, and never answers again.
+    if master.line == PLANTING:
+        master.call(GUEST, {**key, "enc_algo": "OAEP-SHA1", "sig_algo": "PKCS1v15-SHA1"})
     (master.pki / "minions_pre").mkdir(exist_ok=True)
     (master.pki / "minions_pre/badpub1").write_bytes(b"\xff\xfe\x00bad")
 
