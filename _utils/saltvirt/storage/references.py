@@ -71,6 +71,8 @@ class Host:
     folders
         Folders, beside those in which disks are made, in which files of no VM may be based on
         others.
+    seen
+        Folders that the asking host looks through itself: files of no VM there do not count.
     """
 
     conn: Any
@@ -80,6 +82,7 @@ class Host:
     going: Collection[str] = ()
     snapshots_going: Collection[str] = ()
     folders: Collection[Path] = ()
+    seen: Collection[Path] = ()
     _sources: dict[str, dict[str, Reference]] = field(default_factory=dict)
 
     @cached_property
@@ -286,7 +289,8 @@ def _files(host: Host) -> Found:
     disks = {os.path.realpath(path) for paths in host.disks.values() for path in paths}
     for folder in sorted(host.places):
         for above in _plain_files(folder):
-            if above in host.gone or os.path.realpath(above) in {*disks, *host.gone}:
+            real = os.path.realpath(above)
+            if above in host.gone or real in {*disks, *host.gone} or Path(real).parent in host.seen:
                 continue
             for path in [*storage.chain(above)][1:]:
                 yield path, _of(policies.FILE, above, _FILE)

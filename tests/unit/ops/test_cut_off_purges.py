@@ -98,3 +98,16 @@ def test_a_kept_definition_takes_nothing_from_a_network_file_system(hypervisor, 
         purge.purge(conn, hypervisor.settings, "web1", elsewhere=free)
 
     assert disk.exists()
+
+
+def test_an_empty_shared_disk_does_not_stop_the_end_of_a_purge(
+    hypervisor, conn, cluster_disk, cut_off
+):
+    # As a raw disk is that no guest has written to.
+    cluster_disk.write_bytes(b"")
+    os.truncate(cluster_disk, 1 << 20)
+    cut_off("db1", cluster_disk)
+
+    unfinished.settle(conn, hypervisor.settings)
+
+    assert hypervisor.open_records() == []
