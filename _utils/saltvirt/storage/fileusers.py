@@ -23,9 +23,11 @@ def file_users(
         none.
     """
     asked = arguments.paths("paths", paths)
-    name = None if uuid is None else lifecycle.name_of(conn, arguments.uuid("uuid", uuid))
+    removed = None if uuid is None else arguments.uuid("uuid", uuid)
+    name = None if removed is None else lifecycle.name_of(conn, removed)
     but = [name] if name is not None and _is_kept(conn, name) else []
-    index = usage.index(conn, settings, but=but, seen=_seen_there(settings, asked))
+    seen = _seen_there(settings, asked)
+    index = usage.index(conn, settings, but=but, seen=seen, uuid=removed)
     verdicts = index.verdicts(policies.ASKED, asked)
     return {
         path: FileUsers(

@@ -73,6 +73,8 @@ class Host:
         others.
     seen
         Folders that the asking host looks through itself: files of no VM there do not count.
+    uuid
+        A VM that is removed elsewhere: the definition that was kept of it does not count.
     """
 
     conn: Any
@@ -83,6 +85,7 @@ class Host:
     snapshots_going: Collection[str] = ()
     folders: Collection[Path] = ()
     seen: Collection[Path] = ()
+    uuid: str | None = None
     _sources: dict[str, dict[str, Reference]] = field(default_factory=dict)
 
     @cached_property
@@ -228,7 +231,8 @@ def _saved(host: Host) -> Found:
 
 def _kept(host: Host) -> Found:
     for vm, path, root in kept.definitions(host.settings):
-        for disk in read.disk_sources(root) if vm not in host.spared else ():
+        is_spared = vm in host.spared or (host.uuid is not None and read.uuid(root) == host.uuid)
+        for disk in read.disk_sources(root) if not is_spared else ():
             if disk["path"]:
                 yield disk["path"], _of(policies.KEPT, vm, _KEPT, str(path))
 

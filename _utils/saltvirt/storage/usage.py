@@ -215,6 +215,7 @@ def index(
     elsewhere: Elsewhere | None = None,
     beside: Iterable[str] = (),
     seen: Collection[Path] = (),
+    uuid: str | None = None,
 ) -> Index:
     """
     Return the index of a host; nothing is read before it is asked for.
@@ -235,6 +236,8 @@ def index(
         Files beside which files of no VM may be based on them. Defaults to ``going``.
     seen
         Folders in which files of no VM do not count. Defaults to none.
+    uuid
+        A VM whose kept definition does not count. Defaults to none.
     """
     folders = {Path(os.path.realpath(path)).parent for path in (*beside, *going) if path[:1] == "/"}
     host = Host(
@@ -246,5 +249,6 @@ def index(
         snapshots_going=snapshots_going,
         folders=folders,
         seen=seen,
+        uuid=uuid,
     )
     return Index(host=host, readable=readable, elsewhere=elsewhere or Elsewhere())

@@ -114,3 +114,13 @@ def test_a_disk_in_another_shared_folder_counts_as_the_asking_host_may_not_look_
     host.settings = replace(host.settings, shared_paths=shared, images=str(folder))
 
     assert f"{above} is based on it" in "".join(asked(host, base))
+
+
+def test_a_definition_that_was_kept_after_a_move_does_not_keep_the_disk_of_a_purged_vm(host, base):
+    uuid = str(uuid5(NAMESPACE_DNS, "db1"))
+    given = {"uuid": uuid, "kind": "file", "format": "qcow2", "boot": ""}
+    kept.keep(host.settings, "db1", VM.format(name="db1", source=f"file='{base}'", **given))
+
+    for other in (None, str(uuid5(NAMESPACE_DNS, "db2"))):
+        assert "that this host kept after a move" in asked(host, base, other)[0]
+    assert asked(host, base, uuid) == []
