@@ -68,6 +68,7 @@ def purge(
             reservations.refuse_moving(settings, name, domain)
             if name in reservations.coming(settings):
                 raise NameTaken(f"VM {name!r} is being built on this host; wait until that is over")
+            left = unfinished.left_by_purge(settings, name)
             was_begun = unfinished.settle_one(conn, settings, name)
             busy = f"VM {name!r} is being purged on this host by another job"
             held = holding.enter_context(reservations.opened(settings, "purge", name, busy))
@@ -75,6 +76,8 @@ def purge(
                 if not was_begun:
                     raise NoSuchVm(name)
                 removal.sweep(settings)
+                if left is not None:
+                    raise StorageError(left)
                 return
             domain = _the_one(conn, name, uuid)
             undo = undoing.of(conn, name) if only_made else undoing.ALL

@@ -63,7 +63,7 @@ class Filling:
         With doubts about who needs it, a file goes into the trash even if that is off.
         """
         path = verdict.path
-        if not _is_kept(path) or not (self._facts.days or verdict.doubts):
+        if not _is_kept(path, verdict) or not (self._facts.days or verdict.doubts):
             door.remove(verdict)
             return
         if not self._facts.days:
@@ -124,11 +124,14 @@ def filling(
         yield Filling(settings, facts, holding)
 
 
-def _is_kept(path: str) -> bool:
+def _is_kept(path: str, verdict: Verdict) -> bool:
     one = Path(path)
-    # A link, and a file that nothing was written to, have nothing in them that could be kept.
+    # A link, and a file that nothing was written to, have nothing in them that could be kept. But
+    # what may be needed is not removed, and a disk that is empty may be.
     is_file = one.is_file() and not one.is_symlink()
-    return is_file and not seedfiles.is_seed(path) and _has_content(one)
+    if not is_file or seedfiles.is_seed(path):
+        return False
+    return bool(verdict.doubts) or _has_content(one)
 
 
 def _has_content(path: Path) -> bool:

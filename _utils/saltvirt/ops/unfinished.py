@@ -121,7 +121,7 @@ def _settle_purge(conn: Any, settings: HostSettings, held: records.Held) -> None
         log.warning("VM %s is here; its virt.purge was interrupted at its beginning", record.name)
         return
     if facts.untouched is None:
-        _leave(record.name, facts)
+        log.warning("%s", _left(record.name, facts))
         return
     was, now = facts.untouched, signatures(facts.paths)
     paths = [one for one in now if _is_its_own(settings, one, was.get(one), now[one])]
@@ -134,14 +134,20 @@ def _settle_purge(conn: Any, settings: HostSettings, held: records.Held) -> None
             ownvolumes.remove(conn, settings, facts.volumes or [], is_late=True)
 
 
-def _leave(name: str, facts: PurgeFacts) -> None:
+def left_by_purge(settings: HostSettings, name: str) -> str | None:
+    """Return what is said if a VM is gone though its purge, on record, was cut off before that."""
+    record = records.look(reservations.folder(settings), "purge", name)
+    facts = None if record is None else record.read(PurgeFacts)
+    return None if facts is None or facts.untouched is not None else _left(name, facts)
+
+
+def _left(name: str, facts: PurgeFacts) -> str:
     """Name the files of a VM that the purge did not undefine: an operator did, or it has moved."""
     volumes = ["/".join(volume[:2]) for volume in facts.volumes or []]
-    log.warning(
-        "VM %s is gone, and not by its virt.purge, which was interrupted at its beginning; these "
-        "stay: %s; if nothing needs them: virt.trash_put for each file, virt.volume_delete for "
-        "each volume",
-        *(name, ", ".join([*facts.paths, *volumes])),
+    return (
+        f"VM {name} is gone, and not by its virt.purge, which was interrupted at its beginning; "
+        f"these stay: {', '.join([*facts.paths, *volumes])}; if nothing needs them: virt.trash_put "
+        "for each file, virt.volume_delete for each volume"
     )
 
 

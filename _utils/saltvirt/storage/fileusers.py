@@ -1,5 +1,8 @@
 """What this host says of files that another host is to remove: ``virt.file_users``."""
 
+import os
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from saltvirt import arguments, terminal
@@ -7,7 +10,6 @@ from saltvirt.config import HostSettings
 from saltvirt.kvm import lifecycle
 from saltvirt.placement.answers import FileUsers
 from saltvirt.storage import policies, sharing, usage
-from saltvirt.storage.verdict import Reference
 
 
 def file_users(
@@ -21,17 +23,15 @@ def file_users(
         none.
     """
     asked = arguments.paths("paths", paths)
-    name = None if uuid is None else lifecycle.name_of(conn, arguments.uuid("uuid", uuid))
+    removed = None if uuid is None else arguments.uuid("uuid", uuid)
+    name = None if removed is None else lifecycle.name_of(conn, removed)
     but = [name] if name is not None and _is_kept(conn, name) else []
-    index = usage.index(conn, settings, but=but)
+    seen = _seen_there(settings, asked)
+    index = usage.index(conn, settings, but=but, seen=seen, uuid=removed)
     verdicts = index.verdicts(policies.ASKED, asked)
     return {
         path: FileUsers(
-            used_by=[
-                terminal.escaped(reference.reason)
-                for reference in verdict.used_by
-                if not _is_seen_there(settings, reference)
-            ],
+            used_by=[terminal.escaped(reference.reason) for reference in verdict.used_by],
             doubts=[terminal.escaped(reason) for _source, reason in verdict.doubts],
         )
         for path, verdict in verdicts.items()
@@ -43,6 +43,11 @@ def _is_kept(conn: Any, name: str) -> bool:
     return lifecycle.moved_to(conn, name) is not None and not lifecycle.is_active(conn, name)
 
 
-def _is_seen_there(settings: HostSettings, reference: Reference) -> bool:
-    """Return whether the host that removes a file sees the file that is based on it."""
-    return reference.source == policies.FILE and sharing.is_shared(settings, reference.owner)
+def _seen_there(settings: HostSettings, paths: Iterable[str]) -> set[Path]:
+    """
+    Return the folders that the host which removes files looks through itself.
+
+    It looks beside each of them. Other folders that this host has on shared storage it may not see.
+    """
+    folders = {Path(os.path.realpath(path)).parent for path in paths if path.startswith("/")}
+    return {folder for folder in folders if sharing.is_shared(settings, folder)}

@@ -71,6 +71,10 @@ class Host:
     folders
         Folders, beside those in which disks are made, in which files of no VM may be based on
         others.
+    seen
+        Folders that the asking host looks through itself: files of no VM there do not count.
+    uuid
+        A VM that is removed elsewhere: the definition that was kept of it does not count.
     """
 
     conn: Any
@@ -80,6 +84,8 @@ class Host:
     going: Collection[str] = ()
     snapshots_going: Collection[str] = ()
     folders: Collection[Path] = ()
+    seen: Collection[Path] = ()
+    uuid: str | None = None
     _sources: dict[str, dict[str, Reference]] = field(default_factory=dict)
 
     @cached_property
@@ -225,7 +231,8 @@ def _saved(host: Host) -> Found:
 
 def _kept(host: Host) -> Found:
     for vm, path, root in kept.definitions(host.settings):
-        for disk in read.disk_sources(root) if vm not in host.spared else ():
+        is_spared = vm in host.spared or (host.uuid is not None and read.uuid(root) == host.uuid)
+        for disk in read.disk_sources(root) if not is_spared else ():
             if disk["path"]:
                 yield disk["path"], _of(policies.KEPT, vm, _KEPT, str(path))
 
@@ -286,7 +293,8 @@ def _files(host: Host) -> Found:
     disks = {os.path.realpath(path) for paths in host.disks.values() for path in paths}
     for folder in sorted(host.places):
         for above in _plain_files(folder):
-            if above in host.gone or os.path.realpath(above) in {*disks, *host.gone}:
+            real = os.path.realpath(above)
+            if above in host.gone or real in {*disks, *host.gone} or Path(real).parent in host.seen:
                 continue
             for path in [*storage.chain(above)][1:]:
                 yield path, _of(policies.FILE, above, _FILE)

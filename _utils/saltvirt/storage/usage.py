@@ -214,6 +214,8 @@ def index(
     readable: Collection[str] = (),
     elsewhere: Elsewhere | None = None,
     beside: Iterable[str] = (),
+    seen: Collection[Path] = (),
+    uuid: str | None = None,
 ) -> Index:
     """
     Return the index of a host; nothing is read before it is asked for.
@@ -232,6 +234,10 @@ def index(
         As :class:`Index` has them.
     beside
         Files beside which files of no VM may be based on them. Defaults to ``going``.
+    seen
+        Folders in which files of no VM do not count. Defaults to none.
+    uuid
+        A VM whose kept definition does not count. Defaults to none.
     """
     folders = {Path(os.path.realpath(path)).parent for path in (*beside, *going) if path[:1] == "/"}
     host = Host(
@@ -242,5 +248,7 @@ def index(
         going=going,
         snapshots_going=snapshots_going,
         folders=folders,
+        seen=seen,
+        uuid=uuid,
     )
     return Index(host=host, readable=readable, elsewhere=elsewhere or Elsewhere())

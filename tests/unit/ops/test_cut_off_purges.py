@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from saltvirt.errors import StorageError
+from saltvirt.errors import NoSuchVm, StorageError
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import purge, trash, unfinished
 from saltvirt.storage import sharing
@@ -98,3 +98,29 @@ def test_a_kept_definition_takes_nothing_from_a_network_file_system(hypervisor, 
         purge.purge(conn, hypervisor.settings, "web1", elsewhere=free)
 
     assert disk.exists()
+
+
+def test_an_empty_shared_disk_does_not_stop_the_end_of_a_purge(
+    hypervisor, conn, cluster_disk, cut_off
+):
+    # As a raw disk is that no guest has written to.
+    cluster_disk.write_bytes(b"")
+    os.truncate(cluster_disk, 1 << 20)
+    cut_off("db1", cluster_disk)
+
+    unfinished.settle(conn, hypervisor.settings)
+
+    assert hypervisor.open_records() == []
+
+
+def test_a_purge_says_that_it_left_the_files_of_a_vm_that_went_in_another_way(built):
+    built.dies(lambda: purged(built), "purge.removing")
+    files = built.files()
+    (built.definitions / "web1.xml").unlink()
+
+    with pytest.raises(StorageError, match="these stay: .*web1_data.*virt.trash_put"):
+        purged(built)
+
+    assert (built.files(), built.open_records()) == (files, [])
+    with pytest.raises(NoSuchVm):
+        purged(built)

@@ -90,3 +90,37 @@ def test_salt_cloud_leaves_what_a_purge_leaves(host, why):
     host.define("db1", path)
 
     assert clouddisks.needed(host.conn, host.settings, "db1", [str(path)]) == {str(path)}
+
+
+def test_a_disk_of_no_vm_counts_though_the_asking_host_sees_another_one(host, base):
+    # By its name it comes first.
+    disk_image(base.parent / "db0_system.qcow2", base)
+    host.settings = replace(host.settings, images=str(base.parent))
+    folder = host.root / "shown_after_it"
+    above = disk_image(folder / "db1_system.qcow2", base)
+    pool = host.conn.storagePoolCreateXML(POOL.format(folder))
+    try:
+        found = asked(host, base)
+    finally:
+        pool.destroy()
+
+    assert f"{above} is based on it" in "".join(found)
+
+
+def test_a_disk_in_another_shared_folder_counts_as_the_asking_host_may_not_look_there(host, base):
+    folder = host.root / "more"
+    above = disk_image(folder / "db1_system.qcow2", base)
+    shared = [*host.settings.shared_paths, str(folder)]
+    host.settings = replace(host.settings, shared_paths=shared, images=str(folder))
+
+    assert f"{above} is based on it" in "".join(asked(host, base))
+
+
+def test_a_definition_that_was_kept_after_a_move_does_not_keep_the_disk_of_a_purged_vm(host, base):
+    uuid = str(uuid5(NAMESPACE_DNS, "db1"))
+    given = {"uuid": uuid, "kind": "file", "format": "qcow2", "boot": ""}
+    kept.keep(host.settings, "db1", VM.format(name="db1", source=f"file='{base}'", **given))
+
+    for other in (None, str(uuid5(NAMESPACE_DNS, "db2"))):
+        assert "that this host kept after a move" in asked(host, base, other)[0]
+    assert asked(host, base, uuid) == []

@@ -3,6 +3,7 @@
 import os
 import pty
 import sys
+from pathlib import Path
 
 from saltvirt.ops import storage
 from saltvirt.storage import fileusers, sharing
@@ -65,3 +66,11 @@ def test_a_suggested_command_is_one_whatever_a_vm_is_called(host):
     reasons = users(host, host.file)["used_by"]
 
     assert any("managedsave-remove 'web1;id>x '\"'\"'$(id)'\"'\"' #'" in one for one in reasons)
+
+
+def test_a_mount_is_read_whatever_its_folder_is_called(monkeypatch):
+    # Mocked: a test mounts nothing. The kernel escapes blanks, tabs and newlines alone.
+    text = "25 30 0:24 / /mnt/a\x0bb\u2028c rw - nfs4 s:/ rw\n26 30 0:25 / / rw - ext4 /dev/a rw\n"
+    monkeypatch.setattr(Path, "read_text", lambda *_given, **_named: text)
+
+    assert sharing._mounts() == {"0:24": "nfs4", "0:25": "ext4"}
