@@ -44,6 +44,7 @@ BASE = {
     "optionstrength",
     "saltfiles",
     "locks",
+    "mountinfo",
     "model",
     "movefacts",
     "networkspec",

@@ -14,11 +14,9 @@ from saltvirt.errors import MasterError
 from saltvirt.fleet import inventory
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, act
-from saltvirt.placement.answers import FileUsers
+from saltvirt.placement.answers import ASK, FileUsers
 
 FUN = "virt.file_users"
-# The key of an answer that names the files to ask about; storage/sharing.py has the same.
-ASK = "ask_all_hosts"
 # No host has so many files to remove at once; of each, all others look through all that they have.
 _MOST_PATHS = 10_000
 # How often a host may ask about further files.
@@ -119,20 +117,21 @@ def decide(
 
     A file that a host's answer leaves out is in doubt.
     """
+    wanted = set(paths)
     used: dict[str, str] = {}
     doubts: dict[str, str] = {}
     for host, known in sorted(answers.items()):
         for path, users in known.items():
-            if path in paths and users.used_by:
+            if path in wanted and users.used_by:
                 used.setdefault(path, f"{host}: {users.used_by[0]}")
-            elif path in paths and users.doubts:
+            elif path in wanted and users.doubts:
                 doubts.setdefault(path, f"{host}: {users.doubts[0]}")
-        for path in set(paths).difference(known):
+        for path in wanted.difference(known):
             doubts.setdefault(path, f"{host}: its answer does not name the file")
     for path in paths if silent else ():
         doubts.setdefault(path, f"{', '.join(sorted(silent))} cannot be asked, and may need it")
     doubts = {path: reason for path, reason in doubts.items() if path not in used}
-    free = sorted(set(paths).difference(used, doubts))
+    free = sorted(wanted.difference(used, doubts))
     return {"free": free, "used": used, "doubts": doubts}
 
 

@@ -383,6 +383,10 @@ class CachedImage:
     os: str | None = None
 
 
+# The key of an answer that names the files that all hosts have to be asked about first.
+ASK = "ask_all_hosts"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileUsers:
     """

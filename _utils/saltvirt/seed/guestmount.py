@@ -9,7 +9,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 import shutil
 import signal
 import stat
@@ -20,7 +19,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from saltvirt import files, locks, room, undo
+from saltvirt import files, locks, mountinfo, room, undo
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.seed import appliance, hostmount, lending
@@ -218,13 +217,8 @@ def _place(root: str | Path) -> Path:
 
 def _kind(folder: Path) -> str | None:
     """Return the type of what is mounted at a folder, None if it is no such place."""
-    found = None
-    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
-        left, _, right = line.partition(" - ")
-        place = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), left.split()[4])
-        if place == str(folder):
-            found = right.split()[0]
-    return found
+    kinds = [mount.kind for mount in mountinfo.mounts() if mount.folder == str(folder)]
+    return kinds[-1] if kinds else None
 
 
 def _account(known: dict[str, Any]) -> lending.Account:

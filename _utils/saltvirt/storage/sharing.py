@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from saltvirt import arguments
+from saltvirt import arguments, mountinfo
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.ops import storage
+from saltvirt.placement.answers import ASK
 from saltvirt.storage.verdict import Verdict
 
-# The key of an answer that names the files that all hosts have to be asked about.
-ASK = "ask_all_hosts"
 # What is said beside the command that asks all hosts.
 UNLESS_OWN = "; or if no other host sees its folder, list that in virt:own_paths"
 _KEYS = ("free", "used", "doubts")
@@ -126,10 +125,4 @@ def _is_networked(path: Path) -> bool:
 
 def _mounts() -> dict[str, str]:
     """Return ``{device: kind of file system}`` of what is mounted."""
-    out = {}
-    text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
-    # Not by splitlines: the kernel escapes no other ends of lines in the name of a folder.
-    for line in filter(None, text.split("\n")):
-        words, _dash, rest = line.partition(" - ")
-        out[words.split()[2]] = rest.split()[0]
-    return out
+    return {mount.device: mount.kind for mount in mountinfo.mounts()}

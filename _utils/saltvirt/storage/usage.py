@@ -62,12 +62,15 @@ class Index:
             Other names that references may have for it: ``POOL/VOLUME``.
         """
         names = [name for name in (path, *aliases) if name]
+        elsewhere = self._doubts_elsewhere(policy, names)
         return Verdict(
             path=path,
             policy=policy,
             used_by=tuple(self._used_by(policy, names)),
-            doubts=tuple(self._doubts_of(policy, names)),
-            unasked=tuple(self._unasked(policy, names)),
+            doubts=(*self._doubts_here(policy), *elsewhere.values()),
+            unasked=tuple(
+                name for name, (source, _) in elsewhere.items() if source == policies.ELSEWHERE
+            ),
         )
 
     def verdicts(self, policy: Policy, paths: Iterable[str]) -> dict[str, Verdict]:
@@ -90,10 +93,8 @@ class Index:
 
     def refuse_doubts(self, policy: Policy, what: str) -> None:
         """Raise StorageError if anything that a use depends on cannot be read."""
-        for source in policies.DOUBTS[:-1]:
-            if source in policy.doubts:
-                for reason in self._unreadable(source):
-                    Verdict(path="", policy=policy, doubts=((source, reason),)).refuse(what)
+        for doubt in self._doubts_here(policy):
+            Verdict(path="", policy=policy, doubts=(doubt,)).refuse(what)
 
     def _used_by(self, policy: Policy, names: list[str]) -> Iterator[Reference]:
         for source in PROVIDERS:
@@ -141,26 +142,23 @@ class Index:
                 yield Reference(source=policies.LINK, owner=known[twin].owner, reason=reason)
                 return
 
-    def _doubts_of(self, policy: Policy, names: list[str]) -> Iterator[tuple[str, str]]:
+    def _doubts_here(self, policy: Policy) -> Iterator[tuple[str, str]]:
         for source in policies.DOUBTS[:-1]:
             if source in policy.doubts:
                 yield from ((source, reason) for reason in self._unreadable(source))
-        if policies.ELSEWHERE in policy.doubts:
-            yield from (found for name in names for found in self._elsewhere(name))
 
-    def _unasked(self, policy: Policy, names: list[str]) -> list[str]:
+    def _doubts_elsewhere(self, policy: Policy, names: list[str]) -> dict[str, tuple[str, str]]:
+        """Return ``{name: (source, reason)}`` of what other hosts may need."""
         if policies.ELSEWHERE not in policy.doubts:
-            return []
-        doubted = {name: [source for source, _ in self._elsewhere(name)] for name in names}
-        return [name for name, sources in doubted.items() if policies.ELSEWHERE in sources]
-
-    def _elsewhere(self, name: str) -> Iterator[tuple[str, str]]:
-        if name in self.elsewhere.doubts:
-            yield policies.UNSURE, self.elsewhere.doubts[name]
-            return
-        is_known = name in self.elsewhere.free or name in self.elsewhere.used
-        if not is_known and sharing.is_shared(self.host.settings, name):
-            yield policies.ELSEWHERE, _UNASKED
+            return {}
+        told, out = self.elsewhere, {}
+        for name in names:
+            is_told = name in told.free or name in told.used
+            if name in told.doubts:
+                out[name] = (policies.UNSURE, told.doubts[name])
+            elif not is_told and sharing.is_shared(self.host.settings, name):
+                out[name] = (policies.ELSEWHERE, _UNASKED)
+        return out
 
     def _unreadable(self, source: str) -> list[str]:
         if source not in self._doubts:

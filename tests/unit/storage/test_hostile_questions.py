@@ -70,7 +70,9 @@ def test_a_suggested_command_is_one_whatever_a_vm_is_called(host):
 
 def test_a_mount_is_read_whatever_its_folder_is_called(monkeypatch):
     # Mocked: a test mounts nothing. The kernel escapes blanks, tabs and newlines alone.
-    text = "25 30 0:24 / /mnt/a\x0bb\u2028c rw - nfs4 s:/ rw\n26 30 0:25 / / rw - ext4 /dev/a rw\n"
-    monkeypatch.setattr(Path, "read_text", lambda *_given, **_named: text)
+    text = (
+        "25 30 0:24 / /mnt/a\x0bb\u2028c\rd rw - nfs4 s:/ rw\n26 30 0:25 / / rw - ext4 /dev/a rw\n"
+    )
+    monkeypatch.setattr(Path, "read_bytes", lambda _path: text.encode())
 
     assert sharing._mounts() == {"0:24": "nfs4", "0:25": "ext4"}

@@ -156,12 +156,13 @@ def entered(job: dict[str, Any]) -> Iterator[tuple[Tree, dict[str, Any]]]:
 def _ways_out(folder: str) -> list[str]:
     """Return where below a folder the kernel shows processes, whose links heed no root."""
     root = os.path.realpath(folder)
-    mounts = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+    text = Path("/proc/self/mountinfo").read_bytes().decode(errors="surrogateescape")
     places = []
-    for line in mounts:
+    # As mountinfo.py of the library, which a worker does not have.
+    for line in filter(None, text.split("\n")):
         left, _, right = line.partition(" - ")
-        if right.split()[0] == "proc":
-            spelt = left.split()[4]
+        if right.split(" ")[0] == "proc":
+            spelt = left.split(" ")[4]
             places.append(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), spelt))
     return [place for place in places if place.startswith(f"{root}/")]
 
