@@ -169,8 +169,8 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, **kwar
         definition does not note that, as ``salt-run virt.init_many all_or_nothing=True`` has it
         noted. Defaults to False.
 
-    asked
-        What the master's order says of other hosts. Not for people.
+    replies
+        What the other hosts replied about files on storage that they see. The runner passes it.
 
     A file that anything else needs stays: a disk of another VM, what another disk, a snapshot or
     the trash is based on, a cached image. A disk that is a volume of a storage pool is removed with
@@ -185,7 +185,7 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, **kwar
 
         salt hyper1 virt.purge centos1
     """
-    asked = kwargs.pop("asked", None)
+    replies = kwargs.pop("replies", None)
     settings = config.for_call("virt.purge", kwargs, __opts__, __pillar__, __grains__)
     more = {"dirs": arguments.boolean("dirs", dirs)}
     more["removables"] = arguments.boolean("removables", removables)
@@ -196,7 +196,7 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, **kwar
             removal.purge(conn, settings, vm_, uuid=uuid, elsewhere=elsewhere, **more)
         return True
 
-    return sharing.answered(asked, purge)
+    return sharing.answered(replies, purge)
 
 
 def start(name, **kwargs):

@@ -142,7 +142,7 @@ def file_users(paths, uuid=None, **kwargs):
     paths
         The files: paths, or ``POOL/VOLUME``.
     uuid
-        A VM whose definitions here need nothing: the VM that is removed. Defaults to none.
+        The VM that is removed: a definition that a move left here needs no file. Defaults to none.
 
     Returns ``{path: {"used_by": [reason], "doubts": [reason]}}`` of all of them.
 

@@ -100,8 +100,8 @@ def trash_put(path, **kwargs):
     on storage that other hosts see: ``salt-run virt.trash_put`` asks them. Undo:
     virt.trash_restore.
 
-    asked
-        What the master's order says of other hosts. Not for people.
+    replies
+        What the other hosts replied about files on storage that they see. The runner passes it.
 
     CLI Example:
 
@@ -109,14 +109,14 @@ def trash_put(path, **kwargs):
 
         salt hyper1 virt.trash_put /srv/salt-images/left1_system.qcow2
     """
-    asked = kwargs.pop("asked", None)
+    replies = kwargs.pop("replies", None)
     settings = _settings("virt.trash_put", kwargs)
 
     def put(elsewhere):
         with connect.opened(settings) as conn:
             return putaway.put(conn, settings, path, elsewhere)
 
-    return sharing.answered(asked, put)
+    return sharing.answered(replies, put)
 
 
 def trash_restore(entry, **kwargs):

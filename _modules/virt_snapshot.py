@@ -111,8 +111,8 @@ def delete_snapshots(name, *names, **kwargs):
     VM has; if the VM has a saved state; or if the file is on storage that other hosts see, which
     ``salt-run virt.delete_snapshots`` asks. There is no undo.
 
-    asked
-        What the master's order says of other hosts. Not for people.
+    replies
+        What the other hosts replied about files on storage that they see. The runner passes it.
 
     CLI Example:
 
@@ -125,7 +125,7 @@ def delete_snapshots(name, *names, **kwargs):
     is_all = arguments.boolean("all", kwargs.pop("all", False))
     if is_all == bool(names):
         raise BadArgument("names", "give the names of snapshots, or all=True for every one")
-    asked = kwargs.pop("asked", None)
+    replies = kwargs.pop("replies", None)
     settings = _settings("virt.delete_snapshots", kwargs)
 
     def delete(elsewhere):
@@ -134,7 +134,7 @@ def delete_snapshots(name, *names, **kwargs):
         with opened as conn, startlock.starting(conn, settings, name):
             return snapshotted.delete(conn, settings, name, chosen, elsewhere)
 
-    return sharing.answered(asked, delete)
+    return sharing.answered(replies, delete)
 
 
 def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
@@ -155,8 +155,8 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
     snapshot of this VM, a disk in the trash, a file that no VM has), or, below libvirt 9.9, if the
     snapshot is external. There is no undo.
 
-    asked
-        What the master's order says of other hosts. Not for people.
+    replies
+        What the other hosts replied about files on storage that they see. The runner passes it.
 
     CLI Example:
 
@@ -167,7 +167,7 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
         salt hyper1 virt.delete_snapshots centos1 before-update
     """
     with_cleanup = arguments.boolean("cleanup", cleanup)
-    asked = kwargs.pop("asked", None)
+    replies = kwargs.pop("replies", None)
     settings = _settings("virt.revert_snapshot", kwargs)
 
     def revert(elsewhere):
@@ -177,7 +177,7 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
             plan, verdicts = snapshotted.plan_revert(conn, settings, name, vm_snapshot, **given)
             return door.revert(conn, name, plan, verdicts, with_cleanup=with_cleanup)
 
-    return sharing.answered(asked, revert)
+    return sharing.answered(replies, revert)
 
 
 optionguard.modules(globals())

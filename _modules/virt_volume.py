@@ -184,6 +184,9 @@ def volume_delete(pool, volume, **kwargs):
     or may be as far as anybody knows, if it is just made for a VM that comes, or with libvirt's
     words. There is no undo.
 
+    replies
+        What the other hosts replied about files on storage that they see. The runner passes it.
+
     CLI Example:
 
     .. code-block:: bash
@@ -191,7 +194,7 @@ def volume_delete(pool, volume, **kwargs):
         salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
         salt hyper1 virt.volume_delete default data.qcow2
     """
-    asked = kwargs.pop("asked", None)
+    replies = kwargs.pop("replies", None)
     settings = config.for_call("virt.volume_delete", kwargs, __opts__, __pillar__, __grains__)
 
     def delete(elsewhere):
@@ -200,7 +203,7 @@ def volume_delete(pool, volume, **kwargs):
             door.delete_volume(conn, pool, volume, functools.partial(ownvolumes.deletable, *given))
         return True
 
-    return sharing.answered(asked, delete)
+    return sharing.answered(replies, delete)
 
 
 def volume_resize(pool, volume, size, shrink=False, **kwargs):
@@ -221,6 +224,9 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
     ``virt.volume_delete`` fails, as other disks are based on it; and with libvirt's words. Undo:
     none of what was cut off; else the old size with ``shrink=True``.
 
+    replies
+        What the other hosts replied about files on storage that they see. The runner passes it.
+
     CLI Example:
 
     .. code-block:: bash
@@ -231,7 +237,7 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
     """
     capacity = volume_.size_of("size", size)
     shrinks = arguments.boolean("shrink", shrink)
-    asked = kwargs.pop("asked", None)
+    replies = kwargs.pop("replies", None)
     settings = config.for_call("virt.volume_resize", kwargs, __opts__, __pillar__, __grains__)
 
     def resize(elsewhere):
@@ -240,7 +246,7 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
             door.resize_volume(conn, pool, volume, capacity, check, shrinks=shrinks)
         return True
 
-    return sharing.answered(asked, resize)
+    return sharing.answered(replies, resize)
 
 
 def volume_clone(pool, volume, name, to_pool=None, format=None, **kwargs):
@@ -300,6 +306,9 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
     other disks are based on it; if the file cannot be read, or with libvirt's words: the volume
     then has a part of it. No VM starts with it meanwhile. There is no undo.
 
+    replies
+        What the other hosts replied about files on storage that they see. The runner passes it.
+
     CLI Example:
 
     .. code-block:: bash
@@ -309,7 +318,7 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
         salt hyper1 virt.volume_delete default data.img
     """
     part = _part(offset, length, sparse)
-    asked = kwargs.pop("asked", None)
+    replies = kwargs.pop("replies", None)
     settings = config.for_call("virt.volume_upload", kwargs, __opts__, __pillar__, __grains__)
 
     def upload(elsewhere):
@@ -321,7 +330,7 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
                 door.write_volume(conn, pool, volume, str(file), verdicts, **part)
         return True
 
-    return sharing.answered(asked, upload)
+    return sharing.answered(replies, upload)
 
 
 def volume_download(pool, volume, file, offset=0, length=0, sparse=False, **kwargs):
@@ -382,6 +391,9 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
     have it, if it is a cached image, if a disk in the trash is based on it, and with libvirt's
     words. The volume stays, without a format; no VM starts with it meanwhile. There is no undo.
 
+    replies
+        What the other hosts replied about files on storage that they see. The runner passes it.
+
     CLI Example:
 
     .. code-block:: bash
@@ -390,7 +402,7 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
         salt hyper1 virt.volume_wipe default data.qcow2
         salt hyper1 virt.volume_delete default data.qcow2
     """
-    asked = kwargs.pop("asked", None)
+    replies = kwargs.pop("replies", None)
     settings = config.for_call("virt.volume_wipe", kwargs, __opts__, __pillar__, __grains__)
 
     def wipe(elsewhere):
@@ -403,7 +415,7 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
                 door.wipe_volume(conn, pool, volume, algorithm, verdicts)
         return True
 
-    return sharing.answered(asked, wipe)
+    return sharing.answered(replies, wipe)
 
 
 optionguard.modules(globals())

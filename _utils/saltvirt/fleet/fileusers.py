@@ -44,17 +44,17 @@ def order(
     """
     forced = arguments.boolean("force", force)
     given = dict(kwarg or {})
-    asked: dict[str, Any] = {}
-    known: list[str] = []
+    replies: dict[str, Any] = {}
+    asked: list[str] = []
     # A host may find out about further files only once those before them are known to be free.
     for _ in range(_ROUNDS):
-        reply = act(cloud, host, fun, *args, kwarg={**given, "asked": asked})
+        reply = act(cloud, host, fun, *args, kwarg={**given, "replies": replies})
         paths = _to_ask(host, fun, reply)
         if not paths:
             return reply
-        known = sorted({*known, *paths})
-        asked = ask(cloud, host, known, force=forced)
-    raise DeployError(_asks_again(host, known))
+        asked = sorted({*asked, *paths})
+        replies = ask(cloud, host, asked, force=forced)
+    raise DeployError(_asks_again(host, asked))
 
 
 def refuse_unasked(host: str, fun: str, reply: object) -> None:

@@ -189,7 +189,7 @@ def _remove(
 ) -> None:
     # Before anything is noted: a host that is silent refuses the purge.
     paths = _shared_files(cloud, host, name)
-    asked = fileusers.ask(cloud, host, paths, uuid=uuid, force=force) if paths else {}
+    replies = fileusers.ask(cloud, host, paths, uuid=uuid, force=force) if paths else {}
     public = keys.accepted(cloud.opts, name) if delete_key else None
     order_id = minions.new_id()
     facts = OrderFacts(host=host, order_id=order_id, public_key=public, only_made=is_undo)
@@ -198,7 +198,7 @@ def _remove(
         # Somebody may have made another VM of that name when this is done.
         kwarg: dict[str, Any] = {} if uuid is None else {"uuid": uuid}
         kwarg |= {"only_made": True} if is_undo else {}
-        kwarg |= {"asked": asked} if asked else {}
+        kwarg |= {"replies": replies} if replies else {}
         reply = act(cloud, host, "virt.purge", name, kwarg=kwarg, order_id=order_id)
         fileusers.refuse_unasked(host, "virt.purge", reply)
     except (KeyboardInterrupt, SystemExit):

@@ -55,28 +55,28 @@ class Elsewhere:
     doubts: Mapping[str, str] = field(default_factory=dict)
 
 
-def read(asked: object) -> Elsewhere:
-    """Return what an order says of other hosts; of a call without it, nothing."""
-    known = arguments.mapping("asked", asked) or {}
-    arguments.refuse_unknown_keys("asked", known, set(_KEYS))
+def read(replies: object) -> Elsewhere:
+    """Return what the master's order passes on of other hosts' replies; nothing without them."""
+    known = arguments.mapping("replies", replies) or {}
+    arguments.refuse_unknown_keys("replies", known, set(_KEYS))
     return Elsewhere(
-        free=frozenset(arguments.paths("asked", known.get("free") or [])),
-        used=arguments.mapping("asked", known.get("used")) or {},
-        doubts=arguments.mapping("asked", known.get("doubts")) or {},
+        free=frozenset(arguments.paths("replies", known.get("free") or [])),
+        used=arguments.mapping("replies", known.get("used")) or {},
+        doubts=arguments.mapping("replies", known.get("doubts")) or {},
     )
 
 
-def answered(asked: object, work: Callable[[Elsewhere], _Answer]) -> _Answer | dict[str, Any]:
+def answered(replies: object, work: Callable[[Elsewhere], _Answer]) -> _Answer | dict[str, Any]:
     """
     Return what some work returns, or which files all hosts have to be asked about first.
 
-    asked
-        What the master's order says; None for a call on the host, which is refused instead.
+    replies
+        What the master's order passes on; None for a call on the host, which is refused instead.
     """
     try:
-        return work(read(asked))
+        return work(read(replies))
     except AskAll as error:
-        if asked is None:
+        if replies is None:
             raise
         return {ASK: error.paths}
 

@@ -24,7 +24,7 @@ def host_with(monkeypatch, *files):
     """Have a host that asks about one file at a time, as long as one is not known to be free."""
 
     def act(_cloud, _host, _fun, *_args, kwarg):
-        left = [path for path in files if path not in kwarg["asked"].get("free", [])]
+        left = [path for path in files if path not in kwarg["replies"].get("free", [])]
         return {fileusers.ASK: left[:1]} if left else {"deleted": True}
 
     monkeypatch.setattr(fileusers, "act", act)
