@@ -14,6 +14,8 @@ from urllib.parse import quote
 
 from saltvirt.errors import StorageError
 
+# File systems without hard links answer one of these.
+NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 # Those before this had the process alone, which says nothing in a folder that hosts share.
 _PART = re.compile(r"\.(?:(?P<boot>[0-9a-f]{12})-)?(?P<pid>\d+)-(?P<name>.+)\.part")
 # What nobody here can know the process of is dead when it was not written to for so long.

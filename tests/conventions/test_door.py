@@ -36,7 +36,7 @@ EXCEPTIONS = {
     "ops/doctor/mend.py": (1, "marks of builds, which are second names of a file"),
     "ops/legacymoves.py": (3, "records of moves"),
     "ops/maintenance.py": (2, "notes of maintenance"),
-    "ops/migration/claims.py": (3, "marks of arrivals, which are second names of a file"),
+    "ops/migration/claims.py": (2, "marks of arrivals, which are second names of a file"),
     "ops/migration/sharedfiles.py": (1, "marks that show whether two hosts see one file"),
     "ops/migration/files.py": (1, "a new file for a VM that comes, before it has content"),
     "ops/migration/kept.py": (2, "definitions that are kept after a move"),

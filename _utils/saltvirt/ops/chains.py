@@ -15,7 +15,7 @@ MOST = 20
 
 def below(path: str) -> int:
     """Return how many files a disk that is not raw has below it, by their headers."""
-    return len([*storage.chain(path)]) - 1
+    return len(storage.chain_below(path))
 
 
 def refuse(what: str, path: str, *, more: int = 0) -> None:

@@ -8,7 +8,6 @@ name must be off the record before it is free for others.
 """
 
 import contextlib
-import errno
 import hashlib
 import os
 import re
@@ -19,10 +18,6 @@ from pathlib import Path
 from saltvirt import files, records, wire
 from saltvirt.errors import StorageError
 from saltvirt.recordfacts import BuildFacts
-
-# File systems without hard links answer one of these.
-_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-
 
 # What :func:`_mark` returns.
 _MARKED = re.compile(r"\.salt-virt-([0-9a-f]{12})-[0-9a-f]{12}")
@@ -104,7 +99,7 @@ def _make(path: str, mark: Path, bare: list[str]) -> None:
     """Make one of the files, and its mark; ``bare`` gets it where a file cannot have two names."""
     try:
         os.close(files.private(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        if not _linked(mark, path):
+        if not linked(mark, path):
             bare.append(path)
     except FileExistsError as exc:
         raise StorageError(f"a file {path} is there already") from exc
@@ -112,12 +107,12 @@ def _make(path: str, mark: Path, bare: list[str]) -> None:
         raise StorageError(f"cannot make the file {path}: {exc.strerror}") from exc
 
 
-def _linked(mark: Path, path: str) -> bool:
+def linked(mark: Path, path: str) -> bool:
     """Make a file of a mark; return whether it is, as a file system may know no such thing."""
     try:
         os.link(mark, path)
     except OSError as exc:
-        if exc.errno not in _NO_LINKS:
+        if exc.errno not in files.NO_LINKS:
             raise
         # Whoever is killed before this is on record leaves a file without content.
         os.close(files.private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
@@ -148,7 +143,7 @@ def leave(held: records.Held, paths: Iterable[str]) -> None:
         except FileNotFoundError:
             pass  # it is gone already
         except OSError as exc:
-            if exc.errno in _NO_LINKS:
+            if exc.errno in files.NO_LINKS:
                 continue  # it stays on record until all of it is removed
             raise StorageError(f"cannot remove {path}: {exc.strerror}") from exc
         _note(held, replace(facts, begun=[one for one in begun if one != path]))

@@ -313,12 +313,11 @@ def own_files(conn: Any, settings: HostSettings, name: str, removables: bool) ->
 
 def _refuse_unasked(paths: Iterable[str], name: str, elsewhere: Elsewhere) -> None:
     """Raise AskAll if other hosts were not asked about volumes that they see."""
-    known = {*elsewhere.free, *elsewhere.used, *elsewhere.doubts}
     sharing.refuse_unasked(
         [
             Verdict(path=path, policy=policies.DELETE, unasked=(path,))
             for path in paths
-            if path not in known
+            if not elsewhere.is_told(path)
         ],
         f"VM {name!r} is not purged",
         f"salt-run virt.purge {shlex.quote(name)}",
@@ -371,7 +370,7 @@ def _candidates(
 def _below(disk: dict[str, Any], uuid: str) -> Iterator[str]:
     """Yield the files below a VM's disk that were made for it, as before an external snapshot."""
     # A guest can write what looks like the header of an overlay into a raw disk.
-    below = list(storage.chain(disk["path"]))[1:] if disk["format"] == "qcow2" else []
+    below = storage.chain_below(disk["path"]) if disk["format"] == "qcow2" else []
     for path in below:
         # A name in a header can lead through a folder that is gone before this file is.
         path = str(Path(path).parent.resolve() / Path(path).name)

@@ -178,6 +178,11 @@ def chain(path: str, home: Path | None = None) -> Iterator[str]:
     yield from (one for one, _why in walked(path, home))
 
 
+def chain_below(path: str, home: Path | None = None) -> list[str]:
+    """Return what :func:`chain` yields, but for the disk itself."""
+    return [*chain(path, home)][1:]
+
+
 def walked(path: str, home: Path | None = None) -> Iterator[tuple[str, str | None]]:
     """Yield what :func:`chain` does, each with why its header cannot be read, None if it can."""
     left = [(path, home, False)]

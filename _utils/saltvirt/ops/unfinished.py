@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ class Removal:
 
     policy: Policy
     drop: Callable[[Verdict], None]
-    elsewhere: Elsewhere = field(default_factory=Elsewhere)
 
 
 def settle(conn: Any, settings: HostSettings) -> None:
@@ -200,7 +199,7 @@ def _clear(
     removal_: Removal,
 ) -> None:
     log.warning("removing what an interrupted command left of VM %s: %s", name, paths)
-    index = index_without(conn, settings, name, paths, removal_.elsewhere)
+    index = index_without(conn, settings, name, paths)
     remove(settings, index, removal_.policy, paths, removal_.drop)
     if has_log and not lifecycle.is_defined(conn, name):
         remove_log(name)

@@ -6,7 +6,6 @@ refuses if that says that anything needs it. What is not VMs' data (locks, recor
 being written, certificates) does not come here; ``tests/conventions/test_door.py`` lists it.
 """
 
-import errno
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,9 +15,6 @@ from saltvirt import files
 from saltvirt.errors import LibvirtRefused, StorageError
 from saltvirt.kvm import diskvolumes, snapshots, transfer, volumes
 from saltvirt.storage.verdict import Verdict
-
-# File systems without hard links answer one of these.
-_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
 def remove(verdict: Verdict) -> None:
@@ -52,7 +48,7 @@ def bring_back(place: Path, path: str) -> None:
                 # Another host that shares the folder can make a file of that name at any moment.
                 os.link(place, path)
         except OSError as exc:
-            if exc.errno not in _NO_LINKS:
+            if exc.errno not in files.NO_LINKS:
                 raise
             place.rename(path)
         files.sync_folder(Path(path).parent)

@@ -160,7 +160,7 @@ def _backing(host: Host) -> Found:
         if vm in host.but:
             continue
         # libvirt knows what is below a disk only while its domain runs.
-        for path in (below for disk in sorted(paths) for below in [*storage.chain(disk)][1:]):
+        for path in (below for disk in sorted(paths) for below in storage.chain_below(disk)):
             yield path, _of(policies.BACKING, vm, _BACKING)
 
 
@@ -204,7 +204,7 @@ def _reverted(conn: Any, taken: Snapshot, disks: Collection[str]) -> Iterator[st
         if os.path.realpath(file) not in disks:
             yield file
         # A guest can write what looks like the header of an overlay into a raw disk.
-        yield from [*storage.chain(file)][1:] if path in taken.overlays else ()
+        yield from storage.chain_below(file) if path in taken.overlays else ()
 
 
 def _external(host: Host) -> Found:
@@ -274,7 +274,7 @@ def _recorded(host: Host) -> Found:
     for path, (vm, text) in texts.items():
         if vm in host.spared or not path.startswith("/") or path in host.gone:
             continue
-        for below in [*storage.chain(path)][1:]:
+        for below in storage.chain_below(path):
             yield below, Reference(source=policies.RECORD, owner=vm, reason=text)
 
 
@@ -296,7 +296,7 @@ def _files(host: Host) -> Found:
             real = os.path.realpath(above)
             if above in host.gone or real in {*disks, *host.gone} or Path(real).parent in host.seen:
                 continue
-            for path in [*storage.chain(above)][1:]:
+            for path in storage.chain_below(above):
                 yield path, _of(policies.FILE, above, _FILE)
 
 

@@ -54,6 +54,10 @@ class Elsewhere:
     used: Mapping[str, str] = field(default_factory=dict)
     doubts: Mapping[str, str] = field(default_factory=dict)
 
+    def is_told(self, path: str) -> bool:
+        """Return whether the other hosts were asked about a file."""
+        return path in self.free or path in self.used or path in self.doubts
+
 
 def read(replies: object) -> Elsewhere:
     """Return what the master's order passes on of other hosts' replies; nothing without them."""

@@ -65,7 +65,7 @@ def backing_files(settings: HostSettings) -> dict[str, str]:
     for record in trash.recorded(settings):
         for path, place in trash.files_of(record).items():
             # Names in a header are relative to the folder in which the disk was.
-            for file in list(storage.chain(str(place), home=Path(path).parent))[1:]:
+            for file in storage.chain_below(str(place), home=Path(path).parent):
                 out |= {file: record.name, os.path.realpath(file): record.name}
     return out
 
@@ -78,6 +78,6 @@ def backing_files_beside(settings: HostSettings, folders: Iterable[Path]) -> set
         for folder in folders
         for place in (folder / trash.FOLDER).glob("*/*")
         if place.parent.name not in own
-        for file in list(storage.chain(str(place), home=folder))[1:]
+        for file in storage.chain_below(str(place), home=folder)
         for name in (file, os.path.realpath(file))
     }

@@ -153,10 +153,9 @@ class Index:
             return {}
         told, out = self.elsewhere, {}
         for name in names:
-            is_told = name in told.free or name in told.used
             if name in told.doubts:
                 out[name] = (policies.UNSURE, told.doubts[name])
-            elif not is_told and sharing.is_shared(self.host.settings, name):
+            elif not told.is_told(name) and sharing.is_shared(self.host.settings, name):
                 out[name] = (policies.ELSEWHERE, _UNASKED)
         return out
 

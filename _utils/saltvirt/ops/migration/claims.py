@@ -7,17 +7,15 @@ the path. As long as the mark is there, the file at that path is the move's only
 file; the mark goes when the file is made, and on the disk.
 """
 
-import errno
 import hashlib
 import os
 from pathlib import Path
 
 from saltvirt import files
 from saltvirt.errors import StorageError
+from saltvirt.ops import ownfiles
 
 _PREFIX = ".salt-virt-"
-# File systems without hard links answer one of these.
-_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
 class Anothers(StorageError):
@@ -40,13 +38,8 @@ def take(path: str, token: str) -> None:
     """Make the file, empty; raise :class:`Anothers` if there is one already."""
     beside = mark(path, token)
     try:
-        try:
-            os.link(beside, path)
-        except OSError as exc:
-            if exc.errno not in _NO_LINKS:
-                raise
+        if not ownfiles.linked(beside, path):
             # Here a file that is made by another host after it is noted cannot be told from ours.
-            os.close(files.private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
             beside.unlink()
         files.sync_folder(beside.parent)
     except FileExistsError as exc:

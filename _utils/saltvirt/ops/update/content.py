@@ -139,7 +139,7 @@ def _below(elements: Sequence[ET.Element]) -> dict[str, list[str]]:
         # Into a raw disk its guest may have written what looks like the header of an overlay.
         if one.path and one.type == "file" and one.format == "qcow2":
             beside = Path(one.path).parent
-            below = list(storage.chain(one.path))[1:]
+            below = storage.chain_below(one.path)
             out[one.path] = [path for path in below if Path(path).parent == beside]
     return out
 

@@ -121,7 +121,7 @@ def test_a_folder_that_is_ill_holds_up_no_other_vm(hypervisor, own, monkeypatch,
     folder.mkdir()
     disks = [{"name": "data", "size": 8, "pool": str(folder)}]
     with monkeypatch.context() as dying:
-        dying.setattr(ownfiles, "_linked", kill)
+        dying.setattr(ownfiles, "linked", kill)
         hypervisor.dies(lambda: hypervisor.init("web1", disks=disks))
     if is_gone:
         for path in folder.iterdir():

@@ -107,14 +107,14 @@ def test_what_was_made_since_it_was_looked_for_stays(hypervisor, monkeypatch):
 @pytest.fixture
 def other_host(hypervisor, monkeypatch):
     """Another host, which makes a file between this one's last look and its own file."""
-    make = ownfiles._linked
+    make = ownfiles.linked
 
     def first(mark, path):
         if path.endswith("_data.qcow2"):
             Path(path).write_text("another host's")
         return make(mark, path)
 
-    monkeypatch.setattr(ownfiles, "_linked", first)
+    monkeypatch.setattr(ownfiles, "linked", first)
 
 
 def left(hypervisor):
