@@ -126,10 +126,7 @@ def _refuse(vm: str, verdicts: _Verdicts, call: str) -> None:
         f"the snapshots of VM {vm!r} and its disks stay as they are",
         f"salt-run {call}",
     )
-    for name, verdict in verdicts:
-        verdict.refuse(
-            f"file {verdict.path} of snapshot {name!r} of VM {vm!r} stays as it is", LibvirtRefused
-        )
+    door.refuse_snapshots(vm, verdicts)
 
 
 def _refuse_number(vm: str, target: Snapshot) -> None:

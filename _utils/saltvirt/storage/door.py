@@ -127,7 +127,7 @@ def delete_snapshots(
     conn: Any, vm: str, names: Any, verdicts: Iterable[tuple[str, Verdict]]
 ) -> dict[str, Any]:
     """Delete snapshots; the verdicts are of the files that libvirt merges and removes."""
-    _refuse_snapshots(vm, verdicts)
+    refuse_snapshots(vm, verdicts)
     return snapshots.delete(conn, vm, names)
 
 
@@ -140,7 +140,7 @@ def revert(
     with_cleanup: bool,
 ) -> dict[str, Any]:
     """Go back to a snapshot; the verdicts are of the files that libvirt writes and removes."""
-    _refuse_snapshots(vm, verdicts)
+    refuse_snapshots(vm, verdicts)
     return snapshots.revert(conn, vm, plan, with_cleanup=with_cleanup)
 
 
@@ -149,7 +149,8 @@ def _refuse(verdicts: Iterable[Verdict], what: str) -> None:
         verdict.refuse(what)
 
 
-def _refuse_snapshots(vm: str, verdicts: Iterable[tuple[str, Verdict]]) -> None:
+def refuse_snapshots(vm: str, verdicts: Iterable[tuple[str, Verdict]]) -> None:
+    """Raise LibvirtRefused if a file of a VM's snapshots is not free."""
     for name, verdict in verdicts:
         what = f"file {verdict.path} of snapshot {name!r} of VM {vm!r} stays as it is"
         verdict.refuse(what, LibvirtRefused)
