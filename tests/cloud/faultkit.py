@@ -64,6 +64,9 @@ out["autostart"] = names("list", "--all", "--autostart", "--name")
 out["pools"] = [name for name in names("pool-list", "--all", "--name") if name != "default"]
 walked = [os.path.join(at, name) for top in ("/srv", "/var/lib/salt-virt")
           for at, _, files in os.walk(top) for name in files]
+# Leftovers of a build or a move that was cut off go into the trash.
+walked = [path for path in walked
+          if "/.salt-virt-trash/" not in path and "/records/trash/" not in path]
 base = "/srv/salt-images/base/"
 notes = ("/var/lib/salt-virt/orders/", "/var/lib/salt-virt/moved/")
 own = [path for path in walked if os.path.basename(path).startswith("m1_")]

@@ -191,6 +191,7 @@ def bare(told, kept):
     before = told.traces()
     yield told
     try:
+        assert told.run("virt.trash_empty").code == 0
         assert told.traces() == before
     finally:
         told.purge_all()

@@ -98,7 +98,7 @@ def test_a_seed_of_an_older_release_is_made_read_only_as_the_refusal_says(seeded
 
 
 def test_the_page_on_snapshots_is_followed(seeded):
-    taken, by_hand, _older = scripts("snapshots.md", web1="m1")
+    taken, _uefi, by_hand, _older = scripts("snapshots.md", web1="m1")
     for program, *words in how_to("snapshots.md", web1="m1")[: len(taken.splitlines())]:
         done = seeded.command(program, *words)
         assert done.code == 0, done.out + done.err

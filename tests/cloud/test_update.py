@@ -52,7 +52,7 @@ def test_disks_come_grow_and_go_while_the_vm_runs(cloud, update):
     assert len(grown["disk"]["updated"]) == 1
     assert "Capacity:       16777216" in cloud.sh("hyper1", "virsh domblkinfo t1 vdb")
 
-    gone = update(disks=[{"name": "system"}])
+    gone = update(disks=[{"name": "system"}], detach=True)
     assert len(gone["disk"]["detached"]) == 1
     assert "t1_data" not in xml(cloud) + xml(cloud, "--inactive")
     cloud.sh("hyper1", "rm /srv/salt-images/t1_data.qcow2")
@@ -64,7 +64,7 @@ def test_nics_come_and_go_while_the_vm_runs(cloud, update):
     assert len(added["interface"]["attached"]) == 1
     assert "52:54:00:aa:bb:01" in xml(cloud)
 
-    gone = update(nic_profile="default")
+    gone = update(nic_profile="default", detach=True)
     assert len(gone["interface"]["detached"]) == 1
     assert "52:54:00:aa:bb:01" not in xml(cloud) + xml(cloud, "--inactive")
 

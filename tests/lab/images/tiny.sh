@@ -12,9 +12,9 @@ cp /bin/busybox "$ram/bin/"
 number=10
 for module in drivers/virtio/virtio_ring drivers/virtio/virtio \
     drivers/virtio/virtio_pci_modern_dev drivers/virtio/virtio_pci_legacy_dev \
-    drivers/virtio/virtio_pci drivers/block/virtio_blk net/core/failover \
-    drivers/net/net_failover drivers/net/virtio_net drivers/cdrom/cdrom fs/isofs/isofs \
-    drivers/acpi/button drivers/input/evdev; do
+    drivers/virtio/virtio_pci drivers/virtio/virtio_balloon drivers/block/virtio_blk \
+    net/core/failover drivers/net/net_failover drivers/net/virtio_net drivers/cdrom/cdrom \
+    fs/isofs/isofs drivers/acpi/button drivers/input/evdev; do
     [ -e "$modules/$module.ko" ] || continue
     # Without its signature, which an emulated CPU takes long to verify.
     objcopy --strip-debug "$modules/$module.ko" "$ram/mod/$number-$(basename $module).ko"
