@@ -1,0 +1,135 @@
+"""
+Count vague names, riddle words and renamed imports: ``tools/words.py [-v] PATH ...``.
+
+A vague name is a parameter or an assigned name that is a pronoun or the like (``one``, ``found``):
+it does not say what it holds. A riddle word is a pronoun that stands as subject or object in a
+docstring, a comment or a page (``nobody``, ``whoever``). ``-v`` lists each occurrence.
+"""
+
+import argparse
+import ast
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+VAGUE = frozenset(
+    "one ones found said says saying why there here known this that these those what who whose it "
+    "other others given done left had has was told asked heard seen taken took mine theirs ours "
+    "own rest some every each both thing things which whole got gone kept made held again beside "
+    "alone all_of such same meant lost wanted so then thus".split()
+)
+RIDDLE = re.compile(
+    r"\b(nobody|somebody|anybody|everybody|someone|anyone|everyone|whoever|whomever|whom|whose|"
+    r"whatever|whichever|(?:is|are|was|were|be|been) (?:said|told)|says so|said so|so says)\b",
+    re.IGNORECASE,
+)
+WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
+
+
+def names(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield ``(name, line)`` of all parameters and assigned names of a syntax tree."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+
+
+def is_vague(name: str) -> bool:
+    """Return whether a name is a pronoun or the like."""
+    return name.strip("_") in VAGUE
+
+
+def prose(text: str) -> Iterator[tuple[str, int]]:
+    """Yield ``(text, line)`` of all docstrings and comments of a Python file."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node)
+            if docstring:
+                yield docstring, node.body[0].lineno
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string.lstrip("#! "), token.start[0]
+
+
+def renamed(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield ``(import, line)`` of all imports under another name (``ET`` is the usual one)."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                if alias.asname not in (None, alias.name, "ET"):
+                    yield f"{alias.name} as {alias.asname}", node.lineno
+
+
+def files(paths: list[Path]) -> Iterator[Path]:
+    """Yield all Python files and pages of folders, and files as they are."""
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(
+                p for p in path.rglob("*") if p.suffix in (".py", ".md") and p.is_file()
+            )
+        else:
+            yield path
+
+
+def count(paths: list[Path]) -> tuple[Counter[str], list[str]]:
+    """
+    Count all files.
+
+    Returns the counts (``names``, ``vague``, ``words``, ``riddles``, ``renamed``), and a line for
+    each occurrence.
+    """
+    counts: Counter[str] = Counter()
+    lines = []
+    for path in files(paths):
+        text = path.read_text()
+        texts = [(text, 1)]
+        if path.suffix != ".md":
+            tree = ast.parse(text)
+            texts = list(prose(text))
+            for name, line in names(tree):
+                counts["names"] += 1
+                if is_vague(name):
+                    counts["vague"] += 1
+                    lines.append(f"{path}:{line}: name {name}")
+            for shown, line in renamed(tree):
+                counts["renamed"] += 1
+                lines.append(f"{path}:{line}: import {shown}")
+        for part, line in texts:
+            counts["words"] += len(WORD.findall(part))
+            for match in RIDDLE.finditer(part):
+                counts["riddles"] += 1
+                at = line + part.count("\n", 0, match.start())
+                shown = part[max(0, match.start() - 30) : match.end() + 30]
+                lines.append(f"{path}:{at}: riddle ...{' '.join(shown.split())}...")
+    return counts, lines
+
+
+def report(counts: Counter[str]) -> str:
+    """Return the counts as one line."""
+    vague = 100 * counts["vague"] / max(counts["names"], 1)
+    riddles = 1000 * counts["riddles"] / max(counts["words"], 1)
+    return (
+        f"{counts['vague']} of {counts['names']} names are vague ({vague:.1f} %), "
+        f"{counts['riddles']} riddle words in {counts['words']} ({riddles:.2f} per 1,000), "
+        f"{counts['renamed']} renamed imports"
+    )
+
+
+def main() -> None:
+    """Print the counts of the files and folders that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("-v", "--verbose", action="store_true", help="list each occurrence")
+    parser.add_argument("paths", nargs="+", type=Path)
+    options = parser.parse_args()
+    counts, lines = count(options.paths)
+    if options.verbose:
+        print("\n".join(lines))
+    print(report(counts))
+
+
+if __name__ == "__main__":
+    main()
