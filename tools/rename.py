@@ -150,18 +150,16 @@ def _refuse_taken(
 ) -> None:
     scope = node
     if is_part:
+        # A comprehension on these lines that binds the name; else it is one of the function.
         inner = [
             child
             for child in ast.walk(node)
-            if isinstance(child, ast.expr | ast.stmt)
+            if isinstance(child, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp)
             and child.lineno <= first
             and (child.end_lineno or 0) >= last
-            and old in used(child)
+            and _binds(child, old)
         ]
         scope = inner[-1] if inner else node
-        # A statement's name is one of the whole function.
-        if not isinstance(scope, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            scope = node
     if new in used(scope):
         raise Refused(f"{source.path.name}: {new} is used there already (for {old})")
     if hasattr(builtins, new) or not new.isidentifier():

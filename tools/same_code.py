@@ -153,6 +153,8 @@ def bindings(node: ast.AST) -> Iterator[str]:
         child = todo.pop()
         if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             yield child.id
+        if isinstance(child, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and child.name:
+            yield child.name
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield child.name
         elif isinstance(child, ast.Lambda):
