@@ -37,7 +37,7 @@ def _provider_name():
     return name or __virtualname__
 
 
-def _reported(function):
+def _report_errors(function):
     """Let salt-cloud say our errors in one line: others it shows with a traceback."""
 
     @functools.wraps(function)
@@ -50,26 +50,26 @@ def _reported(function):
     return run
 
 
-def _opened(url, *, readonly=True):
-    return connect.opened(config.HostSettings(uri=url), readonly=readonly)
+def _open_connection(url, *, readonly=True):
+    return connect.open_connection(config.HostSettings(uri=url), readonly=readonly)
 
 
 def _urls():
     """Return where the providers that have this driver say their libvirt is."""
-    drivers = (one.get("libvirt") for one in __opts__.get("providers", {}).values())
+    drivers = (provider.get("libvirt") for provider in __opts__.get("providers", {}).values())
     return [driver["url"] for driver in drivers if driver]
 
 
-def _refuse(call, wrong, how):
-    if call == wrong:
-        raise SaltCloudSystemExit(f"this must be called with {how}")
+def _refuse(call, refused_call, option):
+    if call == refused_call:
+        raise SaltCloudSystemExit(f"this must be called with {option}")
 
 
-def _fire(what, name, data):
+def _fire(action, name, data):
     __utils__["cloud.fire_event"](
         "event",
-        "starting create" if what == "creating" else f"{what} instance",
-        f"salt/cloud/{name}/{what}",
+        "starting create" if action == "creating" else f"{action} instance",
+        f"salt/cloud/{name}/{action}",
         args=data,
         sock_dir=__opts__["sock_dir"],
         transport=__opts__["transport"],
@@ -81,7 +81,7 @@ def get_configured_provider():
     return salt.config.is_provider_configured(__opts__, _provider_name(), ("url",))
 
 
-@_reported
+@_report_errors
 def list_nodes(call=None):
     """
     Return the VMs of all providers of this driver.
@@ -96,11 +96,11 @@ def list_nodes(call=None):
         salt-cloud -f list_nodes my-libvirt
     """
     _refuse(call, "action", "-f or --function")
-    found = {}
+    nodes = {}
     for url in _urls():
-        with _opened(url) as conn:
-            found |= cloudvms.nodes(conn)
-    return found
+        with _open_connection(url) as conn:
+            nodes |= cloudvms.nodes(conn)
+    return nodes
 
 
 def list_nodes_full(call=None):
@@ -134,7 +134,7 @@ def list_nodes_select(call=None):
     return salt.utils.cloud.list_nodes_select(list_nodes_full(), selection, call)
 
 
-@_reported
+@_report_errors
 def create(vm_):
     """
     Clone a VM's base domain, start it, wait for its address and have Salt bootstrap it.
@@ -155,35 +155,37 @@ def create(vm_):
     """
     if _is_unknown_profile(vm_):
         return False
-    name, wanted = arguments.vm_name(vm_["name"]), _clone_options(vm_)
-    _fire("creating", name, _filtered("creating", vm_))
+    name, clone_options = arguments.vm_name(vm_["name"]), _clone_options(vm_)
+    _fire("creating", name, _filter_event("creating", vm_))
     _check_key(vm_)
-    with _opened(vm_["url"], readonly=False) as conn:
-        made = None
+    with _open_connection(vm_["url"], readonly=False) as conn:
+        new_clone = None
         if not lifecycle.is_defined(conn, name):
             base = vm_["base_domain"]
             _fire("requesting", name, {"kwargs": {"name": name, "base_domain": base}})
-            made = cloudvms.clone(conn, base, name, **wanted)
+            new_clone = cloudvms.clone(conn, base, name, **clone_options)
         try:
             vm_["ssh_host"] = _wait_for_address(conn, vm_)
-            done = _bootstrapped(vm_)
+            deployment = _bootstrap(vm_)
         except BaseException:
             # Ctrl-C, too: the clone would be left unnoticed.
-            if made is not None:
-                cloudvms.take_back(conn, name, made)
+            if new_clone is not None:
+                cloudvms.remove_clone(conn, name, new_clone)
             raise
-    _fire("created", name, _filtered("created", vm_))
-    return done
+    _fire("created", name, _filter_event("created", vm_))
+    return deployment
 
 
-def _bootstrapped(vm_):
+def _bootstrap(vm_):
     """Return what Salt's bootstrap says; raise if it says that it has failed."""
-    done = __utils__["cloud.bootstrap"](vm_, __opts__)
-    why = done.get("Error") if isinstance(done, dict) else None
+    deployment = __utils__["cloud.bootstrap"](vm_, __opts__)
+    error = deployment.get("Error") if isinstance(deployment, dict) else None
     # That nothing is to be deployed is an error to it, too.
-    if isinstance(why, dict) and "Not Deployed" in why:
-        raise SaltCloudSystemExit(f"VM {vm_['name']!r} was not bootstrapped: {why['Not Deployed']}")
-    return done
+    if isinstance(error, dict) and "Not Deployed" in error:
+        raise SaltCloudSystemExit(
+            f"VM {vm_['name']!r} was not bootstrapped: {error['Not Deployed']}"
+        )
+    return deployment
 
 
 def _is_unknown_profile(vm_):
@@ -193,28 +195,28 @@ def _is_unknown_profile(vm_):
     )
 
 
-def _filtered(what, vm_):
+def _filter_event(action, vm_):
     """Return of a profile what its event may say."""
     keys = ["name", "profile", "provider", "driver"]
-    return __utils__["cloud.filter_event"](what, vm_, keys)
+    return __utils__["cloud.filter_event"](action, vm_, keys)
 
 
 def _choice(vm_, key, choices, default):
-    found = vm_.get(key) or default
-    if found not in choices:
-        listed = " or ".join(choices)
-        raise SaltCloudSystemExit(f"'{key}' must be one of {listed}. Got '{found}'")
-    return found
+    choice = vm_.get(key) or default
+    if choice not in choices:
+        choice_names = " or ".join(choices)
+        raise SaltCloudSystemExit(f"'{key}' must be one of {choice_names}. Got '{choice}'")
+    return choice
 
 
 def _clone_options(vm_):
     strategy = _choice(vm_, "clone_strategy", cloudvms.STRATEGIES, "full")
     source = _choice(vm_, "ip_source", cloudvms.SOURCES, "ip-learning")
-    checked = vm_.get("validate_xml")
+    validate = vm_.get("validate_xml")
     return {
         "strategy": strategy,
         "learn_addresses": source == "ip-learning",
-        "validate": True if checked is None else arguments.boolean("validate_xml", checked),
+        "validate": True if validate is None else arguments.boolean("validate_xml", validate),
     }
 
 
@@ -231,17 +233,17 @@ def _check_key(vm_):
 def _wait_for_address(conn, vm_):
     source = _choice(vm_, "ip_source", cloudvms.SOURCES, "ip-learning")
     times = {"timeout": 600, "interval": 10, "interval_multiplier": 1}
-    configured = {
+    timeouts = {
         key: salt.config.get_cloud_config_value(
             f"wait_for_ip_{key}", vm_, __opts__, default=seconds
         )
         for key, seconds in times.items()
     }
-    asked = (conn, vm_["name"], source)
-    return salt.utils.cloud.wait_for_ip(cloudvms.address, update_args=asked, **configured)
+    call_args = (conn, vm_["name"], source)
+    return salt.utils.cloud.wait_for_ip(cloudvms.address, update_args=call_args, **timeouts)
 
 
-@_reported
+@_report_errors
 def destroy(name, call=None):
     """
     Remove a VM at once, with its disks that lie in storage pools.
@@ -261,22 +263,25 @@ def destroy(name, call=None):
         salt-cloud -d web1
     """
     _refuse(call, "function", "-d, --destroy, -a or --action")
-    having = [url for url in _urls() if _has(url, name)]
-    if not having:
+    matching_urls = [url for url in _urls() if _has(url, name)]
+    if not matching_urls:
         return f"{name} doesn't exist and can't be deleted"
-    if len(having) > 1:
+    if len(matching_urls) > 1:
         return f"{name} doesn't identify a unique machine leaving things"
     _fire("destroying", name, {"name": name})
-    settings = config.host_settings(__opts__, connection=having[0])
-    with _opened(having[0], readonly=False) as conn, clouddisks.alone(settings):
-        needed = functools.partial(clouddisks.needed, conn, settings, name)
-        cloudvms.destroy(conn, name, needed)
+    settings = config.host_settings(__opts__, connection=matching_urls[0])
+    with (
+        _open_connection(matching_urls[0], readonly=False) as conn,
+        clouddisks.hold_host_files(settings),
+    ):
+        is_needed = functools.partial(clouddisks.find_needed, conn, settings, name)
+        cloudvms.destroy(conn, name, is_needed)
     _fire("destroyed", name, {"name": name})
     return None
 
 
 def _has(url, name):
-    with _opened(url) as conn:
+    with _open_connection(url) as conn:
         try:
             connect.domain(conn, name)
         except NoSuchVm:

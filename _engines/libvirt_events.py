@@ -51,9 +51,9 @@ def start(uri=None, tag_prefix=_PREFIX, filters=None):
     """
     try:
         # An option without a value says nothing.
-        where = None if uri is None else arguments.text("uri", uri)
+        libvirt_uri = None if uri is None else arguments.text("uri", uri)
         prefix = _PREFIX if tag_prefix is None else arguments.text("tag_prefix", tag_prefix)
-        events.watch(where, eventkinds.chosen(filters), prefix, _sender())
+        events.watch(libvirt_uri, eventkinds.chosen(filters), prefix, _sender())
     except VirtError as error:
         log.error("engine libvirt_events has nothing to do: %s; then restart this Salt", error)
         # Salt would start it again and again, with the same words each time.

@@ -35,9 +35,9 @@ def _preload(folder):
     sys.path.append(folder)
     try:
         # Not by an import of the package, of which this must be no part.
-        found = importlib.machinery.PathFinder.find_spec("saltvirt")
-        if found is not None:
-            path = Path(found.origin).with_name("preload.py")
+        package_spec = importlib.machinery.PathFinder.find_spec("saltvirt")
+        if package_spec is not None:
+            path = Path(package_spec.origin).with_name("preload.py")
             spec = importlib.util.spec_from_file_location("salt_virt_preload", path)
             preload = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(preload)

@@ -43,8 +43,8 @@ def mount(location, access="rw", root=None):
     arguments.text("location", location)
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     # What is only read spoils nothing.
-    opened = storage if access == "ro" else written
-    fmt = opened.opened_format(settings, location)
+    opener = storage if access == "ro" else written
+    fmt = opener.opened_format(settings, location)
     return guestmount.mount(settings, location, fmt, access, root)
 
 
@@ -70,8 +70,8 @@ def umount(name, disk=None, force=False):
         salt hyper1 guestfs.umount /srv/guest
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    where = arguments.text("name", name)
-    return guestmount.umount(settings, where, force=arguments.boolean("force", force))
+    mount_folder = arguments.text("name", name)
+    return guestmount.umount(settings, mount_folder, force=arguments.boolean("force", force))
 
 
 optionguard.modules(globals(), finishes="umount")

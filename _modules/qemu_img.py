@@ -56,8 +56,8 @@ def make_image(location, size, fmt):
         salt hyper1 file.remove /srv/empty.qcow2
     """
     _new("location", location, fmt)
-    with clone.storing(location):
-        size_mib = arguments.whole("size", units.size_mib(size, "size"))
+    with clone.remove_on_failure(location):
+        size_mib = arguments.whole_number("size", units.size_mib(size, "size"))
         tool.create(location, size_mib * units.MIB, fmt)
     return location
 
@@ -89,8 +89,8 @@ def convert(orig, dest, fmt):
     _new("dest", dest, fmt)
     validated = validation.validate(arguments.text("orig", orig))
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    meter = room.of(settings).meter(orig, Path(dest).parent)
-    with clone.storing(dest):
+    meter = room.from_settings(settings).meter(orig, Path(dest).parent)
+    with clone.remove_on_failure(dest):
         tool.convert(orig, validated.format, dest, fmt, meter)
     return True
 

@@ -31,9 +31,9 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _writing(function, given):
-    settings = config.to_connect(function, given, __opts__, __pillar__, __grains__)
-    return connect.opened(settings, readonly=False)
+def _open_connection(function, keywords):
+    settings = config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
+    return connect.open_connection(settings, readonly=False)
 
 
 def init(name=None, cpu=None, mem=None, *values, **kwargs):
@@ -140,10 +140,10 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         context = Context.of(
             __opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar, **override
         )
-        given = spec.given(values, kwargs)
-        deployment = spec.deployment(context.settings, name, cpu, mem, given)
-        ordered = context.reporting(name, "salt/virt/init", report) if report else context
-        return work(ordered, deployment)
+        options = spec.options_by_name(values, kwargs)
+        deployment = spec.deployment(context.settings, name, cpu, mem, options)
+        order_context = context.reporting(name, "salt/virt/init", report) if report else context
+        return work(order_context, deployment)
     except errors.VirtError as error:
         if not report:
             raise
@@ -187,16 +187,16 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, **kwar
     """
     replies = kwargs.pop("replies", None)
     settings = config.for_call("virt.purge", kwargs, __opts__, __pillar__, __grains__)
-    more = {"dirs": arguments.boolean("dirs", dirs)}
-    more["removables"] = arguments.boolean("removables", removables)
-    more["only_made"] = arguments.boolean("only_made", only_made)
+    flags = {"dirs": arguments.boolean("dirs", dirs)}
+    flags["removables"] = arguments.boolean("removables", removables)
+    flags["only_made"] = arguments.boolean("only_made", only_made)
 
     def purge(elsewhere):
-        with connect.opened(settings, readonly=False) as conn:
-            removal.purge(conn, settings, vm_, uuid=uuid, elsewhere=elsewhere, **more)
+        with connect.open_connection(settings, readonly=False) as conn:
+            removal.purge(conn, settings, vm_, uuid=uuid, elsewhere=elsewhere, **flags)
         return True
 
-    return sharing.answered(replies, purge)
+    return sharing.run_or_ask(replies, purge)
 
 
 def start(name, **kwargs):
@@ -216,7 +216,10 @@ def start(name, **kwargs):
         salt hyper1 virt.start centos1
     """
     settings = config.for_call("virt.start", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, name):
+    with (
+        connect.open_connection(settings, readonly=False) as conn,
+        startlock.allow_start(conn, settings, name),
+    ):
         power.refuse(conn, name, "start")
         lifecycle.start(conn, name)
     return True
@@ -237,7 +240,7 @@ def stop(name, **kwargs):
 
         salt hyper1 virt.stop centos1
     """
-    with _writing("virt.stop", kwargs) as conn:
+    with _open_connection("virt.stop", kwargs) as conn:
         power.act(conn, name, "destroy")
     return True
 
@@ -258,7 +261,7 @@ def shutdown(vm_, **kwargs):
 
         salt hyper1 virt.shutdown centos1
     """
-    with _writing("virt.shutdown", kwargs) as conn:
+    with _open_connection("virt.shutdown", kwargs) as conn:
         power.act(conn, vm_, "shutdown")
     return True
 
@@ -278,7 +281,7 @@ def reboot(name, **kwargs):
 
         salt hyper1 virt.reboot centos1
     """
-    with _writing("virt.reboot", kwargs) as conn:
+    with _open_connection("virt.reboot", kwargs) as conn:
         power.act(conn, name, "reboot")
     return True
 
@@ -298,7 +301,7 @@ def reset(vm_, **kwargs):
 
         salt hyper1 virt.reset centos1
     """
-    with _writing("virt.reset", kwargs) as conn:
+    with _open_connection("virt.reset", kwargs) as conn:
         power.act(conn, vm_, "reset")
     return True
 
@@ -318,7 +321,7 @@ def pause(vm_, **kwargs):
 
         salt hyper1 virt.pause centos1
     """
-    with _writing("virt.pause", kwargs) as conn:
+    with _open_connection("virt.pause", kwargs) as conn:
         power.act(conn, vm_, "suspend")
     return True
 
@@ -338,7 +341,7 @@ def resume(vm_, **kwargs):
 
         salt hyper1 virt.resume centos1
     """
-    with _writing("virt.resume", kwargs) as conn:
+    with _open_connection("virt.resume", kwargs) as conn:
         power.act(conn, vm_, "resume")
     return True
 
@@ -358,7 +361,7 @@ def ctrl_alt_del(vm_, **kwargs):
 
         salt hyper1 virt.ctrl_alt_del centos1
     """
-    with _writing("virt.ctrl_alt_del", kwargs) as conn:
+    with _open_connection("virt.ctrl_alt_del", kwargs) as conn:
         power.act(conn, vm_, "ctrl_alt_del")
     return True
 
@@ -382,4 +385,4 @@ def maintenance(state="on"):
     return upkeep.set_flag(config.host_settings(__opts__, __pillar__, __grains__), state)
 
 
-optionguard.modules(globals(), looks_if={"init": optionguard.is_set("dry_run")})
+optionguard.modules(globals(), looks_if={"init": optionguard.flag_rule("dry_run")})

@@ -34,8 +34,10 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _reading(function, given):
-    return connect.opened(config.to_connect(function, given, __opts__, __pillar__, __grains__))
+def _open_connection(function, keywords):
+    return connect.open_connection(
+        config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
+    )
 
 
 def signed(order, small=False, **kwargs):
@@ -108,7 +110,7 @@ def presence(name, **kwargs):
         salt hyper1 virt.presence centos1
     """
     settings = config.for_call("virt.presence", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings) as conn:
+    with connect.open_connection(settings) as conn:
         return wire.plain(inspect.presence(conn, settings, name))
 
 
@@ -131,8 +133,8 @@ def shared_files(name, **kwargs):
     """
     is_whole = arguments.boolean("removables", kwargs.pop("removables", False))
     settings = config.for_call("virt.shared_files", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings) as conn:
-        return purging.shared_files(conn, settings, name, removables=is_whole)
+    with connect.open_connection(settings) as conn:
+        return purging.find_shared_files(conn, settings, name, removables=is_whole)
 
 
 def file_users(paths, uuid=None, **kwargs):
@@ -153,7 +155,7 @@ def file_users(paths, uuid=None, **kwargs):
         salt hyper1 virt.file_users '[/mnt/shared/web1_system.qcow2]'
     """
     settings = config.for_call("virt.file_users", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings) as conn:
+    with connect.open_connection(settings) as conn:
         return wire.plain(fileusers.file_users(conn, settings, paths, uuid))
 
 
@@ -187,11 +189,11 @@ def host_info(moving=None, **kwargs):
     """
     settings = config.for_call("virt.host_info", kwargs, __opts__, __pillar__, __grains__)
     # The probe of KVM starts a guest, which a read-only connection may not.
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.open_connection(settings, readonly=False) as conn:
         info = inspect.host_info(conn, settings)
         if moving in info.vms:
-            found = sending.facts(conn, settings, moving)[moving]
-            info = dataclasses.replace(info, moving=found)
+            migration_facts = sending.facts(conn, settings, moving)[moving]
+            info = dataclasses.replace(info, moving=migration_facts)
         return wire.plain(info)
 
 
@@ -217,10 +219,10 @@ def placement_facts(about=None, **kwargs):
         salt hyper1 virt.placement_facts '{nic: [default], disk: [default]}'
     """
     settings = config.for_call("virt.placement_facts", kwargs, __opts__, __pillar__, __grains__)
-    wanted = wire.argument("about", brief.About, about or {})
+    request = wire.argument("about", brief.Query, about or {})
     # The probe of KVM starts a guest, which a read-only connection may not.
-    with connect.opened(settings, readonly=False) as conn:
-        return wire.plain(offering.facts(conn, settings, __opts__["id"], wanted))
+    with connect.open_connection(settings, readonly=False) as conn:
+        return wire.plain(offering.facts(conn, settings, __opts__["id"], request))
 
 
 def vms(name=None, state=None, tag=None, fields=None, **kwargs):
@@ -245,9 +247,9 @@ def vms(name=None, state=None, tag=None, fields=None, **kwargs):
 
         salt hyper1 virt.vms 'web*' state=running fields=mem,cpu
     """
-    wanted = vmfilter.of(name, state, tag, fields)
-    with _reading("virt.vms", kwargs) as conn:
-        return inspect.vms(conn, wanted)
+    vm_filter = vmfilter.from_call(name, state, tag, fields)
+    with _open_connection("virt.vms", kwargs) as conn:
+        return inspect.vms(conn, vm_filter)
 
 
 def full_info(**kwargs):
@@ -263,7 +265,7 @@ def full_info(**kwargs):
 
         salt hyper1 virt.full_info
     """
-    with _reading("virt.full_info", kwargs) as conn:
+    with _open_connection("virt.full_info", kwargs) as conn:
         return inspect.full_info(conn)
 
 
@@ -282,7 +284,7 @@ def vm_state(vm_=None, **kwargs):
 
         salt hyper1 virt.vm_state centos1
     """
-    with _reading("virt.vm_state", kwargs) as conn:
+    with _open_connection("virt.vm_state", kwargs) as conn:
         return query.states(conn) if vm_ is None else {vm_: query.state(conn, vm_)}
 
 
@@ -303,9 +305,9 @@ def migration_info(name=None):
         salt hyper1 virt.migration_info centos1
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
-        found = sending.facts(conn, settings, name)
-    return wire.plain(found if name is None else found[name])
+    with connect.open_connection(settings, readonly=False) as conn:
+        facts = sending.facts(conn, settings, name)
+    return wire.plain(facts if name is None else facts[name])
 
 
 optionguard.modules(

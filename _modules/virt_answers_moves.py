@@ -57,24 +57,24 @@ def migrate_check(about, source=None):
             "$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)"
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    is_one = isinstance(about, dict) and isinstance(about.get("disks"), list)
-    wanted = answers.MigrationInfo if is_one else dict[str, answers.MigrationInfo]
-    about = wire.argument("about", wanted, about)
+    is_single = isinstance(about, dict) and isinstance(about.get("disks"), list)
+    shape = answers.MigrationInfo if is_single else dict[str, answers.MigrationInfo]
+    about = wire.argument("about", shape, about)
     reason = optionguard.refusal(globals())
     if reason:
-        return [reason] if is_one else {name: [reason] for name in about}
+        return [reason] if is_single else {name: [reason] for name in about}
     may_tell = answering.is_ordered()
-    with connect.opened(settings, readonly=False) as conn:
-        if not is_one:
+    with connect.open_connection(settings, readonly=False) as conn:
+        if not is_single:
             return checks.check_all(conn, settings, about, may_tell_paths=may_tell)
-        why = checks.check(conn, settings, about, may_tell_paths=may_tell)
+        reasons = checks.check(conn, settings, about, may_tell_paths=may_tell)
     if source:
         reach.refuse_strange("source", source)
         try:
             reach.refuse_unreachable(source)
         except errors.VirtError as exc:
-            why.append(str(exc))
-    return why
+            reasons.append(str(exc))
+    return reasons
 
 
 def migrate_begin(name, token, target):
@@ -138,7 +138,7 @@ def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=N
     if source:
         reach.refuse_strange("source", source)
     context, token = Context.of(__opts__, __pillar__, __grains__, __salt__), str(token)
-    moving = arrival.said(context, about)
+    moving = arrival.parse_migration_info(context, about)
     if images_sent:
         return arrival.resume(context, moving, token)
     if source:
@@ -168,13 +168,17 @@ def migration_state(name=None, token=None, uuid=None, paths=None):
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     if name is None or token is None:
-        known = state.every(settings)
+        records = state.read_moves(settings)
         return wire.plain(
-            known if name is None else {one: known[one] for one in known if one == name}
+            records
+            if name is None
+            else {
+                record_name: records[record_name] for record_name in records if record_name == name
+            }
         )
     paths = None if paths is None else wire.argument("paths", list[str], paths)
-    with connect.opened(settings, readonly=False) as conn:
-        return wire.plain(state.of(conn, settings, name, str(token), uuid, paths))
+    with connect.open_connection(settings, readonly=False) as conn:
+        return wire.plain(state.read_state(conn, settings, name, str(token), uuid, paths))
 
 
 def migrate_step(
@@ -229,19 +233,24 @@ def migrate_step(
     if keeper is not None:
         reach.refuse_strange("keeper", keeper)
     if step in protocol.ON_SOURCE:
-        said = {"seen": seen, "is_refused": is_refused, "is_lost": is_lost}
-        given = {protocol.CANCEL: said, protocol.GIVE_WAY: {"keeper": keeper}}.get(step, {})
-        return departure.step(context, name, token, step, **given)
+        cancel_options = {"seen": seen, "is_refused": is_refused, "is_lost": is_lost}
+        options = {protocol.CANCEL: cancel_options, protocol.GIVE_WAY: {"keeper": keeper}}.get(
+            step, {}
+        )
+        return departure.step(context, name, token, step, **options)
     if step not in protocol.ON_TARGET:
-        known = ", ".join((*protocol.ON_SOURCE, *protocol.ON_TARGET))
-        raise errors.BadArgument("step", f"{step!r}; one of {known}")
-    said = {
+        step_names = ", ".join((*protocol.ON_SOURCE, *protocol.ON_TARGET))
+        raise errors.BadArgument("step", f"{step!r}; one of {step_names}")
+    options_by_step = {
         protocol.ARRIVE: {"is_handed": is_handed},
         protocol.DROP: {"is_lost": is_lost},
         protocol.LET_GO: {"keeper": keeper},
     }
-    given, noted = said.get(step, {}), wire.argument("noted", movefacts.Noted, noted or {})
-    return arrival.step(context, name, token, step, noted=noted, **given)
+    options, noted = (
+        options_by_step.get(step, {}),
+        wire.argument("noted", movefacts.Noted, noted or {}),
+    )
+    return arrival.step(context, name, token, step, noted=noted, **options)
 
 
 def migrate_push(name, target, images):
@@ -287,7 +296,7 @@ def migrate_forget(name):
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     startlock.refuse_moving(settings, name)
-    with connect.opened(settings) as conn:
+    with connect.open_connection(settings) as conn:
         return lifecycle.is_defined(conn, name)
 
 
@@ -295,5 +304,5 @@ optionguard.modules(
     globals(),
     harmless="migrate_forget",
     finishes="migrate_step migrate_push",
-    finishes_if={"migrate_prepare": optionguard.is_set("images_sent")},
+    finishes_if={"migrate_prepare": optionguard.flag_rule("images_sent")},
 )

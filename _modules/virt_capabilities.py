@@ -24,10 +24,10 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _reading(function, given):
-    settings = config.to_connect(function, given, __opts__, __pillar__, __grains__)
+def _open_connection(function, keywords):
+    settings = config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
     # libvirt asks QEMU what it can do, which a read-only connection may not.
-    return connect.opened(settings, readonly=False)
+    return connect.open_connection(settings, readonly=False)
 
 
 def capabilities(**kwargs):
@@ -45,8 +45,8 @@ def capabilities(**kwargs):
 
         salt hyper1 virt.capabilities
     """
-    with _reading("virt.capabilities", kwargs) as conn:
-        return capable.of_host(conn)
+    with _open_connection("virt.capabilities", kwargs) as conn:
+        return capable.read_host_capabilities(conn)
 
 
 def domain_capabilities(emulator=None, arch=None, machine=None, domain=None, **kwargs):
@@ -69,8 +69,8 @@ def domain_capabilities(emulator=None, arch=None, machine=None, domain=None, **k
 
         salt hyper1 virt.domain_capabilities arch=x86_64 machine=q35
     """
-    with _reading("virt.domain_capabilities", kwargs) as conn:
-        return capable.of_domains(conn, emulator, arch, machine, domain)
+    with _open_connection("virt.domain_capabilities", kwargs) as conn:
+        return capable.read_domain_capabilities(conn, emulator, arch, machine, domain)
 
 
 def all_capabilities(**kwargs):
@@ -85,8 +85,8 @@ def all_capabilities(**kwargs):
 
         salt hyper1 virt.all_capabilities
     """
-    with _reading("virt.all_capabilities", kwargs) as conn:
-        return capable.everything(conn)
+    with _open_connection("virt.all_capabilities", kwargs) as conn:
+        return capable.read_all_capabilities(conn)
 
 
 def cpu_baseline(full=False, migratable=False, out="libvirt", **kwargs):
@@ -112,7 +112,7 @@ def cpu_baseline(full=False, migratable=False, out="libvirt", **kwargs):
         raise BadArgument("out", f"{out!r}; libvirt or salt")
     is_full = arguments.boolean("full", full)
     is_migratable = arguments.boolean("migratable", migratable)
-    with _reading("virt.cpu_baseline", kwargs) as conn:
+    with _open_connection("virt.cpu_baseline", kwargs) as conn:
         xml = capable.baseline(conn, is_full=is_full, is_migratable=is_migratable)
     return capabilities_.cpu_summary(xml) if out == "salt" else xml
 

@@ -118,11 +118,11 @@ def update(
         salt hyper1 virt.update centos1 boot="{kernel: null}" live=False
         salt hyper1 virt.update centos1 interfaces="[]" detach=True test=True
     """
-    given = {key: value for key, value in locals().items() if key not in ("name", "kwargs")}
+    options = {key: value for key, value in locals().items() if key not in ("name", "kwargs")}
     optionguard.refuse_change(globals(), is_look=arguments.boolean("test", test))
     override = config.connection("virt.update", kwargs)
     context = Context.of(__opts__, __pillar__, __grains__, __salt__, **override)
-    return do.update(context, request.of(context.settings, name, given))
+    return do.update(context, request.from_call(context.settings, name, options))
 
 
 optionguard.modules(globals(), itself="update")

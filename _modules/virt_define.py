@@ -52,7 +52,7 @@ def undefine(vm_, managed_save=False, snapshots=False, **kwargs):
         salt hyper1 virt.undefine centos1
     """
     settings = config.for_call("virt.undefine", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.open_connection(settings, readonly=False) as conn:
         purge.undefine(
             conn,
             settings,
@@ -83,7 +83,10 @@ def define_xml_str(xml, **kwargs):
     """
     arguments.text("xml", xml)
     settings = config.for_call("virt.define_xml_str", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn, startlock.defining(conn, settings, xml):
+    with (
+        connect.open_connection(settings, readonly=False) as conn,
+        startlock.allow_defining(conn, settings, xml),
+    ):
         existing.adopt(conn, lifecycle.define(conn, xml))
     return True
 
@@ -125,7 +128,10 @@ def create_xml_str(xml, **kwargs):
     """
     arguments.text("xml", xml)
     settings = config.for_call("virt.create_xml_str", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn, startlock.creating(conn, settings, xml):
+    with (
+        connect.open_connection(settings, readonly=False) as conn,
+        startlock.allow_creation(conn, settings, xml),
+    ):
         lifecycle.create_transient(conn, xml)
     return True
 

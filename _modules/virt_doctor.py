@@ -26,8 +26,8 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _settings(function, given):
-    return config.for_call(function, given, __opts__, __pillar__, __grains__)
+def _settings(function, keywords):
+    return config.for_call(function, keywords, __opts__, __pillar__, __grains__)
 
 
 def doctor_facts(**kwargs):
@@ -45,8 +45,8 @@ def doctor_facts(**kwargs):
         salt hyper1 virt.doctor_facts
     """
     settings = _settings("virt.doctor_facts", kwargs)
-    with connect.opened(settings) as conn:
-        return wire.plain(facts.of_host(conn, __opts__, settings))
+    with connect.open_connection(settings) as conn:
+        return wire.plain(facts.read_host_facts(conn, __opts__, settings))
 
 
 def doctor_mend(wanted, **kwargs):
@@ -65,10 +65,10 @@ def doctor_mend(wanted, **kwargs):
 
         salt hyper1 virt.doctor_mend '{lock: []}'
     """
-    asked = wire.argument("wanted", dict[str, list[str]], wanted)
+    leftovers = wire.argument("wanted", dict[str, list[str]], wanted)
     settings = _settings("virt.doctor_mend", kwargs)
-    with connect.opened(settings, readonly=False) as conn:
-        return mend.mend(conn, settings, asked)
+    with connect.open_connection(settings, readonly=False) as conn:
+        return mend.mend(conn, settings, leftovers)
 
 
 def trash(**kwargs):
@@ -85,7 +85,7 @@ def trash(**kwargs):
 
         salt hyper1 virt.trash
     """
-    return bins.listed(_settings("virt.trash", kwargs))
+    return bins.list_entries(_settings("virt.trash", kwargs))
 
 
 def trash_put(path, **kwargs):
@@ -113,10 +113,10 @@ def trash_put(path, **kwargs):
     settings = _settings("virt.trash_put", kwargs)
 
     def put(elsewhere):
-        with connect.opened(settings) as conn:
+        with connect.open_connection(settings) as conn:
             return putaway.put(conn, settings, path, elsewhere)
 
-    return sharing.answered(replies, put)
+    return sharing.run_or_ask(replies, put)
 
 
 def trash_restore(entry, **kwargs):

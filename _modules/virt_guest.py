@@ -26,9 +26,9 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _opened(function, given):
-    settings = config.to_connect(function, given, __opts__, __pillar__, __grains__)
-    return connect.opened(settings, readonly=False)
+def _open_connection(function, keywords):
+    settings = config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
+    return connect.open_connection(settings, readonly=False)
 
 
 def guest_info(vm_, **kwargs):
@@ -51,8 +51,8 @@ def guest_info(vm_, **kwargs):
 
         salt hyper1 virt.guest_info centos1
     """
-    with _opened("virt.guest_info", kwargs) as conn:
-        return inguest.info(guestagent.Agent(conn, vm_))
+    with _open_connection("virt.guest_info", kwargs) as conn:
+        return inguest.read_info(guestagent.Agent(conn, vm_))
 
 
 def guest_exec(vm_, *command, **kwargs):
@@ -86,17 +86,17 @@ def guest_exec(vm_, *command, **kwargs):
     """
     stdin, timeout_s = kwargs.pop("stdin", None), kwargs.pop("timeout_s", 60)
     output_bytes = kwargs.pop("output_bytes", 65536)
-    wanted = inguest.command(command, stdin, timeout_s, output_bytes)
-    with _opened("virt.guest_exec", kwargs) as conn:
-        done = inguest.run(guestagent.Agent(conn, vm_), wanted)
-    if done.exit_code != 0:
+    request = inguest.parse_command(command, stdin, timeout_s, output_bytes)
+    with _open_connection("virt.guest_exec", kwargs) as conn:
+        result = inguest.run(guestagent.Agent(conn, vm_), request)
+    if result.exit_code != 0:
         __context__["retcode"] = 1
     return {
-        "exit_code": done.exit_code,
-        "signal": done.signal,
-        "stdout": done.stdout,
-        "stderr": done.stderr,
-        "truncated": done.is_cut,
+        "exit_code": result.exit_code,
+        "signal": result.signal,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+        "truncated": result.is_cut,
     }
 
 

@@ -40,7 +40,7 @@ def images():
         salt hyper1 virt.images
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    with connect.opened(settings) as conn:
+    with connect.open_connection(settings) as conn:
         return shown.images(conn, settings)
 
 
@@ -97,15 +97,17 @@ def image_prune(digests=None, dry_run=False, step=None):
         raise BadArgument("step", f"{step!r}; one of {', '.join(_STEPS)}")
     if step and is_dry:
         raise BadArgument("dry_run", "a step is done, or left out: only looking takes none")
-    asked = arguments.names("digests", digests)
-    with connect.opened(settings) as conn:
+    requested_digests = arguments.names("digests", digests)
+    with connect.open_connection(settings) as conn:
         if step == "end":
-            return cached.end(conn, settings, asked)
+            return cached.end(conn, settings, requested_digests)
         if step == "begin":
-            return cached.begin(conn, settings, None if digests is None else asked)
+            return cached.begin(conn, settings, None if digests is None else requested_digests)
         if step == "look":
-            return cached.used_now(conn, settings, asked)
-        return cached.prune(conn, settings, cached.named(settings, digests), is_dry=is_dry)
+            return cached.find_used(conn, settings, requested_digests)
+        return cached.prune(
+            conn, settings, cached.resolve_digests(settings, digests), is_dry=is_dry
+        )
 
 
 def image_build(
@@ -160,7 +162,7 @@ def image_build(
         salt hyper1 virt.image_build salt://images/tiny.qcow2 web install=False
         salt hyper1 file.remove /srv/salt-images/golden/web.qcow2
     """
-    given = {
+    options = {
         "packages": packages,
         "files": files,
         "commands": commands,
@@ -174,7 +176,10 @@ def image_build(
     }
     context = Context.of(__opts__, __pillar__, __grains__, __salt__)
     return golden.build(
-        context.reporting(name, "salt/virt/image_build") if report else context, source, name, given
+        context.reporting(name, "salt/virt/image_build") if report else context,
+        source,
+        name,
+        options,
     )
 
 

@@ -39,7 +39,7 @@ def authorized(name, token):
         salt-run virt.authorize web9 hyper1 # which calls virt.authorized there
         salt-run virt.unauthorize web9
     """
-    submission.keep(Context.of(__opts__, __pillar__, __grains__, __salt__), name, token)
+    submission.keep_token(Context.of(__opts__, __pillar__, __grains__, __salt__), name, token)
     return True
 
 

@@ -111,7 +111,7 @@ def hold(name, state="on"):
         salt hyper1 virt.hold centos1 on
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.open_connection(settings, readonly=False) as conn:
         lifecycle.set_stay(conn, name, arguments.on_off("state", state))
     return True
 
@@ -155,8 +155,8 @@ def load(seconds=1):
 
         salt hyper1 virt.load
     """
-    with connect.opened(config.host_settings(__opts__, __pillar__, __grains__)) as conn:
-        return wire.plain(inspect.load(conn, arguments.whole("seconds", seconds, most=60)))
+    with connect.open_connection(config.host_settings(__opts__, __pillar__, __grains__)) as conn:
+        return wire.plain(inspect.load(conn, arguments.whole_number("seconds", seconds, most=60)))
 
 
 def evacuated(vms=None):
@@ -177,7 +177,7 @@ def evacuated(vms=None):
         salt hyper1 virt.evacuated
         salt hyper1 virt.evacuated "{centos1: null}"
     """
-    return maintenance.evacuated(config.host_settings(__opts__, __pillar__, __grains__), vms)
+    return maintenance.note_evacuated(config.host_settings(__opts__, __pillar__, __grains__), vms)
 
 
 def migrate_status(vm_):
@@ -197,7 +197,7 @@ def migrate_status(vm_):
 
         salt hyper1 virt.migrate_status centos1
     """
-    with connect.opened(config.host_settings(__opts__, __pillar__, __grains__)) as conn:
+    with connect.open_connection(config.host_settings(__opts__, __pillar__, __grains__)) as conn:
         return jobs.status(conn, vm_)
 
 
@@ -217,7 +217,7 @@ def migrate_cancel(vm_):
         salt hyper1 virt.migrate_cancel centos1
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.open_connection(settings, readonly=False) as conn:
         jobs.cancel(conn, vm_)
     return True
 
@@ -238,7 +238,7 @@ def migrate_start_postcopy(vm_):
         salt hyper1 virt.migrate_start_postcopy centos1
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.open_connection(settings, readonly=False) as conn:
         jobs.start_postcopy(conn, vm_)
     return True
 
@@ -263,7 +263,7 @@ def seed_non_shared_migrate(disks, force=False):
             "{vdb: {file: /srv/d7.qcow2, file format: qcow2, virtual size: 1048576}}" force=True
     """
     settings = config.for_call("virt.seed_non_shared_migrate", {}, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.open_connection(settings, readonly=False) as conn:
         files.seed(conn, settings, disks, force)
         diskvolumes.refresh(conn, files.pools_of(disks))
     return True

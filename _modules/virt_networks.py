@@ -20,9 +20,9 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _opened(function, given, *, readonly=False):
-    settings = config.to_connect(function, given, __opts__, __pillar__, __grains__)
-    return connect.opened(settings, readonly=readonly)
+def _open_connection(function, keywords, *, readonly=False):
+    settings = config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
+    return connect.open_connection(settings, readonly=readonly)
 
 
 def network_define(
@@ -95,12 +95,12 @@ def network_define(
         salt hyper1 virt.network_define lan None nat ipv4_config="{cidr: 10.98.0.0/24}" start=False
         salt hyper1 virt.network_undefine lan
     """
-    given = {key: value for key, value in locals().items() if key in networkspec.KEYS}
-    wanted = networkspec.of(name, bridge, forward, given)
+    options = {key: value for key, value in locals().items() if key in networkspec.KEYS}
+    network = networkspec.from_call(name, bridge, forward, options)
     autostart = arguments.boolean("autostart", autostart)
     start = arguments.boolean("start", start)
-    with _opened("virt.network_define", kwargs) as conn:
-        networks.define(conn, wanted, autostart=autostart, start=start)
+    with _open_connection("virt.network_define", kwargs) as conn:
+        networks.define(conn, network, autostart=autostart, start=start)
     return True
 
 
@@ -174,11 +174,11 @@ def network_update(
         salt hyper1 virt.network_update default virbr0 nat test=True \
 ipv4_config="{cidr: 192.168.122.0/24}"
     """
-    given = {key: value for key, value in locals().items() if key in networkspec.KEYS}
-    wanted = networkspec.of(name, bridge, forward, given)
+    options = {key: value for key, value in locals().items() if key in networkspec.KEYS}
+    network = networkspec.from_call(name, bridge, forward, options)
     is_test = arguments.boolean("test", test)
-    with _opened("virt.network_update", kwargs, readonly=is_test) as conn:
-        return networks.update(conn, wanted, is_test=is_test)
+    with _open_connection("virt.network_update", kwargs, readonly=is_test) as conn:
+        return networks.update(conn, network, is_test=is_test)
 
 
 def list_networks(**kwargs):
@@ -191,7 +191,7 @@ def list_networks(**kwargs):
 
         salt hyper1 virt.list_networks
     """
-    with _opened("virt.list_networks", kwargs, readonly=True) as conn:
+    with _open_connection("virt.list_networks", kwargs, readonly=True) as conn:
         return networks.names(conn)
 
 
@@ -213,7 +213,7 @@ def network_info(name=None, **kwargs):
 
         salt hyper1 virt.network_info default
     """
-    with _opened("virt.network_info", kwargs, readonly=True) as conn:
+    with _open_connection("virt.network_info", kwargs, readonly=True) as conn:
         return networks.info(conn, name)
 
 
@@ -232,7 +232,7 @@ def network_get_xml(name, **kwargs):
 
         salt hyper1 virt.network_get_xml default
     """
-    with _opened("virt.network_get_xml", kwargs, readonly=True) as conn:
+    with _open_connection("virt.network_get_xml", kwargs, readonly=True) as conn:
         return networks.get(conn, name).XMLDesc(0)
 
 
@@ -252,7 +252,7 @@ def network_start(name, **kwargs):
         salt hyper1 virt.network_stop default
         salt hyper1 virt.network_start default
     """
-    with _opened("virt.network_start", kwargs) as conn:
+    with _open_connection("virt.network_start", kwargs) as conn:
         networks.get(conn, name).create()
     return True
 
@@ -273,7 +273,7 @@ def network_stop(name, **kwargs):
         salt hyper1 virt.network_stop default
         salt hyper1 virt.network_start default
     """
-    with _opened("virt.network_stop", kwargs) as conn:
+    with _open_connection("virt.network_stop", kwargs) as conn:
         networks.get(conn, name).destroy()
     return True
 
@@ -294,7 +294,7 @@ def network_undefine(name, **kwargs):
         salt hyper1 virt.network_define lan None nat ipv4_config="{cidr: 10.98.0.0/24}" start=False
         salt hyper1 virt.network_undefine lan
     """
-    with _opened("virt.network_undefine", kwargs) as conn:
+    with _open_connection("virt.network_undefine", kwargs) as conn:
         networks.get(conn, name).undefine()
     return True
 
@@ -318,7 +318,7 @@ def network_set_autostart(name, state="on", **kwargs):
         salt hyper1 virt.network_set_autostart default on
     """
     is_on = arguments.on_off("state", state)
-    with _opened("virt.network_set_autostart", kwargs) as conn:
+    with _open_connection("virt.network_set_autostart", kwargs) as conn:
         networks.get(conn, name).setAutostart(int(is_on))
     return True
 

@@ -22,13 +22,13 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _opened(function, given, readonly=False):
-    settings = config.to_connect(function, given, __opts__, __pillar__, __grains__)
-    return connect.opened(settings, readonly=readonly)
+def _open_connection(function, keywords, readonly=False):
+    settings = config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
+    return connect.open_connection(settings, readonly=readonly)
 
 
-def _source(*given):
-    return dict(zip(poolsource.KEYS, given, strict=True))
+def _source(*values):
+    return dict(zip(poolsource.KEYS, values, strict=True))
 
 
 def pool_capabilities(**kwargs):
@@ -45,7 +45,7 @@ def pool_capabilities(**kwargs):
 
         salt hyper1 virt.pool_capabilities
     """
-    with _opened("virt.pool_capabilities", kwargs, readonly=True) as conn:
+    with _open_connection("virt.pool_capabilities", kwargs, readonly=True) as conn:
         return pools.capabilities(conn)
 
 
@@ -59,7 +59,7 @@ def list_pools(**kwargs):
 
         salt hyper1 virt.list_pools
     """
-    with _opened("virt.list_pools", kwargs, readonly=True) as conn:
+    with _open_connection("virt.list_pools", kwargs, readonly=True) as conn:
         return pools.names(conn)
 
 
@@ -80,7 +80,7 @@ def pool_info(name=None, **kwargs):
 
         salt hyper1 virt.pool_info default
     """
-    with _opened("virt.pool_info", kwargs, readonly=True) as conn:
+    with _open_connection("virt.pool_info", kwargs, readonly=True) as conn:
         return pools.infos(conn, name)
 
 
@@ -97,7 +97,7 @@ def pool_get_xml(name, **kwargs):
 
         salt hyper1 virt.pool_get_xml default
     """
-    with _opened("virt.pool_get_xml", kwargs, readonly=True) as conn:
+    with _open_connection("virt.pool_get_xml", kwargs, readonly=True) as conn:
         return pools.xml(conn, name)
 
 
@@ -114,7 +114,7 @@ def pool_list_volumes(name, **kwargs):
 
         salt hyper1 virt.pool_list_volumes default
     """
-    with _opened("virt.pool_list_volumes", kwargs, readonly=True) as conn:
+    with _open_connection("virt.pool_list_volumes", kwargs, readonly=True) as conn:
         return volumes.names(conn, name)
 
 
@@ -183,13 +183,13 @@ def pool_define(
         salt hyper1 virt.pool_define vms dir target=/srv start=False
         salt hyper1 virt.pool_undefine vms
     """
-    first = (source_devices, source_dir, source_initiator, source_adapter)
-    source = _source(*first, source_hosts, source_auth, source_name, source_format)
-    asked = pools.wanted(name, ptype, target, permissions, source)
+    location_values = (source_devices, source_dir, source_initiator, source_adapter)
+    source = _source(*location_values, source_hosts, source_auth, source_name, source_format)
+    pool = pools.request_from_call(name, ptype, target, permissions, source)
     flags = {"is_transient": arguments.boolean("transient", transient)}
     flags["starts"] = arguments.boolean("start", start)
-    with _opened("virt.pool_define", kwargs) as conn:
-        pools.define(conn, asked, **flags)
+    with _open_connection("virt.pool_define", kwargs) as conn:
+        pools.define(conn, pool, **flags)
     return True
 
 
@@ -229,11 +229,11 @@ def pool_update(
 
         salt hyper1 virt.pool_update default dir target=/var/lib/libvirt/images test=True
     """
-    first = (source_devices, source_dir, source_initiator, source_adapter)
-    source = _source(*first, source_hosts, source_auth, source_name, source_format)
-    asked = pools.wanted(name, ptype, target, permissions, source)
-    with _opened("virt.pool_update", kwargs) as conn:
-        return pools.update(conn, asked, is_test=arguments.boolean("test", test))
+    location_values = (source_devices, source_dir, source_initiator, source_adapter)
+    source = _source(*location_values, source_hosts, source_auth, source_name, source_format)
+    pool = pools.request_from_call(name, ptype, target, permissions, source)
+    with _open_connection("virt.pool_update", kwargs) as conn:
+        return pools.update(conn, pool, is_test=arguments.boolean("test", test))
 
 
 def pool_start(name, **kwargs):
@@ -252,7 +252,7 @@ def pool_start(name, **kwargs):
         salt hyper1 virt.pool_stop default
         salt hyper1 virt.pool_start default
     """
-    with _opened("virt.pool_start", kwargs) as conn:
+    with _open_connection("virt.pool_start", kwargs) as conn:
         pools.act(conn, name, "create")
     return True
 
@@ -275,7 +275,7 @@ def pool_build(name, **kwargs):
         salt hyper1 virt.pool_delete vms
         salt hyper1 virt.pool_undefine vms
     """
-    with _opened("virt.pool_build", kwargs) as conn:
+    with _open_connection("virt.pool_build", kwargs) as conn:
         pools.act(conn, name, "build")
     return True
 
@@ -297,7 +297,7 @@ def pool_stop(name, **kwargs):
         salt hyper1 virt.pool_stop default
         salt hyper1 virt.pool_start default
     """
-    with _opened("virt.pool_stop", kwargs) as conn:
+    with _open_connection("virt.pool_stop", kwargs) as conn:
         volumes.refuse_stop(conn, name)
         pools.act(conn, name, "destroy")
     return True
@@ -319,7 +319,7 @@ def pool_undefine(name, **kwargs):
         salt hyper1 virt.pool_define vms dir target=/srv start=False
         salt hyper1 virt.pool_undefine vms
     """
-    with _opened("virt.pool_undefine", kwargs) as conn:
+    with _open_connection("virt.pool_undefine", kwargs) as conn:
         pools.undefine(conn, name)
     return True
 
@@ -345,7 +345,10 @@ def pool_delete(name, **kwargs):
         salt hyper1 virt.pool_undefine vms
     """
     settings = config.for_call("virt.pool_delete", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn, ownvolumes.none_begun(settings):
+    with (
+        connect.open_connection(settings, readonly=False) as conn,
+        ownvolumes.hold_host_lock(settings),
+    ):
         ownvolumes.refuse_group(conn, settings, name)
         pools.act(conn, name, "delete")
     return True
@@ -366,7 +369,7 @@ def pool_refresh(name, **kwargs):
 
         salt hyper1 virt.pool_refresh default
     """
-    with _opened("virt.pool_refresh", kwargs) as conn:
+    with _open_connection("virt.pool_refresh", kwargs) as conn:
         pools.act(conn, name, "refresh")
     return True
 
@@ -389,7 +392,7 @@ def pool_set_autostart(name, state="on", **kwargs):
         salt hyper1 virt.pool_set_autostart default on
     """
     is_on = arguments.on_off("state", state)
-    with _opened("virt.pool_set_autostart", kwargs) as conn:
+    with _open_connection("virt.pool_set_autostart", kwargs) as conn:
         pools.set_autostart(conn, name, is_on=is_on)
     return True
 

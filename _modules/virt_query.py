@@ -33,16 +33,18 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _reading(function, given):
-    return connect.opened(config.to_connect(function, given, __opts__, __pillar__, __grains__))
+def _open_connection(function, keywords):
+    return connect.open_connection(
+        config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
+    )
 
 
 def _basepath():
     """Return where the formula has the certificates; what is empty in its pillar says nothing."""
-    found = __pillar__
+    value = __pillar__
     for key in ("hypervisor", "keys", "basepath"):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found or "/etc/pki"
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value or "/etc/pki"
 
 
 def audit(**kwargs):
@@ -62,10 +64,12 @@ def audit(**kwargs):
     """
     settings = config.for_call("virt.audit", kwargs, __opts__, __pillar__, __grains__)
     # libvirt tells whether a display has a password only to whoever may change it.
-    with connect.opened(settings, readonly=False) as conn:
-        found = facts.of_host(conn, settings, _basepath(), f"{__opts__['pki_dir']}/minion.pem")
-    reasons = [*found.wrong_options, *filter(None, [optionguard.refusal(globals())])]
-    return wire.plain(dataclasses.replace(found, wrong_options=reasons))
+    with connect.open_connection(settings, readonly=False) as conn:
+        host_facts = facts.read_host_facts(
+            conn, settings, _basepath(), f"{__opts__['pki_dir']}/minion.pem"
+        )
+    reasons = [*host_facts.wrong_options, *filter(None, [optionguard.refusal(globals())])]
+    return wire.plain(dataclasses.replace(host_facts, wrong_options=reasons))
 
 
 def setup_facts(peers=None, others=None, **kwargs):
@@ -90,10 +94,12 @@ def setup_facts(peers=None, others=None, **kwargs):
     """
     settings = config.for_call("virt.setup_facts", kwargs, __opts__, __pillar__, __grains__)
     addresses = dict[str, list[str]]
-    near = wire.argument("others", addresses, others or {})
-    near |= wire.argument("peers", addresses, peers or {})
-    misspelt = config.misspelt(__opts__, __pillar__, __grains__)
-    return wire.plain(setup.of_host(__opts__, settings, _basepath(), near, misspelt))
+    addresses_by_host = wire.argument("others", addresses, others or {})
+    addresses_by_host |= wire.argument("peers", addresses, peers or {})
+    misspelt = config.find_misspelt(__opts__, __pillar__, __grains__)
+    return wire.plain(
+        setup.read_host_facts(__opts__, settings, _basepath(), addresses_by_host, misspelt)
+    )
 
 
 def list_domains(**kwargs):
@@ -108,7 +114,7 @@ def list_domains(**kwargs):
 
         salt hyper1 virt.list_domains
     """
-    with _reading("virt.list_domains", kwargs) as conn:
+    with _open_connection("virt.list_domains", kwargs) as conn:
         return query.names(conn)
 
 
@@ -124,7 +130,7 @@ def list_active_vms(**kwargs):
 
         salt hyper1 virt.list_active_vms
     """
-    with _reading("virt.list_active_vms", kwargs) as conn:
+    with _open_connection("virt.list_active_vms", kwargs) as conn:
         return query.names(conn, active=True)
 
 
@@ -140,7 +146,7 @@ def list_inactive_vms(**kwargs):
 
         salt hyper1 virt.list_inactive_vms
     """
-    with _reading("virt.list_inactive_vms", kwargs) as conn:
+    with _open_connection("virt.list_inactive_vms", kwargs) as conn:
         return query.names(conn, active=False)
 
 
@@ -167,8 +173,10 @@ def vm_info(vm_=None, **kwargs):
     """
     settings = config.for_call("virt.vm_info", kwargs, __opts__, __pillar__, __grains__)
     # A read-only connection may not ask a guest's agent.
-    with connect.opened(settings, readonly=vm_ is None) as conn:
-        return inspect.vm_info(conn) if vm_ is None else reached.one_vm(conn, vm_, __opts__["id"])
+    with connect.open_connection(settings, readonly=vm_ is None) as conn:
+        return (
+            inspect.vm_info(conn) if vm_ is None else reached.describe_vm(conn, vm_, __opts__["id"])
+        )
 
 
 def node_info(**kwargs):
@@ -184,7 +192,7 @@ def node_info(**kwargs):
 
         salt hyper1 virt.node_info
     """
-    with _reading("virt.node_info", kwargs) as conn:
+    with _open_connection("virt.node_info", kwargs) as conn:
         return query.node(conn)
 
 
@@ -202,8 +210,8 @@ def node_devices(**kwargs):
 
         salt hyper1 virt.node_devices
     """
-    with _reading("virt.node_devices", kwargs) as conn:
-        return host.shown_devices(conn)
+    with _open_connection("virt.node_devices", kwargs) as conn:
+        return host.describe_devices(conn)
 
 
 def freecpu(**kwargs):
@@ -216,7 +224,7 @@ def freecpu(**kwargs):
 
         salt hyper1 virt.freecpu
     """
-    with _reading("virt.freecpu", kwargs) as conn:
+    with _open_connection("virt.freecpu", kwargs) as conn:
         return inspect.free(conn)["freecpu"]
 
 
@@ -230,7 +238,7 @@ def freemem(**kwargs):
 
         salt hyper1 virt.freemem
     """
-    with _reading("virt.freemem", kwargs) as conn:
+    with _open_connection("virt.freemem", kwargs) as conn:
         return inspect.free(conn)["freemem"]
 
 
@@ -266,7 +274,7 @@ def is_hyper():
         salt hyper1 virt.is_hyper
     """
     try:
-        with _reading("virt.is_hyper", {}):
+        with _open_connection("virt.is_hyper", {}):
             return True
     except HostUnreachable:
         return False
@@ -296,7 +304,7 @@ def get_hypervisor():
         salt hyper1 virt.get_hypervisor
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.open_connection(settings, readonly=False) as conn:
         return inspect.domain_types(conn, settings, host.capabilities(conn)).default
 
 

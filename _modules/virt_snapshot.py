@@ -28,8 +28,8 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _settings(function, given):
-    return config.for_call(function, given, __opts__, __pillar__, __grains__)
+def _settings(function, keywords):
+    return config.for_call(function, keywords, __opts__, __pillar__, __grains__)
 
 
 def list_snapshots(domain=None, **kwargs):
@@ -48,8 +48,8 @@ def list_snapshots(domain=None, **kwargs):
 
         salt hyper1 virt.list_snapshots centos1
     """
-    with connect.opened(_settings("virt.list_snapshots", kwargs)) as conn:
-        return snapshots.listed(conn, domain)
+    with connect.open_connection(_settings("virt.list_snapshots", kwargs)) as conn:
+        return snapshots.list_snapshots(conn, domain)
 
 
 def snapshot(domain, name=None, suffix=None, external=False, quiesce=False, **kwargs):
@@ -83,15 +83,17 @@ def snapshot(domain, name=None, suffix=None, external=False, quiesce=False, **kw
         salt hyper1 virt.snapshot centos1 before-update
         salt hyper1 virt.delete_snapshots centos1 before-update
     """
-    made = snapshots.new_name(str(domain), name, suffix)
+    new_name = snapshots.new_name(str(domain), name, suffix)
     is_external = arguments.boolean("external", external)
     is_quiesced = arguments.boolean("quiesce", quiesce)
     settings = _settings("virt.snapshot", kwargs)
-    with connect.opened(settings, readonly=False) as conn:
-        lock = startlock.starting(conn, settings, domain)
+    with connect.open_connection(settings, readonly=False) as conn:
+        lock = startlock.allow_start(conn, settings, domain)
         with lock:
-            newsnapshots.take(conn, domain, made, is_external=is_external, is_quiesced=is_quiesced)
-    return {"name": made}
+            newsnapshots.take(
+                conn, domain, new_name, is_external=is_external, is_quiesced=is_quiesced
+            )
+    return {"name": new_name}
 
 
 def delete_snapshots(name, *names, **kwargs):
@@ -129,12 +131,12 @@ def delete_snapshots(name, *names, **kwargs):
     settings = _settings("virt.delete_snapshots", kwargs)
 
     def delete(elsewhere):
-        chosen = [str(one) for one in names]
-        opened = connect.opened(settings, readonly=False)
-        with opened as conn, startlock.starting(conn, settings, name):
-            return snapshotted.delete(conn, settings, name, chosen, elsewhere)
+        snapshot_names = [str(snapshot_name) for snapshot_name in names]
+        connection = connect.open_connection(settings, readonly=False)
+        with connection as conn, startlock.allow_start(conn, settings, name):
+            return snapshotted.delete(conn, settings, name, snapshot_names, elsewhere)
 
-    return sharing.answered(replies, delete)
+    return sharing.run_or_ask(replies, delete)
 
 
 def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
@@ -171,13 +173,13 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
     settings = _settings("virt.revert_snapshot", kwargs)
 
     def revert(elsewhere):
-        given = {"with_cleanup": with_cleanup, "elsewhere": elsewhere}
-        opened = connect.opened(settings, readonly=False)
-        with opened as conn, startlock.starting(conn, settings, name):
-            plan, verdicts = snapshotted.plan_revert(conn, settings, name, vm_snapshot, **given)
+        options = {"with_cleanup": with_cleanup, "elsewhere": elsewhere}
+        connection = connect.open_connection(settings, readonly=False)
+        with connection as conn, startlock.allow_start(conn, settings, name):
+            plan, verdicts = snapshotted.plan_revert(conn, settings, name, vm_snapshot, **options)
             return door.revert(conn, name, plan, verdicts, with_cleanup=with_cleanup)
 
-    return sharing.answered(replies, revert)
+    return sharing.run_or_ask(replies, revert)
 
 
 optionguard.modules(globals())

@@ -22,8 +22,10 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _reading(function, given):
-    return connect.opened(config.to_connect(function, given, __opts__, __pillar__, __grains__))
+def _open_connection(function, keywords):
+    return connect.open_connection(
+        config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
+    )
 
 
 def vm_cputime(vm_=None, **kwargs):
@@ -44,7 +46,7 @@ def vm_cputime(vm_=None, **kwargs):
 
         salt hyper1 virt.vm_cputime centos1
     """
-    with _reading("virt.vm_cputime", kwargs) as conn:
+    with _open_connection("virt.vm_cputime", kwargs) as conn:
         return counters.cputime(conn, vm_)
 
 
@@ -64,7 +66,7 @@ def vm_netstats(vm_=None, **kwargs):
 
         salt hyper1 virt.vm_netstats centos1
     """
-    with _reading("virt.vm_netstats", kwargs) as conn:
+    with _open_connection("virt.vm_netstats", kwargs) as conn:
         return counters.network(conn, vm_)
 
 
@@ -84,7 +86,7 @@ def vm_diskstats(vm_=None, **kwargs):
 
         salt hyper1 virt.vm_diskstats centos1
     """
-    with _reading("virt.vm_diskstats", kwargs) as conn:
+    with _open_connection("virt.vm_diskstats", kwargs) as conn:
         return counters.disk(conn, vm_)
 
 

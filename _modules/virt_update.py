@@ -23,9 +23,12 @@ def __virtual__():
 
 
 @contextmanager
-def _changing(function, name, given):
-    settings = config.for_call(function, given, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn, startlock.unmoved(conn, settings, name):
+def _open_locked(function, name, keywords):
+    settings = config.for_call(function, keywords, __opts__, __pillar__, __grains__)
+    with (
+        connect.open_connection(settings, readonly=False) as conn,
+        startlock.hold_definition_lock(conn, settings, name),
+    ):
         yield conn
 
 
@@ -49,9 +52,9 @@ def setmem(vm_, memory, config=False, **kwargs):
 
         salt hyper1 virt.setmem centos1 768 config=True
     """
-    stored, memory_mib = arguments.boolean("config", config), arguments.memory_mib(memory)
-    with _changing("virt.setmem", vm_, kwargs) as conn:
-        lifecycle.set_memory(conn, vm_, memory_mib, config=stored)
+    is_config, memory_mib = arguments.boolean("config", config), arguments.memory_mib(memory)
+    with _open_locked("virt.setmem", vm_, kwargs) as conn:
+        lifecycle.set_memory(conn, vm_, memory_mib, config=is_config)
     return True
 
 
@@ -75,9 +78,9 @@ def setvcpus(vm_, vcpus, config=False, **kwargs):
 
         salt hyper1 virt.setvcpus centos1 1 config=True
     """
-    stored, count = arguments.boolean("config", config), arguments.whole("vcpus", vcpus)
-    with _changing("virt.setvcpus", vm_, kwargs) as conn:
-        lifecycle.set_vcpus(conn, vm_, count, config=stored)
+    is_config, count = arguments.boolean("config", config), arguments.whole_number("vcpus", vcpus)
+    with _open_locked("virt.setvcpus", vm_, kwargs) as conn:
+        lifecycle.set_vcpus(conn, vm_, count, config=is_config)
     return True
 
 
@@ -99,7 +102,7 @@ def set_autostart(vm_, state="on", **kwargs):
 
         salt hyper1 virt.set_autostart centos1 off
     """
-    with _changing("virt.set_autostart", vm_, kwargs) as conn:
+    with _open_locked("virt.set_autostart", vm_, kwargs) as conn:
         lifecycle.set_autostart(conn, vm_, state)
     return True
 

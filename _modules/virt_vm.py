@@ -22,8 +22,10 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _reading(function, given):
-    return connect.opened(config.to_connect(function, given, __opts__, __pillar__, __grains__))
+def _open_connection(function, keywords):
+    return connect.open_connection(
+        config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
+    )
 
 
 def _root(conn, name):
@@ -43,7 +45,7 @@ def get_xml(vm_, **kwargs):
 
         salt hyper1 virt.get_xml centos1
     """
-    with _reading("virt.get_xml", kwargs) as conn:
+    with _open_connection("virt.get_xml", kwargs) as conn:
         return lifecycle.xml(conn, vm_)
 
 
@@ -66,7 +68,7 @@ def get_disks(vm_, **kwargs):
         salt hyper1 virt.get_disks centos1
     """
     name = arguments.text("name", vm_)
-    with _reading("virt.get_disks", kwargs) as conn:
+    with _open_connection("virt.get_disks", kwargs) as conn:
         return inspect.vm_info(conn, name)[name]["disks"]
 
 
@@ -85,8 +87,8 @@ def get_nics(vm_, **kwargs):
 
         salt hyper1 virt.get_nics centos1
     """
-    with _reading("virt.get_nics", kwargs) as conn:
-        return read.nics(read.domain(lifecycle.kept_xml(conn, vm_)))
+    with _open_connection("virt.get_nics", kwargs) as conn:
+        return read.nics(read.domain(lifecycle.inactive_xml(conn, vm_)))
 
 
 def get_macs(vm_, **kwargs):
@@ -104,7 +106,7 @@ def get_macs(vm_, **kwargs):
 
         salt hyper1 virt.get_macs centos1
     """
-    with _reading("virt.get_macs", kwargs) as conn:
+    with _open_connection("virt.get_macs", kwargs) as conn:
         return read.macs(_root(conn, vm_))
 
 
@@ -124,7 +126,7 @@ def get_graphics(vm_, **kwargs):
 
         salt hyper1 virt.get_graphics centos1
     """
-    with _reading("virt.get_graphics", kwargs) as conn:
+    with _open_connection("virt.get_graphics", kwargs) as conn:
         return read.graphics(_root(conn, vm_))
 
 
@@ -143,7 +145,7 @@ def get_loader(vm_, **kwargs):
 
         salt hyper1 virt.get_loader centos1
     """
-    with _reading("virt.get_loader", kwargs) as conn:
+    with _open_connection("virt.get_loader", kwargs) as conn:
         return read.loader(_root(conn, vm_))
 
 
@@ -164,8 +166,8 @@ def console_log(vm_, lines=20):
 
         salt hyper1 virt.console_log centos1
     """
-    name, count = arguments.vm_name(vm_), arguments.whole("lines", lines, most=10000)
-    return reached.console_tail(name, count)
+    name, count = arguments.vm_name(vm_), arguments.whole_number("lines", lines, most=10000)
+    return reached.read_console_tail(name, count)
 
 
 optionguard.modules(globals())

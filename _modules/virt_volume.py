@@ -29,9 +29,9 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _writing(function, given):
-    settings = config.to_connect(function, given, __opts__, __pillar__, __grains__)
-    return connect.opened(settings, readonly=False)
+def _open_connection(function, keywords):
+    settings = config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
+    return connect.open_connection(settings, readonly=False)
 
 
 def volume_infos(pool=None, volume=None, **kwargs):
@@ -55,7 +55,7 @@ def volume_infos(pool=None, volume=None, **kwargs):
         salt hyper1 virt.volume_infos default
     """
     settings = config.for_call("virt.volume_infos", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings) as conn:
+    with connect.open_connection(settings) as conn:
         return volumes.infos(conn, pool, volume)
 
 
@@ -103,7 +103,7 @@ def volume_define(
         salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
         salt hyper1 virt.volume_delete default data.qcow2
     """
-    wanted = volume_.of(
+    volume = volume_.from_call(
         name,
         size,
         allocation=allocation,
@@ -113,8 +113,8 @@ def volume_define(
         backing_store=backing_store,
         nocow=nocow,
     )
-    with _writing("virt.volume_define", kwargs) as conn:
-        volumes.define(conn, pool, wanted)
+    with _open_connection("virt.volume_define", kwargs) as conn:
+        volumes.define(conn, pool, volume)
     return True
 
 
@@ -139,7 +139,7 @@ def define_vol_xml_str(xml, pool=None, **kwargs):
     """
     arguments.text("xml", xml)
     settings = config.for_call("virt.define_vol_xml_str", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.open_connection(settings, readonly=False) as conn:
         volumes.define_xml(conn, str(pool or settings.storagepool or "default"), xml)
     return True
 
@@ -198,12 +198,17 @@ def volume_delete(pool, volume, **kwargs):
     settings = config.for_call("virt.volume_delete", kwargs, __opts__, __pillar__, __grains__)
 
     def delete(elsewhere):
-        with connect.opened(settings, readonly=False) as conn, ownvolumes.none_begun(settings):
-            given = (conn, settings, pool, [volume], elsewhere)
-            door.delete_volume(conn, pool, volume, functools.partial(ownvolumes.deletable, *given))
+        with (
+            connect.open_connection(settings, readonly=False) as conn,
+            ownvolumes.hold_host_lock(settings),
+        ):
+            args = (conn, settings, pool, [volume], elsewhere)
+            door.delete_volume(
+                conn, pool, volume, functools.partial(ownvolumes.judge_deletion, *args)
+            )
         return True
 
-    return sharing.answered(replies, delete)
+    return sharing.run_or_ask(replies, delete)
 
 
 def volume_resize(pool, volume, size, shrink=False, **kwargs):
@@ -241,12 +246,17 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
     settings = config.for_call("virt.volume_resize", kwargs, __opts__, __pillar__, __grains__)
 
     def resize(elsewhere):
-        with connect.opened(settings, readonly=False) as conn, ownvolumes.none_begun(settings):
-            check = functools.partial(ownvolumes.resizable, conn, settings, pool, volume, elsewhere)
+        with (
+            connect.open_connection(settings, readonly=False) as conn,
+            ownvolumes.hold_host_lock(settings),
+        ):
+            check = functools.partial(
+                ownvolumes.judge_resize, conn, settings, pool, volume, elsewhere
+            )
             door.resize_volume(conn, pool, volume, capacity, check, shrinks=shrinks)
         return True
 
-    return sharing.answered(replies, resize)
+    return sharing.run_or_ask(replies, resize)
 
 
 def volume_clone(pool, volume, name, to_pool=None, format=None, **kwargs):
@@ -278,7 +288,7 @@ def volume_clone(pool, volume, name, to_pool=None, format=None, **kwargs):
         salt hyper1 virt.volume_delete default copy.qcow2
     """
     settings = config.for_call("virt.volume_clone", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.open_connection(settings, readonly=False) as conn:
         volumecopies.refuse_disguised(conn, settings, pool, volume)
         volumes.clone(conn, pool, volume, name, to_pool=to_pool or pool, format=format)
     return True
@@ -322,15 +332,15 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
     settings = config.for_call("virt.volume_upload", kwargs, __opts__, __pillar__, __grains__)
 
     def upload(elsewhere):
-        with connect.opened(settings, readonly=False) as conn:
+        with connect.open_connection(settings, readonly=False) as conn:
             volumes.lookup(conn, pool, volume)
-            given = (conn, settings, pool, [volume], elsewhere, policies.FILL)
-            verdicts = ownvolumes.deletable(*given, call="virt.volume_upload")
-            with ownvolumes.alone(conn, pool, volume):
+            args = (conn, settings, pool, [volume], elsewhere, policies.FILL)
+            verdicts = ownvolumes.judge_deletion(*args, call="virt.volume_upload")
+            with ownvolumes.lock_volume(conn, pool, volume):
                 door.write_volume(conn, pool, volume, str(file), verdicts, **part)
         return True
 
-    return sharing.answered(replies, upload)
+    return sharing.run_or_ask(replies, upload)
 
 
 def volume_download(pool, volume, file, offset=0, length=0, sparse=False, **kwargs):
@@ -361,16 +371,16 @@ def volume_download(pool, volume, file, offset=0, length=0, sparse=False, **kwar
         salt hyper1 virt.volume_download default data.qcow2 /srv/data.qcow2
         salt hyper1 virt.volume_delete default data.qcow2
     """
-    given = _part(offset, length, sparse)
-    with _writing("virt.volume_download", kwargs) as conn:
-        transfer.download(conn, pool, volume, str(file), **given)
+    part = _part(offset, length, sparse)
+    with _open_connection("virt.volume_download", kwargs) as conn:
+        transfer.download(conn, pool, volume, str(file), **part)
     return True
 
 
 def _part(offset, length, sparse):
     return {
-        "offset": arguments.whole("offset", offset, least=0),
-        "length": arguments.whole("length", length, least=0),
+        "offset": arguments.whole_number("offset", offset, least=0),
+        "length": arguments.whole_number("length", length, least=0),
         "is_sparse": arguments.boolean("sparse", sparse),
     }
 
@@ -406,16 +416,16 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
     settings = config.for_call("virt.volume_wipe", kwargs, __opts__, __pillar__, __grains__)
 
     def wipe(elsewhere):
-        with connect.opened(settings, readonly=False) as conn:
+        with connect.open_connection(settings, readonly=False) as conn:
             volumes.refuse_algorithm(algorithm)
             volumes.lookup(conn, pool, volume)
             # A wipe may take hours, in which others may give the volume to a VM.
-            with ownvolumes.alone(conn, pool, volume):
-                verdicts = ownvolumes.wipeable(conn, settings, pool, volume, elsewhere)
+            with ownvolumes.lock_volume(conn, pool, volume):
+                verdicts = ownvolumes.judge_wipe(conn, settings, pool, volume, elsewhere)
                 door.wipe_volume(conn, pool, volume, algorithm, verdicts)
         return True
 
-    return sharing.answered(replies, wipe)
+    return sharing.run_or_ask(replies, wipe)
 
 
 optionguard.modules(globals())

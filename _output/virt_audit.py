@@ -28,14 +28,14 @@ def output(data, **_kwargs):
     findings = data.get("findings", [])
     if findings:
         lines.append(_ROW.format("WHERE", "CHECK"))
-    for one in findings:
-        level = f" ({one['level']})" if "level" in one else ""
-        lines.append(_ROW.format(one["where"], one["check"] + level))
+    for finding in findings:
+        level = f" ({finding['level']})" if "level" in finding else ""
+        lines.append(_ROW.format(finding["where"], finding["check"] + level))
         # Deeper than a fix begins: a host may have chosen some of these words.
-        lines += _text.wrapped(one["what"], "  ", "    ")
-        lines += _text.wrapped(f"fix: {one['fix']}", "  ", "       ")
+        lines += _text.wrapped(finding["what"], "  ", "    ")
+        lines += _text.wrapped(f"fix: {finding['fix']}", "  ", "       ")
     if "checked" in data:
-        looked = ", ".join(["master", *data["checked"]])
+        checked_names = ", ".join(["master", *data["checked"]])
         verdict = "" if findings or "ready" in data else ": nothing falls short"
-        lines += _text.wrapped(f"looked at {looked}{verdict}")
+        lines += _text.wrapped(f"looked at {checked_names}{verdict}")
     return "\n".join([*lines, *_text.wrapped(data.get("ready", ""))])

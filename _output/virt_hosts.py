@@ -38,27 +38,27 @@ def output(data, **_kwargs):
         if host in ("unreachable", "failed", "duplicates", "last_seen"):
             continue
         lines += _rows(host, data[host])
-        for _, why in sorted(data[host].get("unreadable", {}).items()):
-            lines += _said(f"{host}: ", why)
-    return "\n".join([*lines, *_beside(data)])
+        for _, reason in sorted(data[host].get("unreadable", {}).items()):
+            lines += _host_lines(f"{host}: ", reason)
+    return "\n".join([*lines, *_other_lines(data)])
 
 
-def _beside(data):
+def _other_lines(data):
     """Return the lines of hosts that gave no answer, and of VMs that several hosts have."""
     lines = [f"{host:<16} does not answer" for host in data.get("unreachable", ())]
-    for host, why in sorted(data.get("failed", {}).items()):
-        lines += _said(f"{host:<16} ", why)
+    for host, reason in sorted(data.get("failed", {}).items()):
+        lines += _host_lines(f"{host:<16} ", reason)
     for host, names in sorted(data.get("last_seen", {}).items()):
-        lines += _said(f"{host:<16} ", f"had {', '.join(names)} when it was last asked")
+        lines += _host_lines(f"{host:<16} ", f"had {', '.join(names)} when it was last asked")
     for name, hosts in sorted(data.get("duplicates", {}).items()):
         line = f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts"
-        lines += _text.wrapped(line, rest="  ")
+        lines += _text.wrapped(line, next_indent="  ")
     return lines
 
 
-def _said(host, why):
+def _host_lines(host, reason):
     # The columns of the host's name stay, whatever spaces are in it.
-    lines = _text.wrapped(str(why)[:_LONGEST], " " * len(host), "  ") or [host]
+    lines = _text.wrapped(str(reason)[:_LONGEST], " " * len(host), "  ") or [host]
     return [host + lines[0][len(host) :], *lines[1:]]
 
 
@@ -66,7 +66,9 @@ def _rows(host, info):
     if not _WHOLE.issubset(info):
         # Some fields were asked for.
         yield host
-        yield from ("  " + " ".join(f"{key}: {one}".split()) for key, one in sorted(info.items()))
+        yield from (
+            "  " + " ".join(f"{key}: {value}".split()) for key, value in sorted(info.items())
+        )
         return
     cpu, memory, storage = info["cpu"], info["memory"], info["storage"]
     cells = (
@@ -83,7 +85,7 @@ def _rows(host, info):
         name = ""
     yield _ROW.format(name, *cells, len(info["vms"]), kind, state)
     if kind == "none":
-        yield from _said(f"{host}: ", info["domain_types"].get("why"))
+        yield from _host_lines(f"{host}: ", info["domain_types"].get("why"))
 
 
 def _share(limit, committed):
@@ -91,7 +93,7 @@ def _share(limit, committed):
 
 
 def _candidates(candidates):
-    for minion, one in sorted(candidates.items()):
-        guest = f"; but it is a VM on {', '.join(one['vm_on'])}" if one["vm_on"] else ""
-        yield f"{minion:<16} {one['why']}{guest}"
-        yield f"  {one['fingerprint']}"
+    for minion, candidate in sorted(candidates.items()):
+        guest = f"; but it is a VM on {', '.join(candidate['vm_on'])}" if candidate["vm_on"] else ""
+        yield f"{minion:<16} {candidate['why']}{guest}"
+        yield f"  {candidate['fingerprint']}"

@@ -30,23 +30,23 @@ def output(data, **_kwargs):
     lines = [_ROW.format("IMAGE", "KIND", "MiB", "DISK", "HAS", "VMS", "SOURCE")]
     for host in sorted(set(data) - {"unreachable", "failed"}):
         lines.append(host)
-        lines += [_row(digest, one) for digest, one in sorted(data[host].items())]
+        lines += [_row(digest, image) for digest, image in sorted(data[host].items())]
         if not data[host]:
             lines.append("  no images")
     lines += [f"{host} does not answer" for host in data.get("unreachable", ())]
-    for host, why in sorted(data.get("failed", {}).items()):
-        lines += _text.wrapped(f"{host}: {why}", rest="  ")
+    for host, reason in sorted(data.get("failed", {}).items()):
+        lines += _text.wrapped(f"{host}: {reason}", next_indent="  ")
     lines.append(_LEGEND)
     return "\n".join(lines)
 
 
-def _row(digest, one):
-    has = "".join(
-        letter if one.get(key) else "-"
+def _row(digest, image):
+    features = "".join(
+        letter if image.get(key) else "-"
         for letter, key in (("m", "has_minion"), ("c", "has_cloud_init"))
     )
     # A host may leave out all but its users: what it does say is of the right type.
-    seen = "not seen" if one.get("os") is None else f"{one['os'][:7]} {has}"
-    sizes = [(one.get(key) or 0) // 2**20 for key in ("file_bytes", "virtual_bytes")]
-    kind, source = one.get("format") or "-", one.get("source") or "-"
-    return _ROW.format(digest[:12], kind, *sizes, seen, len(one["users"]), source)
+    system = "not seen" if image.get("os") is None else f"{image['os'][:7]} {features}"
+    sizes = [(image.get(key) or 0) // 2**20 for key in ("file_bytes", "virtual_bytes")]
+    kind, source = image.get("format") or "-", image.get("source") or "-"
+    return _ROW.format(digest[:12], kind, *sizes, system, len(image["users"]), source)

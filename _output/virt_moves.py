@@ -38,16 +38,16 @@ def output(data, **_kwargs):
     rows = [*_rows(data)]
     if rows:
         lines.append(f"{'VM':<{_INDENT}}WHERE")
-    for name, what in rows:
+    for name, outcome in rows:
         if len(name) > _INDENT - 2:
             lines.append(name)
             name = ""
-        first, *rest = _wrapped(what, " " * _INDENT)
-        lines += [f"{name:<{_INDENT}}{first.lstrip()}", *rest]
-    lines = lines or [_nothing(data)]
+        first, *more_lines = _wrapped(outcome, " " * _INDENT)
+        lines += [f"{name:<{_INDENT}}{first.lstrip()}", *more_lines]
+    lines = lines or [_empty_line(data)]
     lines += [f"{host} does not answer" for host in data.get("unreachable", ())]
     if data.get("helps"):
-        lines += ["what helps:", *(line for cure in data["helps"] for line in _listed(cure))]
+        lines += ["what helps:", *(line for cure in data["helps"] for line in _remedy_lines(cure))]
     if "imbalance" in data:
         lines.append(f"loads differ by {data['imbalance']:.2f}")
     return "\n".join(lines)
@@ -67,25 +67,26 @@ def _rows(data):
     yield from ((name, "was removed") for name in data.get("gone", ()))
     for key, word in _WHY:
         yield from (
-            (name, f"{word}: {_joined(why)}") for name, why in sorted(data.get(key, {}).items())
+            (name, f"{word}: {_join_reasons(reason)}")
+            for name, reason in sorted(data.get(key, {}).items())
         )
 
 
-def _joined(why):
-    return why if isinstance(why, str) else "; ".join(why)
+def _join_reasons(reasons):
+    return reasons if isinstance(reasons, str) else "; ".join(reasons)
 
 
 def _step(step):
     return f"from {step['from']} to {step['to']}, gain {step['gain']:.2f}"
 
 
-def _nothing(data):
+def _empty_line(data):
     return f"{data['host']}: nothing to move" if "host" in data else "nothing to move"
 
 
-def _listed(cure):
-    first, *rest = _wrapped(cure, "    ")
-    return [f"  - {first.lstrip()}", *rest]
+def _remedy_lines(cure):
+    first, *more_lines = _wrapped(cure, "    ")
+    return [f"  - {first.lstrip()}", *more_lines]
 
 
 def _wrapped(text, indent):

@@ -39,15 +39,15 @@ def output(data, **_kwargs):
         return _text.lines(data)
     data = _text.visible(data)
     if "from" in data:
-        return "\n".join(_moved(data))
+        return "\n".join(_move_lines(data))
     if "name" in data:
-        return _deployed(data)
+        return _deployment_text(data)
     if any("source" in row for row in data.values() if isinstance(row, dict)):
         return "\n".join(line for host, row in data.items() for line in _clone(host, row))
     if "error" not in data:
         return "\n".join(_table(data))
     hosts = data.get("hosts")
-    lines = [*_error(data["error"], hosts), *_reached(data), *_console(data), *_warnings(data)]
+    lines = [*_error(data["error"], hosts), *_access_lines(data), *_console(data), *_warnings(data)]
     lines += [*_table(hosts or {}), *_helps(data.get("helps", ()))]
     return "\n".join([*lines, *_candidates(data.get("candidates", {}))])
 
@@ -58,14 +58,14 @@ def _table(hosts):
     for host, row in sorted(hosts.items(), key=lambda item: _order(*item)):
         fits = "yes" if row["fits"] else "no"
         score = f"{row['score']:.2f}" if row["fits"] else "-"
-        said = row.get("note", "") if row["fits"] else "; ".join(row["reasons"])
-        why = _text.wrapped(said, width=48) or [""]
+        text = row.get("note", "") if row["fits"] else "; ".join(row["reasons"])
+        reason_lines = _text.wrapped(text, width=48) or [""]
         if len(host) > _NAME:
             # Full names often are; what is below the titles stays there.
             yield host
             host = ""
-        yield f"{host:<16} {fits:<5} {score:>5}  {why[0]}".rstrip()
-        yield from (f"{'':<30}{line}" for line in why[1:])
+        yield f"{host:<16} {fits:<5} {score:>5}  {reason_lines[0]}".rstrip()
+        yield from (f"{'':<30}{line}" for line in reason_lines[1:])
 
 
 def _clone(host, plan):
@@ -81,18 +81,22 @@ def _clone(host, plan):
     yield from _warnings(plan)
 
 
-def _deployed(data):
-    waited = f"; its minion answered after {data['seconds']} s" if "seconds" in data else ""
-    said = [f"{data['name']} is on {data['host']}{waited}", *_reached(data), *_warnings(data)]
-    return "\n".join(said)
+def _deployment_text(data):
+    answer_text = f"; its minion answered after {data['seconds']} s" if "seconds" in data else ""
+    lines = [
+        f"{data['name']} is on {data['host']}{answer_text}",
+        *_access_lines(data),
+        *_warnings(data),
+    ]
+    return "\n".join(lines)
 
 
 def _warnings(data):
-    for one in data.get("warnings", ()):
-        yield from _text.wrapped(f"warning: {one}")
+    for warning in data.get("warnings", ()):
+        yield from _text.wrapped(f"warning: {warning}")
 
 
-def _reached(data):
+def _access_lines(data):
     if data.get("login"):
         address = (data.get("addresses") or ["not known to its host"])[0]
         if data.get("addresses"):
@@ -107,39 +111,41 @@ def _reached(data):
 def _console(data):
     if "console_command" not in data:
         return
-    more = f"more by: {data['console_command']}"
+    more_hint = f"more by: {data['console_command']}"
     if "console_error" in data:
         yield f"its console cannot be shown: {data['console_error']}"
     elif data["console"]:
-        yield f"its console ends so ({more}):"
+        yield f"its console ends so ({more_hint}):"
         yield from (f"  {line}" for line in data["console"])
     else:
-        yield f"its console has said nothing ({more})"
+        yield f"its console has said nothing ({more_hint})"
 
 
-def _moved(data):
+def _move_lines(data):
     way = f"from {data['from']} to {data['to']}"
     if "state" in data:
         yield f"{data['name']} would move {way}"
         yield f"  {data['state']}, {data['memory_mib']} MiB of memory"
-        yield from (f"  {disk}: {what}" for disk, what in sorted(data["disks"].items()))
-        yield from _warned(data)
+        yield from (
+            f"  {disk}: {disk_action}" for disk, disk_action in sorted(data["disks"].items())
+        )
+        yield from _warning_lines(data)
         return
-    took = f" in {data['total_ms'] / 1000:.1f} s" if "total_ms" in data else ""
-    yield f"{data['name']} moved {way}{took}"
+    duration = f" in {data['total_ms'] / 1000:.1f} s" if "total_ms" in data else ""
+    yield f"{data['name']} moved {way}{duration}"
     if data.get("downtime_ms"):
         yield f"  its guest was paused for {data['downtime_ms']} ms"
-    sent = ", ".join(
-        f"{data[key] / 2**20:.1f} MiB of {what}"
-        for key, what in (("memory_bytes", "memory"), ("disk_bytes", "disks"))
+    sent_text = ", ".join(
+        f"{data[key] / 2**20:.1f} MiB of {kind}"
+        for key, kind in (("memory_bytes", "memory"), ("disk_bytes", "disks"))
         if data.get(key)
     )
-    if sent:
-        yield f"  sent, encrypted: {sent}"
-    yield from _warned(data)
+    if sent_text:
+        yield f"  sent, encrypted: {sent_text}"
+    yield from _warning_lines(data)
 
 
-def _warned(data):
+def _warning_lines(data):
     if data.get("warning"):
         yield from _text.wrapped(f"warning: {data['warning']}")
 
@@ -149,11 +155,11 @@ def _error(text, hosts):
     return _text.wrapped(f"error: {text.split(': ')[0] if hosts else text}")
 
 
-def _helps(cures):
-    if cures:
+def _helps(remedies):
+    if remedies:
         yield "what helps:"
-    for one in cures:
-        yield from _text.wrapped(f"- {one}", "  ", "    ")
+    for remedy in remedies:
+        yield from _text.wrapped(f"- {remedy}", "  ", "    ")
 
 
 def _order(host, row):
@@ -161,7 +167,7 @@ def _order(host, row):
 
 
 def _candidates(candidates):
-    for minion, one in sorted(candidates.items()):
-        guest = f"; but it is a VM on {', '.join(one['vm_on'])}" if one["vm_on"] else ""
-        yield f"{minion:<16} {one['why']}{guest}"
-        yield f"  {one['fingerprint']}"
+    for minion, candidate in sorted(candidates.items()):
+        guest = f"; but it is a VM on {', '.join(candidate['vm_on'])}" if candidate["vm_on"] else ""
+        yield f"{minion:<16} {candidate['why']}{guest}"
+        yield f"  {candidate['fingerprint']}"

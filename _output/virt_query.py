@@ -51,23 +51,23 @@ def output(data, **_kwargs):
 
 
 def _table(data):
-    beside = ("unreachable", "failed", "duplicates", "last_seen")
-    lines = [line for host in data if host not in beside for line in _host(host, data[host])]
+    other_keys = ("unreachable", "failed", "duplicates", "last_seen")
+    lines = [line for host in data if host not in other_keys for line in _host(host, data[host])]
     lines += [f"{host}: does not answer" for host in data.get("unreachable", ())]
-    for host, why in sorted(data.get("failed", {}).items()):
-        lines += _text.wrapped(f"{host}: {why}", rest="  ")
+    for host, reason in sorted(data.get("failed", {}).items()):
+        lines += _text.wrapped(f"{host}: {reason}", next_indent="  ")
     for host, names in sorted(data.get("last_seen", {}).items()):
-        line = f"{host}: had {_some(names)} when it was last asked"
-        lines += _text.wrapped(line, rest="  ")
+        line = f"{host}: had {_join_some(names)} when it was last asked"
+        lines += _text.wrapped(line, next_indent="  ")
     for name, hosts in sorted(data.get("duplicates", {}).items()):
         line = f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts"
-        lines += _text.wrapped(line, rest="  ")
+        lines += _text.wrapped(line, next_indent="  ")
     return "\n".join(lines)
 
 
-def _some(names):
-    more = len(names) - _MOST
-    return ", ".join(names[:_MOST]) + (f" and {more} more" if more > 0 else "")
+def _join_some(names):
+    excess = len(names) - _MOST
+    return ", ".join(names[:_MOST]) + (f" and {excess} more" if excess > 0 else "")
 
 
 def _host(host, info):
@@ -94,14 +94,14 @@ def _whole_host(host, info):
 
 def _named(host, name, vm):
     yield f"  {name}"
-    for line in (*_vm(host, vm), *_reached(vm)):
+    for line in (*_vm(host, vm), *_access_lines(vm)):
         yield f"    {line}"
 
 
 def _vm(host, vm):
     # Some fields may have been asked for; those have the labels and units of a whole VM.
-    asked = _WHOLE if _WHOLE.issubset(vm) else {*vm} - _REACHED
-    for key in (*filter(asked.__contains__, _ORDER), *sorted(asked.difference(_ORDER))):
+    keys = _WHOLE if _WHOLE.issubset(vm) else {*vm} - _REACHED
+    for key in (*filter(keys.__contains__, _ORDER), *sorted(keys.difference(_ORDER))):
         is_shaped = key in _LINES and _is_shaped(key, vm[key])
         yield from _LINES[key](host, vm[key]) if is_shaped else [_field(vm, key)]
 
@@ -147,8 +147,8 @@ def _nics(_host, nics):
     for mac, nic in sorted(nics.items()):
         yield f"Nic - {mac}:"
         source = nic.get("source")
-        named = list(source.values()) if isinstance(source, dict) else []
-        yield f"  Source: {(*named, 'none')[0]}"
+        source_names = list(source.values()) if isinstance(source, dict) else []
+        yield f"  Source: {(*source_names, 'none')[0]}"
         yield f"  Type: {nic.get('type', 'unknown')}"
 
 
@@ -174,18 +174,18 @@ def _field(vm, key):
     return " ".join(f"{key}: {vm[key]}".split())
 
 
-def _reached(vm):
+def _access_lines(vm):
     addresses, login = vm.get("addresses"), vm.get("login")
     if isinstance(addresses, list):
-        by = _TOLD_BY.get(str(vm.get("addresses_from")))
-        note = f" ({by})" if by and addresses else ""
-        said = f"Addresses: {', '.join(map(str, addresses)) or 'not known to its host'}{note}"
-        yield from _text.wrapped(said, rest="  ", width=_text.WIDTH - 4)
+        teller = _TOLD_BY.get(str(vm.get("addresses_from")))
+        note = f" ({teller})" if teller and addresses else ""
+        text = f"Addresses: {', '.join(map(str, addresses)) or 'not known to its host'}{note}"
+        yield from _text.wrapped(text, next_indent="  ", width=_text.WIDTH - 4)
     if login:
         # A command has a line of its own, however long, so that it can be copied.
-        command, bracket, more = str(login).partition(" (")
+        command, bracket, hint = str(login).partition(" (")
         yield f"Log in: {command}"
-        yield from _text.wrapped(f"{bracket}{more}", "  ", width=_text.WIDTH - 4)
+        yield from _text.wrapped(f"{bracket}{hint}", "  ", width=_text.WIDTH - 4)
 
 
 def _console(host, display):

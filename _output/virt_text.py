@@ -132,7 +132,7 @@ def line(text):
     return escaped(" ".join(str(text)[: 2 * _LONGEST].split()))
 
 
-def wrapped(text, first="", rest=None, width=WIDTH):
+def wrapped(text, first_indent="", next_indent=None, width=WIDTH):
     """
     Return the lines of a text, in which each command, path and URL is whole.
 
@@ -153,8 +153,8 @@ def wrapped(text, first="", rest=None, width=WIDTH):
     lines = textwrap.wrap(
         text,
         width,
-        initial_indent=first,
-        subsequent_indent=first if rest is None else rest,
+        initial_indent=first_indent,
+        subsequent_indent=first_indent if next_indent is None else next_indent,
         break_on_hyphens=False,
         break_long_words=False,
     )

@@ -54,7 +54,7 @@ def ext_pillar(
     if certificates is None and not (more or unknown):
         return {}
     try:
-        with masteruser.acting(__opts__):
+        with masteruser.as_master_user(__opts__):
             masterrelease.refuse_old()
             if version != answer.VERSION or more or unknown:
                 raise MasterError(
@@ -62,60 +62,60 @@ def ext_pillar(
                     f"{shlex.quote(minion_id)} saltutil.sync_all"
                 )
             return {"libvirt_pki": _answer(minion_id, certificates)}
-    except (ca.PkiError, VirtError) as refused:
-        error = str(refused)
-    except OSError as refused:
-        error = masteruser.why(refused, __opts__)
-    except ValueError as refused:
+    except (ca.PkiError, VirtError) as exc:
+        error = str(exc)
+    except OSError as exc:
+        error = masteruser.explain_error(exc, __opts__)
+    except ValueError as exc:
         # Salt would log it here, and the host would look for the cause in the wrong place.
-        error = f"no certificate can be made: {' '.join(str(refused).split())}"
+        error = f"no certificate can be made: {' '.join(str(exc).split())}"
     _refusals.note(minion_id, error)
     return {"libvirt_pki": {"error": error}}
 
 
 def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
     settings = config.master_settings(__opts__)
-    members = membership.of(__opts__)
+    members = membership.read_members(__opts__)
     members.refuse_stranger(minion_id)
     # Without a request a host is told the lists of revoked certificates all the same.
     masterconfig.refuse_missing(__opts__, is_change=bool(certificates))
     options = config.pki_options(settings)
-    every = compat.KeyStore(__opts__).accepted()
-    hosts = [one for one in every if members.has(one)]
+    minion_ids = compat.KeyStore(__opts__).accepted()
+    hosts = [host_id for host_id in minion_ids if members.has(host_id)]
     guests = _guests(members, hosts, minion_id)
-    others = {
-        one: salt.utils.minions.get_minion_data(one, __opts__)[1] or {}
-        for one in hosts
-        if one != minion_id
+    grains_by_host = {
+        host_id: salt.utils.minions.get_minion_data(host_id, __opts__)[1] or {}
+        for host_id in hosts
+        if host_id != minion_id
     }
-    told = answer.answer(
+    host_answer = answer.answer(
         authorities.Authorities(membership.folder(__opts__)),
         answer.Host(
             id=minion_id,
             grains=__opts__["grains"],
-            hypervisors=others,
-            minions=[one for one in every if one != minion_id],
+            hypervisors=grains_by_host,
+            minions=[minion for minion in minion_ids if minion != minion_id],
         ),
         certificates,
         options=options,
         now=store.utc_now(),
-        check=lambda: membership.of(__opts__).refuse_stranger(minion_id),
+        check=lambda: membership.read_members(__opts__).refuse_stranger(minion_id),
     )
-    own = policy.reachable(__opts__["grains"])
+    own_addresses = policy.reachable(__opts__["grains"])
     # What hosts say of their VMs decides of a firewall's rule, and of nothing in a certificate. An
     # address that this host has as well, such as that of libvirt's NAT network, leads to itself;
     # what others have in common stays: one of them could take an address from another so.
     peers = {
-        host: [one for one in policy.reachable(grains) if one not in own]
-        for host, grains in others.items()
+        host: [address for address in policy.reachable(grains) if address not in own_addresses]
+        for host, grains in grains_by_host.items()
         if host not in guests
     }
-    return {**wire.plain(told), "peers": peers, "own": own}
+    return {**wire.plain(host_answer), "peers": peers, "own": own_addresses}
 
 
 def _guests(members: membership.Members, hosts: list[str], minion_id: str) -> dict[str, list[str]]:
     """Return the VMs that would be taken for hypervisors; refuse if one of them asks."""
-    found = membership.guests(__opts__, members, hosts)
-    asks = {vm: on for vm, on in found.items() if vm.casefold() == minion_id.casefold()}
-    membership.refuse_guests(members, asks)
-    return found
+    guests = membership.find_last_seen_guests(__opts__, members, hosts)
+    asking_guests = {vm: on for vm, on in guests.items() if vm.casefold() == minion_id.casefold()}
+    membership.refuse_guests(members, asking_guests)
+    return guests

@@ -52,15 +52,15 @@ def ext_pillar(
     have that name; only a hypervisor is told why.
     """
     if more or unknown:
-        return {"virtkey": {"error": _refused(minion_id, _TOO_MUCH)}}
+        return {"virtkey": {"error": _note_refusal(minion_id, _TOO_MUCH)}}
     if name is None:
         return {}
     is_question = key is None and token is None
     try:
-        with masteruser.acting(__opts__):
+        with masteruser.as_master_user(__opts__):
             masterrelease.refuse_old()
             # What follows names hypervisors, globs and files of the master, which no guest is told.
-            is_host = membership.of(__opts__).has(minion_id)
+            is_host = membership.read_members(__opts__).has(minion_id)
             if is_host:
                 masterconfig.refuse_missing(__opts__)
             if is_question:
@@ -68,15 +68,15 @@ def ext_pillar(
                 if is_host:
                     keys.refuse_reserved(__opts__, name)
                 return {"virtkey": {"reserved": None}}
-            authorization.submitted(__opts__, minion_id, name, key, token, now=time.time())
+            authorization.accept_key(__opts__, minion_id, name, key, token, now=time.time())
         return {"virtkey": {name: True}}
-    except VirtError as refused:
-        error = str(refused)
-    except OSError as refused:
-        error = masteruser.why(refused, __opts__)
-    return {"virtkey": {"reserved" if is_question else "error": _refused(minion_id, error)}}
+    except VirtError as exc:
+        error = str(exc)
+    except OSError as exc:
+        error = masteruser.explain_error(exc, __opts__)
+    return {"virtkey": {"reserved" if is_question else "error": _note_refusal(minion_id, error)}}
 
 
-def _refused(minion_id: str, reason: str) -> str:
+def _note_refusal(minion_id: str, reason: str) -> str:
     _refusals.note(minion_id, reason)
     return reason

@@ -33,11 +33,11 @@ def __virtual__():
     return __virtualname__
 
 
-def _act(fun, name, done):
+def _act(fun, name, outcome):
     cloud = Cloud.of(__opts__)
     host = inventory.locate(cloud, name)
     hosts.act(cloud, host, fun, name)
-    return {host: {name: done}}
+    return {host: {name: outcome}}
 
 
 @runner_function(outputter="virt_plan")
@@ -137,20 +137,27 @@ def init(
     """
     if serial_type not in (None, *_SERIALS):
         raise BadArgument("serial_type", f"{serial_type!r}; one of {', '.join(_SERIALS)}")
-    given = {**kwargs, "image": image, "hypervisor": hypervisor, "seed": seed, "nic": nic}
-    given |= {"install": install, "start": start, "disk": disk, "saltenv": saltenv}
-    given |= {"enable_vnc": enable_vnc, "seed_cmd": seed_cmd, "enable_qcow": enable_qcow}
+    options = {**kwargs, "image": image, "hypervisor": hypervisor, "seed": seed, "nic": nic}
+    options |= {"install": install, "start": start, "disk": disk, "saltenv": saltenv}
+    options |= {"enable_vnc": enable_vnc, "seed_cmd": seed_cmd, "enable_qcow": enable_qcow}
     if _SERIALS.get(serial_type):
-        given["serials"] = _SERIALS[serial_type]
-    asked = {"name": name, "cpu": cpu, "mem": mem, "given": given, "host": host, "where": where}
-    asked["placed"] = {
+        options["serials"] = _SERIALS[serial_type]
+    request_fields = {
+        "name": name,
+        "cpu": cpu,
+        "mem": mem,
+        "given": options,
+        "host": host,
+        "where": where,
+    }
+    request_fields["placed"] = {
         "placement": placement,
         "spread_over": spread_over,
         "headroom": headroom,
     }
     if wait_s is not None:
-        asked["wait_s"] = arguments.whole("wait_s", wait_s, least=0, most=86400)
-    request = deploy.Request(**asked, force=arguments.boolean("force", force))
+        request_fields["wait_s"] = arguments.whole_number("wait_s", wait_s, least=0, most=86400)
+    request = deploy.Request(**request_fields, force=arguments.boolean("force", force))
     is_dry, waits = arguments.boolean("dry_run", dry_run), arguments.boolean("wait", wait)
     cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=is_dry)
     return (deploy.dry_run if is_dry else deploy.deploy)(cloud, request, wait=waits)

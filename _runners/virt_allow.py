@@ -48,7 +48,7 @@ def allow(*hosts):
         salt-run virt.allow
         salt-run virt.allow hyper3
     """
-    return allowing.allow(__opts__, hosts) if hosts else allowing.shown(__opts__)
+    return allowing.allow(__opts__, hosts) if hosts else allowing.show_members(__opts__)
 
 
 @runner_function

@@ -69,5 +69,5 @@ def cell_job(jid, wait_s=20):
 
         salt-run virt.cell_job 20261124202137000000 wait_s=0
     """
-    wait_s = arguments.whole("wait_s", wait_s, least=0, most=60)
+    wait_s = arguments.whole_number("wait_s", wait_s, least=0, most=60)
     return here.job(Cloud.of(__opts__), str(jid), wait_s)

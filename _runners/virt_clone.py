@@ -58,8 +58,8 @@ def clone(source, name, dry_run=False, wait=True, wait_s=None, quiet=False, forc
     """
     is_dry = arguments.boolean("dry_run", dry_run)
     cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=is_dry)
-    asked = {"given": kwargs, "force": arguments.boolean("force", force)}
+    options = {"given": kwargs, "force": arguments.boolean("force", force)}
     if wait_s is not None:
-        asked["wait_s"] = arguments.whole("wait_s", wait_s, least=0, most=86400)
-    wanted, wait = cloning.request(cloud, source, name, asked), arguments.boolean("wait", wait)
-    return (cloning.dry_run if is_dry else cloning.clone)(cloud, wanted, wait=wait)
+        options["wait_s"] = arguments.whole_number("wait_s", wait_s, least=0, most=86400)
+    request, wait = cloning.request(cloud, source, name, options), arguments.boolean("wait", wait)
+    return (cloning.dry_run if is_dry else cloning.clone)(cloud, request, wait=wait)

@@ -68,7 +68,7 @@ def trash(host=None):
 
         salt-run virt.trash
     """
-    return bins.listed(Cloud.of(__opts__), host)
+    return bins.list_entries(Cloud.of(__opts__), host)
 
 
 @runner_function

@@ -24,7 +24,7 @@ def __virtual__():
 
 def _order(host, fun, args, force, **kwarg):
     cloud = Cloud.of(__opts__, __jid_event__, host)
-    target = inventory.one(cloud, host)
+    target = inventory.require_host(cloud, host)
     return {target: fileusers.order(cloud, target, fun, args, kwarg, force=force)}
 
 

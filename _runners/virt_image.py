@@ -40,7 +40,7 @@ def images(host=None, quiet=False):
         salt-run virt.images hyper1 --out=json
     """
     cloud = Cloud.of(__opts__, __jid_event__, "images", quiet, is_reading=True)
-    return cached.shown(cloud, host)
+    return cached.show_images(cloud, host)
 
 
 @runner_function

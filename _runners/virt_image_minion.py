@@ -68,5 +68,5 @@ def minion_packages(
     cloud = Cloud.of(__opts__, __jid_event__, "minion_packages", quiet)
     if arguments.boolean("remove", remove):
         return minionfiles.remove(cloud, saltenv, folder)
-    asked = minionfiles.wanted(cloud, kind, version, arch, source)
-    return minionfiles.fetch(cloud, asked, saltenv, folder)
+    request = minionfiles.from_call(cloud, kind, version, arch, source)
+    return minionfiles.fetch(cloud, request, saltenv, folder)

@@ -46,11 +46,13 @@ def authorize(name, host, minutes=10, replace=False):
         salt-run virt.authorize web9 hyper1
         salt-run virt.unauthorize web9
     """
-    until = authorization.grant(Cloud.of(__opts__), name, host, minutes=minutes, replace=replace)
+    expires_at = authorization.grant(
+        Cloud.of(__opts__), name, host, minutes=minutes, replace=replace
+    )
     return {
         "name": name,
         "host": host,
-        "until": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(until)),
+        "until": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(expires_at)),
     }
 
 

@@ -88,8 +88,8 @@ def query(
         salt-run virt.query name='web*' state=running fields=mem,cpu sort=memory limit=10
         salt-run virt.query state=running stream=True
     """
-    vms = vmfilter.of(name, state, tag, fields)
-    look = looking.asked(host, vms, sort=sort, limit=limit, offset=offset, stream=stream)
+    vms = vmfilter.from_call(name, state, tag, fields)
+    look = looking.from_call(host, vms, sort=sort, limit=limit, offset=offset, stream=stream)
     line = _lines(stream)
     return looking.query(_reading(quiet or line), look, line)
 
@@ -134,9 +134,9 @@ def list_(
         salt-run virt.list name='web*,db*' state=shutdown
         salt-run virt.list stream=True
     """
-    vms = vmfilter.of(name, state, tag)
-    where = host or hyper
-    look = looking.asked(where, vms, sort=sort, limit=limit, offset=offset, stream=stream)
+    vms = vmfilter.from_call(name, state, tag)
+    host_name = host or hyper
+    look = looking.from_call(host_name, vms, sort=sort, limit=limit, offset=offset, stream=stream)
     line = _lines(stream)
     return looking.listed(_reading(quiet or line), look, line)
 
@@ -171,8 +171,8 @@ def host_info(host=None, fields=None, sort=None, limit=None, offset=0, quiet=Fal
         salt-run virt.host_info sort=memory limit=3
         salt-run virt.host_info fields=memory stream=True
     """
-    vms = vmfilter.of(fields=fields, known=looking.HOST_FIELDS)
-    look = looking.asked(host, vms, sort=sort, limit=limit, offset=offset, stream=stream)
+    vms = vmfilter.from_call(fields=fields, known=looking.HOST_FIELDS)
+    look = looking.from_call(host, vms, sort=sort, limit=limit, offset=offset, stream=stream)
     line = _lines(stream)
     return looking.host_info(_reading(quiet or line), look, line)
 
@@ -196,11 +196,11 @@ def next_host():
         salt-run virt.next_host
     """
     cloud = _reading()
-    found = inventory.overview(cloud, "virt.host_info")
-    if not found.answers:
-        raise found.silence()
+    overview = inventory.overview(cloud, "virt.host_info")
+    if not overview.answers:
+        raise overview.silence()
     required = model.Requirements(name="the next VM", vcpus=1, memory_mib=1)
-    return choose.choose(found.answers, required, cloud.settings.weights)[0].host
+    return choose.choose(overview.answers, required, cloud.settings.weights)[0].host
 
 
 next_hyper = next_host

@@ -22,19 +22,21 @@ def __virtual__():
     return __virtualname__
 
 
-def _requests(name, count, first, vms, usual, common):
+def _requests(name, count, first, vms, defaults, common_fields):
     """Return what is asked for: a pattern, or a list."""
-    if common["wait_s"] is not None:
-        common["wait_s"] = arguments.whole("wait_s", common["wait_s"], least=0, most=86400)
-    common["force"] = arguments.boolean("force", common["force"])
+    if common_fields["wait_s"] is not None:
+        common_fields["wait_s"] = arguments.whole_number(
+            "wait_s", common_fields["wait_s"], least=0, most=86400
+        )
+    common_fields["force"] = arguments.boolean("force", common_fields["force"])
     if (name is None) == (vms is None):
         raise BadArgument("name", "give a pattern such as 'web{}' with its count, or a list as vms")
     if vms is not None:
         if count is not None:
             raise BadArgument("count", "goes with a name pattern; vms is a list of all VMs")
-        return asked.requests(asked.listed(vms, usual), common)
-    names = asked.names(name, count, first)
-    return asked.requests([{**usual, "name": one} for one in names], common)
+        return asked.parse_requests(asked.parse_list(vms, defaults), common_fields)
+    names = asked.number_names(name, count, first)
+    return asked.parse_requests([{**defaults, "name": vm_name} for vm_name in names], common_fields)
 
 
 @runner_function(outputter="virt_moves")
@@ -118,16 +120,18 @@ def init_many(
     """
     is_dry = arguments.boolean("dry_run", dry_run)
     cloud = Cloud.of(__opts__, __jid_event__, "many", quiet, is_reading=is_dry)
-    common = {"host": host, "where": where, "force": force, "wait_s": wait_s}
-    placed = {"placement": placement, "spread_over": spread_over, "headroom": headroom}
-    usual = {**kwargs, "cpu": cpu, "mem": mem, "image": image}
+    common_fields = {"host": host, "where": where, "force": force, "wait_s": wait_s}
+    placement_options = {"placement": placement, "spread_over": spread_over, "headroom": headroom}
+    defaults = {**kwargs, "cpu": cpu, "mem": mem, "image": image}
     settings = cloud.settings
     per_host = settings.init_per_host if per_host is None else per_host
     max_parallel = settings.init_parallel if max_parallel is None else max_parallel
     call = outcome.Call(
-        requests=_requests(name, count, first, vms, usual, {**common, "placed": placed}),
-        per_host=arguments.whole("per_host", per_host, most=64),
-        max_parallel=arguments.whole("max_parallel", max_parallel, most=64),
+        requests=_requests(
+            name, count, first, vms, defaults, {**common_fields, "placed": placement_options}
+        ),
+        per_host=arguments.whole_number("per_host", per_host, most=64),
+        max_parallel=arguments.whole_number("max_parallel", max_parallel, most=64),
         whole=arguments.boolean("all_or_nothing", all_or_nothing),
         wait=arguments.boolean("wait", wait),
     )

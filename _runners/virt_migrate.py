@@ -99,7 +99,7 @@ def settle(name=None, keep=None, force=False, quiet=False):
     cloud = Cloud.of(__opts__, __jid_event__, name or "moves", quiet)
     if keep is not None and name is None:
         raise BadArgument("keep", "goes with the name of a VM")
-    return settling.every(cloud, name, force=arguments.boolean("force", force), keep=keep)
+    return settling.settle_all(cloud, name, force=arguments.boolean("force", force), keep=keep)
 
 
 @runner_function
@@ -167,13 +167,13 @@ def evacuate(
     with_stopped = arguments.boolean("stopped", stopped)
     if is_dry:
         return emptying.dry_run(cloud, host, with_stopped)
-    how = {
-        "max_parallel": arguments.whole("max_parallel", max_parallel, most=64),
-        "per_host": arguments.whole("per_host", per_host, most=64),
-        "wait_s": arguments.whole("wait_s", wait_s, least=0),
+    options = {
+        "max_parallel": arguments.whole_number("max_parallel", max_parallel, most=64),
+        "per_host": arguments.whole_number("per_host", per_host, most=64),
+        "wait_s": arguments.whole_number("wait_s", wait_s, least=0),
         "with_stopped": with_stopped,
     }
-    return emptying.evacuate(cloud, host, **how)
+    return emptying.evacuate(cloud, host, **options)
 
 
 @runner_function(outputter="virt_moves")
@@ -208,11 +208,11 @@ def restore(host, max_parallel=2, quiet=False, dry_run=False, per_host=2):
     cloud = Cloud.of(__opts__, __jid_event__, host, quiet, is_reading=is_reading)
     if is_reading:
         return filling.dry_run(cloud, host)
-    how = {
-        "max_parallel": arguments.whole("max_parallel", max_parallel, most=64),
-        "per_host": arguments.whole("per_host", per_host, most=64),
+    options = {
+        "max_parallel": arguments.whole_number("max_parallel", max_parallel, most=64),
+        "per_host": arguments.whole_number("per_host", per_host, most=64),
     }
-    return filling.restore(cloud, host, **how)
+    return filling.restore(cloud, host, **options)
 
 
 @runner_function(outputter="virt_moves")
@@ -258,10 +258,10 @@ def rebalance(
     cloud = Cloud.of(__opts__, __jid_event__, "balance", quiet)
     return balancing.balance(
         cloud,
-        max_moves=arguments.whole("max_moves", max_moves, most=1000),
+        max_moves=arguments.whole_number("max_moves", max_moves, most=1000),
         threshold=arguments.share("threshold", threshold),
-        window_s=arguments.whole("window_s", window_s, most=3600),
-        max_parallel=arguments.whole("max_parallel", max_parallel, most=64),
-        per_host=arguments.whole("per_host", per_host, most=64),
+        window_s=arguments.whole_number("window_s", window_s, most=3600),
+        max_parallel=arguments.whole_number("max_parallel", max_parallel, most=64),
+        per_host=arguments.whole_number("per_host", per_host, most=64),
         is_dry=arguments.boolean("dry_run", dry_run),
     )

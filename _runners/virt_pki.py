@@ -44,7 +44,7 @@ def list_(host=None):
 
         salt-run virt_pki.list
     """
-    rows = certificates.listed(certificates.opened(__opts__), store.utc_now())
+    rows = certificates.list_certificates(certificates.open_authorities(__opts__), store.utc_now())
     return [row for row in rows if host in (None, row["host"])]
 
 

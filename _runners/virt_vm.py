@@ -69,5 +69,5 @@ def console_log(name, lines=20):
 
         salt-run virt.console_log centos1 lines=5
     """
-    vm, count = arguments.vm_name(name), arguments.whole("lines", lines, most=10000)
+    vm, count = arguments.vm_name(name), arguments.whole_number("lines", lines, most=10000)
     return reaching.console_log(_cloud(vm), vm, count)

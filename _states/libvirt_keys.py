@@ -33,9 +33,9 @@ def keys_(name: str, **kwargs: Any) -> dict[str, Any]:
           libvirt.keys
     """
     if "virt.keys" not in __states__:
-        return statereturn.failed(name, "the state virt.keys is not loaded; sync the states")
-    found: dict[str, Any] = __states__["virt.keys"](name=name, **kwargs)
-    return found
+        return statereturn.make_failure(name, "the state virt.keys is not loaded; sync the states")
+    result: dict[str, Any] = __states__["virt.keys"](name=name, **kwargs)
+    return result
 
 
 optionguard.states(globals())

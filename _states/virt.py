@@ -70,11 +70,16 @@ def keys_(
         )
         changes, comment = work.plan() if __opts__["test"] else work.run(__salt__)
     except (VirtError, OSError) as error:
-        return statereturn.failed(name, error)
+        return statereturn.make_failure(name, error)
     if any(value is not None for value in subject):
         comment += "; subject and life are set on the master (virt:pki), not here"
-    out = statereturn.of(
-        name, changes, is_test=__opts__["test"], would=comment, done=comment, idle=comment
+    out = statereturn.make_return(
+        name,
+        changes,
+        is_test=__opts__["test"],
+        test_comment=comment,
+        done_comment=comment,
+        unchanged_comment=comment,
     )
     # For the master, to whom a list that a daemon has not read is no list that is in force.
     return {**out, "unread": work.unread} if work.unread else out

@@ -52,24 +52,24 @@ def absent(name: str, removables: bool = False, **kwargs: Any) -> dict[str, Any]
     try:
         arguments.boolean("removables", removables)
         settings = config.for_call("virt.absent", kwargs, __opts__, __pillar__, __grains__)
-        with connect.opened(settings, readonly=is_test) as conn:
-            is_there = lifecycle.is_defined(conn, name)
-            if not is_there and set(name) & set("*?["):
+        with connect.open_connection(settings, readonly=is_test) as conn:
+            is_defined = lifecycle.is_defined(conn, name)
+            if not is_defined and set(name) & set("*?["):
                 raise BadArgument("name", f"{name!r} is a pattern; name one VM")
             # One whose purge was interrupted may have only files left.
-            is_left = is_there or name in reservations.unfinished(settings)
-            changes = {name: "purged"} if is_left else {}
+            is_left_over = is_defined or name in reservations.find_unfinished(settings)
+            changes = {name: "purged"} if is_left_over else {}
             if changes and not is_test:
                 purge.purge(conn, settings, name, removables=removables)
     except VirtError as error:
-        return statereturn.failed(name, error, globals())
-    return statereturn.of(
+        return statereturn.make_failure(name, error, globals())
+    return statereturn.make_return(
         name,
         changes,
         is_test=is_test,
-        would=f"VM {name} would be removed with its disks",
-        done=f"VM {name} was removed with its disks",
-        idle=f"VM {name} is absent",
+        test_comment=f"VM {name} would be removed with its disks",
+        done_comment=f"VM {name} was removed with its disks",
+        unchanged_comment=f"VM {name} is absent",
     )
 
 
@@ -97,24 +97,24 @@ def image_present(
           virt.image_present
     """
     is_test = __opts__["test"]
-    shown = arguments.shown(name)
+    shown_name = arguments.hide_credentials(name)
     try:
         if not arguments.is_image(name):
-            raise BadArgument("name", f"{shown!r} is not an image: salt://..., a path")
+            raise BadArgument("name", f"{shown_name!r} is not an image: salt://..., a path")
         context = Context.of(__opts__, __pillar__, __grains__, __salt__)
-        found = cache.peek(name, saltenv, context.settings, context.opts)
-        changes: dict[str, Any] = {} if found else {shown: None}
+        cached_image = cache.peek(name, saltenv, context.settings, context.opts)
+        changes: dict[str, Any] = {} if cached_image else {shown_name: None}
         if changes and not is_test:
-            changes = {shown: cached.pull(context, name, saltenv, image_hash)}
+            changes = {shown_name: cached.pull(context, name, saltenv, image_hash)}
     except VirtError as error:
-        return statereturn.failed(name, error, globals())
-    return statereturn.of(
+        return statereturn.make_failure(name, error, globals())
+    return statereturn.make_return(
         name,
         changes,
         is_test=is_test,
-        would=f"Image {shown} would be fetched",
-        done=f"Image {shown} was fetched",
-        idle=f"Image {shown} is here",
+        test_comment=f"Image {shown_name} would be fetched",
+        done_comment=f"Image {shown_name} was fetched",
+        unchanged_comment=f"Image {shown_name} is here",
     )
 
 

@@ -153,17 +153,21 @@ def running(
     return _ensure("virt.running", dict(locals()), start=True)
 
 
-def _ensure(function: str, given: Mapping[str, Any], *, start: bool) -> dict[str, Any]:
+def _ensure(function: str, state_arguments: Mapping[str, Any], *, start: bool) -> dict[str, Any]:
     """Have a VM be as the arguments of a state say, and return what a state returns."""
-    name, test = given["name"], bool(__opts__["test"])
-    override = {key: given[key] for key in config.CONNECTION if given[key] is not None}
+    name, test = state_arguments["name"], bool(__opts__["test"])
+    override = {
+        key: state_arguments[key] for key in config.CONNECTION if state_arguments[key] is not None
+    }
     try:
         context = Context.of(
             __opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar, **override
         )
-        out = ensure.ensure(context, name, _asked(function, given), start=start, test=test)
+        out = ensure.ensure(
+            context, name, _init_options(function, state_arguments), start=start, test=test
+        )
     except VirtError as error:
-        return statereturn.failed(name, error, globals())
+        return statereturn.make_failure(name, error, globals())
     is_done = None if test and out.changes else True
     answer = {
         "name": name,
@@ -174,16 +178,20 @@ def _ensure(function: str, given: Mapping[str, Any], *, start: bool) -> dict[str
     return {**answer, "warnings": list(out.cautions)} if out.cautions else answer
 
 
-def _asked(function: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _init_options(function: str, state_arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a state, with the further ones of virt.init that it was given."""
-    own = {
-        key: one for key, one in given.items() if key not in ("name", "kwargs", *config.CONNECTION)
+    own_options = {
+        key: item
+        for key, item in state_arguments.items()
+        if key not in ("name", "kwargs", *config.CONNECTION)
     }
-    further = {key: one for key, one in given["kwargs"].items() if not key.startswith("__")}
-    known = set(spec.OPTIONS) - {"start", "disk", "nic", "hypervisor"}
-    unknown = [key for key in further if key not in known]
-    arguments.refuse_unknown(unknown, [*known, *own], function)
-    return {**own, **further}
+    extra_options = {
+        key: item for key, item in state_arguments["kwargs"].items() if not key.startswith("__")
+    }
+    known_names = set(spec.OPTIONS) - {"start", "disk", "nic", "hypervisor"}
+    unknown_names = [key for key in extra_options if key not in known_names]
+    arguments.refuse_unknown(unknown_names, [*known_names, *own_options], function)
+    return {**own_options, **extra_options}
 
 
 optionguard.states(globals())

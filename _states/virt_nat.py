@@ -44,19 +44,19 @@ def nat_running(name: str, subnet: str = nat.SUBNET, **kwargs: Any) -> dict[str,
     try:
         xml = nat.build_xml(name, subnet)
         settings = config.for_call("virt.nat_running", kwargs, __opts__, __pillar__, __grains__)
-        with connect.opened(settings, readonly=False) as conn:
+        with connect.open_connection(settings, readonly=False) as conn:
             changes = nat.plan(conn, name, subnet)
             if changes and not __opts__["test"]:
                 nat.apply(conn, name, xml, changes)
     except VirtError as error:
-        return statereturn.failed(name, error, globals())
-    return statereturn.of(
+        return statereturn.make_failure(name, error, globals())
+    return statereturn.make_return(
         name,
         changes,
         is_test=__opts__["test"],
-        would=f"network {name} would be set up",
-        done=f"network {name} is set up",
-        idle=f"network {name} is in order",
+        test_comment=f"network {name} would be set up",
+        done_comment=f"network {name} is set up",
+        unchanged_comment=f"network {name} is in order",
     )
 
 

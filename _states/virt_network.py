@@ -26,11 +26,15 @@ def __virtual__() -> str:
     return __virtualname__
 
 
-def _request(name: str, ports: Any, given: Mapping[str, Any]) -> present.Request:
-    vlans = arguments.vlans("vlans", given["vlans"])
-    delay_s = arguments.whole("forward_delay", given["forward_delay"], least=0, most=30)
-    timeout_s = arguments.whole("confirm_timeout", given["confirm_timeout"], least=1, most=600)
-    stp = arguments.boolean("stp", given["stp"])
+def _request(name: str, ports: Any, state_arguments: Mapping[str, Any]) -> present.Request:
+    vlans = arguments.vlans("vlans", state_arguments["vlans"])
+    delay_s = arguments.whole_number(
+        "forward_delay", state_arguments["forward_delay"], least=0, most=30
+    )
+    timeout_s = arguments.whole_number(
+        "confirm_timeout", state_arguments["confirm_timeout"], least=1, most=600
+    )
+    stp = arguments.boolean("stp", state_arguments["stp"])
     # The kernel takes no less with STP.
     delay_s = max(delay_s, 2) if stp else delay_s
     options = {"stp": int(stp), "forward_delay_cs": 100 * delay_s}
@@ -40,26 +44,30 @@ def _request(name: str, ports: Any, given: Mapping[str, Any]) -> present.Request
             f"with STP nothing passes for {2 * delay_s} s; give "
             "more than that, or a smaller forward_delay",
         )
-    if arguments.boolean("vlan_filtering", given["vlan_filtering"]):
+    if arguments.boolean("vlan_filtering", state_arguments["vlan_filtering"]):
         options["vlan_filtering"] = 1
     elif vlans:
         raise BadArgument("vlans", "only a bridge with vlan_filtering=True looks at them")
-    mtu = given["mtu"]
+    mtu = state_arguments["mtu"]
     return present.Request(
         bridge=bridgeplan.Bridge(
             name=arguments.link_name("name", name),
             ports=tuple(arguments.link_name("ports", p) for p in arguments.names("ports", ports)),
-            addresses=arguments.interface_addresses("addresses", given["addresses"]),
-            gateway=arguments.address("gateway", given["gateway"]),
-            mtu=None if mtu is None else arguments.whole("mtu", mtu, least=576, most=65535),
+            addresses=arguments.interface_addresses("addresses", state_arguments["addresses"]),
+            gateway=arguments.address("gateway", state_arguments["gateway"]),
+            mtu=None if mtu is None else arguments.whole_number("mtu", mtu, least=576, most=65535),
             options=options,
             vlans=vlans,
         ),
-        dhcp=None if given["dhcp"] is None else arguments.boolean("dhcp", given["dhcp"]),
+        dhcp=None
+        if state_arguments["dhcp"] is None
+        else arguments.boolean("dhcp", state_arguments["dhcp"]),
         dns=None
-        if given["dns"] is None
-        else tuple(str(arguments.address("dns", d)) for d in arguments.names("dns", given["dns"])),
-        persist=given["persist"],
+        if state_arguments["dns"] is None
+        else tuple(
+            str(arguments.address("dns", d)) for d in arguments.names("dns", state_arguments["dns"])
+        ),
+        persist=state_arguments["persist"],
         confirm_timeout_s=timeout_s,
     )
 
@@ -119,23 +127,23 @@ def bridge_present(
           virt.bridge_present:
             - ports: [eth0]
     """
-    given = {k: v for k, v in locals().items() if k not in ("name", "ports")}
+    state_arguments = {k: v for k, v in locals().items() if k not in ("name", "ports")}
     try:
-        request = _request(name, ports, given)
+        request = _request(name, ports, state_arguments)
         changes = present.make(__opts__, request, is_test=__opts__["test"])
         _tell_master(changes)
     except VirtError as error:
-        return statereturn.failed(name, error, globals())
-    reached = ", and the master was reached over it"
+        return statereturn.make_failure(name, error, globals())
+    note = ", and the master was reached over it"
     if confirm.master_address(__opts__) is None:
-        reached = "; whether it leads anywhere was not tried, as this minion has no master"
-    return statereturn.of(
+        note = "; whether it leads anywhere was not tried, as this minion has no master"
+    return statereturn.make_return(
         name,
         changes,
         is_test=__opts__["test"],
-        would=f"bridge {name} would be made",
-        done=f"bridge {name} is there{reached}",
-        idle=f"bridge {name} is in order",
+        test_comment=f"bridge {name} would be made",
+        done_comment=f"bridge {name} is there{note}",
+        unchanged_comment=f"bridge {name} is in order",
     )
 
 
@@ -157,20 +165,20 @@ def bridge_absent(name: str, persist: str = "auto", confirm_timeout: int = 30) -
         changes = absent.remove(
             __opts__,
             arguments.link_name("name", name),
-            confirm_timeout_s=arguments.whole("confirm_timeout", confirm_timeout, most=600),
+            confirm_timeout_s=arguments.whole_number("confirm_timeout", confirm_timeout, most=600),
             persist_by=persist,
             is_test=__opts__["test"],
         )
         _tell_master(changes)
     except VirtError as error:
-        return statereturn.failed(name, error, globals())
-    return statereturn.of(
+        return statereturn.make_failure(name, error, globals())
+    return statereturn.make_return(
         name,
         changes,
         is_test=__opts__["test"],
-        would=f"bridge {name} would be removed",
-        done=f"bridge {name} is removed",
-        idle=f"there is no bridge {name}",
+        test_comment=f"bridge {name} would be removed",
+        done_comment=f"bridge {name} is removed",
+        unchanged_comment=f"there is no bridge {name}",
     )
 
 
@@ -208,11 +216,14 @@ def firewall_present(
     is_test = __opts__["test"]
     try:
         ask = functools.partial(compat.certificates_pillar, __opts__)
-        told, last = enrolment.peers(ask), lastpeers.LastPeers(name)
+        addresses_by_host, last_peers = enrolment.peers(ask), lastpeers.LastPeers(name)
         # A host that has just lost its address, or boots, is not shut out by those that it needs.
-        unknown = [host for host, addresses in told.items() if not addresses]
-        stay = last.of(unknown)
-        all_peers = [*arguments.names("peers", peers), *chain(*told.values(), *stay.values())]
+        unknown_hosts = [host for host, addresses in addresses_by_host.items() if not addresses]
+        kept_addresses = last_peers.of(unknown_hosts)
+        all_peers = [
+            *arguments.names("peers", peers),
+            *chain(*addresses_by_host.values(), *kept_addresses.values()),
+        ]
         work = backends.of(backend, __salt__, name, ports, all_peers)
         if not is_test:  # a test may run before the package is there
             work.refuse_missing()
@@ -220,17 +231,20 @@ def firewall_present(
         if changes and not is_test:
             work.apply()
         if not is_test:
-            last.keep({**told, **stay})
-        note, warnings = work.note() + lastpeers.note(stay, unknown), work.warnings()
+            last_peers.keep({**addresses_by_host, **kept_addresses})
+        note, warnings = (
+            work.note() + lastpeers.note(kept_addresses, unknown_hosts),
+            work.warnings(),
+        )
     except VirtError as error:
-        return statereturn.failed(name, error, globals())
-    ret = statereturn.of(
+        return statereturn.make_failure(name, error, globals())
+    ret = statereturn.make_return(
         name,
         changes,
         is_test=is_test,
-        would=f"rules would be set{note}",
-        done=f"rules are set{note}",
-        idle=f"the rules are in order{note}",
+        test_comment=f"rules would be set{note}",
+        done_comment=f"rules are set{note}",
+        unchanged_comment=f"the rules are in order{note}",
     )
     return {**ret, "warnings": warnings} if warnings else ret
 
@@ -259,14 +273,14 @@ def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables")
             lastpeers.LastPeers(name).forget()
         warnings += work.kept_by_others()
     except VirtError as error:
-        return statereturn.failed(name, error, globals())
-    ret = statereturn.of(
+        return statereturn.make_failure(name, error, globals())
+    ret = statereturn.make_return(
         name,
         changes,
         is_test=__opts__["test"],
-        would="rules would be removed",
-        done="rules are removed",
-        idle="there are none",
+        test_comment="rules would be removed",
+        done_comment="rules are removed",
+        unchanged_comment="there are none",
     )
     return {**ret, "warnings": warnings} if warnings else ret
 

@@ -23,35 +23,39 @@ def __virtual__() -> str | tuple[bool, str]:
     return (False, missing) if missing else __virtualname__
 
 
-def _opened(function: str, given: Mapping[str, Any]) -> Any:
-    login = {key: given[key] for key in config.CONNECTION if given.get(key)}
-    login |= given.get("kwargs") or {}
+def _open_connection(function: str, state_arguments: Mapping[str, Any]) -> Any:
+    login = {key: state_arguments[key] for key in config.CONNECTION if state_arguments.get(key)}
+    login |= state_arguments.get("kwargs") or {}
     settings = config.for_call(function, login, __opts__, __pillar__, __grains__)
-    return connect.opened(settings, readonly=__opts__["test"])
+    return connect.open_connection(settings, readonly=__opts__["test"])
 
 
-def _kept(function: str, given: Mapping[str, Any], *, running: bool) -> dict[str, Any]:
-    name = given["name"]
+def _keep_network(
+    function: str, state_arguments: Mapping[str, Any], *, running: bool
+) -> dict[str, Any]:
+    name = state_arguments["name"]
     try:
-        wanted = networkspec.of(name, given["bridge"], given["forward"], given)
-        autostart = arguments.boolean("autostart", given["autostart"])
-        with _opened(function, given) as conn:
-            change, comment = networks.keep(
-                conn, wanted, autostart=autostart, running=running, is_test=__opts__["test"]
+        network = networkspec.from_call(
+            name, state_arguments["bridge"], state_arguments["forward"], state_arguments
+        )
+        autostart = arguments.boolean("autostart", state_arguments["autostart"])
+        with _open_connection(function, state_arguments) as conn:
+            change, comment = networks.ensure_defined(
+                conn, network, autostart=autostart, running=running, is_test=__opts__["test"]
             )
     except VirtError as error:
-        return statereturn.failed(name, error, globals())
-    return _returned(name, change, comment)
+        return statereturn.make_failure(name, error, globals())
+    return _state_return(name, change, comment)
 
 
-def _returned(name: str, change: str, comment: str) -> dict[str, Any]:
-    return statereturn.of(
+def _state_return(name: str, change: str, comment: str) -> dict[str, Any]:
+    return statereturn.make_return(
         name,
         {name: change} if change else {},
         is_test=__opts__["test"],
-        would=comment,
-        done=comment,
-        idle=comment,
+        test_comment=comment,
+        done_comment=comment,
+        unchanged_comment=comment,
     )
 
 
@@ -105,7 +109,7 @@ def network_defined(
                   - start: 192.168.42.10
                     end: 192.168.42.25
     """
-    return _kept("virt.network_defined", locals(), running=False)
+    return _keep_network("virt.network_defined", locals(), running=False)
 
 
 def network_running(
@@ -156,7 +160,7 @@ def network_running(
             - vport: openvswitch
             - tag: 180
     """
-    return _kept("virt.network_running", locals(), running=True)
+    return _keep_network("virt.network_running", locals(), running=True)
 
 
 def network_absent(name: str, **kwargs: Any) -> dict[str, Any]:
@@ -176,12 +180,12 @@ def network_absent(name: str, **kwargs: Any) -> dict[str, Any]:
           virt.network_absent
     """
     try:
-        with _opened("virt.network_absent", {"kwargs": kwargs}) as conn:
+        with _open_connection("virt.network_absent", {"kwargs": kwargs}) as conn:
             change = networks.remove(conn, name, is_test=__opts__["test"])
     except VirtError as error:
-        return statereturn.failed(name, error, globals())
+        return statereturn.make_failure(name, error, globals())
     comment = f"Network {name} {change.removeprefix('Network ') or 'is absent'}"
-    return _returned(name, change, comment)
+    return _state_return(name, change, comment)
 
 
 optionguard.states(globals())

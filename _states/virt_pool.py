@@ -24,13 +24,13 @@ def __virtual__() -> str | tuple[bool, str]:
     return (False, missing) if missing else __virtualname__
 
 
-def _settings(*where: str | None) -> config.HostSettings:
-    override = dict(zip(config.CONNECTION, where, strict=True))
+def _settings(*login: str | None) -> config.HostSettings:
+    override = dict(zip(config.CONNECTION, login, strict=True))
     return config.host_settings(__opts__, __pillar__, __grains__, **override)
 
 
-def _opened(*where: str | None) -> Any:
-    return connect.opened(_settings(*where), readonly=False)
+def _open_connection(*login: str | None) -> Any:
+    return connect.open_connection(_settings(*login), readonly=False)
 
 
 def pool_defined(
@@ -85,7 +85,7 @@ def pool_defined(
                 dir: /export/vms
                 format: nfs
     """
-    asked = poolstates.Asked(
+    request = poolstates.PoolStateRequest(
         name=name,
         ptype=ptype,
         target=target,
@@ -94,7 +94,7 @@ def pool_defined(
         is_transient=transient,
         autostart=autostart,
     )
-    return _kept(asked, _opened, connection, username, password)
+    return _keep_pool(request, _open_connection, connection, username, password)
 
 
 def pool_running(
@@ -131,7 +131,7 @@ def pool_running(
             - permissions:
                 mode: '0711'
     """
-    asked = poolstates.Asked(
+    request = poolstates.PoolStateRequest(
         name=name,
         ptype=ptype,
         target=target,
@@ -141,25 +141,32 @@ def pool_running(
         autostart=autostart,
         runs=True,
     )
-    return _kept(asked, _opened, connection, username, password)
+    return _keep_pool(request, _open_connection, connection, username, password)
 
 
-def _kept(asked: poolstates.Asked, opened: Any, *where: str | None) -> dict[str, Any]:
+def _keep_pool(
+    request: poolstates.PoolStateRequest, open_connection: Any, *login: str | None
+) -> dict[str, Any]:
     try:
-        arguments.boolean("transient", asked.is_transient)
-        arguments.boolean("autostart", asked.autostart)
-        with opened(*where) as conn:
-            todo = poolstates.plan(conn, asked)
+        arguments.boolean("transient", request.is_transient)
+        arguments.boolean("autostart", request.autostart)
+        with open_connection(*login) as conn:
+            plan = poolstates.plan(conn, request)
             # What a secret holds cannot be read, so it is put there each time.
             if not __opts__["test"]:
-                poolstates.apply(conn, todo)
+                poolstates.apply(conn, plan)
     except VirtError as error:
-        return statereturn.failed(asked.name, error, globals())
-    done = f"Pool {asked.name} {', '.join(todo.parts)}"
-    idle = f"Pool {asked.name} {'already running' if asked.runs else 'unchanged'}"
-    changes = poolstates.changes(asked.name, todo)
-    return statereturn.of(
-        asked.name, changes, is_test=__opts__["test"], would=done, done=done, idle=idle
+        return statereturn.make_failure(request.name, error, globals())
+    done_comment = f"Pool {request.name} {', '.join(plan.parts)}"
+    unchanged_comment = f"Pool {request.name} {'already running' if request.runs else 'unchanged'}"
+    changes = poolstates.changes(request.name, plan)
+    return statereturn.make_return(
+        request.name,
+        changes,
+        is_test=__opts__["test"],
+        test_comment=done_comment,
+        done_comment=done_comment,
+        unchanged_comment=unchanged_comment,
     )
 
 
@@ -194,28 +201,28 @@ def pool_deleted(
           virt.pool_deleted:
             - purge: True
     """
-    done = poolstates.nothing_done()
+    changes = poolstates.empty_changes()
     try:
         purges = arguments.boolean("purge", purge)
         settings = _settings(connection, username, password)
-        with connect.opened(settings, readonly=False) as conn:
-            todo = poolstates.plan_deletion(conn, name, purges=purges)
-            if todo is None:
+        with connect.open_connection(settings, readonly=False) as conn:
+            plan = poolstates.plan_deletion(conn, name, purges=purges)
+            if plan is None:
                 idle = f"Storage pool could not be found: {name}"
                 return {"name": name, "changes": {}, "result": True, "comment": idle}
             # Before anything is done: a pool is not to go by half.
-            with ownvolumes.none_begun(settings):
-                ownvolumes.refuse_deletion(conn, settings, name, todo.volumes)
+            with ownvolumes.hold_host_lock(settings):
+                ownvolumes.refuse_deletion(conn, settings, name, plan.volumes)
             if __opts__["test"]:
-                done = poolstates.predicted(todo)
+                changes = poolstates.predict_changes(plan)
             else:
-                alone = ownvolumes.deleting(conn, settings, name, todo.volumes)
-                poolstates.delete(conn, todo, done, alone)
+                deletion_guard = ownvolumes.get_deletion_lock(conn, settings, name, plan.volumes)
+                poolstates.delete(conn, plan, changes, deletion_guard)
     except VirtError as error:
-        failed = statereturn.failed(name, f"Failed deleting pool: {error}", globals())
-        return {**failed, "changes": done if any(done.values()) else {}}
+        failed = statereturn.make_failure(name, f"Failed deleting pool: {error}", globals())
+        return {**failed, "changes": changes if any(changes.values()) else {}}
     result = None if __opts__["test"] else True
-    return {"name": name, "changes": done, "result": result, "comment": todo.comment}
+    return {"name": name, "changes": changes, "result": result, "comment": plan.comment}
 
 
 def pool_absent(
@@ -241,20 +248,20 @@ def pool_absent(
           virt.pool_absent
     """
     try:
-        with _opened(connection, username, password) as conn:
-            todo = poolstates.plan_deletion(conn, name, purges=False)
-            if todo is not None and not __opts__["test"]:
-                poolstates.delete(conn, todo, poolstates.nothing_done())
+        with _open_connection(connection, username, password) as conn:
+            plan = poolstates.plan_deletion(conn, name, purges=False)
+            if plan is not None and not __opts__["test"]:
+                poolstates.delete(conn, plan, poolstates.empty_changes())
     except VirtError as error:
-        return statereturn.failed(name, error, globals())
-    words = "stopped, undefined" if todo is not None and todo.is_active else "undefined"
-    return statereturn.of(
+        return statereturn.make_failure(name, error, globals())
+    words = "stopped, undefined" if plan is not None and plan.is_active else "undefined"
+    return statereturn.make_return(
         name,
-        {} if todo is None else {name: f"Pool {words}"},
+        {} if plan is None else {name: f"Pool {words}"},
         is_test=__opts__["test"],
-        would=f"Pool {name} {words}",
-        done=f"Pool {name} {words}",
-        idle=f"there is no pool {name}",
+        test_comment=f"Pool {name} {words}",
+        done_comment=f"Pool {name} {words}",
+        unchanged_comment=f"there is no pool {name}",
     )
 
 

@@ -27,24 +27,24 @@ def __virtual__() -> str | tuple[bool, str]:
     return (False, missing) if missing else __virtualname__
 
 
-def _acted(
-    state: str, name: str, function: str, section: str, done: str, given: dict[str, Any]
+def _act_on_vms(
+    state: str, name: str, function: str, section: str, done_comment: str, keywords: dict[str, Any]
 ) -> dict[str, Any]:
     is_test = __opts__["test"]
     try:
-        settings = config.for_call(f"virt.{state}", given, __opts__, __pillar__, __grains__)
+        settings = config.for_call(f"virt.{state}", keywords, __opts__, __pillar__, __grains__)
         is_off = state != "rebooted"
         out = acting.power(settings, name, function, is_test=is_test, is_off=is_off)
     except VirtError as error:
-        return statereturn.failed(name, error, globals())
-    return statereturn.of_all(
+        return statereturn.make_failure(name, error, globals())
+    return statereturn.make_return_for_all(
         name,
         out.matched,
         out.ignored,
         out.changes(section),
         is_test=is_test,
-        done=done,
-        before=globals(),
+        done_comment=done_comment,
+        namespace=globals(),
     )
 
 
@@ -65,8 +65,8 @@ def stopped(name: str, **kwargs: Any) -> dict[str, Any]:
         web1:
           virt.stopped
     """
-    done = "Machine has been shut down"
-    return _acted("stopped", name, "shutdown", "stopped", done, kwargs)
+    done_comment = "Machine has been shut down"
+    return _act_on_vms("stopped", name, "shutdown", "stopped", done_comment, kwargs)
 
 
 def powered_off(name: str, **kwargs: Any) -> dict[str, Any]:
@@ -84,8 +84,8 @@ def powered_off(name: str, **kwargs: Any) -> dict[str, Any]:
         web1:
           virt.powered_off
     """
-    done = "Machine has been powered off"
-    return _acted("powered_off", name, "stop", "unpowered", done, kwargs)
+    done_comment = "Machine has been powered off"
+    return _act_on_vms("powered_off", name, "stop", "unpowered", done_comment, kwargs)
 
 
 def unpowered(name: str, **kwargs: Any) -> dict[str, Any]:
@@ -100,8 +100,8 @@ def unpowered(name: str, **kwargs: Any) -> dict[str, Any]:
         web1:
           virt.unpowered
     """
-    done = "Machine has been powered off"
-    return _acted("unpowered", name, "stop", "unpowered", done, kwargs)
+    done_comment = "Machine has been powered off"
+    return _act_on_vms("unpowered", name, "stop", "unpowered", done_comment, kwargs)
 
 
 def rebooted(name: str, **kwargs: Any) -> dict[str, Any]:
@@ -119,8 +119,8 @@ def rebooted(name: str, **kwargs: Any) -> dict[str, Any]:
         web1:
           virt.rebooted
     """
-    done = "Machine has been rebooted"
-    return _acted("rebooted", name, "reboot", "rebooted", done, kwargs)
+    done_comment = "Machine has been rebooted"
+    return _act_on_vms("rebooted", name, "reboot", "rebooted", done_comment, kwargs)
 
 
 optionguard.states(globals())

@@ -27,26 +27,31 @@ def __virtual__() -> str | tuple[bool, str]:
     return (False, missing) if missing else __virtualname__
 
 
-def _taken(
-    state: str, name: str, suffix: object, external: object, done: str, given: dict[str, Any]
+def _take_snapshots(
+    state: str,
+    name: str,
+    suffix: object,
+    external: object,
+    done_comment: str,
+    keywords: dict[str, Any],
 ) -> dict[str, Any]:
     is_test = __opts__["test"]
     try:
         is_external = arguments.boolean("external", external)
-        settings = config.for_call(f"virt.{state}", given, __opts__, __pillar__, __grains__)
+        settings = config.for_call(f"virt.{state}", keywords, __opts__, __pillar__, __grains__)
         out = acting.take_snapshots(
             settings, name, suffix, is_test=is_test, is_external=is_external
         )
     except VirtError as error:
-        return statereturn.failed(name, error, globals())
-    return statereturn.of_all(
+        return statereturn.make_failure(name, error, globals())
+    return statereturn.make_return_for_all(
         name,
         out.matched,
         out.ignored,
         out.changes("saved"),
         is_test=is_test,
-        done=done,
-        before=globals(),
+        done_comment=done_comment,
+        namespace=globals(),
     )
 
 
@@ -72,7 +77,7 @@ def snapshot(
           virt.snapshot:
             - suffix: nightly
     """
-    return _taken("snapshot", name, suffix, external, "Snapshot has been taken", kwargs)
+    return _take_snapshots("snapshot", name, suffix, external, "Snapshot has been taken", kwargs)
 
 
 def saved(
@@ -89,7 +94,7 @@ def saved(
         web*:
           virt.saved
     """
-    return _taken("saved", name, suffix, external, "Snapshots has been taken", kwargs)
+    return _take_snapshots("saved", name, suffix, external, "Snapshots has been taken", kwargs)
 
 
 def reverted(
@@ -122,12 +127,18 @@ def reverted(
         settings = config.for_call("virt.reverted", kwargs, __opts__, __pillar__, __grains__)
         out = acting.revert(settings, name, snapshot, with_cleanup=with_cleanup, is_test=is_test)
     except VirtError as error:
-        return statereturn.failed(name, error, globals())
-    is_one = len(out.matched) == 1 and bool(out.changed)
-    changes = out.changed[0] if is_one else out.changes("reverted")
-    done = f"Domain{'s' if len(out.matched) > 1 else ''} has been reverted"
-    ret = statereturn.of_all(
-        name, out.matched, out.ignored, changes, is_test=is_test, done=done, before=globals()
+        return statereturn.make_failure(name, error, globals())
+    is_single = len(out.matched) == 1 and bool(out.changed)
+    changes = out.changed[0] if is_single else out.changes("reverted")
+    done_comment = f"Domain{'s' if len(out.matched) > 1 else ''} has been reverted"
+    ret = statereturn.make_return_for_all(
+        name,
+        out.matched,
+        out.ignored,
+        changes,
+        is_test=is_test,
+        done_comment=done_comment,
+        namespace=globals(),
     )
     return {**ret, "warnings": out.warnings} if out.warnings else ret
 

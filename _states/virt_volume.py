@@ -77,7 +77,7 @@ def volume_defined(
     """
     override = {"connection": connection, "username": username, "password": password}
     try:
-        wanted = volume_.of(
+        volume = volume_.from_call(
             name,
             size,
             allocation=allocation,
@@ -88,34 +88,34 @@ def volume_defined(
             nocow=nocow,
         )
         settings = config.host_settings(__opts__, __pillar__, __grains__, **override)
-        with connect.opened(settings, readonly=False) as conn:
-            there = volumes.find(conn, pool, name)
-            if there is not None:
-                return _compared(name, there, wanted)
-            volumes.refuse_unmakeable(conn, pool, wanted)
+        with connect.open_connection(settings, readonly=False) as conn:
+            old_volume = volumes.find(conn, pool, name)
+            if old_volume is not None:
+                return _compare(name, old_volume, volume)
+            volumes.refuse_unmakeable(conn, pool, volume)
             if not __opts__["test"]:
-                volumes.define(conn, pool, wanted)
+                volumes.define(conn, pool, volume)
     except VirtError as error:
-        return statereturn.failed(name, error, globals())
-    return statereturn.of(
+        return statereturn.make_failure(name, error, globals())
+    return statereturn.make_return(
         name,
         {f"{pool}/{name}": {"old": "", "new": "defined"}},
         is_test=__opts__["test"],
-        would=f"Volume {name} would be defined in pool {pool}",
-        done=f"Volume {name} defined in pool {pool}",
-        idle="",
+        test_comment=f"Volume {name} would be defined in pool {pool}",
+        done_comment=f"Volume {name} defined in pool {pool}",
+        unchanged_comment="",
     )
 
 
-def _compared(name: str, there: volume_.Volume, wanted: volume_.Volume) -> dict[str, Any]:
+def _compare(name: str, old_volume: volume_.Volume, volume: volume_.Volume) -> dict[str, Any]:
     """Return what the state says of a volume that is there."""
-    if volume_.differences(there, wanted):
-        return statereturn.failed(
+    if volume_.differences(old_volume, volume):
+        return statereturn.make_failure(
             name,
             "A volume with the same name but different backing store or format is existing",
         )
     comment = "volume is existing"
-    if there.capacity != wanted.capacity:
+    if old_volume.capacity != volume.capacity:
         comment = "The capacity of the volume is different, but no resize performed"
     return {"name": name, "changes": {}, "result": True, "comment": comment}
 

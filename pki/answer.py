@@ -54,7 +54,7 @@ class Host:
 def answer(
     authorities: Authorities,
     host: Host,
-    wanted: object,
+    requests: object,
     *,
     options: Mapping[str, Any],
     now: datetime,
@@ -76,28 +76,30 @@ def answer(
     Certificates of other hosts that have a name of this one, from before its id was known, are
     revoked (:mod:`saltvirt.pki.reclaim`).
     """
-    keys = {p: ca.read_request(pem) for p, pem in policy.purposes(wanted).items()}
+    keys = {p: ca.read_request(pem) for p, pem in policy.purposes(requests).items()}
     register = enrolled.Register(authorities.folder)
-    configured = options.get("names") or {}
+    names_by_host = options.get("names") or {}
     policy.refuse_id(host.id)
-    extra = configured.get(host.id) or ()
+    extra = names_by_host.get(host.id) or ()
     policy.refuse_rival(host.id, host.minions, extra)
     # Before its own turn: two hosts that have each other's names would wait for each other.
-    reclaim.reclaim(authorities, register, host.id, configured, now)
+    reclaim.reclaim(authorities, register, host.id, names_by_host, now)
     with register.turn(host.id):
-        known = policy.Known.of(
+        known_hosts = policy.Known.of(
             ids=host.minions,
             hypervisors=host.hypervisors,
-            names=(given for one, given in configured.items() if one != host.id),
+            names=(
+                host_names for host_id, host_names in names_by_host.items() if host_id != host.id
+            ),
             holders=register.holders([host.id, *host.hypervisors]),
         )
-        names, addresses = policy.subjects(host.id, host.grains, known, extra)
+        names, addresses = policy.subjects(host.id, host.grains, known_hosts, extra)
         kind = options.get("key_type", "ecdsa")
         # First, as it waits for an import of a backup.
         authorities.stores[LIBVIRT].authority(now, kind=kind)
         authorities.prune_daily(now)
         authorities.separate([host.id, *host.hypervisors], now)
-        told = Answer(
+        host_answer = Answer(
             trust={use: authorities.trust(use, now, kind=kind) for use in USES},
             names=names,
             addresses=addresses,
@@ -105,38 +107,43 @@ def answer(
         )
         if keys:
             check()
-            was = register.read(host.id).counted(host.id, now, options)
+            record = register.read(host.id).counted(host.id, now, options)
             until = now + timedelta(days=_days(options))
-            register.write(host.id, was.with_names((*names, *addresses), until, now))
-            told = replace(told, certificates=_signed(authorities, host, told, keys, options, now))
-    return told
+            register.write(host.id, record.with_names((*names, *addresses), until, now))
+            host_answer = replace(
+                host_answer,
+                certificates=_sign_all(authorities, host, host_answer, keys, options, now),
+            )
+    return host_answer
 
 
-def _signed(
+def _sign_all(
     authorities: Authorities,
     host: Host,
-    told: Answer,
+    host_answer: Answer,
     keys: Mapping[str, ca.PublicKey],
     options: Mapping[str, Any],
     now: datetime,
 ) -> dict[str, str]:
     certificates = {}
     for purpose, key in keys.items():
-        place = authorities.of(purpose)
-        signer = place.authority(now)
-        signed = ca.sign(
+        ca_store = authorities.of(purpose)
+        signer = ca_store.authority(now)
+        certificate = ca.sign(
             signer,
             key,
             minion_id=host.id,
             role=policy.PURPOSES[purpose],
-            names=told.names,
-            addresses=told.addresses,
+            names=host_answer.names,
+            addresses=host_answer.addresses,
             now=now,
             days=_days(options),
             organization=options.get("organization"),
         )
-        place.note(host.id, purpose, signed, (*told.names, *told.addresses), signer)
-        certificates[purpose] = ca.certificate_pem(signed).decode()
+        ca_store.note(
+            host.id, purpose, certificate, (*host_answer.names, *host_answer.addresses), signer
+        )
+        certificates[purpose] = ca.certificate_pem(certificate).decode()
     return certificates
 
 

@@ -48,7 +48,8 @@ class Authorities:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.stores = {
-            use: store.Store(self.folder / below, name) for use, (below, name) in USES.items()
+            use: store.Store(self.folder / subfolder, name)
+            for use, (subfolder, name) in USES.items()
         }
 
     def of(self, purpose: str) -> store.Store:
@@ -57,11 +58,15 @@ class Authorities:
 
     def issued(self) -> list[dict[str, Any]]:
         """Return every certificate, of all CAs: ``{host, purpose, serial, not_after, signer}``."""
-        return [{**row, "signer": use} for use, one in self.stores.items() for row in one.issued()]
+        return [
+            {**row, "signer": use}
+            for use, ca_store in self.stores.items()
+            for row in ca_store.issued()
+        ]
 
     def revoked(self) -> set[str]:
         """Return the serials that any CA has revoked."""
-        return {serial for one in self.stores.values() for serial in one.revoked()}
+        return {serial for ca_store in self.stores.values() for serial in ca_store.revoked()}
 
     def revoke(self, rows: Collection[Mapping[str, Any]], now: datetime) -> None:
         """
@@ -69,31 +74,35 @@ class Authorities:
 
         A CA that fails keeps no other from revoking; the first error is raised after that.
         """
-        failed: list[Exception] = []
-        for use, one in self.stores.items():
+        errors: list[Exception] = []
+        for use, ca_store in self.stores.items():
             serials = [row["serial"] for row in rows if row["signer"] == use]
             try:
                 if serials:
-                    one.revoke(serials, now)
+                    ca_store.revoke(serials, now)
             except (OSError, ValueError) as error:
-                failed.append(error)
-        if failed:
-            raise failed[0]
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def strange(self) -> list[Path]:
         """Return the files in the folders of records that are not this project's, or damaged."""
-        return [path for one in self.stores.values() for path in certified.strange(one.folder)]
+        return [
+            path
+            for ca_store in self.stores.values()
+            for path in certified.find_strange_files(ca_store.folder)
+        ]
 
     def trust(self, use: str, now: datetime, **options: Any) -> Trust:
         """Return what a use trusts; its CA is made at the first call."""
         parts = [self.stores[use]]
         if not self.is_separate(use):
             parts.append(self.stores[LIBVIRT])
-        for one in parts:
-            one.authority(now, **options)
+        for ca_store in parts:
+            ca_store.authority(now, **options)
         return Trust(
-            ca="".join(one.bundle(now) for one in parts),
-            crl="".join(one.revocations(now) for one in parts),
+            ca="".join(ca_store.bundle(now) for ca_store in parts),
+            crl="".join(ca_store.revocations(now) for ca_store in parts),
         )
 
     def is_separate(self, use: str) -> bool:
@@ -116,41 +125,42 @@ class Authorities:
         return out
 
     def _separated(self, use: str, hosts: Collection[str], now: datetime) -> list[str]:
-        good = self._good(use, now)
-        old = [row for row in good if row["signer"] == LIBVIRT]
-        have = {(row["host"], row["purpose"]) for row in good if row["signer"] == use}
-        waited_for = {(row["host"], row["purpose"]) for row in old if row["host"] in hosts}
-        if waited_for - have:
+        good_rows = self._good(use, now)
+        old_rows = [row for row in good_rows if row["signer"] == LIBVIRT]
+        renewed_pairs = {(row["host"], row["purpose"]) for row in good_rows if row["signer"] == use}
+        waited_for = {(row["host"], row["purpose"]) for row in old_rows if row["host"] in hosts}
+        if waited_for - renewed_pairs:
             return []
-        self.revoke(old, now)
+        self.revoke(old_rows, now)
         with self.stores[use].locked():
             files.write(self.stores[use].folder / _SEPARATE, b"")
-        return [row["serial"] for row in old]
+        return [row["serial"] for row in old_rows]
 
     def _good(self, use: str, now: datetime) -> list[dict[str, Any]]:
         """Return the certificates for a use that are neither over nor revoked, whoever signed."""
-        gone = self.revoked()
+        revoked_serials = self.revoked()
         rows = [row for row in self.issued() if use_of(row["purpose"]) == use]
         return [
             row
             for row in rows
-            if row["serial"] not in gone and datetime.fromisoformat(row["not_after"]) > now
+            if row["serial"] not in revoked_serials
+            and datetime.fromisoformat(row["not_after"]) > now
         ]
 
     def begin_rotation(self, now: datetime, **options: Any) -> None:
         """Make the next CA of each use; from now on every host is told to trust both."""
-        for one in self.stores.values():
-            one.begin_rotation(now, **options)
+        for ca_store in self.stores.values():
+            ca_store.begin_rotation(now, **options)
 
     def promote(self, now: datetime) -> None:
         """Let the next CA of each use sign from now on."""
-        for one in self.stores.values():
-            one.promote(now)
+        for ca_store in self.stores.values():
+            ca_store.promote(now)
 
     def finish_rotation(self, now: datetime) -> None:
         """Stop trusting the CAs that were replaced."""
-        for one in self.stores.values():
-            one.finish_rotation(now)
+        for ca_store in self.stores.values():
+            ca_store.finish_rotation(now)
 
     def prune_daily(self, now: datetime) -> None:
         """Forget certificates that are over, and that they were revoked; once in a day."""
@@ -159,15 +169,15 @@ class Authorities:
         with suppress(FileNotFoundError, ValueError, TypeError):
             if now - datetime.fromisoformat(mark.read_text()) < _DAY:
                 return
-        for one in self.stores.values():
-            one.prune(now)
+        for ca_store in self.stores.values():
+            ca_store.prune(now)
         files.write(mark, now.isoformat().encode())
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the locks of all CAs that are there, and of libvirt's."""
-        with ExitStack() as held:
-            for use, one in self.stores.items():
-                if use == LIBVIRT or store.is_there(one.folder):
-                    held.enter_context(one.locked())
+        with ExitStack() as stack:
+            for use, ca_store in self.stores.items():
+                if use == LIBVIRT or store.exists(ca_store.folder):
+                    stack.enter_context(ca_store.locked())
             yield

@@ -14,7 +14,7 @@ from saltvirt import files
 from saltvirt.pki.authorities import LIBVIRT, USES, Authorities
 from saltvirt.pki.ca import Authority, PkiError
 from saltvirt.pki.layout import CERTIFICATE, HYPERVISORS, KEY, REVOCATIONS
-from saltvirt.pki.store import is_there
+from saltvirt.pki.store import exists
 
 _MARK = "salt-virt-ca-backup:1"
 MIN_PASSPHRASE = 12
@@ -27,15 +27,15 @@ def _key(passphrase: str, salt: bytes) -> bytes:
     return Scrypt(salt=salt, length=32, n=2**17, r=8, p=1).derive(passphrase.encode())
 
 
-def pack(files: Mapping[str, bytes], passphrase: str) -> str:
+def pack(contents: Mapping[str, bytes], passphrase: str) -> str:
     """Return ``{name: bytes}`` as one encrypted text."""
     if len(passphrase) < MIN_PASSPHRASE:
         raise PkiError(f"the passphrase is too short; at least {MIN_PASSPHRASE} characters")
     salt, nonce = os.urandom(16), os.urandom(12)
-    plain = {name: base64.b64encode(data).decode() for name, data in files.items()}
+    plain = {name: base64.b64encode(data).decode() for name, data in contents.items()}
     data = json.dumps(plain).encode()
-    sealed = AESGCM(_key(passphrase, salt)).encrypt(nonce, data, _MARK.encode())
-    parts = [base64.b64encode(part).decode() for part in (salt, nonce, sealed)]
+    sealed_data = AESGCM(_key(passphrase, salt)).encrypt(nonce, data, _MARK.encode())
+    parts = [base64.b64encode(part).decode() for part in (salt, nonce, sealed_data)]
     return "\n".join([_MARK, *parts]) + "\n"
 
 
@@ -45,8 +45,8 @@ def unpack(text: str, passphrase: str) -> dict[str, bytes]:
     if len(lines) != 4 or lines[0] != _MARK:
         raise PkiError("this is not a backup of a CA")
     try:
-        salt, nonce, sealed = (base64.b64decode(line, validate=True) for line in lines[1:])
-        plain = AESGCM(_key(passphrase, salt)).decrypt(nonce, sealed, _MARK.encode())
+        salt, nonce, sealed_data = (base64.b64decode(line, validate=True) for line in lines[1:])
+        plain = AESGCM(_key(passphrase, salt)).decrypt(nonce, sealed_data, _MARK.encode())
     except (InvalidTag, ValueError) as exc:
         raise PkiError("the passphrase is wrong, or the backup is damaged") from exc
     return {name: base64.b64decode(data) for name, data in json.loads(plain).items()}
@@ -55,15 +55,15 @@ def unpack(text: str, passphrase: str) -> dict[str, bytes]:
 def read_all(folder: str | Path) -> dict[str, bytes]:
     """Return every file of the CAs' folder as ``{relative path: bytes}``, for a backup."""
     folder = Path(folder)
-    kept: dict[str, bytes] = {}
-    if not is_there(folder):
-        return kept
+    contents: dict[str, bytes] = {}
+    if not exists(folder):
+        return contents
     with Authorities(folder).locked():
         for root, _folders, names in os.walk(folder, onerror=_unless_missing):
             for path in (Path(root) / name for name in names):
                 if path.suffix not in _LEFT_OUT and not _is_aside(path):
-                    kept[str(path.relative_to(folder))] = path.read_bytes()
-    return kept
+                    contents[str(path.relative_to(folder))] = path.read_bytes()
+    return contents
 
 
 def _is_aside(path: str | Path) -> bool:
@@ -76,55 +76,64 @@ def _unless_missing(error: OSError) -> None:
         raise error
 
 
-def restore(folder: str | Path, kept: Mapping[str, bytes]) -> None:
+def restore(folder: str | Path, contents: Mapping[str, bytes]) -> None:
     """
     Lay a backup's files down where no CA is; all are on the disk before the first takes its place.
 
     The certificates come last, libvirt's at the end: with it the CAs exist. A host that asks
     meanwhile waits.
     """
-    place = Authorities(folder)
-    with place.locked():
-        _refuse_another_ca(place, kept)
-        _refuse_another_list(place.folder / HYPERVISORS, kept)
-        Authority.from_pem(kept.get(KEY, b""), kept.get(CERTIFICATE, b""))
+    authorities = Authorities(folder)
+    with authorities.locked():
+        _refuse_another_ca(authorities, contents)
+        _refuse_another_list(authorities.folder / HYPERVISORS, contents)
+        Authority.from_pem(contents.get(KEY, b""), contents.get(CERTIFICATE, b""))
         # Of the CAs of a release that had one for all there is nothing: they are made when asked.
-        pairs = [(f"{below}/{KEY}", f"{below}/{CERTIFICATE}") for below, _name in USES.values()]
-        last = [str(Path(name)) for pair in reversed(pairs) for name in pair]
+        pairs = [
+            (f"{subfolder}/{KEY}", f"{subfolder}/{CERTIFICATE}")
+            for subfolder, _name in USES.values()
+        ]
+        last_names = [str(Path(name)) for pair in reversed(pairs) for name in pair]
         # An older backup may have keys put aside; in their place may be one of this master's.
-        names = [name for name in kept if name not in last and not _is_aside(name)]
-        paths = {name: _inside(place.folder, name) for name in (*names, *last) if name in kept}
+        names = [name for name in contents if name not in last_names and not _is_aside(name)]
+        paths = {
+            name: _path_inside(authorities.folder, name)
+            for name in (*names, *last_names)
+            if name in contents
+        }
         for path in paths.values():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for one in place.stores.values():
-            one.put_aside(kept.get(str((one.folder / KEY).relative_to(place.folder)), b""))
-        files.replace([(path, kept[name], _mode(name), None) for name, path in paths.items()])
+        for ca_store in authorities.stores.values():
+            ca_store.put_aside(
+                contents.get(str((ca_store.folder / KEY).relative_to(authorities.folder)), b"")
+            )
+        files.replace([(path, contents[name], _mode(name), None) for name, path in paths.items()])
 
 
 def _mode(name: str) -> int:
     return 0o644 if Path(name).name in (CERTIFICATE, REVOCATIONS) else 0o600
 
 
-def _refuse_another_ca(place: Authorities, kept: Mapping[str, bytes]) -> None:
+def _refuse_another_ca(authorities: Authorities, contents: Mapping[str, bytes]) -> None:
     """Replace no CA; of the other uses' there may be those that the backup has."""
-    for use, one in place.stores.items():
-        path = one.folder / CERTIFICATE
-        if path.is_symlink() or is_there(path):
-            name = str(path.relative_to(place.folder))
-            if use == LIBVIRT or path.is_symlink() or path.read_bytes() != kept.get(name):
-                raise PkiError(f"there is a CA in {one.folder} already; move it away first")
+    for use, ca_store in authorities.stores.items():
+        path = ca_store.folder / CERTIFICATE
+        if path.is_symlink() or exists(path):
+            name = str(path.relative_to(authorities.folder))
+            if use == LIBVIRT or path.is_symlink() or path.read_bytes() != contents.get(name):
+                raise PkiError(f"there is a CA in {ca_store.folder} already; move it away first")
 
 
-def _refuse_another_list(path: Path, kept: Mapping[str, bytes]) -> None:
+def _refuse_another_list(path: Path, contents: Mapping[str, bytes]) -> None:
     """Let no backup say again who is a hypervisor, where the master has said it since."""
-    if HYPERVISORS in kept and is_there(path) and path.read_bytes() != kept[HYPERVISORS]:
+    if HYPERVISORS in contents and exists(path) and path.read_bytes() != contents[HYPERVISORS]:
         raise PkiError(
             f"{path} is another list of hypervisors than the backup's; move it away first, and see "
             "who lacks then: salt-run virt.allow"
         )
 
 
-def _inside(folder: Path, name: str) -> Path:
+def _path_inside(folder: Path, name: str) -> Path:
     # The file itself may be a link, which is replaced.
     path = folder / name
     parent = path.parent.resolve()

@@ -70,10 +70,10 @@ class Authority:
 
 
 def _public_bytes(key: Any) -> bytes:
-    found: bytes = key.public_bytes(
+    der: bytes = key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    return found
+    return der
 
 
 def new_key(kind: str = "ecdsa") -> PrivateKey:
@@ -101,8 +101,8 @@ def certificate_pem(certificate: x509.Certificate) -> bytes:
 
 def fingerprints(pem: bytes) -> list[str]:
     """Return the SHA-256 fingerprints of the certificates in PEM bytes; raise ValueError."""
-    found = x509.load_pem_x509_certificates(pem)
-    return [one.fingerprint(hashes.SHA256()).hex() for one in found]
+    certificates = x509.load_pem_x509_certificates(pem)
+    return [certificate.fingerprint(hashes.SHA256()).hex() for certificate in certificates]
 
 
 def create(name: str, now: datetime, *, days: int = 3650, kind: str = "ecdsa") -> Authority:
@@ -110,7 +110,9 @@ def create(name: str, now: datetime, *, days: int = 3650, kind: str = "ecdsa") -
     key = new_key(kind)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     usage = x509.KeyUsage(**{**NO_USAGE, "key_cert_sign": True, "crl_sign": True})
-    builder = _begin(subject, subject, key.public_key(), now, now + timedelta(days=days))
+    builder = _begin_certificate(
+        subject, subject, key.public_key(), now, now + timedelta(days=days)
+    )
     certificate = (
         builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
@@ -120,7 +122,7 @@ def create(name: str, now: datetime, *, days: int = 3650, kind: str = "ecdsa") -
     return Authority(key=key, certificate=certificate)
 
 
-def _begin(
+def _begin_certificate(
     subject: x509.Name, issuer: x509.Name, public_key: PublicKey, now: datetime, until: datetime
 ) -> x509.CertificateBuilder:
     return (
@@ -156,10 +158,10 @@ def read_request(pem: object) -> PublicKey:
         raise PkiError(f"the request cannot be read: {type(exc).__name__}") from exc
     if not is_valid:
         raise PkiError("the request is not signed with its own key")
-    return _strong(key)
+    return _refuse_weak_key(key)
 
 
-def _strong(key: object) -> PublicKey:
+def _refuse_weak_key(key: object) -> PublicKey:
     if isinstance(key, rsa.RSAPublicKey):
         if not 2048 <= key.key_size <= 8192:
             raise PkiError(f"the request's RSA key has {key.key_size} bits; 2048 to 8192")
@@ -222,7 +224,7 @@ def sign(
     usage = {**NO_USAGE, "digital_signature": True, "key_encipherment": True}
     issuer_key = authority.key.public_key()
     return (
-        _begin(subject(minion_id, organization), ca.subject, public_key, now, until)
+        _begin_certificate(subject(minion_id, organization), ca.subject, public_key, now, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.KeyUsage(**usage), critical=True)
         .add_extension(x509.ExtendedKeyUsage([_USAGE[role]]), critical=False)

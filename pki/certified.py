@@ -27,7 +27,7 @@ _END = ".json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Certified:
+class CertificateRecord:
     """
     A certificate as it is on record.
 
@@ -61,13 +61,15 @@ def _serials(folder: Path, end: str = "") -> list[str]:
     return [name for name in names if _SERIAL.fullmatch(name)]
 
 
-def strange(folder: Path) -> list[Path]:
+def find_strange_files(folder: Path) -> list[Path]:
     """Return the files that are not records of this module, and the records that are damaged."""
-    issued, revoked = folder / ISSUED, folder / REVOKED
-    own = {issued / f"{row['serial']}{_END}" for row in rows(folder)}
-    own |= {revoked / serial for serial in _serials(revoked)}
-    present = [place / name for place in (issued, revoked) for name in names_in(place)]
-    return sorted(set(present) - own)
+    issued_folder, revoked_folder = folder / ISSUED, folder / REVOKED
+    own_files = {issued_folder / f"{row['serial']}{_END}" for row in rows(folder)}
+    own_files |= {revoked_folder / serial for serial in _serials(revoked_folder)}
+    present_files = [
+        place / name for place in (issued_folder, revoked_folder) for name in names_in(place)
+    ]
+    return sorted(set(present_files) - own_files)
 
 
 def has_issued(folder: Path) -> bool:
@@ -75,7 +77,7 @@ def has_issued(folder: Path) -> bool:
     return bool(_serials(folder / ISSUED, _END))
 
 
-def note(folder: Path, certificate: Certified) -> None:
+def note(folder: Path, certificate: CertificateRecord) -> None:
     """Note a certificate before it is handed out."""
     (folder / ISSUED).mkdir(mode=0o700, exist_ok=True)
     path = folder / ISSUED / f"{certificate.serial}{_END}"
@@ -91,16 +93,16 @@ def _rows(folder: Path) -> Iterator[dict[str, Any]]:
     for serial in _serials(folder / ISSUED, _END):
         path = folder / ISSUED / f"{serial}{_END}"
         try:
-            yield _row(json.loads(path.read_bytes()), serial)
+            yield _parse_record(json.loads(path.read_bytes()), serial)
         except FileNotFoundError:
             continue  # it was pruned since
         except (ValueError, TypeError, KeyError) as error:
             log.warning("passed over the damaged record %s: %s", path, error)
 
 
-def _row(content: Any, serial: str) -> dict[str, Any]:
+def _parse_record(content: Any, serial: str) -> dict[str, Any]:
     names = content.get("names") if isinstance(content, Mapping) else None
-    found = Certified(
+    record = CertificateRecord(
         host=content["host"],
         purpose=content["purpose"],
         serial=content["serial"],
@@ -108,12 +110,12 @@ def _row(content: Any, serial: str) -> dict[str, Any]:
         names=None if names is None else tuple(map(str, names)),
         authority=str(content.get("authority") or ""),
     )
-    texts = (found.host, found.purpose, found.serial)
-    if not all(isinstance(text, str) for text in texts) or found.serial != serial:
+    texts = (record.host, record.purpose, record.serial)
+    if not all(isinstance(text, str) for text in texts) or record.serial != serial:
         raise ValueError("it does not say what a record says")
-    if datetime.fromisoformat(found.not_after).tzinfo is None:
+    if datetime.fromisoformat(record.not_after).tzinfo is None:
         raise ValueError("its time has no time zone")
-    return asdict(found)
+    return asdict(record)
 
 
 def revoked_dates(folder: Path) -> dict[int, datetime]:
@@ -122,17 +124,17 @@ def revoked_dates(folder: Path) -> dict[int, datetime]:
     for serial in _serials(folder / REVOKED):
         path = folder / REVOKED / serial
         with suppress(FileNotFoundError):  # it was pruned since
-            out[int(serial, 16)] = _date(path)
+            out[int(serial, 16)] = _read_revocation_date(path)
     return out
 
 
-def _date(path: Path) -> datetime:
+def _read_revocation_date(path: Path) -> datetime:
     try:
-        found = datetime.fromisoformat(path.read_text(encoding="ascii"))
+        date = datetime.fromisoformat(path.read_text(encoding="ascii"))
     except ValueError:
-        found = None
-    if found is not None and found.tzinfo is not None:
-        return found
+        date = None
+    if date is not None and date.tzinfo is not None:
+        return date
     # A crash may have left it empty: its name alone says that the certificate is revoked.
     return datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)
 
@@ -141,13 +143,13 @@ def revoke(folder: Path, serials: Iterable[str], now: datetime) -> None:
     """Note that certificates are revoked; all of it is on the disk when this returns."""
     place = folder / REVOKED
     place.mkdir(mode=0o700, exist_ok=True)
-    known = set(names_in(place))
-    new = [place / serial for serial in dict.fromkeys(serials) if serial not in known]
-    for path in new:
+    present_names = set(names_in(place))
+    new_paths = [place / serial for serial in dict.fromkeys(serials) if serial not in present_names]
+    for path in new_paths:
         # All are written before the first is synced: of thousands, one at a time takes minutes.
         path.write_bytes(now.isoformat().encode())
         path.chmod(0o600)
-    files.settle(new)
+    files.sync_files(new_paths)
 
 
 def forget(folder: Path, serials: Iterable[str]) -> None:

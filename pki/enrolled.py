@@ -42,27 +42,30 @@ class Enrolled:
         per_hour = options.get("requests_per_hour", PER_HOUR)
         per_day = options.get("requests_per_day", max(PER_DAY, per_hour))
         times = [text for text in self.asked if now - datetime.fromisoformat(text) < _DAY]
-        within = [text for text in times if now - datetime.fromisoformat(text) < _HOUR]
-        for most, given, span, words, option in (
-            (per_hour, within, _HOUR, "an hour", "requests_per_hour"),
+        times_in_hour = [text for text in times if now - datetime.fromisoformat(text) < _HOUR]
+        for limit, request_times, span, words, option in (
+            (per_hour, times_in_hour, _HOUR, "an hour", "requests_per_hour"),
             (per_day, times, _DAY, "a day", "requests_per_day"),
         ):
-            if len(given) >= most:
-                again = datetime.fromisoformat(given[-most]) + span
+            if len(request_times) >= limit:
+                next_allowed = datetime.fromisoformat(request_times[-limit]) + span
                 raise PkiError(
-                    f"{host} has had certificates {len(given)} times within {words} "
-                    f"(virt:pki:{option}); it gets more after {again:%H:%M} UTC"
+                    f"{host} has had certificates {len(request_times)} times within {words} "
+                    f"(virt:pki:{option}); it gets more after {next_allowed:%H:%M} UTC"
                 )
         return replace(self, asked=(*times, now.isoformat()))
 
     def with_names(self, names: Collection[str], until: datetime, now: datetime) -> "Enrolled":
         """Return it with a new certificate, without the names of those that are over."""
-        left = {name: end for name, end in self.certified.items() if _is_good(end, now)}
-        new = {**left, **dict.fromkeys(names, until.isoformat())}
-        if len(new) > _MOST:
-            newest = sorted(new, key=new.__getitem__)[-_MOST:]
-            new = {**{name: new[name] for name in newest}, MORE: until.isoformat()}
-        return replace(self, subjects=tuple(names), certified=new)
+        good_names = {name: end for name, end in self.certified.items() if _is_good(end, now)}
+        ends_by_name = {**good_names, **dict.fromkeys(names, until.isoformat())}
+        if len(ends_by_name) > _MOST:
+            newest = sorted(ends_by_name, key=ends_by_name.__getitem__)[-_MOST:]
+            ends_by_name = {
+                **{name: ends_by_name[name] for name in newest},
+                MORE: until.isoformat(),
+            }
+        return replace(self, subjects=tuple(names), certified=ends_by_name)
 
     def without(self, names: Collection[str]) -> "Enrolled":
         """Return it without names that no good certificate of the host has any more."""
@@ -75,8 +78,8 @@ class Enrolled:
     def has(self, now: datetime) -> set[str]:
         """Return the names and addresses in certificates that are not over; maybe MORE of them."""
         # An earlier release has noted the newest certificate alone.
-        good = {name for name, end in self.certified.items() if _is_good(end, now)}
-        return good.union(self.subjects)
+        good_names = {name for name, end in self.certified.items() if _is_good(end, now)}
+        return good_names.union(self.subjects)
 
 
 def _is_good(end: str, now: datetime) -> bool:
@@ -93,7 +96,7 @@ class Register:
     def turn(self, host: str) -> Iterator[None]:
         """Let one question of a host be answered at a time."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locks.held(self._folder / f"{host}.lock"):
+        with locks.hold_lock(self._folder / f"{host}.lock"):
             yield
 
     def read(self, host: str) -> Enrolled:
@@ -113,9 +116,9 @@ class Register:
                 f"the record {path} of {host}'s certificates cannot be read ({error}); move it away"
             ) from error
 
-    def write(self, host: str, known: Enrolled) -> None:
+    def write(self, host: str, record: Enrolled) -> None:
         """Note what is known of a host."""
-        files.write(self._folder / f"{host}{_END}", json.dumps(asdict(known)).encode())
+        files.write(self._folder / f"{host}{_END}", json.dumps(asdict(record)).encode())
 
     def hosts(self) -> list[str]:
         """Return the hosts that have had certificates."""

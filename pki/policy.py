@@ -21,7 +21,7 @@ _MAX_CN = 64
 # More than any host has; each becomes a part of a certificate, and of the others' firewalls.
 _MAX_ADDRESSES = 64
 # So much of what one host says is looked at.
-_MAX_SAID = 256
+_MAX_REPORTED = 256
 _NAME = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
     r"(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
@@ -58,14 +58,16 @@ class Known:
     ) -> "Known":
         """Return it of the others' ids, ``{hypervisor: grains}`` and configured names."""
         ids = frozenset(ids)
-        assigned = {one.lower() for one in ids} | {
-            _spelt(text) for texts in names for text in texts
+        assigned_texts = {minion_id.lower() for minion_id in ids} | {
+            _normalize(text) for texts in names for text in texts
         }
-        said = {text for grains in (hypervisors or {}).values() for text in claims(grains)}
+        reported_texts = {
+            text for grains in (hypervisors or {}).values() for text in claims(grains)
+        }
         return cls(
             ids=ids,
-            assigned=frozenset(assigned),
-            said=frozenset(said),
+            assigned=frozenset(assigned_texts),
+            said=frozenset(reported_texts),
             holders=holders or {},
         )
 
@@ -80,7 +82,7 @@ class Known:
 def subjects(
     minion_id: str,
     grains: Mapping[str, Any],
-    known: Known,
+    known_hosts: Known,
     extra: Iterable[str] = (),
 ) -> tuple[list[str], list[str]]:
     """
@@ -96,17 +98,27 @@ def subjects(
         Names and addresses that the operator configured for this host; they are taken as they are.
     """
     refuse_id(minion_id)
-    refuse_rival(minion_id, known.ids, extra)
-    names, addresses = _given(minion_id, extra)
-    own = minion_id.lower()
+    refuse_rival(minion_id, known_hosts.ids, extra)
+    names, addresses = _configured_subjects(minion_id, extra)
+    own_name = minion_id.lower()
     # What is not of its id's first label may be the name of a host that is not here yet.
-    said = [name for name in _names(grains) if name.partition(".")[0] == own.partition(".")[0]]
-    names = [own, *(one for one in said if known.leaves(minion_id, one)), *names]
-    reported = [one for one in reachable(grains) if known.leaves(minion_id, one)]
-    return list(dict.fromkeys(names)), list(dict.fromkeys([*reported, *addresses]))
+    reported_names = [
+        name
+        for name in _reported_names(grains)
+        if name.partition(".")[0] == own_name.partition(".")[0]
+    ]
+    names = [
+        own_name,
+        *(candidate for candidate in reported_names if known_hosts.leaves(minion_id, candidate)),
+        *names,
+    ]
+    reported_addresses = [
+        address for address in reachable(grains) if known_hosts.leaves(minion_id, address)
+    ]
+    return list(dict.fromkeys(names)), list(dict.fromkeys([*reported_addresses, *addresses]))
 
 
-def _given(minion_id: str, extra: Iterable[str]) -> tuple[list[str], list[str]]:
+def _configured_subjects(minion_id: str, extra: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the names and the addresses that the operator has configured for a host."""
     names, addresses = [], []
     for text in extra:
@@ -124,10 +136,10 @@ def _given(minion_id: str, extra: Iterable[str]) -> tuple[list[str], list[str]]:
 
 def assigned(minion_id: str, extra: Iterable[str]) -> set[str]:
     """Return the names and addresses that are a host's by the master's word."""
-    return {minion_id.lower(), *map(_spelt, extra)}
+    return {minion_id.lower(), *map(_normalize, extra)}
 
 
-def _spelt(text: str) -> str:
+def _normalize(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
@@ -136,14 +148,14 @@ def _spelt(text: str) -> str:
 
 def claims(grains: Mapping[str, Any]) -> set[str]:
     """Return the names and addresses that a host says it has."""
-    return {*_names(grains), *reachable(grains)}
+    return {*_reported_names(grains), *reachable(grains)}
 
 
-def _names(grains: object) -> list[str]:
+def _reported_names(grains: object) -> list[str]:
     """Return the host names that a host says it has."""
-    said = [grains.get(name) for name in ("fqdn", "host")] if isinstance(grains, Mapping) else []
-    found = [name.lower() for name in said if isinstance(name, str)]
-    return [name for name in found if _NAME.fullmatch(name) and "localhost" not in name]
+    values = [grains.get(name) for name in ("fqdn", "host")] if isinstance(grains, Mapping) else []
+    names = [name.lower() for name in values if isinstance(name, str)]
+    return [name for name in names if _NAME.fullmatch(name) and "localhost" not in name]
 
 
 def is_name(text: str) -> bool:
@@ -162,7 +174,7 @@ def refuse_id(minion_id: str) -> None:
         )
 
 
-def refuse_rival(minion_id: str, others: Iterable[str], extra: Iterable[str]) -> None:
+def refuse_rival(minion_id: str, other_ids: Iterable[str], extra: Iterable[str]) -> None:
     """
     Raise PkiError for an id by which another minion is reached: its holder could pose as that one.
 
@@ -171,11 +183,12 @@ def refuse_rival(minion_id: str, others: Iterable[str], extra: Iterable[str]) ->
     """
     if minion_id.lower() in (str(text).lower() for text in extra):
         return
-    for other in sorted(others):
-        if minion_id.lower() != other.lower():
+    for other_id in sorted(other_ids):
+        if minion_id.lower() != other_id.lower():
             continue
         raise PkiError(
-            f"the minion id {minion_id!r} differs from the id {other!r} of another minion only in "
+            f"the minion id {minion_id!r} differs from the id {other_id!r} of another minion only "
+            "in "
             "upper and lower case: remove the wrong one's key (salt-key -d), or list "
             f"{minion_id!r} for itself in virt:pki:names if both are right"
         )
@@ -198,22 +211,26 @@ def _address(text: object) -> str | None:
 
 def reachable(grains: Mapping[str, Any]) -> list[str]:
     """Return the addresses a host may be reached by, of what it says of itself."""
-    found = dict.fromkeys(found for found in map(_address, _addresses(grains)) if found)
-    return list(found)[:_MAX_ADDRESSES]
+    addresses = dict.fromkeys(
+        addresses for addresses in map(_address, _reported_addresses(grains)) if addresses
+    )
+    return list(addresses)[:_MAX_ADDRESSES]
 
 
-def _addresses(grains: object) -> Iterator[object]:
+def _reported_addresses(grains: object) -> Iterator[object]:
     """Return what a host says of its addresses; it may say anything, and much of it."""
     for kind in ("ipv4", "ipv6"):
-        said = grains.get(kind) if isinstance(grains, Mapping) else None
-        yield from itertools.islice(said, _MAX_SAID) if isinstance(said, list | tuple) else ()
+        values = grains.get(kind) if isinstance(grains, Mapping) else None
+        yield from (
+            itertools.islice(values, _MAX_REPORTED) if isinstance(values, list | tuple) else ()
+        )
 
 
-def purposes(wanted: object) -> dict[str, str]:
+def purposes(requests: object) -> dict[str, str]:
     """Return ``{purpose: request}`` of a host's question, maybe empty; refuse any other shape."""
-    if not isinstance(wanted, dict) or len(wanted) > len(PURPOSES):
+    if not isinstance(requests, dict) or len(requests) > len(PURPOSES):
         raise PkiError("a question is a mapping of purposes to requests")
-    unknown = sorted(str(purpose) for purpose in wanted if purpose not in PURPOSES)
+    unknown = sorted(str(purpose) for purpose in requests if purpose not in PURPOSES)
     if unknown:
         raise PkiError(f"purpose {unknown[0][:40]!r}; one of {', '.join(PURPOSES)}")
-    return dict(wanted)
+    return dict(requests)

@@ -21,7 +21,7 @@ def reclaim(
     authorities: Authorities,
     register: enrolled.Register,
     host: str,
-    configured: Mapping[str, Collection[str]],
+    names_by_host: Mapping[str, Collection[str]],
     now: datetime,
 ) -> dict[str, list[str]]:
     """
@@ -35,48 +35,48 @@ def reclaim(
     Returns ``{other host: [serial]}`` of those that were revoked. The other hosts get new ones,
     without these names, at their next ``virt.keys``.
     """
-    own = policy.assigned(host, configured.get(host) or ())
-    revoked = {}
-    for other in register.hosts():
-        names = own - policy.assigned(other, configured.get(other) or ())
-        if other == host or not _may_have(register.read(other).has(now), names):
+    own_names = policy.assigned(host, names_by_host.get(host) or ())
+    revoked_by_host = {}
+    for other_id in register.hosts():
+        names = own_names - policy.assigned(other_id, names_by_host.get(other_id) or ())
+        if other_id == host or not _may_have(register.read(other_id).has(now), names):
             continue
-        with register.turn(other):
-            serials = _revoked(authorities, register, other, names, now)
+        with register.turn(other_id):
+            serials = _revoke_certificates(authorities, register, other_id, names, now)
         if serials:
-            revoked[other] = serials
+            revoked_by_host[other_id] = serials
             log.warning(
                 "revoked certificates of %s with a name of %s: %s; it gets others at its next "
                 "virt.keys",
-                *(other, host, ", ".join(serials)),
+                *(other_id, host, ", ".join(serials)),
             )
-    return revoked
+    return revoked_by_host
 
 
-def _may_have(certified: set[str], names: set[str]) -> bool:
-    return enrolled.MORE in certified or not certified.isdisjoint(names)
+def _may_have(certified_names: set[str], names: set[str]) -> bool:
+    return enrolled.MORE in certified_names or not certified_names.isdisjoint(names)
 
 
-def _revoked(
+def _revoke_certificates(
     authorities: Authorities,
     register: enrolled.Register,
-    other: str,
+    other_id: str,
     names: set[str],
     now: datetime,
 ) -> list[str]:
     """Revoke what a host has with these names; return the serials."""
-    gone = authorities.revoked()
-    good = [
+    revoked_serials = authorities.revoked()
+    good_rows = [
         row
         for row in authorities.issued()
-        if row["host"] == other
-        and row["serial"] not in gone
+        if row["host"] == other_id
+        and row["serial"] not in revoked_serials
         and datetime.fromisoformat(row["not_after"]) > now
     ]
     # An earlier release has not noted the names in each: the newest one has them.
-    rows = [row for row in good if row["names"] is None or not names.isdisjoint(row["names"])]
+    rows = [row for row in good_rows if row["names"] is None or not names.isdisjoint(row["names"])]
     authorities.revoke(rows, now)
-    kept = {name for row in good if row not in rows for name in row["names"]}
-    known = register.read(other)
-    register.write(other, known.without(known.has(now) - kept - {enrolled.MORE}))
+    kept_names = {name for row in good_rows if row not in rows for name in row["names"]}
+    record = register.read(other_id)
+    register.write(other_id, record.without(record.has(now) - kept_names - {enrolled.MORE}))
     return [row["serial"] for row in rows]

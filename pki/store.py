@@ -21,10 +21,10 @@ from saltvirt.pki import ca, certified, crl
 from saltvirt.pki.layout import CERTIFICATE, KEY, NEXT, PREVIOUS, REVOCATIONS
 
 # How long a certificate is known after its end: a host's clock may be late.
-_KEPT = timedelta(days=1)
+_GRACE = timedelta(days=1)
 
 
-def _close(key: Path) -> None:
+def _restrict_key(key: Path) -> None:
     """Let nobody else read a key; an older release may have left it open."""
     # A link leads to a file of somebody else's, whose readers they know.
     if not key.is_symlink() and key.stat().st_mode & 0o077:
@@ -34,7 +34,7 @@ def _close(key: Path) -> None:
 
 
 def _read(folder: Path) -> ca.Authority:
-    _close(folder / KEY)
+    _restrict_key(folder / KEY)
     key, certificate = ((folder / name).read_bytes() for name in (KEY, CERTIFICATE))
     return ca.Authority.from_pem(key, certificate)
 
@@ -43,7 +43,7 @@ def _fingerprint(authority: ca.Authority) -> str:
     return ca.fingerprints(ca.certificate_pem(authority.certificate))[0]
 
 
-def is_there(path: Path) -> bool:
+def exists(path: Path) -> bool:
     """Return whether a file is there; raise if its folder cannot be entered."""
     try:
         path.stat()
@@ -52,7 +52,7 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def _lay_down(folder: Path, authority: ca.Authority) -> None:
+def _write_authority(folder: Path, authority: ca.Authority) -> None:
     certificate = ca.certificate_pem(authority.certificate)
     replace(
         [
@@ -72,15 +72,15 @@ class Store:
     def locked(self) -> Iterator[None]:
         """Hold the lock of whoever changes the CA."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locks.held(self.folder / "ca.lock"):
+        with locks.hold_lock(self.folder / "ca.lock"):
             sweep(self.folder)
             yield
 
     def authority(self, now: datetime, **options: Any) -> ca.Authority:
         """Return the CA, made at the first call; an older release's is taken as it is."""
-        if not is_there(self.folder / CERTIFICATE):
+        if not exists(self.folder / CERTIFICATE):
             with self.locked():
-                if not is_there(self.folder / CERTIFICATE):
+                if not exists(self.folder / CERTIFICATE):
                     self._create(now, options)
         try:
             return _read(self.folder)
@@ -97,48 +97,48 @@ class Store:
             )
         # From a CA whose making was interrupted between the two files, or which came here in part.
         self.put_aside(b"")
-        _lay_down(self.folder, ca.create(self.name, now, **options))
+        _write_authority(self.folder, ca.create(self.name, now, **options))
 
     def _was_there(self) -> bool:
         """Return whether there was a CA; all that hosts trust would end with it."""
-        rests = (
+        remaining_files = (
             self.folder / name
             for name in (REVOCATIONS, f"{NEXT}/{CERTIFICATE}", f"{PREVIOUS}/{CERTIFICATE}")
         )
         return (
             (self.folder / CERTIFICATE).is_symlink()
             or certified.has_issued(self.folder)
-            or any(map(is_there, rests))
+            or any(map(exists, remaining_files))
         )
 
-    def put_aside(self, wanted: bytes) -> None:
+    def put_aside(self, new_key: bytes) -> None:
         """Keep a key that is about to be replaced by another one: it may be all that is left."""
         key = self.folder / KEY
-        if not is_there(key) or key.read_bytes() == wanted:
+        if not exists(key) or key.read_bytes() == new_key:
             return
-        _close(key)
+        _restrict_key(key)
         names = (f"{KEY}.{number}" for number in itertools.count(1))
-        key.rename(next(self.folder / name for name in names if not is_there(self.folder / name)))
+        key.rename(next(self.folder / name for name in names if not exists(self.folder / name)))
 
     def begin_rotation(self, now: datetime, **options: Any) -> None:
         """Make the next CA, unless there is one: from now on every host is told to trust both."""
         self.authority(now)
         with self.locked():
-            if not is_there(self.folder / NEXT / CERTIFICATE) and not self._previous():
+            if not exists(self.folder / NEXT / CERTIFICATE) and not self._previous():
                 (self.folder / NEXT).mkdir(mode=0o700, exist_ok=True)
-                made = ca.create(f"{self.name} {now:%Y-%m-%d}", now, **options)
-                _lay_down(self.folder / NEXT, made)
+                next_authority = ca.create(f"{self.name} {now:%Y-%m-%d}", now, **options)
+                _write_authority(self.folder / NEXT, next_authority)
 
     def promote(self, now: datetime) -> None:
         """Let the next CA sign from now on; the present one stays trusted. Can be run again."""
         with self.locked():
-            if not is_there(self.folder / NEXT / CERTIFICATE):
+            if not exists(self.folder / NEXT / CERTIFICATE):
                 return
             if not self._previous():
                 (self.folder / PREVIOUS).mkdir(mode=0o700, exist_ok=True)
-                _lay_down(self.folder / PREVIOUS, _read(self.folder))
+                _write_authority(self.folder / PREVIOUS, _read(self.folder))
             authority = _read(self.folder / NEXT)
-            _lay_down(self.folder, authority)
+            _write_authority(self.folder, authority)
             shutil.rmtree(self.folder / NEXT)
             self._write_list(authority, now)
 
@@ -146,24 +146,26 @@ class Store:
         """Stop trusting the CA that was replaced, and forget what it has signed."""
         authority = self.authority(now)
         with self.locked():
-            before = _fingerprint(_read(self.folder / PREVIOUS)) if self._previous() else ""
+            old_fingerprint = (
+                _fingerprint(_read(self.folder / PREVIOUS)) if self._previous() else ""
+            )
             with suppress(FileNotFoundError):
                 shutil.rmtree(self.folder / PREVIOUS)
             # After that: as long as it is trusted, its lists must have what was revoked.
-            rows = self.issued() if before else []
-            over = [row["serial"] for row in rows if row["authority"] == before]
-            certified.forget(self.folder, over)
+            rows = self.issued() if old_fingerprint else []
+            serials = [row["serial"] for row in rows if row["authority"] == old_fingerprint]
+            certified.forget(self.folder, serials)
             self._write_list(authority, now)
 
     def _previous(self) -> bool:
-        return is_there(self.folder / PREVIOUS / CERTIFICATE)
+        return exists(self.folder / PREVIOUS / CERTIFICATE)
 
     def bundle(self, now: datetime) -> str:
         """Return the certificates that hosts trust, the signing one first, as PEM text."""
         folders = [self.folder, self.folder / NEXT, self.folder / PREVIOUS]
         self.authority(now)
-        found = [f / CERTIFICATE for f in folders if is_there(f / CERTIFICATE)]
-        return "".join(dict.fromkeys(path.read_text() for path in found))
+        paths = [f / CERTIFICATE for f in folders if exists(f / CERTIFICATE)]
+        return "".join(dict.fromkeys(path.read_text() for path in paths))
 
     def note(
         self,
@@ -183,7 +185,7 @@ class Store:
         """
         certified.note(
             self.folder,
-            certified.Certified(
+            certified.CertificateRecord(
                 host=minion_id,
                 purpose=purpose,
                 serial=f"{certificate.serial_number:032x}",
@@ -219,22 +221,22 @@ class Store:
         if self._previous():
             authorities.append(_read(self.folder / PREVIOUS))
         dates = certified.revoked_dates(self.folder)
-        listed = b"".join(crl.build(one, dates, number, now) for one in authorities)
-        write(self.folder / REVOCATIONS, listed, 0o644)
+        crl_pem = b"".join(crl.build(signer, dates, number, now) for signer in authorities)
+        write(self.folder / REVOCATIONS, crl_pem, 0o644)
 
     def prune(self, now: datetime) -> None:
         """Forget certificates that are over, and that they were revoked."""
         with self.locked():
-            over = (
+            serials = (
                 row["serial"]
                 for row in self.issued()
-                if datetime.fromisoformat(row["not_after"]) + _KEPT < now
+                if datetime.fromisoformat(row["not_after"]) + _GRACE < now
             )
-            certified.forget(self.folder, over)
+            certified.forget(self.folder, serials)
 
     def revocations(self, now: datetime) -> str:
         """Return the revocation list as PEM text."""
-        if not is_there(self.folder / REVOCATIONS):
+        if not exists(self.folder / REVOCATIONS):
             authority = self.authority(now)
             with self.locked():
                 self._write_list(authority, now)

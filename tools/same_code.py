@@ -10,14 +10,26 @@ likewise. ``--moved`` names a file of lines ``OLD-MODULE NEW-MODULE`` for module
 import argparse
 import ast
 import sys
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 Scopes = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 # Lines and columns, comments of types, and the kind of a string.
 SKIPPED = {"lineno", "col_offset", "end_lineno", "end_col_offset", "type_comment", "kind", "ctx"}
+
+
+class Scope(dict[str, set[str]]):
+    """The new names of each name that a scope binds, and which of them are bound as well."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        super().__init__({name: set() for name in names})
+        self.bound: set[str] = set()
+
+    def unbound(self) -> Iterator[tuple[str, str]]:
+        """Yield ``(old, new)`` of new names that are only read: another thing is read then."""
+        for old, names in self.items():
+            yield from ((old, new) for new in names - self.bound)
 
 
 class Comparison:
@@ -60,7 +72,7 @@ class Comparison:
                 continue
             self.used.append((f"{where}: import", side, name))
 
-    def _walk(self, old: Any, new: Any, where: str, scopes: list[dict[str, set[str]]]) -> None:
+    def _walk(self, old: Any, new: Any, where: str, scopes: list[Scope]) -> None:
         if type(old) is not type(new):
             self.differences.append(f"{where}: {show(old)} became {show(new)}")
         elif isinstance(old, ast.AST):
@@ -73,46 +85,53 @@ class Comparison:
         elif old != new:
             self.differences.append(f"{where}: {old!r} became {new!r}")
 
-    def _nodes(self, old: Any, new: Any, where: str, scopes: list[dict[str, set[str]]]) -> None:
+    def _nodes(self, old: Any, new: Any, where: str, scopes: list[Scope]) -> None:
         at = f"{where.partition(':')[0]}:{getattr(new, 'lineno', 0)}"
         if isinstance(old, ast.Name):
-            self._name(old.id, new.id, at, scopes)
+            self._name(old, new, at, scopes)
             return
         if isinstance(old, ast.Constant) and isinstance(old.value, str):
-            if old.value != new.value and not self.has_texts:
-                self.used.append((at, old.value, str(new.value)))
+            self._text(old.value, str(new.value), at)
             return
         inner = scopes
         if isinstance(old, (*Scopes, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-            inner = [*scopes, defaultdict(set, {name: set() for name in bindings(old)})]
-        if isinstance(old, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            self._define(old.name, new.name, scopes)
+            inner = [*scopes, Scope(bindings(old))]
         for field, value in ast.iter_fields(old):
-            if field in SKIPPED or (field == "name" and isinstance(value, str)):
-                continue
-            self._field(old, field, value, getattr(new, field), at, inner)
+            if field == "name" and isinstance(value, str):
+                self._define(value, new.name, scopes)
+            elif field not in SKIPPED:
+                self._field(old, field, value, getattr(new, field), at, inner)
+        for name, other in inner[-1].unbound() if inner is not scopes else ():
+            self.differences.append(f"{at}: {name} became {other}, which nothing binds there")
 
-    def _define(self, old: str, new: str, scopes: list[dict[str, set[str]]]) -> None:
+    def _text(self, old: str, new: str, at: str) -> None:
+        if old != new and not self.has_texts:
+            self.used.append((at, old, new))
+
+    def _define(self, old: str, new: str, scopes: list[Scope]) -> None:
         if scopes and old in scopes[-1]:
             scopes[-1][old].add(new)
+            scopes[-1].bound.add(new)
         self.defined.add((old, new))
 
     def _field(
         self, node: ast.AST, field: str, old: Any, new: Any, at: str, scopes: list[Any]
     ) -> None:
         if isinstance(node, ast.arg) and field == "arg":
-            self.defined.add((old, new))
-            scopes[-1][old].add(new)
+            self._define(old, new, scopes)
         elif field in ("attr", "arg") and isinstance(old, str) and isinstance(new, str):
             if old != new:
                 self.used.append((at, old, new))
         else:
             self._walk(old, new, at, scopes)
 
-    def _name(self, old: str, new: str, at: str, scopes: list[dict[str, set[str]]]) -> None:
+    def _name(self, node: ast.Name, other: ast.Name, at: str, scopes: list[Scope]) -> None:
+        old, new = node.id, other.id
         for scope in reversed(scopes):
             if old in scope:
                 scope[old].add(new)
+                if isinstance(node.ctx, ast.Store):
+                    scope.bound.add(new)
                 if not scopes_agree(scope, old, new):
                     self.differences.append(f"{at}: {old} and another name both became {new}")
                 return

@@ -9,7 +9,7 @@ from typing import Any
 
 MOST = 16
 # A guest, or whoever answers for it, may say any number.
-_LOOKED_AT = 1000
+_MOST_READ = 1000
 # Stands for the default user of an image that nobody has looked into; no user is called that.
 SOME_USER = "USER"
 # Stands for an address that is not known.
@@ -28,9 +28,9 @@ def addresses(values: Iterable[Any]) -> list[str]:
     A guest may have said them: what is no address, or is of no use to others, is left out, and so
     is what is more than ``MOST``.
     """
-    found = filter(None, map(_address, itertools.islice(values, _LOOKED_AT)))
-    listed = sorted(dict.fromkeys(found), key=lambda one: one.version)
-    return [str(one) for one in listed[:MOST]]
+    candidates = filter(None, map(_address, itertools.islice(values, _MOST_READ)))
+    sorted_addresses = sorted(dict.fromkeys(candidates), key=lambda address: address.version)
+    return [str(address) for address in sorted_addresses[:MOST]]
 
 
 def _address(text: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -38,12 +38,17 @@ def _address(text: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     if not isinstance(text, str) or "%" in text:
         return None
     try:
-        one = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    one = getattr(one, "ipv4_mapped", None) or one
-    is_own = one.is_loopback or one.is_link_local or one.is_unspecified or one.is_multicast
-    return None if is_own or one.is_reserved or one in _THIS_NETWORK else one
+    address = getattr(address, "ipv4_mapped", None) or address
+    is_own = (
+        address.is_loopback
+        or address.is_link_local
+        or address.is_unspecified
+        or address.is_multicast
+    )
+    return None if is_own or address.is_reserved or address in _THIS_NETWORK else address
 
 
 def ssh_user(text: Any) -> str | None:
@@ -52,11 +57,11 @@ def ssh_user(text: Any) -> str | None:
     return text if is_user else None
 
 
-def is_behind(address: str, networks: Iterable[Any]) -> bool:
+def is_in_networks(address: str, networks: Iterable[Any]) -> bool:
     """Return whether an address is in one of the networks that some texts say."""
-    one = ipaddress.ip_address(address)
-    found = (_network(text) for text in networks)
-    return any(net is not None and one in net for net in found)
+    ip = ipaddress.ip_address(address)
+    parsed_networks = (_network(text) for text in networks)
+    return any(net is not None and ip in net for net in parsed_networks)
 
 
 def _network(text: Any) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
@@ -67,7 +72,11 @@ def _network(text: Any) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
 
 
 def ssh(
-    found: Sequence[str], user: str | None, *, host: str = "", behind: Iterable[Any] = ()
+    guest_addresses: Sequence[str],
+    user: str | None,
+    *,
+    host: str = "",
+    jump_networks: Iterable[Any] = (),
 ) -> str | None:
     """
     Return the command that logs in by SSH, None if nobody is known who could.
@@ -77,10 +86,14 @@ def ssh(
     """
     if not user:
         return None
-    address = found[0] if found else SOME_ADDRESS
+    address = guest_addresses[0] if guest_addresses else SOME_ADDRESS
     notes = [f"{user}: the image's default user"] if user == SOME_USER else []
-    notes += [] if found else [f"{SOME_ADDRESS}: not known to its host yet"]
-    jump = f"-J {shlex.quote(host)} " if found and host and is_behind(address, behind) else ""
+    notes += [] if guest_addresses else [f"{SOME_ADDRESS}: not known to its host yet"]
+    jump = (
+        f"-J {shlex.quote(host)} "
+        if guest_addresses and host and is_in_networks(address, jump_networks)
+        else ""
+    )
     note = f" ({', '.join(notes)})" if notes else ""
     return f"ssh {jump}{user}@{address}{note}"
 

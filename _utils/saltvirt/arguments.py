@@ -67,16 +67,16 @@ def text(argument: str, value: object) -> str:
     """Return a text; of what YAML makes of ``101`` and of ``yes``, say how it is one."""
     if isinstance(value, str):
         return value
-    quoted = ""
+    hint = ""
     if isinstance(value, bool):
-        quoted = "; quote it as you wrote it (yes, no, on, off), on a command line twice: \"'on'\""
+        hint = "; quote it as you wrote it (yes, no, on, off), on a command line twice: \"'on'\""
     elif isinstance(value, int | float):
-        quoted = f"; quote it, on a command line twice: \"'{value}'\""
-    raise BadArgument(argument, f"{told(value)} is not text{quoted}")
+        hint = f"; quote it, on a command line twice: \"'{value}'\""
+    raise BadArgument(argument, f"{repr_without_secrets(value)} is not text{hint}")
 
 
 @contextmanager
-def shaped(argument: str) -> Iterator[None]:
+def shape_errors(argument: str) -> Iterator[None]:
     """
     Have what stumbles over the shape of a nested argument be a BadArgument that names it.
 
@@ -88,15 +88,15 @@ def shaped(argument: str) -> Iterator[None]:
     except VirtError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        lacks = f"{exc} is missing in it" if isinstance(exc, KeyError) else str(exc)
+        detail = f"{exc} is missing in it" if isinstance(exc, KeyError) else str(exc)
         raise BadArgument(
             argument,
             f"something in it is not what it should be: a list, mapping, number or text in the "
-            f"place of another ({lacks}); see the documentation of virt.init",
+            f"place of another ({detail}); see the documentation of virt.init",
         ) from exc
 
 
-def whole(argument: str, value: Any, least: int = 1, most: int | None = None) -> int:
+def whole_number(argument: str, value: Any, least: int = 1, most: int | None = None) -> int:
     """Return a whole number within bounds."""
     try:
         number = int(value)
@@ -111,7 +111,7 @@ def whole(argument: str, value: Any, least: int = 1, most: int | None = None) ->
     return number
 
 
-def plain(argument: str, value: object) -> str:
+def plain_text(argument: str, value: object) -> str:
     """Return a text or a number as a text."""
     if isinstance(value, list | tuple | Mapping):
         raise BadArgument(argument, "is a list or a mapping, not a text or a number")
@@ -131,7 +131,7 @@ def uuid(argument: str, value: object) -> str:
     try:
         return str(uuids.UUID(str(value)))
     except ValueError:
-        raise BadArgument(argument, f"{shown(value)!r} is not a UUID") from None
+        raise BadArgument(argument, f"{hide_credentials(value)!r} is not a UUID") from None
 
 
 def vcpus(cpu: Any) -> int:
@@ -139,8 +139,8 @@ def vcpus(cpu: Any) -> int:
     if isinstance(cpu, dict):
         if "maximum" not in cpu:
             raise BadArgument("cpu", "the mapping has no 'maximum' (the number of virtual CPUs)")
-        return whole("cpu:maximum", cpu["maximum"], most=4096)
-    return whole("cpu", cpu, most=4096)
+        return whole_number("cpu:maximum", cpu["maximum"], most=4096)
+    return whole_number("cpu", cpu, most=4096)
 
 
 def memory_mib(mem: Any) -> int:
@@ -153,10 +153,10 @@ def memory_mib(mem: Any) -> int:
         ]
         if not sizes:
             raise BadArgument("mem", "the mapping has none of 'boot', 'current', 'max'")
-        return whole("mem", max(sizes))
+        return whole_number("mem", max(sizes))
     if isinstance(mem, str) and not mem.strip().lstrip("-").isdigit():
-        return whole("mem", size_mib(mem, "mem"))
-    return whole("mem", mem, most=64 * 1024 * 1024)
+        return whole_number("mem", size_mib(mem, "mem"))
+    return whole_number("mem", mem, most=64 * 1024 * 1024)
 
 
 def boolean(argument: str, value: object) -> bool:
@@ -178,8 +178,8 @@ def vlans(argument: str, values: Any) -> tuple[int, ...]:
     out = set()
     for value in values if isinstance(values, list | tuple) else [values]:
         first, _dash, last = str(value).partition("-")
-        low = whole(argument, first, most=4094)
-        out |= set(range(low, whole(argument, last or first, least=low, most=4094) + 1))
+        low = whole_number(argument, first, most=4094)
+        out |= set(range(low, whole_number(argument, last or first, least=low, most=4094) + 1))
     return tuple(sorted(out))
 
 
@@ -243,7 +243,7 @@ def names(argument: str, value: object) -> tuple[str, ...]:
     if isinstance(value, str | int | float):
         value = text(argument, value).split(",")
     if not isinstance(value, list | tuple):
-        raise BadArgument(argument, f"{told(value)} is not a list of names")
+        raise BadArgument(argument, f"{repr_without_secrets(value)} is not a list of names")
     return tuple(str(item).strip() for item in value if str(item).strip())
 
 
@@ -257,8 +257,8 @@ def paths(argument: str, value: object) -> tuple[str, ...]:
 def mapping(argument: str, value: object) -> dict[Any, Any] | None:
     """Return the value if it is a mapping or None."""
     if value is not None and not isinstance(value, dict):
-        said = "" if argument in _WITH_SECRETS else f"{told(value)} "
-        raise BadArgument(argument, f"{said}is not a mapping")
+        prefix = "" if argument in _WITH_SECRETS else f"{repr_without_secrets(value)} "
+        raise BadArgument(argument, f"{prefix}is not a mapping")
     return value
 
 
@@ -267,28 +267,30 @@ def mappings(argument: str, value: object) -> tuple[dict[Any, Any], ...] | None:
     if value is None:
         return None
     if not isinstance(value, list | tuple) or not all(isinstance(item, dict) for item in value):
-        raise BadArgument(argument, f"{told(value)} is not a list of mappings")
+        raise BadArgument(argument, f"{repr_without_secrets(value)} is not a list of mappings")
     return tuple(value)
 
 
-def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> None:
+def refuse_unknown(given_names: Iterable[str], known_names: Iterable[str], callee: str) -> None:
     """Raise a BadArgument that names the first keyword that is not known, and a near one."""
-    known = sorted(set(known))
-    for keyword in sorted(given):
+    known_names = sorted(set(known_names))
+    for keyword in sorted(given_names):
         if keyword.startswith("__"):
             continue
-        near = difflib.get_close_matches(keyword, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-        raise BadArgument(f"{what} has no argument {keyword!r}", hint)
+        near_names = difflib.get_close_matches(keyword, known_names, n=1)
+        hint = (
+            f"did you mean {near_names[0]!r}?" if near_names else f"known: {', '.join(known_names)}"
+        )
+        raise BadArgument(f"{callee} has no argument {keyword!r}", hint)
 
 
-def shown(source: object) -> str:
+def hide_credentials(source: object) -> str:
     """Return a source without the credentials and the query that a URL of the web may have."""
-    found = _WEB.fullmatch(str(source))
-    return f"{found[1]}{found[2]}" if found else _IN_TEXT.sub(r"\1\2", str(source))
+    match = _WEB.fullmatch(str(source))
+    return f"{match[1]}{match[2]}" if match else _IN_TEXT.sub(r"\1\2", str(source))
 
 
-def told(value: object) -> str:
+def repr_without_secrets(value: object) -> str:
     """
     Return how Python writes a value, without what URLs in it may have of secrets.
 
@@ -301,16 +303,16 @@ def told(value: object) -> str:
 def without_secrets(value: object, depth: int = _DEPTH_TOLD) -> object:
     """Return a value, its texts as they are shown: within quotes no end of a URL is known."""
     if isinstance(value, str):
-        return shown(value)
+        return hide_credentials(value)
     if isinstance(value, dict) and depth:
         return {without_secrets(k, 0): without_secrets(v, depth - 1) for k, v in value.items()}
     if isinstance(value, list | tuple) and depth:
-        made = [without_secrets(one, depth - 1) for one in value]
-        return tuple(made) if isinstance(value, tuple) else made
+        values = [without_secrets(item, depth - 1) for item in value]
+        return tuple(values) if isinstance(value, tuple) else values
     return value
 
 
-def connection(value: object, listed: Collection[str] = ()) -> str:
+def connection(value: object, listed_uris: Collection[str] = ()) -> str:
     """
     Return the URI of a libvirt that a call names; refuse one that is neither local nor listed.
 
@@ -323,22 +325,22 @@ def connection(value: object, listed: Collection[str] = ()) -> str:
     ``libvirt.conf``, or a listed URI.
     """
     uri = text("connection", value)
-    if uri in listed or _ALIAS.fullmatch(uri):
+    if uri in listed_uris or _ALIAS.fullmatch(uri):
         return uri
-    if not _is_own(uri):
+    if not _is_own_uri(uri):
         # What follows the host may have a command or a path in it.
-        where, mark, _query = shown(uri).partition("?")
-        where = where.rpartition("@")[2] + ("?..." if mark else "")
+        location, mark, _query = hide_credentials(uri).partition("?")
+        location = location.rpartition("@")[2] + ("?..." if mark else "")
         raise BadArgument(
             "connection",
-            f"{_short(where)!r} is neither a daemon of this host, such as "
+            f"{_short(location)!r} is neither a daemon of this host, such as "
             f"qemu:///system, nor {_TEST}, and virt:connections of this host does not list the "
             "whole URI; list it there if calls may use it",
         )
     return uri
 
 
-def _is_own(uri: str) -> bool:
+def _is_own_uri(uri: str) -> bool:
     """Return whether a URI leads to a usual socket of this host, or to the test driver's host."""
     # libvirt decodes %3B, and splits a query at ; too: nothing here needs either.
     if not uri.isascii() or not uri.isprintable() or set(uri) & set(" %;#\\"):
@@ -350,15 +352,15 @@ def _is_own(uri: str) -> bool:
     driver, _plus, transport = parts.scheme.partition("+")
     if driver == "test":
         return uri == _TEST
-    is_here = _OWN_URI.fullmatch(uri.partition("?")[0]) and "embed" not in parts.path.lower()
-    return bool(is_here) and _is_harmless(parts.query, _QUERY.get(transport, {}))
+    is_own_uri = _OWN_URI.fullmatch(uri.partition("?")[0]) and "embed" not in parts.path.lower()
+    return bool(is_own_uri) and _is_harmless(parts.query, _QUERY.get(transport, {}))
 
 
-def _is_harmless(query: str, taken: Mapping[str, Collection[str]]) -> bool:
+def _is_harmless(query: str, values_by_key: Mapping[str, Collection[str]]) -> bool:
     """Return whether a query has each key once, and only those and values that are taken."""
     pairs = [pair.partition("=")[::2] for pair in query.split("&")] if query else []
     is_once = len(pairs) == len(dict(pairs))
-    return is_once and all(value in taken.get(key, ()) for key, value in pairs)
+    return is_once and all(value in values_by_key.get(key, ()) for key, value in pairs)
 
 
 def is_image(text: object) -> bool:
@@ -366,6 +368,8 @@ def is_image(text: object) -> bool:
     return isinstance(text, str) and "/" in text
 
 
-def refuse_unknown_keys(argument: str, value: Iterable[object], known: Collection[str]) -> None:
+def refuse_unknown_keys(
+    argument: str, value: Iterable[object], known_keys: Collection[str]
+) -> None:
     """Refuse a mapping with a key that nothing would look at."""
-    refuse_unknown([key for key in map(str, value) if key not in known], known, argument)
+    refuse_unknown([key for key in map(str, value) if key not in known_keys], known_keys, argument)

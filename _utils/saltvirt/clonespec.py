@@ -22,20 +22,24 @@ OPTIONS = (
 _GROUPS = ("affinity", "anti_affinity")
 
 
-def how(given: Mapping[str, Any]) -> dict[str, Any]:
+def deployment_options(keywords: Mapping[str, Any]) -> dict[str, Any]:
     """
     Return what a :class:`saltvirt.spec.Deployment` says beside its VM.
 
     given
         The keyword arguments of ``virt.clone``; unknown ones are refused by name.
     """
-    given = {key: value for key, value in given.items() if not key.startswith("__")}
-    known = [*OPTIONS, *_GROUPS, *config.CONNECTION, "source", "name", "dry_run"]
-    arguments.refuse_unknown([key for key in given if key not in known], known, "virt.clone")
-    groups(given)
-    return spec.how(spec.checked(given))
+    keywords = {key: value for key, value in keywords.items() if not key.startswith("__")}
+    known_names = [*OPTIONS, *_GROUPS, *config.CONNECTION, "source", "name", "dry_run"]
+    arguments.refuse_unknown(
+        [key for key in keywords if key not in known_names], known_names, "virt.clone"
+    )
+    groups(keywords)
+    return spec.deployment_options(spec.check_options(keywords))
 
 
-def groups(given: Mapping[str, Any]) -> dict[str, Any]:
+def groups(keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Return the groups that a call gives the clone in place of its source's."""
-    return {key: arguments.names(key, given[key]) for key in _GROUPS if given.get(key) is not None}
+    return {
+        key: arguments.names(key, keywords[key]) for key in _GROUPS if keywords.get(key) is not None
+    }

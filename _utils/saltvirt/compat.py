@@ -45,8 +45,8 @@ def _key_body(text: str) -> str | None:
     lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
     if len(lines) < 3 or not all(map(_KEY_LINE.fullmatch, lines[1:-1])):
         return None
-    begin = _KEY_BEGIN.fullmatch(lines[0])
-    if begin is None or lines[-1].rstrip() != f"-----END {begin[1]}-----":
+    header = _KEY_BEGIN.fullmatch(lines[0])
+    if header is None or lines[-1].rstrip() != f"-----END {header[1]}-----":
         return None
     return "".join(f"{line}\n" for line in lines[1:-1])
 
@@ -89,9 +89,13 @@ class KeyStore:
         return None, None
 
     def _listed(self, minion_id: str) -> str | None:
-        every = self._keys.list_status("all")
-        found = (state for state, folder in _FOLDERS.items() if minion_id in every.get(folder, ()))
-        return next(found, None)
+        ids_by_folder = self._keys.list_status("all")
+        states = (
+            state
+            for state, folder in _FOLDERS.items()
+            if minion_id in ids_by_folder.get(folder, ())
+        )
+        return next(states, None)
 
     def accepted(self) -> list[str]:
         """Return the ids of all minions whose keys are accepted."""
@@ -164,10 +168,10 @@ class Grains:
 
     def of(self, minion_id: str) -> Any:
         """Return a minion's; None if it has not asked for its pillar yet."""
-        found = self._cache.fetch(*self._place(minion_id))
-        if found and not self._has_bank:
-            found = found.get("grains")
-        return found or None
+        grains = self._cache.fetch(*self._place(minion_id))
+        if grains and not self._has_bank:
+            grains = grains.get("grains")
+        return grains or None
 
     def forget(self, minion_id: str) -> None:
         """Drop those of whoever had an id before."""

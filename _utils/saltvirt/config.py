@@ -131,18 +131,18 @@ class _Options:
         return value
 
 
-def misspelt(*sources: Mapping[str, Any] | None) -> dict[str, str]:
+def find_misspelt(*sources: Mapping[str, Any] | None) -> dict[str, str]:
     """Return what stands below ``virt:`` and is passed over, with the option that may be meant."""
-    known = {*_HOST, *_MASTER}
-    return optionsources.misspelt([one for one in sources if one], known)
+    option_names = {*_HOST, *_MASTER}
+    return optionsources.find_misspelt([source for source in sources if source], option_names)
 
 
-def wrong(settings: _Options) -> list[str]:
+def find_errors(settings: _Options) -> list[str]:
     """Return why options cannot be used, sorted."""
     out = set()
-    for one in fields(settings):  # type: ignore[arg-type]
+    for option in fields(settings):  # type: ignore[arg-type]
         try:
-            getattr(settings, one.name)
+            getattr(settings, option.name)
         except BadConfig as exc:
             out.add(str(exc))
     return sorted(out)
@@ -217,22 +217,26 @@ class MasterSettings(_Options):
 
 def _read(name: str, kind: Kind | Mapping[str, Any], value: Any) -> Any:
     """Return the value of an option as it is used, or raise BadConfig."""
-    found = "something else" if _may_be_secret(name, value) else repr(value)
+    shown_value = "something else" if _may_be_secret(name, value) else repr(value)
     if isinstance(kind, Kind):
         try:
             return kind.read(value)
         except (TypeError, ValueError, OverflowError):
-            raise BadConfig(f"option virt:{name}: expected {kind.accepts}, found {found}") from None
-    known = ", ".join(sorted(kind))
+            raise BadConfig(
+                f"option virt:{name}: expected {kind.accepts}, found {shown_value}"
+            ) from None
+    known_keys = ", ".join(sorted(kind))
     if not isinstance(value, Mapping):
-        raise BadConfig(f"option virt:{name}: expected a mapping with {known}, found {found}")
-    unknown = sorted(map(str, set(value) - set(kind)))
-    if unknown:
-        raise BadConfig(f"option virt:{name}: unknown key {unknown[0]!r}; known: {known}")
+        raise BadConfig(
+            f"option virt:{name}: expected a mapping with {known_keys}, found {shown_value}"
+        )
+    unknown_keys = sorted(map(str, set(value) - set(kind)))
+    if unknown_keys:
+        raise BadConfig(f"option virt:{name}: unknown key {unknown_keys[0]!r}; known: {known_keys}")
     return {
-        key: _read(f"{name}:{key}", kind[key], one)
-        for key, one in value.items()
-        if one is not None or kind[key] is ANY
+        key: _read(f"{name}:{key}", kind[key], item)
+        for key, item in value.items()
+        if item is not None or kind[key] is ANY
     }
 
 
@@ -244,9 +248,9 @@ def _may_be_secret(name: str, value: Any) -> bool:
 
 def _options(kinds: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the options that are given; one that cannot be used as its error."""
-    opened = list(map(optionsources.opened, sources))
-    found = {name: optionsources.found(opened, name, kinds[name]) for name in kinds}
-    return {name: _or_error(name, kinds[name], v) for name, v in found.items() if v is not None}
+    source_pairs = list(map(optionsources.split_source, sources))
+    values = {name: optionsources.merged_value(source_pairs, name, kinds[name]) for name in kinds}
+    return {name: _or_error(name, kinds[name], v) for name, v in values.items() if v is not None}
 
 
 def _or_error(name: str, kind: Kind | Mapping[str, Any], value: Any) -> Any:
@@ -265,7 +269,7 @@ def pki_options(settings: MasterSettings) -> dict[str, Any]:
 
     Only what makes the CA sign asks for it: a slip there must not stop the other runners.
     """
-    given = {k: one for k, one in settings.pki.items() if one not in (None, "", [], (), {})}
+    options = {k: item for k, item in settings.pki.items() if item not in (None, "", [], (), {})}
     kinds = {
         "organization": TEXT,
         "names": kind("a mapping of hosts to lists", lambda value: isinstance(value, Mapping)),
@@ -273,13 +277,13 @@ def pki_options(settings: MasterSettings) -> dict[str, Any]:
         "requests_per_hour": AT_LEAST_1,
         "requests_per_day": AT_LEAST_1,
     }
-    for name in kinds.keys() & given.keys():
-        given[name] = _read(f"pki:{name}", kinds[name], given[name])
-    if "days" in given:
-        given["days"] = min(given["days"], _MAX_DAYS)
-    if "names" in given:
-        given["names"] = {host: _listed(host, names) for host, names in given["names"].items()}
-    return given
+    for name in kinds.keys() & options.keys():
+        options[name] = _read(f"pki:{name}", kinds[name], options[name])
+    if "days" in options:
+        options["days"] = min(options["days"], _MAX_DAYS)
+    if "names" in options:
+        options["names"] = {host: _listed(host, names) for host, names in options["names"].items()}
+    return options
 
 
 def _listed(host: str, names: object) -> list[str]:
@@ -292,27 +296,29 @@ def _listed(host: str, names: object) -> list[str]:
     return list(out)
 
 
-def connection(function: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def connection(function: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ``connection``, ``username`` and ``password`` of a call; refuse the rest."""
-    refuse_unknown([key for key in given if key not in CONNECTION], CONNECTION, function)
-    return {key: given[key] for key in CONNECTION if key in given}
+    refuse_unknown([key for key in keywords if key not in CONNECTION], CONNECTION, function)
+    return {key: keywords[key] for key in CONNECTION if key in keywords}
 
 
-def for_call(function: str, given: Mapping[str, Any], *sources: Mapping[str, Any]) -> HostSettings:
+def for_call(
+    function: str, keywords: Mapping[str, Any], *sources: Mapping[str, Any]
+) -> HostSettings:
     """
     Return the options of this hypervisor for a call with only connection keywords left.
 
     sources
         The minion's configuration, pillar and grains.
     """
-    return host_settings(*sources, **connection(function, given))
+    return host_settings(*sources, **connection(function, keywords))
 
 
-def to_connect(
-    function: str, given: Mapping[str, Any], *sources: Mapping[str, Any]
+def connection_settings(
+    function: str, keywords: Mapping[str, Any], *sources: Mapping[str, Any]
 ) -> HostSettings:
     """Return what :func:`for_call` does, of its options ``virt:connection`` alone."""
-    return _settings(_CONNECTING, *sources, override=connection(function, given))
+    return _settings(_CONNECTING, *sources, override=connection(function, keywords))
 
 
 def host_settings(
@@ -330,14 +336,14 @@ def host_settings(
     return _settings(_HOST, opts, pillar, grains, override=override)
 
 
-def standing(
+def effective_sources(
     opts: Mapping[str, Any],
     pillar: Mapping[str, Any] | None,
     grains: Mapping[str, Any] | None,
     is_change: bool = False,
-) -> optionmemory.Standing:
+) -> optionmemory.OptionsInForce:
     """Return the sources of this hypervisor's options as they hold, and why it changes nothing."""
-    return optionmemory.standing(_HOST, opts, grains, pillar, is_change=is_change)
+    return optionmemory.options_in_force(_HOST, opts, grains, pillar, is_change=is_change)
 
 
 def _settings(
@@ -348,28 +354,31 @@ def _settings(
     *,
     override: Mapping[str, Any],
 ) -> HostSettings:
-    values = _options(kinds, standing(opts, pillar, grains).sources)
-    own = _connection(values.pop("connection", {}))
-    given = override.get("connection")
-    if given and given != own["uri"]:
-        _refuse_unlisted(given, values.get("connections", ()))
+    values = _options(kinds, effective_sources(opts, pillar, grains).sources)
+    connection_options = _connection(values.pop("connection", {}))
+    requested_uri = override.get("connection")
+    if requested_uri and requested_uri != connection_options["uri"]:
+        _refuse_unlisted(requested_uri, values.get("connections", ()))
         # Those of this host's libvirt are told to no other that a caller names.
-        if not (is_local(given) and is_local(own["uri"])):
-            own |= dict.fromkeys(("username", "password"))
-        own["uri"] = given
-    own |= {name: override.get(name) or own.get(name) for name in ("username", "password")}
-    return HostSettings(**values, **{name: value for name, value in own.items() if value})
+        if not (is_local(requested_uri) and is_local(connection_options["uri"])):
+            connection_options |= dict.fromkeys(("username", "password"))
+        connection_options["uri"] = requested_uri
+    connection_options |= {
+        name: override.get(name) or connection_options.get(name)
+        for name in ("username", "password")
+    }
+    return HostSettings(
+        **values, **{name: value for name, value in connection_options.items() if value}
+    )
 
 
-def _refuse_unlisted(given: Any, option: Any) -> None:
+def _refuse_unlisted(uri: Any, option: Any) -> None:
     """Refuse a call's URI that ``virt:connections`` does not list; raise what is wrong with it."""
     is_bad = isinstance(option, BadConfig)
     try:
-        arguments.connection(
-            given, () if is_bad else [option] if isinstance(option, str) else option
-        )
-    except BadArgument as refused:
-        raise (option if is_bad else refused) from None
+        arguments.connection(uri, () if is_bad else [option] if isinstance(option, str) else option)
+    except BadArgument as refusal:
+        raise (option if is_bad else refusal) from None
 
 
 def is_local(uri: Any) -> bool:
@@ -400,7 +409,7 @@ def master_settings(opts: Mapping[str, Any]) -> MasterSettings:
     return settings
 
 
-def policy(settings: MasterSettings, given: Mapping[str, Any]) -> Policy:
+def policy(settings: MasterSettings, keywords: Mapping[str, Any]) -> Policy:
     """
     Return the :class:`saltvirt.model.Policy` that a call means.
 
@@ -409,12 +418,12 @@ def policy(settings: MasterSettings, given: Mapping[str, Any]) -> Policy:
     given
         ``placement``, ``spread_over`` and ``headroom``; what is None is not given.
     """
-    values = {name: value for name, value in given.items() if value is not None}
+    values = {name: value for name, value in keywords.items() if value is not None}
     placement = values.get("placement", settings.placement or "spread")
     if placement not in _PLACEMENTS:
         raise BadArgument("placement", f"{placement!r}; one of {', '.join(_PLACEMENTS)}")
-    over = values.get("spread_over", settings.spread_over)
-    if not isinstance(over, str | None):
-        raise BadArgument("spread_over", f"{over!r} is not the name of a tag, such as rack")
+    spread_tag = values.get("spread_over", settings.spread_over)
+    if not isinstance(spread_tag, str | None):
+        raise BadArgument("spread_over", f"{spread_tag!r} is not the name of a tag, such as rack")
     headroom = boolean("headroom", values.get("headroom", settings.headroom))
-    return Policy(placement=placement, spread_over=over or None, headroom=headroom)
+    return Policy(placement=placement, spread_over=spread_tag or None, headroom=headroom)

@@ -20,7 +20,7 @@ WHO = {"User-Agent": "salt-virt"}
 _TIMEOUT_S = 30
 
 
-class Unreached(OSError):
+class ServerUnreachable(OSError):
     """Nothing was sent to a server, as it was not reached, or not proved; the cause says why."""
 
 
@@ -56,25 +56,25 @@ def post(
     It goes to that server alone: neither by a proxy, nor where the server leads to. Raises
     :class:`Unreached`, another OSError (TimeoutError among them), or http.client.HTTPException.
     """
-    place = urllib.parse.urlsplit(url)
-    options: dict[str, Any] = {"context": context, "port": place.port}
-    made = _connection(http.client.HTTPSConnection, deadline, str(place.hostname), **options)
-    made.timeout = min(connect_s, _wait_s(deadline))
+    parts = urllib.parse.urlsplit(url)
+    options: dict[str, Any] = {"context": context, "port": parts.port}
+    server = _connection(http.client.HTTPSConnection, deadline, str(parts.hostname), **options)
+    server.timeout = min(connect_s, _wait_s(deadline))
     try:
         try:
-            made.connect()
+            server.connect()
         except OSError as exc:
-            raise Unreached(str(exc)) from exc
-        made.sock.settimeout(_wait_s(deadline))
+            raise ServerUnreachable(str(exc)) from exc
+        server.sock.settimeout(_wait_s(deadline))
         headers = {"Content-Type": "application/json", "Accept": "application/json", **WHO}
-        made.request("POST", place.path or "/", json.dumps(data).encode(), headers)
-        answer = made.getresponse()
+        server.request("POST", parts.path or "/", json.dumps(data).encode(), headers)
+        answer = server.getresponse()
         return int(answer.status), answer.read(most_bytes + 1)
     finally:
-        made.close()
+        server.close()
 
 
-def opened(request: urllib.request.Request, meter: Meter) -> Any:
+def open_url(request: urllib.request.Request, meter: Meter) -> Any:
     """
     Return the answer to a request, also after the server has led elsewhere.
 
@@ -83,7 +83,7 @@ def opened(request: urllib.request.Request, meter: Meter) -> Any:
     https is refused, wherever it is asked for, and so is what this host alone reaches, its own
     addresses and its cloud's metadata, if another server leads there.
     """
-    opener, way = urllib.request.OpenerDirector(), _Way()
+    opener, way = urllib.request.OpenerDirector(), _Connector()
     # Not those that Python adds by itself, which open FTP, files of this machine and data: as well.
     for handler in (
         urllib.request.ProxyHandler(),
@@ -91,7 +91,7 @@ def opened(request: urllib.request.Request, meter: Meter) -> Any:
         _Http(meter, way),
         _Https(meter, way),
         urllib.request.HTTPDefaultErrorHandler(),
-        _Elsewhere(),
+        _RedirectPolicy(),
         urllib.request.HTTPErrorProcessor(),
     ):
         opener.add_handler(handler)
@@ -105,7 +105,7 @@ def _wait_s(meter: Meter | Deadline) -> float:
     return min(_TIMEOUT_S, meter.left_s)
 
 
-class _Elsewhere(urllib.request.HTTPRedirectHandler):
+class _RedirectPolicy(urllib.request.HTTPRedirectHandler):
     """
     Follows a server that leads elsewhere, but to no other kind of place.
 
@@ -114,9 +114,9 @@ class _Elsewhere(urllib.request.HTTPRedirectHandler):
 
     def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
         """Refuse what is not of the web; Python would follow to FTP."""
-        to = headers.get("location") or headers.get("uri") or ""
+        location = headers.get("location") or headers.get("uri") or ""
         try:
-            scheme = urllib.parse.urlsplit(urllib.parse.urljoin(req.full_url, to)).scheme
+            scheme = urllib.parse.urlsplit(urllib.parse.urljoin(req.full_url, location)).scheme
         except ValueError:
             scheme = "what is not a URL"
         if scheme not in ("http", "https"):
@@ -142,7 +142,7 @@ class _Elsewhere(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-class _Way:
+class _Connector:
     """
     The servers that one question was led to.
 
@@ -164,53 +164,53 @@ class _Way:
             return socket.create_connection
         return self._connect_first if is_first else self._connect_next
 
-    def _connect_first(self, address: tuple[str, int], *given: Any, **options: Any) -> Any:
-        made = socket.create_connection(address, *given, **options)
-        peer = _peer(made)
+    def _connect_first(self, address: tuple[str, int], *args: Any, **options: Any) -> Any:
+        sock = socket.create_connection(address, *args, **options)
+        peer = _peer(sock)
         if _is_metadata(peer) and not _is_literal(address[0]):
-            made.close()
-            raise _led_to(peer)
+            sock.close()
+            raise _redirect_error(peer)
         self._first = peer
-        return made
+        return sock
 
-    def _connect_next(self, address: tuple[str, int], *given: Any, **options: Any) -> Any:
+    def _connect_next(self, address: tuple[str, int], *args: Any, **options: Any) -> Any:
         """Connect to an address that was checked: a second look-up may give another one."""
         host, port = address
-        failed: OSError | None = None
-        for peer in _looked_up(host, port):
+        first_error: OSError | None = None
+        for peer in _resolve(host, port):
             try:
                 self._refuse(peer)
-                made = socket.create_connection((peer, port), *given, **options)
+                sock = socket.create_connection((peer, port), *args, **options)
             except OSError as exc:
-                failed = failed or exc
+                first_error = first_error or exc
                 continue
             # Whatever has led there, such as a rule of this host's firewall.
             try:
-                self._refuse(_peer(made))
+                self._refuse(_peer(sock))
             except OSError:
-                made.close()
+                sock.close()
                 raise
-            return made
-        raise failed or OSError("the server leads to a name without an address")
+            return sock
+        raise first_error or OSError("the server leads to a name without an address")
 
     def _refuse(self, peer: str) -> None:
         if peer != self._first and _is_own(peer):
-            raise _led_to(peer)
+            raise _redirect_error(peer)
 
     def _refuse_literal(self, host: str) -> None:
         """Refuse an address that a proxy is to ask; a name is the proxy's to look up."""
         if _is_literal(host) and _is_own(host):
-            raise _led_to(host)
+            raise _redirect_error(host)
 
 
-def _led_to(peer: str) -> OSError:
+def _redirect_error(peer: str) -> OSError:
     return OSError(
         f"the server leads to {peer}, which only this host reaches; give the URL of the file itself"
     )
 
 
-def _peer(made: socket.socket) -> str:
-    return _plain(str(made.getpeername()[0]))
+def _peer(sock: socket.socket) -> str:
+    return _plain(str(sock.getpeername()[0]))
 
 
 def _plain(peer: str) -> str:
@@ -219,7 +219,7 @@ def _plain(peer: str) -> str:
     return "127.0.0.1" if peer in ("::1", "::ffff:127.0.0.1") else peer
 
 
-def _looked_up(host: str, port: int) -> list[str]:
+def _resolve(host: str, port: int) -> list[str]:
     records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(_plain(str(address[0])) for *_kind, address in records))
 
@@ -249,13 +249,15 @@ _NOWHERE = ipaddress.ip_network("0.0.0.0/8")
 def _is_own(text: str) -> bool:
     """Return whether an address leads to this host itself, to its links, or to its cloud's data."""
     address = ipaddress.ip_address(text.partition("%")[0])
-    is_own = any(_is_on_link(meant) or _is_local(meant) for meant in _meant(address))
+    is_own = any(
+        _is_on_link(candidate) or _is_local(candidate) for candidate in _embedded_addresses(address)
+    )
     return is_own or _is_metadata(text)
 
 
 def _is_metadata(text: str) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
-    return any(meant in net for meant in _meant(address) for net in _METADATA)
+    return any(candidate in net for candidate in _embedded_addresses(address) for net in _METADATA)
 
 
 def _is_on_link(address: _Address) -> bool:
@@ -263,15 +265,15 @@ def _is_on_link(address: _Address) -> bool:
     return address.is_loopback or address.is_link_local or not int(address) or address in _NOWHERE
 
 
-def _meant(address: _Address) -> Iterator[_Address]:
+def _embedded_addresses(address: _Address) -> Iterator[_Address]:
     """Yield an address and those of IPv4 that it stands for: mapped, NAT64, 6to4, Teredo."""
     yield address
     if isinstance(address, ipaddress.IPv4Address):
         return
-    within = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    embedded = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if any(address in net for net in _EMBEDDING) and int(address) > 1:
-        within.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    yield from (inner for inner in within if inner is not None)
+        embedded.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    yield from (inner for inner in embedded if inner is not None)
 
 
 def _is_local(address: _Address) -> bool:
@@ -287,7 +289,7 @@ def _is_local(address: _Address) -> bool:
 
 
 class _Http(urllib.request.HTTPHandler):
-    def __init__(self, meter: Meter, way: _Way) -> None:
+    def __init__(self, meter: Meter, way: _Connector) -> None:
         super().__init__()
         self._make: Any = functools.partial(_connection, http.client.HTTPConnection, meter)
         self._way = way
@@ -297,7 +299,7 @@ class _Http(urllib.request.HTTPHandler):
 
 
 class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, meter: Meter, way: _Way) -> None:
+    def __init__(self, meter: Meter, way: _Connector) -> None:
         super().__init__()
         self._make: Any = functools.partial(_connection, http.client.HTTPSConnection, meter)
         self._way = way
@@ -314,10 +316,10 @@ def _connection(
     connect: Callable[..., socket.socket] = socket.create_connection,
     **options: Any,
 ) -> Any:
-    made = kind(host, **{**options, "timeout": _wait_s(meter)})
-    made._create_connection = connect
-    made.response_class = functools.partial(_Answer, meter=meter)
-    return made
+    http_connection = kind(host, **{**options, "timeout": _wait_s(meter)})
+    http_connection._create_connection = connect
+    http_connection.response_class = functools.partial(_Answer, meter=meter)
+    return http_connection
 
 
 class _Answer(http.client.HTTPResponse):
@@ -327,16 +329,16 @@ class _Answer(http.client.HTTPResponse):
         self, sock: socket.socket, *args: Any, meter: Meter | Deadline, **options: Any
     ) -> None:
         super().__init__(sock, *args, **options)
-        plain: Any = self.fp  # nothing of it has been read yet
-        self.fp = io.BufferedReader(_InTime(plain.detach(), sock, meter))
+        reader: Any = self.fp  # nothing of it has been read yet
+        self.fp = io.BufferedReader(_TimedReader(reader.detach(), sock, meter))
 
 
-class _InTime(io.RawIOBase):
+class _TimedReader(io.RawIOBase):
     """What a socket says, as long as there is time."""
 
-    def __init__(self, plain: Any, sock: socket.socket, meter: Meter | Deadline) -> None:
+    def __init__(self, raw_io: Any, sock: socket.socket, meter: Meter | Deadline) -> None:
         super().__init__()
-        self._plain, self._socket, self._meter = plain, sock, meter
+        self._plain, self._socket, self._meter = raw_io, sock, meter
 
     def readable(self) -> bool:
         """Return that it can be read."""

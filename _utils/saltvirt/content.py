@@ -54,23 +54,23 @@ class Digest:
 
 def in_hole(descriptor: int) -> tuple[bool, int]:
     """Return ``(is data, bytes until that changes)`` at the present place of a file."""
-    here = os.lseek(descriptor, 0, os.SEEK_CUR)
+    position = os.lseek(descriptor, 0, os.SEEK_CUR)
     end = os.fstat(descriptor).st_size
-    if here >= end:
+    if position >= end:
         return False, 0
     try:
-        data = os.lseek(descriptor, here, os.SEEK_DATA)
+        data = os.lseek(descriptor, position, os.SEEK_DATA)
     except OSError:
         data = end
-    until = os.lseek(descriptor, here, os.SEEK_HOLE) if data == here else data
-    os.lseek(descriptor, here, os.SEEK_SET)
-    return data == here, until - here
+    next_edge = os.lseek(descriptor, position, os.SEEK_HOLE) if data == position else data
+    os.lseek(descriptor, position, os.SEEK_SET)
+    return data == position, next_edge - position
 
 
 def digest(path: str | Path) -> str:
     """Return the :class:`Digest` of a file, read from its disk and not from memory."""
     out = Digest()
-    with open(path, "rb", buffering=0, opener=files.trusted) as handle:
+    with open(path, "rb", buffering=0, opener=files.open_by_trusted_links) as handle:
         os.fsync(handle.fileno())
         os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         for offset, data in _data(handle):
@@ -104,7 +104,7 @@ def of_code(folder: Path | None = None) -> str:
         Where the library is. Defaults to where this file is.
     """
     top, sha = folder or Path(__file__).parent, hashlib.sha256()
-    for path in sorted(top.rglob("*.py"), key=lambda one: one.relative_to(top).as_posix()):
+    for path in sorted(top.rglob("*.py"), key=lambda file: file.relative_to(top).as_posix()):
         name = path.relative_to(top)
         if name.parts[0] not in _INSTALLED:
             data = path.read_bytes()

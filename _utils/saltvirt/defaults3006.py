@@ -19,37 +19,39 @@ _PORT = {"port": 23023, "protocol": "telnet"}
 _MAKER = (0x52, 0x54, 0x00)
 
 
-def display(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def display(graphics: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return a ``graphics`` mapping that listens on all addresses unless it says where."""
-    if not given:
-        return None if given is None else {}
-    listen = given.get("listen") or {"type": "address"}
+    if not graphics:
+        return None if graphics is None else {}
+    listen = graphics.get("listen") or {"type": "address"}
     if isinstance(listen, Mapping) and listen.get("type", "address") == "address":
         listen = {"address": _EVERYWHERE, **listen}
-    return {**given, "listen": listen}
+    return {**graphics, "listen": listen}
 
 
-def ports(given: Iterable[Mapping[str, Any]] | None) -> tuple[dict[str, Any], ...] | None:
+def ports(devices: Iterable[Mapping[str, Any]] | None) -> tuple[dict[str, Any], ...] | None:
     """Return serials or consoles that are TCP, on all addresses, unless they say otherwise."""
-    return None if given is None else tuple(map(_port, given))
+    return None if devices is None else tuple(map(_port, devices))
 
 
-def _port(given: Mapping[str, Any]) -> dict[str, Any]:
-    kind = given.get("type", "tcp")
+def _port(device: Mapping[str, Any]) -> dict[str, Any]:
+    kind = device.get("type", "tcp")
     if kind not in ("tcp", "udp"):
-        return dict(given)
-    more = _PORT if kind == "tcp" else {}
-    return {"type": kind, "host": _EVERYWHERE, **more, **given}
+        return dict(device)
+    defaults = _PORT if kind == "tcp" else {}
+    return {"type": kind, "host": _EVERYWHERE, **defaults, **device}
 
 
-def disk(one: Disk) -> Disk:
+def disk(vm_disk: Disk) -> Disk:
     """Return a disk that is a copy of its image unless it says otherwise."""
-    return replace(one, is_3006=True, overlay=False if one.overlay is None else one.overlay)
+    return replace(
+        vm_disk, is_3006=True, overlay=False if vm_disk.overlay is None else vm_disk.overlay
+    )
 
 
-def nic(vm: str, one: Nic) -> Nic:
+def nic(vm: str, vm_nic: Nic) -> Nic:
     """Return a NIC whose MAC, if the call gives none, begins as libvirt's do."""
-    if one.mac != mac_for(vm, one.name):
-        return one
-    digest = hashlib.sha256(f"{vm}/{one.name}".encode()).digest()
-    return replace(one, mac=":".join(f"{byte:02x}" for byte in (*_MAKER, *digest[:3])))
+    if vm_nic.mac != mac_for(vm, vm_nic.name):
+        return vm_nic
+    digest = hashlib.sha256(f"{vm}/{vm_nic.name}".encode()).digest()
+    return replace(vm_nic, mac=":".join(f"{byte:02x}" for byte in (*_MAKER, *digest[:3])))

@@ -31,8 +31,8 @@ class VirtError(CommandExecutionError):  # type: ignore[misc] # Salt has no type
 class BadArgument(VirtError, SaltInvocationError):  # type: ignore[misc] # as above
     """An argument cannot be used; the message names it, the value and what is accepted."""
 
-    def __init__(self, argument: str, why: str | None = None) -> None:
-        super().__init__(f"{argument}: {why}" if why else argument)
+    def __init__(self, argument: str, reason: str | None = None) -> None:
+        super().__init__(f"{argument}: {reason}" if reason else argument)
 
 
 class NotThereYet(BadArgument):
@@ -80,13 +80,13 @@ class NoSuchVm(VirtError):
         self, name: str, where: str | None = None, silent: Iterable[str] = (), also: str = ""
     ) -> None:
         self.where, self.silent = where, tuple(silent)
-        others = (
+        hint = (
             "virt.list_domains shows those that it has"
             if where is None
             else "salt-run virt.list shows all VMs"
         )
         super().__init__(
-            f"no VM called {name!r} {where or 'on this host'}; {others}{also and f' ({also})'}"
+            f"no VM called {name!r} {where or 'on this host'}; {hint}{also and f' ({also})'}"
         )
 
 
@@ -97,8 +97,8 @@ class GuestSilent(VirtError):
 class GuestAnswerRefused(VirtError):
     """The agent in a guest answers what is no answer; nothing of it is believed."""
 
-    def __init__(self, command: str, why: str) -> None:
-        super().__init__(f"the guest's answer to {command} {why}")
+    def __init__(self, command: str, reason: str) -> None:
+        super().__init__(f"the guest's answer to {command} {reason}")
 
 
 class NameTaken(VirtError):
@@ -121,10 +121,10 @@ class NoHostFits(VirtError):
         nowhere: str = "no hypervisor answers",
     ) -> None:
         self.reasons = reasons
-        listed = terminal.some(
-            (f"{host}: {why}" for host, why in sorted(reasons.items())), sign="; "
+        shown_reasons = terminal.join_some(
+            (f"{host}: {reason}" for host, reason in sorted(reasons.items())), sign="; "
         )
-        super().__init__(f"no host fits {required}: {listed or nowhere}{cures}")
+        super().__init__(f"no host fits {required}: {shown_reasons or nowhere}{cures}")
 
 
 class ReservationRefused(VirtError):

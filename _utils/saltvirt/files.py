@@ -31,7 +31,7 @@ _REMEDIES = {
 }
 
 
-def refused(what: str, exc: OSError) -> StorageError:
+def write_error(failure: str, exc: OSError) -> StorageError:
     """
     Return the error of a file that could not be written: with its cause, and what to do.
 
@@ -39,7 +39,7 @@ def refused(what: str, exc: OSError) -> StorageError:
         What could not be done, and the file: ``cannot make the lock /path``.
     """
     remedy = _REMEDIES.get(exc.errno or 0)
-    return StorageError(f"{what}: {exc.strerror or exc}{f'; {remedy}' if remedy else ''}")
+    return StorageError(f"{failure}: {exc.strerror or exc}{f'; {remedy}' if remedy else ''}")
 
 
 def private(path: str | Path, flags: int) -> int:
@@ -52,7 +52,7 @@ def private(path: str | Path, flags: int) -> int:
     return handle
 
 
-def no_link(path: str | Path, flags: int) -> int:
+def open_no_link(path: str | Path, flags: int) -> int:
     """
     Open a regular file that is no link; an ``opener`` for :func:`open`.
 
@@ -62,7 +62,7 @@ def no_link(path: str | Path, flags: int) -> int:
     return _regular(private(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK), path)
 
 
-def trusted(path: str | Path, flags: int) -> int:
+def open_by_trusted_links(path: str | Path, flags: int) -> int:
     """
     Open a file or block device to read it, by trusted links alone; an ``opener`` for :func:`open`.
 
@@ -82,7 +82,7 @@ def trusted(path: str | Path, flags: int) -> int:
 
 def restrict(path: str | Path) -> None:
     """Let root alone read and write a file that is no link."""
-    handle = no_link(path, os.O_RDONLY | os.O_CLOEXEC)
+    handle = open_no_link(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fchmod(handle, 0o600)
     finally:
@@ -92,7 +92,7 @@ def restrict(path: str | Path) -> None:
 def open_trusted(path: str | Path) -> BinaryIO:
     """Open a file as :func:`trusted` does; raise StorageError, in one line, if it is not opened."""
     try:
-        return open(path, "rb", opener=trusted)
+        return open(path, "rb", opener=open_by_trusted_links)
     except OSError as exc:
         raise StorageError(f"cannot read {path}: {exc.strerror}") from exc
 
@@ -104,16 +104,16 @@ def _regular(handle: int, path: str | Path) -> int:
     raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
-def _refuse_planted(path: str, opened: os.stat_result) -> None:
+def _refuse_planted(path: str, opened_stat: os.stat_result) -> None:
     """Raise OSError unless trusted links alone lead from a path to the file that was opened."""
     for _link in range(_MOST_LINKS):
         status = os.lstat(path)
         if not stat.S_ISLNK(status.st_mode):
             break
-        if status.st_uid not in (0, opened.st_uid):
+        if status.st_uid not in (0, opened_stat.st_uid):
             raise OSError(errno.ELOOP, "it is a link that root has not made", path)
         path = str(Path(path).parent / Path(path).readlink())
-    if not os.path.samestat(status, opened):
+    if not os.path.samestat(status, opened_stat):
         raise OSError(errno.ELOOP, "it was replaced while it was opened", path)
 
 
@@ -136,27 +136,27 @@ def replace(files: Iterable[tuple[str | Path, bytes, int, int | None]]) -> None:
     try:
         for part, _path, data, mode, gid in parts:
             _write_part(part, data, mode, gid)
-        for part, path, *_rest in parts:
+        for part, path, *_details in parts:
             part.rename(path)
     except BaseException:
-        for part, *_rest in parts:
+        for part, *_details in parts:
             with contextlib.suppress(OSError):
                 part.unlink()
         raise
-    for folder in {path.parent for _part, path, *_rest in parts}:
+    for folder in {path.parent for _part, path, *_details in parts}:
         sync_folder(folder)
 
 
-def settle(paths: Iterable[str | Path]) -> None:
+def sync_files(paths: Iterable[str | Path]) -> None:
     """Have files that others wrote, and the folders they are in, on the disk when this returns."""
-    written = [Path(path) for path in paths]
-    for path in written:
+    written_paths = [Path(path) for path in paths]
+    for path in written_paths:
         _sync(path)
-    for folder in {path.parent for path in written}:
+    for folder in {path.parent for path in written_paths}:
         sync_folder(folder)
 
 
-def durable(path: str | Path) -> None:
+def make_durable(path: str | Path) -> None:
     """Have a file that others wrote, and its folder, on the disk when this returns."""
     _sync(path)
     sync_folder(Path(path).parent)
@@ -192,20 +192,20 @@ def _sync(path: str | Path) -> None:
         os.close(handle)
 
 
-def named(text: str) -> str:
+def to_file_name(text: str) -> str:
     """Return a text as the name of a file; one that is too long for that ends with its digest."""
-    quoted = quote(text, safe="")
-    if len(quoted) <= _MOST_QUOTED:
-        return quoted
-    return f"{quoted[: _MOST_QUOTED - 65]}-{hashlib.sha256(text.encode()).hexdigest()}"
+    file_name = quote(text, safe="")
+    if len(file_name) <= _MOST_QUOTED:
+        return file_name
+    return f"{file_name[: _MOST_QUOTED - 65]}-{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def part_path(folder: str | Path, name: str) -> Path:
     """Return where this process writes a file before it takes its place; see :func:`sweep`."""
-    return Path(folder) / f".{boot()}-{os.getpid()}-{name}.part"
+    return Path(folder) / f".{read_boot_id()}-{os.getpid()}-{name}.part"
 
 
-def boot() -> str:
+def read_boot_id() -> str:
     """Return what tells this boot of this host, and a container on it, from all others."""
     kernel = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
     namespace = Path("/proc/self/ns/pid").readlink()
@@ -214,8 +214,8 @@ def boot() -> str:
 
 def whole_path(path: Path) -> Path:
     """Return what a part takes the place of; any other path as it is."""
-    found = _PART.fullmatch(path.name)
-    return path.with_name(found["name"]) if found else path
+    match = _PART.fullmatch(path.name)
+    return path.with_name(match["name"]) if match else path
 
 
 def _write_part(part: Path, data: bytes, mode: int, gid: int | None) -> None:
@@ -238,11 +238,11 @@ def sweep(folder: str | Path) -> None:
     The folder may be shared by hosts: a part of another host, or of this one before it was
     started, goes when nobody has written to it for a day.
     """
-    for part in abandoned(folder):
+    for part in find_abandoned(folder):
         part.unlink(missing_ok=True)
 
 
-def abandoned(folder: str | Path) -> list[Path]:
+def find_abandoned(folder: str | Path) -> list[Path]:
     """Return the parts that :func:`sweep` would remove."""
     out = []
     for part in sorted(Path(folder).glob(".*.part")):
@@ -252,10 +252,10 @@ def abandoned(folder: str | Path) -> list[Path]:
 
 
 def _is_dead(part: Path) -> bool:
-    found = _PART.fullmatch(part.name)
-    if not found:
+    match = _PART.fullmatch(part.name)
+    if not match:
         return False  # somebody else's
-    if found["boot"] == boot():
-        return not Path(f"/proc/{found['pid']}").exists()
+    if match["boot"] == read_boot_id():
+        return not Path(f"/proc/{match['pid']}").exists()
     # Not the time of the last write: a part may be a link to a file that is older.
     return time.time() - part.stat().st_ctime > _LIFE_S

@@ -11,11 +11,11 @@ _NEW = 100_000
 
 _lock = threading.Lock()
 # How often it was before, once for each block that has begun and not ended.
-_before: list[tuple[int, int, int]] = []
+_former_thresholds: list[tuple[int, int, int]] = []
 
 
 @contextmanager
-def rarely() -> Iterator[None]:
+def collect_rarely() -> Iterator[None]:
     """
     Have it look after every 100,000 new objects instead of every 700, until the block ends.
 
@@ -23,12 +23,14 @@ def rarely() -> Iterator[None]:
     was before the first.
     """
     with _lock:
-        _before.append(_before[0] if _before else gc.get_threshold())
-        gc.set_threshold(_NEW, *_before[0][1:])
+        _former_thresholds.append(
+            _former_thresholds[0] if _former_thresholds else gc.get_threshold()
+        )
+        gc.set_threshold(_NEW, *_former_thresholds[0][1:])
     try:
         yield
     finally:
         with _lock:
-            usual = _before.pop()
-            if not _before:
-                gc.set_threshold(*usual)
+            thresholds = _former_thresholds.pop()
+            if not _former_thresholds:
+                gc.set_threshold(*thresholds)

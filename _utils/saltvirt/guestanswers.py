@@ -31,7 +31,7 @@ _OS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class CommandResult:
     """
     What has become of a command in a guest.
 
@@ -48,25 +48,25 @@ class Ended:
     is_cut: bool
 
 
-def returned(command: str, text: str) -> Any:
+def parse_return(command: str, text: str) -> Any:
     """Return what a command of the agent returned; raise if that is not an answer."""
     try:
-        said = json.loads(text)
+        reply = json.loads(text)
     except (ValueError, RecursionError):
         raise GuestAnswerRefused(command, "is not JSON") from None
-    if not isinstance(said, dict) or "return" not in said:
+    if not isinstance(reply, dict) or "return" not in reply:
         raise GuestAnswerRefused(command, "has no 'return'")
-    return said["return"]
+    return reply["return"]
 
 
-def shown(text: str, longest: int = _LONGEST) -> str:
+def cut_text(text: str, longest: int = _LONGEST) -> str:
     """Return a text without control characters, which are written as escapes, and cut."""
-    clean = terminal.escaped(text[:longest])
-    return clean if len(text) <= longest else f"{clean} …"
+    escaped_text = terminal.escape(text[:longest])
+    return escaped_text if len(text) <= longest else f"{escaped_text} …"
 
 
 def _text(value: object) -> str | None:
-    return shown(value) if isinstance(value, str) else None
+    return cut_text(value) if isinstance(value, str) else None
 
 
 def _number(value: object) -> int | None:
@@ -78,19 +78,19 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _each(value: object, read: Callable[[Mapping[str, Any]], Any]) -> list[Any]:
-    listed = value if isinstance(value, list) else []
-    return [read(one) for one in listed[:_MOST] if isinstance(one, dict)]
+def _read_each(value: object, read: Callable[[Mapping[str, Any]], Any]) -> list[Any]:
+    items = value if isinstance(value, list) else []
+    return [read(item) for item in items[:_MOST] if isinstance(item, dict)]
 
 
 def commands(value: object) -> dict[str, bool]:
     """Return ``{name: whether it may be used}`` of ``guest-info``."""
-    listed = _mapping(value).get("supported_commands")
-    rows = listed if isinstance(listed, list) else []
+    supported_commands = _mapping(value).get("supported_commands")
+    rows = supported_commands if isinstance(supported_commands, list) else []
     return {
-        one["name"]: one.get("enabled") is True
-        for one in rows[:_MOST]
-        if isinstance(one, dict) and isinstance(one.get("name"), str)
+        row["name"]: row.get("enabled") is True
+        for row in rows[:_MOST]
+        if isinstance(row, dict) and isinstance(row.get("name"), str)
     }
 
 
@@ -101,8 +101,8 @@ def version(value: object) -> str | None:
 
 def system(value: object) -> dict[str, str | None]:
     """Return what ``guest-get-osinfo`` says."""
-    said = _mapping(value)
-    return {name: _text(said.get(key)) for name, key in _OS.items()}
+    os_info = _mapping(value)
+    return {name: _text(os_info.get(key)) for name, key in _OS.items()}
 
 
 def host_name(value: object) -> str | None:
@@ -112,48 +112,48 @@ def host_name(value: object) -> str | None:
 
 def time_zone(value: object) -> dict[str, Any]:
     """Return what ``guest-get-timezone`` says: ``{name, offset_s}``."""
-    said = _mapping(value)
-    return {"name": _text(said.get("zone")), "offset_s": _number(said.get("offset"))}
+    reply = _mapping(value)
+    return {"name": _text(reply.get("zone")), "offset_s": _number(reply.get("offset"))}
 
 
 def users(value: object) -> list[dict[str, Any]]:
     """Return what ``guest-get-users`` says: ``[{name, domain, login_s}]``."""
 
-    def read(one: Mapping[str, Any]) -> dict[str, Any]:
-        login = one.get("login-time")
+    def read(user: Mapping[str, Any]) -> dict[str, Any]:
+        login = user.get("login-time")
         is_time = isinstance(login, int | float) and abs(login) < 2**53
         return {
-            "name": _text(one.get("user")),
-            "domain": _text(one.get("domain")),
+            "name": _text(user.get("user")),
+            "domain": _text(user.get("domain")),
             "login_s": int(login) if is_time else None,  # type: ignore[arg-type]
         }
 
-    return _each(value, read)
+    return _read_each(value, read)
 
 
 def file_systems(value: object) -> list[dict[str, Any]]:
     """Return what ``guest-get-fsinfo`` says."""
-    return _each(
+    return _read_each(
         value,
-        lambda one: {
-            "name": _text(one.get("name")),
-            "mountpoint": _text(one.get("mountpoint")),
-            "type": _text(one.get("type")),
-            "total_bytes": _number(one.get("total-bytes")),
-            "used_bytes": _number(one.get("used-bytes")),
+        lambda file_system: {
+            "name": _text(file_system.get("name")),
+            "mountpoint": _text(file_system.get("mountpoint")),
+            "type": _text(file_system.get("type")),
+            "total_bytes": _number(file_system.get("total-bytes")),
+            "used_bytes": _number(file_system.get("used-bytes")),
         },
     )
 
 
 def interfaces(value: object) -> list[dict[str, Any]]:
     """Return what ``guest-network-get-interfaces`` says."""
-    return _each(
+    return _read_each(
         value,
-        lambda one: {
-            "name": _text(one.get("name")),
-            "mac": _text(one.get("hardware-address")),
-            "addresses": _each(
-                one.get("ip-addresses"),
+        lambda interface: {
+            "name": _text(interface.get("name")),
+            "mac": _text(interface.get("hardware-address")),
+            "addresses": _read_each(
+                interface.get("ip-addresses"),
                 lambda address: {
                     "address": _text(address.get("ip-address")),
                     "prefix": _number(address.get("prefix")),
@@ -171,24 +171,24 @@ def process(value: object) -> int:
     return pid
 
 
-def ended(value: object, most_bytes: int) -> Ended | None:
+def parse_exec_status(value: object, most_bytes: int) -> CommandResult | None:
     """
     Return what ``guest-exec-status`` says; None while the command runs.
 
     most_bytes
         Of each kind of output, so much from its beginning.
     """
-    said = _mapping(value)
-    if said.get("exited") is not True:
+    status = _mapping(value)
+    if status.get("exited") is not True:
         return None
-    out, err = (_output(said.get(key), most_bytes) for key in ("out-data", "err-data"))
-    cut = (out[1], err[1], said.get("out-truncated"), said.get("err-truncated"))
-    return Ended(
-        exit_code=_number(said.get("exitcode")),
-        signal=_number(said.get("signal")),
+    out, err = (_output(status.get(key), most_bytes) for key in ("out-data", "err-data"))
+    cut_flags = (out[1], err[1], status.get("out-truncated"), status.get("err-truncated"))
+    return CommandResult(
+        exit_code=_number(status.get("exitcode")),
+        signal=_number(status.get("signal")),
         stdout=out[0],
         stderr=err[0],
-        is_cut=any(one is True for one in cut),
+        is_cut=any(flag is True for flag in cut_flags),
     )
 
 
@@ -203,4 +203,4 @@ def _output(value: object, most_bytes: int) -> tuple[str, bool]:
     except (TypeError, ValueError, binascii.Error):
         raise GuestAnswerRefused("guest-exec-status", "has an output that is not base64") from None
     text = data[:most_bytes].decode("utf-8", errors="backslashreplace")
-    return terminal.escaped(text, "\n\t"), len(data) > most_bytes
+    return terminal.escape(text, "\n\t"), len(data) > most_bytes

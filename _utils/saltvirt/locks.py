@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
-from saltvirt.files import private, refused
+from saltvirt.files import private, write_error
 
 # linux/fcntl.h; Python has the names only where its C library had them.
 GETLK, SETLK, _SETLKW = 36, 37, 38
@@ -21,7 +21,7 @@ GETLK, SETLK, _SETLKW = 36, 37, 38
 _FLOCK = struct.Struct("@hhqqi4x")
 
 
-def asked(handle: IO[Any], command: int, kind: int, start: int = 0, length: int = 0) -> int:
+def request_lock(handle: IO[Any], command: int, kind: int, start: int = 0, length: int = 0) -> int:
     """
     Ask the kernel for a lock of an open file, or about it; return the kind that it answers.
 
@@ -38,11 +38,11 @@ def asked(handle: IO[Any], command: int, kind: int, start: int = 0, length: int 
 
 def _is_still_there(handle: TextIO, path: Path) -> bool:
     try:
-        there = os.stat(path)
+        path_stat = os.stat(path)
     except FileNotFoundError:
         return False
-    mine = os.fstat(handle.fileno())
-    return (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)
+    handle_stat = os.fstat(handle.fileno())
+    return (handle_stat.st_dev, handle_stat.st_ino) == (path_stat.st_dev, path_stat.st_ino)
 
 
 def _take(path: Path, wait: bool) -> TextIO | None:
@@ -53,18 +53,18 @@ def _take(path: Path, wait: bool) -> TextIO | None:
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return _taken(path, wait)
+        return _lock_file(path, wait)
     except PermissionError:
         raise  # on the master it is said who may, and what to run
     except OSError as exc:
-        raise refused(f"cannot make the lock {path}", exc) from exc
+        raise write_error(f"cannot make the lock {path}", exc) from exc
 
 
-def _taken(path: Path, wait: bool) -> TextIO | None:
+def _lock_file(path: Path, wait: bool) -> TextIO | None:
     while True:
         handle = open(path, "a+", encoding="utf-8", opener=private)  # noqa: SIM115 (it is returned)
         try:
-            asked(handle, _SETLKW if wait else SETLK, fcntl.F_WRLCK)
+            request_lock(handle, _SETLKW if wait else SETLK, fcntl.F_WRLCK)
         except (BlockingIOError, PermissionError):
             handle.close()
             return None
@@ -74,7 +74,7 @@ def _taken(path: Path, wait: bool) -> TextIO | None:
         handle.close()
 
 
-def kept(path: str | Path) -> int | None:
+def lock_for_program(path: str | Path) -> int | None:
     """
     Return the handle of a lock to hand on to a program, which then holds it until it ends.
 
@@ -88,7 +88,7 @@ def kept(path: str | Path) -> int | None:
 
 
 @contextmanager
-def held(
+def hold_lock(
     path: str | Path, *, wait: bool = True, is_done: Callable[[], bool] = lambda: True
 ) -> Iterator[TextIO | None]:
     """
@@ -116,12 +116,12 @@ def is_held(path: str | Path) -> bool:
     """Return whether a process holds the lock of an existing file; this takes no lock itself."""
     try:
         with open(path, encoding="utf-8") as handle:
-            return asked(handle, GETLK, fcntl.F_WRLCK) != fcntl.F_UNLCK
+            return request_lock(handle, GETLK, fcntl.F_WRLCK) != fcntl.F_UNLCK
     except FileNotFoundError:
         return False
 
 
-def dead(folder: str | Path) -> list[Path]:
+def find_dead(folder: str | Path) -> list[Path]:
     """Return the lock files of a folder that no process holds, such as :func:`sweep` removes."""
     return [path for path in sorted(Path(folder).glob("*.lock")) if not is_held(path)]
 
@@ -129,5 +129,5 @@ def dead(folder: str | Path) -> list[Path]:
 def sweep(folder: str | Path) -> None:
     """Remove the lock files of a folder whose process died."""
     for path in Path(folder).glob("*.lock"):
-        with held(path, wait=False):
+        with hold_lock(path, wait=False):
             pass

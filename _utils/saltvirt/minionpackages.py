@@ -73,33 +73,33 @@ class Package:
 Index = Mapping[str, Sequence[Package]]
 
 
-def read(text: str) -> Index:
+def read_index(text: str) -> Index:
     """Return what an index says; raise ValueError if it cannot be understood."""
-    found: dict[str, list[Package]] = wire.recorded(dict[str, list[Package]], json.loads(text))
-    for package in (one for packages in found.values() for one in packages):
+    index: dict[str, list[Package]] = wire.read_recorded(dict[str, list[Package]], json.loads(text))
+    for package in (entry for packages in index.values() for entry in packages):
         if not _FILE.fullmatch(package.file):
             raise ValueError(f"{package.file!r} is not the name of a file")
         if not _SHA256.fullmatch(package.sha256):
             raise ValueError(f"{package.file} has no SHA-256")
-    return found
+    return index
 
 
-def written(index: Index) -> str:
+def format_index(index: Index) -> str:
     """Return the text of an index; raise ValueError if :func:`read` would not take it."""
-    plain = {
+    data = {
         kind: [
-            {key: value for key, value in wire.plain(one).items() if value is not None}
-            for one in packages
+            {key: value for key, value in wire.plain(package).items() if value is not None}
+            for package in packages
         ]
         for kind, packages in index.items()
         if packages
     }
-    text = json.dumps(plain, indent=1, sort_keys=True) + "\n"
-    read(text)
+    text = json.dumps(data, indent=1, sort_keys=True) + "\n"
+    read_index(text)
     return text
 
 
-def chosen(
+def choose_packages(
     index: Index, os: str | None, arch: str | None, *, runs_here: bool, has_systemd: bool
 ) -> tuple[Package, ...]:
     """
@@ -113,18 +113,18 @@ def chosen(
         The tarball's minion is a unit of systemd.
     """
     name = distribution(os)
-    own = [kind for kind, names in _FAMILIES.items() if name in names and runs_here]
-    for kind in (*own, *([ONEDIR] if has_systemd else [])):
-        found = tuple(one for one in index.get(kind, ()) if one.arch == arch)
-        if found:
-            return found
+    native_kinds = [kind for kind, names in _FAMILIES.items() if name in names and runs_here]
+    for kind in (*native_kinds, *([ONEDIR] if has_systemd else [])):
+        packages = tuple(package for package in index.get(kind, ()) if package.arch == arch)
+        if packages:
+            return packages
     return ()
 
 
 def may_suit(os: str | None, arch: str | None, *, has_systemd: bool) -> bool:
     """Return whether the master can fetch a minion for a guest, as :func:`chosen` takes it."""
-    known = {name for names in _FAMILIES.values() for name in names}
-    return arch in ARCHES and (has_systemd or distribution(os) in known)
+    distributions = {name for names in _FAMILIES.values() for name in names}
+    return arch in ARCHES and (has_systemd or distribution(os) in distributions)
 
 
 def remedy(saltenv: str) -> str:

@@ -40,7 +40,7 @@ class Nic:
         return bool(self.extra.get("virtualport", {}).get("type") == "openvswitch")
 
 
-def need_of(kind: str | None, *, is_switched: bool) -> str | None:
+def host_need(kind: str | None, *, is_switched: bool) -> str | None:
     """Return which of ``bridges``, ``networks``, ``links`` a NIC of a type is on; None if none."""
     if kind == "bridge":
         return "links" if is_switched else "bridges"
@@ -58,7 +58,7 @@ class CalledNic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
+class RemoteSource:
     """
     Where a disk is that is no file or device of the host.
 
@@ -98,7 +98,7 @@ class Disk:
     iothread_id: int | None = None
     path: str | None = None
     volume: str | None = None
-    elsewhere: Elsewhere | None = None
+    elsewhere: RemoteSource | None = None
     is_sized_by_user: bool = False
     is_3006: bool = False
 

@@ -30,10 +30,10 @@ def mounts() -> Iterator[Mount]:
     # ends of lines.
     text = Path("/proc/self/mountinfo").read_bytes().decode(errors="surrogateescape")
     for line in filter(None, text.split("\n")):
-        left, _dash, right = line.partition(" - ")
-        device, _root, folder = left.split(" ")[2:5]
+        mount_part, _dash, device_part = line.partition(" - ")
+        device, _root, folder = mount_part.split(" ")[2:5]
         yield Mount(
             device=device,
             folder=re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), folder),
-            kind=right.split(" ")[0],
+            kind=device_part.split(" ")[0],
         )

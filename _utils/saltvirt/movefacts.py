@@ -68,7 +68,7 @@ class DepartureFacts:
     @property
     def own_disks(self) -> list[str]:
         """The files of its disks that go with it; none if they were not noted."""
-        return [path for _target, path, how in self.disks or () if how in ("copy", "push")]
+        return [path for _target, path, method in self.disks or () if method in ("copy", "push")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class EvacuatedFacts:
     proof: str | None = said_with("proof")
 
 
-def in_halves(name: str, target: str) -> str:
+def cut_postcopy_message(name: str, target: str) -> str:
     """Return what is said of a VM whose post-copy was cut, and how that goes on."""
     return (
         f"it runs on {target}, with memory that its source alone has, so stop it on neither; when "
@@ -151,21 +151,27 @@ def in_halves(name: str, target: str) -> str:
     )
 
 
-def lost_half(name: str, target: str, *, is_source: bool) -> str:
+def lost_half_message(name: str, target: str, *, is_source: bool) -> str:
     """
     Return what is said of a VM whose post-copy was cut, and of which one host has lost its half.
 
     is_source
         Whether that is the source. What is left of the guest is on the other, and in its way.
     """
-    word = shlex.quote(name)
-    loser = "its source" if is_source else target
-    defined = f"virsh define FILE on {target}"
-    ended = f"virsh destroy {word} on {target if is_source else 'the source'}"
-    steps = f"{ended}, {defined}" if is_source else f"{defined}, {ended}"
+    quoted_name = shlex.quote(name)
+    losing_side = "its source" if is_source else target
+    define_command = f"virsh define FILE on {target}"
+    destroy_command = f"virsh destroy {quoted_name} on {target if is_source else 'the source'}"
+    steps = (
+        f"{destroy_command}, {define_command}"
+        if is_source
+        else f"{define_command}, {destroy_command}"
+    )
     return (
-        f"{loser} has lost the memory that it alone had, so the guest cannot go on; what it has "
+        f"{losing_side} has lost the memory that it alone had, so the guest cannot go on; what it "
+        "has "
         f"written is on {target}. Have that kept: virsh dumpxml --migratable --security-info "
-        f"{word} >FILE where it is left, {steps}; then salt-run virt.settle {word} and salt-run "
-        f"virt.start {word}"
+        f"{quoted_name} >FILE where it is left, {steps}; then salt-run virt.settle {quoted_name} "
+        "and salt-run "
+        f"virt.start {quoted_name}"
     )

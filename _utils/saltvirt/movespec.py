@@ -33,39 +33,41 @@ _FLAGS = ("live", "persistent", "undefinesource", "offline", "compressed", "post
 _COPIES = {"all": "all", "inc": "incremental", "incremental": "incremental"}
 
 
-def of(settings: HostSettings, given: Mapping[str, Any]) -> Move:
+def of(settings: HostSettings, keywords: Mapping[str, Any]) -> Move:
     """Return the :class:`saltvirt.model.Move` that a call of ``virt.migrate`` means."""
-    values = _values(given)
-    how: dict[str, Any] = {
-        key: arguments.whole(key, values[key], least=least, most=most)
+    values = _values(keywords)
+    options: dict[str, Any] = {
+        key: arguments.whole_number(key, values[key], least=least, most=most)
         for key, (least, most) in _NUMBERS.items()
         if key in values
     }
-    how |= {key: arguments.boolean(key, values[key]) for key in _FLAGS if key in values}
+    options |= {key: arguments.boolean(key, values[key]) for key in _FLAGS if key in values}
     copies = values.get("copy_storage")
     if copies is not None and (not isinstance(copies, str) or copies not in _COPIES):
         raise BadArgument("copy_storage", f"{copies!r}; all or incremental")
     methods = arguments.names("comp_methods", values.get("comp_methods"))
     if not set(methods) <= {"mt", "xbzrle"}:
         raise BadArgument("comp_methods", f"{', '.join(methods)}; of mt and xbzrle")
-    if "postcopy_after" in how:
-        how["postcopy"] = True
+    if "postcopy_after" in options:
+        options["postcopy"] = True
     return Move(
         comp_methods=methods,
         copy_storage=None if copies is None else _COPIES[copies],
         tunnel=settings.tunnel,
-        **how,
+        **options,
     )
 
 
-def _values(given: Mapping[str, Any]) -> dict[str, Any]:
+def _values(keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that a call of ``virt.migrate`` gives; refuse keywords it does not take."""
-    given = {key: value for key, value in given.items() if not key.startswith("__")}
-    known = [*_NUMBERS, *_FLAGS, "comp_methods", "copy_storage", *config.CONNECTION]
-    arguments.refuse_unknown([key for key in given if key not in known], known, "virt.migrate")
-    if _wants_one(given.get("parallel_connections")):
-        given["parallel_connections"] = 1
-    values = {key: value for key, value in given.items() if not _is_unsaid(key, value)}
+    keywords = {key: value for key, value in keywords.items() if not key.startswith("__")}
+    known_names = [*_NUMBERS, *_FLAGS, "comp_methods", "copy_storage", *config.CONNECTION]
+    arguments.refuse_unknown(
+        [key for key in keywords if key not in known_names], known_names, "virt.migrate"
+    )
+    if _is_one_connection(keywords.get("parallel_connections")):
+        keywords["parallel_connections"] = 1
+    values = {key: value for key, value in keywords.items() if not _is_empty_value(key, value)}
     for keyword in config.CONNECTION:
         if keyword in values:
             raise BadArgument(
@@ -75,12 +77,12 @@ def _values(given: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _wants_one(value: object) -> bool:
+def _is_one_connection(value: object) -> bool:
     """Return whether a call wants one connection for a VM's memory by 0 or False."""
     return value in (0, "0")
 
 
-def _is_unsaid(key: str, value: object) -> bool:
+def _is_empty_value(key: str, value: object) -> bool:
     """Return whether a value says nothing: on Salt 3006 one that is empty, or 0, said nothing."""
     if key not in (*_NUMBERS_3006, "copy_storage"):
         return value is None

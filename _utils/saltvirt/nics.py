@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument
-from saltvirt.model import DEFAULT_BRIDGE, Nic, need_of
+from saltvirt.model import DEFAULT_BRIDGE, Nic, host_need
 
 TYPES = ("bridge", "network", "direct", "hostdev", "user", "ethernet", "vdpa")
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
@@ -53,76 +53,78 @@ def nic(vm: str, entry: dict[str, Any], *, is_whole: bool = True) -> Nic:
     is_whole
         Whether the entry says all of the NIC. If not, a profile may say its type and its source.
     """
-    what = f"interface {entry['name']!r}"
-    arguments.refuse_unknown_keys(what, entry, KEYS)
-    kind, source = _kind(what, entry, is_whole)
-    is_of_type = is_whole or bool(spelled_out(entry).get("type"))
+    label = f"interface {entry['name']!r}"
+    arguments.refuse_unknown_keys(label, entry, KEYS)
+    kind, source = _kind(label, entry, is_whole)
+    is_of_type = is_whole or bool(with_type_and_source(entry).get("type"))
     mac = str(entry.get("mac") or mac_for(vm, entry["name"])).lower()
     if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
-        raise BadArgument(what, f"{mac!r} is not a unicast MAC address")
+        raise BadArgument(label, f"{mac!r} is not a unicast MAC address")
     model = str(entry.get("model") or "virtio")
     if not _MODEL.fullmatch(model):
-        raise BadArgument(what, f"model {model!r}; a name such as virtio or e1000e")
-    made = Nic(
+        raise BadArgument(label, f"model {model!r}; a name such as virtio or e1000e")
+    vm_nic = Nic(
         name=entry["name"],
         type=kind,
         source=source,
         mac=mac,
         model=model,
         has_model=bool(entry.get("model")),
-        extra=_extra(what, kind if is_of_type else None, entry),
+        extra=_extra(label, kind if is_of_type else None, entry),
     )
     if is_whole or entry.get("model"):
-        _refuse_idle_queues(what, made)
-    if "filter" in made.extra and made.is_switched:
-        raise BadArgument(what, "libvirt's filters do not reach the ports of Open vSwitch")
-    return made
+        _refuse_idle_queues(label, vm_nic)
+    if "filter" in vm_nic.extra and vm_nic.is_switched:
+        raise BadArgument(label, "libvirt's filters do not reach the ports of Open vSwitch")
+    return vm_nic
 
 
-def _refuse_idle_queues(what: str, made: Nic) -> None:
+def _refuse_idle_queues(label: str, vm_nic: Nic) -> None:
     """Refuse queues that libvirt leaves out: they would be a change each time."""
-    if "queues" in made.extra and not made.model.startswith("virtio"):
-        raise BadArgument(what, f"queues are for model virtio, not for {made.model}")
+    if "queues" in vm_nic.extra and not vm_nic.model.startswith("virtio"):
+        raise BadArgument(label, f"queues are for model virtio, not for {vm_nic.model}")
 
 
-def _extra(what: str, kind: str | None, entry: dict[str, Any]) -> dict[str, Any]:
+def _extra(label: str, kind: str | None, entry: dict[str, Any]) -> dict[str, Any]:
     """Return what only some types of NICs can have; without a type it is not known yet."""
-    given = {key: entry[key] for key in _ONLY if entry.get(key) is not None}
-    for key in given:
+    options = {key: entry[key] for key in _ONLY if entry.get(key) is not None}
+    for key in options:
         if kind is not None and kind not in _ONLY[key]:
-            raise BadArgument(what, f"{key} is for {', '.join(_ONLY[key])}, not for type {kind}")
-    return {key: _READERS[key](f"{what}: {key}", value) for key, value in given.items()}
+            raise BadArgument(label, f"{key} is for {', '.join(_ONLY[key])}, not for type {kind}")
+    return {key: _READERS[key](f"{label}: {key}", value) for key, value in options.items()}
 
 
-def spelled_out(entry: dict[str, Any]) -> dict[str, Any]:
+def with_type_and_source(entry: dict[str, Any]) -> dict[str, Any]:
     """Return an entry with the type and source that its ``bridge`` or ``network`` means."""
     for short in ("network", "bridge"):
         if entry.get(short):
-            rest = {key: value for key, value in entry.items() if key not in ("bridge", "network")}
-            return {**rest, "type": short, "source": entry[short]}
+            other_keys = {
+                key: value for key, value in entry.items() if key not in ("bridge", "network")
+            }
+            return {**other_keys, "type": short, "source": entry[short]}
     return entry
 
 
-def override(entry: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+def override(entry: dict[str, Any], call_entry: dict[str, Any]) -> dict[str, Any]:
     """
     Return an entry of a profile with what a call says of that NIC, in whatever spelling.
 
     Of another type without a source, the profile's source would be something else's name.
     """
-    old, new = spelled_out(entry), spelled_out(said)
+    old, new = with_type_and_source(entry), with_type_and_source(call_entry)
     is_moved = bool(new.get("type")) and new["type"] != (old.get("type") or "bridge")
     return {**old, **({"source": None} if is_moved else {}), **new}
 
 
-def _kind(what: str, entry: dict[str, Any], is_whole: bool) -> tuple[str, str | None]:
-    entry = spelled_out(entry)
+def _kind(label: str, entry: dict[str, Any], is_whole: bool) -> tuple[str, str | None]:
+    entry = with_type_and_source(entry)
     kind, source = entry.get("type") or "bridge", entry.get("source")
     if kind not in TYPES:
-        raise BadArgument(what, f"type {kind!r}; one of {', '.join(TYPES)}")
+        raise BadArgument(label, f"type {kind!r}; one of {', '.join(TYPES)}")
     if kind == "bridge" and not source:
         source = DEFAULT_BRIDGE
     if is_whole and kind in ("network", "direct", "hostdev", "vdpa") and not source:
-        raise BadArgument(what, f"type {kind} has no source; say which {_SOURCES.get(kind, kind)}")
+        raise BadArgument(label, f"type {kind} has no source; say which {_SOURCES.get(kind, kind)}")
     return kind, source if source is None else str(source)
 
 
@@ -133,8 +135,8 @@ def pci(source: str | None) -> dict[str, str] | None:
     """Return the parts of a PCI address ``0000:03:10.0`` as libvirt wants them, or None."""
     if not _PCI.fullmatch(str(source).lower()):
         return None
-    domain, bus, rest = str(source).lower().split(":")
-    slot, _dot, function = rest.partition(".")
+    domain, bus, address = str(source).lower().split(":")
+    slot, _dot, function = address.partition(".")
     return {
         "type": "pci",
         "domain": f"0x{domain}",
@@ -144,120 +146,122 @@ def pci(source: str | None) -> dict[str, str] | None:
     }
 
 
-def _vlan(what: str, value: Any) -> dict[str, Any]:
+def _vlan(label: str, value: Any) -> dict[str, Any]:
     """Return ``{"tags", "trunk", "native"}`` from ``7``, ``[10, 20-30]`` or such a mapping."""
-    given = value if isinstance(value, dict) else {"tags": value}
-    arguments.refuse_unknown_keys(what, given, {"tags", "native"})
-    tags = arguments.vlans(what, given.get("tags") or [])
-    native = given.get("native")
+    options = value if isinstance(value, dict) else {"tags": value}
+    arguments.refuse_unknown_keys(label, options, {"tags", "native"})
+    tags = arguments.vlans(label, options.get("tags") or [])
+    native = options.get("native")
     if native is not None:
-        native = arguments.whole(f"{what}: native", native, most=4094)
+        native = arguments.whole_number(f"{label}: native", native, most=4094)
         tags = tuple(sorted({*tags, native}))
     if not tags:
-        raise BadArgument(what, "no tag is given")
-    is_trunk = len(tags) > 1 or native is not None or isinstance(given.get("tags"), list | tuple)
+        raise BadArgument(label, "no tag is given")
+    is_trunk = len(tags) > 1 or native is not None or isinstance(options.get("tags"), list | tuple)
     return {"tags": list(tags), "trunk": is_trunk, "native": native}
 
 
-def _bandwidth(what: str, value: Any) -> dict[str, dict[str, int]]:
+def _bandwidth(label: str, value: Any) -> dict[str, dict[str, int]]:
     """Return ``{"inbound" | "outbound": {average, peak, burst}}``, in KiB/s and KiB."""
     value = value if isinstance(value, dict) else {}
-    arguments.refuse_unknown_keys(what, value, {"in", "out"})
+    arguments.refuse_unknown_keys(label, value, {"in", "out"})
     out = {
-        name: _limits(f"{what}:{side}", value[side])
+        name: _limits(f"{label}:{side}", value[side])
         for side, name in (("in", "inbound"), ("out", "outbound"))
         if value.get(side) is not None
     }
     if not out:
-        raise BadArgument(what, "write {in: 1024, out: {average: 512, peak: 1024, burst: 256}}")
+        raise BadArgument(label, "write {in: 1024, out: {average: 512, peak: 1024, burst: 256}}")
     return out
 
 
-def _limits(what: str, given: Any) -> dict[str, int]:
-    given = given if isinstance(given, dict) else {"average": given}
-    arguments.refuse_unknown_keys(what, given, {"average", "peak", "burst"})
-    limits = {key: arguments.whole(f"{what}:{key}", value) for key, value in given.items()}
+def _limits(label: str, values: Any) -> dict[str, int]:
+    values = values if isinstance(values, dict) else {"average": values}
+    arguments.refuse_unknown_keys(label, values, {"average", "peak", "burst"})
+    limits = {key: arguments.whole_number(f"{label}:{key}", value) for key, value in values.items()}
     if "average" not in limits:
-        raise BadArgument(what, "has no 'average' (KiB per second)")
+        raise BadArgument(label, "has no 'average' (KiB per second)")
     if limits.get("peak", limits["average"]) < limits["average"]:
-        raise BadArgument(what, "the peak is below the average")
+        raise BadArgument(label, "the peak is below the average")
     return limits
 
 
-def _filter(what: str, value: Any) -> dict[str, Any]:
+def _filter(label: str, value: Any) -> dict[str, Any]:
     """Return ``{"name", "parameters": [(name, value)]}``; ``ip`` pins the guest's addresses."""
-    given = value if isinstance(value, dict) else {"name": value}
-    arguments.refuse_unknown_keys(what, given, {"name", "ip", "parameters"})
-    name = given.get("name") or _CLEAN
+    options = value if isinstance(value, dict) else {"name": value}
+    arguments.refuse_unknown_keys(label, options, {"name", "ip", "parameters"})
+    name = options.get("name") or _CLEAN
     if not isinstance(name, str) or not _WORD.fullmatch(name):
-        raise BadArgument(what, f"{name!r} cannot name a filter")
+        raise BadArgument(label, f"{name!r} cannot name a filter")
     parameters = [
-        ("IP", arguments.address(f"{what}: ip", one))
-        for one in arguments.names(what, given.get("ip"))
+        ("IP", arguments.address(f"{label}: ip", guest_ip))
+        for guest_ip in arguments.names(label, options.get("ip"))
     ]
     if name == _CLEAN and any(":" in str(address) for _ip, address in parameters):
-        raise BadArgument(what, f"{_CLEAN} knows IPv4 addresses alone; give another filter's name")
-    for key, one in (arguments.mapping(what, given.get("parameters")) or {}).items():
-        parameters.append((str(key), str(one)))
+        raise BadArgument(label, f"{_CLEAN} knows IPv4 addresses alone; give another filter's name")
+    for key, item in (arguments.mapping(label, options.get("parameters")) or {}).items():
+        parameters.append((str(key), str(item)))
     return {"name": name, "parameters": parameters}
 
 
-def _virtualport(what: str, value: Any) -> dict[str, Any]:
+def _virtualport(label: str, value: Any) -> dict[str, Any]:
     """Return ``{"type", "parameters"}`` from ``openvswitch`` or a mapping with parameters."""
-    given = dict(value) if isinstance(value, dict) else {"type": value}
-    kind = switch_type(what, given.pop("type", None))
-    return {"type": kind, "parameters": port_parameters(what, given)}
+    options = dict(value) if isinstance(value, dict) else {"type": value}
+    kind = switch_type(label, options.pop("type", None))
+    return {"type": kind, "parameters": port_parameters(label, options)}
 
 
-def switch_type(what: str, kind: object) -> str:
+def switch_type(label: str, kind: object) -> str:
     """Return the type of a virtual switch."""
     if kind not in _SWITCHES:
-        raise BadArgument(what, f"type {kind!r}; one of {', '.join(_SWITCHES)}")
+        raise BadArgument(label, f"type {kind!r}; one of {', '.join(_SWITCHES)}")
     return str(kind)
 
 
-def port_parameters(what: str, given: Mapping[Any, Any]) -> dict[str, str]:
+def port_parameters(label: str, parameters: Mapping[Any, Any]) -> dict[str, str]:
     """Return what a switch is told of a port, with UUIDs as libvirt writes them."""
     # In capitals they would be a change each time; any other text it keeps as it is.
     return {
-        str(key): (arguments.uuid if key in _UUIDS else arguments.plain)(f"{what}: {key}", one)
-        for key, one in given.items()
-        if one is not None
+        str(key): (arguments.uuid if key in _UUIDS else arguments.plain_text)(
+            f"{label}: {key}", value
+        )
+        for key, value in parameters.items()
+        if value is not None
     }
 
 
-def _mode(what: str, value: Any) -> str:
+def _mode(label: str, value: Any) -> str:
     if value not in _MODES:
-        raise BadArgument(what, f"{value!r}; one of {', '.join(_MODES)}")
+        raise BadArgument(label, f"{value!r}; one of {', '.join(_MODES)}")
     return str(value)
 
 
-def _name(what: str, value: Any) -> str:
+def _name(label: str, value: Any) -> str:
     if not isinstance(value, str) or not _WORD.fullmatch(value):
-        raise BadArgument(what, f"{value!r} is not a name")
+        raise BadArgument(label, f"{value!r} is not a name")
     return value
 
 
-def _guest(what: str, value: Any) -> dict[str, Any]:
+def _guest(label: str, value: Any) -> dict[str, Any]:
     """Return ``{"dhcp", "addresses", "gateways", "dns", "search"}``: what the guest sets up."""
-    given = {"dhcp": True} if value == "dhcp" else value
-    if not isinstance(given, dict):
-        raise BadArgument(what, f"{value!r}; dhcp, or {{addresses: [10.0.0.4/16], gateway: ...}}")
-    known = {"dhcp", "addresses", "gateway", "dns", "search"}
-    arguments.refuse_unknown_keys(what, given, known)
-    addresses = arguments.interface_addresses(f"{what}: addresses", given.get("addresses")) or ()
-    dhcp = arguments.boolean(f"{what}: dhcp", given.get("dhcp", not addresses))
+    options = {"dhcp": True} if value == "dhcp" else value
+    if not isinstance(options, dict):
+        raise BadArgument(label, f"{value!r}; dhcp, or {{addresses: [10.0.0.4/16], gateway: ...}}")
+    known_keys = {"dhcp", "addresses", "gateway", "dns", "search"}
+    arguments.refuse_unknown_keys(label, options, known_keys)
+    addresses = arguments.interface_addresses(f"{label}: addresses", options.get("addresses")) or ()
+    dhcp = arguments.boolean(f"{label}: dhcp", options.get("dhcp", not addresses))
     gateways, servers = (
         tuple(
-            arguments.address(f"{what}: {key}", one)
-            for one in arguments.names(what, given.get(key))
+            arguments.address(f"{label}: {key}", item)
+            for item in arguments.names(label, options.get(key))
         )
         for key in ("gateway", "dns")
     )
     if gateways and not addresses:
-        raise BadArgument(what, "a gateway needs addresses; DHCP brings its own")
-    _refuse_gateways(f"{what}: gateway", [str(gateway) for gateway in gateways], addresses)
-    search = arguments.names(f"{what}: search", given.get("search"))
+        raise BadArgument(label, "a gateway needs addresses; DHCP brings its own")
+    _refuse_gateways(f"{label}: gateway", [str(gateway) for gateway in gateways], addresses)
+    search = arguments.names(f"{label}: search", options.get("search"))
     return {
         "dhcp": dhcp,
         "addresses": addresses,
@@ -267,36 +271,39 @@ def _guest(what: str, value: Any) -> dict[str, Any]:
     }
 
 
-def _refuse_gateways(what: str, gateways: Iterable[str], addresses: Iterable[str]) -> None:
+def _refuse_gateways(label: str, gateways: Iterable[str], addresses: Iterable[str]) -> None:
     """Refuse gateways by which a guest would have no default route."""
-    own = [ipaddress.ip_interface(address) for address in addresses]
-    seen: dict[int, object] = {}
+    interfaces = [ipaddress.ip_interface(address) for address in addresses]
+    gateways_by_version: dict[int, object] = {}
     for gateway in map(ipaddress.ip_address, gateways):
-        other = seen.setdefault(gateway.version, gateway)
-        if other is not gateway:
+        first_gateway = gateways_by_version.setdefault(gateway.version, gateway)
+        if first_gateway is not gateway:
             raise BadArgument(
-                what,
-                f"{other} and {gateway} are both IPv{gateway.version}; a NIC has one gateway of "
+                label,
+                f"{first_gateway} and {gateway} are both IPv{gateway.version}; a NIC has one "
+                "gateway of "
                 "each family",
             )
-        reason = _why_no_gateway(gateway, [one for one in own if one.version == gateway.version])
+        reason = _why_no_gateway(
+            gateway, [interface for interface in interfaces if interface.version == gateway.version]
+        )
         if reason:
-            raise BadArgument(what, f"{gateway} {reason}")
+            raise BadArgument(label, f"{gateway} {reason}")
 
 
 def _why_no_gateway(
     gateway: ipaddress.IPv4Address | ipaddress.IPv6Address,
-    own: Sequence[ipaddress.IPv4Interface | ipaddress.IPv6Interface],
+    interfaces: Sequence[ipaddress.IPv4Interface | ipaddress.IPv6Interface],
 ) -> str | None:
     """Return why an address is no gateway of a guest with some addresses of its family."""
     family = f"IPv{gateway.version}"
-    if not own:
+    if not interfaces:
         return f"is {family}, and addresses has no {family} address"
-    if any(address.ip == gateway for address in own):
+    if any(address.ip == gateway for address in interfaces):
         return "is the guest's own address"
     if gateway.is_unspecified or gateway.is_multicast or gateway.is_loopback:
         return "is no address of a router"
-    if any(_is_edge(gateway, address) for address in own):
+    if any(_is_edge(gateway, address) for address in interfaces):
         return "is the network's own or broadcast address"
     return None
 
@@ -316,24 +323,24 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "virtualport": _virtualport,
     "mode": _mode,
     "portgroup": _name,
-    "queues": lambda what, value: arguments.whole(what, value, most=256),
-    "mtu": lambda what, value: arguments.whole(what, value, least=68, most=65535),
+    "queues": lambda what, value: arguments.whole_number(what, value, most=256),
+    "mtu": lambda what, value: arguments.whole_number(what, value, least=68, most=65535),
 }
 
 
 def refuse_equal_macs(nics: Iterable[Nic]) -> None:
     """Refuse two NICs of one VM with the same address."""
-    seen: dict[str, str] = {}
-    for one in nics:
-        if one.mac in seen:
+    names_by_mac: dict[str, str] = {}
+    for vm_nic in nics:
+        if vm_nic.mac in names_by_mac:
             raise BadArgument(
-                f"interface {one.name!r}",
-                f"has the MAC {one.mac} of interface {seen[one.mac]!r}; give another",
+                f"interface {vm_nic.name!r}",
+                f"has the MAC {vm_nic.mac} of interface {names_by_mac[vm_nic.mac]!r}; give another",
             )
-        seen[one.mac] = one.name
+        names_by_mac[vm_nic.mac] = vm_nic.name
 
 
-class Wired(Protocol):
+class ConnectedNic(Protocol):
     """What a NIC is on: of a call (:class:`saltvirt.model.Nic`) or of a domain's XML."""
 
     @property
@@ -353,22 +360,22 @@ class Wired(Protocol):
         """Whether it is a port of Open vSwitch."""
 
 
-def needs(nics: Iterable[Wired]) -> dict[str, Any]:
+def host_needs(nics: Iterable[ConnectedNic]) -> dict[str, Any]:
     """
     Return what NICs need of a host: ``{"bridges", "networks", "links", "bridge_vlans"}``.
 
     ``links`` are those that macvtap uses, and Open vSwitch's bridges, which are not Linux bridges;
     ``bridge_vlans`` says whether a Linux bridge must tag, which libvirt can from 11.0 on.
     """
-    wired = [
-        (need_of(one.type, is_switched=one.is_switched), one.on, one.is_tagged)
-        for one in nics
-        if one.on
+    vm_needs = [
+        (host_need(vm_nic.type, is_switched=vm_nic.is_switched), vm_nic.on, vm_nic.is_tagged)
+        for vm_nic in nics
+        if vm_nic.on
     ]
     return {
         **{
-            need: tuple(sorted({place for need_, place, _tagged in wired if need_ == need}))
+            need: tuple(sorted({place for vm_need, place, _tagged in vm_needs if vm_need == need}))
             for need in ("bridges", "networks", "links")
         },
-        "bridge_vlans": any(need == "bridges" and tagged for need, _place, tagged in wired),
+        "bridge_vlans": any(need == "bridges" and tagged for need, _place, tagged in vm_needs),
     }

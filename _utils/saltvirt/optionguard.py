@@ -24,11 +24,11 @@ LetIn = Callable[[Mapping[str, Any]], bool]
 _FLAGS = ("test", "dry_run")
 
 
-def is_set(flag: str) -> LetIn:
+def flag_rule(flag: str) -> LetIn:
     """Return what lets calls in with a flag, such as ``dry_run=True``."""
 
-    def let_in(given: Mapping[str, Any]) -> bool:
-        return arguments.boolean(flag, given.get(flag, False))
+    def let_in(keywords: Mapping[str, Any]) -> bool:
+        return arguments.boolean(flag, keywords.get(flag, False))
 
     return let_in
 
@@ -58,13 +58,13 @@ def modules(
         Which calls of other functions only look, or only finish. Default to none; a parameter
         ``test`` or ``dry_run`` says by itself that a call looks.
     """
-    looks = lookonly.MODULES[Path(str(namespace["__file__"])).stem].looks
-    unguarded = {*looks.split(), *harmless.split(), *itself.split()}
-    finishing = {**dict.fromkeys(finishes.split(), _always), **(finishes_if or {})}
+    look_names = lookonly.MODULES[Path(str(namespace["__file__"])).stem].looks
+    unguarded_names = {*look_names.split(), *harmless.split(), *itself.split()}
+    finish_rules = {**dict.fromkeys(finishes.split(), _always), **(finishes_if or {})}
     for name, function in _public(namespace):
-        if name not in unguarded:
-            look = (looks_if or {}).get(name, _never)
-            namespace[name] = _guarded(function, look, finishing.get(name, _never))
+        if name not in unguarded_names:
+            lets_look = (looks_if or {}).get(name, _never)
+            namespace[name] = _guarded(function, lets_look, finish_rules.get(name, _never))
 
 
 def states(namespace: MutableMapping[str, Any]) -> None:
@@ -75,14 +75,14 @@ def states(namespace: MutableMapping[str, Any]) -> None:
 
 def refuse_change(namespace: Mapping[str, Any], *, is_look: bool) -> None:
     """Raise OptionsMissing if nothing may be changed on this host, unless the call only looks."""
-    reason = _noticed(namespace).refusal
+    reason = _log_notices(namespace).refusal
     if reason and not is_look:
         raise OptionsMissing(reason)
 
 
 def refusal(namespace: Mapping[str, Any]) -> str | None:
     """Return why nothing is changed on this host now; None if that is not so."""
-    return _standing(namespace, is_change=False).refusal
+    return _options_in_force(namespace, is_change=False).refusal
 
 
 def _public(namespace: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -95,74 +95,76 @@ def _public(namespace: Mapping[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def _standing(namespace: Mapping[str, Any], *, is_change: bool) -> optionmemory.Standing:
+def _options_in_force(
+    namespace: Mapping[str, Any], *, is_change: bool
+) -> optionmemory.OptionsInForce:
     """Return the options as they hold for a call; the names are those that Salt's loader gives."""
-    opts, pillar, grains = (namespace.get(f"__{one}__") for one in ("opts", "pillar", "grains"))
-    return config.standing(opts or {}, pillar, grains, is_change)
+    opts, pillar, grains = (namespace.get(f"__{name}__") for name in ("opts", "pillar", "grains"))
+    return config.effective_sources(opts or {}, pillar, grains, is_change)
 
 
-def _noticed(namespace: Mapping[str, Any]) -> optionmemory.Standing:
+def _log_notices(namespace: Mapping[str, Any]) -> optionmemory.OptionsInForce:
     """Return the options as they hold for a change, and log what is to be said of them."""
-    standing = _standing(namespace, is_change=True)
-    for line in standing.notices:
+    options_in_force = _options_in_force(namespace, is_change=True)
+    for line in options_in_force.notices:
         log.warning("%s", line)
-    return standing
+    return options_in_force
 
 
-def _always(_given: Mapping[str, Any]) -> bool:
+def _always(_keywords: Mapping[str, Any]) -> bool:
     return True
 
 
-def _never(_given: Mapping[str, Any]) -> bool:
+def _never(_keywords: Mapping[str, Any]) -> bool:
     return False
 
 
-def _guarded(function: Any, looks: LetIn, finishes: LetIn) -> Any:
+def _guarded(function: Any, lets_look: LetIn, lets_finish: LetIn) -> Any:
     signature = inspect.signature(function)
-    flags = [is_set(flag) for flag in _FLAGS if flag in signature.parameters]
+    flags = [flag_rule(flag) for flag in _FLAGS if flag in signature.parameters]
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        standing = _noticed(function.__globals__)
-        if standing.refusal is None:
+        options_in_force = _log_notices(function.__globals__)
+        if options_in_force.refusal is None:
             return function(*args, **kwargs)
-        given = _given(signature, args, kwargs)
-        rules = [*flags, looks, *([finishes] if standing.is_remembered else [])]
-        if any(_lets_in(one, given) for one in rules):
+        keywords = _arguments_by_name(signature, args, kwargs)
+        rules = [*flags, lets_look, *([lets_finish] if options_in_force.is_remembered else [])]
+        if any(_lets_in(rule, keywords) for rule in rules):
             return function(*args, **kwargs)
-        return _refuse(function, given, standing.refusal)
+        return _refuse(function, keywords, options_in_force.refusal)
 
     return guarded
 
 
-def _given(
+def _arguments_by_name(
     signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the arguments of a call by their names."""
     try:
-        bound = signature.bind_partial(*args, **kwargs)
+        bound_arguments = signature.bind_partial(*args, **kwargs)
     except TypeError:
         return dict(kwargs)  # the function itself says what is wrong
-    out = dict(bound.arguments)
+    out = dict(bound_arguments.arguments)
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             out |= out.pop(name, {})
     return out
 
 
-def _lets_in(let_in: LetIn, given: Mapping[str, Any]) -> bool:
+def _lets_in(let_in: LetIn, keywords: Mapping[str, Any]) -> bool:
     try:
-        return let_in(given)
+        return let_in(keywords)
     except VirtError:
         return False
 
 
-def _refuse(function: Any, given: Mapping[str, Any], reason: str) -> Any:
+def _refuse(function: Any, keywords: Mapping[str, Any], reason: str) -> Any:
     """Raise the refusal; the runner, which asks for a report, may try another host."""
-    if function.__name__ not in ("init", "clone") or not given.get("report"):
+    if function.__name__ not in ("init", "clone") or not keywords.get("report"):
         raise OptionsMissing(reason)
     function.__globals__["__context__"]["retcode"] = 1
-    return ReservationRefused(str(given.get("name")), [reason]).to_dict()
+    return ReservationRefused(str(keywords.get("name")), [reason]).to_dict()
 
 
 def _guarded_state(function: Any) -> Any:
@@ -171,14 +173,14 @@ def _guarded_state(function: Any) -> Any:
         name = str(args[0] if args else kwargs.get("name", ""))
         is_test = bool(function.__globals__["__opts__"].get("test"))
         try:
-            standing = _standing(function.__globals__, is_change=not is_test)
+            options_in_force = _options_in_force(function.__globals__, is_change=not is_test)
         except VirtError as error:
-            return statereturn.failed(name, error)
-        if standing.refusal and not is_test:
-            return statereturn.failed(name, standing.refusal)
-        more = [standing.refusal] if standing.refusal else []
+            return statereturn.make_failure(name, error)
+        if options_in_force.refusal and not is_test:
+            return statereturn.make_failure(name, options_in_force.refusal)
+        refusals = [options_in_force.refusal] if options_in_force.refusal else []
         out = function(*args, **kwargs)
-        told = [*out.get("warnings", ()), *more, *standing.notices]
-        return {**out, "warnings": told} if told else out
+        warnings = [*out.get("warnings", ()), *refusals, *options_in_force.notices]
+        return {**out, "warnings": warnings} if warnings else out
 
     return guarded

@@ -23,9 +23,9 @@ def kind(accepts: str, is_good: Callable[[Any], bool]) -> Kind:
     return Kind(accepts, read)
 
 
-def number(of: Callable[[Any], float], accepts: str, least: int) -> Kind:
+def number(convert: Callable[[Any], float], accepts: str, least: int) -> Kind:
     def read(value: Any) -> float:
-        number = of(value)
+        number = convert(value)
         # 2.5 is not a whole number, and True is not a number.
         if isinstance(value, bool) or number != float(value) or not least <= number < math.inf:
             raise ValueError

@@ -37,7 +37,7 @@ _OF_SALT = {"schedule", "master"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
+class LostOption:
     """An option that protected something and is not set any more; ``until`` is in UTC."""
 
     option: str
@@ -45,8 +45,8 @@ class Lost:
     until: str
 
     def __str__(self) -> str:
-        was = optionstrength.shown(self.option, self.was)
-        return f"virt:{self.option} was {was} until {self.until}, and is not set any more"
+        shown_value = optionstrength.printable_value(self.option, self.was)
+        return f"virt:{self.option} was {shown_value} until {self.until}, and is not set any more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Memory:
     """
 
     sections: dict[str, Section | None] = field(default_factory=dict)
-    lost: tuple[Lost, ...] = ()
+    lost: tuple[LostOption, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class _Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class OptionsInForce:
     """
     The sources of options as they hold for one call.
 
@@ -95,14 +95,14 @@ class Standing:
     notices: tuple[str, ...] = ()
 
 
-def standing(
+def options_in_force(
     names: Collection[str],
     opts: Mapping[str, Any],
     grains: Mapping[str, Any] | None,
     pillar: Mapping[str, Any] | None,
     *,
     is_change: bool,
-) -> Standing:
+) -> OptionsInForce:
     """
     Return the options that hold for a call; remember them if their sources are complete.
 
@@ -114,39 +114,43 @@ def standing(
         None outside a minion, such as in salt-cloud: what this machine's minion remembers holds
         after the given options, and nothing is remembered.
     """
-    plain = {"config": _plain(opts), "grains": _plain(grains), "pillar": _plain(pillar)}
-    given = [source for name, source in plain.items() if source or name == "config"]
-    refusal = _pillar_errors(plain["config"], plain["pillar"])
-    path = _path(plain["config"])
+    sources_by_name = {
+        "config": _unwrap(opts),
+        "grains": _unwrap(grains),
+        "pillar": _unwrap(pillar),
+    }
+    sources = [source for name, source in sources_by_name.items() if source or name == "config"]
+    refusal = _pillar_errors(sources_by_name["config"], sources_by_name["pillar"])
+    path = _path(sources_by_name["config"])
     if path is None:
-        return Standing(sources=given, refusal=refusal)
+        return OptionsInForce(sources=sources, refusal=refusal)
     if pillar is None:
-        return Standing(sources=[*given, *_of_this_machine(path.parent)])
-    look = _Look(frozenset(names) - set(NOT_REMEMBERED), plain, path, refusal)
-    return look.standing(is_change=is_change)
+        return OptionsInForce(sources=[*sources, *_read_only_minion(path.parent)])
+    session = _OptionSession(frozenset(names) - set(NOT_REMEMBERED), sources_by_name, path, refusal)
+    return session.standing(is_change=is_change)
 
 
-def _plain(source: Any) -> Mapping[str, Any]:
+def _unwrap(source: Any) -> Mapping[str, Any]:
     """Return a source without the wrapper that Salt's loader gives to modules."""
-    found: Mapping[str, Any] = (source.value() if hasattr(source, "value") else source) or {}
-    return found
+    options: Mapping[str, Any] = (source.value() if hasattr(source, "value") else source) or {}
+    return options
 
 
 def _path(opts: Mapping[str, Any]) -> Path | None:
     """Return the place of the file; None for options that are no minion's."""
     if not opts.get("id") or not opts.get("root_dir"):
         return None
-    return Path(opts["root_dir"]) / FOLDER / f"{files.named(str(opts['id']))}.json"
+    return Path(opts["root_dir"]) / FOLDER / f"{files.to_file_name(str(opts['id']))}.json"
 
 
-def _of_this_machine(folder: Path) -> list[Section]:
+def _read_only_minion(folder: Path) -> list[Section]:
     """Return what the only minion of this machine remembers; of several, nothing."""
     paths = sorted(folder.glob("*.json"))
     sections = _read(paths[0])[0].sections if len(paths) == 1 else {}
     return [
-        {"virt": optionsections.restored(one, {})}
+        {"virt": optionsections.restore_section(section, {})}
         for name in SOURCES
-        if (one := sections.get(name))
+        if (section := sections.get(name))
     ]
 
 
@@ -162,39 +166,45 @@ def _pillar_errors(opts: Mapping[str, Any], pillar: Mapping[str, Any]) -> str | 
     )
 
 
-class _Look:
+class _OptionSession:
     """One look at the sources of a minion, beside what the minion remembers."""
 
     def __init__(
         self,
         names: frozenset[str],
-        plain: Mapping[str, Mapping[str, Any]],
+        sources_by_name: Mapping[str, Mapping[str, Any]],
         path: Path,
         refusal: str | None,
     ) -> None:
-        self._names, self._plain, self._path, self._refusal = names, plain, path, refusal
+        self._names, self._plain, self._path, self._refusal = names, sources_by_name, path, refusal
         self._memory, self._problem = _read(path)
-        self._now = {name: optionsections.section(names, plain[name]) for name in SOURCES}
+        self._now = {
+            name: optionsections.read_section(names, sources_by_name[name]) for name in SOURCES
+        }
         self._next: dict[str, Section | None] = {}
         self._sources: list[Mapping[str, Any]] = []
         self._notices: list[str] = []
         self._is_complete = self._is_remembered = True
 
-    def standing(self, *, is_change: bool) -> Standing:
+    def standing(self, *, is_change: bool) -> OptionsInForce:
         """Return the sources that hold, and remember their options."""
         for name in SOURCES:
             self._judge(name)
-        left = self._beside_the_pillar()
+        kept_options = self._beside_the_pillar()
         memory = self._changed()
         if is_change and self._refusal is None:
             self._notices += map(str, memory.lost)
             memory = replace(memory, lost=())
         if memory != self._memory and (self._problem is None or self._may_replace()):
             _write(self._path, memory, logging.WARNING if is_change else logging.DEBUG)
-        return Standing(
+        return OptionsInForce(
             sources=[
                 *self._sources,
-                *([{"virt": optionsections.restored(left, {})}] if left else []),
+                *(
+                    [{"virt": optionsections.restore_section(kept_options, {})}]
+                    if kept_options
+                    else []
+                ),
             ],
             refusal=self._refusal,
             is_remembered=self._is_remembered,
@@ -207,20 +217,24 @@ class _Look:
 
     def _judge(self, name: str) -> None:
         """Take a source as it is, or what is remembered of it."""
-        plain, before = self._plain[name], self._memory.sections.get(name)
+        source, remembered_section = self._plain[name], self._memory.sections.get(name)
         reason = self._incomplete(name)
         if reason is None:
             self._next[name] = self._now[name]
         elif name in self._memory.sections:
-            self._next[name] = before
+            self._next[name] = remembered_section
         self._is_complete &= reason is None
         self._is_remembered &= reason is None or name in self._memory.sections
-        if reason and before:
-            self._notices.append(f"{reason}; these hold as they were before: {_listed(before)}")
-        if reason and before is not None:
-            self._sources.append(optionsections.replaced(self._names, plain, before))
-        elif plain or name == "config":
-            self._sources.append(plain)
+        if reason and remembered_section:
+            self._notices.append(
+                f"{reason}; these hold as they were before: {_option_names(remembered_section)}"
+            )
+        if reason and remembered_section is not None:
+            self._sources.append(
+                optionsections.replace_section(self._names, source, remembered_section)
+            )
+        elif source or name == "config":
+            self._sources.append(source)
 
     def _incomplete(self, name: str) -> str | None:
         """Return why a source may lack options; None if it is as its operator wrote it."""
@@ -229,8 +243,8 @@ class _Look:
         elif name in self._memory.sections and self._now[name] == self._memory.sections[name]:
             return None
         else:
-            look = {"config": saltfiles.unreadable_config, "grains": saltfiles.unreadable_grains}
-            reason = look[name](self._plain["config"])
+            readers = {"config": saltfiles.unreadable_config, "grains": saltfiles.unreadable_grains}
+            reason = readers[name](self._plain["config"])
             self._refuse(reason)
         if reason and self._problem:
             self._refuse(self._problem.text)
@@ -246,30 +260,36 @@ class _Look:
             return "the pillar has errors"
         if opts.get("file_client") != "local" or opts.get("use_master_when_local"):
             return None
-        if saltfiles.configured(opts, "file_client") == "local":
+        if saltfiles.read_option(opts, "file_client") == "local":
             return None
         return "this call has no pillar of the master (--local)"
 
     def _beside_the_pillar(self) -> Section:
         """Return remembered options that hold though a pillar without errors lacks them."""
-        before = self._memory.sections.get("pillar")
-        if not before or self._now["pillar"] == before or self._plain["pillar"].get("_errors"):
+        remembered_section = self._memory.sections.get("pillar")
+        if (
+            not remembered_section
+            or self._now["pillar"] == remembered_section
+            or self._plain["pillar"].get("_errors")
+        ):
             return {}
         if self._is_of_another_environment():
-            self._next["pillar"] = before
-            left = self._not_in(before, "pillar")
+            self._next["pillar"] = remembered_section
+            kept_options = self._not_in(remembered_section, "pillar")
             reason = "this call has the pillar of another environment (pillarenv)"
         elif self._next.get("pillar") is None and not set(self._plain["pillar"]) - _OF_SALT:
             # There is no top file any more, or it no longer names the host. Options that another
             # source has now are forgotten.
-            left = self._not_in(before, "config", "grains")
-            self._next["pillar"] = left or None
+            kept_options = self._not_in(remembered_section, "config", "grains")
+            self._next["pillar"] = kept_options or None
             reason = "the pillar of this host is empty (to drop options, write there: virt: {})"
         else:
             return {}
-        if left:
-            self._notices.append(f"{reason}; these hold as they were before: {_listed(left)}")
-        return left
+        if kept_options:
+            self._notices.append(
+                f"{reason}; these hold as they were before: {_option_names(kept_options)}"
+            )
+        return kept_options
 
     def _not_in(self, section: Section, *sources: str) -> Section:
         """Return the options of a section that these sources do not have now."""
@@ -279,31 +299,38 @@ class _Look:
     def _is_of_another_environment(self) -> bool:
         opts = self._plain["config"]
         environment = opts.get("pillarenv")
-        return bool(environment and environment != saltfiles.configured(opts, "pillarenv"))
+        return bool(environment and environment != saltfiles.read_option(opts, "pillarenv"))
 
     def _changed(self) -> Memory:
         """Return what is to be remembered, and log each protection that has become weaker."""
-        lost = [one for one in self._memory.lost if not _has(self._next.values(), one.option)]
+        lost_options = [
+            lost_option
+            for lost_option in self._memory.lost
+            if not _has(self._next.values(), lost_option.option)
+        ]
         for option in sorted(self._names):
-            was, now = _first(self._memory.sections, option), _first(self._next, option)
+            old_value, new_value = (
+                _first_value(self._memory.sections, option),
+                _first_value(self._next, option),
+            )
             if (
-                was == now
+                old_value == new_value
                 or not self._memory.sections
-                or not optionstrength.is_weaker(option, was, now)
+                or not optionstrength.is_weaker(option, old_value, new_value)
             ):
                 continue
             log.warning(
                 "virt:%s protects less than before: %s",
                 option,
-                optionstrength.change(option, was, now),
+                optionstrength.describe_change(option, old_value, new_value),
             )
-            if now is None and option in _LASTING:
-                until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-                lost.append(Lost(option=option, was=was, until=until))
-        return Memory(sections=self._next, lost=tuple(lost))
+            if new_value is None and option in _LASTING:
+                lost_at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+                lost_options.append(LostOption(option=option, was=old_value, until=lost_at))
+        return Memory(sections=self._next, lost=tuple(lost_options))
 
 
-def _listed(section: Section) -> str:
+def _option_names(section: Section) -> str:
     return ", ".join(f"virt:{option}" for option in section)
 
 
@@ -311,10 +338,15 @@ def _has(sections: Any, option: str) -> bool:
     return any(section and option in section for section in sections)
 
 
-def _first(sections: Mapping[str, Section | None], option: str) -> Any:
+def _first_value(sections: Mapping[str, Section | None], option: str) -> Any:
     """Return an option's value in the first section that has it."""
     return next(
-        (one[option] for name in SOURCES if (one := sections.get(name)) and option in one), None
+        (
+            section[option]
+            for name in SOURCES
+            if (section := sections.get(name)) and option in section
+        ),
+        None,
     )
 
 
@@ -330,16 +362,16 @@ def _read(path: Path) -> tuple[Memory, _Problem | None]:
             )
             return Memory(), _Problem(text, is_newer=True)
         sections = {name: content["sections"][name] for name in content["sections"]}
-        lost = tuple(Lost(**row) for row in content["lost"])
-        if not all(one is None or isinstance(one, dict) for one in sections.values()):
+        lost_options = tuple(LostOption(**row) for row in content["lost"])
+        if not all(section is None or isinstance(section, dict) for section in sections.values()):
             raise ValueError("a section is no mapping")
     except FileNotFoundError:
         return Memory(), None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
-        why = terminal.one_line(f"{type(exc).__name__}: {exc}", 120)
-        text = f"{path} cannot be read ({why}); the next call with a good pillar writes it anew"
+        reason = terminal.one_line(f"{type(exc).__name__}: {exc}", 120)
+        text = f"{path} cannot be read ({reason}); the next call with a good pillar writes it anew"
         return Memory(), _Problem(text, is_newer=False)
-    return Memory(sections=sections, lost=lost), None
+    return Memory(sections=sections, lost=lost_options), None
 
 
 def _write(path: Path, memory: Memory, level: int) -> None:

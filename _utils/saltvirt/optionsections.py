@@ -10,17 +10,19 @@ from saltvirt.errors import BadConfig
 Section = dict[str, Any]
 
 
-def section(names: Collection[str], source: Mapping[str, Any]) -> Section | None:
+def read_section(names: Collection[str], source: Mapping[str, Any]) -> Section | None:
     """Return the options of a source that are remembered; None if it has no ``virt:`` at all."""
     if "virt" not in source and not any(str(key).startswith("virt.") for key in source):
         return None
-    opened = [optionsources.opened(source)]
-    given = {name: optionsources.first(opened, name) for name in names}
-    kept = {name: _kept(name, value) for name, value in given.items() if value is not None}
-    return {name: value for name, value in sorted(kept.items()) if value is not None}
+    source_pairs = [optionsources.split_source(source)]
+    values = {name: optionsources.first_value(source_pairs, name) for name in names}
+    kept_values = {
+        name: _without_secrets(name, value) for name, value in values.items() if value is not None
+    }
+    return {name: value for name, value in sorted(kept_values.items()) if value is not None}
 
 
-def _kept(name: str, value: Any) -> Any:
+def _without_secrets(name: str, value: Any) -> Any:
     """Return an option's value as it is kept, without secrets."""
     if name == "connection":
         value = {"uri": value["uri"]} if isinstance(value, Mapping) and value.get("uri") else None
@@ -28,13 +30,13 @@ def _kept(name: str, value: Any) -> Any:
         if not isinstance(value, Mapping):
             return None
         has_password = value.get("password") is not None
-        value = {**{key: one for key, one in value.items() if key != "password"}}
+        value = {**{key: item for key, item in value.items() if key != "password"}}
         value |= {"password": True} if has_password else {}
     # As it is read again.
     return json.loads(json.dumps(value, default=str))
 
 
-def restored(section: Section, given: Mapping[str, Any]) -> Section:
+def restore_section(section: Section, source_options: Mapping[str, Any]) -> Section:
     """
     Return remembered options as a source has them.
 
@@ -42,7 +44,10 @@ def restored(section: Section, given: Mapping[str, Any]) -> Section:
         What the source has below ``virt:`` now: secrets may be there.
     """
     out = dict(section)
-    auth, password = _part(given, "connection", "auth"), _part(given, "vnc", "password")
+    auth, password = (
+        _nested_value(source_options, "connection", "auth"),
+        _nested_value(source_options, "vnc", "password"),
+    )
     if auth and "connection" in section:
         out["connection"] = {**section["connection"], "auth": auth}
     if section.get("vnc", {}).get("password"):
@@ -51,21 +56,21 @@ def restored(section: Section, given: Mapping[str, Any]) -> Section:
     return out
 
 
-def _part(given: Mapping[str, Any], name: str, key: str) -> Any:
-    option = given.get(name)
+def _nested_value(source_options: Mapping[str, Any], name: str, key: str) -> Any:
+    option = source_options.get(name)
     return option.get(key) if isinstance(option, Mapping) else None
 
 
-def replaced(
+def replace_section(
     names: Collection[str], source: Mapping[str, Any], section: Section
 ) -> Mapping[str, Any]:
     """Return a source with the remembered options in place of its own."""
-    _all, nested = optionsources.opened(source)
-    dotted = {key: one for key, one in source.items() if str(key).startswith("virt.")}
+    _all, nested = optionsources.split_source(source)
+    dotted = {key: item for key, item in source.items() if str(key).startswith("virt.")}
     return {
-        **{key: one for key, one in dotted.items() if str(key)[5:] not in names},
+        **{key: item for key, item in dotted.items() if str(key)[5:] not in names},
         "virt": {
-            **{key: one for key, one in nested.items() if key not in names},
-            **restored(section, nested),
+            **{key: item for key, item in nested.items() if key not in names},
+            **restore_section(section, nested),
         },
     }

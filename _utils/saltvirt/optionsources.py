@@ -10,22 +10,22 @@ from saltvirt.optionkinds import Kind
 
 def option(sources: Iterable[Mapping[str, Any]], name: str) -> Any:
     """Return the first of ``virt:name`` and ``virt.name`` that a source has, else None."""
-    return first(list(map(opened, sources)), name)
+    return first_value(list(map(split_source, sources)), name)
 
 
-def opened(source: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def split_source(source: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return a source as quickly read as can be, and its mapping ``virt``."""
     # Salt's loader gives modules what looks for the source again at each key.
-    plain = source.value() or {} if hasattr(source, "value") else source
-    nested = plain.get("virt")
+    options = source.value() or {} if hasattr(source, "value") else source
+    nested = options.get("virt")
     if nested is not None and not isinstance(nested, Mapping):
         # In more than a word there may be passwords.
-        found = repr(nested) if isinstance(nested, str) else "something else"
-        raise BadConfig(f"option virt: expected a mapping, found {found}")
-    return plain, nested or {}
+        shown_value = repr(nested) if isinstance(nested, str) else "something else"
+        raise BadConfig(f"option virt: expected a mapping, found {shown_value}")
+    return options, nested or {}
 
 
-def first(sources: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]], name: str) -> Any:
+def first_value(sources: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]], name: str) -> Any:
     for source, nested in sources:
         value = nested.get(name)
         value = source.get(f"virt.{name}") if value is None else value
@@ -34,7 +34,7 @@ def first(sources: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]], name: 
     return None
 
 
-def found(
+def merged_value(
     sources: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
     name: str,
     kind: Kind | Mapping[str, Any],
@@ -45,21 +45,21 @@ def found(
     ``virt:seed:master`` of the pillar counts beside ``virt:seed:limit_s`` of the minion's file, as
     each is an option; so did those of ``virt:connection`` on Salt 3006.
     """
-    value = first(sources, name)
+    value = first_value(sources, name)
     if len(sources) == 1 or isinstance(kind, Kind) or not isinstance(value, Mapping):
         return value
-    said = [first([source], name) for source in sources]
-    return _merged([one for one in said if isinstance(one, Mapping)], kind)
+    values = [first_value([source], name) for source in sources]
+    return _merge([item for item in values if isinstance(item, Mapping)], kind)
 
 
-def _merged(said: Sequence[Mapping[str, Any]], kinds: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(mappings: Sequence[Mapping[str, Any]], kinds: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mappings as one, in which what the first of them says counts."""
     out: dict[str, Any] = {}
-    for key in dict.fromkeys(key for one in said for key in one):
-        values = [one[key] for one in said if one.get(key) is not None]
+    for key in dict.fromkeys(key for mapping in mappings for key in mapping):
+        values = [mapping[key] for mapping in mappings if mapping.get(key) is not None]
         kind = kinds.get(key)
         if isinstance(kind, Mapping) and values and isinstance(values[0], Mapping):
-            out[key] = _merged([one for one in values if isinstance(one, Mapping)], kind)
+            out[key] = _merge([mapping for mapping in values if isinstance(mapping, Mapping)], kind)
         else:
             out[key] = values[0] if values else None
     return out
@@ -69,19 +69,23 @@ def _merged(said: Sequence[Mapping[str, Any]], kinds: Mapping[str, Any]) -> dict
 _ALIKE = 0.75
 
 
-def misspelt(sources: Iterable[Mapping[str, Any]], known: Collection[str]) -> dict[str, str]:
+def find_misspelt(
+    sources: Iterable[Mapping[str, Any]], known_names: Collection[str]
+) -> dict[str, str]:
     """
     Return options that none is called, each with the known one that it is nearly called.
 
     What is like none of them is passed over: other software may have options of its own there.
     """
-    given: set[str] = set()
+    option_names: set[str] = set()
     for source in sources:
-        plain, nested = opened(source)
-        given |= {str(key) for key in nested}
-        given |= {str(key).removeprefix("virt.") for key in plain if str(key).startswith("virt.")}
-    near = {
-        name: difflib.get_close_matches(name, sorted(known), n=1, cutoff=_ALIKE)
-        for name in sorted(given - {*known})
+        options, nested = split_source(source)
+        option_names |= {str(key) for key in nested}
+        option_names |= {
+            str(key).removeprefix("virt.") for key in options if str(key).startswith("virt.")
+        }
+    matches_by_name = {
+        name: difflib.get_close_matches(name, sorted(known_names), n=1, cutoff=_ALIKE)
+        for name in sorted(option_names - {*known_names})
     }
-    return {name: found[0] for name, found in near.items() if found}
+    return {name: matches[0] for name, matches in matches_by_name.items() if matches}

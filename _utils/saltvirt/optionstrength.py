@@ -18,7 +18,7 @@ _MOST = {
 PLACES = ("images", "state_dir", "storagepool", "connection", "compat")
 
 
-def is_weaker(option: str, was: Any, now: Any) -> bool:
+def is_weaker(option: str, old_value: Any, new_value: Any) -> bool:
     """
     Return whether a protection has become weaker.
 
@@ -27,23 +27,29 @@ def is_weaker(option: str, was: Any, now: Any) -> bool:
     """
     for table, sign in ((LEAST, 1), (_MOST, -1)):
         if option in table:
-            before, after = (_number(one, table[option]) for one in (was, now))
+            old_number, new_number = (
+                _number(item, table[option]) for item in (old_value, new_value)
+            )
             # One that cannot be read is refused where it is needed, so it weakens nothing.
-            return before is not None and after is not None and sign * after < sign * before
+            return (
+                old_number is not None
+                and new_number is not None
+                and sign * new_number < sign * old_number
+            )
     if option in ("shared_paths", "own_paths", "backing_paths"):
-        old, new = set(_paths(was)), set(_paths(now))
+        old, new = set(_paths(old_value)), set(_paths(new_value))
         return bool(old - new) if option == "shared_paths" else bool(new - old)
-    return was is not None and (now is None or option in PLACES)
+    return old_value is not None and (new_value is None or option in PLACES)
 
 
-def change(option: str, was: Any, now: Any) -> str:
+def describe_change(option: str, old_value: Any, new_value: Any) -> str:
     """Return what an option was and is, as a log tells it."""
-    before = "not set" if was is None else shown(option, was)
-    after = "not set any more" if now is None else shown(option, now)
-    return f"it was {before}, and is {after}"
+    old_text = "not set" if old_value is None else printable_value(option, old_value)
+    new_text = "not set any more" if new_value is None else printable_value(option, new_value)
+    return f"it was {old_text}, and is {new_text}"
 
 
-def shown(option: str, value: Any) -> str:
+def printable_value(option: str, value: Any) -> str:
     """Return an option's value as a log may show it."""
     if option in ("vnc", "connection", "nic", "capacity"):
         return "set"

@@ -18,16 +18,16 @@ Effects = Generator[tuple[Any, ...], Any, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class There:
+class MoveRecord:
     """The record that a part begins from: its token and its phase."""
 
     token: str
     phase: str
 
 
-def _told(usual: Any) -> Any:
+def _required_field(default: Any) -> Any:
     """Return a field that a host always tells, whatever it usually is."""
-    return field(default=usual, metadata={"is_required": True})
+    return field(default=default, metadata={"is_required": True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +52,15 @@ class Source:
         Whether libvirt says that it has moved a running VM: its disks there are newer then.
     """
 
-    phase: Annotated[str, SOURCE_PHASES] | None = _told(None)
-    is_live: bool = _told(False)
-    is_moving: bool = _told(False)
+    phase: Annotated[str, SOURCE_PHASES] | None = _required_field(None)
+    is_live: bool = _required_field(False)
+    is_moving: bool = _required_field(False)
     # A host of the release before does not tell it.
     is_cut: bool = False
-    has: bool = _told(False)
+    has: bool = _required_field(False)
     has_files: bool | None = said_with("has_files")
-    stays: bool = _told(False)
-    is_handed: bool = _told(False)
+    stays: bool = _required_field(False)
+    is_handed: bool = _required_field(False)
 
     @property
     def is_busy(self) -> bool:
@@ -88,13 +88,13 @@ class Target:
         Whether nothing has been written to the files that were made there, or none is there.
     """
 
-    phase: Annotated[str, TARGET_PHASES] | None = _told(None)
-    is_live: bool = _told(False)
-    is_arriving: bool = _told(False)
+    phase: Annotated[str, TARGET_PHASES] | None = _required_field(None)
+    is_live: bool = _required_field(False)
+    is_arriving: bool = _required_field(False)
     is_cut: bool = False
-    has: bool = _told(False)
+    has: bool = _required_field(False)
     has_disks: bool | None = said_with("has_disks")
-    is_empty: bool = _told(False)
+    is_empty: bool = _required_field(False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

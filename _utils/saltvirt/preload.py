@@ -61,7 +61,7 @@ class Aside(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def is_as_on_disk(self) -> bool:
         """Return whether no file has changed since, and it would be found there."""
         try:
-            return found() == self._top and stamp(self._top) == self._files
+            return find_library() == self._top and stamp(self._top) == self._files
         except OSError:
             return False
 
@@ -75,7 +75,13 @@ class Aside(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             sys.meta_path.remove(self)
         if not self.is_as_on_disk():
             return None
-        sys.modules.update({one: it for one, it in self._modules.items() if one != _PACKAGE})
+        sys.modules.update(
+            {
+                module_name: module
+                for module_name, module in self._modules.items()
+                if module_name != _PACKAGE
+            }
+        )
         return importlib.machinery.ModuleSpec(_PACKAGE, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
@@ -87,7 +93,7 @@ class Aside(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__spec__ = self._spec
 
 
-def found() -> Path | None:
+def find_library() -> Path | None:
     """Return the folder that the library would be imported from now."""
     importlib.invalidate_caches()
     spec = importlib.machinery.PathFinder.find_spec(_PACKAGE)
@@ -102,46 +108,46 @@ def begin() -> bool:
     alone.
     """
     finders: list[Any] = list(sys.meta_path)
-    before = [one for one in finders if type(one).__name__ == Aside.__name__]
-    if any(one.pid != os.getpid() or one.is_as_on_disk() for one in before):
+    old_finders = [finder for finder in finders if type(finder).__name__ == Aside.__name__]
+    if any(finder.pid != os.getpid() or finder.is_as_on_disk() for finder in old_finders):
         return True
-    if _loaded():
+    if _loaded_names():
         return False
-    for one in before:
-        sys.meta_path.remove(one)
-    top = found()
-    made = _imported(top) if top else None
-    if made:
-        sys.meta_path.insert(0, made)
+    for finder in old_finders:
+        sys.meta_path.remove(finder)
+    top = find_library()
+    library = _import_library(top) if top else None
+    if library:
+        sys.meta_path.insert(0, library)
         # What is broken is said by the job that needs it.
         with suppress(Exception):
             importlib.import_module(_KEPT)
-    return made is not None
+    return library is not None
 
 
-def _imported(top: Path) -> Aside | None:
+def _import_library(top: Path) -> Aside | None:
     """Return the library; None if a file of it has changed meanwhile."""
     files = stamp(top)
     try:
-        with _blocked():
+        with _block_missing():
             for name in _names(top, files):
                 importlib.import_module(name)
-        modules = {name: sys.modules[name] for name in _loaded()}
+        modules = {name: sys.modules[name] for name in _loaded_names()}
     finally:
-        for name in _loaded():
+        for name in _loaded_names():
             del sys.modules[name]
-    aside = Aside(top, files, modules)
-    return aside if aside.is_as_on_disk() else None
+    library = Aside(top, files, modules)
+    return library if library.is_as_on_disk() else None
 
 
-def _loaded() -> list[str]:
+def _loaded_names() -> list[str]:
     return [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]
 
 
 def _names(top: Path, files: _Stamp) -> list[str]:
     """Return the modules to import."""
     parts = (Path(path).relative_to(top).with_suffix("").parts for path in sorted(files))
-    names = (".".join(one for one in found if one != "__init__") for found in parts)
+    names = (".".join(part for part in path_parts if part != "__init__") for path_parts in parts)
     return [
         f"{_PACKAGE}.{name}"
         for name in names
@@ -158,7 +164,7 @@ class _Blocked(importlib.abc.MetaPathFinder):
 
 
 @contextmanager
-def _blocked() -> Iterator[None]:
+def _block_missing() -> Iterator[None]:
     """Have modules look as if they were not installed, if nobody has imported them yet."""
     finder = _Blocked()
     sys.meta_path.insert(0, finder)

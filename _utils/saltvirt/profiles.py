@@ -45,16 +45,19 @@ _DISK_KEYS = {
 }
 
 
-def entries(profile: Any, what: str) -> list[Entry]:
+def entries(profile: Any, label: str) -> list[Entry]:
     """Return a profile as a list of ``{name: ..., ...}``, whichever way it was written."""
     if isinstance(profile, dict):
         profile = [{name: values} for name, values in profile.items()]
     if not isinstance(profile, list | tuple):
-        raise BadArgument(what, f"a profile is a list or a mapping, not {arguments.told(profile)}")
-    return [_entry(one, what) for entry in profile for one in _each(entry)]
+        raise BadArgument(
+            label,
+            f"a profile is a list or a mapping, not {arguments.repr_without_secrets(profile)}",
+        )
+    return [_entry(item, label) for entry in profile for item in _split_entry(entry)]
 
 
-def _each(entry: Any) -> list[Any]:
+def _split_entry(entry: Any) -> list[Any]:
     """Return an entry of a list by itself, and each of those that stand in one, by their names."""
     is_several = isinstance(entry, dict) and len(entry) > 1 and "name" not in entry
     if is_several and all(isinstance(values, dict | None) for values in entry.values()):
@@ -62,54 +65,56 @@ def _each(entry: Any) -> list[Any]:
     return [entry]
 
 
-def images(given: Mapping[str, Any]) -> list[Any]:
+def images(keywords: Mapping[str, Any]) -> list[Any]:
     """Return what the keyword arguments of ``virt.init`` say of images, None where nothing."""
-    disks = entries(given.get("disks") or [], "disks")
-    return [given.get("image"), *(disk.get("image") for disk in disks)]
+    disks = entries(keywords.get("disks") or [], "disks")
+    return [keywords.get("image"), *(disk.get("image") for disk in disks)]
 
 
-def _entry(entry: Any, what: str) -> Entry:
+def _entry(entry: Any, label: str) -> Entry:
     if not isinstance(entry, dict):
-        raise BadArgument(what, f"{arguments.told(entry)} is not a mapping")
+        raise BadArgument(label, f"{arguments.repr_without_secrets(entry)} is not a mapping")
     if "name" in entry:
         if not isinstance(entry["name"], str | int | float):
             raise BadArgument(
-                what, f"the 'name' of an entry is {arguments.told(entry['name'])}, which is no text"
+                label,
+                f"the 'name' of an entry is {arguments.repr_without_secrets(entry['name'])}, which "
+                "is no text",
             )
         return dict(entry)
     if len(entry) == 1:
         ((name, values),) = entry.items()
         if isinstance(values, dict | None):
             return {"name": str(name), **(values or {})}
-    raise BadArgument(what, f"{arguments.told(entry)} has no 'name'")
+    raise BadArgument(label, f"{arguments.repr_without_secrets(entry)} has no 'name'")
 
 
 def merge(
     profile: Iterable[Entry],
     extra: Iterable[Entry],
-    how: Callable[[Entry, Entry], Entry] = operator.or_,
+    combine: Callable[[Entry, Entry], Entry] = operator.or_,
 ) -> list[Entry]:
     """Override the profile's entries by name; add those it does not have."""
-    merged = {entry["name"]: entry for entry in profile}
+    entries_by_name = {entry["name"]: entry for entry in profile}
     for entry in extra:
-        merged[entry["name"]] = how(merged.get(entry["name"], {}), entry)
-    return list(merged.values())
+        entries_by_name[entry["name"]] = combine(entries_by_name.get(entry["name"], {}), entry)
+    return list(entries_by_name.values())
 
 
 def find(
-    profiles: Mapping[str, Any], name: str | None, built_in: Mapping[str, Any], what: str
+    profiles: Mapping[str, Any], name: str | None, built_in: Mapping[str, Any], label: str
 ) -> list[Entry]:
     """Return a profile by name; those built in are there even if nobody configured them."""
     if name is None:
         return []
     if not isinstance(name, Hashable):
-        raise BadArgument(what, f"{name!r} is not the name of a profile")
+        raise BadArgument(label, f"{name!r} is not the name of a profile")
     if name in profiles:
-        return entries(profiles[name], f"{what} profile {name!r}")
+        return entries(profiles[name], f"{label} profile {name!r}")
     if name in built_in:
         return [dict(entry) for entry in built_in[name]]
-    known = ", ".join(sorted({*built_in, *map(str, profiles)}))
-    raise BadArgument(what, f"no profile {name!r} in virt:{what}; there are: {known}")
+    profile_names = ", ".join(sorted({*built_in, *map(str, profiles)}))
+    raise BadArgument(label, f"no profile {name!r} in virt:{label}; there are: {profile_names}")
 
 
 def nics(
@@ -118,53 +123,55 @@ def nics(
     """Return the VM's NICs from the profile and the call's ``interfaces``."""
     base = find(profiles, profile, NICS, "nic")
     extra = _interfaces(interfaces, is_whole=profile is None)
-    made = tuple(nic(vm, entry) for entry in merge(base, extra, override))
-    refuse_equal_macs(made)
-    return made
+    vm_nics = tuple(nic(vm, entry) for entry in merge(base, extra, override))
+    refuse_equal_macs(vm_nics)
+    return vm_nics
 
 
 # Where a NIC is.
 _PLACES = ("type", "source", "bridge", "network")
 
 
-def placed(vm: str, profile: str | None, interfaces: Any) -> list[Nic]:
+def placed_nics(vm: str, profile: str | None, interfaces: Any) -> list[Nic]:
     """Return the NICs of which a call itself says where they are: of others a profile may."""
-    said = _said(vm, interfaces, is_whole=profile is None)
-    refuse_equal_macs(made for _entry, made in said)
+    pairs = _nics_by_entry(vm, interfaces, is_whole=profile is None)
+    refuse_equal_macs(vm_nic for _entry, vm_nic in pairs)
     return [
-        made for entry, made in said if profile is None or any(entry.get(key) for key in _PLACES)
+        vm_nic
+        for entry, vm_nic in pairs
+        if profile is None or any(entry.get(key) for key in _PLACES)
     ]
 
 
-def called(vm: str, interfaces: Any) -> tuple[tuple[str, CalledNic], ...]:
+def called_nics(vm: str, interfaces: Any) -> tuple[tuple[str, CalledNic], ...]:
     """Return what a call says of its NICs, which :func:`nics` adds to those of a profile."""
-    said = _said(vm, interfaces, is_whole=False)
-    return tuple((entry["name"], _called(made, entry)) for entry, made in said)
+    pairs = _nics_by_entry(vm, interfaces, is_whole=False)
+    return tuple((entry["name"], _called_nic(vm_nic, entry)) for entry, vm_nic in pairs)
 
 
-def _said(vm: str, interfaces: Any, *, is_whole: bool) -> list[tuple[Entry, Nic]]:
+def _nics_by_entry(vm: str, interfaces: Any, *, is_whole: bool) -> list[tuple[Entry, Nic]]:
     """Return what a call says of its NICs, each with the NIC that it means by itself."""
-    said = merge((), _interfaces(interfaces, is_whole=is_whole), override)
-    return [(entry, nic(vm, entry, is_whole=is_whole)) for entry in said]
+    merged_entries = merge((), _interfaces(interfaces, is_whole=is_whole), override)
+    return [(entry, nic(vm, entry, is_whole=is_whole)) for entry in merged_entries]
 
 
 def _interfaces(interfaces: Any, *, is_whole: bool) -> list[Entry]:
     """Return the entries of ``interfaces``; a single one needs no name if there is no profile."""
     # By it alone it is found in a profile, and Salt 3006 did not miss it there.
-    given = interfaces or []
-    if is_whole and isinstance(given, list | tuple) and len(given) == 1:
-        one = given[0]
-        if isinstance(one, dict) and any(isinstance(one.get(key), str) for key in _PLACES):
-            given = [{"name": "eth0", **one}]
-    return entries(given, "interfaces")
+    items = interfaces or []
+    if is_whole and isinstance(items, list | tuple) and len(items) == 1:
+        item = items[0]
+        if isinstance(item, dict) and any(isinstance(item.get(key), str) for key in _PLACES):
+            items = [{"name": "eth0", **item}]
+    return entries(items, "interfaces")
 
 
-def _called(made: Nic, entry: Entry) -> CalledNic:
+def _called_nic(vm_nic: Nic, entry: Entry) -> CalledNic:
     return CalledNic(
-        type=made.type if entry.get("type") else None,
-        source=made.source if entry.get("source") else None,
-        tagged=made.is_tagged if "vlan" in entry else None,
-        switched=made.is_switched if "virtualport" in entry else None,
+        type=vm_nic.type if entry.get("type") else None,
+        source=vm_nic.source if entry.get("source") else None,
+        tagged=vm_nic.is_tagged if "vlan" in entry else None,
+        switched=vm_nic.is_switched if "virtualport" in entry else None,
     )
 
 
@@ -183,113 +190,113 @@ _PREFIX = {
 }
 
 
-def listed(extra: Any) -> list[Entry]:
+def check_disk_entries(extra: Any) -> list[Entry]:
     """Return a call's ``disks`` as a master reads them; refuse what no profile makes a disk of."""
-    said = entries(extra or [], "disks")
-    for entry in said:
-        what = f"disk {entry['name']!r}"
-        _check_said(what, entry)
-        _flag(what, entry, "overlay_image")
-        _io(what, entry)
-        _iothread(what, entry)
-        _size_mib(what, entry)
+    disk_entries = entries(extra or [], "disks")
+    for entry in disk_entries:
+        label = f"disk {entry['name']!r}"
+        _check_entry(label, entry)
+        _flag(label, entry, "overlay_image")
+        _io(label, entry)
+        _iothread(label, entry)
+        _size_mib(label, entry)
         if entry.get("model"):
             _prefix(entry["model"])
-    return said
+    return disk_entries
 
 
-def _check_said(what: str, entry: Entry) -> None:
+def _check_entry(label: str, entry: Entry) -> None:
     """Refuse what cannot be said of a disk, whatever a profile says of it too."""
-    arguments.refuse_unknown_keys(what, entry, _DISK_KEYS)
+    arguments.refuse_unknown_keys(label, entry, _DISK_KEYS)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", str(entry["name"])):
-        raise BadArgument(what, "use letters, digits, '.', '_' and '-'")
+        raise BadArgument(label, "use letters, digits, '.', '_' and '-'")
     if entry.get("device", "disk") not in _DEVICES:
-        raise BadArgument(what, f"device {entry['device']!r}; one of {', '.join(_DEVICES)}")
+        raise BadArgument(label, f"device {entry['device']!r}; one of {', '.join(_DEVICES)}")
     for key in ("pool", "model", "image", "format", "source_file"):
         if entry.get(key) is not None:
-            arguments.text(f"{what}: {key}", entry[key])
+            arguments.text(f"{label}: {key}", entry[key])
 
 
-def _check_disk(what: str, entry: Entry) -> None:
+def _check_disk(label: str, entry: Entry) -> None:
     """Refuse what cannot be a disk."""
-    _check_said(what, entry)
+    _check_entry(label, entry)
     path = _source(entry)
     if remote.is_url(path) and entry.get("device") != "cdrom":
         raise BadArgument(
-            what, "its source_file is a URL, which only a cdrom can be; a disk is made of image="
+            label, "its source_file is a URL, which only a cdrom can be; a disk is made of image="
         )
     if path is None or remote.is_url(path):
         return
     if not path.startswith("/") and not entry.get("pool"):
-        raise BadArgument(what, f"source_file {path!r} is not an absolute path")
+        raise BadArgument(label, f"source_file {path!r} is not an absolute path")
 
 
 def _source(entry: Entry) -> str | None:
     """Return where a disk is, no slash twice; an empty text says nothing, as on Salt 3006."""
-    given = entry.get("source_file")
-    if given in (None, "") or remote.is_url(given):
-        return given or None
-    return re.sub("/+", "/", str(given))
+    path = entry.get("source_file")
+    if path in (None, "") or remote.is_url(path):
+        return path or None
+    return re.sub("/+", "/", str(path))
 
 
 def _pool(entry: Entry) -> str | None:
     """Return the pool of a disk; a folder as the names of files in it begin."""
-    given: str | None = entry.get("pool") or None
-    return poolsource.clean(given) if given and given.startswith("/") else given
+    pool: str | None = entry.get("pool") or None
+    return poolsource.clean(pool) if pool and pool.startswith("/") else pool
 
 
-def _flag(what: str, entry: Entry, key: str) -> bool | None:
-    given = entry.get(key)
-    return None if given is None else arguments.boolean(f"{what}: {key}", given)
+def _flag(label: str, entry: Entry, key: str) -> bool | None:
+    flag = entry.get(key)
+    return None if flag is None else arguments.boolean(f"{label}: {key}", flag)
 
 
-def _io(what: str, entry: Entry) -> str | None:
-    given: str | None = entry.get("io") or None
-    if given is not None and given not in _IO:
-        raise BadArgument(f"{what}: io", f"{given!r}; one of {', '.join(_IO)}")
-    return given
+def _io(label: str, entry: Entry) -> str | None:
+    io_mode: str | None = entry.get("io") or None
+    if io_mode is not None and io_mode not in _IO:
+        raise BadArgument(f"{label}: io", f"{io_mode!r}; one of {', '.join(_IO)}")
+    return io_mode
 
 
-def _iothread(what: str, entry: Entry) -> Any:
+def _iothread(label: str, entry: Entry) -> Any:
     """Return the thread as it is given; refuse what is no number of one."""
-    given = entry.get("iothread_id")
-    if given is not None:
-        arguments.whole(f"{what}: iothread_id", given)
-    return given
+    thread = entry.get("iothread_id")
+    if thread is not None:
+        arguments.whole_number(f"{label}: iothread_id", thread)
+    return thread
 
 
-def _size_mib(what: str, entry: Entry) -> int | None:
+def _size_mib(label: str, entry: Entry) -> int | None:
     if entry.get("size") is None:
         return None
-    size = size_mib(entry["size"], f"{what}: size")
+    size = size_mib(entry["size"], f"{label}: size")
     if size < 1:
-        raise BadArgument(what, f"size {entry['size']!r}; at least 1 MiB")
+        raise BadArgument(label, f"size {entry['size']!r}; at least 1 MiB")
     return size
 
 
 def _disk(entry: Entry, next_target: Callable[[str], str], is_sized: bool) -> Disk:
     """Return the disk that an entry of a profile means, before any of them takes the image."""
-    what = f"disk {entry['name']!r}"
-    _check_disk(what, entry)
+    label = f"disk {entry['name']!r}"
+    _check_disk(label, entry)
     device = entry.get("device", "disk")
     model, source = entry.get("model") or _BUS.get(device, "virtio"), _source(entry)
     return Disk(
         name=str(entry["name"]),
         target=next_target(model),
-        size_mib=_size_mib(what, entry),
+        size_mib=_size_mib(label, entry),
         format=entry.get("format") or None,
         model=model,
         device=device,
         image=entry.get("image") or None,
         image_hash=entry.get("image_hash"),
-        overlay=_flag(what, entry, "overlay_image"),
+        overlay=_flag(label, entry, "overlay_image"),
         pool=_pool(entry),
         source_file=source,
         backing_path=entry.get("backing_store_path"),
         backing_format=entry.get("backing_store_format"),
-        io=_io(what, entry),
-        iothread_id=_iothread(what, entry),
-        elsewhere=remote.of(what, source) if source and remote.is_url(source) else None,
+        io=_io(label, entry),
+        iothread_id=_iothread(label, entry),
+        elsewhere=remote.from_url(label, source) if source and remote.is_url(source) else None,
         is_sized_by_user=is_sized,
     )
 
@@ -315,10 +322,12 @@ def _targets() -> Callable[[str], str]:
     return next_target
 
 
-def _sized_by_user(profile: Iterable[Entry], added: Iterable[Entry], is_ours: bool) -> set[str]:
+def _names_sized_by_user(
+    profile: Iterable[Entry], call_entries: Iterable[Entry], is_built_in: bool
+) -> set[str]:
     """Return the names of the disks whose size somebody asked for; not that of our default."""
-    asked = [*added, *([] if is_ours else profile)]
-    return {entry["name"] for entry in asked if entry.get("size") is not None}
+    sized_entries = [*call_entries, *([] if is_built_in else profile)]
+    return {entry["name"] for entry in sized_entries if entry.get("size") is not None}
 
 
 def _is_empty(disk: Disk) -> bool:
@@ -347,8 +356,11 @@ def disks(
         The call's image; it becomes the first disk that has no other content.
     """
     base = find(profiles, profile, DISKS, "disk")
-    added = entries(extra or [], "disks")
-    is_ours = profile == "default" and "default" not in profiles
-    sized, next_target = _sized_by_user(base, added, is_ours), _targets()
-    made = tuple(_disk(entry, next_target, entry["name"] in sized) for entry in merge(base, added))
-    return _with_image(made, image) if image else made
+    call_entries = entries(extra or [], "disks")
+    is_built_in = profile == "default" and "default" not in profiles
+    sized_names, next_target = _names_sized_by_user(base, call_entries, is_built_in), _targets()
+    vm_disks = tuple(
+        _disk(entry, next_target, entry["name"] in sized_names)
+        for entry in merge(base, call_entries)
+    )
+    return _with_image(vm_disks, image) if image else vm_disks

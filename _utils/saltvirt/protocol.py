@@ -18,10 +18,9 @@ from saltvirt.buildparts import MAKING as MAKING
 from saltvirt.buildparts import UNDOING as UNDOING
 from saltvirt.buildparts import build as build
 from saltvirt.buildparts import settle_build as settle_build
-from saltvirt.parts import SOURCE_PHASES, TARGET_PHASES, Effects, Elsewhere
+from saltvirt.parts import SOURCE_PHASES, TARGET_PHASES, Effects, Elsewhere, MoveRecord
 from saltvirt.parts import Source as Source
 from saltvirt.parts import Target as Target
-from saltvirt.parts import There as There
 
 # The version of what the two hosts of a move and the master say to each other of it.
 WIRE = 1
@@ -55,29 +54,29 @@ def legacy_token(name: str) -> str:
     return f"legacy-{name}"
 
 
-def _expect(there: There | None, token: str, *phases: str) -> str:
-    if there is None or there.token != token:
+def _expect(record: MoveRecord | None, token: str, *phases: str) -> str:
+    if record is None or record.token != token:
         raise OutOfTurn("it is not on record here any more; begin again")
-    if there.phase not in phases:
-        raise OutOfTurn(f"it is {there.phase} here, not {' or '.join(phases)}")
-    return there.phase
+    if record.phase not in phases:
+        raise OutOfTurn(f"it is {record.phase} here, not {' or '.join(phases)}")
+    return record.phase
 
 
 # A move, on the host that has the VM.
 
 
-def open_departure(there: There | None, token: str) -> Effects:
+def open_departure(record: MoveRecord | None, token: str) -> Effects:
     """Note that a VM is to leave. A departure that was cancelled is kept as a proof of it."""
-    if there is not None and there.phase != CANCELLED:
-        raise OutOfTurn(f"a move of it is {there.phase} already")
-    if there is not None:
-        yield "bury", there.token
+    if record is not None and record.phase != CANCELLED:
+        raise OutOfTurn(f"a move of it is {record.phase} already")
+    if record is not None:
+        yield "bury", record.token
     yield "begin", token, PLANNED
 
 
-def send(there: There | None, token: str) -> Effects:
+def send(record: MoveRecord | None, token: str) -> Effects:
     """Send a VM: first the files that libvirt does not move, then libvirt's own migration."""
-    _expect(there, token, PLANNED)
+    _expect(record, token, PLANNED)
     yield "enter", SENDING
     try:
         yield ("push",)
@@ -97,14 +96,14 @@ def send(there: There | None, token: str) -> Effects:
         raise
 
 
-def finish(there: There | None, token: str) -> Effects:
+def finish(record: MoveRecord | None, token: str) -> Effects:
     """
     Remove what a VM that has arrived had here alone, files last.
 
     ``undefine`` and ``remove`` look at the target again, right before they remove anything: the
     record may be old, and the VM may have come back by other means, or the target may have lost it.
     """
-    if _expect(there, token, HANDING, LEAVING) == HANDING:
+    if _expect(record, token, HANDING, LEAVING) == HANDING:
         yield ("look",)
         yield "enter", LEAVING
     yield ("undefine",)
@@ -113,7 +112,7 @@ def finish(there: There | None, token: str) -> Effects:
 
 
 def cancel(
-    there: There | None,
+    record: MoveRecord | None,
     token: str,
     *,
     seen: str | None,
@@ -130,14 +129,14 @@ def cancel(
     is_lost
         Whether the operator says that the target will never come back with the VM.
     """
-    if there is None or there.token != token:
+    if record is None or record.token != token:
         if seen is not None:
             raise OutOfTurn("it was ended by another command meanwhile")
         yield "bury", token
         return
     # What has arrived on a host that is lost may still be here, whole.
-    left = (LEAVING,) if is_lost else ()
-    phase = _expect(there, token, PLANNED, SENDING, HANDING, CANCELLED, *left)
+    other_phases = (LEAVING,) if is_lost else ()
+    phase = _expect(record, token, PLANNED, SENDING, HANDING, CANCELLED, *other_phases)
     if phase == HANDING and not is_lost:
         # Before it was handed over no target knew of it, or it did not know enough.
         yield from _expect_here(is_refused and seen == HANDING)
@@ -155,49 +154,49 @@ def _expect_here(is_refused: bool) -> Effects:
         raise OutOfTurn("it was handed over, so the other host decides")
 
 
-def redefine(there: There | None, token: str) -> Effects:
+def redefine(record: MoveRecord | None, token: str) -> Effects:
     """Define a VM on the target again, which lost its definition in a crash and has its disks."""
-    _expect(there, token, HANDING)
+    _expect(record, token, HANDING)
     if not (yield ("is_handed",)):
         raise OutOfTurn("libvirt does not say any more that it has moved; it may have come back")
     yield ("define_there",)
 
 
-def give_way(there: There | None, token: str, *, keeper: str) -> Effects:
+def give_way(record: MoveRecord | None, token: str, *, keeper: str) -> Effects:
     """
     Leave a VM to another host, by its operator's word: what is here stays, and is not started.
 
     It is a step of the source, and of the target, where it is called *let go*.
     """
-    _expect(there, token, HANDING, LEAVING, PREPARING, READY)
+    _expect(record, token, HANDING, LEAVING, PREPARING, READY)
     yield "keep_for", keeper
     yield ("end",)
 
 
-def forget(there: There | None, token: str) -> Effects:
+def forget(record: MoveRecord | None, token: str) -> Effects:
     """Forget a cancelled departure, of which the target has removed everything."""
     yield "unbury", token
-    if there is not None and there.token == token:
-        _expect(there, token, CANCELLED)
+    if record is not None and record.token == token:
+        _expect(record, token, CANCELLED)
         yield ("end",)
 
 
 # A move, on the host that takes the VM.
 
 
-def prepare(there: There | None, token: str) -> Effects:
+def prepare(record: MoveRecord | None, token: str) -> Effects:
     """Make the files that a VM is written to; return whether images must be sent here first."""
-    if there is not None:
-        raise OutOfTurn(f"a move of it is {there.phase} already")
+    if record is not None:
+        raise OutOfTurn(f"a move of it is {record.phase} already")
     # Before anything is on record: what an earlier move has brought must not be taken for ours.
     yield ("check",)
     yield "begin", token, PREPARING
     return (yield from _make())
 
 
-def resume(there: There | None, token: str) -> Effects:
+def resume(record: MoveRecord | None, token: str) -> Effects:
     """Go on with :func:`prepare` when the images have come."""
-    _expect(there, token, PREPARING)
+    _expect(record, token, PREPARING)
     return (yield from _make())
 
 
@@ -214,14 +213,14 @@ def _make() -> Effects:
     return is_waiting
 
 
-def arrive(there: There | None, token: str, *, is_handed: bool) -> Effects:
+def arrive(record: MoveRecord | None, token: str, *, is_handed: bool) -> Effects:
     """
     Look whether a VM is here, whole and on the disk; from then on it belongs here.
 
     is_handed
         Whether it ran here already, or its source has it no more: then it is never given back.
     """
-    if _expect(there, token, READY, ARRIVED) == READY:
+    if _expect(record, token, READY, ARRIVED) == READY:
         try:
             yield ("verify",)
         except Exception:
@@ -233,14 +232,14 @@ def arrive(there: There | None, token: str, *, is_handed: bool) -> Effects:
     yield ("autostart_on",)
 
 
-def refuse(there: There | None, token: str) -> Effects:
+def refuse(record: MoveRecord | None, token: str) -> Effects:
     """Note for good that a VM, of which nothing came that could run, does not arrive."""
-    if _expect(there, token, PREPARING, READY, REFUSED) != REFUSED:
+    if _expect(record, token, PREPARING, READY, REFUSED) != REFUSED:
         yield ("refuse_running",)
         yield "enter", REFUSED
 
 
-def drop(there: There | None, token: str, *, is_lost: bool = False) -> Effects:
+def drop(record: MoveRecord | None, token: str, *, is_lost: bool = False) -> Effects:
     """
     Remove what was made here for a VM whose source has cancelled, and nothing else.
 
@@ -248,16 +247,16 @@ def drop(there: There | None, token: str, *, is_lost: bool = False) -> Effects:
         Whether the operator says that its source has the VM, though it has arrived: this host was
         given up when it could not be asked.
     """
-    arrived = (ARRIVED,) if is_lost else ()
-    if _expect(there, token, PREPARING, READY, REFUSED, *arrived) != PREPARING:
+    other_phases = (ARRIVED,) if is_lost else ()
+    if _expect(record, token, PREPARING, READY, REFUSED, *other_phases) != PREPARING:
         yield ("undefine",)
     yield ("remove",)
     yield ("end",)
 
 
-def end(there: There | None, token: str) -> Effects:
+def end(record: MoveRecord | None, token: str) -> Effects:
     """Forget the arrival of a VM that its source has nothing of any more."""
-    _expect(there, token, ARRIVED)
+    _expect(record, token, ARRIVED)
     yield ("end",)
 
 
@@ -265,7 +264,7 @@ def end(there: There | None, token: str) -> Effects:
 
 
 def next_step(
-    source: Source | None, target: Target | None, elsewhere: Elsewhere | None = None
+    source: Source | None, target: Target | None, third_hosts: Elsewhere | None = None
 ) -> str:
     """
     Return what is to be done next for a move to come to its end.
@@ -282,9 +281,9 @@ def next_step(
     if target is None or target.is_live or target.is_arriving:
         return WAIT
     step = _AFTER[source.phase](source, target)
-    if elsewhere is None or not asks_others(source, target, step):
+    if third_hosts is None or not asks_others(source, target, step):
         return step
-    return _unless_gone_on(step, target, elsewhere)
+    return _unless_gone_on(step, target, third_hosts)
 
 
 def asks_others(source: Source | None, target: Target | None, step: str) -> bool:
@@ -323,12 +322,12 @@ def is_left_alone(source: Source, target: Target) -> bool:
     return target.phase is None and target.has_disks is False and was_there
 
 
-def _unless_gone_on(step: str, target: Target, elsewhere: Elsewhere) -> str:
-    if elsewhere.has:
+def _unless_gone_on(step: str, target: Target, third_hosts: Elsewhere) -> str:
+    if third_hosts.has:
         return GONE_ON
     # The target's record proves that the VM has not gone on from there, unless the VM is missing.
     is_proven = step not in (CANCEL, REDEFINE, KEEP) or (target.phase is not None and step != KEEP)
-    is_open = elsewhere.silent or elsewhere.leaving or elsewhere.coming
+    is_open = third_hosts.silent or third_hosts.leaving or third_hosts.coming
     return WAIT if is_open and not is_proven else step
 
 

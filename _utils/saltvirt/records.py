@@ -57,8 +57,8 @@ class Record:
 
     def read(self, shape: type[_Facts]) -> _Facts:
         """Return the facts as the type that its purpose has for them."""
-        found: _Facts = wire.recorded(shape, self.facts)
-        return found
+        facts: _Facts = wire.read_recorded(shape, self.facts)
+        return facts
 
     @property
     def since_text(self) -> str:
@@ -75,7 +75,7 @@ def time_text(since: float) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ShownRecord:
     """
     A record of a move as a host shows it; of what it does not know it says None.
 
@@ -93,12 +93,12 @@ class Shown:
     error: str | None = field(default=None, metadata={"said_with": "error"})
 
 
-class Held:
+class LockedRecord:
     """A record whose lock this process holds, or the place of one that is not there yet."""
 
     def __init__(self, folder: Path, purpose: str, name: str) -> None:
         self._folder, self._purpose, self.name = folder, purpose, name
-        self.record = look(folder, purpose, name)
+        self.record = read_record(folder, purpose, name)
 
     @property
     def path(self) -> Path:
@@ -142,7 +142,7 @@ class Held:
     def _write(self, record: Record) -> None:
         try:
             # Nothing is begun, or gone on with, that nobody could read afterwards.
-            _checked(record, record.purpose)
+            _check_record(record, record.purpose)
         except ValueError as exc:
             raise StorageError(f"cannot write the record {self.path}: {exc}") from exc
         is_new = self.record is None or self.record.phase != record.phase
@@ -152,14 +152,16 @@ class Held:
         try:
             files.write(self.path, json.dumps(content).encode())
         except OSError as exc:
-            raise files.refused(f"cannot write the record {self.path}", exc) from exc
+            raise files.write_error(f"cannot write the record {self.path}", exc) from exc
         self.record = record
         if is_new:
             _stop_here(f"{record.purpose}.{record.phase}")
 
 
 @contextmanager
-def held(folder: Path, purpose: str, name: str, *, wait: bool = False) -> Iterator[Held | None]:
+def hold_record(
+    folder: Path, purpose: str, name: str, *, wait: bool = False
+) -> Iterator[LockedRecord | None]:
     """
     Yield the record of a VM and purpose under its lock, None if another process holds that.
 
@@ -170,27 +172,27 @@ def held(folder: Path, purpose: str, name: str, *, wait: bool = False) -> Iterat
     """
     lock = _path(folder, purpose, name).with_suffix(".lock")
     make_folder(lock.parent)
-    with locks.held(lock, wait=wait) as handle:
-        yield None if handle is None else Held(folder, purpose, name)
+    with locks.hold_lock(lock, wait=wait) as handle:
+        yield None if handle is None else LockedRecord(folder, purpose, name)
 
 
-def look(folder: Path, purpose: str, name: str) -> Record | None:
+def read_record(folder: Path, purpose: str, name: str) -> Record | None:
     """Return a record as it is at this moment, None if there is none."""
     return _read(_path(folder, purpose, name))
 
 
-def every(folder: Path, purpose: str) -> list[Record]:
+def read_records(folder: Path, purpose: str) -> list[Record]:
     """Return all records of a purpose that can be read; of the others see :func:`unreadable`."""
-    found = (found for _name, found in _all(folder, purpose))
-    return [record for record in found if isinstance(record, Record)]
+    content = (content for _name, content in _read_each(folder, purpose))
+    return [record for record in content if isinstance(record, Record)]
 
 
-def unreadable(folder: Path, purpose: str) -> dict[str, str]:
+def find_unreadable(folder: Path, purpose: str) -> dict[str, str]:
     """Return ``{name: why, and what to do}`` of the records of a purpose that cannot be read."""
-    return {name: found for name, found in _all(folder, purpose) if isinstance(found, str)}
+    return {name: reason for name, reason in _read_each(folder, purpose) if isinstance(reason, str)}
 
 
-def _all(folder: Path, purpose: str) -> Iterator[tuple[str, Record | str | None]]:
+def _read_each(folder: Path, purpose: str) -> Iterator[tuple[str, Record | str | None]]:
     """Yield the name and the record of each file of a purpose, or why that cannot be read."""
     for path in sorted((folder / purpose).glob("*.json")):
         try:
@@ -206,18 +208,18 @@ def is_live(folder: Path, purpose: str, name: str) -> bool:
 
 def _path(folder: Path, purpose: str, name: str) -> Path:
     # A name comes from other machines too: it must not lead anywhere else.
-    return folder / purpose / f"{files.named(name)}.json"
+    return folder / purpose / f"{files.to_file_name(name)}.json"
 
 
 def make_folder(folder: Path) -> None:
     """Make a folder, and make sure that a crash does not take it away again."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    for one in reversed(missing):
+    missing_folders = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing_folders):
         try:
-            one.mkdir(mode=0o700, exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=True)
         except OSError as exc:
-            raise files.refused(f"cannot make the folder {one}", exc) from exc
-        files.sync_folder(one.parent)
+            raise files.write_error(f"cannot make the folder {path}", exc) from exc
+        files.sync_folder(path.parent)
 
 
 def _read(path: Path) -> Record | None:
@@ -225,7 +227,7 @@ def _read(path: Path) -> Record | None:
         content = json.loads(path.read_text())
         version = content.pop("version")
         if version == VERSION:
-            return _checked(Record(**content), path.parent.name)
+            return _check_record(Record(**content), path.parent.name)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
@@ -238,9 +240,9 @@ def _read(path: Path) -> Record | None:
     )
 
 
-def _checked(record: Record, purpose: str) -> Record:
+def _check_record(record: Record, purpose: str) -> Record:
     texts = (record.purpose, record.name, record.token, record.phase)
-    has_texts = all(isinstance(one, str) for one in texts)
+    has_texts = all(isinstance(text, str) for text in texts)
     # It is shown, and one that is not a number would hold up whoever shows it: all moves of a host.
     is_timed = isinstance(record.since, int | float)
     if not (has_texts and is_timed and isinstance(record.facts, dict)):
@@ -257,10 +259,10 @@ def _stop_here(point: str) -> None:
     if not name:
         return
     try:
-        wanted, action = Path(name).read_text().split()
+        fault_point, action = Path(name).read_text().split()
     except (OSError, ValueError):
         return
-    if wanted != point:
+    if fault_point != point:
         return
     Path(name).rename(f"{name}.reached")
     if action == "kill":

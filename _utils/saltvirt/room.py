@@ -37,7 +37,7 @@ class Room:
         return Meter(self, str(image), Path(folder))
 
 
-def of(settings: HostSettings) -> Room:
+def from_settings(settings: HostSettings) -> Room:
     """Return what an image may take on this host."""
     return Room(
         max_bytes=int(settings.image_max_gib * 1024 * MIB),
@@ -46,7 +46,7 @@ def of(settings: HostSettings) -> Room:
     )
 
 
-def space(path: str | Path) -> tuple[int, int]:
+def read_space(path: str | Path) -> tuple[int, int]:
     """Return ``(total, free)`` bytes of the file system that holds ``path`` or its parent."""
     path = Path(path)
     while not path.exists():
@@ -55,7 +55,7 @@ def space(path: str | Path) -> tuple[int, int]:
     return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
 
 
-def taken(path: str | Path) -> int:
+def allocated_bytes(path: str | Path) -> int:
     """Return the bytes that a file takes on the disk, its holes left out; 0 if it is not there."""
     try:
         return os.stat(path).st_blocks * 512
@@ -129,11 +129,15 @@ class Meter:
             )
 
     def _left(self) -> int:
-        return space(self._folder)[1] - self._room.reserve_bytes
+        return read_space(self._folder)[1] - self._room.reserve_bytes
 
     def _free(self) -> str:
-        free, kept = human(space(self._folder)[1]), human(self._room.reserve_bytes)
+        free_text, reserve_text = (
+            human(read_space(self._folder)[1]),
+            human(self._room.reserve_bytes),
+        )
         return (
-            f"{free} are free, of which {kept} are kept for VMs (virt:disk_reserve_mib); remove "
+            f"{free_text} are free, of which {reserve_text} are kept for VMs "
+            "(virt:disk_reserve_mib); remove "
             "images that nobody uses (salt-run virt.image_prune), or make room otherwise"
         )

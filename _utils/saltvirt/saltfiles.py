@@ -19,7 +19,7 @@ def unreadable_config(opts: Mapping[str, Any]) -> str | None:
     return next((content for _path, content in _config(opts) if isinstance(content, str)), None)
 
 
-def configured(opts: Mapping[str, Any], name: str) -> Any:
+def read_option(opts: Mapping[str, Any], name: str) -> Any:
     """Return an option as the configuration files set it, whatever the command line says."""
     contents = [content for _path, content in _config(opts) if isinstance(content, Mapping)]
     return next((content[name] for content in reversed(contents) if name in content), None)
@@ -30,7 +30,7 @@ def unreadable_grains(opts: Mapping[str, Any]) -> str | None:
     conf_file = opts.get("conf_file")
     if not conf_file:
         return None
-    content = _parsed(Path(conf_file).parent / "grains")
+    content = _parse(Path(conf_file).parent / "grains")
     return content if isinstance(content, str) else None
 
 
@@ -53,28 +53,28 @@ def _config(opts: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
     if not conf_file:
         return
     main = Path(conf_file)
-    yield main, _parsed(main)
+    yield main, _parse(main)
     for option in ("default_include", "include"):
         yield from _included(main, opts.get(option), frozenset((main,)))
 
 
 def _included(
-    main: Path, patterns: Any, before: frozenset[Path]
+    main: Path, patterns: Any, read_paths: frozenset[Path]
 ) -> Iterator[tuple[Path, Mapping[str, Any] | str]]:
-    listed = [patterns] if isinstance(patterns, str) else patterns or []
-    for pattern in filter(None, map(str, listed)):
-        full = Path(pattern).expanduser()
-        full = full if full.is_absolute() else main.parent / full
-        for path in sorted(Path("/").glob(str(full).lstrip("/"))):
-            if path in before:
+    globs = [patterns] if isinstance(patterns, str) else patterns or []
+    for pattern in filter(None, map(str, globs)):
+        full_pattern = Path(pattern).expanduser()
+        full_pattern = full_pattern if full_pattern.is_absolute() else main.parent / full_pattern
+        for path in sorted(Path("/").glob(str(full_pattern).lstrip("/"))):
+            if path in read_paths:
                 continue
-            content = _parsed(path)
+            content = _parse(path)
             yield path, content
             if isinstance(content, Mapping):
-                yield from _included(path, content.get("include"), before | {path})
+                yield from _included(path, content.get("include"), read_paths | {path})
 
 
-def _parsed(path: Path) -> Mapping[str, Any] | str:
+def _parse(path: Path) -> Mapping[str, Any] | str:
     """Return what a file of Salt's says, or the reason that it cannot be parsed."""
     try:
         content = salt.utils.yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -82,13 +82,15 @@ def _parsed(path: Path) -> Mapping[str, Any] | str:
         # Salt read it as the user that began the command, who may be another one than now.
         return {}
     except (OSError, ValueError, salt.utils.yaml.YAMLError) as exc:
-        return f"{path} cannot be read ({_why(exc)}), and may have virt: options; fix the file"
+        return (
+            f"{path} cannot be read ({_parse_error(exc)}), and may have virt: options; fix the file"
+        )
     if content is None or isinstance(content, Mapping):
         return content or {}
     return f"{path} is no mapping, and Salt skips it; fix the file"
 
 
-def _why(exc: Exception) -> str:
+def _parse_error(exc: Exception) -> str:
     """Return what is wrong with a file, without its content: there may be passwords in it."""
     mark, problem = getattr(exc, "problem_mark", None), getattr(exc, "problem", None)
     if mark is not None and problem:

@@ -30,13 +30,13 @@ def seal(secret: str, public_pem: str) -> str:
     """Return ``secret`` (text) so that only the holder of the private key can read it."""
     public: Any = serialization.load_pem_public_key(public_pem.encode())
     key, nonce = AESGCM.generate_key(256), os.urandom(12)
-    box = {
+    fields = {
         "key": public.encrypt(key, _OAEP),
         "nonce": nonce,
         "data": AESGCM(key).encrypt(nonce, secret.encode(), _MARK.encode()),
     }
-    plain = {name: base64.b64encode(value).decode() for name, value in box.items()}
-    return _MARK + base64.b64encode(json.dumps(plain).encode()).decode()
+    encoded_fields = {name: base64.b64encode(value).decode() for name, value in fields.items()}
+    return _MARK + base64.b64encode(json.dumps(encoded_fields).encode()).decode()
 
 
 def unseal(text: str, private_pem: str) -> str:

@@ -41,46 +41,48 @@ def settle() -> Effects:
     was settled before.
     """
     # By what was tried, and where the target was then: what has come further may be tried again.
-    failed: dict[tuple[str, str | None], Exception] = {}
+    errors_by_attempt: dict[tuple[str, str | None], Exception] = {}
     is_moved, is_whole = None, False
     while True:
-        target, step = yield from _looked(is_whole)
+        target, step = yield from _look(is_whole)
         if step == protocol.DONE:
             yield ("close",)
         if step in (protocol.DONE, protocol.WAIT, protocol.KEEP, protocol.GONE_ON):
             return step, is_moved
-        tried = step, target and target.phase
-        if tried in failed:
-            raise failed[tried]
+        attempt = step, target and target.phase
+        if attempt in errors_by_attempt:
+            raise errors_by_attempt[attempt]
         try:
             yield (step,)
         except Exception as error:
             # It may have been done, or have decided something: one more look tells.
-            failed[tried] = error
+            errors_by_attempt[attempt] = error
         else:
             is_whole = is_whole or step == protocol.ARRIVE
             is_moved = _MOVED.get(step, is_moved)
 
 
-def _looked(is_whole: bool) -> Effects:
+def _look(is_whole: bool) -> Effects:
     """Return what the target says, and the next step."""
     while True:
         source = yield ("look_at_source",)
         target = yield ("look_at_target",)
-        step = protocol.next_step(source, target) if is_whole else _wholly(source, target)
+        step = (
+            protocol.next_step(source, target) if is_whole else _next_step_if_whole(source, target)
+        )
         if not protocol.asks_others(source, target, step):
             return target, step
-        others = yield ("look_elsewhere",)
+        third_hosts = yield ("look_elsewhere",)
         # It may have come there, or gone from there, by hand, while the others were asked.
         if (yield ("look_at_target",)) == target:
-            return target, protocol.next_step(source, target, others)
+            return target, protocol.next_step(source, target, third_hosts)
 
 
 # What it means for where the VM is that a step was done.
 _MOVED = {protocol.FINISH: True, protocol.END: True, protocol.CANCEL: False, protocol.FORGET: False}
 
 
-def _wholly(source: Source | None, target: Target | None) -> str:
+def _next_step_if_whole(source: Source | None, target: Target | None) -> str:
     """Return the next step; who noted that a VM has arrived may have died over its autostart."""
     step = protocol.next_step(source, target)
     is_new = step == protocol.FINISH and source is not None and source.phase == protocol.HANDING

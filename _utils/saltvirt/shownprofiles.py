@@ -21,35 +21,42 @@ def describe(
     """
 
     def nic_entries(name: str) -> list[profiles.Entry]:
-        said = profiles.find(nic_profiles, name, profiles.NICS, "nic")
-        return list(map(_described_nic, said, profiles.nics("probe", nic_profiles, name, None)))
+        entries = profiles.find(nic_profiles, name, profiles.NICS, "nic")
+        return list(map(_describe_nic, entries, profiles.nics("probe", nic_profiles, name, None)))
 
     def disk_entries(name: str) -> list[profiles.Entry]:
-        said = profiles.find(disk_profiles, name, profiles.DISKS, "disk")
-        return list(map(_described_disk, said, profiles.disks(disk_profiles, name, None, None)))
+        entries = profiles.find(disk_profiles, name, profiles.DISKS, "disk")
+        return list(map(_describe_disk, entries, profiles.disks(disk_profiles, name, None, None)))
 
     return {
-        "nic": {name: _or_why(nic_entries, name) for name in {*profiles.NICS, *nic_profiles}},
-        "disk": {name: _or_why(disk_entries, name) for name in {*profiles.DISKS, *disk_profiles}},
+        "nic": {
+            name: _entries_or_error(nic_entries, name) for name in {*profiles.NICS, *nic_profiles}
+        },
+        "disk": {
+            name: _entries_or_error(disk_entries, name)
+            for name in {*profiles.DISKS, *disk_profiles}
+        },
     }
 
 
-def _or_why(listed: Callable[[str], list[profiles.Entry]], name: str) -> list[profiles.Entry]:
+def _entries_or_error(
+    list_entries: Callable[[str], list[profiles.Entry]], name: str
+) -> list[profiles.Entry]:
     """Return the entries of a profile, or why it cannot be used: the others can."""
     try:
-        return listed(name)
+        return list_entries(name)
     except BadArgument as exc:
         return [{"error": str(exc)}]
 
 
-def _described_nic(said: profiles.Entry, nic_: Nic) -> profiles.Entry:
-    more = {key: value for key, value in said.items() if key not in ("bridge", "network")}
-    needed = {"name": nic_.name, "type": nic_.type, "source": nic_.source, "model": nic_.model}
-    return {**more, **needed}
+def _describe_nic(entry: profiles.Entry, nic_: Nic) -> profiles.Entry:
+    other_values = {key: value for key, value in entry.items() if key not in ("bridge", "network")}
+    nic_values = {"name": nic_.name, "type": nic_.type, "source": nic_.source, "model": nic_.model}
+    return {**other_values, **nic_values}
 
 
-def _described_disk(said: profiles.Entry, disk: Disk) -> profiles.Entry:
+def _describe_disk(entry: profiles.Entry, disk: Disk) -> profiles.Entry:
     size = {} if disk.size_mib is None else {"size": disk.size_mib}
     # Whoever may look at profiles is not to have what their URLs have of secrets.
-    urls = {key: arguments.without_secrets(said[key]) for key in _URLS if key in said}
-    return {**said, **urls, "name": disk.name, **size, "device": disk.device, "model": disk.model}
+    urls = {key: arguments.without_secrets(entry[key]) for key in _URLS if key in entry}
+    return {**entry, **urls, "name": disk.name, **size, "device": disk.device, "model": disk.model}

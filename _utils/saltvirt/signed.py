@@ -44,7 +44,7 @@ class NotUnderstood(VirtError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class SignedAnswer:
     """
     One thing that a host says.
 
@@ -70,7 +70,7 @@ class Said:
     retcode: int = 0
 
 
-def pack(said: Said, private_pem: bytes, *, is_small: bool = False) -> dict[str, str]:
+def pack(answer: SignedAnswer, private_pem: bytes, *, is_small: bool = False) -> dict[str, str]:
     """
     Return ``{"said": text, "signature": base64}``.
 
@@ -78,8 +78,8 @@ def pack(said: Said, private_pem: bytes, *, is_small: bool = False) -> dict[str,
         Whether the text is to be packed as soon as that is worth it: masters of earlier releases
         do not unpack it. Defaults to False, which leaves it to what Salt would not carry.
     """
-    whole = {one.name: getattr(said, one.name) for one in fields(said)}
-    text = json.dumps(whole, default=_plain, separators=(",", ":"))
+    values = {field.name: getattr(answer, field.name) for field in fields(answer)}
+    text = json.dumps(values, default=_plain, separators=(",", ":"))
     if len(text) > (_WORTH_IT if is_small else _LARGE):
         text = _PACKED + base64.b64encode(zlib.compress(text.encode(), 1)).decode()
     # Its own key, of its own disk: to prove that it is one takes longer than all the rest.
@@ -96,7 +96,7 @@ def _plain(value: object) -> object:
     return wire.plain(value) if is_dataclass(value) else str(value)
 
 
-def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> Said:
+def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> SignedAnswer:
     """
     Return what a host said; raise NotSigned if another did, NotUnderstood if it makes no sense.
 
@@ -107,20 +107,20 @@ def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> Said:
     about
         What it must be about.
     """
-    text = _unpacked(_verified(packed, public_pem))
+    text = _decompress(_verify(packed, public_pem))
     if terminal.most_values(text) > MOST_VALUES:
         raise NotUnderstood(f"it has more than {MOST_VALUES:,} values")
     try:
-        said: Said = wire.recorded(Said, terminal.read(text, _ABOVE))
-    except (ValueError, RecursionError) as wrong:
-        raise NotUnderstood(str(wrong)) from wrong
+        answer: SignedAnswer = wire.read_recorded(SignedAnswer, terminal.read(text, _ABOVE))
+    except (ValueError, RecursionError) as exc:
+        raise NotUnderstood(str(exc)) from exc
     # A host may say again what it said of another job.
-    if (said.minion, said.about) != (minion, about):
-        raise NotSigned(f"it is of {said.minion[:80]!r} about {said.about[:80]!r}")
-    return said
+    if (answer.minion, answer.about) != (minion, about):
+        raise NotSigned(f"it is of {answer.minion[:80]!r} about {answer.about[:80]!r}")
+    return answer
 
 
-def _verified(packed: object, public_pem: str) -> str:
+def _verify(packed: object, public_pem: str) -> str:
     parts = packed if isinstance(packed, dict) else {}
     text, signature = parts.get("said"), parts.get("signature")
     if CUT in (text, packed):
@@ -133,20 +133,20 @@ def _verified(packed: object, public_pem: str) -> str:
         if not isinstance(key, rsa.RSAPublicKey):
             raise NotSigned("the key that was accepted of that minion is no RSA key")
         key.verify(base64.b64decode(signature), text.encode(), _PSS, hashes.SHA256())
-    except (InvalidSignature, UnsupportedAlgorithm, ValueError) as wrong:
-        raise NotSigned("its signature is not of that minion's key") from wrong
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError) as exc:
+        raise NotSigned("its signature is not of that minion's key") from exc
     return text
 
 
-def _unpacked(text: str) -> str:
+def _decompress(text: str) -> str:
     """Return what is in a text that was packed, and another as it is; refuse what has too much."""
     if text.startswith(_PACKED):
         try:
             packed = base64.b64decode(text.removeprefix(_PACKED))
             # What is packed may be a thousandth of that.
             text = zlib.decompressobj().decompress(packed, MAX_BYTES + 1).decode()
-        except (zlib.error, ValueError) as wrong:
-            raise NotUnderstood(f"what it has packed cannot be unpacked: {wrong}") from wrong
+        except (zlib.error, ValueError) as exc:
+            raise NotUnderstood(f"what it has packed cannot be unpacked: {exc}") from exc
     if len(text) > MAX_BYTES:
         raise NotUnderstood(f"it has more than {MAX_BYTES >> 20} MiB")
     return text

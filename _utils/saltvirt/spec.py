@@ -93,7 +93,7 @@ class Deployment:
         return self.seed and any(disk.image for disk in self.vm.disks)
 
 
-def given(values: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+def options_by_name(values: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """
     Return the options of a call by their names.
 
@@ -117,23 +117,24 @@ def given(values: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     return without_idle_keys(out)
 
 
-def without_idle_keys(given: Mapping[str, Any]) -> dict[str, Any]:
+def without_idle_keys(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options without a minion's keys if nothing is seeded: Salt 3006 passed them over."""
-    idle = ("pub_key", "priv_key") if given.get("seed") is False else ()
-    return {key: value for key, value in given.items() if key not in idle}
+    idle = ("pub_key", "priv_key") if options.get("seed") is False else ()
+    return {key: value for key, value in options.items() if key not in idle}
 
 
-def checked(given: Mapping[str, Any], also: Sequence[str] = ()) -> dict[str, Any]:
+def check_options(keywords: Mapping[str, Any], extra_names: Sequence[str] = ()) -> dict[str, Any]:
     """Return all options of a call; refuse those that are unknown, and values that cannot be."""
-    unknown = [key for key in given if key not in OPTIONS]
-    known = [*OPTIONS, *config.CONNECTION, *also, "name", "cpu", "mem", "dry_run"]
-    arguments.refuse_unknown(unknown, known, "virt.init")
-    options = {**OPTIONS, **given}
+    unknown_names = [key for key in keywords if key not in OPTIONS]
+    known_names = [*OPTIONS, *config.CONNECTION, *extra_names, "name", "cpu", "mem", "dry_run"]
+    arguments.refuse_unknown(unknown_names, known_names, "virt.init")
+    options = {**OPTIONS, **keywords}
     image = options["image"]
     if image is not None and not arguments.is_image(image):
         raise BadArgument(
             "image",
-            f"{arguments.shown(image)!r} is not an image: write salt://path, http(s)://... or an "
+            f"{arguments.hide_credentials(image)!r} is not an image: write salt://path, "
+            "http(s)://... or an "
             "absolute path",
         )
     if options["image_hash"] is not None and image is None:
@@ -149,7 +150,7 @@ def checked(given: Mapping[str, Any], also: Sequence[str] = ()) -> dict[str, Any
     for key in _TEXTS:
         if not isinstance(options[key], str | None):
             raise BadArgument(key, "is not text")  # what it is may be secret
-    sshkeys.read(_SSH_KEYS, options[_SSH_KEYS])
+    sshkeys.read_keys(_SSH_KEYS, options[_SSH_KEYS])
     return options
 
 
@@ -168,20 +169,22 @@ def _disks(settings: HostSettings, options: Mapping[str, Any]) -> tuple[Disk, ..
 
 
 def _nics(settings: HostSettings, name: str, options: Mapping[str, Any]) -> tuple[Nic, ...]:
-    made = profiles.nics(name, settings.nic, options["nic"], options["interfaces"])
+    vm_nics = profiles.nics(name, settings.nic, options["nic"], options["interfaces"])
     if not settings.compat:
-        return made
-    old = tuple(defaults3006.nic(name, one) for one in made)
+        return vm_nics
+    old = tuple(defaults3006.nic(name, vm_nic) for vm_nic in vm_nics)
     nics.refuse_equal_macs(old)
     return old
 
 
 def _ports(settings: HostSettings, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the serials and consoles."""
-    given = {key: valuekinds.said(key, options[key]) for key in ("serials", "consoles")}
+    devices = {
+        key: valuekinds.without_empty_values(key, options[key]) for key in ("serials", "consoles")
+    }
     if not settings.compat:
-        return given
-    return {key: defaults3006.ports(value) for key, value in given.items()}
+        return devices
+    return {key: defaults3006.ports(value) for key, value in devices.items()}
 
 
 def _parts(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,7 +200,7 @@ def _parts(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deployment(
-    settings: HostSettings, name: str, cpu: Any, mem: Any, given: Mapping[str, Any]
+    settings: HostSettings, name: str, cpu: Any, mem: Any, keywords: Mapping[str, Any]
 ) -> Deployment:
     """
     Return the :class:`Deployment` that a call of ``virt.init`` means.
@@ -208,8 +211,8 @@ def deployment(
         The keyword arguments that were given; unknown ones are refused by name.
     """
     arguments.vm_name(name)
-    sized = _sized(cpu, mem)
-    options = checked(given)
+    sizes = _read_sizes(cpu, mem)
+    options = check_options(keywords)
     osboot.check(arguments.mapping("boot", options["boot"]))
     valuekinds.check({**options, "cpu": cpu, "mem": mem})
     vm = Vm(
@@ -219,21 +222,21 @@ def deployment(
         domain_type=hypervisor_type(options["hypervisor"]),
         machine=_machine(options["machine"]),
         graphics=_graphics(settings, options),
-        boot_dev=osboot.devices(options["boot_dev"]),
+        boot_dev=osboot.parse_boot_devices(options["boot_dev"]),
         host_devices=arguments.names("host_devices", options["host_devices"]),
         affinity=arguments.names("affinity", options["affinity"]),
         anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
         stop_on_reboot=options["stop_on_reboot"],
         console_log=console_log(name) if settings.console_log else None,
         is_3006=settings.compat is not None,
-        **sized,
+        **sizes,
         **_ports(settings, options),
         **_parts(options),
     )
-    return Deployment(vm=vm, **how(options))
+    return Deployment(vm=vm, **deployment_options(options))
 
 
-def _sized(cpu: Any, mem: Any) -> dict[str, Any]:
+def _read_sizes(cpu: Any, mem: Any) -> dict[str, Any]:
     """Return what of a :class:`Vm` a call says of processors and memory."""
     vcpus, memory_mib = arguments.vcpus(cpu), arguments.memory_mib(mem)
     return {
@@ -250,11 +253,11 @@ _AS_GIVEN = (
 ).split()
 
 
-def how(options: Mapping[str, Any]) -> dict[str, Any]:
+def deployment_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a :class:`Deployment` says beside its VM, of all options of a call."""
     return {
         "config": arguments.mapping("config", options["config"]) or {},
-        "ssh_keys": sshkeys.read(_SSH_KEYS, options[_SSH_KEYS]),
+        "ssh_keys": sshkeys.read_keys(_SSH_KEYS, options[_SSH_KEYS]),
         **{key: options[key] for key in _AS_GIVEN},
     }
 
@@ -264,23 +267,25 @@ def console_log(name: str) -> str:
     return f"/var/log/libvirt/qemu/{name}-console.log"
 
 
-def hypervisor_type(wanted: Any) -> str | None:
-    if wanted is not None and wanted not in _HYPERVISORS:
-        raise BadArgument("hypervisor", f"{wanted!r}; one of {', '.join(_HYPERVISORS)}")
-    found: str | None = wanted
-    return found
+def hypervisor_type(requested: Any) -> str | None:
+    if requested is not None and requested not in _HYPERVISORS:
+        raise BadArgument("hypervisor", f"{requested!r}; one of {', '.join(_HYPERVISORS)}")
+    domain_type: str | None = requested
+    return domain_type
 
 
-def _machine(wanted: Any) -> str | None:
-    if wanted is not None and not (isinstance(wanted, str) and _MACHINE.fullmatch(wanted)):
-        raise BadArgument("machine", f"{wanted!r} is not a machine type; such as q35 or pc-q35-7.2")
-    return wanted
+def _machine(machine: Any) -> str | None:
+    if machine is not None and not (isinstance(machine, str) and _MACHINE.fullmatch(machine)):
+        raise BadArgument(
+            "machine", f"{machine!r} is not a machine type; such as q35 or pc-q35-7.2"
+        )
+    return machine
 
 
 def _graphics(settings: HostSettings, options: Mapping[str, Any]) -> dict[str, Any] | None:
     if options["graphics"] is not None:
-        given = arguments.mapping("graphics", options["graphics"])
-        return defaults3006.display(given) if settings.compat else given
+        graphics_options = arguments.mapping("graphics", options["graphics"])
+        return defaults3006.display(graphics_options) if settings.compat else graphics_options
     return graphics.vnc(settings.vnc) if options["enable_vnc"] else None
 
 
@@ -296,9 +301,9 @@ def requirements(vm: Vm) -> Requirements:
         machine=vm.machine,
         affinity=vm.affinity,
         anti_affinity=vm.anti_affinity,
-        **nics.needs(vm.nics),
+        **nics.host_needs(vm.nics),
         cpu_features=_features(vm.cpu),
-        stocks=stocks.of_vm(vm.memory, vm.memory_mib, vm.numatune, vm.disks),
+        stocks=stocks.for_vm(vm.memory, vm.memory_mib, vm.numatune, vm.disks),
     )
 
 
@@ -314,36 +319,39 @@ def _profile(argument: str, options: Mapping[str, Any]) -> str | None:
     return None if name is None else arguments.text(argument, name)
 
 
-def _wired(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _nic_requirements(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of :class:`Requirements` a call says of NICs."""
     profile, interfaces = options["nic"], options["interfaces"]
-    called = () if profile is None else profiles.called(name, interfaces)
-    return {**nics.needs(profiles.placed(name, profile, interfaces)), "called": called}
+    nic_values = () if profile is None else profiles.called_nics(name, interfaces)
+    return {
+        **nics.host_needs(profiles.placed_nics(name, profile, interfaces)),
+        "called": nic_values,
+    }
 
 
-def _refuse_unbuildable(name: str, sized: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+def _refuse_unbuildable(name: str, sizes: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """
     Raise BadArgument for what every host would refuse: all of a VM but its disks and NICs.
 
     A dry run would say where the VM goes; and host after host would be asked for it.
     """
-    how(options)
+    deployment_options(options)
     arguments.names("host_devices", options["host_devices"])
     domain.build(
         Vm(
             name=name,
             domain_type=hypervisor_type(options["hypervisor"]),
             graphics=arguments.mapping("graphics", options["graphics"]),
-            serials=valuekinds.said("serials", options["serials"]),
-            consoles=valuekinds.said("consoles", options["consoles"]),
-            **sized,
+            serials=valuekinds.without_empty_values("serials", options["serials"]),
+            consoles=valuekinds.without_empty_values("consoles", options["consoles"]),
+            **sizes,
             **_parts(options),
         )
     )
 
 
 def requirements_from_master(
-    name: str, cpu: Any, mem: Any, given: Mapping[str, Any]
+    name: str, cpu: Any, mem: Any, keywords: Mapping[str, Any]
 ) -> Requirements:
     """
     Return what a VM needs of a host, as far as the master can know it.
@@ -351,30 +359,30 @@ def requirements_from_master(
     Profiles live with the hosts, so here they are only named.
     """
     arguments.vm_name(name)
-    options = checked(given, _ON_MASTER)
+    options = check_options(keywords, _ON_MASTER)
     osboot.check(arguments.mapping("boot", options["boot"]))
-    osboot.devices(options["boot_dev"])
+    osboot.parse_boot_devices(options["boot_dev"])
     valuekinds.check({**options, "cpu": cpu, "mem": mem})
-    listed = profiles.listed(options["disks"])
-    sized = _sized(cpu, mem)
-    _refuse_unbuildable(name, sized, options)
-    pooled = [
+    disk_entries = profiles.check_disk_entries(options["disks"])
+    sizes = _read_sizes(cpu, mem)
+    _refuse_unbuildable(name, sizes, options)
+    pool_disks = [
         Disk(
             name="",
             target="",
             size_mib=size_mib(disk.get("size") or "0", "size"),
             pool=disk["pool"],
         )
-        for disk in listed
+        for disk in disk_entries
         if disk.get("pool")
     ]
     return Requirements(
         name=name,
-        vcpus=sized["vcpus"],
-        memory_mib=sized["memory_mib"],
+        vcpus=sizes["vcpus"],
+        memory_mib=sizes["memory_mib"],
         disk_mib=sum(
             size_mib(disk["size"], "size")
-            for disk in listed
+            for disk in disk_entries
             if disk.get("size") is not None and not stocks.is_named(disk.get("pool"))
         ),
         nic_profile=_profile("nic", options),
@@ -384,9 +392,9 @@ def requirements_from_master(
         machine=_machine(options["machine"]),
         affinity=arguments.names("affinity", options["affinity"]),
         anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
-        **_wired(name, options),
+        **_nic_requirements(name, options),
         cpu_features=_features(cpu),
-        stocks=stocks.of_vm(
-            mem, sized["memory_mib"], arguments.mapping("numatune", options["numatune"]), pooled
+        stocks=stocks.for_vm(
+            mem, sizes["memory_mib"], arguments.mapping("numatune", options["numatune"]), pool_disks
         ),
     )

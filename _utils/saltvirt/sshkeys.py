@@ -25,7 +25,7 @@ _IN_TOKENS = ("sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com"
 _SECRET = ("PRIVATE KEY", "PuTTY-User-Key-File", "Private-Lines:")
 
 
-def read(argument: str, value: Any) -> tuple[str, ...]:
+def read_keys(argument: str, value: Any) -> tuple[str, ...]:
     """
     Return public keys, one line each, from a list of texts or from one text with a key per line.
 
@@ -35,19 +35,21 @@ def read(argument: str, value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
     lines = [line.strip() for text in _texts(argument, value) for line in text.splitlines()]
-    wanted = [line for line in lines if line and not line.startswith("#")]
-    if isinstance(value, str) and not wanted:
+    key_lines = [line for line in lines if line and not line.startswith("#")]
+    if isinstance(value, str) and not key_lines:
         # As from a file that is not there: whoever gives it means to be let in.
         raise BadArgument(argument, "there is no key in it")
-    if len(wanted) > _MOST:
-        raise BadArgument(argument, f"{len(wanted)} keys; at most {_MOST}")
-    return united(_checked(argument, number, line) for number, line in enumerate(wanted, 1))
+    if len(key_lines) > _MOST:
+        raise BadArgument(argument, f"{len(key_lines)} keys; at most {_MOST}")
+    return merge_keys(
+        _check_key(argument, number, line) for number, line in enumerate(key_lines, 1)
+    )
 
 
 def _texts(argument: str, value: Any) -> Sequence[str]:
     """Return texts, none of which is, or has, a private key."""
     texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list | tuple) or not all(isinstance(one, str) for one in texts):
+    if not isinstance(texts, list | tuple) or not all(isinstance(item, str) for item in texts):
         raise BadArgument(argument, "give a list of public keys, or a text with one in each line")
     if any(mark in text for text in texts for mark in _SECRET):
         raise BadArgument(
@@ -58,25 +60,27 @@ def _texts(argument: str, value: Any) -> Sequence[str]:
     return texts
 
 
-def united(*keys: Iterable[str]) -> tuple[str, ...]:
+def merge_keys(*keys: Iterable[str]) -> tuple[str, ...]:
     """Return keys in their order, each once, whatever its comment."""
-    found: dict[str, str] = {}
-    for line in (one for some in keys for one in some):
-        found.setdefault(" ".join(line.split()[:2]), line)
-    return tuple(found.values())
+    lines_by_key: dict[str, str] = {}
+    for line in (key_line for group in keys for key_line in group):
+        lines_by_key.setdefault(" ".join(line.split()[:2]), line)
+    return tuple(lines_by_key.values())
 
 
-def _checked(argument: str, number: int, line: str) -> str:
-    what = f"{argument}: key {number}"
-    kind, _space, rest = line.partition(" ")
-    body, _space, comment = rest.strip().partition(" ")
+def _check_key(argument: str, number: int, line: str) -> str:
+    label = f"{argument}: key {number}"
+    kind, _space, remainder = line.partition(" ")
+    body, _space, comment = remainder.strip().partition(" ")
     if kind not in (*_LOADED, *_IN_TOKENS):
-        known = ", ".join((*_LOADED, *_IN_TOKENS))
-        raise BadArgument(what, f"does not begin with its type, without options; one of {known}")
+        known_types = ", ".join((*_LOADED, *_IN_TOKENS))
+        raise BadArgument(
+            label, f"does not begin with its type, without options; one of {known_types}"
+        )
     if len(line) > _LONGEST or not line.isprintable():
-        raise BadArgument(what, f"has control characters, or more than {_LONGEST} letters")
+        raise BadArgument(label, f"has control characters, or more than {_LONGEST} letters")
     if _type_of(body) != kind or not _loads(kind, body):
-        raise BadArgument(what, f"is not a complete public key of the type {kind}")
+        raise BadArgument(label, f"is not a complete public key of the type {kind}")
     return " ".join(part for part in (kind, body, comment.strip()) if part)
 
 

@@ -6,7 +6,9 @@ from typing import Any
 from saltvirt.errors import BadArgument, BadConfig, NotThereYet
 
 
-def failed(name: str, why: object, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def make_failure(
+    name: str, reason: object, namespace: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """
     Return what a state returns that could not do its work.
 
@@ -18,22 +20,30 @@ def failed(name: str, why: object, before: Mapping[str, Any] | None = None) -> d
         The globals of the state's module, where Salt puts the results of the states before it.
         Defaults to None, which is a failure in any case.
     """
-    if before is not None and _is_open(why, before):
-        comment = f"not known before the states above are done; now it would fail: {why}"
+    if namespace is not None and _is_open(reason, namespace):
+        comment = f"not known before the states above are done; now it would fail: {reason}"
         return {"name": name, "changes": {}, "result": None, "comment": comment}
-    return {"name": name, "changes": {}, "result": False, "comment": str(why)}
+    return {"name": name, "changes": {}, "result": False, "comment": str(reason)}
 
 
-def _is_open(why: object, before: Mapping[str, Any]) -> bool:
+def _is_open(reason: object, namespace: Mapping[str, Any]) -> bool:
     """Return whether states that were only tested may mend what has failed."""
-    results = (before.get("__running__") or {}).values()
-    has_changes = any(one.get("result") is None for one in results if isinstance(one, Mapping))
-    is_own = isinstance(why, BadArgument | BadConfig) and not isinstance(why, NotThereYet)
-    return bool(before["__opts__"]["test"]) and has_changes and not is_own
+    results = (namespace.get("__running__") or {}).values()
+    has_changes = any(
+        result.get("result") is None for result in results if isinstance(result, Mapping)
+    )
+    is_own = isinstance(reason, BadArgument | BadConfig) and not isinstance(reason, NotThereYet)
+    return bool(namespace["__opts__"]["test"]) and has_changes and not is_own
 
 
-def of(
-    name: str, changes: dict[str, Any], *, is_test: bool, would: str, done: str, idle: str
+def make_return(
+    name: str,
+    changes: dict[str, Any],
+    *,
+    is_test: bool,
+    test_comment: str,
+    done_comment: str,
+    unchanged_comment: str,
 ) -> dict[str, Any]:
     """
     Return what a state returns that did its work, or with ``test=True`` would do it.
@@ -42,20 +52,20 @@ def of(
         The comment for each of the three: changes to come, changes made, nothing to change.
     """
     if not changes:
-        return {"name": name, "changes": {}, "result": True, "comment": idle}
-    result, comment = (None, would) if is_test else (True, done)
+        return {"name": name, "changes": {}, "result": True, "comment": unchanged_comment}
+    result, comment = (None, test_comment) if is_test else (True, done_comment)
     return {"name": name, "changes": changes, "result": result, "comment": comment}
 
 
-def of_all(
+def make_return_for_all(
     name: str,
     matched: Collection[str],
     ignored: Iterable[Mapping[str, str]],
     changes: dict[str, Any],
     *,
     is_test: bool,
-    done: str,
-    before: Mapping[str, Any] | None = None,
+    done_comment: str,
+    namespace: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """
     Return what a state returns that acts on all VMs whose names match its name.
@@ -66,9 +76,16 @@ def of_all(
         As for :func:`failed`.
     """
     if not matched:
-        return failed(name, f"no VM's name matches {name!r}", before)
-    issues = "; ".join(f"{one['domain']}: {one['issue']}" for one in ignored)
+        return make_failure(name, f"no VM's name matches {name!r}", namespace)
+    issues = "; ".join(f"{entry['domain']}: {entry['issue']}" for entry in ignored)
     if issues:
-        return {**failed(name, issues, before), "changes": changes}
-    idle = "No changes had happened"
-    return of(name, changes, is_test=is_test, would=done, done=done, idle=idle)
+        return {**make_failure(name, issues, namespace), "changes": changes}
+    unchanged_comment = "No changes had happened"
+    return make_return(
+        name,
+        changes,
+        is_test=is_test,
+        test_comment=done_comment,
+        done_comment=done_comment,
+        unchanged_comment=unchanged_comment,
+    )

@@ -7,7 +7,7 @@ These are huge pages, NUMA nodes that it is bound to, and storage pools.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from saltvirt.arguments import shaped
+from saltvirt.arguments import shape_errors
 from saltvirt.model import Disk
 from saltvirt.xml import memory as memory_xml
 from saltvirt.xml import numatune as numatune_xml
@@ -30,20 +30,20 @@ def pool(name: str) -> str:
     return f"storage pool {name}"
 
 
-def of_vm(
+def for_vm(
     mem: Any, memory_mib: int, numatune: Mapping[str, Any] | None, disks: Iterable[Disk]
 ) -> tuple[tuple[str, int], ...]:
     """Return ``(name, MiB)`` of all that a call's VM takes, sorted."""
-    given = mem if isinstance(mem, dict) else memory_mib
-    with shaped("mem"):
-        hugepages = memory_xml.of(given).backing.hugepages
-    with shaped("numatune"):
-        tune = numatune_xml.of(numatune)
-    taken = of_memory(memory_mib, hugepages, tune)
-    return tuple(sorted({**taken, **of_disks(disks)}.items()))
+    memory_spec = mem if isinstance(mem, dict) else memory_mib
+    with shape_errors("mem"):
+        hugepages = memory_xml.from_call(memory_spec).backing.hugepages
+    with shape_errors("numatune"):
+        tune = numatune_xml.from_call(numatune)
+    amounts = for_memory(memory_mib, hugepages, tune)
+    return tuple(sorted({**amounts, **for_disks(disks)}.items()))
 
 
-def of_memory(
+def for_memory(
     memory_mib: int, hugepages: Iterable[Page] | None, tune: Numatune | None
 ) -> dict[str, int]:
     """
@@ -58,8 +58,8 @@ def of_memory(
     out = {pages(size): memory_mib if len(sizes) == 1 else 0 for size in sizes}
     if tune is None:
         return out
-    for one in tune.memnodes:
-        out |= dict.fromkeys(map(node, _numbers(one.get("nodeset"))), 0)
+    for memnode in tune.memnodes:
+        out |= dict.fromkeys(map(node, _numbers(memnode.get("nodeset"))), 0)
     memory = tune.memory or {}
     numbers = list(_numbers(memory.get("nodeset")))
     is_bound = memory.get("mode", "strict") == "strict"
@@ -67,7 +67,7 @@ def of_memory(
     return out | dict.fromkeys(map(node, numbers), share)
 
 
-def of_disks(disks: Iterable[Disk]) -> dict[str, int]:
+def for_disks(disks: Iterable[Disk]) -> dict[str, int]:
     """Return ``{name: MiB}`` of the disks that are in pools; a path is no pool's name."""
     out: dict[str, int] = {}
     for disk in disks:
@@ -77,9 +77,9 @@ def of_disks(disks: Iterable[Disk]) -> dict[str, int]:
     return out
 
 
-def is_named(where: str | None) -> bool:
+def is_named(pool_name: str | None) -> bool:
     """Return whether a disk is in a pool, by its name: not in a folder, nor the host's choice."""
-    return bool(where) and not str(where).startswith("/")
+    return bool(pool_name) and not str(pool_name).startswith("/")
 
 
 def _numbers(nodeset: str | None) -> Iterator[int]:

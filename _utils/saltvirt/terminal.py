@@ -37,19 +37,19 @@ LONGEST_MESSAGE = 8000
 _MAX_DEPTH = 64
 
 
-def counted(number: int, what: str) -> str:
+def count_text(number: int, noun: str) -> str:
     """Return a number of things as people say it: ``1 image``, ``2 images``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def some(things: Iterable[str], most: int = 10, sign: str = ", ") -> str:
+def join_some(texts: Iterable[str], most: int = 10, sign: str = ", ") -> str:
     """Return the first few of some things, as there may be a thousand, and how many more."""
-    listed = list(things)
-    more = len(listed) - most
-    return sign.join(listed[:most]) + (f" and {more:,} more" if more > 0 else "")
+    items = list(texts)
+    excess = len(items) - most
+    return sign.join(items[:most]) + (f" and {excess:,} more" if excess > 0 else "")
 
 
-def escaped(text: str, beside: str = "") -> str:
+def escape(text: str, kept_chars: str = "") -> str:
     """
     Return a text with all that a terminal would obey, hide or reorder made visible.
 
@@ -68,7 +68,7 @@ def escaped(text: str, beside: str = "") -> str:
         # A mark at the beginning would sit on what stands before this text.
         marks = marks + 1 if is_mark else 0
         is_plain = char.isprintable() and marks <= _MAX_MARKS and not _BLANK.match(char)
-        out.append(char if is_plain or char in beside else _code(char))
+        out.append(char if is_plain or char in kept_chars else _code(char))
     return "".join(out)
 
 
@@ -93,14 +93,14 @@ def printable(line: str) -> str:
 
     A console has colours and cursor moves by right; no name and no reason has, see :func:`escaped`.
     """
-    plain = _SEQUENCES.sub("", line)
-    return "".join(char for char in plain if char == "\t" or escaped(f"a{char}") == f"a{char}")
+    text = _SEQUENCES.sub("", line)
+    return "".join(char for char in text if char == "\t" or escape(f"a{char}") == f"a{char}")
 
 
 def tail(text: str, lines: int) -> list[str]:
     """Return the last lines of a text that are not empty, each fit to be shown and not too long."""
-    shown = (printable(line).rstrip() for line in text.splitlines())
-    return [_short(line) for line in [line for line in shown if line][-lines:]]
+    printable_lines = (printable(line).rstrip() for line in text.splitlines())
+    return [_short(line) for line in [line for line in printable_lines if line][-lines:]]
 
 
 def lines(text: str, most: int) -> list[str]:
@@ -114,14 +114,14 @@ def _short(line: str, longest: int = LONGEST) -> str:
 
 def one_line(text: str, longest: int = LONGEST) -> str:
     """Return a text as one line, fit to be shown and not too long."""
-    return _short(escaped(" ".join(text.split())), longest)
+    return _short(escape(" ".join(text.split())), longest)
 
 
 def message(text: object, longest: int = LONGEST_MESSAGE) -> str:
     """Return what an error, a log or a step of progress says, as one visible line."""
     # Some more than is shown: what is not looked at cannot take long.
     parts = re.split("[\r\n]+", str(text)[: 2 * longest])
-    return _short(escaped(" ".join(part.strip(" \t") for part in parts).strip()), longest)
+    return _short(escape(" ".join(part.strip(" \t") for part in parts).strip()), longest)
 
 
 class _Visible(logging.Handler):
@@ -147,7 +147,7 @@ def guard_log(name: str = "saltvirt") -> None:
 guard_log()
 
 
-def clean(value: Any, depth: int = 0, beside: str = "\t") -> Any:
+def clean(value: Any, depth: int = 0, kept_chars: str = "\t") -> Any:
     """
     Return an answer, plain data, whose texts and keys have nothing that a terminal would obey.
 
@@ -164,8 +164,8 @@ def clean(value: Any, depth: int = 0, beside: str = "\t") -> Any:
         if value.isascii() and value.isprintable():
             return value
         lines_kept = depth <= 0
-        return escaped(
-            value if lines_kept else value.replace("\n", " "), beside + "\n\t" * lines_kept
+        return escape(
+            value if lines_kept else value.replace("\n", " "), kept_chars + "\n\t" * lines_kept
         )
     if not isinstance(value, dict | list | tuple):
         return value
@@ -173,20 +173,20 @@ def clean(value: Any, depth: int = 0, beside: str = "\t") -> Any:
     if depth == _MAX_DEPTH:
         raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
     if isinstance(value, dict):
-        values = [clean(item, depth + 1, beside) for item in value.values()]
+        values = [clean(item, depth + 1, kept_chars) for item in value.values()]
         return dict(zip(_visible_keys(value), values, strict=True))
-    return [clean(item, depth + 1, beside) for item in value]
+    return [clean(item, depth + 1, kept_chars) for item in value]
 
 
 def _visible_keys(value: Mapping[Any, Any]) -> list[Any]:
     """Return the keys of a mapping, made visible; no two of them become one."""
     out: dict[Any, None] = {}
     for key in value:
-        name = shown = escaped(key) if isinstance(key, str) else key
+        name = visible_key = escape(key) if isinstance(key, str) else key
         number = 1
         while name in out or (name != key and name in value):
             number += 1
-            name = f"{shown} ({number})"
+            name = f"{visible_key} ({number})"
         out[name] = None
     return list(out)
 
@@ -216,8 +216,10 @@ def most_values(text: str) -> int:
 
 def _check_depth(value: Any, depth: int) -> None:
     level = [value]
-    while level := [one for one in level if type(one) in (dict, list)]:
+    while level := [item for item in level if type(item) in (dict, list)]:
         if depth == _MAX_DEPTH:
             raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
         depth += 1
-        level = [it for one in level for it in (one.values() if type(one) is dict else one)]
+        level = [
+            child for item in level for child in (item.values() if type(item) is dict else item)
+        ]

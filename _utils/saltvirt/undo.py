@@ -13,7 +13,7 @@ from typing import Any
 log = logging.getLogger(__name__)
 _Handler = Callable[[int, FrameType | None], object]
 # What handled each signal before, as Python's signal module has it.
-_Before = dict[int, Any]
+_Handlers = dict[int, Any]
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AT_IT = b"Ending already: what was begun is taken back or finished first; please wait.\n"
 
@@ -69,7 +69,7 @@ def on_failure() -> Iterator[Steps]:
         raise
 
 
-class _Held:
+class _SignalQueue:
     """Holds signals back; whoever sends them is told once."""
 
     def __init__(self) -> None:
@@ -87,49 +87,49 @@ class _End:
     """Ends the block at the first signal; those that come while it unwinds are held back."""
 
     def __init__(self) -> None:
-        self.before: _Before = {}
+        self.before: _Handlers = {}
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        held = _Held()
-        for other in self.before:
-            signal.signal(other, held)
+        handler = _SignalQueue()
+        for blocked_signal in self.before:
+            signal.signal(blocked_signal, handler)
         if number == signal.SIGINT and callable(self.before[number]):
             self.before[number](number, frame)  # Python's or Salt's, which has a word to say
         # No Exception, so that nobody on the way up takes it for an error and goes on.
         raise SystemExit(128 + number)
 
 
-def _has(*kinds: type) -> bool:
+def _has_handler(*kinds: type) -> bool:
     """Return whether the signals are handled so already, or are none of this thread's business."""
     is_main = threading.current_thread() is threading.main_thread()
     return not is_main or isinstance(signal.getsignal(signal.SIGTERM), kinds)
 
 
 @contextmanager
-def _handled(handler: _Handler) -> Iterator[_Before]:
+def _handle_signals(handler: _Handler) -> Iterator[_Handlers]:
     """Yield ``{signal: what handled it before}``; one that is ignored (nohup) stays so."""
-    before: _Before = {n: signal.getsignal(n) for n in _ENDING}
-    before = {n: old for n, old in before.items() if old not in (None, signal.SIG_IGN)}
+    old_handlers: _Handlers = {n: signal.getsignal(n) for n in _ENDING}
+    old_handlers = {n: old for n, old in old_handlers.items() if old not in (None, signal.SIG_IGN)}
     try:
-        for number in before:
+        for number in old_handlers:
             signal.signal(number, handler)
-        yield before
+        yield old_handlers
     finally:
-        for number, old in before.items():
+        for number, old in old_handlers.items():
             signal.signal(number, old)
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Hold back SIGINT, SIGTERM and SIGHUP until the block is over; they take effect then."""
-    if _has(_Held):
+    if _has_handler(_SignalQueue):
         yield
         return
-    held = _Held()
-    with _handled(held):
+    handler = _SignalQueue()
+    with _handle_signals(handler):
         yield
-    if held.numbers:
-        signal.raise_signal(held.numbers[0])
+    if handler.numbers:
+        signal.raise_signal(handler.numbers[0])
 
 
 @contextmanager
@@ -139,9 +139,9 @@ def on_signals() -> Iterator[None]:
 
     A job dies of them otherwise. A second signal does not cut the unwinding short.
     """
-    if _has(_End, _Held):
+    if _has_handler(_End, _SignalQueue):
         yield
         return
     end = _End()
-    with _handled(end) as end.before:
+    with _handle_signals(end) as end.before:
         yield

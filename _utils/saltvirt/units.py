@@ -34,11 +34,11 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")
 
 def size_bytes(value: object, name: str = "size") -> int:
     """Return a size in bytes: ``512`` is MiB, ``4g``/``4GiB`` binary, ``4GB`` decimal."""
-    found = None if isinstance(value, bool) else _SIZE.fullmatch(str(value))
-    factor = _FACTORS.get(found.group(2).lower()) if found else None
-    if found is None or factor is None:
+    match = None if isinstance(value, bool) else _SIZE.fullmatch(str(value))
+    factor = _FACTORS.get(match.group(2).lower()) if match else None
+    if match is None or factor is None:
         raise BadArgument(name, f"{value!r} is not a size: write 512 (MiB), 4g, '512 MiB' or 4GB")
-    amount = found.group(1)
+    amount = match.group(1)
     # Beyond 2**53, and libvirt's word for "no limit" is 2**63 bytes, a float would round.
     return int(float(amount) * factor) if "." in amount else int(amount) * factor
 

@@ -12,7 +12,7 @@ from typing import Any
 from saltvirt import arguments
 from saltvirt.errors import BadArgument
 from saltvirt.xml import is_silent
-from saltvirt.xml.cpu import named
+from saltvirt.xml.cpu import normalize_features
 
 _Check = Callable[[str, Any], object]
 # Of which libvirt can make a set.
@@ -21,58 +21,58 @@ _PART = re.compile(r"\s*(?:\^([0-9]+)|([0-9]+)(?:\s*-\s*([0-9]+))?)\s*")
 # Of a serial or console, what says nothing if it is empty.
 _MAY_BE_EMPTY = ("protocol", "target_port", "target_type")
 # A check, or those of a mapping's values by their keys; "*" stands for any key.
-_Known = _Check | Mapping[str, Any]
+_Checker = _Check | Mapping[str, Any]
 
 
 def _number(least: int = 0, most: int | None = None) -> _Check:
-    return lambda what, value: arguments.whole(what, value, least, most)
+    return lambda label, value: arguments.whole_number(label, value, least, most)
 
 
 def _one_of(*words: str) -> _Check:
-    def check(what: str, value: Any) -> None:
+    def check(label: str, value: Any) -> None:
         if value not in words:
-            raise BadArgument(what, f"{value!r}; one of {', '.join(words)}")
+            raise BadArgument(label, f"{value!r}; one of {', '.join(words)}")
 
     return check
 
 
 def _or_none(check: _Check) -> _Check:
     """Return a check that takes what is empty, which says nothing."""
-    return lambda what, value: check(what, value) if value else None
+    return lambda label, value: check(label, value) if value else None
 
 
-def _port(what: str, value: Any) -> None:
+def _port(label: str, value: Any) -> None:
     # libvirt shows one that it is to choose as -1.
     if value != "":
-        arguments.whole(what, value, -1, 65535)
+        arguments.whole_number(label, value, -1, 65535)
 
 
-def _set(what: str, value: Any) -> None:
+def _set(label: str, value: Any) -> None:
     """Refuse what is no set of CPUs or nodes: ``0-2,5``, ``0-7,^3``."""
     # libvirt takes one comma at the end, which a loop in a template leaves there.
     parts = re.sub(r",\s*$", "", str(value)).split(",")
     if isinstance(value, bool) or not all(map(_is_part, parts)):
-        raise BadArgument(what, f"{value!r}; numbers and ranges, such as 0-2,5")
+        raise BadArgument(label, f"{value!r}; numbers and ranges, such as 0-2,5")
 
 
 def _is_part(text: str) -> bool:
-    found = _PART.fullmatch(text)
-    if not found:
+    match = _PART.fullmatch(text)
+    if not match:
         return False
-    without, low, high = found.groups()
-    first = int(without or low)
+    excluded, low, high = match.groups()
+    first = int(excluded or low)
     return first <= int(high or first) < _MOST_CPUS
 
 
-def _vendor_id(what: str, value: Any) -> None:
+def _vendor_id(label: str, value: Any) -> None:
     if len(str(value)) != 12:
-        raise BadArgument(what, f"{value!r} has {len(str(value))} characters; it must have 12")
+        raise BadArgument(label, f"{value!r} has {len(str(value))} characters; it must have 12")
 
 
-def _features(what: str, value: Any) -> None:
-    for name, policy in (named(value) if isinstance(value, Mapping) else {}).items():
+def _features(label: str, value: Any) -> None:
+    for name, policy in (normalize_features(value) if isinstance(value, Mapping) else {}).items():
         if policy is not None:
-            _POLICY(f"{what}:{name}", policy)
+            _POLICY(f"{label}:{name}", policy)
 
 
 _POLICY = _one_of("force", "require", "optional", "disable", "forbid")
@@ -91,9 +91,9 @@ _TUNING = {
     "emulatorpin": _or_none(_set),
     "shares": _or_none(_number()),
     **{
-        f"{whose}{what}": _or_none(limit)
-        for whose in ("", "global_", "emulator_", "iothread_")
-        for what, limit in (("period", _number(0, 2**64 - 1)), ("quota", _AMOUNT))
+        f"{thread_kind}{quantity}": _or_none(limit)
+        for thread_kind in ("", "global_", "emulator_", "iothread_")
+        for quantity, limit in (("period", _number(0, 2**64 - 1)), ("quota", _AMOUNT))
     },
     **dict.fromkeys(("vcpusched", "iothreadsched", "emulatorsched"), _SCHED),
     "cachetune": {
@@ -107,7 +107,7 @@ _TUNING = {
 _PROTOCOLS = _or_none(_one_of("raw", "telnet", "telnets", "tls"))
 _SERIAL = "isa-serial usb-serial pci-serial spapr-vio-serial system-serial sclp-serial isa-debug"
 _CONSOLE = "serial virtio sclp sclplm xen uml lxc openvz"
-_KINDS: dict[str, _Known] = {
+_KINDS: dict[str, _Checker] = {
     "cpu": {
         "placement": _one_of("static", "auto"),
         "iothreads": _or_none(_number()),
@@ -166,38 +166,39 @@ _KINDS: dict[str, _Known] = {
 }
 
 
-def check(given: Mapping[str, Any]) -> None:
+def check(values: Mapping[str, Any]) -> None:
     """Refuse the first value of a call's arguments that libvirt would refuse; None says nothing."""
-    for argument, known in _KINDS.items():
-        _look(argument, known, given.get(argument))
-    mem = given.get("mem")
+    for argument, checker in _KINDS.items():
+        _check_value(argument, checker, values.get(argument))
+    mem = values.get("mem")
     if isinstance(mem, Mapping) and mem.get("max") and mem.get("slots") is not None:
         _ABOVE_0("mem:slots", mem["slots"])
 
 
-def said(argument: str, given: object) -> tuple[dict[Any, Any], ...] | None:
+def without_empty_values(argument: str, values: object) -> tuple[dict[Any, Any], ...] | None:
     """Return a list of mappings without what says nothing in them, as it is null or empty."""
-    found = arguments.mappings(argument, given)
-    return found and tuple(
-        {key: value for key, value in one.items() if not _is_silent(key, value)} for one in found
+    mappings = arguments.mappings(argument, values)
+    return mappings and tuple(
+        {key: value for key, value in mapping.items() if not _is_empty_value(key, value)}
+        for mapping in mappings
     )
 
 
-def _is_silent(key: object, value: Any) -> bool:
+def _is_empty_value(key: object, value: Any) -> bool:
     return value is None or (key in _MAY_BE_EMPTY and is_silent(value))
 
 
-def _look(what: str, known: _Known, value: Any) -> None:
+def _check_value(label: str, checker: _Checker, value: Any) -> None:
     if value is None:
         return
-    if callable(known):
-        known(what, value)
+    if callable(checker):
+        checker(label, value)
     elif isinstance(value, list | tuple):
-        for one in value:
-            _look(what, known, one)
+        for item in value:
+            _check_value(label, checker, item)
     elif isinstance(value, Mapping):
         # What is no mapping and should be one is refused where it is read.
-        for key, one in value.items():
-            below = known.get(str(key), known.get("*"))
-            if below is not None:
-                _look(f"{what}:{key}", below, one)
+        for key, item in value.items():
+            item_checker = checker.get(str(key), checker.get("*"))
+            if item_checker is not None:
+                _check_value(f"{label}:{key}", item_checker, item)

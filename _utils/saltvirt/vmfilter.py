@@ -55,20 +55,20 @@ class VmFilter:
 
     def takes(self, name: str, state: str, tags: Collection[str] = ()) -> bool:
         """Return whether a VM is asked for."""
-        is_named = not self.name or any(fnmatchcase(name, one) for one in self.name)
+        is_named = not self.name or any(fnmatchcase(name, pattern) for pattern in self.name)
         return is_named and (not self.state or state in self.state) and {*tags}.issuperset(self.tag)
 
     def shown(self, vm: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is shown of a VM; what it does not have is left out."""
-        return {key: one for key, one in vm.items() if not self.fields or key in self.fields}
+        return {key: value for key, value in vm.items() if not self.fields or key in self.fields}
 
     def plain(self) -> dict[str, list[str]]:
         """Return the keyword arguments of the module's ``virt.vms`` that ask for it."""
-        given = {"name": self.name, "state": self.state, "tag": self.tag, "fields": self.fields}
-        return {key: list(one) for key, one in given.items() if one}
+        keywords = {"name": self.name, "state": self.state, "tag": self.tag, "fields": self.fields}
+        return {key: list(values) for key, values in keywords.items() if values}
 
 
-def of(
+def from_call(
     name: Any = None,
     state: Any = None,
     tag: Any = None,
@@ -83,19 +83,19 @@ def of(
     """
     return VmFilter(
         name=arguments.names("name", name),
-        state=_some_of("state", state, STATES),
+        state=_check_names("state", state, STATES),
         tag=arguments.names("tag", tag),
-        fields=_some_of("fields", fields, known),
+        fields=_check_names("fields", fields, known),
     )
 
 
-def _some_of(argument: str, given: Any, known: Collection[str]) -> tuple[str, ...]:
+def _check_names(argument: str, requested: Any, allowed_names: Collection[str]) -> tuple[str, ...]:
     """Return names, of which each must be known: another would leave out all there is."""
-    out = arguments.names(argument, given)
-    unknown = sorted(set(out).difference(known))
-    if unknown:
-        raise BadArgument(argument, f"{unknown[0]!r}; one of {', '.join(known)}")
-    return out
+    names = arguments.names(argument, requested)
+    unknown_names = sorted(set(names).difference(allowed_names))
+    if unknown_names:
+        raise BadArgument(argument, f"{unknown_names[0]!r}; one of {', '.join(allowed_names)}")
+    return names
 
 
 def tags(notes: Mapping[str, Any]) -> set[str]:

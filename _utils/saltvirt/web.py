@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt import connection, files, terminal
-from saltvirt.arguments import shown
+from saltvirt.arguments import hide_credentials
 from saltvirt.errors import ImageError
 from saltvirt.room import Meter
 from saltvirt.units import human
@@ -33,7 +33,7 @@ def fetch(
     url: str,
     part: Path,
     progress: Callable[[int, int], None],
-    known: Mapping[str, Any] | None,
+    known_version: Mapping[str, Any] | None,
     meter: Meter,
 ) -> dict[str, Any] | None:
     """
@@ -49,20 +49,21 @@ def fetch(
 
     Source: RFC 9110, sections 13 and 14 (If-Range, Content-Range).
     """
-    for left in reversed(range(_TRIES)):
-        before = _size(part)
+    for tries_left in reversed(range(_TRIES)):
+        size_before = _size(part)
         try:
-            version = _once(url, part, meter.counting(progress), known, meter)
+            version = _fetch_once(url, part, meter.counting(progress), known_version, meter)
         except _Broken as exc:
-            if left and _size(part) > before and meter.left_s > 0:
+            if tries_left and _size(part) > size_before and meter.left_s > 0:
                 continue
-            if _begun(part) is None:
-                forget(part)
+            if _read_partial_version(part) is None:
+                forget_part(part)
             raise ImageError(
-                f"image {shown(url)} was cut off: {exc}; try again: what arrived is kept if "
+                f"image {hide_credentials(url)} was cut off: {exc}; try again: what arrived is "
+                "kept if "
                 "the server can go on from there"
             ) from exc
-        forget(part, keep_content=True)
+        forget_part(part, keep_content=True)
         return version
     raise AssertionError("the last try returns or raises")
 
@@ -70,7 +71,7 @@ def fetch(
 def fetch_small(url: str, most_bytes: int, meter: Meter) -> bytes:
     """Return what a small file has in it; raise ImageError, which says nothing but why not."""
     try:
-        with connection.opened(_request(url, connection.WHO), meter) as answer:
+        with connection.open_url(_request(url, connection.WHO), meter) as answer:
             data: bytes = answer.read(most_bytes + 1)
             if len(data) <= most_bytes and answer.length:
                 raise ImageError(f"it was cut off after {len(data)} bytes; try again")
@@ -78,14 +79,14 @@ def fetch_small(url: str, most_bytes: int, meter: Meter) -> bytes:
         exc.close()
         raise ImageError(_status(exc)) from exc
     except _FAILURES as exc:
-        why = f"it does not arrive {meter.late}" if meter.left_s <= 0 else _reason(exc)
-        raise ImageError(why) from exc
+        reason = f"it does not arrive {meter.late}" if meter.left_s <= 0 else _reason(exc)
+        raise ImageError(reason) from exc
     if len(data) > most_bytes:
         raise ImageError(f"it has more than {human(most_bytes)}")
     return data
 
 
-def forget(part: Path, *, keep_content: bool = False) -> None:
+def forget_part(part: Path, *, keep_content: bool = False) -> None:
     """Remove what an earlier call left."""
     _note(part).unlink(missing_ok=True)
     if not keep_content:
@@ -100,42 +101,48 @@ def _size(part: Path) -> int:
     return Path(part).stat().st_size if Path(part).exists() else 0
 
 
-def _begun(part: Path) -> dict[str, Any] | None:
+def _read_partial_version(part: Path) -> dict[str, Any] | None:
     """Return the version whose beginning lies in ``part``, None if there is nothing to go on."""
     try:
         version = json.loads(_note(part).read_text()) if _size(part) else None
     except (FileNotFoundError, ValueError):
         return None
     # If a host died before it was on the disk, the length may be there and the bytes not.
-    return version if version and version.get("boot") == files.boot() else None
+    return version if version and version.get("boot") == files.read_boot_id() else None
 
 
-def _once(
+def _fetch_once(
     url: str,
     part: Path,
     progress: Callable[[int, int], None],
-    known: Mapping[str, Any] | None,
+    known_version: Mapping[str, Any] | None,
     meter: Meter,
 ) -> dict[str, Any] | None:
-    request = _request(url, _headers(part, known))
+    request = _request(url, _headers(part, known_version))
     try:
-        with connection.opened(request, meter) as answer:
+        with connection.open_url(request, meter) as answer:
             return _receive(url, answer, part, progress, meter)
     except urllib.error.HTTPError as exc:
         exc.close()
         # Of one who was not told of any version it says nothing, whatever has arrived before.
-        if exc.code == 304 and known:
+        if exc.code == 304 and known_version:
             return None
         if exc.code == 416:
-            forget(part)
-            raise ImageError(f"image {shown(url)} changed while it was fetched; try again") from exc
-        raise ImageError(f"image {shown(url)} cannot be fetched: {_status(exc)}") from exc
+            forget_part(part)
+            raise ImageError(
+                f"image {hide_credentials(url)} changed while it was fetched; try again"
+            ) from exc
+        raise ImageError(
+            f"image {hide_credentials(url)} cannot be fetched: {_status(exc)}"
+        ) from exc
     except _FAILURES as exc:
         if meter.left_s <= 0:
             raise _Broken(f"{_size(part)} bytes {meter.late}") from exc
         if _size(part):
             raise _Broken(_reason(exc)) from exc
-        raise ImageError(f"image {shown(url)} cannot be fetched: {_reason(exc)}") from exc
+        raise ImageError(
+            f"image {hide_credentials(url)} cannot be fetched: {_reason(exc)}"
+        ) from exc
 
 
 def _reason(exc: Exception) -> str:
@@ -152,12 +159,14 @@ def _status(exc: urllib.error.HTTPError) -> str:
 def _request(url: str, headers: Mapping[str, str]) -> urllib.request.Request:
     """Return what is asked of a server; the URL's credentials are for that server alone."""
     try:
-        found = urllib.parse.urlsplit(url)
-        user, at, host = found.netloc.rpartition("@")
-        plain = encoded(found._replace(netloc=host))
-        request = urllib.request.Request(plain, headers=dict(headers))
+        parts = urllib.parse.urlsplit(url)
+        user, at, host = parts.netloc.rpartition("@")
+        plain_url = encode_url(parts._replace(netloc=host))
+        request = urllib.request.Request(plain_url, headers=dict(headers))
     except ValueError as exc:
-        raise ImageError(f"image {shown(url)} cannot be fetched: it is not a URL") from exc
+        raise ImageError(
+            f"image {hide_credentials(url)} cannot be fetched: it is not a URL"
+        ) from exc
     if at:
         name, _colon, password = user.partition(":")
         pair = f"{urllib.parse.unquote(name)}:{urllib.parse.unquote(password)}"
@@ -167,7 +176,7 @@ def _request(url: str, headers: Mapping[str, str]) -> urllib.request.Request:
     return request
 
 
-def encoded(url: urllib.parse.SplitResult) -> str:
+def encode_url(url: urllib.parse.SplitResult) -> str:
     """
     Return a URL as a server is asked for it: what is not ASCII, and spaces, percent-encoded.
 
@@ -181,38 +190,38 @@ def encoded(url: urllib.parse.SplitResult) -> str:
     return _NOT_ASCII.sub(lambda part: urllib.parse.quote(part[0]), text)
 
 
-def _headers(part: Path, known: Mapping[str, Any] | None) -> dict[str, str]:
+def _headers(part: Path, known_version: Mapping[str, Any] | None) -> dict[str, str]:
     headers = dict(connection.WHO)
-    begun = _begun(part)
-    if begun:
-        headers |= {"Range": f"bytes={_size(part)}-", "If-Range": begun["etag"]}
+    partial_version = _read_partial_version(part)
+    if partial_version:
+        headers |= {"Range": f"bytes={_size(part)}-", "If-Range": partial_version["etag"]}
     for key, header in (("etag", "If-None-Match"), ("modified", "If-Modified-Since")):
-        if known and known.get(key):
-            headers[header] = known[key]
+        if known_version and known_version.get(key):
+            headers[header] = known_version[key]
     return headers
 
 
 def _receive(
     url: str, answer: Any, part: Path, progress: Callable[[int, int], None], meter: Meter
 ) -> dict[str, Any]:
-    done, total = _extent(url, answer, part)
+    done_bytes, total_bytes = _extent(url, answer, part)
     version = {key: answer.headers.get(header) for key, header in _VALIDATORS}
     # Without a strong validator nobody can say that the rest belongs to this beginning.
     if (version["etag"] or "").startswith('"'):
-        files.write(_note(part), json.dumps({**version, "boot": files.boot()}).encode())
+        files.write(_note(part), json.dumps({**version, "boot": files.read_boot_id()}).encode())
     else:
-        forget(part)
-    with open(part, "ab" if done else "wb", opener=files.private) as handle:
-        progress(done, total)
+        forget_part(part)
+    with open(part, "ab" if done_bytes else "wb", opener=files.private) as handle:
+        progress(done_bytes, total_bytes)
         # What is there is taken as it comes: to wait for a whole chunk is to have no limit of time.
         while chunk := answer.read1(_CHUNK):
             if meter.left_s <= 0:
-                raise _Broken(f"{done} bytes {meter.late}")
+                raise _Broken(f"{done_bytes} bytes {meter.late}")
             handle.write(chunk)
-            done += len(chunk)
-            progress(done, total)
-    if total and done != total:
-        raise _Broken(f"{done} of {total} bytes arrived")
+            done_bytes += len(chunk)
+            progress(done_bytes, total_bytes)
+    if total_bytes and done_bytes != total_bytes:
+        raise _Broken(f"{done_bytes} of {total_bytes} bytes arrived")
     return version
 
 
@@ -220,12 +229,12 @@ def _extent(url: str, answer: Any, part: Path) -> tuple[int, int]:
     """Return where the answer begins and how long the whole is, in bytes; 0 if not known."""
     if answer.status != 206:
         return 0, answer.length or 0
-    said = answer.headers.get("Content-Range", "")
-    found = re.fullmatch(r"bytes ([0-9]{1,18})-[0-9]+/([0-9]{1,18})", said.strip())
-    if not found or int(found[1]) != _size(part):
-        forget(part)
+    content_range = answer.headers.get("Content-Range", "")
+    match = re.fullmatch(r"bytes ([0-9]{1,18})-[0-9]+/([0-9]{1,18})", content_range.strip())
+    if not match or int(match[1]) != _size(part):
+        forget_part(part)
         raise ImageError(
-            f"image {shown(url)}: the server sent another part than was asked for "
-            f"({terminal.one_line(said)})"
+            f"image {hide_credentials(url)}: the server sent another part than was asked for "
+            f"({terminal.one_line(content_range)})"
         )
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])

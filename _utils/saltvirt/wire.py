@@ -44,9 +44,9 @@ class BadAnswer(VirtError):
 class _Wrong(Exception):
     """A value is not what it should be; where, is put together on its way out."""
 
-    def __init__(self, why: str, where: str = "", *, is_nonsense: bool = False) -> None:
-        super().__init__(why)
-        self.why, self.before, self._path = why, "", [where]
+    def __init__(self, reason: str, where: str = "", *, is_nonsense: bool = False) -> None:
+        super().__init__(reason)
+        self.why, self.before, self._path = reason, "", [where]
         # No other version of what has said it would mean something by it.
         self.is_nonsense = is_nonsense
 
@@ -55,11 +55,11 @@ class _Wrong(Exception):
         self._path.append(where)
         return self
 
-    def said(self, whole: str) -> str:
+    def said(self, root_name: str) -> str:
         """Return what is wrong, and where; ``whole`` is what all of it is called."""
         # Names of others may be in it, as long as they like.
         path = terminal.one_line("".join(reversed(self._path)).removeprefix("."))
-        return f"{self.before}{path or whole} {self.why}"
+        return f"{self.before}{path or root_name} {self.why}"
 
 
 def read(host: str, fun: str, shape: Any, answer: object) -> Any:
@@ -98,7 +98,7 @@ def argument(name: str, shape: Any, value: object) -> Any:
         raise BadArgument(name, wrong.said("it")) from None
 
 
-def recorded(shape: Any, value: object) -> Any:
+def read_recorded(shape: Any, value: object) -> Any:
     """Return what is on record as its type says; raise ValueError if it is not of that."""
     try:
         return _reader(shape)(value)
@@ -109,41 +109,41 @@ def recorded(shape: Any, value: object) -> Any:
 def plain(value: Any) -> Any:
     """Return a dataclass, with all that is in it, as plain data, as it is sent and recorded."""
     if isinstance(value, dict):
-        return {name: plain(one) for name, one in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if not dataclasses.is_dataclass(value):
         return value
-    said = getattr(value, _SAID, None)
-    return dict(_told(value)) if said is None else said
+    original = getattr(value, _SAID, None)
+    return dict(_present_fields(value)) if original is None else original
 
 
-def _told(value: Any) -> Iterator[tuple[str, Any]]:
-    for one in dataclasses.fields(value):
-        with_ = one.metadata.get("said_with")
-        if one.name != _SAID and (with_ is None or getattr(value, with_) is not None):
-            yield one.name, plain(getattr(value, one.name))
+def _present_fields(value: Any) -> Iterator[tuple[str, Any]]:
+    for field in dataclasses.fields(value):
+        condition = field.metadata.get("said_with")
+        if field.name != _SAID and (condition is None or getattr(value, condition) is not None):
+            yield field.name, plain(getattr(value, field.name))
 
 
 @functools.cache
 def _reader(shape: Any) -> _Reader:
     """Return what makes a value of a type, put together once for each type."""
     if dataclasses.is_dataclass(shape):
-        return _of_fields(shape)
+        return _fields_reader(shape)
     origin, kinds = get_origin(shape), get_args(shape)
     if origin is Annotated:
-        return _of_annotated(*kinds)
+        return _annotated_reader(*kinds)
     if origin in (Union, types.UnionType):
         # There is no choice but between something and nothing.
         return _or_none(_reader(next(kind for kind in kinds if kind is not type(None))))
     if origin is dict:
-        return _of_mapping(*map(_reader, kinds), is_named=_has_name(kinds[1]))
+        return _mapping_reader(*map(_reader, kinds), is_named=_has_name(kinds[1]))
     if origin is list:
-        return _of_list(_reader(kinds[0]))
-    return _as_it_is if shape is Any else _of_kind(shape)
+        return _list_reader(_reader(kinds[0]))
+    return _identity if shape is Any else _kind_reader(shape)
 
 
-def _of_annotated(kind: Any, *notes: Any) -> _Reader:
+def _annotated_reader(kind: Any, *notes: Any) -> _Reader:
     take_one = _reader(kind)
     for words in notes:
         if isinstance(words, tuple):
@@ -153,11 +153,11 @@ def _of_annotated(kind: Any, *notes: Any) -> _Reader:
     return _not_negative(take_one) if _NOT_NEGATIVE in notes else take_one
 
 
-def _as_it_is(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-def _of_kind(kind: type) -> _Reader:
+def _kind_reader(kind: type) -> _Reader:
     """Return what passes a value of one plain type, in which True is not a number."""
     kinds = (int, float) if kind is float else kind
     is_number = kind in (int, float)
@@ -202,29 +202,29 @@ def _one_of(take_one: _Reader, words: tuple[str, ...]) -> _Reader:
 
 def _check_numbers(value: Any) -> None:
     """Look at all numbers that are anywhere in a value, however deep."""
-    waiting: list[Any] = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            waiting += [v for v in one.values() if type(v) is not str]
-        elif isinstance(one, list | tuple):
-            waiting += [v for v in one if type(v) is not str]
-        elif isinstance(one, int | float) and not _LEAST <= one <= _MOST:
+    pending: list[Any] = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            pending += [v for v in item.values() if type(v) is not str]
+        elif isinstance(item, list | tuple):
+            pending += [v for v in item if type(v) is not str]
+        elif isinstance(item, int | float) and not _LEAST <= item <= _MOST:
             # To know the place of each takes longer than to look at it.
             _name_number(value)
 
 
 def _name_number(value: Any) -> None:
     """Raise for the number that is not within anything, with its place."""
-    waiting: list[tuple[str, Any]] = [("", value)]
-    while waiting:
-        where, one = waiting.pop()
-        if isinstance(one, dict):
-            waiting += [(f"{where}.{key}", v) for key, v in one.items() if type(v) is not str]
-        elif isinstance(one, list | tuple):
-            waiting += [(f"{where}[{n}]", v) for n, v in enumerate(one) if type(v) is not str]
-        elif isinstance(one, int | float):
-            _check_number(one, where)
+    pending: list[tuple[str, Any]] = [("", value)]
+    while pending:
+        where, item = pending.pop()
+        if isinstance(item, dict):
+            pending += [(f"{where}.{key}", v) for key, v in item.items() if type(v) is not str]
+        elif isinstance(item, list | tuple):
+            pending += [(f"{where}[{n}]", v) for n, v in enumerate(item) if type(v) is not str]
+        elif isinstance(item, int | float):
+            _check_number(item, where)
 
 
 def _or_none(take_one: _Reader) -> _Reader:
@@ -234,16 +234,16 @@ def _or_none(take_one: _Reader) -> _Reader:
     return take
 
 
-def _of_list(take_one: _Reader) -> _Reader:
+def _list_reader(take_one: _Reader) -> _Reader:
     def take(value: Any) -> list[Any]:
         if not isinstance(value, list | tuple):
             raise _not_a(list, value)
         out: list[Any] = []
         try:
-            for one in value:
-                out.append(take_one(one))
-        except _Wrong as wrong:
-            raise wrong.is_in(f"[{len(out)}]") from None
+            for item in value:
+                out.append(take_one(item))
+        except _Wrong as error:
+            raise error.is_in(f"[{len(out)}]") from None
         return out
 
     return take
@@ -251,62 +251,62 @@ def _of_list(take_one: _Reader) -> _Reader:
 
 def _has_name(kind: Any) -> bool:
     """Return whether what is by its name in a mapping says that name itself too."""
-    is_ours = dataclasses.is_dataclass(kind)
-    return is_ours and any(one.name == "name" for one in dataclasses.fields(kind))
+    has_fields = dataclasses.is_dataclass(kind)
+    return has_fields and any(field.name == "name" for field in dataclasses.fields(kind))
 
 
-def _of_mapping(take_name: _Reader, take_one: _Reader, *, is_named: bool) -> _Reader:
+def _mapping_reader(take_name: _Reader, take_one: _Reader, *, is_named: bool) -> _Reader:
     def take(value: Any) -> dict[Any, Any]:
         if not isinstance(value, dict):
             raise _not_a(dict, value)
         out = {}
-        for name, one in value.items():
+        for name, item in value.items():
             try:
                 take_name(name)
-            except _Wrong as wrong:
-                wrong.before = "a name in "
+            except _Wrong as error:
+                error.before = "a name in "
                 raise
             try:
-                out[name] = take_one(one)
+                out[name] = take_one(item)
                 if is_named and out[name].name != name:
                     raise _Wrong("is another name", ".name", is_nonsense=True)
-            except _Wrong as wrong:
-                raise wrong.is_in(f".{name}") from None
+            except _Wrong as error:
+                raise error.is_in(f".{name}") from None
         return out
 
     return take
 
 
-def _of_fields(kind: Any) -> _Reader:
+def _fields_reader(kind: Any) -> _Reader:
     """Return what makes a dataclass of a mapping."""
     types_ = get_type_hints(kind, include_extras=True)
     fields = [
-        (one.name, f".{one.name}", _reader(types_[one.name]), _is_required(one))
-        for one in dataclasses.fields(kind)
-        if one.name != _SAID
+        (field.name, f".{field.name}", _reader(types_[field.name]), _is_required(field))
+        for field in dataclasses.fields(kind)
+        if field.name != _SAID
     ]
-    keeps = _SAID in types_
+    keeps_original = _SAID in types_
 
     def take(value: Any) -> Any:
         if not isinstance(value, dict):
             raise _not_a(dict, value)
-        given: dict[str, Any] = {_SAID: value} if keeps else {}
+        values: dict[str, Any] = {_SAID: value} if keeps_original else {}
         for name, where, take_one, is_required in fields:
             if name in value:
                 try:
-                    given[name] = take_one(value[name])
-                except _Wrong as wrong:
-                    raise wrong.is_in(where) from None
+                    values[name] = take_one(value[name])
+                except _Wrong as error:
+                    raise error.is_in(where) from None
             elif is_required:
                 raise _Wrong("is missing", where)
-        return kind(**given)
+        return kind(**values)
 
     return take
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:
-    nothing = dataclasses.MISSING
-    has_none = field.default is nothing and field.default_factory is nothing
+    missing = dataclasses.MISSING
+    has_none = field.default is missing and field.default_factory is missing
     return has_none or bool(field.metadata.get("is_required"))
 
 

@@ -53,7 +53,7 @@ def _taken(opts, events, value_of):
     for event in events:
         _tag, data = SaltEvent.unpack(event)
         infos[data["id"]] = wire.read(data["id"], FUN, HostInfo, value_of(data))
-    hints.refresh(opts, hints.Heard(whole={host: info.vms for host, info in infos.items()}))
+    hints.refresh(opts, hints.ReportedNames(whole={host: info.vms for host, info in infos.items()}))
     return time.process_time() - begin
 
 

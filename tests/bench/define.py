@@ -32,7 +32,7 @@ def main(count):
     if not (FOLDER / "base.qcow2").exists():
         argv = ["qemu-img", "create", "-q", "-f", "qcow2", FOLDER / "base.qcow2", "1G"]
         subprocess.run(argv, check=True)
-    with connect.opened(config.HostSettings(), readonly=False) as conn:
+    with connect.open_connection(config.HostSettings(), readonly=False) as conn:
         there = {name for name in query.names(conn) if name.startswith("bench")}
         wanted = {f"bench{n}" for n in range(1, count + 1)}
         for name in sorted(there - wanted):

@@ -55,7 +55,7 @@ def main():
         if number:  # the first one fetches the image
             totals.append(cpu_s() - begin)
             libvirts.append(watched.spent)
-        with connect.opened(settings, readonly=False) as conn:
+        with connect.open_connection(settings, readonly=False) as conn:
             purge.purge(conn, settings, f"speed{number}")
     print(
         json.dumps(

@@ -34,7 +34,7 @@ def median(function, conn, settings):
 def main():
     """Print the figures as JSON."""
     settings = config.HostSettings()
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.open_connection(settings, readonly=False) as conn:
         out = {
             "stats": median(stats, conn, settings),
             "bulk": median(bulk, conn, settings),

@@ -58,7 +58,7 @@ def vms(conn, count):
 
 def main(*counts):
     """Make them; three zeros leave nothing."""
-    with connect.opened(config.HostSettings(), readonly=False) as conn:
+    with connect.open_connection(config.HostSettings(), readonly=False) as conn:
         for make, count in zip((volumes, networks, vms), map(int, counts), strict=True):
             make(conn, count)
     print(json.dumps({"made": counts}))

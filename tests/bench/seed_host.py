@@ -73,12 +73,12 @@ def methods(context, image, folder):
         nocloud.build(iso, IDENTITY, "i-1", install=True)
 
     job = {"action": "look", "path": image, "format": "qcow2"}
-    found = inspection.found(appliance.run(job, **inspection.limits(context.settings)))
+    found = inspection.parse_content(appliance.run(job, **inspection.limits(context.settings)))
 
     def by_guestfs():
         overlay(image, disk)
         write.seed_disk(
-            context, str(disk), "qcow2", IDENTITY, via="guestfs", install=None, found=found
+            context, str(disk), "qcow2", IDENTITY, via="guestfs", install=None, content=found
         )
 
     out = {

@@ -85,7 +85,9 @@ class Guest:
     def signs(self, minion, about, **what):
         """Return what another says of a job or an event, signed with the guest's own key."""
         key = self._cloud.folder(HOST) / f"{FOLDER}/etc/salt/pki/minion/minion.pem".lstrip("/")
-        return signed.pack(signed.Said(minion=minion, about=about, **what), key.read_bytes())
+        return signed.pack(
+            signed.SignedAnswer(minion=minion, about=about, **what), key.read_bytes()
+        )
 
     def connects(self, address, port):
         """Return how a connection from the guest to a port ends."""

@@ -55,7 +55,7 @@ def move(cloud3, request):
     (source / "run/busy-new.xml").write_text(DOMAIN)
     cloud3.sh("hyper1", f"chmod 666 {DISK}; virsh -q create /run/busy-new.xml")
     running = cloud3.sh("hyper1", "virsh dumpxml --migratable --security-info busy")
-    (source / "run/busy.xml").write_text(tlspriority.added(running))
+    (source / "run/busy.xml").write_text(tlspriority.add_variable(running))
     yield WAYS[request.param]
     for host in ("hyper1", "hyper2"):
         cloud3.sh(host, "virsh -q destroy busy || true; rm -f /run/busy*.xml")

@@ -18,11 +18,11 @@ def obtain(host, image, heard=None, **more):
 @contextmanager
 def least_free(folder):
     """Yield a list that has, after the block, how few bytes were free in a folder meanwhile."""
-    out, over = [room.space(folder)[1]], threading.Event()
+    out, over = [room.read_space(folder)[1]], threading.Event()
 
     def look():
         while not over.wait(0.005):
-            out[0] = min(out[0], room.space(folder)[1])
+            out[0] = min(out[0], room.read_space(folder)[1])
 
     thread = threading.Thread(target=look)
     thread.start()

@@ -46,8 +46,8 @@ def info(said):
 
 def placement_facts(host, said, about):
     """Return what a host answers to ``virt.placement_facts``, by its ``virt.host_info``."""
-    wanted = wire.argument("about", brief.About, about)
-    short = brief.of(wire.read(host, "virt.host_info", HostInfo, said), wanted)
+    wanted = wire.argument("about", brief.Query, about)
+    short = brief.build_brief(wire.read(host, "virt.host_info", HostInfo, said), wanted)
     return wire.plain(short if wanted.is_for(host) else replace(short, offer=None))
 
 

@@ -109,13 +109,13 @@ def test_our_library_works_on_it(tmp_path, monkeypatch):
     connection.stand_in(connect, migrate)
     settings = HostSettings(uri=f"{connection.SCHEME}{tmp_path}")
     # As libvirt itself has it: so many runs, so many numbers.
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.open_connection(settings, readonly=False) as conn:
         lifecycle.define(conn, contract.xml(conn))
         for _ in itertools.repeat(None, 2):
             lifecycle.start(conn, contract.NAME)
             lifecycle.destroy(conn, contract.NAME)
         lifecycle.start(conn, contract.NAME)
 
-    with connect.opened(settings) as conn:
+    with connect.open_connection(settings) as conn:
         assert query.states(conn) == {contract.NAME: "running"}
         assert conn.lookupByName(contract.NAME).ID() == 3

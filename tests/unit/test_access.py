@@ -56,7 +56,7 @@ def test_who_is_known_logs_in_at_the_first_address():
 
 
 def test_whose_address_is_not_known_yet_logs_in_at_a_place_to_be_filled_in():
-    assert access.ssh([], "debian", host="hyper1", behind=["192.168.122.0/24"]) == (
+    assert access.ssh([], "debian", host="hyper1", jump_networks=["192.168.122.0/24"]) == (
         "ssh debian@ADDRESS (ADDRESS: not known to its host yet)"
     )
 
@@ -72,13 +72,13 @@ def test_whose_address_is_not_known_yet_logs_in_at_a_place_to_be_filled_in():
     ],
 )
 def test_behind_nat_the_way_leads_through_the_host(address, behind, jump):
-    assert access.ssh([address], "debian", host="hyper1", behind=behind) == (
+    assert access.ssh([address], "debian", host="hyper1", jump_networks=behind) == (
         f"ssh {jump}debian@{address}"
     )
 
 
 def test_a_host_of_any_name_is_one_word():
-    said = access.ssh(["192.0.2.7"], "root", host="a b;reboot", behind=["192.0.2.0/24"])
+    said = access.ssh(["192.0.2.7"], "root", host="a b;reboot", jump_networks=["192.0.2.0/24"])
 
     assert said == "ssh -J 'a b;reboot' root@192.0.2.7"
 

@@ -52,13 +52,13 @@ def test_a_number_of_cpus_that_is_none_is_refused_by_name(cpu):
 
 @pytest.mark.parametrize("number", [2**53 + 1, str(2**53 + 1), 2**64 - 1, str(-(2**63)), 4.0, "4"])
 def test_a_number_is_whole_however_large_it_is(number):
-    assert arguments.whole("quota", number, least=-(2**63)) == int(number)
+    assert arguments.whole_number("quota", number, least=-(2**63)) == int(number)
 
 
 @pytest.mark.parametrize("number", [1.5, "1.5", "4.0", True, "", None, float("inf"), [4]])
 def test_what_is_no_whole_number_is_refused(number):
     with pytest.raises(BadArgument, match="^quota: .* is not a whole number"):
-        arguments.whole("quota", number)
+        arguments.whole_number("quota", number)
 
 
 @pytest.mark.parametrize("mem", [0, -512, "lots", None, True, "", "12x", [], "0", "-1g"])
@@ -206,7 +206,10 @@ def test_a_call_may_name_another_host_that_the_option_lists(option):
     options = {"virt": {"connections": option}}
 
     assert config.host_settings(options, connection=LISTED).uri == LISTED
-    assert config.to_connect("virt.vm_state", {"connection": LISTED}, options, {}, {}).uri == LISTED
+    assert (
+        config.connection_settings("virt.vm_state", {"connection": LISTED}, options, {}, {}).uri
+        == LISTED
+    )
     for other in (f"{LISTED}?no_verify=1", LISTED.upper(), "qemu+tls://hyper3/system"):
         with pytest.raises(BadArgument, match="virt:connections of this host does not list"):
             config.host_settings(options, connection=other)
@@ -230,7 +233,7 @@ def test_who_may_look_has_nothing_run_and_nothing_shown(tmp_path, where):
     given = {"connection": where.format(program)}
 
     with pytest.raises(VirtError) as refused:
-        connect.opened(config.for_call("virt.node_info", given, {})).__enter__()
+        connect.open_connection(config.for_call("virt.node_info", given, {})).__enter__()
 
     assert not (tmp_path / "ran").exists()
     assert "#!/bin/sh" not in str(refused.value)

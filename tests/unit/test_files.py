@@ -62,7 +62,7 @@ def test_a_folder_that_may_be_written_in_and_not_read_is_enough():
     folder = Path(tempfile.mkdtemp(prefix="salt-virt-"))
     folder.chmod(0o1733)
     try:
-        with masteruser.acting({"user": "nobody"}):
+        with masteruser.as_master_user({"user": "nobody"}):
             files.write(folder / "backup", b"data")
         assert (folder / "backup").stat().st_uid == pwd.getpwnam("nobody").pw_uid
         assert os.listdir(folder) == ["backup"]
@@ -74,8 +74,8 @@ def test_what_others_wrote_is_settled_with_its_folders_once(tmp_path, synced):
     (tmp_path / "a").write_bytes(b"1")
     (tmp_path / "b").write_bytes(b"2")
 
-    files.settle([tmp_path / "a", str(tmp_path / "b")])
-    files.durable(str(tmp_path / "a"))
+    files.sync_files([tmp_path / "a", str(tmp_path / "b")])
+    files.make_durable(str(tmp_path / "a"))
 
     folder = (tmp_path.name, ["a", "b"])
     assert synced == [("a", b"1"), ("b", b"2"), folder, ("a", b"1"), folder]
@@ -83,7 +83,7 @@ def test_what_others_wrote_is_settled_with_its_folders_once(tmp_path, synced):
 
 def test_a_missing_file_cannot_be_settled(tmp_path):
     with pytest.raises(FileNotFoundError):
-        files.durable(tmp_path / "a")
+        files.make_durable(tmp_path / "a")
 
 
 def test_what_is_removed_is_gone_after_a_crash_too(tmp_path, synced):
@@ -174,9 +174,9 @@ def test_what_is_opened_privately_is_nobody_elses(tmp_path):
 def test_a_name_that_is_too_long_for_a_file_is_one_all_the_same(tmp_path):
     """Of a letter that is not ASCII's six or nine are written; libvirt takes 250 bytes."""
     names = ["web1", "a/b", "Ж" * 125, "Ж" * 124 + "ж", "x" * 250]
-    assert [files.named(one) for one in names[:2]] == ["web1", "a%2Fb"]
+    assert [files.to_file_name(one) for one in names[:2]] == ["web1", "a%2Fb"]
 
     for name in names:
-        files.write(tmp_path / f"{files.named(name)}.json", name.encode())
+        files.write(tmp_path / f"{files.to_file_name(name)}.json", name.encode())
 
     assert sorted(one.read_text() for one in tmp_path.iterdir()) == sorted(names)

@@ -58,7 +58,7 @@ def test_nothing_that_it_says_is_a_failure_or_steers_a_terminal(answer):
 @given(ANSWERS)
 def test_what_became_of_a_command_is_read_or_refused(answer):
     try:
-        pid, done = guestanswers.process(answer), guestanswers.ended(answer, 10)
+        pid, done = guestanswers.process(answer), guestanswers.parse_exec_status(answer, 10)
     except GuestAnswerRefused as exc:
         assert "\n" not in str(exc)
         return
@@ -71,16 +71,16 @@ def test_what_became_of_a_command_is_read_or_refused(answer):
 )
 def test_what_is_no_answer_is_refused(text):
     with pytest.raises(GuestAnswerRefused, match="^the guest's answer to guest-ping "):
-        guestanswers.returned("guest-ping", text)
+        guestanswers.parse_return("guest-ping", text)
 
 
 def test_an_answer_is_what_it_returned():
-    assert guestanswers.returned("guest-ping", '{"return": {}}') == {}
+    assert guestanswers.parse_return("guest-ping", '{"return": {}}') == {}
 
 
 def test_texts_and_lists_are_cut_and_escaped():
-    assert guestanswers.shown("a\x1b[2J\u202eb\ud800\n", 9) == "a\\x1b[2J\\u202eb\\ud800\\n"
-    assert guestanswers.shown("x" * 20, 9) == "x" * 9 + " …"
+    assert guestanswers.cut_text("a\x1b[2J\u202eb\ud800\n", 9) == "a\\x1b[2J\\u202eb\\ud800\\n"
+    assert guestanswers.cut_text("x" * 20, 9) == "x" * 9 + " …"
     assert len(guestanswers.users([{"user": "a"}] * 1000)) == 256
 
 
@@ -122,15 +122,15 @@ def data(raw):
 def test_a_commands_output_is_bounded_and_escaped():
     said = {"exited": True, "exitcode": 3, "out-data": data(b"a\tb\n\x1b[2J\xff" + b"x" * 50)}
 
-    done = guestanswers.ended(said, 10)
+    done = guestanswers.parse_exec_status(said, 10)
 
     assert (done.exit_code, done.signal) == (3, None)
     assert done.stdout == "a\tb\n\\x1b[2J\\xffx" and done.is_cut
-    assert guestanswers.ended({"exited": True, "out-truncated": True}, 10).is_cut
-    assert guestanswers.ended({"exited": False}, 10) is None
+    assert guestanswers.parse_exec_status({"exited": True, "out-truncated": True}, 10).is_cut
+    assert guestanswers.parse_exec_status({"exited": False}, 10) is None
 
 
 @pytest.mark.parametrize("output", ["?", 5, ["x"], "YQ"])
 def test_an_output_that_is_not_base64_is_refused(output):
     with pytest.raises(GuestAnswerRefused, match="not base64"):
-        guestanswers.ended({"exited": True, "err-data": output}, 10)
+        guestanswers.parse_exec_status({"exited": True, "err-data": output}, 10)

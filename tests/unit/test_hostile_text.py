@@ -195,16 +195,16 @@ def test_an_outputter_by_itself_steers_no_terminal(name):
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_what_is_escaped_is_one_visible_line_and_says_what_was_there(text):
-    shown = terminal.escaped(text)
+    shown = terminal.escape(text)
 
     assert shown != text and steering(shown, lines=False) == set()
     assert outputter("virt_text").escaped(text) == shown
-    assert terminal.escaped(shown) == shown
+    assert terminal.escape(shown) == shown
 
 
 @given(st.text(max_size=20))
 def test_the_library_and_the_outputters_escape_alike(text):
-    shown = terminal.escaped(text)
+    shown = terminal.escape(text)
 
     assert outputter("virt_text").escaped(text) == shown
     assert all(unicodedata.category(one) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for one in shown)

@@ -129,4 +129,4 @@ def test_an_answer_that_is_nested_without_end_is_looked_through():
 
 @given(st.lists(st.floats(-10, 10), min_size=3, max_size=3))
 def test_a_score_is_from_0_to_1(rest):
-    assert 0 <= score.of(rest, (1, 2, 0), (1.0, 1.0, 0.5)) <= 1
+    assert 0 <= score.share_left(rest, (1, 2, 0), (1.0, 1.0, 0.5)) <= 1

@@ -23,13 +23,13 @@ DENSE = base64.b85encode(random.Random(1).randbytes(3 << 20)).decode()
 
 def packed(value, **how):
     """Return what a host answers, signed."""
-    said = signed.Said(minion="hyper1", about="1", fun="virt.x", value=value)
+    said = signed.SignedAnswer(minion="hyper1", about="1", fun="virt.x", value=value)
     return signed.pack(said, OWN[1].encode(), **how)
 
 
 def by_hand(text):
     """Return a text that a host has signed, whatever it is."""
-    usual = signed.pack(signed.Said(minion="hyper1", about="1"), OWN[1].encode())
+    usual = signed.pack(signed.SignedAnswer(minion="hyper1", about="1"), OWN[1].encode())
     key = signed.serialization.load_pem_private_key(OWN[1].encode(), password=None)
     made = key.sign(text.encode(), signed._PSS, signed.hashes.SHA256())
     return {**usual, "said": text, "signature": base64.b64encode(made).decode()}
@@ -56,7 +56,7 @@ def reply(opts):
     cloud = Cloud(opts=opts, settings=known, progress=lambda *_a, **_k: None)
 
     def reply(answer):
-        heard = hearing.Hearing(cloud, "1", ["hyper1"])
+        heard = hearing.ReplyCollector(cloud, "1", ["hyper1"])
         heard.take(over_the_bus(opts, answer))
         return heard.reply("hyper1")
 
@@ -96,7 +96,7 @@ def test_whoever_says_that_another_one_was_left_out_does_not_have_it_passed_over
     heard = SimpleNamespace(replies=[])
     known = MasterSettings(hypervisors="hyper1")
     cloud = Cloud(opts=opts, settings=known, progress=print, heard=heard.replies.append)
-    hearing_ = hearing.Hearing(cloud, "1", ["hyper1"])
+    hearing_ = hearing.ReplyCollector(cloud, "1", ["hyper1"])
 
     for forged in ("VALUE_TRIMMED", {"said": "VALUE_TRIMMED", "signature": "x"}):
         hearing_.take({"id": "hyper1", "return": forged})

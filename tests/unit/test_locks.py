@@ -23,7 +23,7 @@ def in_another_process(function, *args):
 
 def hold(pipe, path):
     """Hold a lock until told to end."""
-    with locks.held(path):
+    with locks.hold_lock(path):
         pipe.send("there")
         pipe.recv()
 
@@ -33,10 +33,10 @@ def test_a_lock_is_one_processs_at_a_time_and_leaves_no_file(tmp_path):
     process, pipe = in_another_process(hold, path)
 
     assert locks.is_held(path)
-    with locks.held(path, wait=False) as handle:
+    with locks.hold_lock(path, wait=False) as handle:
         assert handle is None
     pipe.send("end")
-    with locks.held(path) as handle:
+    with locks.hold_lock(path) as handle:
         assert handle is not None
     process.join()
     assert not path.exists() and not locks.is_held(path)
@@ -48,7 +48,7 @@ def test_the_lock_of_a_killed_process_is_free_at_once(tmp_path):
     os.kill(process.pid, signal.SIGKILL)
     process.join()
 
-    with locks.held(tmp_path / "lock", wait=False) as handle:
+    with locks.hold_lock(tmp_path / "lock", wait=False) as handle:
         assert handle is not None
 
 
@@ -139,10 +139,10 @@ def test_a_lock_that_cannot_be_made_is_one_line(tmp_path, monkeypatch, number, r
     monkeypatch.setattr(locks, "private", refusing(number))
     expected = f"^cannot make the lock {tmp_path}/lock: {remedy}"
 
-    with pytest.raises(StorageError, match=expected), locks.held(tmp_path / "lock"):
+    with pytest.raises(StorageError, match=expected), locks.hold_lock(tmp_path / "lock"):
         pytest.fail("nobody has it")
     with pytest.raises(StorageError, match=expected):
-        locks.kept(tmp_path / "lock")
+        locks.lock_for_program(tmp_path / "lock")
 
 
 def test_a_locks_folder_that_cannot_be_made_is_one_line(tmp_path):
@@ -150,7 +150,7 @@ def test_a_locks_folder_that_cannot_be_made_is_one_line(tmp_path):
 
     with (
         pytest.raises(StorageError, match="cannot make the lock .*/a/lock: File exists"),
-        locks.held(tmp_path / "a" / "lock"),
+        locks.hold_lock(tmp_path / "a" / "lock"),
     ):
         pytest.fail("nobody has it")
 
@@ -158,12 +158,12 @@ def test_a_locks_folder_that_cannot_be_made_is_one_line(tmp_path):
 def test_who_may_not_make_a_lock_is_for_the_master_to_explain(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "private", refusing(errno.EACCES))
 
-    with pytest.raises(PermissionError), locks.held(tmp_path / "lock"):
+    with pytest.raises(PermissionError), locks.hold_lock(tmp_path / "lock"):
         pytest.fail("nobody has it")
 
 
 def test_a_lock_that_cannot_be_removed_does_not_hide_what_went_wrong(tmp_path, monkeypatch):
-    with pytest.raises(StorageError, match="the real one"), locks.held(tmp_path / "lock"):
+    with pytest.raises(StorageError, match="the real one"), locks.hold_lock(tmp_path / "lock"):
         monkeypatch.setattr(Path, "unlink", lambda *_a, **_k: refusing(errno.EROFS)("lock", 0))
         raise StorageError("the real one")
 

@@ -66,8 +66,8 @@ def test_salt_call_local_has_the_options_of_the_masters_pillar(minion):
 
     for pillar in ({}, {"virt": {"trash_days": 0}}):
         assert options(local, pillar) == GOOD
-        assert config.standing(local, pillar, {}).refusal is None
-    (notice,) = config.standing(local, {}, {}).notices
+        assert config.effective_sources(local, pillar, {}).refusal is None
+    (notice,) = config.effective_sources(local, {}, {}).notices
     assert notice.startswith("this call has no pillar of the master (--local); these hold")
 
 
@@ -89,7 +89,7 @@ def test_an_option_that_is_taken_out_of_a_good_pillar_is_gone_and_that_is_said(m
     ]
     # The first call that changes something says it too, and no other.
     for is_change, said in ((False, 0), (True, 1), (True, 0)):
-        notices = config.standing(minion, {"virt": left}, {}, is_change).notices
+        notices = config.effective_sources(minion, {"virt": left}, {}, is_change).notices
         assert len(notices) == said
         assert all(line.startswith("virt:trash_days was 7 until 20") for line in notices)
     assert options(minion, ERRORS)["trash_days"] == 0
@@ -108,7 +108,7 @@ def test_a_good_pillar_without_any_of_them_drops_all(minion, caplog, pillar):
 def test_an_empty_pillar_is_said(minion):
     options(minion, {"virt": GOOD})
 
-    (notice,) = config.standing(minion, {}, {}).notices
+    (notice,) = config.effective_sources(minion, {}, {}).notices
 
     assert notice.startswith(
         "the pillar of this host is empty (to drop options, write there: virt: {}); these hold as "
@@ -122,7 +122,7 @@ def test_the_pillar_of_another_environment_is_not_remembered(minion, tmp_path):
     settings = options(other, {"virt": {"reserve_mib": 1}, "role": "try"})
 
     assert settings == {**GOOD, "reserve_mib": 1}
-    (notice,) = config.standing(other, {"role": "try"}, {}).notices
+    (notice,) = config.effective_sources(other, {"role": "try"}, {}).notices
     assert notice.startswith("this call has the pillar of another environment (pillarenv); these ")
     assert options(minion, ERRORS) == GOOD
     # It is the host's own where its file says so.
@@ -136,7 +136,7 @@ def test_options_that_moved_to_the_minions_file_are_those_of_the_file(minion):
     configured = {**minion, "virt": {**GOOD, "trash_days": 30}}
 
     assert options(configured, {})["trash_days"] == 30
-    assert config.standing(configured, {}, {}).notices == ()
+    assert config.effective_sources(configured, {}, {}).notices == ()
     del configured["virt"]["trash_days"]
     assert options(configured, {})["trash_days"] == 0, "the pillar's is forgotten"
 
@@ -158,12 +158,12 @@ def test_a_broken_file_of_the_minion_takes_nothing_away(minion, tmp_path, broken
 
     # salt-call skips the file.
     assert options(minion, {}) == GOOD
-    standing = config.standing(minion, {}, {})
+    standing = config.effective_sources(minion, {}, {})
     assert standing.refusal.startswith(f"nothing is changed on this host: {path} ")
     # The minion's daemon has read it before.
-    assert config.standing(configured, {}, {}).refusal is None
+    assert config.effective_sources(configured, {}, {}).refusal is None
     path.unlink()
-    assert config.standing(minion, {}, {}).refusal is None
+    assert config.effective_sources(minion, {}, {}).refusal is None
 
 
 def test_a_broken_file_of_grains_takes_nothing_away(minion, tmp_path):
@@ -173,7 +173,7 @@ def test_a_broken_file_of_grains_takes_nothing_away(minion, tmp_path):
     path.write_text("virt: {trash_days: 7")
 
     assert options(minion, {}, {"os": "Debian"}) == GOOD
-    refusal = config.standing(minion, {}, {"os": "Debian"}).refusal
+    refusal = config.effective_sources(minion, {}, {"os": "Debian"}).refusal
     assert refusal.startswith(f"nothing is changed on this host: {path} cannot be read")
 
 
@@ -183,7 +183,7 @@ def test_a_nested_include_is_looked_at(minion, tmp_path):
     (tmp_path / "etc/more/a.conf").write_text("include: b.conf\n")
     (tmp_path / "etc/more/b.conf").write_text("virt: [")
 
-    refusal = config.standing({**minion, "include": ["more/a.conf"]}, {}, {}).refusal
+    refusal = config.effective_sources({**minion, "include": ["more/a.conf"]}, {}, {}).refusal
 
     assert str(tmp_path / "etc/more/b.conf") in refusal
 
@@ -213,7 +213,7 @@ def test_the_file_is_roots_alone_and_has_no_secrets(minion):
 
 
 def test_an_option_is_remembered_unless_there_is_a_reason_not_to(minion):
-    names = set(config.standing.__globals__["_HOST"])
+    names = set(config.effective_sources.__globals__["_HOST"])
 
     assert set(optionmemory.NOT_REMEMBERED) <= names
     given = {name: "x" for name in names - {"connection", "vnc"}}
@@ -232,9 +232,11 @@ def test_a_file_that_cannot_be_read_is_no_empty_one(minion, content, reason):
     path = remembered(minion)
     path.write_text(content)
 
-    assert config.standing(minion, {"virt": GOOD}, {}).refusal is None, "the pillar is good"
+    assert (
+        config.effective_sources(minion, {"virt": GOOD}, {}).refusal is None
+    ), "the pillar is good"
     path.write_text(content)
-    refusal = config.standing({**minion, "file_client": "local"}, {}, {}).refusal
+    refusal = config.effective_sources({**minion, "file_client": "local"}, {}, {}).refusal
     assert refusal.startswith(f"nothing is changed on this host: {path} ")
     assert reason in refusal
 
@@ -259,7 +261,7 @@ def test_a_full_disk_stops_nothing(minion, small_disk, caplog):
 
     assert options(minion, {"virt": GOOD}) == GOOD
     assert {record.levelname for record in caplog.records} <= {"DEBUG"}, "a look is not told"
-    config.standing(minion, {"virt": GOOD}, {}, is_change=True)
+    config.effective_sources(minion, {"virt": GOOD}, {}, is_change=True)
     assert "are not remembered in" in caplog.text
 
 

@@ -36,7 +36,7 @@ def test_the_first_that_says_it_counts(opts, pillar, images):
     ],
 )
 def test_an_option_that_is_nearly_called_as_another_is_named(source, found):
-    assert config.misspelt(source, None, UserDict({})) == found
+    assert config.find_misspelt(source, None, UserDict({})) == found
 
 
 def test_what_is_no_mapping_is_refused():

@@ -168,13 +168,13 @@ def test_what_nics_need_of_a_host_is_told_apart():
         },
     )
 
-    assert nics.needs(made) == {
+    assert nics.host_needs(made) == {
         "bridges": ("br0",),
         "networks": ("lan",),
         "links": ("eno1", "ovs0"),
         "bridge_vlans": True,
     }
-    assert nics.needs(made[1:])["bridge_vlans"] is False
+    assert nics.host_needs(made[1:])["bridge_vlans"] is False
 
 
 def test_an_unknown_profile_is_refused_with_those_there_are():
@@ -266,7 +266,7 @@ def test_profiles_are_shown_whole_and_one_that_is_wrong_spoils_no_other():
 )
 def test_a_single_nic_needs_no_name_without_a_profile(said):
     (made,) = profiles.nics("vm", {}, None, [said])
-    (placed,) = profiles.placed("vm", None, [said])
+    (placed,) = profiles.placed_nics("vm", None, [said])
 
     assert made == placed == profiles.nics("vm", {}, None, [{"name": "eth0", **said}])[0]
     for profile, listed in (("default", [said]), (None, [said, said]), (None, [{"mtu": 1400}])):

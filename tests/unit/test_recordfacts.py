@@ -45,7 +45,7 @@ def leave(place, purpose, facts, phase="making"):
 
 def look(path):
     """Return the record that is there."""
-    return records.look(path.parent.parent, path.parent.name, "web1")
+    return records.read_record(path.parent.parent, path.parent.name, "web1")
 
 
 @pytest.mark.parametrize("purpose", FIRST)
@@ -71,15 +71,17 @@ def test_what_every_release_has_written_must_be_there(tmp_path, purpose):
 
 @pytest.mark.parametrize(("phase", "facts"), ORDERS)
 def test_orders_of_the_release_before_are_read(tmp_path, phase, facts):
-    told = orders.facts(look(leave(tmp_path, "order", facts, phase)))
+    told = orders.read_facts(look(leave(tmp_path, "order", facts, phase)))
 
     for name in ("host", "order_id", "public_key"):
         assert getattr(told, name) == facts.get(name)
 
 
 def test_of_no_order_and_of_a_moves_there_is_nothing_of_a_deployment(tmp_path):
-    assert orders.facts(None) == OrderFacts()
-    assert orders.facts(look(leave(tmp_path, "move order", LATER["move order"]))) == OrderFacts()
+    assert orders.read_facts(None) == OrderFacts()
+    assert (
+        orders.read_facts(look(leave(tmp_path, "move order", LATER["move order"]))) == OrderFacts()
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def test_what_has_another_type_is_one_line_that_names_file_and_field(
 
     with pytest.raises(StorageError, match=f"^the record {path} cannot be read .{why}.*move it"):
         look(path)
-    assert list(records.unreadable(tmp_path, path.parent.name)) == ["web1"]
+    assert list(records.find_unreadable(tmp_path, path.parent.name)) == ["web1"]
 
 
 def test_an_order_that_cannot_be_read_is_one_line_and_is_not_taken_over(tmp_path):
@@ -117,7 +119,7 @@ def test_an_order_that_cannot_be_read_is_one_line_and_is_not_taken_over(tmp_path
 def test_what_a_newer_release_has_noted_stays_and_what_is_given_up_goes(tmp_path):
     facts = {"public_key": "k", "host": "hyper1", "order_id": "o1", "of a newer": [1]}
     leave(tmp_path, "order", facts, "ordered")
-    with records.held(tmp_path, "order", "web1") as held:
+    with records.hold_record(tmp_path, "order", "web1") as held:
         orders.enter(held, orders.KEYED, OrderFacts(public_key="k"))
 
         given_up = {"host": None, "order_id": None, "given_uuid": None, "only_made": False}
@@ -125,16 +127,16 @@ def test_what_a_newer_release_has_noted_stays_and_what_is_given_up_goes(tmp_path
 
 
 def test_the_order_of_a_move_says_of_which_vm_when_that_is_known(tmp_path):
-    with records.held(tmp_path, "order", "web1") as held:
+    with records.hold_record(tmp_path, "order", "web1") as held:
         orders.begin_move(held, "t1", MoveOrderFacts(source="hyper1", target="hyper2"))
         assert held.now.facts == {"source": "hyper1", "target": "hyper2"}
         orders.note_uuid(held, "u1")
 
-        assert orders.move(held.now).uuid == "u1" and held.now.token == "t1"
+        assert orders.read_move(held.now).uuid == "u1" and held.now.token == "t1"
 
 
 def test_what_nobody_could_read_is_not_written(tmp_path):
-    with records.held(tmp_path, "order", "web1") as held:
+    with records.hold_record(tmp_path, "order", "web1") as held:
         with pytest.raises(StorageError, match=r"cannot write the record .*host is int, not text"):
             orders.begin(held, orders.PLACING, OrderFacts(host=7))
 

@@ -23,21 +23,21 @@ def folder(tmp_path):
 
 
 def test_a_phase_is_on_the_disk_before_anything_else_happens(folder):
-    with records.held(folder, "build", "web1") as held:
+    with records.hold_record(folder, "build", "web1") as held:
         held.begin("t1", "making", **onrecord.build())
         held.enter("defining", secrets=[])
-        there = records.look(folder, "build", "web1")
+        there = records.read_record(folder, "build", "web1")
 
     assert (there.token, there.phase, there.facts) == (
         "t1",
         "defining",
         {**onrecord.build(), "secrets": []},
     )
-    assert records.every(folder, "build") == [there]
+    assert records.read_records(folder, "build") == [there]
 
 
 def test_an_ended_record_is_gone_with_its_lock(folder):
-    with records.held(folder, "build", "web1") as held:
+    with records.hold_record(folder, "build", "web1") as held:
         held.begin("t1", "making", **onrecord.build())
         held.end()
 
@@ -46,7 +46,7 @@ def test_an_ended_record_is_gone_with_its_lock(folder):
 
 def test_a_record_outlives_the_process_that_wrote_it(folder):
     def build():
-        with records.held(folder, "build", "web1") as held:
+        with records.hold_record(folder, "build", "web1") as held:
             held.begin("t1", "making", **onrecord.build())
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -55,11 +55,14 @@ def test_a_record_outlives_the_process_that_wrote_it(folder):
     process.join()
 
     assert not records.is_live(folder, "build", "web1")
-    assert records.look(folder, "build", "web1").phase == "making"
+    assert records.read_record(folder, "build", "web1").phase == "making"
 
 
 def test_who_works_on_a_record_keeps_others_away(folder):
-    with records.held(folder, "build", "web1") as held, records.held(folder, "build", "web1") as no:
+    with (
+        records.hold_record(folder, "build", "web1") as held,
+        records.hold_record(folder, "build", "web1") as no,
+    ):
         held.begin("t1", "making", **onrecord.build())
 
         assert no is None
@@ -71,18 +74,18 @@ def test_who_only_looks_gets_in_nobodys_way(folder, tmp_path):
     lock.touch()
     with open(lock) as looking:
         assert not locks.is_held(lock)
-        with locks.held(lock, wait=False) as handle:
+        with locks.hold_lock(lock, wait=False) as handle:
             assert handle is not None and looking
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "..", ".", "a/b", "web 1", "ü"])
 def test_a_name_leads_to_no_other_folder(folder, name):
-    with records.held(folder, "order", name) as held:
+    with records.hold_record(folder, "order", name) as held:
         held.begin("t1", "placing")
         assert held.path.resolve().parent == (folder / "order").resolve()
 
-    assert records.look(folder, "order", name).name == name
-    assert [one.name for one in records.every(folder, "order")] == [name]
+    assert records.read_record(folder, "order", name).name == name
+    assert [one.name for one in records.read_records(folder, "order")] == [name]
 
 
 @pytest.mark.parametrize(
@@ -102,28 +105,28 @@ def test_a_record_that_cannot_be_read_is_named(folder, text, why):
     (folder / "build" / "web1.json").write_text(text)
 
     with pytest.raises(StorageError, match=why):
-        records.look(folder, "build", "web1")
+        records.read_record(folder, "build", "web1")
 
 
 def test_a_record_that_cannot_be_read_hides_no_other(folder):
     for name in ("db1", "web 1"):
-        with records.held(folder, "build", name) as held:
+        with records.hold_record(folder, "build", name) as held:
             held.begin("t1", "making", **onrecord.build())
     broken = folder / "build" / "web%201.json"
     broken.write_text("{")
 
-    assert [one.name for one in records.every(folder, "build")] == ["db1"]
-    ((name, why),) = records.unreadable(folder, "build").items()
+    assert [one.name for one in records.read_records(folder, "build")] == ["db1"]
+    ((name, why),) = records.find_unreadable(folder, "build").items()
     assert name == "web 1" and f"the record {broken} cannot be read" in why
 
 
 def test_a_crash_in_the_middle_of_a_write_leaves_the_phase_before(folder):
-    with records.held(folder, "build", "web1") as held:
+    with records.hold_record(folder, "build", "web1") as held:
         held.begin("t1", "making", **onrecord.build())
         # What a write that was cut off leaves: a part beside it.
         (held.path.parent / ".1-web1.json.part").write_text("{")
 
-    assert [one.phase for one in records.every(folder, "build")] == ["making"]
+    assert [one.phase for one in records.read_records(folder, "build")] == ["making"]
 
 
 @pytest.mark.parametrize("point", ["build.before-defining", "build.defining", "build.end"])
@@ -132,7 +135,7 @@ def test_a_test_may_end_a_process_at_any_phase(folder, tmp_path, monkeypatch, po
     (tmp_path / "faults").write_text(f"{point} kill")
 
     def build():
-        with records.held(folder, "build", "web1") as held:
+        with records.hold_record(folder, "build", "web1") as held:
             held.begin("t1", "making", **onrecord.build())
             held.enter("defining")
             held.end()
@@ -141,7 +144,7 @@ def test_a_test_may_end_a_process_at_any_phase(folder, tmp_path, monkeypatch, po
     process.start()
     process.join()
 
-    left = [one.phase for one in records.every(folder, "build")]
+    left = [one.phase for one in records.read_records(folder, "build")]
     assert process.exitcode == -signal.SIGKILL
     assert left == {"build.before-defining": ["making"], "build.defining": ["defining"]}.get(
         point, []
@@ -150,7 +153,7 @@ def test_a_test_may_end_a_process_at_any_phase(folder, tmp_path, monkeypatch, po
 
 
 def test_records_are_for_nobody_else_to_read(folder):
-    with records.held(folder, "build", "web1") as held:
+    with records.hold_record(folder, "build", "web1") as held:
         held.begin("t1", "making", **onrecord.build())
 
         assert held.path.stat().st_mode & 0o777 == 0o600
@@ -162,7 +165,7 @@ def test_the_folders_of_the_first_record_survive_a_crash_with_it(folder, monkeyp
     synced = []
     monkeypatch.setattr(records.files, "sync_folder", lambda path: synced.append(path))
 
-    with records.held(folder, "build", "web1"):
+    with records.hold_record(folder, "build", "web1"):
         pass
 
     assert synced == [folder.parent.parent, folder.parent, folder]
@@ -172,7 +175,7 @@ def test_a_record_that_cannot_be_written_is_one_line(folder, monkeypatch):
     def full(_path, _data):
         raise OSError(28, "No space left on device")
 
-    with records.held(folder, "build", "web1") as held:
+    with records.hold_record(folder, "build", "web1") as held:
         monkeypatch.setattr(records.files, "write", full)
         with pytest.raises(StorageError, match="cannot write the record .*web1.json: No space"):
             held.begin("t1", "making", **onrecord.build())

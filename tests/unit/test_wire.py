@@ -34,7 +34,7 @@ from saltvirt.placement.answers import (
 DATA = Path(__file__).parents[1] / "data"
 TEST = HostSettings(uri="test:///default")
 HOST = json.loads((DATA / "fleets/three.json").read_text())["hyper2"]
-with connect.opened(TEST) as conn:
+with connect.open_connection(TEST) as conn:
     # As it comes over the wire: lists, no tuples.
     ABOUT = json.loads(json.dumps(wire.plain(migrationinfo.gather(conn, TEST, "test")["test"])))
 HOSTS = effects.MoveHosts(source="h1", target="h2")
@@ -200,7 +200,7 @@ PRESENCE = {"state": None, "building": False, "unfinished": False}
 RECORD = {"purpose": "departure", "token": "t1", "phase": "handing", "since": 1.5}
 RECORD |= {"uuid": None, "source": None, "target": "h2"}
 MOVES = {"web1": [RECORD]}
-with connect.opened(TEST) as conn:
+with connect.open_connection(TEST) as conn:
     # The test driver does not tell of its memory.
     NODE = {"freecpu": 1, "freemem": 96.5, "node_info": {"cpus": 2, "phymemory": 3072}}
     FULL = {**NODE, "vm_info": json.loads(json.dumps(inspect.vm_info(conn)))}
@@ -250,7 +250,7 @@ def test_notes_of_a_host_that_cannot_be_read_are_not_known(monkeypatch, opts, sa
     replies = {host: minions.Reply(minion=host, value=one) for host, one in answers.items()}
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
 
-    found = notes.heard(Cloud.of(opts), replies)
+    found = notes.survey_notes(Cloud.of(opts), replies)
 
     assert found.answers == {"h1": {"web1": EvacuatedFacts(hosts=["h2"])}}
     assert list(found.failed) == ["h2"]
@@ -271,7 +271,7 @@ def test_notes_of_a_host_that_cannot_be_read_are_not_known(monkeypatch, opts, sa
 def test_an_effect_whose_answer_cannot_be_read_says_so(monkeypatch, opts, effect, said, why):
     monkeypatch.setattr(effects, "act", lambda *_args, **_options: said)
     held = SimpleNamespace(name="web1", record=None)
-    hands = effects.Hands(Cloud.of(opts, quiet=True), held, "t1", HOSTS)
+    hands = effects.MoveExecutor(Cloud.of(opts, quiet=True), held, "t1", HOSTS)
     hands.moving, hands.present = told.moving(), []
 
     with pytest.raises(wire.BadAnswer, match=f"h[12] answers .*{why}"):
@@ -300,9 +300,9 @@ def test_a_host_whose_presence_cannot_be_read_may_have_the_vm(monkeypatch, opts)
 
     found = inventory.survey(Cloud.of(opts), replies, "virt.presence", ["web1"])
 
-    assert sightings.of_presence(found.answers).keys() == {"h1"}
+    assert sightings.from_presence(found.answers).keys() == {"h1"}
     with pytest.raises(inventory.NoSuchVm, match=r"on any of 1 hypervisor .*\(not asked: h2"):
-        inventory.located(Cloud.of(opts), found, "web1")
+        inventory.host_from_survey(Cloud.of(opts), found, "web1")
 
 
 def moved_by(monkeypatch, said):
@@ -313,7 +313,7 @@ def moved_by(monkeypatch, said):
         lambda _o, hosts, *_a, **_k: {h: minions.Reply(minion=h, value=said) for h in hosts},
     )
     held = SimpleNamespace(name="web1", record=None)
-    return effects.Hands(Cloud.of({}), held, "t1", HOSTS)
+    return effects.MoveExecutor(Cloud.of({}), held, "t1", HOSTS)
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -372,7 +372,7 @@ def test_a_check_that_cannot_be_read_is_a_refusal_that_says_so(monkeypatch):
     evaluations = [Evaluation(host="h2", score=1.0)]
 
     with pytest.raises(NoHostFits) as refused:
-        migrate.chosen(Cloud.of({}), "h1", told.moving(), evaluations)
+        migrate.choose_host(Cloud.of({}), "h1", told.moving(), evaluations)
 
     assert "h2 answers virt.migrate_check with" in refused.value.reasons["h2"]
     assert "the answer is str, not a list" in refused.value.reasons["h2"]

@@ -174,7 +174,7 @@ def test_what_is_given_by_its_place_and_by_its_name_is_not_shown():
     values = [None] * spec.POSITIONAL.index("priv_key")
 
     with pytest.raises(BadArgument, match="^priv_key: given twice: ") as refused:
-        spec.given([*values, "s3cret"], {"priv_key": "s3cret"})
+        spec.options_by_name([*values, "s3cret"], {"priv_key": "s3cret"})
 
     assert "s3cret" not in str(refused.value)
 
@@ -207,7 +207,7 @@ def test_nor_is_it_in_what_profiles_are_shown_with_and_in_what_python_writes_of_
 )
 @pytest.mark.parametrize("shape", [lambda url: [url], lambda url: {"a": (url,)}, lambda url: url])
 def test_nor_is_it_where_the_secret_has_quotes_or_blanks_in_it(url, shape):
-    said = arguments.told(shape(url))
+    said = arguments.repr_without_secrets(shape(url))
 
     assert "https://h/x" in said and "cret" not in said
 

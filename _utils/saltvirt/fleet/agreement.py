@@ -9,15 +9,15 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement.answers import MigrationInfo
 
 _ROUNDS = 5
-_Refused = Mapping[str, Mapping[str, list[str]]]
+_Refusals = Mapping[str, Mapping[str, list[str]]]
 _Plan = TypeVar("_Plan")
 
 
-def reach(
+def find_agreed_plan(
     cloud: Cloud,
     hosts: Collection[str],
     vms: Mapping[str, MigrationInfo],
-    place: Callable[[_Refused], tuple[_Plan, Mapping[str, str]]],
+    place: Callable[[_Refusals], tuple[_Plan, Mapping[str, str]]],
 ) -> _Plan:
     """
     Return a plan of which its hosts have said themselves that they can take their VMs.
@@ -35,34 +35,38 @@ def reach(
     each round would find one more host that refuses. One that cannot be asked says it when the
     move begins, as all do after some rounds.
     """
-    refused: dict[str, dict[str, list[str]]] = {}
-    asked: set[tuple[str, str]] = set()
+    refusals: dict[str, dict[str, list[str]]] = {}
+    checked_pairs: set[tuple[str, str]] = set()
     for _round in range(_ROUNDS):
-        made, moves = place(refused)
-        new = {(name, to) for name, to in moves.items() if (name, to) not in asked}
-        if not new:
-            return made
-        targets, names = _questions(new, refused, moves, hosts)
-        coming = {
+        plan, moves = place(refusals)
+        new_pairs = {
+            (name, target) for name, target in moves.items() if (name, target) not in checked_pairs
+        }
+        if not new_pairs:
+            return plan
+        targets, names = _select_checks(new_pairs, refusals, moves, hosts)
+        facts_by_vm = {
             name: wire.plain(vms[name])
             for name in names
-            if any((name, host) not in asked for host in targets)
+            if any((name, host) not in checked_pairs for host in targets)
         }
-        asked |= {(name, host) for name in coming for host in targets}
-        found = inventory.survey(cloud, targets, "virt.migrate_check", kwarg={"about": coming})
-        for host, answer in found.answers.items():
-            for name in coming.keys() & set(answer):
-                refused.setdefault(name, {})[host] = answer[name]
-    return place(refused)[0]
+        checked_pairs |= {(name, host) for name in facts_by_vm for host in targets}
+        survey = inventory.survey(
+            cloud, targets, "virt.migrate_check", kwarg={"about": facts_by_vm}
+        )
+        for host, answer in survey.answers.items():
+            for name in facts_by_vm.keys() & set(answer):
+                refusals.setdefault(name, {})[host] = answer[name]
+    return place(refusals)[0]
 
 
-def _questions(
-    new: Collection[tuple[str, str]],
-    refused: Collection[str],
+def _select_checks(
+    new_pairs: Collection[tuple[str, str]],
+    refused_names: Collection[str],
     moves: Collection[str],
     hosts: Collection[str],
 ) -> tuple[Collection[str], Collection[str]]:
     """Return which hosts are asked about which VMs: once one has refused, all."""
-    if not refused:
-        return sorted({to for _name, to in new}), moves
-    return hosts, sorted({name for name, _to in new} | set(refused))
+    if not refused_names:
+        return sorted({target for _name, target in new_pairs}), moves
+    return hosts, sorted({name for name, _target in new_pairs} | set(refused_names))

@@ -15,11 +15,11 @@ from saltvirt.fleet.steps import Steps
 from saltvirt.pki import store
 
 # Any minion may be a host before this project's grains are there; a fleet has thousands.
-_MOST_OTHERS = 50
+_MAX_OTHER_MINIONS = 50
 _SERIAL = re.compile(r"[0-9a-f]{32}")
 
 
-def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
+def show_members(opts: Mapping[str, Any]) -> dict[str, Any]:
     """
     Return who is a hypervisor, who is shut out, and who may be one.
 
@@ -31,134 +31,166 @@ def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
     no VM that is known.
     """
     candidates.refuse_targets(opts, config.master_settings(opts).hypervisors)
-    members = membership.of(opts)
+    members = membership.read_members(opts)
     keys = compat.KeyStore(opts)
-    maybe, accepted = candidates.found(opts, members), keys.accepted()
+    candidates_by_id, accepted_ids = candidates.find_candidates(opts, members), keys.accepted()
     out: dict[str, Any] = {
         "hypervisors": {
-            one: {"by": members.why(one), "fingerprint": keys.fingerprint(one)}
-            for one in accepted
-            if members.has(one)
+            minion: {"by": members.why(minion), "fingerprint": keys.fingerprint(minion)}
+            for minion in accepted_ids
+            if members.has(minion)
         },
         "disallowed": sorted(members.disallowed),
-        **candidates.table(maybe),
+        **candidates.table(candidates_by_id),
     }
-    without = sorted(one for one in members.named.difference(accepted) if members.has(one))
-    out |= {"without_key": without} if without else {}
-    out |= _waiting(keys)
-    strangers = {one for one in accepted if not members.has(one)}
-    out |= candidates.odd([*keys.waiting(), *strangers])
-    out |= _others(opts, strangers.difference(maybe))
-    command = candidates.command(maybe)
+    ids_without_key = sorted(
+        minion for minion in members.named.difference(accepted_ids) if members.has(minion)
+    )
+    out |= {"without_key": ids_without_key} if ids_without_key else {}
+    out |= _list_waiting_keys(keys)
+    strangers = {minion for minion in accepted_ids if not members.has(minion)}
+    out |= candidates.list_odd_ids([*keys.waiting(), *strangers])
+    out |= _list_other_minions(opts, strangers.difference(candidates_by_id))
+    command = candidates.allow_command(candidates_by_id)
     return {**out, "allow_them": command} if command else out
 
 
-def _waiting(keys: compat.KeyStore) -> dict[str, Any]:
+def _list_waiting_keys(keys: compat.KeyStore) -> dict[str, Any]:
     """Return ``waiting``, of the ids that a host can have: the others are hostile ones."""
     ids = filter(terminal.is_plain_id, keys.waiting())
-    waiting = {minion: keys.fingerprint(minion) for minion in ids}
-    return {"waiting": waiting} if waiting else {}
+    fingerprints = {minion: keys.fingerprint(minion) for minion in ids}
+    return {"waiting": fingerprints} if fingerprints else {}
 
 
-def _others(opts: Mapping[str, Any], ids: set[str]) -> dict[str, Any]:
+def _list_other_minions(opts: Mapping[str, Any], ids: set[str]) -> dict[str, Any]:
     """Return ``others`` and how many more there are, of accepted minions of which nobody knows."""
-    vms = {name for names in hints.every(opts).values() for name in names}
-    shut_out = membership.of(opts).disallowed
-    plain = filter(terminal.is_plain_id, ids - vms - shut_out)
-    left, keys = sorted(plain), compat.KeyStore(opts)
-    shown = {one: keys.fingerprint(one) for one in left[:_MOST_OTHERS]}
-    more = len(left) - len(shown)
-    return {**({"others": shown} if shown else {}), **({"more_others": more} if more else {})}
+    vms = {name for names in hints.read_all(opts).values() for name in names}
+    disallowed_ids = membership.read_members(opts).disallowed
+    plain_ids = filter(terminal.is_plain_id, ids - vms - disallowed_ids)
+    other_ids, keys = sorted(plain_ids), compat.KeyStore(opts)
+    fingerprints = {minion: keys.fingerprint(minion) for minion in other_ids[:_MAX_OTHER_MINIONS]}
+    more_count = len(other_ids) - len(fingerprints)
+    return {
+        **({"others": fingerprints} if fingerprints else {}),
+        **({"more_others": more_count} if more_count else {}),
+    }
 
 
-def allow(opts: Mapping[str, Any], given: Sequence[object]) -> dict[str, Any]:
+def allow(opts: Mapping[str, Any], host_args: Sequence[object]) -> dict[str, Any]:
     """
     List minions as hypervisors; return ``{"allowed": [id]}``.
 
     Certificates in which other hosts have a name of these are revoked, and the others get new
     ones: then there are ``revoked`` (``{other host: [serial]}``) and ``told``, too.
     """
-    known = compat.KeyStore(opts).accepted()
-    texts = _texts(given)
+    accepted_ids = compat.KeyStore(opts).accepted()
+    texts = _split_host_args(host_args)
     if not texts:
         # As of a state whose list came out empty: nothing would be done, and said to be.
         raise BadArgument("hosts", "say which: salt-run virt.allow HOST ...")
-    ids = sorted({one for text in texts for one in _accepted(known, text)})
-    _refuse_guests(opts, known, ids)
+    ids = sorted({minion for text in texts for minion in _match_accepted(accepted_ids, text)})
+    _refuse_guests(opts, accepted_ids, ids)
     membership.allow(opts, ids)
-    revoked = certificates.reclaim(opts, ids, store.utc_now())
-    return {"allowed": ids, **(_reissued(opts, ids, revoked) if revoked else {})}
+    serials_by_host = certificates.reclaim(opts, ids, store.utc_now())
+    return {
+        "allowed": ids,
+        **(_reissue_certificates(opts, ids, serials_by_host) if serials_by_host else {}),
+    }
 
 
-def _reissued(
-    opts: Mapping[str, Any], ids: Sequence[str], revoked: Mapping[str, list[str]]
+def _reissue_certificates(
+    opts: Mapping[str, Any], ids: Sequence[str], serials_by_host: Mapping[str, list[str]]
 ) -> dict[str, Any]:
     """Have hosts get new certificates that had a name of new ones, and all others the list."""
     try:
-        told = _tell_others(opts, ids)
+        comments_by_host = _update_other_hosts(opts, ids)
     except VirtError as failed:
         error = MasterError(
             f"{' and '.join(ids)}: allowed, and the certificates of "
-            f"{' and '.join(sorted(revoked))} that had such a name are revoked, but not every "
+            f"{' and '.join(sorted(serials_by_host))} that had such a name are revoked, but not "
+            "every "
             f"other host has heard: {failed}; run salt-run virt_pki.renew"
         )
-        error.table = {"allowed": ids, "revoked": dict(revoked), **getattr(failed, "table", {})}
+        error.table = {
+            "allowed": ids,
+            "revoked": dict(serials_by_host),
+            **getattr(failed, "table", {}),
+        }
         raise error from failed
-    return {"revoked": dict(revoked), "told": told}
+    return {"revoked": dict(serials_by_host), "told": comments_by_host}
 
 
-def _texts(given: Iterable[object]) -> list[str]:
+def _split_host_args(host_args: Iterable[object]) -> list[str]:
     texts: list[str] = []
-    for one in given:
-        if isinstance(one, list | tuple):
-            texts += _texts(one)
+    for arg in host_args:
+        if isinstance(arg, list | tuple):
+            texts += _split_host_args(arg)
         else:
-            texts += candidates.ids(one)
+            texts += candidates.parse_ids(arg)
     return texts
 
 
-def _accepted(known: Sequence[str], text: str) -> list[str]:
+def _match_accepted(accepted_ids: Sequence[str], text: str) -> list[str]:
     if membership.is_glob(text):
-        found = [one for one in matching(known, text) if not membership.may_be_planted(one)]
-        if not found:
+        matches = [
+            minion
+            for minion in matching(accepted_ids, text)
+            if not membership.may_be_planted(minion)
+        ]
+        if not matches:
             raise BadArgument("hosts", f"{text!r} matches none of the minions that are accepted")
-        return found
-    if text not in known and not terminal.is_plain_id(text):
-        raise BadArgument("hosts", f"{text!r}: {candidates.ODD}")
-    if text not in known:
+        return matches
+    if text not in accepted_ids and not terminal.is_plain_id(text):
+        raise BadArgument("hosts", f"{text!r}: {candidates.ODD_ID_MESSAGE}")
+    if text not in accepted_ids:
         raise BadArgument(
             "hosts",
-            f"no key of {text!r} is accepted; {candidates.meant(text, known)}see whether it is the "
+            f"no key of {text!r} is accepted; {candidates.suggest_ids(text, accepted_ids)}see "
+            "whether it is the "
             "right one "
             f"({candidates.COMPARE}), and accept it: salt-key -a {shlex.quote(text)}",
         )
     return [text]
 
 
-def _refuse_guests(opts: Mapping[str, Any], known: Iterable[str], ids: Sequence[str]) -> None:
+def _refuse_guests(
+    opts: Mapping[str, Any], accepted_ids: Iterable[str], ids: Sequence[str]
+) -> None:
     """Raise MasterError if one of these is a VM on a hypervisor, or on another one of these."""
-    before = _members(opts)
-    hosts = {one for one in known if before.has(one)}.union(ids)
-    wanted = membership.Members(allowed=frozenset(ids))
-    found = membership.guests(opts, wanted, hosts)
+    members = _members(opts)
+    hosts = {minion for minion in accepted_ids if members.has(minion)}.union(ids)
+    new_members = membership.Members(allowed=frozenset(ids))
+    hosts_by_guest = membership.find_last_seen_guests(opts, new_members, hosts)
     # Of itself none is a VM: an older release asked guests, and they could say anything.
-    others = {vm: [host for host in there if host != vm] for vm, there in found.items()}
-    said = [f"{vm} is a VM on {', '.join(on)}" for vm, on in sorted(others.items()) if on]
-    orders_of = records.every(orders.folder(opts), orders.PURPOSE)
-    said += [f"{one.name} is a VM ({one.phase})" for one in orders_of if wanted.reserved(one.name)]
-    if said:
+    other_hosts_by_guest = {
+        vm: [host for host in guest_hosts if host != vm]
+        for vm, guest_hosts in hosts_by_guest.items()
+    }
+    reasons = [
+        f"{vm} is a VM on {', '.join(other_hosts)}"
+        for vm, other_hosts in sorted(other_hosts_by_guest.items())
+        if other_hosts
+    ]
+    order_records = records.read_records(orders.folder(opts), orders.PURPOSE)
+    reasons += [
+        f"{order.name} is a VM ({order.phase})"
+        for order in order_records
+        if new_members.reserved(order.name)
+    ]
+    if reasons:
         raise MasterError(
-            f"{'; '.join(said)}; a VM is never a hypervisor, so nobody was allowed: name the others"
+            f"{'; '.join(reasons)}; a VM is never a hypervisor, so nobody was allowed: name the "
+            "others"
         )
 
 
 def _members(opts: Mapping[str, Any]) -> membership.Members:
     """Return who is a hypervisor, by the list alone where the configuration cannot be used."""
     try:
-        return membership.of(opts)
+        return membership.read_members(opts)
     except BadConfig:
         # This command is what its error tells the operator to run.
-        return membership.listed(opts)
+        return membership.read_listed(opts)
 
 
 def _readable_members(opts: Mapping[str, Any]) -> membership.Members:
@@ -169,7 +201,7 @@ def _readable_members(opts: Mapping[str, Any]) -> membership.Members:
         return membership.Members()
 
 
-def disallow(opts: Mapping[str, Any], given: Sequence[object], now: datetime) -> dict[str, Any]:
+def disallow(opts: Mapping[str, Any], host_args: Sequence[object], now: datetime) -> dict[str, Any]:
     """
     Shut minions out: they are listed, their certificates are revoked, and all others are told.
 
@@ -177,55 +209,61 @@ def disallow(opts: Mapping[str, Any], given: Sequence[object], now: datetime) ->
     ``last_seen`` (``{host: [VM]}``) where they had VMs when they were last asked. A step that fails
     keeps no later step from being done: MasterError names those that failed at the end.
     """
-    texts = _texts(given)
+    texts = _split_host_args(host_args)
     if not texts:
         raise BadArgument("hosts", "say which: salt-run virt.disallow HOST ...")
     steps = Steps(opts)
     holders = steps.take("the certificates cannot be listed", certificates.holders, opts, now)
-    ids = _known(opts, texts, holders)
-    listed = steps.take("the list of hosts is not written", _listed_as_shut_out, opts, ids)
-    revoked = steps.take("not all is revoked", certificates.shut_out, opts, ids, now)
-    told: dict[str, str] | None = {}
+    ids = _match_known(opts, texts, holders)
+    disallowed_ids = steps.take("the list of hosts is not written", _write_disallowed, opts, ids)
+    revoked_serials = steps.take("not all is revoked", certificates.revoke_hosts, opts, ids, now)
+    comments_by_host: dict[str, str] | None = {}
     # Also if they were revoked before: then this goes on with what was interrupted.
     if holders is None or not holders.isdisjoint(ids):
-        told = steps.take("not every other host has heard", _tell_others, opts, ids)
-    out: dict[str, Any] = {"disallowed": listed or [], "revoked": revoked or [], "told": told or {}}
+        comments_by_host = steps.take(
+            "not every other host has heard", _update_other_hosts, opts, ids
+        )
+    out: dict[str, Any] = {
+        "disallowed": disallowed_ids or [],
+        "revoked": revoked_serials or [],
+        "told": comments_by_host or {},
+    }
     out |= _last_seen(opts, ids)
     if steps.failed:
-        done = ["shut out"] if listed else []
-        done += ["the certificates are revoked"] if revoked is not None else []
-        raise _half_shut_out(ids, done, steps, out)
+        finished_steps = ["shut out"] if disallowed_ids else []
+        finished_steps += ["the certificates are revoked"] if revoked_serials is not None else []
+        raise _partial_disallow_error(ids, finished_steps, steps, out)
     return out
 
 
 def _last_seen(opts: Mapping[str, Any], ids: Sequence[str]) -> dict[str, Any]:
     """Return ``{"last_seen": {host: [VM]}}`` of hosts that had VMs when they were last asked."""
-    found = {host: names for host, names in hints.every(opts).items() if host in ids}
-    return {"last_seen": found} if found else {}
+    names_by_host = {host: names for host, names in hints.read_all(opts).items() if host in ids}
+    return {"last_seen": names_by_host} if names_by_host else {}
 
 
-def _half_shut_out(
-    ids: Sequence[str], done: Sequence[str], steps: Steps, out: Mapping[str, Any]
+def _partial_disallow_error(
+    ids: Sequence[str], finished_steps: Sequence[str], steps: Steps, out: Mapping[str, Any]
 ) -> MasterError:
     """Return the error of hosts that are shut out, though not every step was done."""
     error = MasterError(
-        f"{' and '.join(ids)}: {', and '.join(done)}{', but ' if done else ''}"
+        f"{' and '.join(ids)}: {', and '.join(finished_steps)}{', but ' if finished_steps else ''}"
         f"{'; '.join(steps.failed)}; run salt-run virt.disallow {shlex.join(ids)} again"
     )
     error.table = {**out, **steps.table}
     return error
 
 
-def _listed_as_shut_out(opts: Mapping[str, Any], ids: list[str]) -> list[str]:
+def _write_disallowed(opts: Mapping[str, Any], ids: list[str]) -> list[str]:
     membership.disallow(opts, ids)
     return ids
 
 
-def _tell_others(opts: Mapping[str, Any], ids: Sequence[str]) -> dict[str, str]:
+def _update_other_hosts(opts: Mapping[str, Any], ids: Sequence[str]) -> dict[str, str]:
     cloud = Cloud.of(opts)
     # If the list could not be written, the configuration may still have these.
-    others = [host for host in inventory.allowed(cloud) if host not in ids]
-    return certificates.apply_keys(cloud, others)
+    other_hosts = [host for host in inventory.allowed_hosts(cloud) if host not in ids]
+    return certificates.apply_keys(cloud, other_hosts)
 
 
 def revoke(opts: Mapping[str, Any], target: str, now: datetime) -> dict[str, Any]:
@@ -238,7 +276,9 @@ def revoke(opts: Mapping[str, Any], target: str, now: datetime) -> dict[str, Any
     return certificates.revoke(Cloud.of(opts), target, now)
 
 
-def _known(opts: Mapping[str, Any], texts: Iterable[str], holders: set[str] | None) -> list[str]:
+def _match_known(
+    opts: Mapping[str, Any], texts: Iterable[str], holders: set[str] | None
+) -> list[str]:
     """
     Return the ids that are meant; refuse one that nobody could mean.
 
@@ -246,20 +286,20 @@ def _known(opts: Mapping[str, Any], texts: Iterable[str], holders: set[str] | No
         The hosts with certificates. None: they are unknown, and any id may be one.
     """
     members = _readable_members(opts)
-    known = {*compat.KeyStore(opts).accepted(), *members.allowed, *members.disallowed}
-    known |= holders or set()
+    known_ids = {*compat.KeyStore(opts).accepted(), *members.allowed, *members.disallowed}
+    known_ids |= holders or set()
     out: set[str] = set()
     for text in texts:
         if membership.is_glob(text):
-            found = matching(known, text)
+            matches = matching(known_ids, text)
         else:
-            found = [one for one in known if one.casefold() == text.casefold()]
+            matches = [minion for minion in known_ids if minion.casefold() == text.casefold()]
             # A VM without a key may be what a glob has come to match.
             is_possible = holders is None or members.reserved(text)
-            found = found or ([text] if is_possible else [])
-        if not found:
-            why = f"{text!r} is not a minion or a host that this master knows"
-            asked = candidates.meant(text, known).strip()
-            raise BadArgument("hosts", f"{why}; {asked}" if asked else why)
-        out.update(found)
+            matches = matches or ([text] if is_possible else [])
+        if not matches:
+            reason = f"{text!r} is not a minion or a host that this master knows"
+            question = candidates.suggest_ids(text, known_ids).strip()
+            raise BadArgument("hosts", f"{reason}; {question}" if question else reason)
+        out.update(matches)
     return sorted(out)

@@ -20,7 +20,7 @@ from saltvirt import arguments, files, keypair
 from saltvirt.errors import MasterError
 from saltvirt.fleet import finding, inventory, keys, membership
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import DeployError, act
+from saltvirt.fleet.hosts import HostCommandFailed, act
 
 log = logging.getLogger(__name__)
 
@@ -32,24 +32,24 @@ def _path(opts: Mapping[str, Any], name: str) -> Path:
 def grant(cloud: Cloud, name: str, host: str, *, minutes: object, replace: bool) -> int:
     """Authorize a host to submit a VM's key; return until when, in seconds since 1970."""
     arguments.vm_name(name)
-    minutes = arguments.whole("minutes", minutes, most=24 * 60)
+    minutes = arguments.whole_number("minutes", minutes, most=24 * 60)
     keys.refuse_reserved(cloud.opts, name)
-    inventory.one(cloud, host)
+    inventory.require_host(cloud, host)
     if not arguments.boolean("replace", replace):
         keys.refuse_taken(cloud.opts, name)
         finding.refuse_elsewhere(cloud, name, host)
-    token, until = secrets.token_urlsafe(32), int(time.time()) + 60 * minutes
+    token, expires_at = secrets.token_urlsafe(32), int(time.time()) + 60 * minutes
     path = _path(cloud.opts, name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    note = {"host": host, "digest": _digest(token), "until": until, "replace": replace}
-    files.write(path, json.dumps(note).encode())
+    record = {"host": host, "digest": _digest(token), "until": expires_at, "replace": replace}
+    files.write(path, json.dumps(record).encode())
     try:
         sealed = keys.seal_for(cloud.opts, host, token)
         act(cloud, host, "virt.authorized", kwarg={"name": name, "token": sealed})
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    return until
+    return expires_at
 
 
 def revoke(cloud: Cloud, name: str) -> None:
@@ -63,18 +63,18 @@ def revoke(cloud: Cloud, name: str) -> None:
         raise MasterError(f"no host is authorized to submit a key of {name!r}") from None
     try:
         act(cloud, host, "virt.authorized", kwarg={"name": name, "token": None})
-    except DeployError as error:
+    except HostCommandFailed as error:
         log.warning("%s keeps a token for %s that is no longer valid: %s", host, name, error)
 
 
-def known(opts: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+def list_unused(opts: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     """Return ``{VM: (host, until)}`` of the authorizations that were not used yet."""
     out = {}
     for path in sorted(_path(opts, "any").parent.glob("[!.]*.json")):
         # One that is damaged is an authorization of nobody.
         with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError):
-            note = json.loads(path.read_text())
-            out[path.name.removesuffix(".json")] = (str(note["host"]), int(note["until"]))
+            record = json.loads(path.read_text())
+            out[path.name.removesuffix(".json")] = (str(record["host"]), int(record["until"]))
     return out
 
 
@@ -86,7 +86,7 @@ def forget(opts: Mapping[str, Any], name: str, host: str) -> None:
             path.unlink()
 
 
-def submitted(
+def accept_key(
     opts: Mapping[str, Any], host: str, name: str, key: Any, token: object, *, now: float
 ) -> None:
     """
@@ -95,29 +95,29 @@ def submitted(
     A refusal of a foreign host or a wrong token leaves the authorization as it is for its owner.
     """
     arguments.vm_name(name)
-    membership.of(opts).refuse_stranger(host)
+    membership.read_members(opts).refuse_stranger(host)
     keys.refuse_reserved(opts, name)
     path = _path(opts, name)
     try:
-        note = json.loads(path.read_text())
+        record = json.loads(path.read_text())
     except FileNotFoundError:
         raise MasterError(
             f"nobody authorized {host} to submit a key of {name!r}, or it was used already"
         ) from None
-    if note["host"] != host:
+    if record["host"] != host:
         raise MasterError(f"{host} may not submit a key of {name!r}: another host may")
-    if not (isinstance(token, str) and hmac.compare_digest(note["digest"], _digest(token))):
+    if not (isinstance(token, str) and hmac.compare_digest(record["digest"], _digest(token))):
         raise MasterError(f"{host} may not submit a key of {name!r}: wrong token")
-    _used(path, host, name)
-    if now > note["until"]:
+    _use_up(path, host, name)
+    if now > record["until"]:
         raise MasterError(f"{host} submitted the key of {name!r} too late")
-    if not note["replace"]:
+    if not record["replace"]:
         keys.refuse_taken(opts, name)
     keys.accept(opts, name, keypair.public(key))
     log.info("accepted the key of %s, submitted by %s", name, host)
 
 
-def _used(path: Path, host: str, name: str) -> None:
+def _use_up(path: Path, host: str, name: str) -> None:
     """Use an authorization up; of two that submit at once one is refused."""
     try:
         path.unlink()

@@ -11,7 +11,7 @@ from saltvirt.errors import VirtError
 from saltvirt.fleet import reaching, stored
 from saltvirt.fleet.building import Request
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import DeployError
+from saltvirt.fleet.hosts import HostCommandFailed
 from saltvirt.fleet.pings import Pings
 from saltvirt.placement.answers import HostInfo
 
@@ -30,21 +30,21 @@ class Patience:
     why: str = ""
 
 
-def is_emulated(info: HostInfo, asked: str | None) -> bool:
+def is_emulated(info: HostInfo, domain_type: str | None) -> bool:
     """
     Return whether a host emulates the processor of a new VM.
 
     asked
         ``kvm`` or ``qemu``, None for what the host takes by default.
     """
-    return (asked or info.domain_types.default) == "qemu"
+    return (domain_type or info.domain_types.default) == "qemu"
 
 
 def patience(settings: MasterSettings, wait_s: int | None, *, emulated: bool) -> Patience:
     """Return how long to wait: as the call says, else the master, else what the host needs."""
-    given = settings.wait_s if wait_s is None else wait_s
-    if given is not None:
-        return Patience(wait_s=given)
+    explicit_s = settings.wait_s if wait_s is None else wait_s
+    if explicit_s is not None:
+        return Patience(wait_s=explicit_s)
     if emulated:
         return Patience(wait_s=_EMULATED_S, why="its host has no KVM and emulates it")
     return Patience(wait_s=_WAIT_S)
@@ -60,8 +60,8 @@ def refuse_unproved(
         What the hosts say that may build the VMs.
     """
     if any(
-        one.given.get("start", True) and one.is_seeded(info)
-        for one in requests
+        request.given.get("start", True) and request.is_seeded(info)
+        for request in requests
         for info in answers.values()
     ):
         stored.refuse_unproved(opts)
@@ -108,21 +108,24 @@ class _Console:
         self.has_no_minion = any(minionpackages.NO_MINION in line for line in lines)
         if self.has_no_minion:
             return False
-        last = next((line for line in reversed(lines) if line), None)
-        said = f"; its console: {terminal.one_line(last, _CONSOLE_CHARS)}" if last else ""
-        self._cloud.progress("Waiting", detail=f"{now - self._begun:.0f} s so far{said}")
+        last_line = next((line for line in reversed(lines) if line), None)
+        console_text = (
+            f"; its console: {terminal.one_line(last_line, _CONSOLE_CHARS)}" if last_line else ""
+        )
+        self._cloud.progress("Waiting", detail=f"{now - self._begun:.0f} s so far{console_text}")
         return True
 
 
-def _cut(why: str, name: str, host: str) -> DeployError:
-    return DeployError(
-        f"{why}: VM {name!r} runs on {host} and keeps its key; its minion was not waited for any "
+def _interrupted_error(reason: str, name: str, host: str) -> HostCommandFailed:
+    return HostCommandFailed(
+        f"{reason}: VM {name!r} runs on {host} and keeps its key; its minion was not waited for "
+        "any "
         f"longer; see: salt {name} test.ping; remove it: salt-run virt.purge {name}"
     )
 
 
-def minion(
-    cloud: Cloud, name: str, host: str, how: Patience, told: Mapping[str, Any]
+def wait_for_minion(
+    cloud: Cloud, name: str, host: str, wait_limit: Patience, extra_entries: Mapping[str, Any]
 ) -> dict[str, Any]:
     """
     Return ``{"minion", "seconds"}`` once a VM's minion answers, or raise with what helps.
@@ -130,30 +133,33 @@ def minion(
     told
         What is said of the VM in either case.
     """
-    why = f"; {how.why}" if how.why else ""
-    cloud.progress("Waiting", detail=f"for its minion, at most {how.wait_s} s{why}")
-    seen = _Console(cloud, host, name)
+    reason = f"; {wait_limit.why}" if wait_limit.why else ""
+    cloud.progress("Waiting", detail=f"for its minion, at most {wait_limit.wait_s} s{reason}")
+    console = _Console(cloud, host, name)
     try:
-        seconds = wait_for_start(replace(cloud, while_waiting=seen), name, wait_s=how.wait_s)
+        seconds = wait_for_start(
+            replace(cloud, while_waiting=console), name, wait_s=wait_limit.wait_s
+        )
     except (KeyboardInterrupt, SystemExit):
-        raise _cut("interrupted", name, host) from None
+        raise _interrupted_error("interrupted", name, host) from None
     except VirtError as failed:
-        raise _cut(str(failed), name, host) from failed
-    if seen.has_no_minion:
-        raise _shown(cloud, name, host, _without_minion(name, host), told)
+        raise _interrupted_error(str(failed), name, host) from failed
+    if console.has_no_minion:
+        raise _add_details(cloud, name, host, _no_minion_error(name, host), extra_entries)
     if seconds is not None:
         return {"minion": "answers", "seconds": seconds}
-    error = DeployError(
+    error = HostCommandFailed(
         f"VM {name!r} runs on {host} and keeps its key, but its minion does not answer after "
-        f"{how.wait_s} s; it may still come: salt {name} test.ping; its console says how far it "
+        f"{wait_limit.wait_s} s; it may still come: salt {name} test.ping; its console says how "
+        "far it "
         f"is: salt-run virt.console_log {name}; wait longer with wait_s= of virt.init, or virt:"
         f"wait_s of the master; remove it: salt-run virt.purge {name}"
     )
-    raise _shown(cloud, name, host, error, told)
+    raise _add_details(cloud, name, host, error, extra_entries)
 
 
-def _without_minion(name: str, host: str) -> DeployError:
-    return DeployError(
+def _no_minion_error(name: str, host: str) -> HostCommandFailed:
+    return HostCommandFailed(
         f"VM {name!r} runs on {host} and keeps its key, but its guest says that there is no "
         f"salt-minion in its image and that its package manager cannot install one; remove it: "
         f"salt-run virt.purge {name}; have the next one get a minion: {minionpackages.COMMAND}, "
@@ -162,10 +168,10 @@ def _without_minion(name: str, host: str) -> DeployError:
     )
 
 
-def _shown(
-    cloud: Cloud, name: str, host: str, error: DeployError, told: Mapping[str, Any]
-) -> DeployError:
+def _add_details(
+    cloud: Cloud, name: str, host: str, error: HostCommandFailed, extra_entries: Mapping[str, Any]
+) -> HostCommandFailed:
     """Return an error with what is known of a VM: its addresses, and the end of its console."""
-    found = reaching.of(cloud, host, name, has_minion=False)
-    error.table = {**found, **reaching.console(cloud, host, name), **told}
+    access_entries = reaching.find_login(cloud, host, name, has_minion=False)
+    error.table = {**access_entries, **reaching.console(cloud, host, name), **extra_entries}
     return error

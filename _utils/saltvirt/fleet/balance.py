@@ -17,10 +17,10 @@ from saltvirt.placement.answers import HostInfo, Load, MigrationInfo
 _PARTS, _LONGEST_S = 12, 60
 # After so many failures more than moves were asked for, something else is wrong.
 _FAILURES = 10
-_CUT = (KeyboardInterrupt, SystemExit)
+_INTERRUPTIONS = (KeyboardInterrupt, SystemExit)
 _INTERRUPTED = "the command was interrupted"
-_Made = Sequence[planning.Step]
-_Steps = Callable[[_Made, Collection[str]], list[planning.Step]]
+_FinishedSteps = Sequence[planning.Step]
+_PlanSteps = Callable[[_FinishedSteps, Collection[str]], list[planning.Step]]
 
 
 class NotEven(VirtError):
@@ -44,27 +44,32 @@ def balance(
     anew. Raises NotEven, which says the same, if one failed or the command was interrupted.
     """
     pace = several.Pace(max_parallel=max_parallel, per_host=per_host)
-    watched, beside = _seen(cloud, window_s)
-    out = {"imbalance": planning.imbalance(watched.loads), "moves": [], "stays": {}, **beside}
+    state, failure_entries = _survey_cloud(cloud, window_s)
+    out = {
+        "imbalance": planning.imbalance(state.loads),
+        "moves": [],
+        "stays": {},
+        **failure_entries,
+    }
     out["uneven"] = out["imbalance"]  # its old name, for one release
 
-    def steps(made: _Made, failed: Collection[str]) -> list[planning.Step]:
-        return _planned(cloud, watched, made, failed, max_moves, threshold)
+    def steps(finished_steps: _FinishedSteps, failed_names: Collection[str]) -> list[planning.Step]:
+        return _plan_steps(cloud, state, finished_steps, failed_names, max_moves, threshold)
 
     if is_dry:
         return {**out, "moves": [step.to_dict() for step in steps((), ())]}
-    making = _Making(cloud, watched, pace)
-    why = making.until_even(steps, max_moves)
-    out.update(moves=[step.to_dict() for step in making.made], stays=making.stays)
-    if making.stays or why:
-        moved = ", ".join(f"{step.name} to {step.target}" for step in making.made) or "nothing"
-        error = NotEven(f"{why or 'not all moves were made'}; moved: {moved}")
+    run = _RebalanceRun(cloud, state, pace)
+    reason = run.until_even(steps, max_moves)
+    out.update(moves=[step.to_dict() for step in run.made], stays=run.stays)
+    if run.stays or reason:
+        moved = ", ".join(f"{step.name} to {step.target}" for step in run.made) or "nothing"
+        error = NotEven(f"{reason or 'not all moves were made'}; moved: {moved}")
         error.table = out
         raise error
     return out
 
 
-class _Watched:
+class _CloudState:
     """What the hosts have said that answered all questions."""
 
     def __init__(
@@ -73,53 +78,53 @@ class _Watched:
         infos: Mapping[str, HostInfo],
         facts: Mapping[str, Mapping[str, MigrationInfo]],
     ) -> None:
-        there = [host for host in loads if host in infos and host in facts]
-        self.hosts = {host: infos[host] for host in there}
-        self.loads = {host: loads[host] for host in there}
+        complete_hosts = [host for host in loads if host in infos and host in facts]
+        self.hosts = {host: infos[host] for host in complete_hosts}
+        self.loads = {host: loads[host] for host in complete_hosts}
         # What a host says of a VM that it does not have is no word on that VM.
         self.vms = {
-            name: one
-            for host in there
-            for name, one in facts[host].items()
+            name: info
+            for host in complete_hosts
+            for name, info in facts[host].items()
             if name in infos[host].vms
         }
 
-    def order(self, steps: Sequence[planning.Step], made: int) -> ordering.Sequence:
+    def order(self, steps: Sequence[planning.Step], finished_count: int) -> ordering.Sequence:
         """Return in which order steps can be made, the first so many of which are."""
-        needs = {step.name: requirements.of(self.vms[step.name]) for step in steps}
+        needs = {step.name: requirements.for_move(self.vms[step.name]) for step in steps}
         moves = {step.name: (step.source, step.target) for step in steps}
         order = ordering.Sequence(self.hosts, needs, moves)
-        for step in steps[:made]:
+        for step in steps[:finished_count]:
             order.begin(step.name)
             order.end(step.name, has_moved=True)
         return order
 
 
-def _seen(cloud: Cloud, window_s: int) -> tuple[_Watched, dict[str, Any]]:
+def _survey_cloud(cloud: Cloud, window_s: int) -> tuple[_CloudState, dict[str, Any]]:
     """
     Return what the hosts have said, and what stands beside a result of those that have not.
 
     Raises MasterError if none has said all of it: a cloud of which nothing is known is not even.
     """
-    every = inventory.every(cloud)
-    loads, surveys = _watched(cloud, every, window_s)
-    infos = inventory.survey(cloud, every, "virt.host_info")
-    facts = inventory.survey(cloud, every, "virt.migration_info")
-    watched = _Watched(loads, infos.answers, facts.answers)
-    beside = inventory.beside(*surveys, infos, facts)
-    if not watched.hosts:
-        raise inventory.Survey(answers={}, **beside).silence()
-    return watched, beside
+    hosts = inventory.all_hosts(cloud)
+    loads, surveys = _measure_loads(cloud, hosts, window_s)
+    infos = inventory.survey(cloud, hosts, "virt.host_info")
+    facts = inventory.survey(cloud, hosts, "virt.migration_info")
+    state = _CloudState(loads, infos.answers, facts.answers)
+    failure_entries = inventory.beside(*surveys, infos, facts)
+    if not state.hosts:
+        raise inventory.Survey(answers={}, **failure_entries).silence()
+    return state, failure_entries
 
 
-def _parts(window_s: int) -> list[tuple[int, int]]:
+def _split_window(window_s: int) -> list[tuple[int, int]]:
     """Return ``[(begin, length)]`` in seconds of the parts of a window, which show progress."""
     count = max(min(_PARTS, window_s), -(-window_s // _LONGEST_S))
     edges = [window_s * number // count for number in range(count + 1)]
     return [(begin, end - begin) for begin, end in pairwise(edges)]
 
 
-def _watched(
+def _measure_loads(
     cloud: Cloud,
     hosts: Sequence[str],
     window_s: int,
@@ -131,77 +136,77 @@ def _watched(
     """
     readings: dict[str, list[Load]] = {host: [] for host in hosts}
     surveys = []
-    for begun_s, part_s in _parts(window_s):
-        patient_s = cloud.settings.timeout_s + part_s
-        cloud.progress("Watching", detail=f"{len(hosts)} hypervisors, {begun_s} of {window_s} s")
-        found = inventory.survey(cloud, hosts, "virt.load", [part_s], timeout_s=patient_s)
-        surveys.append(found)
-        hosts = [host for host in hosts if host in found.answers]
+    for elapsed_s, part_s in _split_window(window_s):
+        timeout_s = cloud.settings.timeout_s + part_s
+        cloud.progress("Watching", detail=f"{len(hosts)} hypervisors, {elapsed_s} of {window_s} s")
+        survey = inventory.survey(cloud, hosts, "virt.load", [part_s], timeout_s=timeout_s)
+        surveys.append(survey)
+        hosts = [host for host in hosts if host in survey.answers]
         for host in hosts:
-            readings[host].append(found.answers[host])
-    return {host: load.over(readings[host]) for host in hosts}, surveys
+            readings[host].append(survey.answers[host])
+    return {host: load.average(readings[host]) for host in hosts}, surveys
 
 
-def _planned(
+def _plan_steps(
     cloud: Cloud,
-    watched: _Watched,
-    made: _Made,
-    failed: Collection[str],
+    state: _CloudState,
+    finished_steps: _FinishedSteps,
+    failed_names: Collection[str],
     max_moves: int,
     threshold: float,
 ) -> list[planning.Step]:
     """Return the steps that are left to make, without VMs whose move has failed."""
-    vms = {name: moving for name, moving in watched.vms.items() if name not in failed}
+    vms = {name: info for name, info in state.vms.items() if name not in failed_names}
 
-    def place(refused: planning.Refused) -> tuple[list[planning.Step], dict[str, str]]:
+    def place(refusals: planning.Refused) -> tuple[list[planning.Step], dict[str, str]]:
         steps = planning.rebalance(
-            watched.hosts,
-            watched.loads,
+            state.hosts,
+            state.loads,
             vms,
-            max_moves=max_moves - len(made),
+            max_moves=max_moves - len(finished_steps),
             threshold=threshold,
-            refused=refused,
-            made=made,
+            refused=refusals,
+            done_steps=finished_steps,
         )
         return steps, {step.name: step.target for step in steps}
 
-    return agreement.reach(cloud, list(watched.hosts), vms, place)
+    return agreement.find_agreed_plan(cloud, list(state.hosts), vms, place)
 
 
-class _Making:
+class _RebalanceRun:
     """The moves of one rebalance: which are made, and what stays, and why."""
 
-    def __init__(self, cloud: Cloud, watched: _Watched, pace: several.Pace) -> None:
-        self._cloud, self._watched, self._pace = cloud, watched, pace
+    def __init__(self, cloud: Cloud, state: _CloudState, pace: several.Pace) -> None:
+        self._cloud, self._watched, self._pace = cloud, state, pace
         self.made: list[planning.Step] = []
         self.stays: dict[str, str] = {}
 
-    def until_even(self, steps: _Steps, max_moves: int) -> str | None:
+    def until_even(self, steps: _PlanSteps, max_moves: int) -> str | None:
         """Make the steps, planned anew after each failure; return why it ended early."""
-        left = steps((), ())
-        while left:
+        remaining_steps = steps((), ())
+        while remaining_steps:
             try:
-                why = self._round(left, max_moves)
-                left = [] if why else steps(self.made, self.stays)
-            except (VirtError, *_CUT) as error:
+                reason = self._round(remaining_steps, max_moves)
+                remaining_steps = [] if reason else steps(self.made, self.stays)
+            except (VirtError, *_INTERRUPTIONS) as error:
                 # What was moved is to be told, whatever keeps the rest from being planned.
                 return str(error) if isinstance(error, VirtError) else _INTERRUPTED
-            if why:
-                return why
+            if reason:
+                return reason
         return None
 
-    def _round(self, left: Sequence[planning.Step], max_moves: int) -> str | None:
+    def _round(self, remaining_steps: Sequence[planning.Step], max_moves: int) -> str | None:
         """Make the steps until one fails; return why no others are to be."""
-        order = self._watched.order([*self.made, *left], len(self.made))
-        moves = {step.name: (step.source, step.target) for step in left}
-        done = several.move(self._cloud, moves, pace=self._pace, is_fixed=True, order=order)
-        self.made += [step for step in left if step.name in done.moved]
-        self.stays |= {**done.failed, **dict.fromkeys(done.gone, "it was removed")}
-        why = _INTERRUPTED if done.is_interrupted else None
+        order = self._watched.order([*self.made, *remaining_steps], len(self.made))
+        moves = {step.name: (step.source, step.target) for step in remaining_steps}
+        outcome = several.move(self._cloud, moves, pace=self._pace, is_fixed=True, order=order)
+        self.made += [step for step in remaining_steps if step.name in outcome.moved]
+        self.stays |= {**outcome.failed, **dict.fromkeys(outcome.gone, "it was removed")}
+        reason = _INTERRUPTED if outcome.is_interrupted else None
         if len(self.stays) > max_moves + _FAILURES:
-            why = "given up, as too many moves have failed"
-        elif len(done.left) == len(left):
-            why = "no move could begin"
-        if why:
-            self.stays = {**dict.fromkeys(done.left, f"not begun: {why}"), **self.stays}
-        return why
+            reason = "given up, as too many moves have failed"
+        elif len(outcome.left) == len(remaining_steps):
+            reason = "no move could begin"
+        if reason:
+            self.stays = {**dict.fromkeys(outcome.left, f"not begun: {reason}"), **self.stays}
+        return reason

@@ -11,17 +11,23 @@ from saltvirt import keypair, profiles, spec, terminal, undo
 from saltvirt.errors import BadArgument, NoHostFits, VirtError
 from saltvirt.fleet import hints, inventory, keys, minions, orders, sightings
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import DeployError, HostSilent, warnings, watching, whose_time
+from saltvirt.fleet.hosts import (
+    HostCommandFailed,
+    HostUnresponsive,
+    progress_watcher,
+    timeout_message,
+    warnings,
+)
 from saltvirt.model import Evaluation, Requirements
 from saltvirt.placement import choose, cures
 from saltvirt.placement.answers import HostInfo
 from saltvirt.recordfacts import OrderFacts
-from saltvirt.records import Held
+from saltvirt.records import LockedRecord
 
 # The kinds of errors that say that another host may be tried, or that something is left on one.
-_LEFT = "NotTakenBack"
+_UNDO_FAILED_KIND = "NotTakenBack"
 # A host of the release before says the second.
-_REFUSED = ("ReservationRefused", "ClaimRefused")
+_REFUSED_KINDS = ("ReservationRefused", "ClaimRefused")
 # How long to wait before each question whether a host has ended what it was told to end: a busy
 # one takes a while to remove what it has fetched.
 _UNDOING_S = (0, 1, 2, 4, 8, 15, 30)
@@ -69,16 +75,16 @@ class Request:
         info
             The host's answer to ``virt.host_info``: its disk profile may have an image of its own.
         """
-        given = self.given
-        profile = info.profiles.disk.get(given.get("disk", spec.OPTIONS["disk"]) or "")
-        has_image = any(profiles.images(given)) or (profile and profile.has_image)
-        return bool(given.get("seed", True) and has_image)
+        options = self.given
+        profile = info.profiles.disk.get(options.get("disk", spec.OPTIONS["disk"]) or "")
+        has_image = any(profiles.images(options)) or (profile and profile.has_image)
+        return bool(options.get("seed", True) and has_image)
 
     def required(self) -> Requirements:
         """Return what the VM takes of a host; refuse what the master cannot ask a host for."""
-        required = spec.requirements_from_master(self.name, self.cpu, self.mem, self.given)
+        requirements = spec.requirements_from_master(self.name, self.cpu, self.mem, self.given)
         self.refuse_keys()
-        return required
+        return requirements
 
     def refuse_keys(self) -> None:
         """Raise BadArgument if the call gives keys of its own."""
@@ -109,17 +115,17 @@ class Tries:
     turn: Callable[[str], AbstractContextManager[object]] = nullcontext
 
 
-def tries(request: Request, required: Requirements, evaluations: list[Evaluation]) -> Tries:
+def tries(request: Request, requirements: Requirements, evaluations: list[Evaluation]) -> Tries:
     """Return the hosts that fit a VM, of which at least one does."""
-    fitting = [evaluation.host for evaluation in evaluations if evaluation.fits]
-    of_all = f"{len(fitting)} of {terminal.counted(len(evaluations), 'host')} fit"
+    fitting_hosts = [evaluation.host for evaluation in evaluations if evaluation.fits]
+    fit_count_text = f"{len(fitting_hosts)} of {terminal.count_text(len(evaluations), 'host')} fit"
 
-    def none(refused: Mapping[str, list[str]]) -> VirtError:
-        return none_fits(required, evaluations, refused)
+    def none(reasons_by_host: Mapping[str, list[str]]) -> VirtError:
+        return no_host_fits_error(requirements, evaluations, reasons_by_host)
 
     # Whoever names a host is told of that one.
-    said = "{} fits" if request.host else f"on {{}}, {of_all}"
-    return Tries(hosts=[(host, said.format(host)) for host in fitting], none=none)
+    detail_template = "{} fits" if request.host else f"on {{}}, {fit_count_text}"
+    return Tries(hosts=[(host, detail_template.format(host)) for host in fitting_hosts], none=none)
 
 
 def taking(answers: Mapping[str, HostInfo]) -> frozenset[str]:
@@ -144,7 +150,7 @@ class Build:
 
     cloud: Cloud
     request: Request
-    order: Held
+    order: LockedRecord
     tries: Tries
     warnings: list[str] = field(default_factory=list)
     report: Mapping[str, Any]
@@ -159,10 +165,10 @@ class Build:
     @property
     def facts(self) -> OrderFacts:
         """What is on record of it."""
-        return orders.facts(self.order.now)
+        return orders.read_facts(self.order.now)
 
 
-def made(build: Build, seeded: Collection[str]) -> str:
+def run_build(build: Build, seeded_hosts: Collection[str]) -> str:
     """
     Have one of the hosts build a VM, and return that host; a VM that is not built has no key.
 
@@ -173,42 +179,43 @@ def made(build: Build, seeded: Collection[str]) -> str:
         with undo.on_failure() as steps:
             orders.begin(build.order, orders.PLACING)
             steps.undo_with(_take_back, build)
-            pair = _accepted_pair(build) if seeded else None
-            host = _build(build, {host: pair for host in seeded})
+            pair = _accept_key_pair(build) if seeded_hosts else None
+            host = _build(build, {host: pair for host in seeded_hosts})
         build.order.enter(orders.BUILT)
-        _settled(build, host, pair if host not in seeded else None)
+        _end_order(build, host, pair if host not in seeded_hosts else None)
     except (KeyboardInterrupt, SystemExit):
         if build.order.record is None:
             raise
-        raise DeployError(f"interrupted, but {_open_end(build)}") from None
+        raise HostCommandFailed(f"interrupted, but {_describe_leftovers(build)}") from None
     except VirtError as error:
         if build.order.record is None:
             raise
-        raise HostSilent(f"{error}; {_open_end(build)}") from error
+        raise HostUnresponsive(f"{error}; {_describe_leftovers(build)}") from error
     return host
 
 
-def _settled(build: Build, host: str, unused: tuple[str, str] | None) -> None:
+def _end_order(build: Build, host: str, unused_pair: tuple[str, str] | None) -> None:
     """End the order of a VM that is built, and discard a key pair that its host did not need."""
-    hints.moved(build.cloud.opts, build.name, host)
-    if unused:
-        keys.discard(build.cloud.opts, build.name, unused[0])
+    hints.record_move(build.cloud.opts, build.name, host)
+    if unused_pair:
+        keys.discard(build.cloud.opts, build.name, unused_pair[0])
     build.order.end()
 
 
-def _open_end(build: Build) -> str:
+def _describe_leftovers(build: Build) -> str:
     """Return what is left of a deployment that failed, and which command takes it back."""
     name, host = build.name, build.facts.host
-    on_it = f"may still be made, or be left, on {host}; when that answers,"
-    left = on_it if host else "has left its key;"
-    run = build.request.function
+    on_host_text = f"may still be made, or be left, on {host}; when that answers,"
+    leftover_text = on_host_text if host else "has left its key;"
+    function = build.request.function
     return (
-        f"VM {name!r} {left} run {run} again, which keeps what is complete and takes back what "
+        f"VM {name!r} {leftover_text} run {function} again, which keeps what is complete and takes "
+        "back what "
         f"is not, or salt-run virt.purge {name}"
     )
 
 
-def _accepted_pair(build: Build) -> tuple[str, str]:
+def _accept_key_pair(build: Build) -> tuple[str, str]:
     keys.refuse_reserved(build.cloud.opts, build.name)
     keys.refuse_taken(build.cloud.opts, build.name)
     public, private = keypair.generate()
@@ -219,42 +226,42 @@ def _accepted_pair(build: Build) -> tuple[str, str]:
 
 def _take_back(build: Build) -> None:
     """End a failed deployment with its key, unless a host may still make its VM."""
-    left = build.facts
-    if build.order.now.phase == orders.ORDERED and not _has_given_up(build, left):
+    facts = build.facts
+    if build.order.now.phase == orders.ORDERED and not _has_given_up(build, facts):
         return
-    if left.public_key:
-        keys.discard(build.cloud.opts, build.name, left.public_key)
+    if facts.public_key:
+        keys.discard(build.cloud.opts, build.name, facts.public_key)
     build.order.end()
 
 
-def _has_given_up(build: Build, left: OrderFacts) -> bool:
+def _has_given_up(build: Build, facts: OrderFacts) -> bool:
     """
     Return whether the host that was asked says that it has nothing of a VM, and never will have.
 
     What it undoes is waited for.
     """
-    host, order_id = left.host, left.order_id
+    host, order_id = facts.host, facts.order_id
     if host is None or order_id is None:
         return False
-    silent = 0
+    timeout_count = 0
     for wait_s in _UNDOING_S:
         time.sleep(wait_s)
-        said = minions.refuse(build.cloud, host, order_id)
-        if said is None:
+        answer = minions.refuse(build.cloud, host, order_id)
+        if answer is None:
             # One answer may be late, on a host that ends a job; a host that is down costs two.
-            silent += 1
-            if silent > 1:
+            timeout_count += 1
+            if timeout_count > 1:
                 return False
             continue
-        if said == minions.RUNNING:
+        if answer == minions.RUNNING:
             build.cloud.progress("Undoing", detail=f"on {host}, which is at it")
             continue
-        found = inventory.survey(build.cloud, [host], "virt.presence", [build.name])
-        one = sightings.of_presence(found.answers).get(host)
-        if one is None or one.is_complete:
+        survey = inventory.survey(build.cloud, [host], "virt.presence", [build.name])
+        sighting = sightings.from_presence(survey.answers).get(host)
+        if sighting is None or sighting.is_complete:
             return False
-        if not one.is_trace or one.unfinished:
-            return one.state is None
+        if not sighting.is_trace or sighting.unfinished:
+            return sighting.state is None
     return False
 
 
@@ -263,10 +270,10 @@ def table(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Any]]:
     return {evaluation.host: evaluation.to_dict() for evaluation in evaluations}
 
 
-def none_fits(
-    required: Requirements,
+def no_host_fits_error(
+    requirements: Requirements,
     evaluations: Iterable[Evaluation],
-    late: Mapping[str, Iterable[str]] | None = None,
+    refusals: Mapping[str, Iterable[str]] | None = None,
 ) -> NoHostFits:
     """
     Return the error that says of every host why a VM cannot be there.
@@ -274,41 +281,46 @@ def none_fits(
     late
         ``{host: reasons}`` of hosts that fitted, but refused when they were asked.
     """
-    told = {host: Evaluation(host=host, reasons=tuple(why)) for host, why in (late or {}).items()}
-    evaluations = [told.get(evaluation.host, evaluation) for evaluation in evaluations]
-    error = choose.no_host_fits(required, evaluations)
-    helps = cures.of(reason for one in evaluations for reason in one.reasons)
-    error.table = {"hosts": table(evaluations), **({"helps": helps} if helps else {})}
+    late_evaluations = {
+        host: Evaluation(host=host, reasons=tuple(reasons))
+        for host, reasons in (refusals or {}).items()
+    }
+    evaluations = [late_evaluations.get(evaluation.host, evaluation) for evaluation in evaluations]
+    error = choose.no_host_fits(requirements, evaluations)
+    remedies = cures.find_cures(
+        reason for host_evaluation in evaluations for reason in host_evaluation.reasons
+    )
+    error.table = {"hosts": table(evaluations), **({"helps": remedies} if remedies else {})}
     return error
 
 
 def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
     """Have the best host build the VM; if it has no room any more, try the next one."""
     name, cloud = build.name, build.cloud
-    refused: dict[str, list[str]] = {}
-    for host, said in build.tries.hosts:
-        cloud.progress("Placing", detail=said)
-        given = build.uuid if host in build.taking else None
-        facts = replace(build.facts, host=host, order_id=minions.new_id(), given_uuid=given)
+    reasons_by_host: dict[str, list[str]] = {}
+    for host, detail in build.tries.hosts:
+        cloud.progress("Placing", detail=detail)
+        given_uuid = build.uuid if host in build.taking else None
+        facts = replace(build.facts, host=host, order_id=minions.new_id(), given_uuid=given_uuid)
         orders.enter(build.order, orders.ORDERED, facts)
         with build.tries.turn(host):
             reply = _order(build, host, pairs.get(host))
         if reply.missing:
-            raise HostSilent(f"{whose_time(reply, None)}, while it built {name!r}")
+            raise HostUnresponsive(f"{timeout_message(reply, None)}, while it built {name!r}")
         if reply.ok:
             build.warnings.extend(warnings(reply.value))
             return host
         kind = reply.value.get("kind") if isinstance(reply.value, dict) else None
-        if kind == _LEFT:
-            raise DeployError(f"{host}: {reply.error}")
+        if kind == _UNDO_FAILED_KIND:
+            raise HostCommandFailed(f"{host}: {reply.error}")
         # The host itself has said that it has nothing of the VM.
-        before = orders.KEYED if pairs else orders.PLACING
-        orders.enter(build.order, before, replace(build.facts, host=None))
-        if kind not in _REFUSED:
-            raise DeployError(f"{host}: {reply.error}")
-        refused[host] = [cures.without(reply.error or "")]
+        previous_phase = orders.KEYED if pairs else orders.PLACING
+        orders.enter(build.order, previous_phase, replace(build.facts, host=None))
+        if kind not in _REFUSED_KINDS:
+            raise HostCommandFailed(f"{host}: {reply.error}")
+        reasons_by_host[host] = [cures.strip_cures(reply.error or "")]
         cloud.progress("Placing", detail=f"{host} refused: {reply.error}")
-    raise build.tries.none(refused)
+    raise build.tries.none(reasons_by_host)
 
 
 def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:
@@ -322,6 +334,6 @@ def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Rep
         request.function,
         request.values,
         kwarg,
-        watch=watching(build.cloud, "salt/virt/init", host, build.name),
+        watch=progress_watcher(build.cloud, "salt/virt/init", host, build.name),
         order_id=build.facts.order_id,
     )

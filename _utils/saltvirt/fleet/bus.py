@@ -12,7 +12,7 @@ from typing import Any
 from salt.exceptions import SaltDeserializationError
 
 # Has no tag, which every event of Salt has.
-_NONSENSE: Mapping[str, Any] = {"tag": "", "data": {}}
+_UNREADABLE_EVENT: Mapping[str, Any] = {"tag": "", "data": {}}
 
 
 def next_event(bus: Any, wait_s: float, tag: str) -> Mapping[str, Any] | None:
@@ -24,19 +24,19 @@ def next_event(bus: Any, wait_s: float, tag: str) -> Mapping[str, Any] | None:
     tag
         What the tags that are wanted begin with. All others are passed over for good.
     """
-    end = time.monotonic() + wait_s
+    deadline = time.monotonic() + wait_s
     while True:
         try:
             # Salt is not told the tag: by the clock on the wall it counts what is left after an
             # event that has another one, and waits for an hour where that is set back by one.
             event = bus.get_event(wait=wait_s, tag="", full=True)
         except SaltDeserializationError:
-            return _NONSENSE
+            return _UNREADABLE_EVENT
         if event is not None and not isinstance(event["data"], Mapping):
-            return _NONSENSE
-        found: Mapping[str, Any] | None = event
-        if found is None or found["tag"].startswith(tag):
-            return found
-        wait_s = end - time.monotonic()
+            return _UNREADABLE_EVENT
+        valid_event: Mapping[str, Any] | None = event
+        if valid_event is None or valid_event["tag"].startswith(tag):
+            return valid_event
+        wait_s = deadline - time.monotonic()
         if wait_s <= 0:
             return None

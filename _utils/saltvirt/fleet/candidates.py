@@ -25,12 +25,12 @@ COMPARE = (
     "salt-run virt.allow shows its fingerprint, salt-call --local key.finger shows the host's own"
 )
 # Whoever reaches the master chooses the id of a key that waits.
-ODD = (
+ODD_ID_MESSAGE = (
     "no host has such an id: it has letters that a terminal hides or obeys, or that a shell takes "
     "for something else; do not accept its key, and do not type it"
 )
 # So many ids are asked about; more help nobody.
-_NEAR = 3
+_MAX_SUGGESTIONS = 3
 # Where the masters below a syndic belong.
 _CELLS = "make the masters below cells of this one: docs/cells.md"
 
@@ -53,7 +53,7 @@ class Candidate:
     vm_on: list[str]
 
 
-def found(
+def find_candidates(
     opts: Mapping[str, Any], members: membership.Members, target: str | None = None
 ) -> dict[str, Candidate]:
     """
@@ -64,120 +64,127 @@ def found(
     """
     keys = compat.KeyStore(opts)
     reasons: dict[str, list[str]] = {}
-    for why, ids in (
-        ("says that it is one", _matching(opts, _GRAIN)),
-        ("has certificates", _certified(opts)),
-        (f"matches {target}", _matching(opts, target) if target else ()),
+    for reason, ids in (
+        ("says that it is one", _match_target(opts, _GRAIN)),
+        ("has certificates", _find_certified_hosts(opts)),
+        (f"matches {target}", _match_target(opts, target) if target else ()),
     ):
-        for one in ids:
-            reasons.setdefault(one, []).append(why)
-    there = hints.every(opts)
+        for minion in ids:
+            reasons.setdefault(minion, []).append(reason)
+    names_by_host = hints.read_all(opts)
     return {
-        one: Candidate(
-            why=", ".join(reasons[one]),
-            fingerprint=keys.fingerprint(one),
-            vm_on=sorted(host for host, names in there.items() if host != one and one in names),
+        minion: Candidate(
+            why=", ".join(reasons[minion]),
+            fingerprint=keys.fingerprint(minion),
+            vm_on=sorted(
+                host for host, names in names_by_host.items() if host != minion and minion in names
+            ),
         )
-        for one in keys.accepted()
-        if one in reasons and not members.has(one) and not members.is_disallowed(one)
+        for minion in keys.accepted()
+        if minion in reasons and not members.has(minion) and not members.is_disallowed(minion)
     }
 
 
-def _matching(opts: Mapping[str, Any], target: str) -> list[str]:
+def _match_target(opts: Mapping[str, Any], target: str) -> list[str]:
     # As the master has them in its cache: no minion is asked.
-    matched = CkMinions(opts).check_minions(target, "compound", greedy=False)
-    return list(matched.get("minions") or ())
+    result = CkMinions(opts).check_minions(target, "compound", greedy=False)
+    return list(result.get("minions") or ())
 
 
-def _certified(opts: Mapping[str, Any]) -> set[str]:
+def _find_certified_hosts(opts: Mapping[str, Any]) -> set[str]:
     """Return the hosts with certificates that are valid now."""
-    place, now = Authorities(membership.folder(opts)), store.utc_now()
-    revoked = place.revoked()
+    authorities, now = Authorities(membership.folder(opts)), store.utc_now()
+    revoked_serials = authorities.revoked()
     return {
         row["host"]
-        for row in place.issued()
-        if row["serial"] not in revoked and datetime.fromisoformat(row["not_after"]) > now
+        for row in authorities.issued()
+        if row["serial"] not in revoked_serials and datetime.fromisoformat(row["not_after"]) > now
     }
 
 
-def ids(one: object) -> tuple[str, ...]:
+def parse_ids(word: object) -> tuple[str, ...]:
     """Return the minions that a word of a call names, with commas between them."""
-    found: tuple[str, ...] = arguments.names("hosts", arguments.text("hosts", one))
-    if not found:
-        raise BadArgument("hosts", f"{one!r} is not the id of a minion")
-    return found
+    minions: tuple[str, ...] = arguments.names("hosts", arguments.text("hosts", word))
+    if not minions:
+        raise BadArgument("hosts", f"{word!r} is not the id of a minion")
+    return minions
 
 
-def meant(text: str, known: Iterable[str]) -> str:
+def suggest_ids(text: str, known_ids: Iterable[str]) -> str:
     """
     Return the question whether another id is meant, to be put into an error; maybe nothing.
 
     Salt calls a minion by its host's full name; those who name one often leave the domain out.
     """
-    first = text.casefold().partition(".")[0]
-    near = [
-        one
-        for one in known
-        if one.casefold().partition(".")[0] == first
-        and not membership.may_be_planted(one)
-        and terminal.is_plain_id(one)
+    first_label = text.casefold().partition(".")[0]
+    similar_ids = [
+        minion
+        for minion in known_ids
+        if minion.casefold().partition(".")[0] == first_label
+        and not membership.may_be_planted(minion)
+        and terminal.is_plain_id(minion)
     ]
-    return f"is {' or '.join(sorted(near))} meant? " if 0 < len(near) <= _NEAR else ""
+    return (
+        f"is {' or '.join(sorted(similar_ids))} meant? "
+        if 0 < len(similar_ids) <= _MAX_SUGGESTIONS
+        else ""
+    )
 
 
 def table(candidates: Mapping[str, Candidate]) -> dict[str, Any]:
     """Return ``{"candidates": {id: {"why", "fingerprint", "vm_on"}}}``, empty if there are none."""
-    shown = {one: asdict(candidate) for one, candidate in sorted(candidates.items())}
-    return {"candidates": shown} if shown else {}
+    rows = {minion: asdict(candidate) for minion, candidate in sorted(candidates.items())}
+    return {"candidates": rows} if rows else {}
 
 
-def odd(ids: Iterable[str]) -> dict[str, Any]:
+def list_odd_ids(ids: Iterable[str]) -> dict[str, Any]:
     """Return ``{"odd_ids": {id: what is wrong}}`` of ids that none of our hosts has, or nothing."""
-    odd_ids = {minion: ODD for minion in sorted(ids) if not terminal.is_plain_id(minion)}
+    odd_ids = {minion: ODD_ID_MESSAGE for minion in sorted(ids) if not terminal.is_plain_id(minion)}
     return {"odd_ids": odd_ids} if odd_ids else {}
 
 
-def command(candidates: Mapping[str, Candidate]) -> str | None:
+def allow_command(candidates: Mapping[str, Candidate]) -> str | None:
     """Return the command that allows all of them but guests and odd ids; None if none is left."""
     hosts = sorted(
-        one
-        for one, candidate in candidates.items()
-        if not candidate.vm_on and terminal.is_plain_id(one)
+        minion
+        for minion, candidate in candidates.items()
+        if not candidate.vm_on and terminal.is_plain_id(minion)
     )
     return f"salt-run virt.allow {shlex.join(hosts)}" if hosts else None
 
 
-def nobody(opts: Mapping[str, Any], members: membership.Members) -> MasterError:
+def no_hypervisors_error(opts: Mapping[str, Any], members: membership.Members) -> MasterError:
     """Return the error that this master has no hypervisors, with those that may be."""
     if opts.get("order_masters"):
         return MasterError(
             "this master has no hypervisors of its own, and those behind a syndic it cannot prove: "
             f"their keys are with their master; {_CELLS}"
         )
-    maybe = found(opts, members)
-    line = command(maybe)
+    candidates_by_id = find_candidates(opts, members)
+    line = allow_command(candidates_by_id)
     if line is None:
-        why = "nobody is allowed to be one, and no minion says that it is"
+        reason = "nobody is allowed to be one, and no minion says that it is"
         if members.patterns or members.allowed:
-            why = (
+            reason = (
                 "none of those that are allowed to be one has a key that is accepted (salt-key -L)"
             )
         error = MasterError(
-            f"this master has no hypervisors: {why}; name yours: salt-run virt.allow HOST"
+            f"this master has no hypervisors: {reason}; name yours: salt-run virt.allow HOST"
         )
     else:
         error = MasterError(
-            f"this master has no hypervisors yet: {_listed(maybe)} may be; if their keys' "
+            f"this master has no hypervisors yet: {_join_ids(candidates_by_id)} may be; if their "
+            "keys' "
             "fingerprints are right (salt-run virt.allow shows them, salt-call --local key.finger "
             "the same ones there), run: " + line
         )
-    error.table = table(maybe)
+    error.table = table(candidates_by_id)
     return error
 
 
-def _listed(candidates: Mapping[str, Candidate]) -> str:
+def _join_ids(candidates: Mapping[str, Candidate]) -> str:
     names = sorted(
-        terminal.escaped(one) for one, candidate in candidates.items() if not candidate.vm_on
+        terminal.escape(minion) for minion, candidate in candidates.items() if not candidate.vm_on
     )
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
@@ -196,10 +203,10 @@ def refuse_targets(opts: Mapping[str, Any], option: Any) -> None:
     try:
         membership.patterns(option, opts.get("nodegroups") or {})
     except membership.BadTarget as refused:
-        maybe = found(opts, membership.listed(opts), refused.target)
-        line = command(maybe)
+        candidates_by_id = find_candidates(opts, membership.read_listed(opts), refused.target)
+        line = allow_command(candidates_by_id)
         if line is None:
             raise
         error = membership.BadTarget(refused.word, refused.target, line)
-        error.table = table(maybe)
+        error.table = table(candidates_by_id)
         raise error from None

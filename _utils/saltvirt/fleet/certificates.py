@@ -19,7 +19,7 @@ from saltvirt.pki.enrolled import Register
 # What is on record of a certificate for the CA alone.
 _NOT_SHOWN = ("names", "authority")
 _APPLY_S = 120
-_AGAIN_S = 2
+_RETRY_S = 2
 # What Salt answers while other states are applied on the host.
 _BUSY = "is running as PID"
 
@@ -29,7 +29,7 @@ class PkiRefused(VirtError):
 
 
 @contextmanager
-def _in_one_line() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Let what the CA refuses be an error that a runner prints."""
     try:
         yield
@@ -37,40 +37,40 @@ def _in_one_line() -> Iterator[None]:
         raise PkiRefused(str(exc)) from exc
 
 
-def opened(opts: Mapping[str, Any]) -> Authorities:
+def open_authorities(opts: Mapping[str, Any]) -> Authorities:
     """Return the CAs of this master."""
     return Authorities(membership.folder(opts))
 
 
-def listed(place: Authorities, now: datetime) -> list[dict[str, Any]]:
+def list_certificates(authorities: Authorities, now: datetime) -> list[dict[str, Any]]:
     """
     Return one row per certificate.
 
     ``{host, purpose, serial, not_after, signer, days_left, state}``.
     """
-    revoked, newest, rows = place.revoked(), {}, []
-    for entry in sorted(place.issued(), key=lambda e: e["not_after"]):
-        newest[entry["host"], entry["purpose"]] = entry["serial"]
+    revoked_serials, newest_serials, rows = authorities.revoked(), {}, []
+    for entry in sorted(authorities.issued(), key=lambda e: e["not_after"]):
+        newest_serials[entry["host"], entry["purpose"]] = entry["serial"]
         rows.append({key: value for key, value in entry.items() if key not in _NOT_SHOWN})
     for row in rows:
-        end = datetime.fromisoformat(row["not_after"])
-        row["days_left"] = (end - now).days
-        row["state"] = _state(row, end, now, revoked, newest)
+        expiry = datetime.fromisoformat(row["not_after"])
+        row["days_left"] = (expiry - now).days
+        row["state"] = _state(row, expiry, now, revoked_serials, newest_serials)
     return sorted(rows, key=lambda row: (row["host"], row["purpose"], row["not_after"]))
 
 
 def _state(
     row: Mapping[str, Any],
-    end: datetime,
+    expiry: datetime,
     now: datetime,
-    revoked: Collection[str],
-    newest: Mapping[tuple[str, str], str],
+    revoked_serials: Collection[str],
+    newest_serials: Mapping[tuple[str, str], str],
 ) -> str:
-    if row["serial"] in revoked:
+    if row["serial"] in revoked_serials:
         return "revoked"
-    if end <= now:
+    if expiry <= now:
         return "expired"
-    return "good" if newest[row["host"], row["purpose"]] == row["serial"] else "replaced"
+    return "good" if newest_serials[row["host"], row["purpose"]] == row["serial"] else "replaced"
 
 
 def apply_keys(cloud: Cloud, hosts: Iterable[str], *, renew: bool = False) -> dict[str, str]:
@@ -81,25 +81,29 @@ def apply_keys(cloud: Cloud, hosts: Iterable[str], *, renew: bool = False) -> di
     """
     kwarg = {"name": "virt_pki", "renew": renew}
     out: dict[str, str] = {}
-    failed: dict[str, str] = {}
-    due, end = list(hosts), time.monotonic() + _APPLY_S
-    while due:
-        replies = minions.ask(cloud, due, "state.single", ["virt.keys"], kwarg, timeout_s=_APPLY_S)
+    errors_by_host: dict[str, str] = {}
+    pending_hosts, deadline = list(hosts), time.monotonic() + _APPLY_S
+    while pending_hosts:
+        replies = minions.ask(
+            cloud, pending_hosts, "state.single", ["virt.keys"], kwarg, timeout_s=_APPLY_S
+        )
         for host, reply in replies.items():
             comment, error = _outcome(reply)
             if error:
-                failed[host] = error
+                errors_by_host[host] = error
             else:
                 out[host] = comment
-                failed.pop(host, None)
-        due = [host for host in due if _BUSY in failed.get(host, "")]
-        if time.monotonic() > end:
+                errors_by_host.pop(host, None)
+        pending_hosts = [host for host in pending_hosts if _BUSY in errors_by_host.get(host, "")]
+        if time.monotonic() > deadline:
             break
-        time.sleep(_AGAIN_S if due else 0)
-    if failed:
-        error = MasterError("; ".join(f"{host}: {why}" for host, why in sorted(failed.items())))
+        time.sleep(_RETRY_S if pending_hosts else 0)
+    if errors_by_host:
+        error = MasterError(
+            "; ".join(f"{host}: {reason}" for host, reason in sorted(errors_by_host.items()))
+        )
         # The others have done it all the same.
-        error.table = {"told": dict(sorted(out.items())), "failed": failed}
+        error.table = {"told": dict(sorted(out.items())), "failed": errors_by_host}
         raise error
     return dict(sorted(out.items()))
 
@@ -111,7 +115,7 @@ def renew(cloud: Cloud, hosts: Collection[str], now: datetime) -> dict[str, str]
     If these were the last ones that libvirt's CA had signed for other uses, all hosts hear of it.
     """
     out = apply_keys(cloud, hosts, renew=True)
-    if opened(cloud.opts).separate(inventory.allowed(cloud), now):
+    if open_authorities(cloud.opts).separate(inventory.allowed_hosts(cloud), now):
         apply_keys(cloud, inventory.hosts(cloud))
     return out
 
@@ -130,7 +134,7 @@ def _outcome(reply: minions.Reply) -> tuple[str, str | None]:
     return (comment, None) if has_done else ("", comment)
 
 
-@_in_one_line()
+@_translate_errors()
 def rotate(cloud: Cloud, now: datetime) -> dict[str, Any]:
     """
     Replace the CA in three steps; between any two hosts each step leaves a common trust.
@@ -138,23 +142,29 @@ def rotate(cloud: Cloud, now: datetime) -> dict[str, Any]:
     Every host must take part in a step before the next is begun. If one does not, MasterError
     names it, and the rotation goes on from there when it is run again.
     """
-    place, hosts = opened(cloud.opts), inventory.hosts(cloud)
+    authorities, hosts = open_authorities(cloud.opts), inventory.hosts(cloud)
     cloud.progress("Trusting", detail="every host learns to trust the next CA")
-    place.begin_rotation(now, kind=config.pki_options(cloud.settings).get("key_type", "ecdsa"))
+    authorities.begin_rotation(
+        now, kind=config.pki_options(cloud.settings).get("key_type", "ecdsa")
+    )
     apply_keys(cloud, hosts)
     cloud.progress("Renewing", detail="every host gets certificates of the next CA")
-    place.promote(now)
+    authorities.promote(now)
     apply_keys(cloud, hosts)
     cloud.progress("Forgetting", detail="every host stops trusting the old CA")
-    place.finish_rotation(now)
+    authorities.finish_rotation(now)
     apply_keys(cloud, hosts)
     return {"rotated": sorted(hosts)}
 
 
-@_in_one_line()
+@_translate_errors()
 def revoke(cloud: Cloud, serial: str, now: datetime) -> dict[str, Any]:
     """Revoke one certificate, and bring the list to every other host, also once more."""
-    rows = [row for row in listed(opened(cloud.opts), now) if row["serial"] == serial]
+    rows = [
+        row
+        for row in list_certificates(open_authorities(cloud.opts), now)
+        if row["serial"] == serial
+    ]
     rows = [row for row in rows if row["state"] != "expired"]
     if not rows:
         raise BadArgument(
@@ -162,11 +172,11 @@ def revoke(cloud: Cloud, serial: str, now: datetime) -> dict[str, Any]:
             f"{serial!r} is neither a host nor a serial with a valid certificate; see: salt-run "
             "virt_pki.list",
         )
-    _revoked(cloud.opts, rows, now)
+    _revoke_valid(cloud.opts, rows, now)
     owners = {row["host"] for row in rows}
-    others = [host for host in inventory.allowed(cloud) if host not in owners]
+    other_hosts = [host for host in inventory.allowed_hosts(cloud) if host not in owners]
     try:
-        told = apply_keys(cloud, others)
+        comments_by_host = apply_keys(cloud, other_hosts)
     except MasterError as failed:
         error = MasterError(
             f"{serial}: revoked, but not every other host has heard: {failed}; run salt-run "
@@ -174,45 +184,45 @@ def revoke(cloud: Cloud, serial: str, now: datetime) -> dict[str, Any]:
         )
         error.table = {"revoked": [serial], **getattr(failed, "table", {})}
         raise error from failed
-    return {"revoked": [serial], "told": told}
+    return {"revoked": [serial], "told": comments_by_host}
 
 
-def _revoked(
+def _revoke_valid(
     opts: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], now: datetime
 ) -> list[str]:
     """Revoke what is valid of these certificates; return their serials."""
-    valid = [row for row in rows if row["state"] in ("good", "replaced")]
-    opened(opts).revoke(valid, now)
-    return [row["serial"] for row in valid]
+    valid_rows = [row for row in rows if row["state"] in ("good", "replaced")]
+    open_authorities(opts).revoke(valid_rows, now)
+    return [row["serial"] for row in valid_rows]
 
 
-def shut_out(opts: Mapping[str, Any], hosts: Collection[str], now: datetime) -> list[str]:
+def revoke_hosts(opts: Mapping[str, Any], hosts: Collection[str], now: datetime) -> list[str]:
     """
     Revoke all certificates of hosts; return the serials of those that were valid.
 
     A host whose certificates cannot be revoked keeps no other host's from being revoked. Then
     :class:`PkiRefused` is raised at the end, and its table has the serials as ``revoked``.
     """
-    place, out, failed = opened(opts), [], {}
+    authorities, serials, reasons_by_host = open_authorities(opts), [], {}
     for host in sorted(filter(policy.is_name, hosts)):
         try:
             # A question that it had open is answered before; there is none after.
-            with Register(place.folder).turn(host):
-                rows = [row for row in listed(place, now) if row["host"] == host]
-                out += _revoked(opts, rows, now)
+            with Register(authorities.folder).turn(host):
+                rows = [row for row in list_certificates(authorities, now) if row["host"] == host]
+                serials += _revoke_valid(opts, rows, now)
         except OSError as error:
-            failed[host] = masteruser.why(error, opts)
+            reasons_by_host[host] = masteruser.explain_error(error, opts)
         except (ValueError, VirtError) as error:
-            failed[host] = str(error)
-    if failed:
-        lines = (f"{host}: {reason}" for host, reason in failed.items())
-        refused = PkiRefused("; ".join(lines))
-        refused.table = {"revoked": out}
-        raise refused
-    return out
+            reasons_by_host[host] = str(error)
+    if reasons_by_host:
+        lines = (f"{host}: {reason}" for host, reason in reasons_by_host.items())
+        refusal = PkiRefused("; ".join(lines))
+        refusal.table = {"revoked": serials}
+        raise refusal
+    return serials
 
 
-@_in_one_line()
+@_translate_errors()
 def reclaim(opts: Mapping[str, Any], hosts: Iterable[str], now: datetime) -> dict[str, list[str]]:
     """
     Revoke the certificates in which other hosts have a name of these hosts.
@@ -220,64 +230,72 @@ def reclaim(opts: Mapping[str, Any], hosts: Iterable[str], now: datetime) -> dic
     Returns ``{other host: [serial]}``; see :mod:`saltvirt.pki.reclaim`. Raises
     :class:`PkiRefused` if the CAs' files cannot be used.
     """
-    place = opened(opts)
+    authorities = open_authorities(opts)
     try:
-        configured = config.pki_options(config.master_settings(opts)).get("names") or {}
+        configured_names = config.pki_options(config.master_settings(opts)).get("names") or {}
     except BadConfig:
         # The CA signs nothing before that is mended; then the first question does this.
         return {}
     out: dict[str, list[str]] = {}
     try:
         for host in filter(policy.is_name, hosts):
-            revoked = reclaiming.reclaim(place, Register(place.folder), host, configured, now)
-            for other, serials in revoked.items():
-                out.setdefault(other, []).extend(serials)
+            serials_by_host = reclaiming.reclaim(
+                authorities, Register(authorities.folder), host, configured_names, now
+            )
+            for other_host, serials in serials_by_host.items():
+                out.setdefault(other_host, []).extend(serials)
     except OSError as error:
-        raise PkiRefused(masteruser.why(error, opts)) from error
+        raise PkiRefused(masteruser.explain_error(error, opts)) from error
     return out
 
 
 def holders(opts: Mapping[str, Any], now: datetime) -> set[str]:
     """Return the hosts with certificates that are not over, revoked ones too."""
-    return {row["host"] for row in listed(opened(opts), now) if row["state"] != "expired"}
+    return {
+        row["host"]
+        for row in list_certificates(open_authorities(opts), now)
+        if row["state"] != "expired"
+    }
 
 
 def _passphrase(opts: Mapping[str, Any], path: str | Path) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except OSError as exc:
-        raise BadArgument("passphrase_file", masteruser.why(exc, opts)) from exc
+        raise BadArgument("passphrase_file", masteruser.explain_error(exc, opts)) from exc
     except UnicodeDecodeError as exc:
         raise BadArgument("passphrase_file", f"{path}: {exc}") from exc
 
 
 def export(opts: Mapping[str, Any], path: str | Path, passphrase_file: str | Path) -> str:
     """Write an encrypted backup of the CA; return its path."""
-    place = opened(opts)
+    authorities = open_authorities(opts)
     try:
-        kept = backup.read_all(place.folder)
-        if layout.CERTIFICATE not in kept:
+        contents_by_path = backup.read_all(authorities.folder)
+        if layout.CERTIFICATE not in contents_by_path:
             raise PkiRefused(
                 "this master has no CA yet; the first virt.keys of a hypervisor makes it"
             )
-        files.write(path, backup.pack(kept, _passphrase(opts, passphrase_file)).encode())
+        files.write(
+            path, backup.pack(contents_by_path, _passphrase(opts, passphrase_file)).encode()
+        )
     except ca.PkiError as exc:
         raise PkiRefused(f"no backup was written: {exc}") from exc
     except OSError as exc:
-        raise PkiRefused(f"no backup was written: {masteruser.why(exc, opts)}") from exc
+        raise PkiRefused(f"no backup was written: {masteruser.explain_error(exc, opts)}") from exc
     return str(path)
 
 
 def restore(opts: Mapping[str, Any], path: str | Path, passphrase_file: str | Path) -> str:
     """Read a backup back where no CA is; return the CA's folder."""
-    place = opened(opts)
+    authorities = open_authorities(opts)
     try:
         # What is no text is no backup, and is said to be none.
         text = Path(path).read_text(encoding="utf-8", errors="replace")
-        kept = backup.unpack(text, _passphrase(opts, passphrase_file))
-        backup.restore(place.folder, kept)
+        contents_by_path = backup.unpack(text, _passphrase(opts, passphrase_file))
+        backup.restore(authorities.folder, contents_by_path)
     except ca.PkiError as exc:
         raise PkiRefused(f"nothing was restored: {exc}") from exc
     except OSError as exc:
-        raise PkiRefused(f"nothing was restored: {masteruser.why(exc, opts)}") from exc
-    return str(place.folder)
+        raise PkiRefused(f"nothing was restored: {masteruser.explain_error(exc, opts)}") from exc
+    return str(authorities.folder)

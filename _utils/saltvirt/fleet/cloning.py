@@ -38,10 +38,10 @@ class CloneRequest(Request):
 
     def required(self) -> Requirements:
         """Return what the VM takes of a host; refuse what the master cannot ask a host for."""
-        clonespec.how(self.given)
+        clonespec.deployment_options(self.given)
         self.refuse_keys()
         groups = clonespec.groups(self.given)
-        return replace(requirements.of(self.source), name=self.name, **groups)
+        return replace(requirements.for_move(self.source), name=self.name, **groups)
 
     def is_seeded(self, _info: HostInfo) -> bool:
         """Return whether its host makes a seed for it: it has a disk that may be booted."""
@@ -49,7 +49,7 @@ class CloneRequest(Request):
         return bool(self.given.get("seed", True)) and has_disk
 
 
-def request(cloud: Cloud, source: str, name: str, asked: Mapping[str, Any]) -> CloneRequest:
+def request(cloud: Cloud, source: str, name: str, options: Mapping[str, Any]) -> CloneRequest:
     """
     Return what is asked for; refuse what cannot be.
 
@@ -63,19 +63,19 @@ def request(cloud: Cloud, source: str, name: str, asked: Mapping[str, Any]) -> C
     fun = "virt.migration_info"
     info = wire.read(host, fun, MigrationInfo, act(cloud, host, fun, source))
     return CloneRequest(
-        name=name, cpu=info.vcpus, mem=info.memory_mib, host=host, source=info, **asked
+        name=name, cpu=info.vcpus, mem=info.memory_mib, host=host, source=info, **options
     )
 
 
-def clone(cloud: Cloud, wanted: CloneRequest, *, wait: bool) -> dict[str, Any]:
+def clone(cloud: Cloud, clone_request: CloneRequest, *, wait: bool) -> dict[str, Any]:
     """Clone a VM; return what :func:`saltvirt.fleet.deploy.deploy` does."""
-    return deploy.deploy(cloud, wanted, wait=wait)
+    return deploy.deploy(cloud, clone_request, wait=wait)
 
 
-def dry_run(cloud: Cloud, wanted: CloneRequest, *, wait: bool) -> dict[str, Any]:
+def dry_run(cloud: Cloud, clone_request: CloneRequest, *, wait: bool) -> dict[str, Any]:
     """Return ``{host: plan}``, what the host of the source would do; or raise as it would."""
-    wanted.required()
-    deploy.refuse(cloud, wanted, wait=wait)
-    host, given = wanted.host or "", {**wanted.given, "dry_run": True}
-    said = act(cloud, host, wanted.function, *wanted.values, kwarg=given)
-    return {host: wire.plain(wire.read(host, wanted.function, ClonePlan, said))}
+    clone_request.required()
+    deploy.refuse(cloud, clone_request, wait=wait)
+    host, options = clone_request.host or "", {**clone_request.given, "dry_run": True}
+    answer = act(cloud, host, clone_request.function, *clone_request.values, kwarg=options)
+    return {host: wire.plain(wire.read(host, clone_request.function, ClonePlan, answer))}

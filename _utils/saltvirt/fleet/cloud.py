@@ -71,16 +71,16 @@ class Cloud:
         is_reading
             See :class:`Cloud`. Defaults to False.
         """
-        shown = progress.callback(opts, events, name, quiet)
+        progress_callback = progress.callback(opts, events, name, quiet)
         settings = config.master_settings(opts)
         candidates.refuse_syndics(opts)
         candidates.refuse_targets(opts, settings.hypervisors)
-        return cls(opts=opts, settings=settings, progress=shown, is_reading=is_reading)
+        return cls(opts=opts, settings=settings, progress=progress_callback, is_reading=is_reading)
 
     @property
     def members(self) -> membership.Members:
         """Who is a hypervisor; read anew, so that ``virt.disallow`` stops what is under way too."""
-        return membership.of(self.opts, self.settings.hypervisors)
+        return membership.read_members(self.opts, self.settings.hypervisors)
 
     def minions(self) -> list[str]:
         """Return the ids of all minions of this master, those in VMs too, listed anew."""

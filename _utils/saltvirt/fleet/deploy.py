@@ -24,9 +24,9 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.model import Evaluation, Requirements
 from saltvirt.placement import choose, wiring
 from saltvirt.placement.answers import HostInfo
-from saltvirt.records import Held
+from saltvirt.records import LockedRecord
 
-_OF_NAT = "nat: only its host reaches it, and a move breaks its connections"
+_NAT_DETAIL = "nat: only its host reaches it, and a move breaks its connections"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Hosts:
 
     found: inventory.Survey
     wanted: frozenset[str]
-    seen: dict[str, sightings.Sighting]
+    seen: dict[str, sightings.VmPresence]
     unheard: dict[str, str] = field(default_factory=dict)
     passed: frozenset[str] = frozenset()
 
@@ -50,35 +50,42 @@ class Hosts:
         return not self.passed.isdisjoint(self.wanted)
 
 
-def _look(
+def _survey_hosts(
     cloud: Cloud,
     request: Request,
-    required: Requirements,
-    order: Held | None = None,
+    requirements: Requirements,
+    order: LockedRecord | None = None,
     *,
     is_whole: bool = False,
 ) -> Hosts:
     """Ask all hypervisors which VMs they have, and what they offer, at first some of many."""
-    late = interrupted.give_up(cloud, order) if order else {}
-    noted = interrupted.hosts(order) if order else []
-    every = inventory.every(cloud)
-    wanted = frozenset(inventory.narrow(cloud, every, request.where, request.host))
-    cloud.progress("Searching", detail=terminal.counted(len(every), "hypervisor"))
+    pending_hosts = interrupted.give_up(cloud, order) if order else {}
+    order_hosts = interrupted.order_hosts(order) if order else []
+    all_hosts = inventory.all_hosts(cloud)
+    requested_hosts = frozenset(inventory.narrow(cloud, all_hosts, request.where, request.host))
+    cloud.progress("Searching", detail=terminal.count_text(len(all_hosts), "hypervisor"))
     policy = config.policy(cloud.settings, request.placed)
-    said = offers.survey(
-        cloud, every, wanted, [required], policy, sample=None if is_whole else request.name
+    offer_survey = offers.survey(
+        cloud,
+        all_hosts,
+        requested_hosts,
+        [requirements],
+        policy,
+        sample=None if is_whole else request.name,
     )
-    hosts = heard(cloud, request, said.found, wanted, late, noted)
-    return replace(hosts, passed=said.passed)
+    hosts = assess_hosts(
+        cloud, request, offer_survey.found, requested_hosts, pending_hosts, order_hosts
+    )
+    return replace(hosts, passed=offer_survey.passed)
 
 
-def heard(
+def assess_hosts(
     cloud: Cloud,
     request: Request,
-    found: inventory.Survey,
-    wanted: frozenset[str],
-    late: Mapping[str, str],
-    noted: Iterable[str],
+    survey: inventory.Survey,
+    requested_hosts: frozenset[str],
+    pending_hosts: Mapping[str, str],
+    order_hosts: Iterable[str],
 ) -> Hosts:
     """
     Return what all hosts say of a VM, and which may have it and cannot be asked.
@@ -86,62 +93,77 @@ def heard(
     late, noted
         What ``interrupted.give_up`` and ``interrupted.hosts`` said of its order before that.
     """
-    seen = sightings.of_info(found.answers, request.name)
-    unheard = {**late, **inventory.unheard(cloud, found, request.name, seen, noted)}
+    sightings_by_host = sightings.from_host_info(survey.answers, request.name)
+    suspects = {
+        **pending_hosts,
+        **inventory.find_suspects(cloud, survey, request.name, sightings_by_host, order_hosts),
+    }
     if request.force:
         # A host that says that it is at it is no silent one.
-        unheard = {host: why for host, why in late.items() if why == interrupted.AT_IT}
-    return Hosts(found=found, wanted=wanted, seen=seen, unheard=unheard)
+        suspects = {
+            host: reason
+            for host, reason in pending_hosts.items()
+            if reason == interrupted.STILL_WORKING
+        }
+    return Hosts(found=survey, wanted=requested_hosts, seen=sightings_by_host, unheard=suspects)
 
 
 def _evaluations(
-    cloud: Cloud, request: Request, required: Requirements, hosts: Hosts
+    cloud: Cloud, request: Request, requirements: Requirements, hosts: Hosts
 ) -> list[Evaluation]:
     """Return the evaluation of every hypervisor that was looked at, the best first."""
     settings, policy = cloud.settings, config.policy(cloud.settings, request.placed)
-    offered = {h: info for h, info in hosts.found.answers.items() if h not in hosts.passed}
-    evaluated = choose.evaluate(offered, required, settings.weights, policy)
-    evaluated += [Evaluation(host=host) for host in hosts.passed - hosts.wanted]
-    evaluations = [_narrowed(evaluation, hosts.wanted, request) for evaluation in evaluated]
-    silent = hosts.found.reasons()
-    evaluations += [Evaluation(host=name, reasons=(why,)) for name, why in silent.items()]
-    return choose.ranked(evaluations)
+    infos_by_host = {h: info for h, info in hosts.found.answers.items() if h not in hosts.passed}
+    raw_evaluations = choose.evaluate(infos_by_host, requirements, settings.weights, policy)
+    raw_evaluations += [Evaluation(host=host) for host in hosts.passed - hosts.wanted]
+    evaluations = [
+        _narrow_evaluation(evaluation, hosts.wanted, request) for evaluation in raw_evaluations
+    ]
+    unresponsive_hosts = hosts.found.reasons()
+    evaluations += [
+        Evaluation(host=name, reasons=(reason,)) for name, reason in unresponsive_hosts.items()
+    ]
+    return choose.rank(evaluations)
 
 
-def _narrowed(evaluation: Evaluation, wanted: Collection[str], request: Request) -> Evaluation:
-    if evaluation.host in wanted:
+def _narrow_evaluation(
+    evaluation: Evaluation, requested_hosts: Collection[str], request: Request
+) -> Evaluation:
+    if evaluation.host in requested_hosts:
         return evaluation
     host, where = request.host, request.where
-    why = f"not the host asked for ({host})" if host else f"not in where={where}"
-    return Evaluation(host=evaluation.host, reasons=(why,))
+    reason = f"not the host asked for ({host})" if host else f"not in where={where}"
+    return Evaluation(host=evaluation.host, reasons=(reason,))
 
 
-def refuse_taken(hosts: Hosts, name: str, settled: str = "") -> None:
+def refuse_taken(hosts: Hosts, name: str, outcome_text: str = "") -> None:
     """Raise NameTaken if a host has a VM of that name, or may have one and cannot be asked."""
-    having = sightings.having(hosts.seen)
-    if len(having) > 1:
-        raise NameTaken(sightings.several(name, having))
-    for host, one in sorted(hosts.seen.items()):
-        if one.is_complete:
+    hosts_with_vm = sightings.find_hosts(hosts.seen)
+    if len(hosts_with_vm) > 1:
+        raise NameTaken(sightings.several_message(name, hosts_with_vm))
+    for host, sighting in sorted(hosts.seen.items()):
+        if sighting.is_complete:
             raise NameTaken(
-                f"VM {name!r} is on {host} already ({one.state}); choose another name, "
-                f"or remove it first: salt-run virt.purge {name}{settled and f' ({settled})'}"
+                f"VM {name!r} is on {host} already ({sighting.state}); choose another name, "
+                "or remove it first: salt-run virt.purge "
+                f"{name}{outcome_text and f' ({outcome_text})'}"
             )
-        if one.building:
-            raise NameTaken(sightings.coming(name, host))
-        if one.unreadable:
-            raise NameTaken(f"what {host} has of VM {name!r} is not known: {one.unreadable}")
+        if sighting.building:
+            raise NameTaken(sightings.coming_message(name, host))
+        if sighting.unreadable:
+            raise NameTaken(f"what {host} has of VM {name!r} is not known: {sighting.unreadable}")
     if hosts.unheard:
-        listed = ", ".join(f"{host} ({why})" for host, why in hosts.unheard.items())
+        suspects_text = ", ".join(f"{host} ({reason})" for host, reason in hosts.unheard.items())
         raise NameTaken(
-            f"VM {name!r} was on {listed} when it was last asked; wait until it can be asked, or, "
+            f"VM {name!r} was on {suspects_text} when it was last asked; wait until it can be "
+            "asked, or, "
             "if you know that the VM is not there any more, give force=True"
         )
 
 
 def refuse(cloud: Cloud, request: Request, *, wait: bool) -> None:
     """Raise NameTaken if a VM of the name is there, or may be; MasterError as :func:`deploy`."""
-    hosts = _look(cloud, request, request.required())
+    hosts = _survey_hosts(cloud, request, request.required())
     refuse_taken(hosts, request.name)
     if wait:
         awaiting.refuse_unproved(cloud.opts, [request], hosts.found.answers)
@@ -149,18 +171,18 @@ def refuse(cloud: Cloud, request: Request, *, wait: bool) -> None:
 
 def dry_run(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, dict[str, Any]]:
     """Return the table of hosts for a deployment, and deploy nothing; raise as that would."""
-    required = request.required()
+    requirements = request.required()
     keys.refuse_reserved(cloud.opts, request.name)
-    hosts = _look(cloud, request, required)
+    hosts = _survey_hosts(cloud, request, requirements)
     refuse_taken(hosts, request.name)
     if wait:
         awaiting.refuse_unproved(cloud.opts, [request], hosts.found.answers)
-    evaluations = _evaluations(cloud, request, required, hosts)
-    if hosts.is_sample and not any(one.fits for one in evaluations):
-        hosts = _look(cloud, request, required, is_whole=True)
-        evaluations = _evaluations(cloud, request, required, hosts)
-    if not any(one.fits for one in evaluations):
-        raise building.none_fits(required, evaluations)
+    evaluations = _evaluations(cloud, request, requirements, hosts)
+    if hosts.is_sample and not any(evaluation.fits for evaluation in evaluations):
+        hosts = _survey_hosts(cloud, request, requirements, is_whole=True)
+        evaluations = _evaluations(cloud, request, requirements, hosts)
+    if not any(evaluation.fits for evaluation in evaluations):
+        raise building.no_host_fits_error(requirements, evaluations)
     return building.table(evaluations)
 
 
@@ -172,38 +194,40 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
     wait
         Wait until the VM's own minion answers. Defaults to True.
     """
-    required, given = request.required(), request.given
+    requirements, options = request.required(), request.given
     keys.refuse_reserved(cloud.opts, request.name)
     with orders.opened(cloud.opts, request.name) as order:
         moves.settle_order(cloud, order)
-        hosts = _look(cloud, request, required, order)
-        settled = interrupted.settle(cloud.opts, order, hosts.seen, hosts.unheard)
-        refuse_taken(hosts, request.name, settled)
+        hosts = _survey_hosts(cloud, request, requirements, order)
+        outcome_text = interrupted.settle(cloud.opts, order, hosts.seen, hosts.unheard)
+        refuse_taken(hosts, request.name, outcome_text)
         if wait:
             awaiting.refuse_unproved(cloud.opts, [request], hosts.found.answers)
         try:
-            built = _built(cloud, request, required, order, hosts)
+            new_vm = _build_on_best_host(cloud, request, requirements, order, hosts)
         except NoHostFits:
             if not hosts.is_sample:
                 raise
-            hosts = _look(cloud, request, required, order, is_whole=True)
+            hosts = _survey_hosts(cloud, request, requirements, order, is_whole=True)
             refuse_taken(hosts, request.name)
-            built = _built(cloud, request, required, order, hosts)
-    starts = given.get("start", True)
-    told = {"warnings": built.warnings} if built.warnings else {}
+            new_vm = _build_on_best_host(cloud, request, requirements, order, hosts)
+    is_starting = options.get("start", True)
+    warnings_entry = {"warnings": new_vm.warnings} if new_vm.warnings else {}
     answer: dict[str, Any] = {}
-    if wait and starts and built.is_seeded:
-        info = hosts.found.answers[built.host]
-        emulated = awaiting.is_emulated(info, given.get("hypervisor"))
-        patience = awaiting.patience(cloud.settings, request.wait_s, emulated=emulated)
-        answer = awaiting.minion(cloud, request.name, built.host, patience, told)
-    if starts:
-        answer |= reaching.of(cloud, built.host, request.name, has_minion=bool(answer))
-    return {"name": request.name, "host": built.host, **answer, **told}
+    if wait and is_starting and new_vm.is_seeded:
+        info = hosts.found.answers[new_vm.host]
+        is_emulated = awaiting.is_emulated(info, options.get("hypervisor"))
+        patience = awaiting.patience(cloud.settings, request.wait_s, emulated=is_emulated)
+        answer = awaiting.wait_for_minion(
+            cloud, request.name, new_vm.host, patience, warnings_entry
+        )
+    if is_starting:
+        answer |= reaching.find_login(cloud, new_vm.host, request.name, has_minion=bool(answer))
+    return {"name": request.name, "host": new_vm.host, **answer, **warnings_entry}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Built:
+class _NewVm:
     """Where a VM is, whether it has a seed, and what its host warns of."""
 
     host: str
@@ -211,42 +235,42 @@ class _Built:
     warnings: list[str]
 
 
-def _built(
-    cloud: Cloud, request: Request, required: Requirements, order: Held, hosts: Hosts
-) -> _Built:
+def _build_on_best_host(
+    cloud: Cloud, request: Request, requirements: Requirements, order: LockedRecord, hosts: Hosts
+) -> _NewVm:
     """Have the best of the hosts build a VM; raise NoHostFits if none of them takes it."""
-    evaluations = _evaluations(cloud, request, required, hosts)
-    fitting = [evaluation.host for evaluation in evaluations if evaluation.fits]
-    if not fitting:
-        raise building.none_fits(required, evaluations)
+    evaluations = _evaluations(cloud, request, requirements, hosts)
+    fitting_hosts = [evaluation.host for evaluation in evaluations if evaluation.fits]
+    if not fitting_hosts:
+        raise building.no_host_fits_error(requirements, evaluations)
     answers = hosts.found.answers
-    tell_of_nat(cloud, required, answers[fitting[0]])
-    seeded = {host for host in fitting if request.is_seeded(answers[host])}
-    unasked = [] if request.force else sorted(hosts.found.reasons())
-    others = sightings.alike(request.name, sightings.names(answers))
+    tell_of_nat(cloud, requirements, answers[fitting_hosts[0]])
+    seeded_hosts = {host for host in fitting_hosts if request.is_seeded(answers[host])}
+    unasked_hosts = [] if request.force else sorted(hosts.found.reasons())
+    similar_names = sightings.find_similar_names(request.name, sightings.names(answers))
     images = served.Images(cloud.opts).of(request.given)
     build = building.Build(
         cloud=cloud,
         request=request,
         order=order,
-        tries=building.tries(request, required, evaluations),
-        report={"unasked": unasked, "others": others, "images": images},
+        tries=building.tries(request, requirements, evaluations),
+        report={"unasked": unasked_hosts, "others": similar_names, "images": images},
         taking=building.taking(answers),
     )
-    host = building.made(build, seeded)
-    return _Built(host=host, is_seeded=host in seeded, warnings=build.warnings)
+    host = building.run_build(build, seeded_hosts)
+    return _NewVm(host=host, is_seeded=host in seeded_hosts, warnings=build.warnings)
 
 
-def tell_of_nat(cloud: Cloud, required: Requirements, info: HostInfo) -> None:
+def tell_of_nat(cloud: Cloud, requirements: Requirements, info: HostInfo) -> None:
     """
     Say what the built-in profile cannot; a site's own of that name is the site's to know.
 
     Nothing is said of a call that has the profile's NIC elsewhere.
     """
     profile = info.profiles.nic.get(profiles.NAT)
-    if required.nic_profile != profiles.NAT or profile is None:
+    if requirements.nic_profile != profiles.NAT or profile is None:
         return
     if profile.networks != [profiles.NAT_NETWORK]:
         return
-    if profiles.NAT_NETWORK in wiring.of(required, profile).networks:
-        cloud.progress("Network", detail=_OF_NAT)
+    if profiles.NAT_NETWORK in wiring.for_vm(requirements, profile).networks:
+        cloud.progress("Network", detail=_NAT_DETAIL)

@@ -10,23 +10,23 @@ from saltvirt import protocol, terminal, wire
 from saltvirt.errors import VirtError
 from saltvirt.fleet import elsewhere, hints, keys, minions, orders
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import DeployError, HostSilent, act, watching
-from saltvirt.movefacts import Noted, in_halves, lost_half
+from saltvirt.fleet.hosts import HostCommandFailed, HostUnresponsive, act, progress_watcher
+from saltvirt.movefacts import Noted, cut_postcopy_message, lost_half_message
 from saltvirt.parts import Elsewhere, State
 from saltvirt.placement.answers import Figures, MigrationInfo, Room, StepDone
 from saltvirt.protocol import Source, Target
 from saltvirt.recordfacts import MoveOrderFacts
-from saltvirt.records import Held
+from saltvirt.records import LockedRecord
 
 LIMIT_S = 3600
 # What sending files and definitions, and looking at them, may take beside the move itself.
-_BESIDE_S = 600
+_OVERHEAD_S = 600
 # How long a job that was told to end, or a domain that only arrives, is waited for.
 _PATIENCE_S = 30
 _STATE = "virt.migration_state"
 # What Salt says of a function, and of an argument, that an older version does not have.
-_OLD = "is not available"
-_OLD_TARGET = "keyword arguments are not valid: "
+_NOT_AVAILABLE = "is not available"
+_INVALID_ARGUMENTS = "keyword arguments are not valid: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,16 +53,21 @@ class NotReady(VirtError):
     """The target did not get ready for the VM; another one may be tried."""
 
 
-class Hands:
+class MoveExecutor:
     """One move of one VM between two hosts; each method is an effect of the protocol."""
 
     def __init__(
-        self, cloud: Cloud, held: Held, token: str, hosts: MoveHosts, uuid: str | None = None
+        self,
+        cloud: Cloud,
+        order_record: LockedRecord,
+        token: str,
+        hosts: MoveHosts,
+        uuid: str | None = None,
     ) -> None:
-        self._cloud, self._held = cloud, held
+        self._cloud, self._held = cloud, order_record
         self.hosts, self.source, self.target = hosts, hosts.source, hosts.target
         self.token, self.uuid = token, uuid
-        self.name = held.name
+        self.name = order_record.name
         self.moving: MigrationInfo
         self.given: Mapping[str, Any] = {}
         self.figures: dict[str, Any] = {}
@@ -85,111 +90,111 @@ class Hands:
 
     def close(self) -> None:
         # What was settled may be another's move, and the order one of a later.
-        left = self._held.record
-        if left is not None and (left.phase, left.token) == (orders.MOVING, self.token):
+        record = self._held.record
+        if record is not None and (record.phase, record.token) == (orders.MOVING, self.token):
             self._held.end()
 
     def open(self) -> None:
         kwarg = {"token": self.token, "target": self.target}
-        said = self._act(self.source, "virt.migrate_begin", self.name, kwarg=kwarg)
-        self.moving = wire.read(self.source or "", "virt.migrate_begin", MigrationInfo, said)
+        answer = self._act(self.source, "virt.migrate_begin", self.name, kwarg=kwarg)
+        self.moving = wire.read(self.source or "", "virt.migrate_begin", MigrationInfo, answer)
         self.uuid = self.moving.uuid
         orders.note_uuid(self._held, self.moving.uuid)
 
     def prepare(self) -> None:
-        moving = wire.plain(self.moving)
-        kwarg = {"about": moving, "token": self.token, "source": self.source}
+        vm_facts = wire.plain(self.moving)
+        kwarg = {"about": vm_facts, "token": self.token, "source": self.source}
         try:
-            made = self._prepare(kwarg)
-            if made.images:
-                self._send_images(made.images)
-                made = self._prepare({"about": moving, "token": self.token, "images_sent": True})
-        except HostSilent:
+            room = self._prepare(kwarg)
+            if room.images:
+                self._send_images(room.images)
+                room = self._prepare({"about": vm_facts, "token": self.token, "images_sent": True})
+        except HostUnresponsive:
             raise
-        except DeployError as error:
+        except HostCommandFailed as error:
             raise NotReady(self._refusal(error)) from error
-        self.present = made.present
+        self.present = room.present
 
     def _prepare(self, kwarg: Mapping[str, Any]) -> Room:
-        said = self._act(self.target, "virt.migrate_prepare", kwarg=kwarg)
-        made: Room = wire.read(self.target, "virt.migrate_prepare", Room, said)
-        return made
+        answer = self._act(self.target, "virt.migrate_prepare", kwarg=kwarg)
+        room: Room = wire.read(self.target, "virt.migrate_prepare", Room, answer)
+        return room
 
-    def _refusal(self, error: DeployError) -> str:
-        if _OLD_TARGET in str(error):
+    def _refusal(self, error: HostCommandFailed) -> str:
+        if _INVALID_ARGUMENTS in str(error):
             name = shlex.quote(self.target)
             return f"it has an older version of Salt Virt: salt {name} saltutil.sync_all"
         return str(error).removeprefix(f"{self.target}: ")
 
     def _send_images(self, images: Mapping[str, str]) -> None:
-        what = terminal.counted(len(images), "image")
-        self._cloud.progress("Sending", detail=f"{what} to {self.target}")
+        count_text = terminal.count_text(len(images), "image")
+        self._cloud.progress("Sending", detail=f"{count_text} to {self.target}")
         kwarg = {"name": self.name, "target": self.target, "images": images}
         self._act(self.source, "virt.migrate_push", kwarg=kwarg, limit_s=self._limit_s)
 
     def send(self) -> None:
         kwarg = {**self.given, "vm_": self.name, "target": self.target, "token": self.token}
         kwarg |= {"present": self.present, "report": True}
-        watch = watching(self._cloud, "salt/virt/migrate", self.source or "", self.name)
-        said = self._act(
+        watch = progress_watcher(self._cloud, "salt/virt/migrate", self.source or "", self.name)
+        answer = self._act(
             self.source, "virt.migrate", kwarg=kwarg, watch=watch, limit_s=self._limit_s
         )
         source, fun = self.source or "", "virt.migrate"
-        figures: Figures = wire.read(source, fun, Figures, said)
+        figures: Figures = wire.read(source, fun, Figures, answer)
         self.figures, self.is_sent = figures.shown(), True
         self.warnings += figures.warnings
         self.noted = wire.read(source, fun, Noted, figures.noted)
 
     @property
     def _limit_s(self) -> float:
-        found: float = self.given.get("limit_s", LIMIT_S) + _BESIDE_S
-        return found
+        limit_s: float = self.given.get("limit_s", LIMIT_S) + _OVERHEAD_S
+        return limit_s
 
     # What settling does.
 
     def look_at_source(self) -> Source | None:
         if self.source is None:
             return Source()
-        seen: Source | None = self._seen(self.source, "source")
-        return seen
+        answer: Source | None = self._seen(self.source, "source")
+        return answer
 
     def look_at_target(self) -> Target | None:
-        seen: Target | None = self._seen(self.target, "target")
-        return seen
+        answer: Target | None = self._seen(self.target, "target")
+        return answer
 
     def look_elsewhere(self) -> Elsewhere:
         """Return what all other hosts say of the VM, of which these two may be behind the times."""
         move = elsewhere.Move(name=self.name, token=self.token, uuid=self.uuid)
-        found = elsewhere.look(self._cloud, move, {self.source, self.target})
-        self.elsewhere = replace(found, silent=()) if self.is_forced else found
+        third_hosts = elsewhere.look(self._cloud, move, {self.source, self.target})
+        self.elsewhere = replace(third_hosts, silent=()) if self.is_forced else third_hosts
         return self.elsewhere
 
     def _seen(self, host: str, side: str) -> Any:
         """Return what a host says; one that is at it, or cannot say, is asked again for a while."""
         deadline = time.monotonic() + _PATIENCE_S
         while True:
-            said, is_last = self._state(host)
-            out: Any = None if said is None else getattr(said, side)
+            state, is_last = self._state(host)
+            out: Any = None if state is None else getattr(state, side)
             self.seen[host] = out or self.seen[host]
-            is_over = out is not None and not _is_at_it(out)
+            is_over = out is not None and not _is_working(out)
             if is_last or is_over or time.monotonic() > deadline:
-                if said is not None and side == "source":
-                    self.noted, self._disks = said.noted, said.disks
+                if state is not None and side == "source":
+                    self.noted, self._disks = state.noted, state.disks
                 return out
             time.sleep(1)
 
     def _state(self, host: str) -> tuple[State | None, bool]:
         """Return what a host says of both sides, and whether there is no use in asking again."""
-        asked = self._asked(host)
+        reply = self._asked(host)
         self.silent.discard(host)
-        self.seen[host] = asked.error
-        if asked.missing:
+        self.seen[host] = reply.error
+        if reply.missing:
             self.silent.add(host)
-            self.seen[host] = asked.error or "it does not answer"
-        if not asked.ok:
-            return None, asked.missing
+            self.seen[host] = reply.error or "it does not answer"
+        if not reply.ok:
+            return None, reply.missing
         try:
-            return wire.read(host, _STATE, State, asked.value), False
+            return wire.read(host, _STATE, State, reply.value), False
         except wire.BadAnswer as error:
             self.seen[host] = str(error)
             return None, True
@@ -202,7 +207,7 @@ class Hands:
 
     def is_unknown(self, host: str | None) -> bool:
         """Return whether a host is not a minion of this master (any more)."""
-        return host is None or keys.accepted(self._cloud.opts, host) is None
+        return host is None or keys.read_accepted(self._cloud.opts, host) is None
 
     def cancel(self) -> None:
         target = self.seen.get(self.target)
@@ -216,8 +221,8 @@ class Hands:
 
     def lose_target(self) -> None:
         """Give up the target: its operator says that it never comes back with the VM."""
-        seen = self._phase_of_source
-        self._step(self.source, protocol.CANCEL, seen=seen, is_refused=False, is_lost=True)
+        source_phase = self._phase_of_source
+        self._step(self.source, protocol.CANCEL, seen=source_phase, is_refused=False, is_lost=True)
 
     def give_up(self) -> None:
         """Give up what the target has: its operator says that it is not needed."""
@@ -242,8 +247,8 @@ class Hands:
     def lose_source(self) -> None:
         """Give up the source: what the target has is the VM, unless it is not whole."""
         # Nothing is refused for good: there is no other host that it could go back to.
-        given = {"is_handed": True, "noted": wire.plain(self.noted)}
-        self.warnings += self._step(self.target, protocol.ARRIVE, **given).warnings
+        kwarg = {"is_handed": True, "noted": wire.plain(self.noted)}
+        self.warnings += self._step(self.target, protocol.ARRIVE, **kwarg).warnings
         self.end()
 
     @property
@@ -259,18 +264,18 @@ class Hands:
 
     def give_way(self, host: str) -> list[str]:
         """End what both have on record of a VM that this host has; return what they keep of it."""
-        kept = []
-        for at, which in ((self.target, protocol.LET_GO), (self.source, protocol.GIVE_WAY)):
-            seen = self.seen.get(at)
-            if not isinstance(seen, Source | Target) or seen.phase is None:
+        warnings = []
+        for side_host, step in ((self.target, protocol.LET_GO), (self.source, protocol.GIVE_WAY)):
+            answer = self.seen.get(side_host)
+            if not isinstance(answer, Source | Target) or answer.phase is None:
                 continue
-            if seen.phase == protocol.ARRIVED:
+            if answer.phase == protocol.ARRIVED:
                 # It had come there, so it is the target's; nothing is left to be let go.
                 self.end()
                 continue
-            said = self._step(at, which, keeper=host).warnings
-            kept += [f"{at}: {one}" for one in said]
-        return kept
+            step_warnings = self._step(side_host, step, keeper=host).warnings
+            warnings += [f"{side_host}: {line}" for line in step_warnings]
+        return warnings
 
     def finish(self) -> None:
         self._cloud.progress("Tidying up", detail=f"on {self.source}")
@@ -281,8 +286,8 @@ class Hands:
 
     def arrive(self) -> None:
         self._cloud.progress("Checking", detail=f"on {self.target}")
-        given = {"is_handed": self._is_handed, "noted": wire.plain(self.noted)}
-        self.warnings += self._step(self.target, protocol.ARRIVE, **given).warnings
+        kwarg = {"is_handed": self._is_handed, "noted": wire.plain(self.noted)}
+        self.warnings += self._step(self.target, protocol.ARRIVE, **kwarg).warnings
 
     @property
     def _is_handed(self) -> bool:
@@ -302,21 +307,21 @@ class Hands:
     def end(self) -> None:
         self._step(self.target, protocol.END)
 
-    def _step(self, host: str | None, which: str, **given: Any) -> StepDone:
-        fun, args = "virt.migrate_step", [self.name, self.token, which]
-        said = self._act(host, fun, *args, kwarg=given, limit_s=self._limit_s)
-        done: StepDone = wire.read(host or "", fun, StepDone, said)
-        return done
+    def _step(self, host: str | None, step: str, **kwarg: Any) -> StepDone:
+        fun, args = "virt.migrate_step", [self.name, self.token, step]
+        answer = self._act(host, fun, *args, kwarg=kwarg, limit_s=self._limit_s)
+        result: StepDone = wire.read(host or "", fun, StepDone, answer)
+        return result
 
     def _act(self, host: str | None, fun: str, *args: Any, **options: Any) -> Any:
         if host is None:
             raise MoveFailed(f"nobody knows which host sends VM {self.name!r}")
         try:
             return act(self._cloud, host, fun, *args, **options)
-        except HostSilent:
+        except HostUnresponsive:
             raise
-        except DeployError as error:
-            if _OLD in str(error):
+        except HostCommandFailed as error:
+            if _NOT_AVAILABLE in str(error):
                 raise MoveFailed(
                     f"{host} has an older version of Salt Virt, which cannot take part in a move: "
                     f"salt {shlex.quote(host)} saltutil.sync_all"
@@ -327,62 +332,64 @@ class Hands:
 
     def hint(self) -> None:
         """Note where the VM is now."""
-        hints.moved(self._cloud.opts, self.name, self.target)
+        hints.record_move(self._cloud.opts, self.name, self.target)
 
     def hint_left(self, *hosts: str | None) -> None:
         """Note that hosts do not have the VM, by their own word or by an operator's."""
         for host in filter(None, hosts):
-            hints.left(self._cloud.opts, self.name, host)
+            hints.record_absence(self._cloud.opts, self.name, host)
 
     def waits(self) -> str:
         """Return what a move that is not over waits for."""
-        silent = [f"{host} ({why})" for host, why in self.seen.items() if isinstance(why, str)]
-        if silent:
-            return f"{' and '.join(sorted(silent))} cannot be asked"
-        others = self.waits_for_others()
-        if others:
-            return others
+        unresponsive_hosts = [
+            f"{host} ({reason})" for host, reason in self.seen.items() if isinstance(reason, str)
+        ]
+        if unresponsive_hosts:
+            return f"{' and '.join(sorted(unresponsive_hosts))} cannot be asked"
+        other_reason = self.waits_for_others()
+        if other_reason:
+            return other_reason
         if self.is_cut:
             return f"post-copy has failed: {self._cut()}"
-        for host, doing in (
+        for host, activity in (
             (self.source, "is still sending it"),
             (self.target, "is still taking it"),
         ):
-            seen = self.seen.get(host)
-            if isinstance(seen, Source | Target) and _is_at_it(seen):
-                return f"{host} {doing}"
-        said = (f"{host} {_shown(seen)}" for host, seen in self.seen.items())
-        return f"the hosts do not agree: {', '.join(said)}"
+            answer = self.seen.get(host)
+            if isinstance(answer, Source | Target) and _is_working(answer):
+                return f"{host} {activity}"
+        answer_texts = (f"{host} {_describe_answer(answer)}" for host, answer in self.seen.items())
+        return f"the hosts do not agree: {', '.join(answer_texts)}"
 
     @property
     def is_cut(self) -> bool:
         """Whether post-copy of the VM has failed, as far as either host says it."""
-        both = (self.seen.get(self.source), self.seen.get(self.target))
-        return any(isinstance(one, Source | Target) and one.is_cut for one in both)
+        answers = (self.seen.get(self.source), self.seen.get(self.target))
+        return any(isinstance(answer, Source | Target) and answer.is_cut for answer in answers)
 
     def _cut(self) -> str:
         source, target = self.seen.get(self.source), self.seen.get(self.target)
         is_there = isinstance(target, Target) and target.is_arriving
         if isinstance(source, Source) and source.is_cut and is_there:
-            return in_halves(self.name, self.target)
-        return lost_half(self.name, self.target, is_source=is_there)
+            return cut_postcopy_message(self.name, self.target)
+        return lost_half_message(self.name, self.target, is_source=is_there)
 
     def waits_for_others(self) -> str:
         """Return what a move waits for on other hosts than its two; empty if for nothing."""
         if self.elsewhere.silent:
             return f"{' and '.join(self.elsewhere.silent)} may have it, and cannot be asked"
-        others = [*self.elsewhere.leaving, *self.elsewhere.coming]
-        where = " and ".join(others)
-        return f"another move of it, by {where}, is not over either" if others else ""
+        moving_hosts = [*self.elsewhere.leaving, *self.elsewhere.coming]
+        hosts_text = " and ".join(moving_hosts)
+        return f"another move of it, by {hosts_text}, is not over either" if moving_hosts else ""
 
 
-def _shown(seen: Source | Target | str | None) -> str:
+def _describe_answer(answer: Source | Target | str | None) -> str:
     """Return what a host has said of a move, in words."""
-    if not isinstance(seen, Source | Target):
+    if not isinstance(answer, Source | Target):
         return "has said nothing"
-    return f"{'has' if seen.has else 'does not have'} the VM ({seen.phase or 'no record'})"
+    return f"{'has' if answer.has else 'does not have'} the VM ({answer.phase or 'no record'})"
 
 
-def _is_at_it(seen: Source | Target) -> bool:
-    moving = getattr(seen, "is_moving", False) or getattr(seen, "is_arriving", False)
-    return seen.is_live or moving
+def _is_working(answer: Source | Target) -> bool:
+    is_moving = getattr(answer, "is_moving", False) or getattr(answer, "is_arriving", False)
+    return answer.is_live or is_moving

@@ -24,7 +24,7 @@ from saltvirt.fleet.hosts import act
 from saltvirt.placement import evacuation
 from saltvirt.placement.answers import HostInfo, MigrationInfo
 from saltvirt.protocol import LEAVES
-from saltvirt.records import Shown
+from saltvirt.records import ShownRecord
 
 # How often a host is looked at while VMs are on their way in.
 _LOOK_S = 3
@@ -33,9 +33,11 @@ _STILL_COMING = (
     "run this again (if that move was interrupted: salt-run virt.settle {})"
 )
 # On this host alone: by now another may have a VM of that name, which salt-run would remove.
-_KEPT = "moved to {}, only its definition was kept: salt {} virt.undefine {} removes that"
+_KEPT_DEFINITION = (
+    "moved to {}, only its definition was kept: salt {} virt.undefine {} removes that"
+)
 _INTERRUPTED = "interrupted"
-_UNFINISHED = "left by an interrupted virt.init or virt.purge: salt {} virt.purge {} removes it"
+_LEFTOVER = "left by an interrupted virt.init or virt.purge: salt {} virt.purge {} removes it"
 
 
 class NotAllMoved(VirtError):
@@ -44,16 +46,16 @@ class NotAllMoved(VirtError):
 
 def set_maintenance(cloud: Cloud, host: str, state: object) -> dict[str, Any]:
     """Set or clear a host's flag; return ``{host: state}``."""
-    inventory.one(cloud, host)
-    said = act(cloud, host, "virt.maintenance", state)
-    return {host: wire.read(host, "virt.maintenance", bool, said)}
+    inventory.require_host(cloud, host)
+    answer = act(cloud, host, "virt.maintenance", state)
+    return {host: wire.read(host, "virt.maintenance", bool, answer)}
 
 
-def planned(
+def plan_moves(
     cloud: Cloud,
     host: str,
-    wanted: Mapping[str, MigrationInfo],
-    staying: Mapping[str, str],
+    vms: Mapping[str, MigrationInfo],
+    stay_reasons: Mapping[str, str],
 ) -> tuple[dict[str, str], dict[str, str]]:
     """
     Return ``(moves, stays)`` of VMs of a host, as the hosts are now.
@@ -64,19 +66,19 @@ def planned(
         ``{name: why}`` of those of them that are not to be moved; whoever must be with one of
         them stays too.
     """
-    others = [one for one in inventory.every(cloud) if one != host]
-    cloud.progress("Searching", detail=terminal.counted(len(others), "hypervisor"))
-    found = inventory.survey(cloud, others, "virt.host_info")
+    other_hosts = [other_host for other_host in inventory.all_hosts(cloud) if other_host != host]
+    cloud.progress("Searching", detail=terminal.count_text(len(other_hosts), "hypervisor"))
+    survey = inventory.survey(cloud, other_hosts, "virt.host_info")
 
     def place(
-        refused: Mapping[str, Mapping[str, Iterable[str]]],
+        refusals: Mapping[str, Mapping[str, Iterable[str]]],
     ) -> tuple[tuple[dict[str, str], dict[str, str]], dict[str, str]]:
         moves, stays = evacuation.evacuate(
-            found.answers, wanted, cloud.settings.weights, refused, found.reasons(), staying
+            survey.answers, vms, cloud.settings.weights, refusals, survey.reasons(), stay_reasons
         )
         return (moves, stays), moves
 
-    return agreement.reach(cloud, list(found.answers), wanted, place)
+    return agreement.find_agreed_plan(cloud, list(survey.answers), vms, place)
 
 
 def dry_run(
@@ -85,65 +87,76 @@ def dry_run(
     with_stopped: bool,
 ) -> dict[str, Any]:
     """Return what an evacuation would do; nothing is changed."""
-    inventory.one(cloud, host)
-    coming, warnings, unknown = _coming(cloud, host)
-    stopped, wanted = _sorted(cloud, host, coming, with_stopped)
-    moves, stays = planned(cloud, host, wanted, stopped)
-    refused = finding.doubtful(cloud, dict.fromkeys(moves, host))
-    moves = {name: to for name, to in moves.items() if name not in refused}
-    stays = {**stays, **refused}
-    told = {name: migrate.behind_nat(wanted[name], to) for name, to in moves.items()}
-    warnings |= {name: why for name, why in told.items() if why}
-    warnings |= dict.fromkeys(coming, "on its way in: it is waited for, and then moved too")
-    stays = {**unknown, **stays}
+    inventory.require_host(cloud, host)
+    incoming_vms, warnings, unreadable_reasons = _read_incoming(cloud, host)
+    stopped_reasons, vms = _split_stopped(cloud, host, incoming_vms, with_stopped)
+    moves, stays = plan_moves(cloud, host, vms, stopped_reasons)
+    doubtful_vms = finding.find_doubtful(cloud, dict.fromkeys(moves, host))
+    moves = {name: target for name, target in moves.items() if name not in doubtful_vms}
+    stays = {**stays, **doubtful_vms}
+    nat_warnings = {name: migrate.behind_nat(vms[name], target) for name, target in moves.items()}
+    warnings |= {name: warning for name, warning in nat_warnings.items() if warning}
+    warnings |= dict.fromkeys(incoming_vms, "on its way in: it is waited for, and then moved too")
+    stays = {**unreadable_reasons, **stays}
     return {"host": host, "moves": moves, "stays": stays, "warnings": warnings}
 
 
-def _coming(cloud: Cloud, host: str) -> tuple[list[str], dict[str, str], dict[str, str]]:
+def _read_incoming(cloud: Cloud, host: str) -> tuple[list[str], dict[str, str], dict[str, str]]:
     """
     Return the names of the VMs on their way in, and of others ``{name: what is left}``.
 
     And ``{name: why}`` of those that its libvirt does not know of, and that it still has.
     """
-    said = act(cloud, host, "virt.host_info")
-    info: HostInfo = wire.read(host, "virt.host_info", HostInfo, said)
-    coming = {*info.building, *info.coming}
-    left = set(info.unfinished) - coming - set(info.vms)
+    answer = act(cloud, host, "virt.host_info")
+    info: HostInfo = wire.read(host, "virt.host_info", HostInfo, answer)
+    incoming_vms = {*info.building, *info.coming}
+    leftovers = set(info.unfinished) - incoming_vms - set(info.vms)
     # What cannot be read no purge removes: it ends with the same line.
-    unfinished = {name: _UNFINISHED.format(*map(shlex.quote, (host, name))) for name in left}
-    warnings = {n: info.unreadable.get(n, why) for n, why in unfinished.items()}
-    warnings |= {n: _KEPT.format(at, *map(shlex.quote, (host, n))) for n, at in info.kept.items()}
-    known = {*coming, *info.vms, *info.kept, *info.unfinished}
-    unknown = {name: why for name, why in info.unreadable.items() if name not in known}
-    return sorted(coming), warnings, unknown
+    leftover_warnings = {
+        name: _LEFTOVER.format(*map(shlex.quote, (host, name))) for name in leftovers
+    }
+    warnings = {n: info.unreadable.get(n, warning) for n, warning in leftover_warnings.items()}
+    warnings |= {
+        n: _KEPT_DEFINITION.format(target, *map(shlex.quote, (host, n)))
+        for n, target in info.kept.items()
+    }
+    known_names = {*incoming_vms, *info.vms, *info.kept, *info.unfinished}
+    unreadable_reasons = {
+        name: reason for name, reason in info.unreadable.items() if name not in known_names
+    }
+    return sorted(incoming_vms), warnings, unreadable_reasons
 
 
-def _sorted(
+def _split_stopped(
     cloud: Cloud,
     host: str,
-    coming: Sequence[str],
+    incoming_vms: Sequence[str],
     with_stopped: bool,
 ) -> tuple[dict[str, str], dict[str, MigrationInfo]]:
     """Return ``({name: why} of those that may stay, {name: facts} of all that are there)``."""
-    here = {name: one for name, one in _vms(cloud, host).items() if name not in coming}
-    is_off = {name for name, moving in here.items() if moving.state == "shutdown"}
-    is_off -= _leaving(cloud, host)
-    stopped = {} if with_stopped else dict.fromkeys(sorted(is_off), "it is stopped")
-    return stopped, here
+    vms = {name: info for name, info in _read_vms(cloud, host).items() if name not in incoming_vms}
+    off_names = {name for name, vm_info in vms.items() if vm_info.state == "shutdown"}
+    off_names -= _find_leaving_vms(cloud, host)
+    stopped_reasons = {} if with_stopped else dict.fromkeys(sorted(off_names), "it is stopped")
+    return stopped_reasons, vms
 
 
-def _leaving(cloud: Cloud, host: str) -> set[str]:
+def _find_leaving_vms(cloud: Cloud, host: str) -> set[str]:
     """Return the VMs of a host that a move of theirs, which is not over, may have left off."""
     fun = "virt.migration_state"
-    moves = wire.read(host, fun, dict[str, list[Shown]], act(cloud, host, fun))
-    return {name for name, known in moves.items() if any(o.phase in LEAVES for o in known)}
+    records_by_vm = wire.read(host, fun, dict[str, list[ShownRecord]], act(cloud, host, fun))
+    return {
+        name
+        for name, records in records_by_vm.items()
+        if any(record.phase in LEAVES for record in records)
+    }
 
 
-def _vms(cloud: Cloud, host: str) -> dict[str, MigrationInfo]:
+def _read_vms(cloud: Cloud, host: str) -> dict[str, MigrationInfo]:
     """Return ``{name: answer of virt.migration_info}`` of all VMs of a host."""
-    said = act(cloud, host, "virt.migration_info")
+    answer = act(cloud, host, "virt.migration_info")
     vms: dict[str, MigrationInfo] = wire.read(
-        host, "virt.migration_info", dict[str, MigrationInfo], said
+        host, "virt.migration_info", dict[str, MigrationInfo], answer
     )
     return vms
 
@@ -170,20 +183,20 @@ def evacuate(
     pace = several.Pace(max_parallel=max_parallel, per_host=per_host, free=(host,))
     set_maintenance(cloud, host, "on")
     notes.renew(cloud, host)
-    run = _Run(cloud, host, pace, with_stopped)
-    why = None
+    run = _EvacuationRun(cloud, host, pace, with_stopped)
+    reason = None
     try:
-        why = run.until_empty(wait_s)
+        reason = run.until_empty(wait_s)
     except (KeyboardInterrupt, SystemExit):
-        why = _INTERRUPTED
+        reason = _INTERRUPTED
     except (VirtError, OSError) as error:
         if not run.has_begun:
             raise
-        why = str(error)
-    return run.result(why)
+        reason = str(error)
+    return run.result(reason)
 
 
-class _Run:
+class _EvacuationRun:
     """One evacuation: what is there is moved, until a look finds nothing more that could be."""
 
     def __init__(
@@ -212,113 +225,135 @@ class _Run:
         Returns why that ended before it was known that nothing more comes, None if it is known.
         """
         settling.settle_left(self._cloud, self._host)
-        told: list[str] = []
+        announced_vms: list[str] = []
         waited_s = 0
         while not self._done.is_interrupted:
-            begun = time.monotonic()
-            coming, left, self._unknown = _coming(self._cloud, self._host)
-            self._done.warnings |= left
-            if self._round(coming):
+            start = time.monotonic()
+            incoming_vms, leftover_warnings, self._unknown = _read_incoming(self._cloud, self._host)
+            self._done.warnings |= leftover_warnings
+            if self._round(incoming_vms):
                 continue
-            if not coming:
+            if not incoming_vms:
                 return None
             if waited_s >= wait_s:
                 self._stuck |= {
-                    name: _STILL_COMING.format(waited_s, shlex.quote(name)) for name in coming
+                    name: _STILL_COMING.format(waited_s, shlex.quote(name)) for name in incoming_vms
                 }
                 return None
-            if coming != told:
-                detail = f"at most {wait_s - waited_s} s for {', '.join(coming)} on the way in"
+            if incoming_vms != announced_vms:
+                detail = (
+                    f"at most {wait_s - waited_s} s for {', '.join(incoming_vms)} on the way in"
+                )
                 self._cloud.progress("Waiting", detail=detail)
             time.sleep(_LOOK_S)
             # To look at a busy host may take longer than that.
-            looked_s = round(time.monotonic() - begun)
-            told, waited_s = coming, waited_s + max(_LOOK_S, looked_s)
+            looked_s = round(time.monotonic() - start)
+            announced_vms, waited_s = incoming_vms, waited_s + max(_LOOK_S, looked_s)
         return _INTERRUPTED
 
-    def _round(self, coming: Sequence[str]) -> bool:
+    def _round(self, incoming_vms: Sequence[str]) -> bool:
         """Move what has not been tried; return whether there was anything."""
-        self._stopped, here = _sorted(self._cloud, self._host, coming, self._with_stopped)
-        fresh = self._fresh(here)
-        if not fresh:
+        self._stopped, vms = _split_stopped(
+            self._cloud, self._host, incoming_vms, self._with_stopped
+        )
+        untried_names = self._fresh(vms)
+        if not untried_names:
             return False
         # They are there, and so are those that must be with them.
-        staying = {**self._done.failed, **self._stuck, **self._stopped}
-        staying = {name: why for name, why in staying.items() if name in here}
-        wanted = {name: here[name] for name in here if name in {*fresh, *staying}}
-        moves, stays = planned(self._cloud, self._host, wanted, staying)
-        self._stuck |= {name: why for name, why in stays.items() if name in fresh}
+        stay_reasons = {**self._done.failed, **self._stuck, **self._stopped}
+        stay_reasons = {name: reason for name, reason in stay_reasons.items() if name in vms}
+        affected_vms = {name: vms[name] for name in vms if name in {*untried_names, *stay_reasons}}
+        moves, stays = plan_moves(self._cloud, self._host, affected_vms, stay_reasons)
+        self._stuck |= {name: reason for name, reason in stays.items() if name in untried_names}
         if moves:
-            self._move(moves, {name: here[name].uuid for name in moves})
+            self._move(moves, {name: vms[name].uuid for name in moves})
         return True
 
-    def _fresh(self, here: Mapping[str, MigrationInfo]) -> set[str]:
+    def _fresh(self, vms: Mapping[str, MigrationInfo]) -> set[str]:
         """Return which of the VMs that are there have to move and were not tried yet."""
-        left = here.keys() - self._stopped
+        movable_names = vms.keys() - self._stopped
         # One that had to stay, and was removed or stopped meanwhile, is in nobody's way any more.
-        self._stuck = {name: why for name, why in self._stuck.items() if name in left}
-        done = self._done
-        return left - {*done.moved, *done.failed, *done.gone, *self._stuck}
+        self._stuck = {
+            name: reason for name, reason in self._stuck.items() if name in movable_names
+        }
+        outcome = self._done
+        return movable_names - {*outcome.moved, *outcome.failed, *outcome.gone, *self._stuck}
 
     def _move(self, moves: Mapping[str, str], uuids: notes.Uuids) -> None:
         """Move VMs as planned; where they go is noted before they do, as nobody knows who dies."""
         cloud, host = self._cloud, self._host
-        heard = notes.heard(cloud, inventory.every(cloud)).answers
-        noted = notes.of_vms(proofs.proved(cloud.opts, heard), uuids)
+        note_answers = notes.survey_notes(cloud, inventory.all_hosts(cloud)).answers
+        notes_by_host = notes.select_by_uuid(proofs.select_proved(cloud.opts, note_answers), uuids)
         # It is this host's word that they are its own: nothing is proved by that alone where
         # another has one of that name.
-        rivals = {name: {*hints.where(cloud.opts, name)} - {host} for name in moves}
-        busy = {name for name in moves if orders.is_at_work(cloud.opts, name)}
-        alone = {name: to for name, to in moves.items() if not rivals[name] and name not in busy}
-        changes = {name: notes.followed(noted, name, host, to) for name, to in alone.items()}
-        own = {name: change[host] for name, change in changes.items() if host in change}
-        notes.note(cloud, host, own, uuids)
-        noted = {**noted, host: {**noted.get(host, {}), **own}}
+        rivals = {name: {*hints.find_hosts(cloud.opts, name)} - {host} for name in moves}
+        busy_names = {name for name in moves if orders.is_at_work(cloud.opts, name)}
+        unrivalled_moves = {
+            name: target
+            for name, target in moves.items()
+            if not rivals[name] and name not in busy_names
+        }
+        changes = {
+            name: notes.plan_changes(notes_by_host, name, host, target)
+            for name, target in unrivalled_moves.items()
+        }
+        host_notes = {name: change[host] for name, change in changes.items() if host in change}
+        notes.note(cloud, host, host_notes, uuids)
+        notes_by_host = {**notes_by_host, host: {**notes_by_host.get(host, {}), **host_notes}}
 
-        def after(name: str, source: str, to: str) -> str | None:
-            if to in rivals[name] and noted[host].get(name, [])[-1:] != [to]:
-                return f"that it was evacuated is not noted: {to} had one of that name before"
-            changes = notes.followed(noted, name, source, to)
-            failed = notes.tell(cloud, {one: {name: at} for one, at in changes.items()}, uuids)
-            why = "; ".join(failed.values())
-            return f"it has moved, but that was not noted: {why}" if why else None
+        def after(name: str, source: str, target: str) -> str | None:
+            if target in rivals[name] and notes_by_host[host].get(name, [])[-1:] != [target]:
+                return f"that it was evacuated is not noted: {target} had one of that name before"
+            changes = notes.plan_changes(notes_by_host, name, source, target)
+            errors_by_host = notes.note_changes(
+                cloud,
+                {changed_host: {name: trail} for changed_host, trail in changes.items()},
+                uuids,
+            )
+            reason = "; ".join(errors_by_host.values())
+            return f"it has moved, but that was not noted: {reason}" if reason else None
 
-        done = several.move(
+        outcome = several.move(
             cloud,
-            {name: (host, to) for name, to in moves.items()},
+            {name: (host, target) for name, target in moves.items()},
             pace=self._pace,
             after=after,
         )
-        self._done.add(done)
-        self._forget([*done.gone, *done.failed])
+        self._done.add(outcome)
+        self._forget([*outcome.gone, *outcome.failed])
 
     def _forget(self, names: Sequence[str]) -> None:
         """Take back the notes of VMs that did not move; that of a VM which may yet move stays."""
         # Before it is looked where they are: another evacuation may be moving one at this moment.
         names = [name for name in names if not orders.is_at_work(self._cloud.opts, name)]
         if names:
-            here = set(_vms(self._cloud, self._host)) - _leaving(self._cloud, self._host)
-            staying = [name for name in names if name in here or name in self._done.gone]
-            notes.forget(self._cloud, self._host, staying)
+            present_names = set(_read_vms(self._cloud, self._host)) - _find_leaving_vms(
+                self._cloud, self._host
+            )
+            staying_names = [
+                name for name in names if name in present_names or name in self._done.gone
+            ]
+            notes.forget(self._cloud, self._host, staying_names)
 
-    def result(self, why: str | None) -> dict[str, Any]:
+    def result(self, reason: str | None) -> dict[str, Any]:
         """Return what was done, or raise NotAllMoved with it; ``why`` it ended before its end."""
-        done, stuck = self._done, {**self._unknown, **self._stuck}
+        outcome, stuck_reasons = self._done, {**self._unknown, **self._stuck}
         out = {
             "host": self._host,
-            "moved": done.moved,
-            "stays": {**self._stopped, **stuck},
-            "failed": done.failed,
-            "warnings": done.warnings,
-            **({"gone": sorted(done.gone)} if done.gone else {}),
+            "moved": outcome.moved,
+            "stays": {**self._stopped, **stuck_reasons},
+            "failed": outcome.failed,
+            "warnings": outcome.warnings,
+            **({"gone": sorted(outcome.gone)} if outcome.gone else {}),
         }
-        left = sorted({**done.failed, **stuck})
-        if not left and why is None:
+        remaining_names = sorted({**outcome.failed, **stuck_reasons})
+        if not remaining_names and reason is None:
             return out
-        names = f"still has {', '.join(left)}" if left else "may not be empty"
-        because = f" ({why})" if why else ""
+        names = f"still has {', '.join(remaining_names)}" if remaining_names else "may not be empty"
+        reason_text = f" ({reason})" if reason else ""
         error = NotAllMoved(
-            f"{self._host} {names}{because}; what moved stays where it is, and the next run goes on"
+            f"{self._host} {names}{reason_text}; what moved stays where it is, and the next run "
+            "goes on"
             f": salt-run virt.evacuate {shlex.quote(self._host)}"
         )
         error.table = out

@@ -13,7 +13,7 @@ from saltvirt import arguments, terminal, wire
 from saltvirt.errors import MasterError
 from saltvirt.fleet import inventory
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import DeployError, act
+from saltvirt.fleet.hosts import HostCommandFailed, act
 from saltvirt.placement.answers import ASK, FileUsers
 
 FUN = "virt.file_users"
@@ -42,37 +42,38 @@ def order(
     Raises MasterError, with nothing changed, if a host that may need a file does not answer, and
     DeployError if the host refuses, or asks about further files time and again.
     """
-    forced = arguments.boolean("force", force)
-    given = dict(kwarg or {})
+    is_forced = arguments.boolean("force", force)
+    options = dict(kwarg or {})
     replies: dict[str, Any] = {}
-    asked: list[str] = []
+    asked_paths: list[str] = []
     # A host may find out about further files only once those before them are known to be free.
     for _ in range(_ROUNDS):
-        reply = act(cloud, host, fun, *args, kwarg={**given, "replies": replies})
-        paths = _to_ask(host, fun, reply)
+        reply = act(cloud, host, fun, *args, kwarg={**options, "replies": replies})
+        paths = _paths_to_ask(host, fun, reply)
         if not paths:
             return reply
-        asked = sorted({*asked, *paths})
-        replies = ask(cloud, host, asked, force=forced)
-    raise DeployError(_asks_again(host, asked))
+        asked_paths = sorted({*asked_paths, *paths})
+        replies = ask(cloud, host, asked_paths, force=is_forced)
+    raise HostCommandFailed(_asks_again_message(host, asked_paths))
 
 
 def refuse_unasked(host: str, fun: str, reply: object) -> None:
     """Raise DeployError if a host did nothing, as it asks about further files."""
-    paths = _to_ask(host, fun, reply)
+    paths = _paths_to_ask(host, fun, reply)
     if paths:
-        raise DeployError(_asks_again(host, paths))
+        raise HostCommandFailed(_asks_again_message(host, paths))
 
 
-def _asks_again(host: str, paths: Sequence[str]) -> str:
+def _asks_again_message(host: str, paths: Sequence[str]) -> str:
     return (
         f"{host} has changed nothing, as it asks for further files on storage that other hosts see "
-        f"({terminal.some(paths)}); run the command again, and if that is said again, rename there "
+        f"({terminal.join_some(paths)}); run the command again, and if that is said again, rename "
+        "there "
         "what has a name with characters that cannot be shown"
     )
 
 
-def _to_ask(host: str, fun: str, reply: object) -> list[str]:
+def _paths_to_ask(host: str, fun: str, reply: object) -> list[str]:
     if not isinstance(reply, dict) or ASK not in reply:
         return []
     paths: list[str] = wire.read(host, fun, list[str], reply[ASK])
@@ -100,48 +101,59 @@ def ask(
             f"{host} names {len(paths):,} files to ask all hosts about, and nothing is changed: "
             f"{_MOST_PATHS:,} is the most; find out what {host} says, and why"
         )
-    others = [one for one in inventory.allowed(cloud) if one != host]
-    cloud.progress("Asking", detail=f"{terminal.counted(len(others), 'host')} who needs its files")
-    found = inventory.survey(cloud, others, FUN, [sorted(paths)], {"uuid": uuid})
-    silent = found.reasons()
-    if silent and not force:
-        raise MasterError(_silent(host, paths, silent))
-    return decide(paths, found.answers, silent)
+    other_hosts = [
+        other_host for other_host in inventory.allowed_hosts(cloud) if other_host != host
+    ]
+    cloud.progress(
+        "Asking", detail=f"{terminal.count_text(len(other_hosts), 'host')} who needs its files"
+    )
+    survey = inventory.survey(cloud, other_hosts, FUN, [sorted(paths)], {"uuid": uuid})
+    unresponsive_hosts = survey.reasons()
+    if unresponsive_hosts and not force:
+        raise MasterError(_unresponsive_message(host, paths, unresponsive_hosts))
+    return decide(paths, survey.answers, unresponsive_hosts)
 
 
 def decide(
-    paths: Collection[str], answers: Mapping[str, Mapping[str, FileUsers]], silent: Collection[str]
+    paths: Collection[str],
+    answers: Mapping[str, Mapping[str, FileUsers]],
+    unresponsive_hosts: Collection[str],
 ) -> dict[str, Any]:
     """
     Return which files are free, used and in doubt, by what the other hosts answered.
 
     A file that a host's answer leaves out is in doubt.
     """
-    wanted = set(paths)
-    used: dict[str, str] = {}
+    requested_paths = set(paths)
+    use_by_path: dict[str, str] = {}
     doubts: dict[str, str] = {}
-    for host, known in sorted(answers.items()):
-        for path, users in known.items():
-            if path in wanted and users.used_by:
-                used.setdefault(path, f"{host}: {users.used_by[0]}")
-            elif path in wanted and users.doubts:
+    for host, users_by_path in sorted(answers.items()):
+        for path, users in users_by_path.items():
+            if path in requested_paths and users.used_by:
+                use_by_path.setdefault(path, f"{host}: {users.used_by[0]}")
+            elif path in requested_paths and users.doubts:
                 doubts.setdefault(path, f"{host}: {users.doubts[0]}")
-        for path in wanted.difference(known):
+        for path in requested_paths.difference(users_by_path):
             doubts.setdefault(path, f"{host}: its answer does not name the file")
-    for path in paths if silent else ():
-        doubts.setdefault(path, f"{', '.join(sorted(silent))} cannot be asked, and may need it")
-    doubts = {path: reason for path, reason in doubts.items() if path not in used}
-    free = sorted(wanted.difference(used, doubts))
-    return {"free": free, "used": used, "doubts": doubts}
+    for path in paths if unresponsive_hosts else ():
+        doubts.setdefault(
+            path, f"{', '.join(sorted(unresponsive_hosts))} cannot be asked, and may need it"
+        )
+    doubts = {path: reason for path, reason in doubts.items() if path not in use_by_path}
+    free_paths = sorted(requested_paths.difference(use_by_path, doubts))
+    return {"free": free_paths, "used": use_by_path, "doubts": doubts}
 
 
-def _silent(host: str, paths: Collection[str], silent: Mapping[str, str]) -> str:
-    listed = terminal.some(sorted(paths))
-    names = ", ".join(sorted(silent))
-    lost = sorted(silent)[0]
+def _unresponsive_message(
+    host: str, paths: Collection[str], unresponsive_hosts: Mapping[str, str]
+) -> str:
+    paths_text = terminal.join_some(sorted(paths))
+    names = ", ".join(sorted(unresponsive_hosts))
+    lost_host = sorted(unresponsive_hosts)[0]
     return (
-        f"{listed} on {host} is on storage that other hosts see, and {names} may need it and "
+        f"{paths_text} on {host} is on storage that other hosts see, and {names} may need it and "
         "cannot be asked, so nothing is changed; wait until all hosts answer; if a host is lost: "
-        f"salt-run virt.disallow {shlex.quote(lost)}; or if none of its VMs needs the files, give "
+        f"salt-run virt.disallow {shlex.quote(lost_host)}; or if none of its VMs needs the files, "
+        "give "
         "force=True"
     )

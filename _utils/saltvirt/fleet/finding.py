@@ -13,7 +13,7 @@ from saltvirt.placement.answers import Presence
 _HINTED_S = 1
 
 
-def to_read(cloud: Cloud, name: str) -> str:
+def locate_for_read(cloud: Cloud, name: str) -> str:
     """
     Return the host that has a VM, for a command that changes nothing; see ``inventory.locate``.
 
@@ -22,25 +22,25 @@ def to_read(cloud: Cloud, name: str) -> str:
     as it may be what a move by hand has left there; if that host is silent; or if more had it.
     """
     arguments.text("name", name)
-    every = inventory.every(cloud)
-    hinted = [host for host in hints.where(cloud.opts, name) if host in every]
-    if len(hinted) == 1 and _runs(cloud, hinted[0], name):
-        return hinted[0]
+    all_hosts = inventory.all_hosts(cloud)
+    hinted_hosts = [host for host in hints.find_hosts(cloud.opts, name) if host in all_hosts]
+    if len(hinted_hosts) == 1 and _is_running_on(cloud, hinted_hosts[0], name):
+        return hinted_hosts[0]
     return inventory.locate(cloud, name)
 
 
-def _runs(cloud: Cloud, host: str, name: str) -> bool:
+def _is_running_on(cloud: Cloud, host: str, name: str) -> bool:
     """Return whether a host says at once that it has all of a VM, and that it runs."""
     fun = "virt.presence"
     try:
         reply = minions.ask(cloud, [host], fun, [name], timeout_s=_HINTED_S)[host]
-        said = wire.read(host, fun, Presence, reply.value) if reply.ok else None
+        presence = wire.read(host, fun, Presence, reply.value) if reply.ok else None
     except VirtError:
         return False
     # One that is silent here is no silent host yet: it is waited for when all are asked.
-    if said is None or said.state != "running":
+    if presence is None or presence.state != "running":
         return False
-    return sightings.of_presence({host: said})[host].is_complete
+    return sightings.from_presence({host: presence})[host].is_complete
 
 
 def confirm(cloud: Cloud, name: str, host: str) -> None:
@@ -50,12 +50,12 @@ def confirm(cloud: Cloud, name: str, host: str) -> None:
     Only hosts that had the VM when they were last asked are asked, so that this costs nothing where
     no other host had it. See :func:`saltvirt.fleet.whereabouts.confirm`.
     """
-    known = _by_hints(cloud, name, host)
-    if known is not None:
-        whereabouts.confirm(known, host)
+    location = _ask_hinted_hosts(cloud, name, host)
+    if location is not None:
+        whereabouts.confirm(location, host)
 
 
-def doubtful(cloud: Cloud, hosts: Mapping[str, str]) -> dict[str, str]:
+def find_doubtful(cloud: Cloud, hosts: Mapping[str, str]) -> dict[str, str]:
     """Return ``{name: reason}`` of the VMs of ``{name: host}`` that :func:`confirm` refuses."""
     out = {}
     for name, host in hosts.items():
@@ -68,16 +68,20 @@ def doubtful(cloud: Cloud, hosts: Mapping[str, str]) -> dict[str, str]:
 
 def refuse_elsewhere(cloud: Cloud, name: str, host: str) -> None:
     """Raise NameTaken if another host than this one has a VM, or had it and cannot be asked."""
-    known = _by_hints(cloud, name, host)
-    if known is not None:
-        whereabouts.refuse_elsewhere(known, host)
+    location = _ask_hinted_hosts(cloud, name, host)
+    if location is not None:
+        whereabouts.refuse_elsewhere(location, host)
 
 
-def _by_hints(cloud: Cloud, name: str, host: str) -> Whereabouts | None:
+def _ask_hinted_hosts(cloud: Cloud, name: str, host: str) -> Whereabouts | None:
     """Return what a host, and others that had a VM of its name, say of it; None without others."""
-    others = {other for other in hints.where(cloud.opts, name) if other != host}
-    if not others:
+    other_hosts = {
+        other_host for other_host in hints.find_hosts(cloud.opts, name) if other_host != host
+    }
+    if not other_hosts:
         return None
-    asked = {host, *others}.intersection(inventory.every(cloud))
-    found = inventory.survey(cloud, asked, "virt.presence", [name], concerned=asked)
-    return inventory.known_of(cloud, found, name)
+    concerned_hosts = {host, *other_hosts}.intersection(inventory.all_hosts(cloud))
+    survey = inventory.survey(
+        cloud, concerned_hosts, "virt.presence", [name], concerned_hosts=concerned_hosts
+    )
+    return inventory.whereabouts_from_survey(cloud, survey, name)

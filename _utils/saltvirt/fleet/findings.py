@@ -27,16 +27,16 @@ class Finding:
     fix: str
 
 
-def apply(host: str, sls: str) -> str:
+def apply_command(host: str, sls: str) -> str:
     """Return the command that applies a part of the formula to a host."""
     return f"salt {shlex.quote(host)} state.apply {sls}"
 
 
-def sync(host: str) -> str:
+def sync_command(host: str) -> str:
     """Return the commands that bring the project's modules to the master, and then to a host."""
     return f"salt-run saltutil.sync_all; salt {shlex.quote(host)} saltutil.sync_all"
 
 
-def table(found: Sequence[Finding], checked: Iterable[str]) -> dict[str, Any]:
+def table(findings: Sequence[Finding], checked_hosts: Iterable[str]) -> dict[str, Any]:
     """Return ``{"findings": [], "checked": [host]}``, which is shown, alone or beside an error."""
-    return {"findings": [asdict(one) for one in found], "checked": sorted(checked)}
+    return {"findings": [asdict(finding) for finding in findings], "checked": sorted(checked_hosts)}

@@ -13,11 +13,11 @@ from saltvirt.fleet.cloud import Cloud
 
 log = logging.getLogger(__name__)
 # Letters of an error that are shown.
-_LONGEST = 4000
+_MAX_ERROR_CHARS = 4000
 # Of so many hosts it is said how many have answered, each few seconds until all have.
 _MANY, _SAY_S = 20, 3
 # Salt's own word of a host that has no code of ours yet; it is passed over as others are.
-_BARE = "'virt.signed' is not available"
+_NO_CODE = "'virt.signed' is not available"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +44,13 @@ class Reply:
         return not self.missing and self.error is None
 
 
-class Hearing:
+class ReplyCollector:
     """What is heard of one job: the answers that its hosts have signed."""
 
-    def __init__(self, cloud: Cloud, jid: str, wanted: Iterable[str]) -> None:
+    def __init__(self, cloud: Cloud, jid: str, hosts: Iterable[str]) -> None:
         self.jid, self._cloud, self._store = jid, cloud, compat.KeyStore(cloud.opts)
         self._said = time.monotonic()
-        self.wanted = set(wanted)
+        self.wanted = set(hosts)
         # Those that are still waited for; who else answers meanwhile is heard too.
         self.awaited = set(self.wanted)
         self.replies: dict[str, Reply] = {}
@@ -70,24 +70,24 @@ class Hearing:
             return
         # Read once: whoever floods the bus with answers is to cost little.
         if host not in self._public:
-            self._public[host] = keys.accepted_in(self._store, host) or ""
+            self._public[host] = keys.read_accepted_from(self._store, host) or ""
         try:
-            said = signed.unpack(
+            answer = signed.unpack(
                 data.get("return"), self._public[host], minion=host, about=self.jid
             )
-        except signed.NotSigned as why:
+        except signed.NotSigned as reason:
             # An event's tag is text of whoever fired it: it is not shown.
             if host not in self._doubted:
-                given = data.get("return")
-                is_bare = isinstance(given, str) and given.startswith(_BARE)
+                payload = data.get("return")
+                is_bare = isinstance(payload, str) and payload.startswith(_NO_CODE)
                 level = logging.INFO if is_bare else logging.WARNING
-                log.log(level, "job %s: passed over, in the name of %s: %s", self.jid, host, why)
-            self._doubted[host] = _doubt(host, why)
-        except signed.NotUnderstood as why:
+                log.log(level, "job %s: passed over, in the name of %s: %s", self.jid, host, reason)
+            self._doubted[host] = _unsigned_message(host, reason)
+        except signed.NotUnderstood as reason:
             self.garbled.add(host)
-            self._has(Reply(minion=host, error=f"its answer is not understood: {why}"))
+            self._has(Reply(minion=host, error=f"its answer is not understood: {reason}"))
         else:
-            self._has(reply_of(said))
+            self._has(reply_from_answer(answer))
 
     def _has(self, reply: Reply) -> None:
         self.replies[reply.minion] = reply
@@ -108,29 +108,29 @@ class Hearing:
         return self.replies.get(host) or Reply(minion=host, missing=True, error=doubt)
 
 
-def _doubt(host: str, why: signed.NotSigned) -> str:
-    if isinstance(why, signed.Cut):
+def _unsigned_message(host: str, reason: signed.NotSigned) -> str:
+    if isinstance(reason, signed.Cut):
         return (
-            f"{host} has given no answer that is signed ({why}): raise that option in its "
+            f"{host} has given no answer that is signed ({reason}): raise that option in its "
             "minion's configuration and in the master's, and restart both"
         )
     name = shlex.quote(host)
     return (
-        f"{host} has given no answer that is signed ({why}): its code is of an earlier release "
+        f"{host} has given no answer that is signed ({reason}): its code is of an earlier release "
         f"(salt {name} saltutil.sync_all), its libvirt has no Python module (salt {name} "
         "virt.vm_state says so), or another minion poses as it"
     )
 
 
-def reply_of(said: signed.Said) -> Reply:
+def reply_from_answer(answer: signed.SignedAnswer) -> Reply:
     """Return the reply that a host's signed word is."""
-    if said.retcode == 0 and said.why is None:
-        return Reply(minion=said.minion, value=said.value)
-    error = said.why or _said(said.value) or f"exit code {said.retcode}"
-    return Reply(minion=said.minion, value=said.value, error=short(error))
+    if answer.retcode == 0 and answer.why is None:
+        return Reply(minion=answer.minion, value=answer.value)
+    error = answer.why or _error_text(answer.value) or f"exit code {answer.retcode}"
+    return Reply(minion=answer.minion, value=answer.value, error=shorten_error(error))
 
 
-def _said(value: object) -> str:
+def _error_text(value: object) -> str:
     """Return what a minion said went wrong: our functions in a dict, Salt's states in a list."""
     if isinstance(value, dict):
         value = value.get("error")
@@ -138,11 +138,11 @@ def _said(value: object) -> str:
     return "\n".join(line for line in lines if isinstance(line, str))
 
 
-def short(error: str) -> str:
+def shorten_error(error: str) -> str:
     """Return what went wrong without the words that Salt puts before it."""
     lines = [line for line in error.strip().splitlines() if line.strip()]
     text = lines[-1] if lines and lines[0].startswith("Traceback") else " ".join(lines)
     if text.startswith("Error running '"):
         text = text.split("': ", 1)[-1]
     text = text.removeprefix("ERROR: ")
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+    return text if len(text) <= _MAX_ERROR_CHARS else f"{text[:_MAX_ERROR_CHARS]} …"

@@ -16,19 +16,19 @@ from typing import Any
 from saltvirt import files, locks
 from saltvirt.arguments import MAX_NAME
 from saltvirt.errors import StorageError
-from saltvirt.fleet.sightings import Sighting
+from saltvirt.fleet.sightings import VmPresence
 
 log = logging.getLogger(__name__)
 
 VERSION = 1
 # Names of one host, so that a host that makes names up cannot fill the disk.
-_MOST = 4096
+_MAX_NAMES_PER_HOST = 4096
 
-Known = dict[str, list[str]]
+NamesByHost = dict[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class ReportedNames:
     """
     What the answers of a survey say of names.
 
@@ -40,71 +40,85 @@ class Heard:
 
     whole: dict[str, Collection[str]] = field(default_factory=dict)
     name: str = ""
-    one: dict[str, Sighting] = field(default_factory=dict)
+    one: dict[str, VmPresence] = field(default_factory=dict)
 
 
-def refreshed(known: Mapping[str, Collection[str]], heard: Heard) -> Known:
+def merge_report(
+    names_by_host: Mapping[str, Collection[str]], report: ReportedNames
+) -> NamesByHost:
     """
     Return the hints as the answers of a survey make them; hosts that were silent keep theirs.
 
     Also of a name that another host says it has: it may have one of its own, or say so falsely.
     """
-    out = {host: set(names) for host, names in known.items()}
-    for host, names in heard.whole.items():
-        out[host] = set(sorted(filter(_is_name, names))[:_MOST])
-    for host, sighting in heard.one.items():
-        there = out.setdefault(host, set())
-        (there.add if sighting.is_its_own else there.discard)(heard.name)
-    return _plain(out)
+    out = {host: set(names) for host, names in names_by_host.items()}
+    for host, names in report.whole.items():
+        out[host] = set(sorted(filter(_is_name, names))[:_MAX_NAMES_PER_HOST])
+    for host, sighting in report.one.items():
+        host_names = out.setdefault(host, set())
+        (host_names.add if sighting.is_its_own else host_names.discard)(report.name)
+    return _sort_names(out)
 
 
-def placed(known: Mapping[str, Collection[str]], name: str, host: str | None) -> Known:
+def place_name(
+    names_by_host: Mapping[str, Collection[str]], name: str, host: str | None
+) -> NamesByHost:
     """Return the hints with one name on one host, None for on none."""
-    out = {one: {*names} - {name} for one, names in known.items()}
+    out = {hint_host: {*names} - {name} for hint_host, names in names_by_host.items()}
     if host is not None:
         out.setdefault(host, set()).add(name)
-    return _plain(out)
+    return _sort_names(out)
 
 
-def _plain(known: Mapping[str, Collection[str]]) -> Known:
-    return {host: sorted(names) for host, names in sorted(known.items()) if names}
+def _sort_names(names_by_host: Mapping[str, Collection[str]]) -> NamesByHost:
+    return {host: sorted(names) for host, names in sorted(names_by_host.items()) if names}
 
 
 def _is_name(name: object) -> bool:
     return isinstance(name, str) and 0 < len(name) <= MAX_NAME
 
 
-def refresh(opts: Mapping[str, Any], heard: Heard) -> None:
+def refresh(opts: Mapping[str, Any], report: ReportedNames) -> None:
     """Take in what a survey heard."""
-    _change(opts, lambda known: refreshed(known, heard))
+    _change(opts, lambda names_by_host: merge_report(names_by_host, report))
 
 
-def moved(opts: Mapping[str, Any], name: str, host: str) -> None:
+def record_move(opts: Mapping[str, Any], name: str, host: str) -> None:
     """Take in that a VM is on this host now, and on no other."""
-    _change(opts, lambda known: placed(known, name, host))
+    _change(opts, lambda names_by_host: place_name(names_by_host, name, host))
 
 
-def left(opts: Mapping[str, Any], name: str, host: str) -> None:
+def record_absence(opts: Mapping[str, Any], name: str, host: str) -> None:
     """Take in that a host does not have a VM; what other hosts had of that name stays noted."""
-    _change(opts, lambda known: refreshed(known, Heard(name=name, one={host: Sighting()})))
+    _change(
+        opts,
+        lambda names_by_host: merge_report(
+            names_by_host, ReportedNames(name=name, one={host: VmPresence()})
+        ),
+    )
 
 
-def gone(opts: Mapping[str, Any], name: str) -> None:
+def record_removal(opts: Mapping[str, Any], name: str) -> None:
     """Take in that a VM is on no host any more."""
-    _change(opts, lambda known: placed(known, name, None))
+    _change(opts, lambda names_by_host: place_name(names_by_host, name, None))
 
 
-def kept(opts: Mapping[str, Any], is_host: Callable[[str], bool]) -> None:
+def drop_unknown_hosts(opts: Mapping[str, Any], is_host: Callable[[str], bool]) -> None:
     """Drop the hints at what is no longer a host of this master."""
-    _change(opts, lambda known: {host: known[host] for host in known if is_host(host)})
+    _change(
+        opts,
+        lambda names_by_host: {
+            host: names_by_host[host] for host in names_by_host if is_host(host)
+        },
+    )
 
 
-def where(opts: Mapping[str, Any], name: str) -> list[str]:
+def find_hosts(opts: Mapping[str, Any], name: str) -> list[str]:
     """Return the hosts on which a VM was when they were last asked."""
     return [host for host, names in _read(opts).items() if name in names]
 
 
-def every(opts: Mapping[str, Any]) -> Known:
+def read_all(opts: Mapping[str, Any]) -> NamesByHost:
     """Return ``{host: names}`` of all VMs as they were when their hosts were last asked."""
     return _read(opts)
 
@@ -113,12 +127,12 @@ def _path(opts: Mapping[str, Any]) -> Path:
     return Path(opts.get("cachedir") or "/nowhere") / "salt-virt" / "hints.json"
 
 
-def _read(opts: Mapping[str, Any]) -> Known:
+def _read(opts: Mapping[str, Any]) -> NamesByHost:
     path = _path(opts)
     try:
         content = json.loads(path.read_text())
         if content["version"] == VERSION:
-            return _plain({host: set(names) for host, names in content["hosts"].items()})
+            return _sort_names({host: set(names) for host, names in content["hosts"].items()})
         log.warning("%s is of another version; it is written anew", path)
     except FileNotFoundError:
         pass
@@ -127,13 +141,13 @@ def _read(opts: Mapping[str, Any]) -> Known:
     return {}
 
 
-def _change(opts: Mapping[str, Any], change: Callable[[Known], Known]) -> None:
-    known = _read(opts)
-    if change(known) == known:
+def _change(opts: Mapping[str, Any], change: Callable[[NamesByHost], NamesByHost]) -> None:
+    names_by_host = _read(opts)
+    if change(names_by_host) == names_by_host:
         return
     path = _path(opts)
     try:
-        with locks.held(path.with_suffix(".lock")):
+        with locks.hold_lock(path.with_suffix(".lock")):
             # Another process may have changed them meanwhile.
             content = {"version": VERSION, "hosts": change(_read(opts))}
             files.write(path, json.dumps(content, separators=(",", ":")).encode())

@@ -11,15 +11,15 @@ from saltvirt.fleet.cloud import Cloud
 
 log = logging.getLogger(__name__)
 # Letters of one line of progress.
-_LONGEST = 400
-_MOST_WARNINGS, _LONGEST_WARNING = 5, 400
+_MAX_LINE_CHARS = 400
+_MAX_WARNINGS, _MAX_WARNING_CHARS = 5, 400
 
 
-class DeployError(VirtError):
+class HostCommandFailed(VirtError):
     """A host could not build the VM; the message is the host's own, with its name."""
 
 
-class HostSilent(DeployError):
+class HostUnresponsive(HostCommandFailed):
     """A host has not said how it ended, and what it was asked to do may go on."""
 
 
@@ -38,34 +38,34 @@ def act(
         cloud, host, fun, list(args), kwarg, limit_s=limit_s, watch=watch, order_id=order_id
     )
     if reply.missing:
-        raise HostSilent(whose_time(reply, limit_s))
+        raise HostUnresponsive(timeout_message(reply, limit_s))
     if not reply.ok:
-        raise DeployError(f"{host}: {reply.error}")
+        raise HostCommandFailed(f"{host}: {reply.error}")
     return reply.value
 
 
-def whose_time(reply: minions.Reply, limit_s: float | None) -> str:
+def timeout_message(reply: minions.Reply, limit_s: float | None) -> str:
     """Return whose time ran out: a host's that is silent, or ours."""
     is_option = reply.is_late and limit_s is None
     return f"{reply.error}{' (virt:deploy_timeout_s)' if is_option else ''}"
 
 
-def warnings(said: object) -> list[str]:
+def warnings(answer: object) -> list[str]:
     """Return what a host warns of in its answer, which is True where there is nothing."""
-    listed = said.get("warnings") if isinstance(said, dict) else None
-    lines = listed if isinstance(listed, list) else []
-    known = [line for line in lines[:_MOST_WARNINGS] if isinstance(line, str)]
-    return [terminal.one_line(line, _LONGEST_WARNING) for line in known]
+    entries = answer.get("warnings") if isinstance(answer, dict) else None
+    lines = entries if isinstance(entries, list) else []
+    texts = [line for line in lines[:_MAX_WARNINGS] if isinstance(line, str)]
+    return [terminal.one_line(line, _MAX_WARNING_CHARS) for line in texts]
 
 
-def _signed(cloud: Cloud, host: str, tag: str, packed: object) -> Mapping[str, Any]:
+def _read_signed_event(cloud: Cloud, host: str, tag: str, packed: object) -> Mapping[str, Any]:
     """
     Return an event's data, empty if the host's signed answer is a text or a list.
 
     Raises :class:`signed.NotSigned` or :class:`signed.NotUnderstood` if this host has not signed
     it: any minion fires any tag.
     """
-    public = keys.accepted(cloud.opts, host) or ""
+    public = keys.read_accepted(cloud.opts, host) or ""
     value = signed.unpack(packed, public, minion=host, about=tag).value
     return value if isinstance(value, dict) else {}
 
@@ -74,19 +74,19 @@ def _one_line(value: Any) -> Any:
     """Return a number as it is, and everything else as the text of a line of progress."""
     if value is None or isinstance(value, int | float):
         return value
-    return " ".join(str(value).split())[:_LONGEST]
+    return " ".join(str(value).split())[:_MAX_LINE_CHARS]
 
 
-def watching(cloud: Cloud, wanted: str, host: str, name: str) -> minions.Watch:
+def progress_watcher(cloud: Cloud, progress_tag: str, host: str, name: str) -> minions.Watch:
     """Return what shows the progress events of one tag that a host fires about a name."""
     passed_over = 0
 
     def watch(tag: str, event: Mapping[str, Any]) -> None:
         nonlocal passed_over
-        if tag != wanted or event.get("id") != host:
+        if tag != progress_tag or event.get("id") != host:
             return
         try:
-            data = _signed(cloud, host, tag, event.get("data"))
+            data = _read_signed_event(cloud, host, tag, event.get("data"))
         except (signed.NotSigned, signed.NotUnderstood) as reason:
             # Any minion can fire thousands of them: the first is said, once in a command.
             level = logging.DEBUG if passed_over else logging.WARNING
@@ -95,7 +95,7 @@ def watching(cloud: Cloud, wanted: str, host: str, name: str) -> minions.Watch:
             return
         if data.get("name") == name:
             # One line each, whatever the host says.
-            said = {key: _one_line(one) for key, one in data.items()}
-            cloud.progress(str(said.pop("stage", "")), **said)
+            fields = {key: _one_line(value) for key, value in data.items()}
+            cloud.progress(str(fields.pop("stage", "")), **fields)
 
     return watch

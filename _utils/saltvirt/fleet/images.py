@@ -11,7 +11,7 @@ from saltvirt import locks, terminal, wire
 from saltvirt.errors import MasterError
 from saltvirt.fleet import inventory, minions, progress
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import act, watching
+from saltvirt.fleet.hosts import act, progress_watcher
 from saltvirt.placement.answers import Pruned, Words
 
 # How often it is said how many are done, in seconds.
@@ -19,19 +19,19 @@ _SAY_S = 1
 _PRUNE, _PULL, _BUILD = "virt.image_prune", "virt.image_pull", "virt.image_build"
 
 
-def listed(cloud: Cloud, host: str | None) -> inventory.Survey:
+def survey_images(cloud: Cloud, host: str | None) -> inventory.Survey:
     """Return the :class:`saltvirt.fleet.inventory.Survey` of the cached images."""
     targets = inventory.hosts(cloud, host=host)
-    cloud.progress("Searching", detail=terminal.counted(len(targets), "hypervisor"))
+    cloud.progress("Searching", detail=terminal.count_text(len(targets), "hypervisor"))
     return inventory.survey(cloud, targets, "virt.images")
 
 
-def shown(cloud: Cloud, host: str | None) -> dict[str, Any]:
+def show_images(cloud: Cloud, host: str | None) -> dict[str, Any]:
     """Return ``{host: images}``, with who is silent; raise MasterError if no host answers."""
-    found = listed(cloud, host)
-    if not found.answers:
-        raise found.silence()
-    return {**found.said, **found.beside()}
+    survey = survey_images(cloud, host)
+    if not survey.answers:
+        raise survey.silence()
+    return {**survey.said, **survey.beside()}
 
 
 def pull(
@@ -41,19 +41,19 @@ def pull(
     kwarg: Mapping[str, Any],
 ) -> dict[str, str]:
     """Have all hosts that answer fetch an image at once; return ``{host: digest}``."""
-    found = listed(cloud, host)
-    limit_s, begun = cloud.settings.deploy_timeout_s, time.monotonic()
-    asking = _counting(cloud, "Fetched", found.answers)
+    survey = survey_images(cloud, host)
+    limit_s, start = cloud.settings.deploy_timeout_s, time.monotonic()
+    counting_cloud = _with_reply_count(cloud, "Fetched", survey.answers)
     replies = minions.ask(
-        asking, found.answers, _PULL, [image], kwarg, timeout_s=limit_s, follow=True
+        counting_cloud, survey.answers, _PULL, [image], kwarg, timeout_s=limit_s, follow=True
     )
-    late = "it neither answers nor says that it is at it; call again when it is back"
-    if time.monotonic() - begun >= limit_s:
-        late = f"no answer within {limit_s} s (virt:deploy_timeout_s)"
-    out, failed = _read(replies, _PULL, Words, late)
-    failed = {**found.reasons(), **failed}
-    if failed:
-        raise _failed(failed, {"pulled": out})
+    late_text = "it neither answers nor says that it is at it; call again when it is back"
+    if time.monotonic() - start >= limit_s:
+        late_text = f"no answer within {limit_s} s (virt:deploy_timeout_s)"
+    out, reasons_by_host = _read_replies(replies, _PULL, Words, late_text)
+    reasons_by_host = {**survey.reasons(), **reasons_by_host}
+    if reasons_by_host:
+        raise _failure(reasons_by_host, {"pulled": out})
     return out
 
 
@@ -62,60 +62,60 @@ def build(
     source: str,
     name: str,
     host: str | None,
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Have a host build a golden image; return ``{host: what it says}``."""
-    host = inventory.one(cloud, host)
-    given = {key: value for key, value in given.items() if not key.startswith("__")}
-    watch = watching(cloud, "salt/virt/image_build", host, name)
-    done = act(
+    host = inventory.require_host(cloud, host)
+    options = {key: value for key, value in options.items() if not key.startswith("__")}
+    watch = progress_watcher(cloud, "salt/virt/image_build", host, name)
+    answer = act(
         cloud,
         host,
         "virt.image_build",
         source,
         name,
         watch=watch,
-        kwarg={**given, "report": True},
+        kwarg={**options, "report": True},
     )
-    return {host: wire.read(host, _BUILD, dict[str, Any], done)}
+    return {host: wire.read(host, _BUILD, dict[str, Any], answer)}
 
 
-def _counting(cloud: Cloud, what: str, hosts: Collection[str]) -> Cloud:
+def _with_reply_count(cloud: Cloud, verb: str, hosts: Collection[str]) -> Cloud:
     """Return the cloud of a question that says, as answers come, how many hosts are done."""
-    pace, heard, said = progress.Pace(len(hosts)), set[str](), [0.0]
+    pace, answered_hosts, last_shown = progress.Pace(len(hosts)), set[str](), [0.0]
 
     def count(reply: minions.Reply) -> None:
-        heard.add(reply.minion)
+        answered_hosts.add(reply.minion)
         now = time.monotonic()
-        if len(heard) == len(hosts) or now - said[0] >= _SAY_S:
-            said[0] = now
-            cloud.progress(what, detail=pace.text(len(heard), "hypervisors"))
+        if len(answered_hosts) == len(hosts) or now - last_shown[0] >= _SAY_S:
+            last_shown[0] = now
+            cloud.progress(verb, detail=pace.text(len(answered_hosts), "hypervisors"))
 
     return replace(cloud, heard=count)
 
 
-def _read(
-    replies: Mapping[str, minions.Reply], fun: str, shape: Any, late: str
+def _read_replies(
+    replies: Mapping[str, minions.Reply], fun: str, shape: Any, late_text: str
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return what hosts answered, and why others did not; ``late`` if they said nothing."""
-    out, failed = {}, {}
+    out, reasons_by_host = {}, {}
     for host, reply in sorted(replies.items()):
         if not reply.ok:
-            failed[host] = reply.error or late
+            reasons_by_host[host] = reply.error or late_text
             continue
         try:
             out[host] = wire.read(host, fun, shape, reply.value)
         except wire.BadAnswer as error:
-            failed[host] = str(error)
-    return out, failed
+            reasons_by_host[host] = str(error)
+    return out, reasons_by_host
 
 
-def _said(reasons: Mapping[str, str]) -> str:
-    return "; ".join(f"{host}: {why}" for host, why in sorted(reasons.items()))
+def _join_reasons(reasons: Mapping[str, str]) -> str:
+    return "; ".join(f"{host}: {reason}" for host, reason in sorted(reasons.items()))
 
 
-def _failed(reasons: Mapping[str, str], table: Mapping[str, Any]) -> MasterError:
-    error = MasterError(_said(reasons))
+def _failure(reasons: Mapping[str, str], table: Mapping[str, Any]) -> MasterError:
+    error = MasterError(_join_reasons(reasons))
     error.table = table
     return error
 
@@ -126,36 +126,44 @@ def prune(cloud: Cloud, *, is_dry: bool) -> dict[str, dict[str, int]]:
 
     Every host must answer: an image folder may be shared, and its VMs anywhere.
     """
-    found = listed(cloud, None)
-    silent = found.reasons()
-    if silent:
+    survey = survey_images(cloud, None)
+    unresponsive_hosts = survey.reasons()
+    if unresponsive_hosts:
         raise MasterError(
-            "nothing was removed, as not all hosts say what they use: " f"{_said(silent)}"
+            "nothing was removed, as not all hosts say what they use: "
+            f"{_join_reasons(unresponsive_hosts)}"
         )
-    used = {
-        digest for images in found.answers.values() for digest, one in images.items() if one.users
+    used_digests = {
+        digest
+        for images in survey.answers.values()
+        for digest, image in images.items()
+        if image.users
     }
-    free = {host: set(images) - used for host, images in found.answers.items()}
-    having = [host for host, digests in free.items() if digests]
+    unused_by_host = {host: set(images) - used_digests for host, images in survey.answers.items()}
+    hosts_with_unused = [host for host, digests in unused_by_host.items() if digests]
     # One question to all, at once: what a host does not have, or uses by now, it passes over.
-    unused = sorted(set[str]().union(*free.values()))
+    unused_digests = sorted(set[str]().union(*unused_by_host.values()))
     if is_dry:
-        asking = _counting(cloud, "Searched", having)
-        out, failed = _pruned(asking, having, unused, {"dry_run": True})
+        counting_cloud = _with_reply_count(cloud, "Searched", hosts_with_unused)
+        out, reasons_by_host = _ask_prune(
+            counting_cloud, hosts_with_unused, unused_digests, {"dry_run": True}
+        )
     else:
-        with _alone(cloud):
-            out, failed = _removed(cloud, found.answers, having, unused)
-    removed = {host: one.removed for host, one in out.items()}
-    if failed:
-        raise _failed(failed, {"removed": removed})
-    return removed
+        with _prune_lock(cloud):
+            out, reasons_by_host = _remove_images(
+                cloud, survey.answers, hosts_with_unused, unused_digests
+            )
+    removed_by_host = {host: answer.removed for host, answer in out.items()}
+    if reasons_by_host:
+        raise _failure(reasons_by_host, {"removed": removed_by_host})
+    return removed_by_host
 
 
 @contextmanager
-def _alone(cloud: Cloud) -> Iterator[None]:
+def _prune_lock(cloud: Cloud) -> Iterator[None]:
     """Raise MasterError if images are being removed: it would end what another has begun anew."""
     path = Path(cloud.opts["cachedir"]) / "salt-virt" / "image-prune.lock"
-    with locks.held(path, wait=False) as lock:
+    with locks.hold_lock(path, wait=False) as lock:
         if lock is None:
             raise MasterError(
                 "another virt.image_prune is at work on this master; try again when that is over"
@@ -163,8 +171,11 @@ def _alone(cloud: Cloud) -> Iterator[None]:
         yield
 
 
-def _removed(
-    cloud: Cloud, hosts: Collection[str], having: Collection[str], unused: list[str]
+def _remove_images(
+    cloud: Cloud,
+    hosts: Collection[str],
+    hosts_with_unused: Collection[str],
+    unused_digests: list[str],
 ) -> tuple[dict[str, Pruned], dict[str, str]]:
     """
     Have hosts remove images; return what they say, and why others do not.
@@ -172,26 +183,33 @@ def _removed(
     Since all were asked, one may have made a disk, and another have its image in a folder of both.
     So they begin, all look once more, and what is used by now is kept.
     """
-    begun: dict[str, Pruned] = {}
+    begin_answers: dict[str, Pruned] = {}
     # Whoever was told to begin may have, until it is known who has.
-    hosts_begun, unused_still = [*having], list[str]()
+    hosts_begun, unused_still = [*hosts_with_unused], list[str]()
     try:
-        begun, failed = _pruned(cloud, having, unused, {"step": "begin"})
-        hosts_begun = [host for host, one in begun.items() if one.begun]
-        asked = sorted({*unused} & {digest for one in begun.values() for digest in one.begun})
-        looked, unlooked = _pruned(cloud, hosts, asked, {"step": "look"}) if asked else ({}, {})
-        if not unlooked:
-            kept = {digest for one in looked.values() for digest in one.kept}
-            unused_still = [digest for digest in asked if digest not in kept]
+        begin_answers, begin_failures = _ask_prune(
+            cloud, hosts_with_unused, unused_digests, {"step": "begin"}
+        )
+        hosts_begun = [host for host, answer in begin_answers.items() if answer.begun]
+        begun_digests = sorted(
+            {*unused_digests}
+            & {digest for answer in begin_answers.values() for digest in answer.begun}
+        )
+        look_answers, look_failures = (
+            _ask_prune(cloud, hosts, begun_digests, {"step": "look"}) if begun_digests else ({}, {})
+        )
+        if not look_failures:
+            kept_digests = {digest for answer in look_answers.values() for digest in answer.kept}
+            unused_still = [digest for digest in begun_digests if digest not in kept_digests]
     finally:
-        asking = _counting(cloud, "Removed", hosts_begun)
-        out, not_ended = _pruned(asking, hosts_begun, unused_still, {"step": "end"})
-    return {**begun, **out}, {**unlooked, **failed, **not_ended}
+        counting_cloud = _with_reply_count(cloud, "Removed", hosts_begun)
+        out, end_failures = _ask_prune(counting_cloud, hosts_begun, unused_still, {"step": "end"})
+    return {**begin_answers, **out}, {**look_failures, **begin_failures, **end_failures}
 
 
-def _pruned(
+def _ask_prune(
     cloud: Cloud, hosts: Collection[str], digests: list[str], kwarg: Mapping[str, Any]
 ) -> tuple[dict[str, Pruned], dict[str, str]]:
-    late = f"no answer within {cloud.settings.timeout_s} s (virt:timeout_s)"
+    late_text = f"no answer within {cloud.settings.timeout_s} s (virt:timeout_s)"
     replies = minions.ask(cloud, hosts, _PRUNE, [digests], kwarg) if hosts else {}
-    return _read(replies, _PRUNE, Pruned, late)
+    return _read_replies(replies, _PRUNE, Pruned, late_text)

@@ -31,7 +31,7 @@ from saltvirt.fleet.whereabouts import Whereabouts
 
 # Of so many VMs that are there twice it is asked where they are; more do not move at once, and a
 # host could have it asked of thousands.
-_MOST_TWICE = 20
+_MAX_DUPLICATES = 20
 
 
 def hosts(
@@ -47,54 +47,60 @@ def hosts(
     host
         One of them by name.
     """
-    return narrow(cloud, every(cloud), where, host)
+    return narrow(cloud, all_hosts(cloud), where, host)
 
 
-def one(cloud: Cloud, host: str | None) -> str:
+def require_host(cloud: Cloud, host: str | None) -> str:
     """Return the id of the hypervisor that a call must name; raise BadArgument if it is none."""
     return hosts(cloud, host=arguments.text("host", host))[0]
 
 
-def every(cloud: Cloud) -> list[str]:
+def all_hosts(cloud: Cloud) -> list[str]:
     """Return the ids of all hypervisors of this master; raise MasterError if it has none."""
-    found = allowed(cloud)
-    if not found:
-        raise candidates.nobody(cloud.opts, cloud.members)
+    host_ids = allowed_hosts(cloud)
+    if not host_ids:
+        raise candidates.no_hypervisors_error(cloud.opts, cloud.members)
     members = cloud.members
-    guests = membership.guests(cloud.opts, members, found)
+    guests = membership.find_last_seen_guests(cloud.opts, members, host_ids)
     if guests:
         # They were there when their hosts were last asked; this raises if they are there now.
-        survey(cloud, {host for there in guests.values() for host in there}, "virt.vm_state")
-        membership.refuse_guests(members, membership.guests(cloud.opts, members, found))
-    return found
+        survey(
+            cloud,
+            {host for guest_hosts in guests.values() for host in guest_hosts},
+            "virt.vm_state",
+        )
+        membership.refuse_guests(
+            members, membership.find_last_seen_guests(cloud.opts, members, host_ids)
+        )
+    return host_ids
 
 
-def allowed(cloud: Cloud) -> list[str]:
+def allowed_hosts(cloud: Cloud) -> list[str]:
     """Return the ids of the accepted minions that the master says are hypervisors, maybe none."""
     members = cloud.members
-    return [one for one in cloud.minions() if members.has(one)]
+    return [minion for minion in cloud.minions() if members.has(minion)]
 
 
 def narrow(
-    cloud: Cloud, every: list[str], where: str | None = None, host: str | None = None
+    cloud: Cloud, host_ids: list[str], where: str | None = None, host: str | None = None
 ) -> list[str]:
     """Return those of the hypervisors that a call means; see :func:`hosts`."""
-    if host is not None and arguments.text("host", host) not in every:
-        known = terminal.some(every)
+    if host is not None and arguments.text("host", host) not in host_ids:
+        hosts_text = terminal.join_some(host_ids)
         raise BadArgument(
             "host",
-            f"{host!r} is not a hypervisor here; there are: {known}; if it is to be one, run: "
+            f"{host!r} is not a hypervisor here; there are: {hosts_text}; if it is to be one, run: "
             f"salt-run virt.allow {shlex.quote(host)}",
         )
     if host is not None:
         return [host]
     if where is None:
-        return every
-    wanted = matching.among(cloud.opts, every, where, "where")
-    narrowed = [one for one in every if one in wanted]
+        return host_ids
+    matches = matching.match_hosts(cloud.opts, host_ids, where, "where")
+    narrowed = [hypervisor for hypervisor in host_ids if hypervisor in matches]
     if not narrowed:
-        there = terminal.some(every)
-        raise BadArgument("where", f"{where!r} matches none of the hypervisors {there}")
+        names_text = terminal.join_some(host_ids)
+        raise BadArgument("where", f"{where!r} matches none of the hypervisors {names_text}")
     return narrowed
 
 
@@ -106,7 +112,7 @@ def survey(
     kwarg: dict[str, Any] | None = None,
     *,
     timeout_s: float | None = None,
-    concerned: Collection[str] | None = None,
+    concerned_hosts: Collection[str] | None = None,
 ) -> Survey:
     """
     Ask all targets one question and return the :class:`Survey`; hints are refreshed by it.
@@ -120,55 +126,66 @@ def survey(
         Those that are waited for so long, whatever the command; the others only briefly. Defaults
         to nobody in a command that only reads, and to all in others.
     """
-    wanted = set(targets)
-    wait = silence.wait(wanted, cloud.silence, concerned, is_reading=cloud.is_reading)
-    replies = minions.ask(cloud, wanted, fun, arg, kwarg, timeout_s=timeout_s, wait=wait)
-    found = surveys.of_replies(fun, replies)
-    _say_silence(cloud, wanted, found.unreachable)
-    said_of = heard_of(fun, arg, found.answers)
-    if said_of is not None:
-        take_in(cloud, said_of)
-    return found
+    target_ids = set(targets)
+    wait = silence.choose_wait(
+        target_ids, cloud.silence, concerned_hosts, is_reading=cloud.is_reading
+    )
+    replies = minions.ask(cloud, target_ids, fun, arg, kwarg, timeout_s=timeout_s, wait=wait)
+    result = surveys.from_replies(fun, replies)
+    _report_unresponsive(cloud, target_ids, result.unreachable)
+    reported_names = extract_names(fun, arg, result.answers)
+    if reported_names is not None:
+        refresh_hints(cloud, reported_names)
+    return result
 
 
-def _say_silence(cloud: Cloud, asked: Collection[str], silent: Collection[str]) -> None:
+def _report_unresponsive(
+    cloud: Cloud, asked_hosts: Collection[str], unresponsive_hosts: Collection[str]
+) -> None:
     """Note who did not answer; say it as progress, once of each."""
     members = cloud.members
-    silent = list(filter(members.has, silent))
-    since = silence.noted(cloud.opts, asked, silent, members.has)
-    if cloud.silence.take_in(asked, silent):
-        cloud.progress("Asked", detail=silence.line(len(asked), silent, since, time.time()))
+    unresponsive_hosts = list(filter(members.has, unresponsive_hosts))
+    silent_since = silence.record_silence(cloud.opts, asked_hosts, unresponsive_hosts, members.has)
+    if cloud.silence.take_in(asked_hosts, unresponsive_hosts):
+        cloud.progress(
+            "Asked",
+            detail=silence.silence_line(
+                len(asked_hosts), unresponsive_hosts, silent_since, time.time()
+            ),
+        )
 
 
-def take_in(cloud: Cloud, said: hints.Heard) -> None:
+def refresh_hints(cloud: Cloud, report: hints.ReportedNames) -> None:
     """Refresh the hints by what a survey heard; refuse VMs that would pass for hypervisors."""
-    hints.refresh(cloud.opts, said)
-    if said.whole:
+    hints.refresh(cloud.opts, report)
+    if report.whole:
         members = cloud.members
-        membership.refuse_guests(members, membership.among(members, said.whole))
+        membership.refuse_guests(members, membership.find_guests(members, report.whole))
 
 
-def heard_of(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Heard | None:
+def extract_names(
+    fun: str, arg: Sequence[Any], answers: dict[str, Any]
+) -> hints.ReportedNames | None:
     """Return what the answers to a question say of names, None if it is about none."""
     if fun == "virt.host_info":
-        return hints.Heard(whole={host: info.vms for host, info in answers.items()})
+        return hints.ReportedNames(whole={host: info.vms for host, info in answers.items()})
     if fun == "virt.full_info":
-        return hints.Heard(whole={host: info.vm_info for host, info in answers.items()})
+        return hints.ReportedNames(whole={host: info.vm_info for host, info in answers.items()})
     if fun == "virt.vms":
-        return hints.Heard(whole={host: info.names for host, info in answers.items()})
+        return hints.ReportedNames(whole={host: info.names for host, info in answers.items()})
     if fun == "virt.vm_state":
-        return hints.Heard(whole=answers)
+        return hints.ReportedNames(whole=answers)
     if fun == "virt.presence":
-        return hints.Heard(name=arg[0], one=sightings.of_presence(answers))
+        return hints.ReportedNames(name=arg[0], one=sightings.from_presence(answers))
     return None
 
 
-def unheard(
+def find_suspects(
     cloud: Cloud,
-    found: Survey,
+    result: Survey,
     name: str,
-    seen: Mapping[str, sightings.Sighting],
-    noted: Iterable[str] = (),
+    sightings_by_host: Mapping[str, sightings.VmPresence],
+    noted_hosts: Iterable[str] = (),
 ) -> dict[str, str]:
     """
     Return ``{host: why}`` of the hosts that may have a VM, and cannot be asked.
@@ -183,19 +200,29 @@ def unheard(
 
     Hints at minions that this master does not know any more are dropped.
     """
-    silent, store = found.reasons(), compat.KeyStore(cloud.opts)
-    has_left = any(one.moved_to for one in seen.values())
-    if has_left and not any(one.is_its_own for one in seen.values()):
-        noted = {*noted, *silent, *(one.moved_to for one in seen.values() if one.moved_to)}
+    unresponsive_hosts, store = result.reasons(), compat.KeyStore(cloud.opts)
+    has_left = any(sighting.moved_to for sighting in sightings_by_host.values())
+    if has_left and not any(sighting.is_its_own for sighting in sightings_by_host.values()):
+        noted_hosts = {
+            *noted_hosts,
+            *unresponsive_hosts,
+            *(sighting.moved_to for sighting in sightings_by_host.values() if sighting.moved_to),
+        }
 
     def is_known(host: str) -> bool:
         # A host that is away is not a hypervisor of a reinstalled master yet.
-        return host in found.answers or host in silent or keys.accepted_in(store, host) is not None
+        return (
+            host in result.answers
+            or host in unresponsive_hosts
+            or keys.read_accepted_from(store, host) is not None
+        )
 
-    hints.kept(cloud.opts, is_known)
-    why = "this master does not know it as a hypervisor any more"
-    suspects = sorted({*hints.where(cloud.opts, name), *filter(is_known, noted)} - {*found.answers})
-    return {host: silent.get(host, why) for host in suspects}
+    hints.drop_unknown_hosts(cloud.opts, is_known)
+    unknown_reason = "this master does not know it as a hypervisor any more"
+    suspects = sorted(
+        {*hints.find_hosts(cloud.opts, name), *filter(is_known, noted_hosts)} - {*result.answers}
+    )
+    return {host: unresponsive_hosts.get(host, unknown_reason) for host in suspects}
 
 
 def overview(
@@ -205,7 +232,7 @@ def overview(
     *,
     targets: Iterable[str] | None = None,
     kwarg: dict[str, Any] | None = None,
-    heard: Callable[[minions.Reply], None] | None = None,
+    on_reply: Callable[[minions.Reply], None] | None = None,
 ) -> Survey:
     """
     Return the :class:`Survey` of a question about all VMs, with those that are there twice.
@@ -217,39 +244,43 @@ def overview(
     heard
         Called with each answer to it as it comes, whether it can be read or not.
     """
-    asked = hosts(cloud, host=host) if targets is None else targets
-    asking = cloud if heard is None else replace(cloud, heard=heard)
-    found = survey(asking, asked, fun, kwarg=kwarg)
-    said_of = heard_of(fun, (), found.answers)
-    named = said_of.whole if said_of else {}
-    known = hints.every(cloud.opts)
-    last_seen = {host: known[host] for host in sorted(found.reasons()) if host in known}
-    return replace(found, duplicates=_duplicates(cloud, named), last_seen=last_seen)
+    asked_hosts = hosts(cloud, host=host) if targets is None else targets
+    asking_cloud = cloud if on_reply is None else replace(cloud, heard=on_reply)
+    result = survey(asking_cloud, asked_hosts, fun, kwarg=kwarg)
+    reported_names = extract_names(fun, (), result.answers)
+    names_by_host = reported_names.whole if reported_names else {}
+    hints_by_host = hints.read_all(cloud.opts)
+    last_seen = {
+        host: hints_by_host[host] for host in sorted(result.reasons()) if host in hints_by_host
+    }
+    return replace(result, duplicates=_find_duplicates(cloud, names_by_host), last_seen=last_seen)
 
 
-def of_strangers(cloud: Cloud) -> dict[str, list[str]]:
+def list_stranger_vms(cloud: Cloud) -> dict[str, list[str]]:
     """Return ``{host: names}`` of the VMs that minions had which are no hypervisors any more."""
     store, members = compat.KeyStore(cloud.opts), cloud.members
     return {
         host: names
-        for host, names in hints.every(cloud.opts).items()
-        if not members.has(host) and keys.accepted_in(store, host) is not None
+        for host, names in hints.read_all(cloud.opts).items()
+        if not members.has(host) and keys.read_accepted_from(store, host) is not None
     }
 
 
-def _duplicates(cloud: Cloud, named: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+def _find_duplicates(
+    cloud: Cloud, names_by_host: Mapping[str, Iterable[str]]
+) -> dict[str, list[str]]:
     """Return ``{name: hosts}`` of the VMs that several hosts have; those that move are left out."""
-    by_name: dict[str, list[str]] = {}
-    for host, names in sorted(named.items()):
+    hosts_by_name: dict[str, list[str]] = {}
+    for host, names in sorted(names_by_host.items()):
         for name in names:
-            by_name.setdefault(name, []).append(host)
-    out = {name: there for name, there in sorted(by_name.items()) if len(there) > 1}
-    for name in [*out][:_MOST_TWICE]:
+            hosts_by_name.setdefault(name, []).append(host)
+    out = {name: vm_hosts for name, vm_hosts in sorted(hosts_by_name.items()) if len(vm_hosts) > 1}
+    for name in [*out][:_MAX_DUPLICATES]:
         # Which of them is on its way, presence alone can say.
-        found = survey(cloud, out[name], "virt.presence", [name])
-        having = sightings.having(sightings.of_presence(found.answers))
-        if len(having) > 1:
-            out[name] = having
+        result = survey(cloud, out[name], "virt.presence", [name])
+        hosts_with_vm = sightings.find_hosts(sightings.from_presence(result.answers))
+        if len(hosts_with_vm) > 1:
+            out[name] = hosts_with_vm
         else:
             del out[name]
     return out
@@ -263,10 +294,10 @@ def locate(cloud: Cloud, name: str) -> str:
     was last asked, and NoSuchVm if no host that answers has it; see
     :func:`saltvirt.fleet.whereabouts.host_of`.
     """
-    return located(cloud, look_for(cloud, name), name)
+    return host_from_survey(cloud, survey_for_vm(cloud, name), name)
 
 
-def look_for(cloud: Cloud, name: str) -> Survey:
+def survey_for_vm(cloud: Cloud, name: str) -> Survey:
     """
     Return the :class:`Survey` of where a VM is.
 
@@ -274,46 +305,56 @@ def look_for(cloud: Cloud, name: str) -> Survey:
     changed: it had the VM when it was last asked, or no other has it.
     """
     arguments.text("name", name)
-    asked, concerned = every(cloud), _concerned(cloud, name)
-    found = survey(cloud, asked, "virt.presence", [name], concerned=concerned)
-    late = set(found.unreachable).difference(concerned)
-    if cloud.is_reading or not late or sightings.having(sightings.of_presence(found.answers)):
-        return found
-    return joined(found, survey(cloud, late, "virt.presence", [name], concerned=late))
-
-
-def _concerned(cloud: Cloud, name: str) -> list[str]:
-    return [] if cloud.is_reading else hints.where(cloud.opts, name)
-
-
-def joined(found: Survey, late: Survey) -> Survey:
-    """Return a survey with what those say that were asked again."""
-    again = {*late.answers, *late.failed, *late.unreachable}
-    return Survey(
-        answers={**found.answers, **late.answers},
-        said={**found.said, **late.said},
-        unreachable=sorted({*found.unreachable} - again | {*late.unreachable}),
-        failed={**found.failed, **late.failed},
-        duplicates=found.duplicates,
-        doubts={**found.doubts, **late.doubts},
+    asked_hosts, concerned_hosts = all_hosts(cloud), _find_concerned_hosts(cloud, name)
+    result = survey(cloud, asked_hosts, "virt.presence", [name], concerned_hosts=concerned_hosts)
+    late_hosts = set(result.unreachable).difference(concerned_hosts)
+    if (
+        cloud.is_reading
+        or not late_hosts
+        or sightings.find_hosts(sightings.from_presence(result.answers))
+    ):
+        return result
+    return join_surveys(
+        result, survey(cloud, late_hosts, "virt.presence", [name], concerned_hosts=late_hosts)
     )
 
 
-def located(cloud: Cloud, found: Survey, name: str) -> str:
+def _find_concerned_hosts(cloud: Cloud, name: str) -> list[str]:
+    return [] if cloud.is_reading else hints.find_hosts(cloud.opts, name)
+
+
+def join_surveys(first_survey: Survey, second_survey: Survey) -> Survey:
+    """Return a survey with what those say that were asked again."""
+    second_hosts = {*second_survey.answers, *second_survey.failed, *second_survey.unreachable}
+    return Survey(
+        answers={**first_survey.answers, **second_survey.answers},
+        said={**first_survey.said, **second_survey.said},
+        unreachable=sorted(
+            {*first_survey.unreachable} - second_hosts | {*second_survey.unreachable}
+        ),
+        failed={**first_survey.failed, **second_survey.failed},
+        duplicates=first_survey.duplicates,
+        doubts={**first_survey.doubts, **second_survey.doubts},
+    )
+
+
+def host_from_survey(cloud: Cloud, result: Survey, name: str) -> str:
     """Return the host that has a VM, by the answers of :func:`look_for`; see :func:`locate`."""
-    return whereabouts.host_of(known_of(cloud, found, name))
+    return whereabouts.host_of(whereabouts_from_survey(cloud, result, name))
 
 
-def known_of(cloud: Cloud, found: Survey, name: str) -> Whereabouts:
+def whereabouts_from_survey(cloud: Cloud, result: Survey, name: str) -> Whereabouts:
     """Return where a VM is, by the answers of :func:`look_for` and by where it was last seen."""
-    seen, unasked = sightings.of_presence(found.answers), found.reasons()
-    out_of_reach = unheard(cloud, found, name, seen)
-    if out_of_reach:
-        ends = orders.ends_of_move(cloud.opts, name)
-        out_of_reach = whereabouts.beside_move(out_of_reach, seen, ends)
+    sightings_by_host, reasons_by_host = sightings.from_presence(result.answers), result.reasons()
+    suspects = find_suspects(cloud, result, name, sightings_by_host)
+    if suspects:
+        end_hosts = orders.ends_of_move(cloud.opts, name)
+        suspects = whereabouts.outside_move(suspects, sightings_by_host, end_hosts)
     return Whereabouts(
         name=name,
-        seen=seen,
-        out_of_reach=silence.aged(cloud.opts, out_of_reach),
-        unasked={host: "" if reason == SILENT else reason for host, reason in unasked.items()},
+        seen=sightings_by_host,
+        out_of_reach=silence.add_durations(cloud.opts, suspects),
+        unasked={
+            host: "" if reason == SILENT else reason for host, reason in reasons_by_host.items()
+        },
     )

@@ -14,17 +14,17 @@ from saltvirt.fleet import membership
 _MOST_NOTE = 64 * 1024
 
 
-def seal_for(opts: Mapping[str, Any], host: str, private: str) -> str:
+def seal_for(opts: Mapping[str, Any], host: str, private_key: str) -> str:
     """Return a private key that only this host's minion can read."""
-    public = accepted(opts, host)
+    public = read_accepted(opts, host)
     if not public:
         raise MasterError(f"the master has no accepted key of {host}; is it one of its minions?")
-    return sealed.seal(private, public)
+    return sealed.seal(private_key, public)
 
 
 def refuse_reserved(opts: Mapping[str, Any], name: str) -> None:
     """Raise BadArgument if a VM of that name would be taken for a hypervisor."""
-    membership.of(opts).refuse_guest(name)
+    membership.read_members(opts).refuse_guest(name)
 
 
 def refuse_taken(opts: Mapping[str, Any], name: str) -> None:
@@ -37,73 +37,73 @@ def refuse_taken(opts: Mapping[str, Any], name: str) -> None:
         )
 
 
-def accept(opts: Mapping[str, Any], name: str, public: str) -> None:
+def accept(opts: Mapping[str, Any], name: str, public_key: str) -> None:
     """Accept a key for exactly this id, and note that it is a VM's."""
-    path = _note(opts, name)
+    path = _note_path(opts, name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files.write(path, public.strip().encode())
+    files.write(path, public_key.strip().encode())
     # What the last minion of that name has said proves nothing of this one.
     compat.Grains(opts).forget(name)
-    compat.KeyStore(opts).accept(name, public)
+    compat.KeyStore(opts).accept(name, public_key)
 
 
-def discard(opts: Mapping[str, Any], name: str, public: str) -> None:
+def discard(opts: Mapping[str, Any], name: str, public_key: str) -> None:
     """Take back a key that :func:`accept` accepted; another key under the id stays."""
-    if accepted(opts, name) == public.strip():
+    if read_accepted(opts, name) == public_key.strip():
         compat.KeyStore(opts).discard(name)
     forget(opts, name)
 
 
-def accepted(opts: Mapping[str, Any], name: str) -> str | None:
+def read_accepted(opts: Mapping[str, Any], name: str) -> str | None:
     """Return the accepted key of a minion, None if there is none."""
-    return accepted_in(compat.KeyStore(opts), name)
+    return read_accepted_from(compat.KeyStore(opts), name)
 
 
-def accepted_in(store: compat.KeyStore, name: str) -> str | None:
+def read_accepted_from(store: compat.KeyStore, name: str) -> str | None:
     """Return the same, for whoever asks for many: to open the keys takes longer than to read."""
-    state, known = store.read(name)
-    return known.strip() if known and state == "accepted" else None
+    state, public_key = store.read(name)
+    return public_key.strip() if public_key and state == "accepted" else None
 
 
-def delete(opts: Mapping[str, Any], name: str, public: str | None) -> bool:
+def delete(opts: Mapping[str, Any], name: str, public_key: str | None) -> bool:
     """Delete this key of a minion, not another one under its id; return whether it was there."""
     forget(opts, name)
-    if public is None or accepted(opts, name) != public.strip():
+    if public_key is None or read_accepted(opts, name) != public_key.strip():
         return False
     compat.KeyStore(opts).delete(name)
     return True
 
 
-def _note(opts: Mapping[str, Any], name: str) -> Path:
+def _note_path(opts: Mapping[str, Any], name: str) -> Path:
     return Path(opts["cachedir"]) / "salt-virt-keys" / quote(name, safe="")
 
 
-def noted(opts: Mapping[str, Any]) -> dict[str, str]:
+def read_vm_keys(opts: Mapping[str, Any]) -> dict[str, str]:
     """
     Return ``{id: public key}`` of the keys that were accepted for VMs, deleted since or not.
 
     A minion that is not a VM of ours has none: its key is never taken for that of a VM.
     """
-    return {name: key for name, _path, key in _notes(opts) if key is not None}
+    return {name: key for name, _path, key in _read_notes(opts) if key is not None}
 
 
-def strange(opts: Mapping[str, Any]) -> list[Path]:
+def find_foreign_files(opts: Mapping[str, Any]) -> list[Path]:
     """Return the files among the notes of keys that are none: others may write there."""
-    return [path for _name, path, key in _notes(opts) if key is None]
+    return [path for _name, path, key in _read_notes(opts) if key is None]
 
 
-def _notes(opts: Mapping[str, Any]) -> Iterator[tuple[str, Path, str | None]]:
+def _read_notes(opts: Mapping[str, Any]) -> Iterator[tuple[str, Path, str | None]]:
     """Yield the id, the file and the key of each note; None if there is no key in it."""
-    folder = _note(opts, "any").parent
+    folder = _note_path(opts, "any").parent
     for path in sorted(folder.glob("[!.]*")) if folder.is_dir() else ():
         name = unquote(path.name)
         # Any minion of a master with Salt 3008 can put a file there.
-        is_own = quote(name, safe="") == path.name and path.is_file()
+        is_note = quote(name, safe="") == path.name and path.is_file()
         with contextlib.suppress(FileNotFoundError):  # another command has forgotten it since
-            yield name, path, _key(path) if is_own else None
+            yield name, path, _read_key(path) if is_note else None
 
 
-def _key(path: Path) -> str | None:
+def _read_key(path: Path) -> str | None:
     if path.stat().st_size > _MOST_NOTE:
         return None
     try:
@@ -115,4 +115,4 @@ def _key(path: Path) -> str | None:
 
 def forget(opts: Mapping[str, Any], name: str) -> None:
     """Forget that a key was accepted for a VM."""
-    files.unlink(_note(opts, name))
+    files.unlink(_note_path(opts, name))

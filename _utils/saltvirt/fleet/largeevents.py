@@ -15,7 +15,7 @@ import salt.payload
 from saltvirt.signed import CUT
 
 
-class Sparing:
+class CutEventBus:
     """Salt's event bus, for one job: of its answer, if that is too large, there is only a mark."""
 
     def __init__(self, event: Any, answer: object) -> None:
@@ -35,7 +35,7 @@ class Sparing:
             data["return"] = self._answer
 
 
-def spare(job: Any, answer: object, opts: Mapping[str, Any]) -> None:
+def cut_large_answer(job: Any, answer: object, opts: Mapping[str, Any]) -> None:
     """
     Have a job that somebody sits before fire no answer that is larger than ``max_event_size``.
 
@@ -46,4 +46,4 @@ def spare(job: Any, answer: object, opts: Mapping[str, Any]) -> None:
     if not (job and job.print_func) or multiprocessing.parent_process() is not None:
         return
     if len(salt.payload.dumps(answer, use_bin_type=True)) > opts["max_event_size"]:
-        job.event = Sparing(job.event, answer)
+        job.event = CutEventBus(job.event, answer)

@@ -19,18 +19,18 @@ from saltvirt.vmfilter import VmFilter
 
 _OLD = "it has an older version of Salt Virt, which shows all VMs alone: salt {} saltutil.sync_all"
 _T = TypeVar("_T")
-_By = Mapping[str, Callable[[Any], float]]
+_SortKeys = Mapping[str, Callable[[Any], float]]
 Line = Callable[[Mapping[str, Any]], None]
 # What a host says of itself: of a move only where it is asked about one.
-HOST_FIELDS = tuple(sorted({one.name for one in fields(HostInfo)} - {"moving"}))
+HOST_FIELDS = tuple(sorted({host_field.name for host_field in fields(HostInfo)} - {"moving"}))
 # The most first.
-OF_QUERY: _By = {
+QUERY_SORT_KEYS: _SortKeys = {
     "memory": lambda info: info.freemem,
     "cpu": lambda info: info.freecpu,
     "vms": lambda info: len(info.vm_info),
 }
-_OF_LIST: _By = {"vms": len}
-OF_INFO: _By = {
+_LIST_SORT_KEYS: _SortKeys = {"vms": len}
+INFO_SORT_KEYS: _SortKeys = {
     "memory": lambda info: fit.free(info)["memory_mib"],
     "cpu": lambda info: fit.free(info)["vcpus"],
     "disk": lambda info: fit.free(info)["disk_mib"],
@@ -81,13 +81,13 @@ class _View:
     """
 
     fun: str
-    by: _By
+    by: _SortKeys
     kwarg: Mapping[str, Any] = field(default_factory=dict)
     seen: Callable[[Any], Any] = lambda info: info
     shown: Callable[[Any, Any], Any] = lambda _info, said: said
 
 
-def asked(
+def from_call(
     host: Any,
     vms: VmFilter | None = None,
     *,
@@ -101,8 +101,8 @@ def asked(
         hosts=arguments.names("host", host),
         vms=vms or VmFilter(),
         sort="host" if sort is None else str(sort),
-        limit=None if limit is None else arguments.whole("limit", limit),
-        offset=arguments.whole("offset", offset, least=0),
+        limit=None if limit is None else arguments.whole_number("limit", limit),
+        offset=arguments.whole_number("offset", offset, least=0),
     )
     if arguments.boolean("stream", stream):
         _refuse_stream(look, is_sorted=sort is not None)
@@ -114,39 +114,43 @@ def _refuse_stream(look: Look, *, is_sorted: bool) -> None:
     if is_sorted:
         raise BadArgument("sort", "has no use with stream, where hosts come as they answer")
     if look.vms.is_narrow and (look.limit is not None or look.offset):
-        why = "which hosts are on a page of these VMs is known only when all have answered"
-        raise BadArgument("limit" if look.limit is not None else "offset", f"{why}; without stream")
+        reason = "which hosts are on a page of these VMs is known only when all have answered"
+        raise BadArgument(
+            "limit" if look.limit is not None else "offset", f"{reason}; without stream"
+        )
 
 
 def query(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
     """Return ``{host: {freecpu, freemem, node_info, vm_info}}``, and what stands beside it."""
 
-    def shown(info: Any, said: Mapping[str, Any]) -> dict[str, Any]:
-        return shownvms.shown(said, info.vm_info)
+    def shown(info: Any, answer: Mapping[str, Any]) -> dict[str, Any]:
+        return shownvms.select_vms(answer, info.vm_info)
 
     if look.vms == VmFilter():
-        view = _View(fun="virt.full_info", by=OF_QUERY, shown=shown)
+        view = _View(fun="virt.full_info", by=QUERY_SORT_KEYS, shown=shown)
         return _show(cloud, look, view, line)
 
     def seen(info: FoundVms) -> FoundVms | None:
         # A host of another release may not look at all that it is asked for by.
-        few = _narrowed(info, look.vms)
-        return few if few.vm_info or not look.vms.is_narrow else None
+        matching_info = _filter_by_name(info, look.vms)
+        return matching_info if matching_info.vm_info or not look.vms.is_narrow else None
 
     view = _View(
         fun="virt.vms",
         kwarg=look.vms.plain(),
-        by=OF_QUERY,
+        by=QUERY_SORT_KEYS,
         seen=seen,
         shown=shown,
     )
     return _show(cloud, look, view, line)
 
 
-def _narrowed(info: FoundVms, vms: VmFilter) -> FoundVms:
+def _filter_by_name(info: FoundVms, vms: VmFilter) -> FoundVms:
     """Return an answer with the VMs alone that are asked for, as far as it says."""
-    by_name = VmFilter(name=vms.name)
-    return replace(info, vm_info={n: v for n, v in info.vm_info.items() if by_name.takes(n, "")})
+    name_filter = VmFilter(name=vms.name)
+    return replace(
+        info, vm_info={n: v for n, v in info.vm_info.items() if name_filter.takes(n, "")}
+    )
 
 
 def listed(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
@@ -158,13 +162,17 @@ def listed(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]
     untagged = VmFilter(name=look.vms.name, state=look.vms.state)
 
     def seen(info: Any) -> dict[str, str] | None:
-        taken = {
+        states_by_name = {
             name: state for name, state in _states(info).items() if untagged.takes(name, state)
         }
-        return taken if taken or not look.vms.is_narrow else None
+        return states_by_name if states_by_name or not look.vms.is_narrow else None
 
     view = _View(
-        fun=fun, kwarg=kwarg, by=_OF_LIST, seen=seen, shown=lambda vms, _said: _by_state(vms)
+        fun=fun,
+        kwarg=kwarg,
+        by=_LIST_SORT_KEYS,
+        seen=seen,
+        shown=lambda vms, _answer: _by_state(vms),
     )
     return _show(cloud, look, view, line)
 
@@ -185,7 +193,9 @@ def _by_state(vms: Mapping[str, str]) -> dict[str, list[str]]:
 
 def host_info(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
     """Return ``{host: answer of virt.host_info}``, and what stands beside it."""
-    view = _View(fun="virt.host_info", by=OF_INFO, shown=lambda _info, said: look.vms.shown(said))
+    view = _View(
+        fun="virt.host_info", by=INFO_SORT_KEYS, shown=lambda _info, answer: look.vms.shown(answer)
+    )
     return _show(cloud, look, view, line)
 
 
@@ -196,53 +206,56 @@ def _show(cloud: Cloud, look: Look, view: _View, line: Line | None) -> dict[str,
     line
         Called with what is said of each host, as it answers, and of those that do not at the end.
     """
-    found = _survey(cloud, look, view, line and _heard(view, line))
-    looked = {host: view.seen(info) for host, info in found.answers.items()}
-    seen = {host: one for host, one in looked.items() if one is not None}
-    hosts = sorted(seen)
+    survey = _survey(cloud, look, view, line and _stream_replies(view, line))
+    parts_by_host = {host: view.seen(info) for host, info in survey.answers.items()}
+    shown_parts = {host: part for host, part in parts_by_host.items() if part is not None}
+    hosts = sorted(shown_parts)
     if look.sort != "host":
-        hosts.sort(key=lambda host: -view.by[look.sort](seen[host]))
+        hosts.sort(key=lambda host: -view.by[look.sort](shown_parts[host]))
     if look.sort != "host" or look.vms.is_narrow:
         hosts = look.page(hosts)
     if line is not None:
-        _say_beside(found, line, silence.silent_since(cloud.opts))
-    return {**{host: view.shown(seen[host], found.said[host]) for host in hosts}, **found.beside()}
+        _stream_failures(survey, line, silence.silent_since(cloud.opts))
+    return {
+        **{host: view.shown(shown_parts[host], survey.said[host]) for host in hosts},
+        **survey.beside(),
+    }
 
 
-def _heard(view: _View, line: Line) -> Callable[[Reply], None]:
+def _stream_replies(view: _View, line: Line) -> Callable[[Reply], None]:
     """Return what says an answer as it comes, if it can be read and there is anything to show."""
 
     def heard(reply: Reply) -> None:
         if not reply.ok:
             return
         try:
-            seen = view.seen(inventory.read(reply.minion, view.fun, reply.value))
+            part = view.seen(inventory.read(reply.minion, view.fun, reply.value))
         except wire.BadAnswer:
             return
-        if seen is not None:
-            line({"host": reply.minion, "answer": view.shown(seen, reply.value)})
+        if part is not None:
+            line({"host": reply.minion, "answer": view.shown(part, reply.value)})
 
     return heard
 
 
-def _say_beside(found: inventory.Survey, line: Line, since: Mapping[str, float]) -> None:
+def _stream_failures(survey: inventory.Survey, line: Line, since: Mapping[str, float]) -> None:
     """Say who has failed, who is silent, and which VMs are there twice."""
 
     def had(host: str) -> dict[str, list[str]]:
-        return {"last_seen": found.last_seen[host]} if host in found.last_seen else {}
+        return {"last_seen": survey.last_seen[host]} if host in survey.last_seen else {}
 
-    for host, why in sorted(found.failed.items()):
-        line({"host": host, "failed": why, **had(host)})
+    for host, reason in sorted(survey.failed.items()):
+        line({"host": host, "failed": reason, **had(host)})
     now = time.time()
-    for host in sorted(found.unreachable):
+    for host in sorted(survey.unreachable):
         silent_s = int(now - since.get(host, now))
         line({"host": host, "unreachable": True, "silent_s": silent_s, **had(host)})
-    if found.duplicates:
-        line({"duplicates": found.duplicates})
+    if survey.duplicates:
+        line({"duplicates": survey.duplicates})
 
 
 def _survey(
-    cloud: Cloud, look: Look, view: _View, heard: Callable[[Reply], None] | None
+    cloud: Cloud, look: Look, view: _View, on_reply: Callable[[Reply], None] | None
 ) -> inventory.Survey:
     """Ask the hosts that may be shown; raise MasterError if none answers."""
     if look.sort not in ("host", *view.by):
@@ -253,38 +266,43 @@ def _survey(
         targets = look.page(targets)
     if not targets:
         raise BadArgument("offset", f"{look.offset}: there are no more hypervisors")
-    found = inventory.overview(
-        cloud, view.fun, targets=targets, kwarg=dict(view.kwarg), heard=heard
+    survey = inventory.overview(
+        cloud, view.fun, targets=targets, kwarg=dict(view.kwarg), on_reply=on_reply
     )
-    if not found.answers:
-        raise found.silence()
-    old = {h: _OLD.format(h) for h, why in found.failed.items() if "is not available" in why}
-    return replace(found, failed={**found.failed, **old}, last_seen=_last_seen(cloud, look, found))
-
-
-def _last_seen(cloud: Cloud, look: Look, found: inventory.Survey) -> dict[str, list[str]]:
-    """Return ``{host: names}`` of the VMs of hosts that gave no answer, or were shut out."""
-    by_name, known = VmFilter(name=look.vms.name), found.last_seen
-    if not look.hosts:
-        known = {**inventory.of_strangers(cloud), **known}
-    named = {
-        host: [one for one in names if by_name.takes(one, "")] for host, names in known.items()
+    if not survey.answers:
+        raise survey.silence()
+    old_hosts = {
+        h: _OLD.format(h) for h, reason in survey.failed.items() if "is not available" in reason
     }
-    return {host: names for host, names in named.items() if names}
+    return replace(
+        survey, failed={**survey.failed, **old_hosts}, last_seen=_last_seen(cloud, look, survey)
+    )
+
+
+def _last_seen(cloud: Cloud, look: Look, survey: inventory.Survey) -> dict[str, list[str]]:
+    """Return ``{host: names}`` of the VMs of hosts that gave no answer, or were shut out."""
+    name_filter, names_by_host = VmFilter(name=look.vms.name), survey.last_seen
+    if not look.hosts:
+        names_by_host = {**inventory.list_stranger_vms(cloud), **names_by_host}
+    matching_names = {
+        host: [name for name in names if name_filter.takes(name, "")]
+        for host, names in names_by_host.items()
+    }
+    return {host: names for host, names in matching_names.items() if names}
 
 
 def _hosts(cloud: Cloud, look: Look) -> list[str]:
-    every = inventory.every(cloud)
+    all_hosts = inventory.all_hosts(cloud)
     if not look.hosts:
-        return every
+        return all_hosts
     out: set[str] = set()
-    for one in look.hosts:
-        if not is_glob(one):
-            out.update(inventory.narrow(cloud, every, host=one))
+    for pattern in look.hosts:
+        if not is_glob(pattern):
+            out.update(inventory.narrow(cloud, all_hosts, host=pattern))
             continue
-        matching = {host for host in every if fnmatchcase(host, one)}
-        if not matching:
-            there = terminal.some(every)
-            raise BadArgument("host", f"{one!r} matches none of the hypervisors {there}")
-        out |= matching
+        matching_hosts = {host for host in all_hosts if fnmatchcase(host, pattern)}
+        if not matching_hosts:
+            hosts_text = terminal.join_some(all_hosts)
+            raise BadArgument("host", f"{pattern!r} matches none of the hypervisors {hosts_text}")
+        out |= matching_hosts
     return sorted(out)

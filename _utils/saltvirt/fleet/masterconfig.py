@@ -15,7 +15,7 @@ from saltvirt.errors import MasterError
 log = logging.getLogger(__name__)
 
 # Functions of the runner that change nothing.
-LOOKS = frozenset(
+READ_ONLY = frozenset(
     (
         *("virt.audit", "virt.cell_job", "virt.console_log", "virt.find", "virt.host_info"),
         *("virt.images", "virt.list", "virt.next_host", "virt.query", "virt.setup_check"),
@@ -26,7 +26,7 @@ LOOKS = frozenset(
 NARROWS = frozenset(("virt.disallow", "virt.unauthorize", "virt_pki.revoke"))
 
 
-def missing(opts: Mapping[str, Any]) -> str | None:
+def explain_missing(opts: Mapping[str, Any]) -> str | None:
     """Return why options below ``virt:`` may be missing in a master's configuration, or None."""
     reason = saltfiles.unreadable_config(opts)
     if reason is None:
@@ -38,12 +38,14 @@ def missing(opts: Mapping[str, Any]) -> str | None:
 
 def refuse_missing(opts: Mapping[str, Any], *, is_change: bool = True) -> None:
     """Raise MasterError for a change if options below ``virt:`` may be missing."""
-    reason = missing(opts) if is_change else None
+    reason = explain_missing(opts) if is_change else None
     if reason:
         raise MasterError(f"nothing is changed by this master: {reason}")
 
 
-def refuse_changes(opts: Mapping[str, Any], function: str, given: Mapping[str, Any]) -> None:
+def refuse_changes(
+    opts: Mapping[str, Any], function: str, call_arguments: Mapping[str, Any]
+) -> None:
     """
     Raise MasterError if options may be missing, and a runner function would change something.
 
@@ -54,16 +56,18 @@ def refuse_changes(opts: Mapping[str, Any], function: str, given: Mapping[str, A
     """
     if function in NARROWS:
         return
-    if not is_look(function, given):
+    if not is_read_only(function, call_arguments):
         refuse_missing(opts)
-    elif reason := missing(opts):
+    elif reason := explain_missing(opts):
         log.warning("%s", reason)
 
 
-def is_look(function: str, given: Mapping[str, Any]) -> bool:
+def is_read_only(function: str, call_arguments: Mapping[str, Any]) -> bool:
     """Return whether a call of a runner function changes nothing."""
     if function == "virt.allow":
-        return not given.get("hosts")
+        return not call_arguments.get("hosts")
     if function == "virt.doctor":
-        return not arguments.boolean("fix", given.get("fix", False))
-    return function in LOOKS or arguments.boolean("dry_run", given.get("dry_run", False))
+        return not arguments.boolean("fix", call_arguments.get("fix", False))
+    return function in READ_ONLY or arguments.boolean(
+        "dry_run", call_arguments.get("dry_run", False)
+    )

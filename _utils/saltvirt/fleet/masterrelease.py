@@ -19,8 +19,8 @@ def is_since(release: str, firsts: Mapping[int, int]) -> bool:
     firsts
         The first of each line; later lines have it.
     """
-    found = re.match(r"(\d+)(?:\.(\d+))?", release)
-    line, number = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+    match = re.match(r"(\d+)(?:\.(\d+))?", release)
+    line, number = (int(match[1]), int(match[2] or 0)) if match else (0, 0)
     return number >= firsts[line] if line in firsts else line > max(firsts)
 
 

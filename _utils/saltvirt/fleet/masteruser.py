@@ -50,7 +50,7 @@ def _user(opts: Mapping[str, Any]) -> pwd.struct_passwd:
 
 
 @contextlib.contextmanager
-def acting(opts: Mapping[str, Any]) -> Iterator[None]:
+def as_master_user(opts: Mapping[str, Any]) -> Iterator[None]:
     """
     Use files as the master's user inside the block; a process that is not root does anyway.
 
@@ -84,8 +84,8 @@ def _set_groups(groups: Sequence[int]) -> None:
     if number is None:
         os.setgroups(groups)
         return
-    wanted = (ctypes.c_uint32 * len(groups))(*groups)
-    call = ctypes.c_long(number), ctypes.c_size_t(len(groups)), wanted
+    group_array = (ctypes.c_uint32 * len(groups))(*groups)
+    call = ctypes.c_long(number), ctypes.c_size_t(len(groups)), group_array
     if _libc().syscall(*call) or set(os.getgroups()) != set(groups):
         raise MasterError(
             "this process may not take the groups of the master's user; use " "salt-run itself"
@@ -116,7 +116,7 @@ def _set_ids(uid: int, gid: int) -> tuple[int, int]:
     return before[1], before[0]
 
 
-def why(error: OSError, opts: Mapping[str, Any]) -> str:
+def explain_error(error: OSError, opts: Mapping[str, Any]) -> str:
     """
     Return in one line why a file could not be used, and if rights are missing, what to run.
 
@@ -127,27 +127,27 @@ def why(error: OSError, opts: Mapping[str, Any]) -> str:
     if not is_ours or user.pw_uid == 0:
         return str(error)
     try:
-        with acting(opts):
-            return _described(Path(error.filename).absolute(), user, opts)
+        with as_master_user(opts):
+            return _describe(Path(error.filename).absolute(), user, opts)
     except OSError:  # it is gone meanwhile
         return str(error)
 
 
-def _described(path: Path, user: pwd.struct_passwd, opts: Mapping[str, Any]) -> str:
-    culprit, verb = _culprit(path, user)
+def _describe(path: Path, user: pwd.struct_passwd, opts: Mapping[str, Any]) -> str:
+    culprit, verb = _find_culprit(path, user)
     status = culprit.lstat()
-    who = f"user {user.pw_name}, as which the master runs, cannot {verb}"
+    user_text = f"user {user.pw_name}, as which the master runs, cannot {verb}"
     if stat.S_ISLNK(status.st_mode):
-        return f"{culprit} is a link, and {who} what it leads to; put the file itself there"
+        return f"{culprit} is a link, and {user_text} what it leads to; put the file itself there"
     where = f" on the way to {files.whole_path(path)}" if verb == "enter" else ""
-    whose = f"belongs to {_name(status.st_uid)} ({stat.S_IMODE(status.st_mode):04o})"
-    return f"{culprit} {whose}, and {who} it{where}; {_remedy(culprit, status, user, opts)}"
+    owner = f"belongs to {_name(status.st_uid)} ({stat.S_IMODE(status.st_mode):04o})"
+    return f"{culprit} {owner}, and {user_text} it{where}; {_remedy(culprit, status, user, opts)}"
 
 
-def _culprit(path: Path, user: pwd.struct_passwd) -> tuple[Path, str]:
+def _find_culprit(path: Path, user: pwd.struct_passwd) -> tuple[Path, str]:
     """Return what keeps a user from a file, the file or a folder above it, and from doing what."""
     for folder in reversed(path.parents):
-        if not _may(folder.stat(), user, _ENTER):
+        if not _is_permitted(folder.stat(), user, _ENTER):
             return folder, "enter"
     try:
         status = path.stat()
@@ -156,12 +156,12 @@ def _culprit(path: Path, user: pwd.struct_passwd) -> tuple[Path, str]:
     if stat.S_ISDIR(status.st_mode):
         return path, "read"
     for right, verb in ((_READ, "read"), (_WRITE, "write")):
-        if not _may(status, user, right):
+        if not _is_permitted(status, user, right):
             return path, verb
     return path.parent, "write in"
 
 
-def _may(status: os.stat_result, user: pwd.struct_passwd, right: int) -> bool:
+def _is_permitted(status: os.stat_result, user: pwd.struct_passwd, right: int) -> bool:
     groups = {user.pw_gid, *salt.utils.user.get_gid_list(user.pw_name)}
     shift = 6 if status.st_uid == user.pw_uid else 3 if status.st_gid in groups else 0
     return bool(status.st_mode >> shift & right)
@@ -177,28 +177,37 @@ def _name(uid: int) -> str:
 def _remedy(
     path: Path, status: os.stat_result, user: pwd.struct_passwd, opts: Mapping[str, Any]
 ) -> str:
-    ours = [Path(opts[key]).absolute() for key in ("pki_dir", "cachedir") if opts.get(key)]
-    folder = next((one for one in ours if path == one or one in path.parents), None)
+    master_folders = [
+        Path(opts[key]).absolute() for key in ("pki_dir", "cachedir") if opts.get(key)
+    ]
+    folder = next(
+        (
+            candidate
+            for candidate in master_folders
+            if path == candidate or candidate in path.parents
+        ),
+        None,
+    )
     if folder is None:
         return (
             f"choose a place that {user.pw_name} can use; this makes one: install -d -m 700 "
             f"-o {user.pw_name} /srv/salt-virt"
         )
     # That user may have put a link there, to have root give away what it leads to.
-    link = _planted(path, folder)
+    link = _find_planted_link(path, folder)
     if link:
         return f"{link} on the way there is a link: put the folder itself in its place"
     flag = "R" if stat.S_ISDIR(status.st_mode) else ""
     if status.st_uid == user.pw_uid:
         return f"run: chmod {f'-{flag} ' if flag else ''}u+rwX {shlex.quote(str(path))}"
     # The whole folder, which that user cannot replace; a link may still come into it: -h.
-    whole = folder.resolve() if folder.is_symlink() else folder
-    return f"run: chown -hR {user.pw_name}: {shlex.quote(str(whole))}"
+    real_folder = folder.resolve() if folder.is_symlink() else folder
+    return f"run: chown -hR {user.pw_name}: {shlex.quote(str(real_folder))}"
 
 
-def _planted(path: Path, folder: Path) -> Path | None:
+def _find_planted_link(path: Path, folder: Path) -> Path | None:
     """Return a link on the way to a path below the master's folder; root may link that itself."""
     if folder.is_symlink() and folder.lstat().st_uid != 0:
         return folder
-    below = [one for one in reversed(path.parents) if folder in one.parents]
-    return next((one for one in below if one.is_symlink()), None)
+    parents_below = [parent for parent in reversed(path.parents) if folder in parent.parents]
+    return next((parent for parent in parents_below if parent.is_symlink()), None)

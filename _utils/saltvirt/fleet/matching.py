@@ -15,7 +15,7 @@ from saltvirt import compat, terminal
 from saltvirt.errors import BadArgument
 
 
-class _CacheOf:
+class _HostsCache:
     """The master's cache of minions as if it had these alone."""
 
     def __init__(self, cache: Any, hosts: Collection[str]) -> None:
@@ -23,7 +23,7 @@ class _CacheOf:
 
     def list(self, bank: str) -> list[str]:
         """Return which of the hosts there is something of."""
-        return [one for one in self._cache.list(bank) or () if one in self._hosts]
+        return [minion_id for minion_id in self._cache.list(bank) or () if minion_id in self._hosts]
 
     def __getattr__(self, name: str) -> Any:
         """Return whatever else the cache has."""
@@ -36,13 +36,15 @@ class _Matchers(CkMinions):  # type: ignore[misc]
     def __init__(self, opts: Mapping[str, Any], hosts: Collection[str]) -> None:
         super().__init__(opts)
         self._hosts = frozenset(hosts)
-        self.cache: Any = _CacheOf(salt.cache.factory(opts), self._hosts)
+        self.cache: Any = _HostsCache(salt.cache.factory(opts), self._hosts)
 
     def _pki_minions(self) -> set[str]:
         return set(self._hosts)
 
 
-def among(opts: Mapping[str, Any], hosts: Collection[str], expression: str, what: str) -> set[str]:
+def match_hosts(
+    opts: Mapping[str, Any], hosts: Collection[str], expression: str, argument: str
+) -> set[str]:
     """
     Return those of the hypervisors that a compound target matches.
 
@@ -50,17 +52,19 @@ def among(opts: Mapping[str, Any], hosts: Collection[str], expression: str, what
         The argument that the target came in, for the error that a list names a minion whose key
         this master has not accepted.
     """
-    found = _Matchers(opts, hosts).check_minions(expression, "compound", greedy=False)
-    missing = found.get("missing") or ()
+    matches = _Matchers(opts, hosts).check_minions(expression, "compound", greedy=False)
+    missing = matches.get("missing") or ()
     if missing:
         # On 3006 it is looked for among these hosts alone.
         missing = sorted({*missing}.difference(compat.KeyStore(opts).accepted()))
     if missing:
-        plain = filter(terminal.is_plain_id, missing)
-        accept = ", ".join(f"salt-key -a {minion}" for minion in plain) or "its id is an odd one"
+        plain_ids = filter(terminal.is_plain_id, missing)
+        accept = (
+            ", ".join(f"salt-key -a {minion}" for minion in plain_ids) or "its id is an odd one"
+        )
         raise BadArgument(
-            what,
+            argument,
             f"{expression!r} lists {', '.join(missing)}, whose key this master has not accepted: "
             f"accept it ({accept}), or take it out of the list",
         )
-    return {*hosts}.intersection(found.get("minions") or ())
+    return {*hosts}.intersection(matches.get("minions") or ())

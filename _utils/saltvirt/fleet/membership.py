@@ -28,7 +28,7 @@ _COMPOUND = ("and", "not", "(", ")")
 _GLOB = re.compile(r"[*?\[]")
 # Any minion can have a master with Salt 3008 write files that are called so, maybe as the key of a
 # minion that nobody has accepted. Operators do not call hosts like that.
-_PLANTED = ".p"
+_PLANTED_SUFFIX = ".p"
 # What an id in a target would be more than an id by.
 _NOT_LISTED = re.compile(r"[\s,*?\[]")
 
@@ -41,20 +41,21 @@ class BadTarget(BadConfig):
     ) -> None:
         self.word, self.target = word, target or word
         is_said = re.match(r"[GPIJST]\W?@", word)
-        why = (
+        reason = (
             "is what minions say of themselves, and a guest can say it too"
             if is_said
             else "is not an id, a glob or a nodegroup"
         )
         super().__init__(
-            f"option {OPTION}: {word!r} {why}; list ids, globs (hyper*) or nodegroups (N@) there, "
+            f"option {OPTION}: {word!r} {reason}; list ids, globs (hyper*) or nodegroups (N@) "
+            "there, "
             f"or take it out of the master's configuration and run: {command}"
         )
 
 
 def may_be_planted(minion_id: str) -> bool:
     """Return whether a minion may have accepted the key of an id itself, so that no glob has it."""
-    return minion_id.casefold().endswith(_PLANTED)
+    return minion_id.casefold().endswith(_PLANTED_SUFFIX)
 
 
 def is_glob(text: str) -> bool:
@@ -65,45 +66,49 @@ def is_glob(text: str) -> bool:
 def patterns(option: Any, nodegroups: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the ids and globs of ``virt:hypervisors``; refuse what else a target can be."""
     try:
-        return tuple(dict.fromkeys(_expanded(option, nodegroups, ())))
+        return tuple(dict.fromkeys(_expand(option, nodegroups, ())))
     except BadTarget as error:
-        whole = option if isinstance(option, str) else " or ".join(option)
-        raise BadTarget(error.word, whole) from None
+        option_text = option if isinstance(option, str) else " or ".join(option)
+        raise BadTarget(error.word, option_text) from None
 
 
-def _expanded(value: Any, nodegroups: Mapping[str, Any], inside: tuple[str, ...]) -> Iterator[str]:
-    for word in _words(value, inside):
+def _expand(value: Any, nodegroups: Mapping[str, Any], inside: tuple[str, ...]) -> Iterator[str]:
+    for word in _split_words(value, inside):
         if word.startswith("L@"):
             yield from _ids(word)
         elif word.startswith("N@"):
-            yield from _group(word[2:], nodegroups, inside)
+            yield from _expand_group(word[2:], nodegroups, inside)
         elif _KIND.match(word) or word in _COMPOUND:
             raise BadTarget(word)
         elif word != "or":
             yield from filter(None, word.split(","))
 
 
-def _words(value: Any, inside: tuple[str, ...]) -> list[str]:
+def _split_words(value: Any, inside: tuple[str, ...]) -> list[str]:
     texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list | tuple) or not all(isinstance(one, str) for one in texts):
+    if not isinstance(texts, list | tuple) or not all(isinstance(item, str) for item in texts):
         where = f"nodegroups:{inside[-1]}" if inside else OPTION
         raise BadConfig(f"option {where}: expected text or a list of texts, found {value!r}")
     return [word for text in texts for word in text.split()]
 
 
 def _ids(word: str) -> Iterator[str]:
-    for one in filter(None, word.removeprefix("L@").split(",")):
-        if is_glob(one):
-            raise BadConfig(f"option {OPTION}: {word!r} lists ids; write {one!r} without the L@")
-        yield one
+    for minion_id in filter(None, word.removeprefix("L@").split(",")):
+        if is_glob(minion_id):
+            raise BadConfig(
+                f"option {OPTION}: {word!r} lists ids; write {minion_id!r} without the L@"
+            )
+        yield minion_id
 
 
-def _group(name: str, nodegroups: Mapping[str, Any], inside: tuple[str, ...]) -> Iterator[str]:
+def _expand_group(
+    name: str, nodegroups: Mapping[str, Any], inside: tuple[str, ...]
+) -> Iterator[str]:
     if name not in nodegroups:
         raise BadConfig(f"option {OPTION}: this master has no nodegroup {name!r}")
     if name in inside:
         raise BadConfig(f"option {OPTION}: the nodegroup {name!r} contains itself")
-    yield from _expanded(nodegroups[name], nodegroups, (*inside, name))
+    yield from _expand(nodegroups[name], nodegroups, (*inside, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,11 +134,11 @@ class Members:
 
     def __post_init__(self) -> None:
         """Arrange the ids so that they are found at once."""
-        ids = {one: f"{OPTION}: {one}" for one in self.patterns if not is_glob(one)}
+        ids = {pattern: f"{OPTION}: {pattern}" for pattern in self.patterns if not is_glob(pattern)}
         ids |= dict.fromkeys(self.allowed, "virt.allow")
         for name, value in (
             ("_ids", ids),
-            ("_folded", {one.casefold(): one for one in ids}),
+            ("_folded", {minion_id.casefold(): minion_id for minion_id in ids}),
             ("_globs", tuple(filter(is_glob, self.patterns))),
             ("_out", frozenset(map(str.casefold, self.disallowed))),
         ):
@@ -157,16 +162,16 @@ class Members:
         if self.is_disallowed(minion_id):
             return None
         globs = () if may_be_planted(minion_id) else self._globs
-        matching = (f"{OPTION}: {one}" for one in globs if fnmatchcase(minion_id, one))
+        matching = (f"{OPTION}: {glob}" for glob in globs if fnmatchcase(minion_id, glob))
         return self._ids.get(minion_id) or next(matching, None)
 
     def reserved(self, name: str) -> str | None:
         """Return why a VM cannot have a name, in whatever letters; None if it can."""
-        wanted = name.casefold()
-        if wanted in self._folded:
-            return f"it is the name of the hypervisor {self._folded[wanted]}"
-        matching = (one for one in self._globs if fnmatchcase(wanted, one.casefold()))
-        return next((f"{OPTION} matches it ({one})" for one in matching), None)
+        folded_name = name.casefold()
+        if folded_name in self._folded:
+            return f"it is the name of the hypervisor {self._folded[folded_name]}"
+        matching = (glob for glob in self._globs if fnmatchcase(folded_name, glob.casefold()))
+        return next((f"{OPTION} matches it ({glob})" for glob in matching), None)
 
     def is_named(self, name: str) -> bool:
         """Return whether a name is that of a hypervisor by its id, in whatever letters."""
@@ -174,11 +179,11 @@ class Members:
 
     def refuse_guest(self, name: str) -> None:
         """Raise BadArgument if a VM of this name would be taken for a hypervisor."""
-        why = self.reserved(name)
-        if why is not None:
+        reason = self.reserved(name)
+        if reason is not None:
             raise BadArgument(
                 "name",
-                f"a VM cannot be called {name!r}: {why}, and a VM is never a hypervisor; choose "
+                f"a VM cannot be called {name!r}: {reason}, and a VM is never a hypervisor; choose "
                 "another name",
             )
 
@@ -188,9 +193,9 @@ class Members:
 
     def refuse_stranger(self, minion_id: str) -> None:
         """Raise MasterError if a minion is not a hypervisor."""
-        why = self.why_not(minion_id)
-        if why is not None:
-            raise MasterError(why)
+        reason = self.why_not(minion_id)
+        if reason is not None:
+            raise MasterError(reason)
 
     def why_not(self, minion_id: str) -> str | None:
         """Return why a minion is not a hypervisor, and what would make it one; None if it is."""
@@ -207,21 +212,30 @@ class Members:
         )
 
 
-def expression(members: Members, wanted: Collection[str], accepted: Collection[str]) -> str | None:
+def compound_target(
+    members: Members, hosts: Collection[str], accepted_ids: Collection[str]
+) -> str | None:
     """
     Return a compound target that means these hypervisors, and no other accepted minion.
 
     It is made of the operator's own ids and globs, so that a thousand ids are not sent to each of
     all minions. None if there is none that is much shorter than the ids themselves.
     """
-    globs = [one for one in members.patterns if is_glob(one)]
-    meant = {one for one in accepted if any(fnmatchcase(one, glob) for glob in globs)}
-    beside, but = sorted(set(wanted) - meant), sorted(meant.difference(wanted))
-    if any(_NOT_LISTED.search(one) for one in (*beside, *but)):
+    globs = [pattern for pattern in members.patterns if is_glob(pattern)]
+    matched_ids = {
+        minion_id
+        for minion_id in accepted_ids
+        if any(fnmatchcase(minion_id, glob) for glob in globs)
+    }
+    unmatched_hosts, excluded_ids = (
+        sorted(set(hosts) - matched_ids),
+        sorted(matched_ids.difference(hosts)),
+    )
+    if any(_NOT_LISTED.search(minion_id) for minion_id in (*unmatched_hosts, *excluded_ids)):
         return None
-    words = " or ".join([*globs, *([f"L@{','.join(beside)}"] if beside else [])])
-    out = f"( {words} ) and not L@{','.join(but)}" if but else words
-    return out if globs and 2 * len(out) < len(",".join(wanted)) else None
+    words = " or ".join([*globs, *([f"L@{','.join(unmatched_hosts)}"] if unmatched_hosts else [])])
+    out = f"( {words} ) and not L@{','.join(excluded_ids)}" if excluded_ids else words
+    return out if globs and 2 * len(out) < len(",".join(hosts)) else None
 
 
 def folder(opts: Mapping[str, Any]) -> Path:
@@ -233,7 +247,7 @@ def _path(opts: Mapping[str, Any]) -> Path:
     return folder(opts) / layout.HYPERVISORS
 
 
-def of(opts: Mapping[str, Any], option: Any = None) -> Members:
+def read_members(opts: Mapping[str, Any], option: Any = None) -> Members:
     """
     Return what this master says of who is a hypervisor; nobody is asked.
 
@@ -242,13 +256,13 @@ def of(opts: Mapping[str, Any], option: Any = None) -> Members:
     """
     if option is None:
         option = config.master_settings(opts).hypervisors
-    return listed(opts, patterns(option, opts.get("nodegroups") or {}))
+    return read_listed(opts, patterns(option, opts.get("nodegroups") or {}))
 
 
-def listed(opts: Mapping[str, Any], found: tuple[str, ...] = ()) -> Members:
+def read_listed(opts: Mapping[str, Any], option_patterns: tuple[str, ...] = ()) -> Members:
     """Return the list beside the CA, and these patterns."""
     allowed, disallowed = _read(_path(opts))
-    return Members(patterns=found, allowed=allowed, disallowed=disallowed)
+    return Members(patterns=option_patterns, allowed=allowed, disallowed=disallowed)
 
 
 def _read(path: Path) -> tuple[frozenset[str], frozenset[str]]:
@@ -257,7 +271,7 @@ def _read(path: Path) -> tuple[frozenset[str], frozenset[str]]:
         if content["version"] != VERSION:
             raise ValueError(f"it is of version {content['version']!r}")
         lists = [content[key] for key in ("allowed", "disallowed")]
-        if not all(isinstance(one, str) for ids in lists for one in ids):
+        if not all(isinstance(minion_id, str) for ids in lists for minion_id in ids):
             raise ValueError("it has something else than ids")
         return frozenset(lists[0]), frozenset(lists[1])
     except FileNotFoundError:
@@ -272,11 +286,13 @@ def _read(path: Path) -> tuple[frozenset[str], frozenset[str]]:
 def allow(opts: Mapping[str, Any], ids: Iterable[str]) -> None:
     """List minions as hypervisors; what shut them out is over."""
     added = frozenset(ids)
-    out = {one.casefold() for one in added}
+    folded_ids = {minion_id.casefold() for minion_id in added}
 
-    def change(was: Members) -> Members:
-        left = frozenset(one for one in was.disallowed if one.casefold() not in out)
-        return Members(allowed=was.allowed | added, disallowed=left)
+    def change(members: Members) -> Members:
+        still_disallowed = frozenset(
+            minion_id for minion_id in members.disallowed if minion_id.casefold() not in folded_ids
+        )
+        return Members(allowed=members.allowed | added, disallowed=still_disallowed)
 
     _change(opts, change)
 
@@ -285,26 +301,26 @@ def disallow(opts: Mapping[str, Any], ids: Iterable[str]) -> None:
     """List minions as shut out of the hypervisors."""
     out = frozenset(ids)
 
-    def change(was: Members) -> Members:
-        return Members(allowed=was.allowed - out, disallowed=was.disallowed | out)
+    def change(members: Members) -> Members:
+        return Members(allowed=members.allowed - out, disallowed=members.disallowed | out)
 
     _change(opts, change)
 
 
 def _change(opts: Mapping[str, Any], change: Callable[[Members], Members]) -> None:
     path = _path(opts)
-    with locks.held(path.with_suffix(".lock")):
+    with locks.hold_lock(path.with_suffix(".lock")):
         files.sweep(path.parent)
-        now = change(listed(opts))
+        members = change(read_listed(opts))
         content = {
             "version": VERSION,
-            "allowed": sorted(now.allowed),
-            "disallowed": sorted(now.disallowed),
+            "allowed": sorted(members.allowed),
+            "disallowed": sorted(members.disallowed),
         }
         files.write(path, json.dumps(content, indent=1).encode())
 
 
-def guests(
+def find_last_seen_guests(
     opts: Mapping[str, Any], members: Members, hosts: Collection[str]
 ) -> dict[str, list[str]]:
     """
@@ -312,34 +328,37 @@ def guests(
 
     They are those that these hosts had when they were last asked: nobody is asked for it.
     """
-    there = {host: names for host, names in hints.every(opts).items() if host in hosts}
-    return among(members, there)
+    names_by_host = {host: names for host, names in hints.read_all(opts).items() if host in hosts}
+    return find_guests(members, names_by_host)
 
 
-def among(members: Members, there: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+def find_guests(
+    members: Members, names_by_host: Mapping[str, Iterable[str]]
+) -> dict[str, list[str]]:
     """Return those of ``{host: names of its VMs}`` whose minions would be taken for hypervisors."""
     out: dict[str, list[str]] = {}
-    for host, names in sorted(there.items()):
+    for host, names in sorted(names_by_host.items()):
         for name in names:
             if members.would_have(name):
                 out.setdefault(name, []).append(host)
     return out
 
 
-def refuse_guests(members: Members, found: Mapping[str, Sequence[str]]) -> None:
+def refuse_guests(members: Members, hosts_by_name: Mapping[str, Sequence[str]]) -> None:
     """Raise MasterError if there are VMs whose minions would be taken for hypervisors."""
-    if not found:
+    if not hosts_by_name:
         return
-    said = "; ".join(
+    problems = "; ".join(
         f"{name} is a VM on {' and '.join(hosts)}, and {members.reserved(name)}"
-        for name, hosts in sorted(found.items())
+        for name, hosts in sorted(hosts_by_name.items())
     )
     # Shutting out the hypervisor itself would be wrong: its name was taken, maybe to that end.
-    named = sorted(name for name in found if members.is_named(name))
-    matched = sorted(name for name in found if not members.is_named(name))
-    ways = [f"rename or remove the VM {name} there" for name in named]
-    if matched:
-        ways.append(
-            f"narrow {OPTION}, or shut it out with: salt-run virt.disallow {shlex.join(matched)}"
+    named_vms = sorted(name for name in hosts_by_name if members.is_named(name))
+    matched_vms = sorted(name for name in hosts_by_name if not members.is_named(name))
+    remedies = [f"rename or remove the VM {name} there" for name in named_vms]
+    if matched_vms:
+        remedies.append(
+            f"narrow {OPTION}, or shut it out with: salt-run virt.disallow "
+            f"{shlex.join(matched_vms)}"
         )
-    raise MasterError(f"{said}; a VM is never a hypervisor: {'; '.join(ways)}")
+    raise MasterError(f"{problems}; a VM is never a hypervisor: {'; '.join(remedies)}")

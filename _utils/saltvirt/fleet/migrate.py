@@ -8,14 +8,14 @@ from saltvirt import arguments, movespec, terminal, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits
 from saltvirt.fleet import finding, interrupted, inventory, moves, orders, sightings
-from saltvirt.fleet.building import none_fits
+from saltvirt.fleet.building import no_host_fits_error
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.effects import Hands, MoveFailed, MoveHosts, NotReady
-from saltvirt.fleet.hosts import DeployError, act
+from saltvirt.fleet.effects import MoveExecutor, MoveFailed, MoveHosts, NotReady
+from saltvirt.fleet.hosts import HostCommandFailed, act
 from saltvirt.model import Evaluation, Policy
 from saltvirt.placement import brief, choose, requirements
 from saltvirt.placement.answers import DiskFacts, MigrationInfo
-from saltvirt.records import Held
+from saltvirt.records import LockedRecord
 
 
 def plan(
@@ -32,115 +32,128 @@ def plan(
     arguments.text("name", name)
     # 3006's default is empty.
     target = arguments.text("target", target) if target else None
-    every = inventory.every(cloud)
-    found = _asked(cloud, every, name, {source, target})
-    known = source or _having(found, name)
-    if known is not None:
-        finding.confirm(cloud, name, known)
-    source = known or inventory.locate(cloud, name)
-    moving = _moving(cloud, found, name, source)
-    if target is not None and target not in every:
+    all_hosts = inventory.all_hosts(cloud)
+    survey = _survey_hosts(cloud, all_hosts, name, {source, target})
+    known_source = source or _find_only_host(survey, name)
+    if known_source is not None:
+        finding.confirm(cloud, name, known_source)
+    source = known_source or inventory.locate(cloud, name)
+    migration_info = _read_migration_info(cloud, survey, name, source)
+    if target is not None and target not in all_hosts:
         raise BadArgument(
-            "target", f"{target!r} is not a hypervisor here; there are: {terminal.some(every)}"
+            "target",
+            f"{target!r} is not a hypervisor here; there are: {terminal.join_some(all_hosts)}",
         )
     if target == source:
         raise BadArgument("target", f"VM {name!r} is on {source} already")
-    if every == [source]:
-        raise NoHostFits(requirements.of(moving), {}, nowhere="there is no other hypervisor")
-    return source, moving, _evaluations(cloud, found, moving, source, target)
+    if all_hosts == [source]:
+        raise NoHostFits(
+            requirements.for_move(migration_info), {}, nowhere="there is no other hypervisor"
+        )
+    return source, migration_info, _evaluations(cloud, survey, migration_info, source, target)
 
 
-def _asked(
-    cloud: Cloud, every: Sequence[str], name: str, ends: Collection[str | None]
+def _survey_hosts(
+    cloud: Cloud, all_hosts: Sequence[str], name: str, ends: Collection[str | None]
 ) -> inventory.Survey:
     """Return what the hosts say that a move concerns: its two, if both are known, or all."""
     fun, kwarg = "virt.host_info", {"moving": name}
-    two = [host for host in every if host in ends]
-    asked = two if len(two) == 2 else every
-    cloud.progress("Searching", detail=terminal.counted(len(asked), "hypervisor"))
-    found = inventory.survey(cloud, asked, fun, kwarg=kwarg)
-    is_bound = any(info.moving and _is_bound(info.moving) for info in found.answers.values())
-    if len(asked) == len(every) or not is_bound:
-        return found
+    end_hosts = [host for host in all_hosts if host in ends]
+    asked_hosts = end_hosts if len(end_hosts) == 2 else all_hosts
+    cloud.progress("Searching", detail=terminal.count_text(len(asked_hosts), "hypervisor"))
+    survey = inventory.survey(cloud, asked_hosts, fun, kwarg=kwarg)
+    is_bound = any(info.moving and _is_bound(info.moving) for info in survey.answers.values())
+    if len(asked_hosts) == len(all_hosts) or not is_bound:
+        return survey
     # The VMs that it must be with may be on any host, and those that it must not be in a rack with.
-    others = [host for host in every if host not in asked]
-    return inventory.joined(found, inventory.survey(cloud, others, fun, kwarg=kwarg))
+    other_hosts = [host for host in all_hosts if host not in asked_hosts]
+    return inventory.join_surveys(survey, inventory.survey(cloud, other_hosts, fun, kwarg=kwarg))
 
 
-def _is_bound(moving: MigrationInfo) -> bool:
+def _is_bound(migration_info: MigrationInfo) -> bool:
     """Return whether the groups of a VM ask for more than what is on the host that takes it."""
-    return not brief.is_of_one_host(requirements.of(moving), Policy())
+    return not brief.is_of_one_host(requirements.for_move(migration_info), Policy())
 
 
-def _moving(cloud: Cloud, found: inventory.Survey, name: str, source: str) -> MigrationInfo:
+def _read_migration_info(
+    cloud: Cloud, survey: inventory.Survey, name: str, source: str
+) -> MigrationInfo:
     """Return what a VM is made of; raise MoveFailed if it cannot be moved at all."""
-    info = found.answers.get(source)
+    info = survey.answers.get(source)
     # A host of an older release is asked for that alone.
-    moving: MigrationInfo | None = info and info.moving
-    if moving is None:
-        said = act(cloud, source, "virt.migration_info", name)
-        moving = wire.read(source, "virt.migration_info", MigrationInfo, said)
-    if moving.obstacles:
-        raise MoveFailed(f"VM {name!r} stays on {source}: {'; '.join(moving.obstacles)}")
-    return moving
+    migration_info: MigrationInfo | None = info and info.moving
+    if migration_info is None:
+        answer = act(cloud, source, "virt.migration_info", name)
+        migration_info = wire.read(source, "virt.migration_info", MigrationInfo, answer)
+    if migration_info.obstacles:
+        raise MoveFailed(f"VM {name!r} stays on {source}: {'; '.join(migration_info.obstacles)}")
+    return migration_info
 
 
 def _evaluations(
-    cloud: Cloud, found: inventory.Survey, moving: MigrationInfo, source: str, target: str | None
+    cloud: Cloud,
+    survey: inventory.Survey,
+    migration_info: MigrationInfo,
+    source: str,
+    target: str | None,
 ) -> list[Evaluation]:
     """Return the evaluation of every host but the source, the best first."""
-    others = {host: info for host, info in found.answers.items() if host != source}
-    evaluated = choose.evaluate(others, requirements.of(moving), cloud.settings.weights)
-    evaluations = [v if target in (None, v.host) else _other(v, target) for v in evaluated]
-    silent = {host: why for host, why in found.reasons().items() if host != source}
-    evaluations += [Evaluation(host=host, reasons=(why,)) for host, why in silent.items()]
-    return choose.ranked(evaluations)
+    infos_by_host = {host: info for host, info in survey.answers.items() if host != source}
+    evaluated = choose.evaluate(
+        infos_by_host, requirements.for_move(migration_info), cloud.settings.weights
+    )
+    evaluations = [v if target in (None, v.host) else _exclude_host(v, target) for v in evaluated]
+    reasons_by_host = {host: reason for host, reason in survey.reasons().items() if host != source}
+    evaluations += [
+        Evaluation(host=host, reasons=(reason,)) for host, reason in reasons_by_host.items()
+    ]
+    return choose.rank(evaluations)
 
 
-def _having(found: inventory.Survey, name: str) -> str | None:
+def _find_only_host(survey: inventory.Survey, name: str) -> str | None:
     """Return the one host that has a VM, None if that is not so clear."""
-    having = [host for host, info in found.answers.items() if name in info.vms]
-    return having[0] if len(having) == 1 and not found.reasons() else None
+    hosts_with_vm = [host for host, info in survey.answers.items() if name in info.vms]
+    return hosts_with_vm[0] if len(hosts_with_vm) == 1 and not survey.reasons() else None
 
 
-def _other(evaluation: Evaluation, target: str) -> Evaluation:
+def _exclude_host(evaluation: Evaluation, target: str) -> Evaluation:
     return Evaluation(host=evaluation.host, reasons=(f"not the host asked for ({target})",))
 
 
-def chosen(
+def choose_host(
     cloud: Cloud,
     source: str,
-    moving: MigrationInfo,
+    migration_info: MigrationInfo,
     evaluations: Sequence[Evaluation],
 ) -> str:
     """Return the first host that fits and says itself that it could take the VM."""
-    late = {}
+    refusals_by_host = {}
     for evaluation in evaluations:
         if not evaluation.fits:
             continue
         try:
-            said = act(
+            answer = act(
                 cloud,
                 evaluation.host,
                 "virt.migrate_check",
-                kwarg={"about": wire.plain(moving), "source": source},
+                kwarg={"about": wire.plain(migration_info), "source": source},
             )
-            why = wire.read(evaluation.host, "virt.migrate_check", list[str], said)
+            reasons = wire.read(evaluation.host, "virt.migrate_check", list[str], answer)
         except wire.BadAnswer as error:
-            why = [str(error)]
-        except DeployError as error:
-            why = [str(error).removeprefix(f"{evaluation.host}: ")]
-        if not why:
+            reasons = [str(error)]
+        except HostCommandFailed as error:
+            reasons = [str(error).removeprefix(f"{evaluation.host}: ")]
+        if not reasons:
             return evaluation.host
-        late[evaluation.host] = why
-    raise none_fits(requirements.of(moving), evaluations, late)
+        refusals_by_host[evaluation.host] = reasons
+    raise no_host_fits_error(requirements.for_move(migration_info), evaluations, refusals_by_host)
 
 
 def dry_run(
     cloud: Cloud,
     name: str,
     target: str | None,
-    given: Mapping[str, Any],
+    kwargs: Mapping[str, Any],
 ) -> dict[str, Any]:
     """
     Return what a move would do, or raise with every reason why not; nothing is changed.
@@ -148,34 +161,35 @@ def dry_run(
     given
         Keyword arguments of the module's ``virt.migrate``, looked at as by :func:`migrate`.
     """
-    movespec.of(HostSettings(), given)
-    source, moving, evaluations = plan(cloud, name, target)
-    host = chosen(cloud, source, moving, evaluations)
-    moved = {disk.target: _shown(disk) for disk in moving.disks}
-    warning = behind_nat(moving, host)
+    movespec.of(HostSettings(), kwargs)
+    source, migration_info, evaluations = plan(cloud, name, target)
+    host = choose_host(cloud, source, migration_info, evaluations)
+    disks_by_target = {disk.target: _describe_disk(disk) for disk in migration_info.disks}
+    warning = behind_nat(migration_info, host)
     return {
         "name": name,
         "from": source,
         "to": host,
-        "state": moving.state,
-        "memory_mib": moving.memory_mib,
-        "disks": moved,
+        "state": migration_info.state,
+        "memory_mib": migration_info.memory_mib,
+        "disks": disks_by_target,
         **({"warning": warning} if warning else {}),
     }
 
 
-def behind_nat(moving: MigrationInfo, host: str) -> str:
+def behind_nat(migration_info: MigrationInfo, host: str) -> str:
     """Return what a move to a host means for a VM behind NAT; empty for any other."""
-    if not moving.nat:
+    if not migration_info.nat:
         return ""
     return (
-        f"behind NAT ({', '.join(moving.nat)}): its connections break, its address may change, and "
+        f"behind NAT ({', '.join(migration_info.nat)}): its connections break, its address may "
+        "change, and "
         f"it is reached through {host} from then on; its minion may be silent for some 5 minutes, "
         "until it finds its connection broken"
     )
 
 
-def _shown(disk: DiskFacts) -> str:
+def _describe_disk(disk: DiskFacts) -> str:
     if disk.how == "shared":
         return "stays where it is, the storage is shared"
     base = f", over the image {disk.base[:12]}" if disk.base else ""
@@ -186,7 +200,7 @@ def migrate(
     cloud: Cloud,
     name: str,
     target: str | None,
-    given: Mapping[str, Any],
+    kwargs: Mapping[str, Any],
     source: str | None = None,
 ) -> dict[str, Any]:
     """
@@ -198,40 +212,44 @@ def migrate(
     source
         The host that has it, if that is known.
     """
-    movespec.of(HostSettings(), given)
-    late: dict[str, list[str]] = {}
-    with orders.opened(cloud.opts, name, is_there=True) as held:
-        _settle(cloud, held)
-        source, moving, evaluations = plan(cloud, name, target, source)
+    movespec.of(HostSettings(), kwargs)
+    refusals_by_host: dict[str, list[str]] = {}
+    with orders.opened(cloud.opts, name, is_there=True) as order:
+        _settle(cloud, order)
+        source, migration_info, evaluations = plan(cloud, name, target, source)
         for host in [evaluation.host for evaluation in evaluations if evaluation.fits]:
             cloud.progress("Placing", detail=f"from {source} to {host}")
             hosts = MoveHosts(source=source, target=host)
-            hands = Hands(cloud, held, secrets.token_hex(8), hosts)
-            hands.given = given
+            hands = MoveExecutor(cloud, order, secrets.token_hex(8), hosts)
+            hands.given = kwargs
             try:
-                figures = moves.carry(cloud, hands)
+                figures = moves.run_move(cloud, hands)
             except NotReady as refused:
                 cloud.progress("Placing", detail=f"{host} refused: {refused}")
-                late[host] = [str(refused)]
+                refusals_by_host[host] = [str(refused)]
                 continue
             # A host says figures, and not which VM went where.
             out = figures | {"name": name, "from": source, "to": host}
-            said = [figures.get("warning"), behind_nat(moving, host)]
-            told = "; ".join(filter(None, said))
-            return {**out, "warning": told} if told else out
-    raise none_fits(requirements.of(moving), evaluations, late)
+            warnings = [figures.get("warning"), behind_nat(migration_info, host)]
+            warning = "; ".join(filter(None, warnings))
+            return {**out, "warning": warning} if warning else out
+    raise no_host_fits_error(requirements.for_move(migration_info), evaluations, refusals_by_host)
 
 
-def _settle(cloud: Cloud, held: Held) -> None:
+def _settle(cloud: Cloud, order: LockedRecord) -> None:
     """Bring what an interrupted command of this master has left of a VM to its end."""
-    moves.settle_order(cloud, held)
-    if held.record is None:
+    moves.settle_order(cloud, order)
+    if order.record is None:
         return
-    late = interrupted.give_up(cloud, held)
-    found = inventory.look_for(cloud, held.name)
-    seen = sightings.of_presence(found.answers)
-    unheard = late | inventory.unheard(cloud, found, held.name, seen, interrupted.hosts(held))
-    interrupted.settle(cloud.opts, held, seen, unheard)
-    if held.record is not None:
-        host = next(host for host, one in sorted(seen.items()) if one.building)
-        raise NameTaken(sightings.coming(held.name, host))
+    busy_reasons = interrupted.give_up(cloud, order)
+    survey = inventory.survey_for_vm(cloud, order.name)
+    presence_by_host = sightings.from_presence(survey.answers)
+    unheard = busy_reasons | inventory.find_suspects(
+        cloud, survey, order.name, presence_by_host, interrupted.order_hosts(order)
+    )
+    interrupted.settle(cloud.opts, order, presence_by_host, unheard)
+    if order.record is not None:
+        host = next(
+            host for host, vm_presence in sorted(presence_by_host.items()) if vm_presence.building
+        )
+        raise NameTaken(sightings.coming_message(order.name, host))

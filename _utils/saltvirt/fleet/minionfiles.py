@@ -21,7 +21,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class MinionRequest:
     """What is to be on the file server: a kind of minion, of one release, for some processors."""
 
     kind: str
@@ -30,55 +30,64 @@ class Wanted:
     site: Site
 
 
-def wanted(cloud: Cloud, kind: object, version: object, arch: object, source: object) -> Wanted:
+def from_call(
+    cloud: Cloud, kind: object, version: object, arch: object, source: object
+) -> MinionRequest:
     """Return what a call asks for; raise BadArgument if there is no such thing."""
     if kind not in minionpackages.KINDS:
         raise BadArgument("kind", f"{kind!r}; one of {', '.join(minionpackages.KINDS)}")
     arches = tuple(dict.fromkeys(arguments.names("arch", arch)))
-    for one in arches:
-        if one not in minionpackages.ARCHES:
-            raise BadArgument("arch", f"{one!r}; {' or '.join(minionpackages.ARCHES)}")
+    for arch_name in arches:
+        if arch_name not in minionpackages.ARCHES:
+            raise BadArgument("arch", f"{arch_name!r}; {' or '.join(minionpackages.ARCHES)}")
     if not arches:
         raise BadArgument("arch", "say for which processors")
     where = str(source or cloud.settings.minion_packages.get("source") or PUBLIC)
     if not where.startswith(("https://", "http://", "/")):
         raise BadArgument(
             "source",
-            f"{arguments.shown(where)!r}; write https://... or the absolute path of a folder",
+            f"{arguments.hide_credentials(where)!r}; write https://... or the absolute path of a "
+            "folder",
         )
     site = Site(where)
     if site.is_folder and not Path(where).is_dir():
         raise BadArgument("source", f"there is no folder {where} on the master")
-    return Wanted(kind=str(kind), version=_release(version), arches=arches, site=site)
+    return MinionRequest(kind=str(kind), version=_release(version), arches=arches, site=site)
 
 
-def _release(given: object) -> str:
-    own = str(salt.version.__version__)
-    if given is None:
-        if not _RELEASE.fullmatch(own):
+def _release(version: object) -> str:
+    master_version = str(salt.version.__version__)
+    if version is None:
+        if not _RELEASE.fullmatch(master_version):
             raise BadArgument(
-                "version", f"this master's Salt is {own}, which is no release; say which: 3006.9"
+                "version",
+                f"this master's Salt is {master_version}, which is no release; say which: 3006.9",
             )
-        return own
-    said = str(given)
-    if isinstance(given, float):
+        return master_version
+    version_text = str(version)
+    if isinstance(version, float):
         # 3006.10 and 3006.1 are the same number.
-        raise BadArgument("version", f"{said} came as a number; quote it: version='\"3006.10\"'")
-    if not _RELEASE.fullmatch(said):
-        raise BadArgument("version", f"{said!r} is not a release of Salt, such as 3006.9; quote it")
-    if _number(said) > _number(own):
         raise BadArgument(
-            "version", f"{said} is newer than this master ({own}), which no minion may be"
+            "version", f"{version_text} came as a number; quote it: version='\"3006.10\"'"
         )
-    return said
+    if not _RELEASE.fullmatch(version_text):
+        raise BadArgument(
+            "version", f"{version_text!r} is not a release of Salt, such as 3006.9; quote it"
+        )
+    if _version_tuple(version_text) > _version_tuple(master_version):
+        raise BadArgument(
+            "version",
+            f"{version_text} is newer than this master ({master_version}), which no minion may be",
+        )
+    return version_text
 
 
-def _number(version: str) -> tuple[int, ...]:
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return tuple(map(int, found.groups())) if found else (0,)
+def _version_tuple(version: str) -> tuple[int, ...]:
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return tuple(map(int, match.groups())) if match else (0,)
 
 
-def fetch(cloud: Cloud, asked: Wanted, saltenv: str, folder: object) -> dict[str, Any]:
+def fetch(cloud: Cloud, request: MinionRequest, saltenv: str, folder: object) -> dict[str, Any]:
     """
     Have a minion on the file server; return ``{"folder", "kind", "version", "fetched", "kept"}``.
 
@@ -88,26 +97,38 @@ def fetch(cloud: Cloud, asked: Wanted, saltenv: str, folder: object) -> dict[str
     with _locked(cloud.opts):
         place = _place(cloud.opts, saltenv, folder)
         _sweep(place)
-        index = _known(place)
-        before = {one.file: one for packages in index.values() for one in packages}
-        kept = {name: one for name, one in before.items() if _is_there(place, one)}
-        with _taken_back(place, set(before)):
-            found = [
-                _obtained(cloud, asked, place, arch, name, kept.get(name))
-                for arch in asked.arches
-                for name in asked.site.names(asked.kind, asked.version, arch)
+        index = _read_index(place)
+        packages_by_file = {
+            package.file: package for packages in index.values() for package in packages
+        }
+        kept_packages = {
+            name: package for name, package in packages_by_file.items() if _is_there(place, package)
+        }
+        with _undo_on_error(place, set(packages_by_file)):
+            current_packages = [
+                _obtain(cloud, request, place, arch, name, kept_packages.get(name))
+                for arch in request.arches
+                for name in request.site.names(request.kind, request.version, arch)
             ]
-            others = [one for one in index.get(asked.kind, ()) if one.arch not in asked.arches]
-            now = {**index, asked.kind: [*others, *found]}
-            files.write(place / minionpackages.INDEX, _text(now), 0o644)
-        _remove(place, before.keys() - {one.file for packages in now.values() for one in packages})
-    names = {one.file for one in found}
+            other_packages = [
+                package
+                for package in index.get(request.kind, ())
+                if package.arch not in request.arches
+            ]
+            new_index = {**index, request.kind: [*other_packages, *current_packages]}
+            files.write(place / minionpackages.INDEX, _index_text(new_index), 0o644)
+        _remove(
+            place,
+            packages_by_file.keys()
+            - {package.file for packages in new_index.values() for package in packages},
+        )
+    names = {package.file for package in current_packages}
     return {
         "folder": str(place),
-        "kind": asked.kind,
-        "version": asked.version,
-        "fetched": sorted(names - kept.keys()),
-        "kept": sorted(names & kept.keys()),
+        "kind": request.kind,
+        "version": request.version,
+        "fetched": sorted(names - kept_packages.keys()),
+        "kept": sorted(names & kept_packages.keys()),
     }
 
 
@@ -118,7 +139,9 @@ def remove(cloud: Cloud, saltenv: str, folder: object) -> dict[str, Any]:
             place = root / minionpackages.FOLDER
             if (place / minionpackages.INDEX).exists():
                 _sweep(place)
-                names = {one.file for packages in _known(place).values() for one in packages}
+                names = {
+                    package.file for packages in _read_index(place).values() for package in packages
+                }
                 # First, so that no host is told of what is going.
                 files.unlink(place / minionpackages.INDEX)
                 _remove(place, names)
@@ -130,7 +153,7 @@ def remove(cloud: Cloud, saltenv: str, folder: object) -> dict[str, Any]:
 
 
 def _locked(opts: Mapping[str, Any]) -> contextlib.AbstractContextManager[object]:
-    return locks.held(Path(opts["cachedir"]) / "salt-virt" / "minion-packages.lock")
+    return locks.hold_lock(Path(opts["cachedir"]) / "salt-virt" / "minion-packages.lock")
 
 
 def _roots(opts: Mapping[str, Any], saltenv: str, folder: object) -> list[Path]:
@@ -140,27 +163,33 @@ def _roots(opts: Mapping[str, Any], saltenv: str, folder: object) -> list[Path]:
         if not Path(str(folder)).is_absolute() or not Path(str(folder)).is_dir():
             raise BadArgument("folder", f"there is no folder {folder} on the master")
         return [Path(str(folder))]
-    served = opts.get("file_roots") or {}
-    named = served.get(saltenv) or [
-        str(one).replace("__env__", saltenv) for one in served.get("__env__", ())
+    roots_by_env = opts.get("file_roots") or {}
+    configured_roots = roots_by_env.get(saltenv) or [
+        str(root).replace("__env__", saltenv) for root in roots_by_env.get("__env__", ())
     ]
     is_served = {"roots", "file"} & set(opts.get("fileserver_backend") or ["roots"])
-    found = [Path(one) for one in named if str(one).startswith("/")] if is_served else []
-    if not found:
+    roots = (
+        [Path(root) for root in configured_roots if str(root).startswith("/")] if is_served else []
+    )
+    if not roots:
         raise MasterError(
             f"the file server has no folder of this machine for saltenv {saltenv} (file_roots); "
             f"give folder=, such as a checkout of what it serves: {minionpackages.FOLDER} is made "
             "below it"
         )
-    return found
+    return roots
 
 
 def _place(opts: Mapping[str, Any], saltenv: str, folder: object) -> Path:
     """Return the first folder that the master can write to, made if it is missing."""
     roots = _roots(opts, saltenv, folder)
-    known = [one for one in roots if (one / minionpackages.FOLDER / minionpackages.INDEX).exists()]
+    roots_with_index = [
+        candidate
+        for candidate in roots
+        if (candidate / minionpackages.FOLDER / minionpackages.INDEX).exists()
+    ]
     failed = []
-    for root in (*known, *roots):
+    for root in (*roots_with_index, *roots):
         place = root / minionpackages.FOLDER
         try:
             place.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -178,23 +207,23 @@ def _place(opts: Mapping[str, Any], saltenv: str, folder: object) -> Path:
     )
 
 
-def _known(place: Path) -> dict[str, list[Package]]:
+def _read_index(place: Path) -> dict[str, list[Package]]:
     """Return what the index says; raise MasterError if it cannot be understood."""
     path = place / minionpackages.INDEX
     try:
-        found: Index = minionpackages.read(path.read_text())
+        index: Index = minionpackages.read_index(path.read_text())
     except FileNotFoundError:
         return {}
     except ValueError as exc:
         raise MasterError(
             f"{path} cannot be read: {exc}; remove the folder {place}, and fetch anew"
         ) from exc
-    return {kind: list(packages) for kind, packages in found.items()}
+    return {kind: list(packages) for kind, packages in index.items()}
 
 
-def _text(index: Index) -> bytes:
+def _index_text(index: Index) -> bytes:
     try:
-        return minionpackages.written(index).encode()
+        return minionpackages.format_index(index).encode()
     except ValueError as exc:
         raise MasterError(f"{exc}: hosts would not take it; rename it, or leave it out") from exc
 
@@ -211,14 +240,14 @@ def _remove(place: Path, names: set[str]) -> None:
 
 
 @contextlib.contextmanager
-def _taken_back(place: Path, before: set[str]) -> Iterator[None]:
+def _undo_on_error(place: Path, before: set[str]) -> Iterator[None]:
     """Remove what has come since, if not all of it comes."""
-    there = {path.name for path in place.iterdir()}
+    existing_names = {path.name for path in place.iterdir()}
     try:
         yield
     except BaseException:
-        made = {path.name for path in place.iterdir()} - there - before
-        for name in made:
+        new_names = {path.name for path in place.iterdir()} - existing_names - before
+        for name in new_names:
             (place / name).unlink(missing_ok=True)
         for empty in (place, place.parent):
             with contextlib.suppress(OSError):
@@ -239,32 +268,39 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _obtained(
-    cloud: Cloud, asked: Wanted, place: Path, arch: str, name: str, kept: Package | None
+def _obtain(
+    cloud: Cloud,
+    request: MinionRequest,
+    place: Path,
+    arch: str,
+    name: str,
+    kept_package: Package | None,
 ) -> Package:
-    family = None if asked.kind == ONEDIR else asked.kind
-    sha256 = kept.sha256 if kept else _brought(cloud, asked, place, name)
-    return Package(file=name, arch=arch, version=asked.version, sha256=sha256, family=family)
+    family = None if request.kind == ONEDIR else request.kind
+    sha256 = kept_package.sha256 if kept_package else _download(cloud, request, place, name)
+    return Package(file=name, arch=arch, version=request.version, sha256=sha256, family=family)
 
 
-def _brought(cloud: Cloud, asked: Wanted, place: Path, name: str) -> str:
+def _download(cloud: Cloud, request: MinionRequest, place: Path, name: str) -> str:
     """Bring a file to its place, checked; return its digest."""
-    kind, version, site = asked.kind, asked.version, asked.site
+    kind, version, site = request.kind, request.version, request.site
     sha256, part = site.digest(kind, version, name), files.part_path(place, name)
     try:
         site.bring(kind, version, name, part, _steps(cloud, name))
-        got = _digest(part)
-        if got != sha256:
+        actual_sha256 = _digest(part)
+        if actual_sha256 != sha256:
             raise MasterError(
-                f"{name} is not what its checksum says: its SHA-256 is {got[:16]}..., not "
-                f"{sha256[:16]}...; try again, or ask whoever runs {arguments.shown(site.where)}"
+                f"{name} is not what its checksum says: its SHA-256 is {actual_sha256[:16]}..., "
+                "not "
+                f"{sha256[:16]}...; try again, or ask whoever runs "
+                f"{arguments.hide_credentials(site.where)}"
             )
         part.chmod(0o644)
-        files.durable(part)
+        files.make_durable(part)
         part.rename(place / name)
         files.sync_folder(place)
     finally:
-        web.forget(part)
+        web.forget_part(part)
     return sha256
 
 

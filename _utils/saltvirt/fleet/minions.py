@@ -21,10 +21,10 @@ from salt.exceptions import SaltClientError
 from saltvirt.errors import VirtError
 from saltvirt.fleet import bus, keys, publishing
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hearing import Hearing as Hearing
 from saltvirt.fleet.hearing import Reply as Reply
+from saltvirt.fleet.hearing import ReplyCollector
 from saltvirt.fleet.publishing import publish as publish
-from saltvirt.fleet.silence import Wait, waiting
+from saltvirt.fleet.silence import Wait, describe_waiting
 
 _FIND_JOB_S = 10
 # Salt's return_retry_timer_max and return_retry_tries: a minion that is not heard says it again.
@@ -42,7 +42,7 @@ _FIRST_S = 3
 # So many who answered last are asked with them.
 _ENDED = 3
 # So long it is not said who is waited for.
-_UNTOLD_S = 10
+_PROGRESS_AFTER_S = 10
 _SIGNED = "virt.signed"
 # What a host says of an order that was given up; see saltvirt.ops.ordered.
 REFUSED, RUNNING = "refused", "running"
@@ -74,20 +74,22 @@ def ask(
         For what takes long: whoever does not say, asked each ``virt:timeout_s``, that it is at it
         is not waited for on.
     """
-    members, wanted = cloud.members, set(targets)
-    strangers = {t: why for t in wanted if (why := members.why_not(t))}
+    members, requested_hosts = cloud.members, set(targets)
+    strangers = {host: reason for host in requested_hosts if (reason := members.why_not(host))}
     timeout_s = cloud.settings.timeout_s if timeout_s is None else timeout_s
-    what = {"fun": fun, "arg": list(arg), "kwarg": dict(kwarg or {})}
-    to = sorted(wanted - strangers.keys())
-    replies = _asked(cloud, to, what, timeout_s, wait, follow=follow)
-    left_out = {t: Reply(minion=t, missing=True, error=why) for t, why in strangers.items()}
+    call = {"fun": fun, "arg": list(arg), "kwarg": dict(kwarg or {})}
+    asked_hosts = sorted(requested_hosts - strangers.keys())
+    replies = _ask_hosts(cloud, asked_hosts, call, timeout_s, wait, follow=follow)
+    left_out = {
+        host: Reply(minion=host, missing=True, error=reason) for host, reason in strangers.items()
+    }
     return dict(sorted({**replies, **left_out}.items()))
 
 
-def _asked(
+def _ask_hosts(
     cloud: Cloud,
     targets: Sequence[str],
-    what: Mapping[str, Any],
+    call: Mapping[str, Any],
     timeout_s: float,
     wait: Wait | None,
     *,
@@ -96,41 +98,45 @@ def _asked(
     if not targets:
         return {}
     with cloud.client() as local:
-        to = publishing.target(cloud, targets)
+        target = publishing.target(cloud, targets)
         # Read here, by nobody else: a thousand answers are not to leave as many files for a day.
         # A host of an earlier release takes no notice of it.
-        small = {"small": True}
-        jid, matched = publish(local, to, _SIGNED, [what], small, timeout_s, nocache=True)
-        wanted = matched.intersection(targets)
-        hearing, end = Hearing(cloud, jid, wanted), time.monotonic() + timeout_s
+        kwarg = {"small": True}
+        jid, matched = publish(local, target, _SIGNED, [call], kwarg, timeout_s, nocache=True)
+        hosts = matched.intersection(targets)
+        hearing, end = ReplyCollector(cloud, jid, hosts), time.monotonic() + timeout_s
         if wait is not None:
             hearing.awaited -= wait.not_at_all
             _until_quiet(cloud, local, hearing, wait.briefly, end)
         if follow:
-            _follow(local, cloud, hearing, end)
-        collect(local, hearing, min(end, time.monotonic() + _UNTOLD_S))
+            _follow_job(local, cloud, hearing, end)
+        collect(local, hearing, min(end, time.monotonic() + _PROGRESS_AFTER_S))
         if time.monotonic() < end and hearing.left():
-            cloud.progress("Waiting", detail=waiting(hearing.left(), end - time.monotonic()))
+            cloud.progress(
+                "Waiting", detail=describe_waiting(hearing.left(), end - time.monotonic())
+            )
             collect(local, hearing, end)
     return {t: hearing.reply(t) for t in targets}
 
 
-def _follow(local: Any, cloud: Cloud, hearing: Hearing, end: float) -> None:
+def _follow_job(local: Any, cloud: Cloud, hearing: ReplyCollector, end: float) -> None:
     """Take in answers; who twice does not say, asked for it, that it is at it is given up."""
     # What counts the answers to a job does not count these.
-    quiet, once = replace(cloud, heard=lambda _reply: None), set[str]()
+    quiet_cloud, idle_before = replace(cloud, heard=lambda _reply: None), set[str]()
     while True:
         collect(local, hearing, min(end, time.monotonic() + cloud.settings.timeout_s))
-        left = hearing.left()
-        if not left or time.monotonic() >= end:
+        pending = hearing.left()
+        if not pending or time.monotonic() >= end:
             return
-        said = ask(quiet, left, "saltutil.find_job", [hearing.jid], timeout_s=_FIND_JOB_S)
-        gone = {host for host, one in said.items() if not (one.ok and one.value)}
-        hearing.awaited -= gone & once
-        once = gone
+        replies = ask(
+            quiet_cloud, pending, "saltutil.find_job", [hearing.jid], timeout_s=_FIND_JOB_S
+        )
+        idle_hosts = {host for host, reply in replies.items() if not (reply.ok and reply.value)}
+        hearing.awaited -= idle_hosts & idle_before
+        idle_before = idle_hosts
 
 
-class _AtIt:
+class _JobStatus:
     """
     Which hosts say, asked for it, that they are at a job: they are alive, and no more.
 
@@ -139,7 +145,7 @@ class _AtIt:
     answered the job are asked too: once they have said so, others could have.
     """
 
-    def __init__(self, cloud: Cloud, local: Any, hearing: Hearing) -> None:
+    def __init__(self, cloud: Cloud, local: Any, hearing: ReplyCollector) -> None:
         self._cloud, self._local, self._hearing = cloud, local, hearing
         self._prefixes: tuple[str, ...] = ()
         self._asked, self._ended, self._done = set[str](), set[str](), set[str]()
@@ -150,10 +156,10 @@ class _AtIt:
         """Ask them: once, and once more if nobody had answered the job then."""
         if self._ended or (self._prefixes and not self._hearing.replies):
             return
-        arg, ended = [self._hearing.jid], [*self._hearing.replies][-_ENDED:]
-        jid, asked = publish(
+        arg, answered_hosts = [self._hearing.jid], [*self._hearing.replies][-_ENDED:]
+        jid, asked_hosts = publish(
             self._local,
-            publishing.target(self._cloud, sorted({*hosts, *ended})),
+            publishing.target(self._cloud, sorted({*hosts, *answered_hosts})),
             "saltutil.find_job",
             arg,
             None,
@@ -161,8 +167,8 @@ class _AtIt:
             nocache=True,
         )
         self._prefixes += (f"salt/job/{jid}/ret/",)
-        self._asked |= {*asked}
-        self._ended = {*ended}
+        self._asked |= {*asked_hosts}
+        self._ended = {*answered_hosts}
         self._asked_at = time.monotonic()
 
     def _watch(self, tag: str, data: Mapping[str, Any]) -> None:
@@ -202,7 +208,7 @@ class _AtIt:
 
 
 def _until_quiet(
-    cloud: Cloud, local: Any, hearing: Hearing, briefly: Collection[str], end: float
+    cloud: Cloud, local: Any, hearing: ReplyCollector, briefly: Collection[str], end: float
 ) -> None:
     """
     Take in answers for as long as some come; then no longer wait for some of those that gave none.
@@ -213,36 +219,38 @@ def _until_quiet(
     Where the others took longer than the usual while, and could not even say since that they are
     done, as on a busy machine, so may those.
     """
-    at_it, begun, count = _AtIt(cloud, local, hearing), time.monotonic(), 0
+    at_it, begun, count = _JobStatus(cloud, local, hearing), time.monotonic(), 0
     last = begun
     while time.monotonic() < end:
-        left = hearing.left().intersection(briefly) - at_it.hosts
-        if not left:
+        pending = hearing.left().intersection(briefly) - at_it.hosts
+        if not pending:
             return
         collect(local, hearing, min(time.monotonic() + _STEP_S, end), at_it.watch)
-        heard = len(hearing.replies) + at_it.heard
-        if heard > count:
-            last, count = time.monotonic(), heard
+        heard_count = len(hearing.replies) + at_it.heard
+        if heard_count > count:
+            last, count = time.monotonic(), heard_count
         quiet_s = time.monotonic() - last
-        if heard and quiet_s >= (_QUIET_S if at_it.is_quick else max(_QUIET_S, last - begun)):
-            hearing.awaited -= left - at_it.hosts
+        if heard_count and quiet_s >= (_QUIET_S if at_it.is_quick else max(_QUIET_S, last - begun)):
+            hearing.awaited -= pending - at_it.hosts
         elif quiet_s >= (_ASK_S if hearing.replies else _FIRST_S):
             # A master that does not send this has sent the question, and has its answers.
             with contextlib.suppress(SaltClientError, VirtError):
-                at_it.ask(left)
+                at_it.ask(pending)
 
 
-def collect(local: Any, hearing: Hearing, deadline: float, watch: Watch | None = None) -> None:
+def collect(
+    local: Any, hearing: ReplyCollector, deadline: float, watch: Watch | None = None
+) -> None:
     """Take in answers until all wanted ones are there, or all that came before the deadline."""
     prefix = f"salt/job/{hearing.jid}/ret/"
     tag = "salt/" if watch else prefix
     while hearing.left():
-        left = deadline - time.monotonic()
-        if left <= -_DRAIN_S:
+        remaining_s = deadline - time.monotonic()
+        if remaining_s <= -_DRAIN_S:
             return
-        event = bus.next_event(local.event, max(min(left, 5), 0.01), tag)
+        event = bus.next_event(local.event, max(min(remaining_s, 5), 0.01), tag)
         if event is None:
-            if left <= 0:
+            if remaining_s <= 0:
                 return
             continue
         if event["tag"].startswith(prefix):
@@ -250,7 +258,7 @@ def collect(local: Any, hearing: Hearing, deadline: float, watch: Watch | None =
         elif watch:
             watch(event["tag"], event["data"])
             # All others' events are read too, and on a busy master there is always one more.
-            if left <= 0 and _is_late(event["data"], -left):
+            if remaining_s <= 0 and _is_late(event["data"], -remaining_s):
                 return
 
 
@@ -290,12 +298,12 @@ def order(
     way when an exception leaves this. What has not begun by then is not begun later, if the minion
     hears of it: see :func:`refuse`.
     """
-    why = cloud.members.why_not(minion)
-    if why is not None:
-        return Reply(minion=minion, missing=True, error=why)
+    reason = cloud.members.why_not(minion)
+    if reason is not None:
+        return Reply(minion=minion, missing=True, error=reason)
     limit_s = limit_s or cloud.settings.deploy_timeout_s
-    what = {"fun": fun, "arg": list(arg), "kwarg": dict(kwarg or {}), "id": order_id or new_id()}
-    return _ordered(cloud, minion, what, limit_s, watch)
+    call = {"fun": fun, "arg": list(arg), "kwarg": dict(kwarg or {}), "id": order_id or new_id()}
+    return _give_order(cloud, minion, call, limit_s, watch)
 
 
 def new_id() -> str:
@@ -310,44 +318,44 @@ def refuse(cloud: Cloud, minion: str, order_id: str) -> str | None:
     Returns :data:`REFUSED` if it never will begin it, :data:`RUNNING` if it is at it, another word
     if that is over, and None if it cannot be told.
     """
-    found = ask(cloud, [minion], "virt.refuse_order", [order_id])[minion]
-    return str(found.value) if found.ok else None
+    reply = ask(cloud, [minion], "virt.refuse_order", [order_id])[minion]
+    return str(reply.value) if reply.ok else None
 
 
-def _ordered(
+def _give_order(
     cloud: Cloud,
     minion: str,
-    what: Mapping[str, Any],
+    call: Mapping[str, Any],
     limit_s: float,
     watch: Watch | None,
 ) -> Reply:
-    fun = what["fun"]
+    fun = call["fun"]
     with cloud.client() as local:
-        order_for_it = [keys.seal_for(cloud.opts, minion, json.dumps(what))]
+        order_for_it = [keys.seal_for(cloud.opts, minion, json.dumps(call))]
         jid, matched = publish(
             local, [minion], _SIGNED, order_for_it, None, cloud.settings.timeout_s
         )
-        hearing = Hearing(cloud, jid, matched)
+        hearing = ReplyCollector(cloud, jid, matched)
         end = time.monotonic() + limit_s
         try:
-            is_at_it = _followed(local, cloud, hearing, end, watch)
+            is_at_it = _follow_order(local, cloud, hearing, end, watch)
         except BaseException:
             _end_job(local, minion, jid)
-            _give_up(cloud, minion, what["id"])
+            _give_up(cloud, minion, call["id"])
             raise
         if not hearing.replies and time.monotonic() >= end:
             _end_job(local, minion, jid)
-    found = hearing.reply(minion)
+    reply = hearing.reply(minion)
     if minion in hearing.garbled:
-        return Reply(minion=minion, missing=True, error=f"{minion}: {found.error}")
-    if found.missing and _give_up(cloud, minion, what["id"]) == REFUSED:
-        why = f"{minion} has not begun {fun}, and was told not to"
-        return Reply(minion=minion, missing=True, error=why)
-    return _unheard(minion, fun, is_at_it, limit_s) if found.missing and not found.error else found
+        return Reply(minion=minion, missing=True, error=f"{minion}: {reply.error}")
+    if reply.missing and _give_up(cloud, minion, call["id"]) == REFUSED:
+        reason = f"{minion} has not begun {fun}, and was told not to"
+        return Reply(minion=minion, missing=True, error=reason)
+    return _no_reply(minion, fun, is_at_it, limit_s) if reply.missing and not reply.error else reply
 
 
-def _followed(
-    local: Any, cloud: Cloud, hearing: Hearing, end: float, watch: Watch | None
+def _follow_order(
+    local: Any, cloud: Cloud, hearing: ReplyCollector, end: float, watch: Watch | None
 ) -> bool | None:
     """Hear one host as long as it is at it; return what :func:`_is_running` said last."""
     is_at_it: bool | None = True if hearing.wanted else None
@@ -362,22 +370,24 @@ def _followed(
     return is_at_it
 
 
-def _unheard(minion: str, fun: str, is_at_it: bool | None, limit_s: float) -> Reply:
+def _no_reply(minion: str, fun: str, is_at_it: bool | None, limit_s: float) -> Reply:
     """Return the reply of a minion that gave none; ``is_at_it`` is None if it is silent."""
-    why = f"{minion} does not answer; see: salt {shlex.quote(minion)} test.ping"
+    reason = f"{minion} does not answer; see: salt {shlex.quote(minion)} test.ping"
     if is_at_it:
-        why = f"{minion} was still at {fun} after {limit_s} s, which is our limit; told it to end"
+        reason = (
+            f"{minion} was still at {fun} after {limit_s} s, which is our limit; told it to end"
+        )
     elif is_at_it is False:
-        why = f"{minion} has ended {fun}, but its answer did not come within {_RETURN_S} s"
-    return Reply(minion=minion, missing=True, is_late=bool(is_at_it), error=why)
+        reason = f"{minion} has ended {fun}, but its answer did not come within {_RETURN_S} s"
+    return Reply(minion=minion, missing=True, is_late=bool(is_at_it), error=reason)
 
 
 def _is_running(cloud: Cloud, minion: str, jid: str) -> bool | None:
     """Return whether a minion says that it is at a job; None if it is silent, asked twice."""
     for _time in range(2):
-        found = ask(cloud, [minion], "saltutil.find_job", [jid], timeout_s=_FIND_JOB_S)[minion]
-        if not found.missing:
-            return bool(found.ok and found.value)
+        reply = ask(cloud, [minion], "saltutil.find_job", [jid], timeout_s=_FIND_JOB_S)[minion]
+        if not reply.missing:
+            return bool(reply.ok and reply.value)
     return None
 
 

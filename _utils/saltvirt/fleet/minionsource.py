@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from saltvirt import files, web
-from saltvirt.arguments import shown
+from saltvirt.arguments import hide_credentials
 from saltvirt.errors import ImageError, MasterError
 from saltvirt.minionpackages import DEB, ONEDIR, RPM
-from saltvirt.room import Meter, OverLimit, Room, space
+from saltvirt.room import Meter, OverLimit, Room, read_space
 from saltvirt.units import MIB, human
 
 # Salt's public site. A checksum of each file is beside it, as the site makes one for any file.
@@ -58,16 +58,16 @@ _LAYOUTS = {
     ),
 }
 # What a folder may have beside Salt's own packages: what they depend on, and an image has not.
-_FURTHER = {DEB: ("*_{arch}.deb", "*_all.deb"), RPM: ("*.{arch}.rpm", "*.noarch.rpm")}
+_DEPENDENCY_PATTERNS = {DEB: ("*_{arch}.deb", "*_all.deb"), RPM: ("*.{arch}.rpm", "*.noarch.rpm")}
 
 
 class _Limit(Meter):
     """What one file may take, in words of its own."""
 
-    def __init__(self, folder: Path, what: str) -> None:
+    def __init__(self, folder: Path, description: str) -> None:
         room = Room(max_bytes=MOST_BYTES, reserve_bytes=0, limit_s=LIMIT_S)
-        super().__init__(room, what, folder)
-        self._what, self._into = what, folder
+        super().__init__(room, description, folder)
+        self._what, self._into = description, folder
 
     @property
     def late(self) -> str:
@@ -78,7 +78,7 @@ class _Limit(Meter):
         """Refuse what is too large."""
         if size_bytes > MOST_BYTES:
             raise OverLimit(f"{self._what} has more than {human(MOST_BYTES)}, and is no minion")
-        free = space(self._into)[1]
+        free = read_space(self._into)[1]
         if size_bytes - written_bytes > free:
             raise OverLimit(f"no room for {self._what} in {self._into}: {human(free)} are free")
 
@@ -109,37 +109,39 @@ class Site:
     def names(self, kind: str, version: str, arch: str) -> list[str]:
         """Return the names of the files that a guest of a processor needs."""
         layout = _LAYOUTS[kind]
-        theirs = layout.arches[arch]
-        own = [name.format(version=version, arch=theirs) for name in layout.names]
-        return own + (self._further(kind, theirs) if self.is_folder else [])
+        site_arch = layout.arches[arch]
+        salt_names = [name.format(version=version, arch=site_arch) for name in layout.names]
+        return salt_names + (self._further(kind, site_arch) if self.is_folder else [])
 
     def _further(self, kind: str, arch: str) -> list[str]:
-        patterns = [pattern.format(arch=arch) for pattern in _FURTHER.get(kind, ())]
-        found = {path.name for pattern in patterns for path in Path(self.where).glob(pattern)}
-        return sorted(name for name in found if not name.startswith("salt"))
+        patterns = [pattern.format(arch=arch) for pattern in _DEPENDENCY_PATTERNS.get(kind, ())]
+        names = {path.name for pattern in patterns for path in Path(self.where).glob(pattern)}
+        return sorted(name for name in names if not name.startswith("salt"))
 
     def digest(self, kind: str, version: str, name: str) -> str:
         """Return the SHA-256 that a file must have, as the source says."""
         place = f"{self._place(kind, version, name)}.sha256"
         if self.is_folder:
-            with _regular(place) as handle:
-                said = handle.read(_SUM_BYTES)
+            with _open_regular(place) as handle:
+                content = handle.read(_SUM_BYTES)
         else:
             try:
-                said = web.fetch_small(place, _SUM_BYTES, _Limit(Path("/"), place))
+                content = web.fetch_small(place, _SUM_BYTES, _Limit(Path("/"), place))
             except ImageError as exc:
-                raise MasterError(f"{shown(place)} cannot be fetched: {exc}") from exc
-        found = _SHA256.search(said)
-        if not found:
-            raise MasterError(f"{shown(place)} has no SHA-256 in it; {_page(said)}")
-        return found[0].decode().lower()
+                raise MasterError(f"{hide_credentials(place)} cannot be fetched: {exc}") from exc
+        match = _SHA256.search(content)
+        if not match:
+            raise MasterError(
+                f"{hide_credentials(place)} has no SHA-256 in it; {_describe_content(content)}"
+            )
+        return match[0].decode().lower()
 
     def bring(
         self, kind: str, version: str, name: str, part: Path, progress: Callable[..., None]
     ) -> None:
         """Bring a file to ``part``; raise MasterError if it is not what its name says."""
         place = self._place(kind, version, name)
-        meter = _Limit(part.parent, shown(place))
+        meter = _Limit(part.parent, hide_credentials(place))
         try:
             if self.is_folder:
                 _copy(place, part, meter.counting(progress))
@@ -149,12 +151,15 @@ class Site:
             raise MasterError(str(exc)) from exc
         except ImageError as exc:
             # Nothing of it is kept here.
-            why, again, _kept = str(exc).removeprefix("image ").partition("; try again")
-            raise MasterError(f"{why}{again}") from exc
+            reason, advice, _tail = str(exc).removeprefix("image ").partition("; try again")
+            raise MasterError(f"{reason}{advice}") from exc
         with open(part, "rb") as handle:
             begin = handle.read(512)
         if not begin.startswith(_LAYOUTS[kind].magic):
-            raise MasterError(f"{shown(place)} is no {Path(name).suffix} file; {_page(begin)}")
+            raise MasterError(
+                f"{hide_credentials(place)} is no {Path(name).suffix} file; "
+                f"{_describe_content(begin)}"
+            )
 
     def _place(self, kind: str, version: str, name: str) -> str:
         folder = _LAYOUTS[kind].folder.format(version=version)
@@ -163,17 +168,17 @@ class Site:
         return str(flat) if self.is_folder and not Path(laid_out).exists() else laid_out
 
 
-def _page(said: bytes) -> str:
-    if said.lstrip().startswith(b"<"):
+def _describe_content(content: bytes) -> str:
+    if content.lstrip().startswith(b"<"):
         return "it is a web page, as a proxy may put in a file's place"
     return "see what the server, or the folder, has there"
 
 
 @contextmanager
-def _regular(path: str) -> Iterator[BinaryIO]:
+def _open_regular(path: str) -> Iterator[BinaryIO]:
     """Open a regular file of a folder."""
     try:
-        handle = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 (it is closed below)
+        handle = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115 (it is closed below)
     except OSError as exc:
         raise MasterError(f"{path} cannot be read: {exc.strerror}") from exc
     with handle:
@@ -182,15 +187,15 @@ def _regular(path: str) -> Iterator[BinaryIO]:
         yield handle
 
 
-def _without_waiting(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _copy(path: str, part: Path, progress: Callable[..., None]) -> None:
-    with _regular(path) as source, open(part, "wb", opener=files.private) as out:
-        done, total = 0, os.fstat(source.fileno()).st_size
-        progress(done, total)
+    with _open_regular(path) as source, open(part, "wb", opener=files.private) as out:
+        done_bytes, total_bytes = 0, os.fstat(source.fileno()).st_size
+        progress(done_bytes, total_bytes)
         while chunk := source.read(_CHUNK):
             out.write(chunk)
-            done += len(chunk)
-            progress(done, total)
+            done_bytes += len(chunk)
+            progress(done_bytes, total_bytes)

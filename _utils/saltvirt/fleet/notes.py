@@ -25,11 +25,13 @@ Notes = Mapping[str, Mapping[str, Sequence[str]]]
 Uuids = Mapping[str, str | None]
 
 
-def of_vms(noted: proofs.Notes, uuids: Uuids) -> dict[str, dict[str, list[str]]]:
+def select_by_uuid(noted: proofs.Notes, uuids: Uuids) -> dict[str, dict[str, list[str]]]:
     """Return the notes of the VMs of these UUIDs, as decisions are made over them."""
     return {
-        host: {name: one.hosts for name, one in own.items() if one.uuid == uuids.get(name)}
-        for host, own in noted.items()
+        host: {
+            name: facts.hosts for name, facts in host_notes.items() if facts.uuid == uuids.get(name)
+        }
+        for host, host_notes in noted.items()
     }
 
 
@@ -38,14 +40,18 @@ def trail(notes: Notes, host: str, name: str) -> list[str]:
     out = list(notes.get(host, {}).get(name, ()))
     while out:
         further = notes.get(out[-1], {}).get(name, ())
-        onward = [one for one in further if one not in out and one != host]
+        onward = [
+            further_host
+            for further_host in further
+            if further_host not in out and further_host != host
+        ]
         if not onward:
             break
         out += onward
     return out
 
 
-def followed(notes: Notes, name: str, source: str, to: str) -> dict[str, list[str]]:
+def plan_changes(notes: Notes, name: str, source: str, to: str) -> dict[str, list[str]]:
     """
     Return what hosts must note of a VM that a command of ours moves: ``{host: hosts}``, () for no
     note; only of those whose note changes.
@@ -54,27 +60,30 @@ def followed(notes: Notes, name: str, source: str, to: str) -> dict[str, list[st
     do those on which it was only a guest since.
     """
     # A VM that is on a host is not away from it, whatever that still notes.
-    valid = {**notes, source: {n: at for n, at in notes.get(source, {}).items() if n != name}}
+    valid = {**notes, source: {n: hosts for n, hosts in notes.get(source, {}).items() if n != name}}
     trails = {host: trail(valid, host, name) for host, noted in valid.items() if name in noted}
     back = trails.get(to, [])
     guest = {to, *(back[: back.index(source) + 1] if source in back else ())}
-    wanted = {host: [] if host in guest else _onward(at, source, to) for host, at in trails.items()}
-    wanted[source] = [] if source in guest else [to]
+    new_notes = {
+        host: [] if host in guest else _next_hosts(hosts, source, to)
+        for host, hosts in trails.items()
+    }
+    new_notes[source] = [] if source in guest else [to]
     return {
-        host: at
-        for host, at in wanted.items()
-        if at is not None and at != notes.get(host, {}).get(name, [])
+        host: hosts
+        for host, hosts in new_notes.items()
+        if hosts is not None and hosts != notes.get(host, {}).get(name, [])
     }
 
 
-def _onward(at: list[str], source: str, to: str) -> list[str] | None:
+def _next_hosts(hosts: list[str], source: str, to: str) -> list[str] | None:
     """Return what one host notes when a VM goes on; None if that is as it was."""
-    if source not in at:
+    if source not in hosts:
         # Somebody had moved it by hand. Where it comes to now is not where that host's put it.
-        return [] if to in at else None
-    if to in at:
-        return at[: at.index(to) + 1]
-    return [*at[: at.index(source) + 1], to]
+        return [] if to in hosts else None
+    if to in hosts:
+        return hosts[: hosts.index(to) + 1]
+    return [*hosts[: hosts.index(source) + 1], to]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +105,9 @@ class Away:
         return [*self.here, *self.gone, *self.elsewhere]
 
 
-def away(notes: Notes, host: str, there: Mapping[str, Collection[str]], silent: set[str]) -> Away:
+def find_away(
+    notes: Notes, host: str, names_by_host: Mapping[str, Collection[str]], silent: set[str]
+) -> Away:
     """
     Return the :class:`Away` of a host.
 
@@ -109,22 +120,26 @@ def away(notes: Notes, host: str, there: Mapping[str, Collection[str]], silent: 
     """
     out = Away()
     for name in sorted(notes[host]):
-        having = sorted(one for one, names in there.items() if name in names)
-        put = trail(notes, host, name)
-        if len(having) > 1:
-            out.unsure[name] = f"it is on {' and '.join(having)} at this moment; run this again"
-        elif not having and silent:
-            out.unsure[name] = f"it is on no hypervisor that answers (not asked: {_all(silent)})"
-        elif not having:
+        hosts_with_vm = sorted(vm_host for vm_host, names in names_by_host.items() if name in names)
+        noted_hosts = trail(notes, host, name)
+        if len(hosts_with_vm) > 1:
+            out.unsure[name] = (
+                f"it is on {' and '.join(hosts_with_vm)} at this moment; run this again"
+            )
+        elif not hosts_with_vm and silent:
+            out.unsure[name] = (
+                f"it is on no hypervisor that answers (not asked: {_join_names(silent)})"
+            )
+        elif not hosts_with_vm:
             out.gone.append(name)
-        elif having == [host]:
+        elif hosts_with_vm == [host]:
             out.here.append(name)
-        elif having[0] in put:
-            out.back[name] = having[0]
-        elif silent & set(put):
-            out.unsure[name] = _unheard(name, host, having[0], silent & set(put))
+        elif hosts_with_vm[0] in noted_hosts:
+            out.back[name] = hosts_with_vm[0]
+        elif silent & set(noted_hosts):
+            out.unsure[name] = _unheard(name, host, hosts_with_vm[0], silent & set(noted_hosts))
         else:
-            out.elsewhere[name] = having[0]
+            out.elsewhere[name] = hosts_with_vm[0]
     return out
 
 
@@ -134,8 +149,12 @@ _UNPROVED = (
 )
 
 
-def same(
-    away: Away, host: str, uuids: Uuids, found: Mapping[str, Uuids], silent: Mapping[str, str]
+def confirm_away(
+    away: Away,
+    host: str,
+    uuids: Uuids,
+    uuids_by_host: Mapping[str, Uuids],
+    silent: Mapping[str, str],
 ) -> Away:
     """
     Return an :class:`Away` of a host in which those alone come back that were evacuated from it.
@@ -148,53 +167,60 @@ def same(
         ``{host: why}`` of the hosts that cannot say it.
     """
     out = replace(away, back={}, elsewhere=dict(away.elsewhere), unsure=dict(away.unsure))
-    for name, at in away.back.items():
+    for name, vm_host in away.back.items():
         if name not in uuids:
             out.unsure[name] = _UNPROVED.format(host, name, *map(shlex.quote, (host, name)))
-        elif at not in found:
-            out.unsure[name] = f"whether it is the VM that was evacuated, {at} {silent.get(at)}"
-        elif name not in found[at]:
-            out.unsure[name] = f"it is not on {at} any more; run this again"
-        elif found[at][name] == uuids[name]:
-            out.back[name] = at
+        elif vm_host not in uuids_by_host:
+            out.unsure[name] = (
+                f"whether it is the VM that was evacuated, {vm_host} {silent.get(vm_host)}"
+            )
+        elif name not in uuids_by_host[vm_host]:
+            out.unsure[name] = f"it is not on {vm_host} any more; run this again"
+        elif uuids_by_host[vm_host][name] == uuids[name]:
+            out.back[name] = vm_host
         else:
             # The one that was evacuated was removed, and another has been given its name.
-            out.elsewhere[name] = at
+            out.elsewhere[name] = vm_host
     return out
 
 
-def _unheard(name: str, host: str, at: str, silent: Collection[str]) -> str:
+def _unheard(name: str, host: str, vm_host: str, silent: Collection[str]) -> str:
     vm, home, nothing = map(shlex.quote, (name, host, f"{{{name}: null}}"))
     return (
-        f"it is on {at}; {_all(silent)} cannot be asked whether an evacuation put it there: "
+        f"it is on {vm_host}; {_join_names(silent)} cannot be asked whether an evacuation put it "
+        "there: "
         f"bring it back with salt-run virt.migrate {vm} {home}, "
         f"or forget it with salt {home} virt.evacuated {nothing}"
     )
 
 
-def _all(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def heard(cloud: Cloud, every: Iterable[str]) -> inventory.Survey:
+def survey_notes(cloud: Cloud, hosts: Iterable[str]) -> inventory.Survey:
     """Return the :class:`Survey` of what all hosts note, proved or not: ``{name: note}`` each."""
-    found = inventory.survey(cloud, every, "virt.evacuated")
-    answers, failed = {}, dict(found.failed)
-    for host, said in found.answers.items():
+    survey = inventory.survey(cloud, hosts, "virt.evacuated")
+    answers, failed = {}, dict(survey.failed)
+    for host, answer in survey.answers.items():
         try:
-            answers[host] = listed(host, said)
+            answers[host] = parse_notes(host, answer)
         except wire.BadAnswer as error:
             failed[host] = str(error)
-    return inventory.Survey(answers=answers, unreachable=found.unreachable, failed=failed)
+    return inventory.Survey(answers=answers, unreachable=survey.unreachable, failed=failed)
 
 
-def listed(host: str, said: Any) -> dict[str, EvacuatedFacts]:
+def parse_notes(host: str, answer: Any) -> dict[str, EvacuatedFacts]:
     """Return a host's notes; those of older releases have the hosts, or the last one, alone."""
-    if isinstance(said, dict):
-        lists = {name: [at] if isinstance(at, str) else at for name, at in said.items()}
-        said = {n: {"hosts": at} if isinstance(at, list) else at for n, at in lists.items()}
+    if isinstance(answer, dict):
+        lists = {
+            name: [hosts] if isinstance(hosts, str) else hosts for name, hosts in answer.items()
+        }
+        answer = {
+            n: {"hosts": hosts} if isinstance(hosts, list) else hosts for n, hosts in lists.items()
+        }
     shape = dict[str, EvacuatedFacts]
-    noted: dict[str, EvacuatedFacts] = wire.read(host, "virt.evacuated", shape, said)
+    noted: dict[str, EvacuatedFacts] = wire.read(host, "virt.evacuated", shape, answer)
     return noted
 
 
@@ -202,23 +228,23 @@ def note(cloud: Cloud, host: str, vms: Mapping[str, Sequence[str]], uuids: Uuids
     """Have a host note ``{name: hosts}``, with proofs; () forgets a VM."""
     if vms:
         facts = {
-            name: wire.plain(proofs.note(cloud.opts, host, name, uuids.get(name), at))
-            if at
+            name: wire.plain(proofs.note(cloud.opts, host, name, uuids.get(name), hosts))
+            if hosts
             else None
-            for name, at in vms.items()
+            for name, hosts in vms.items()
         }
         act(cloud, host, "virt.evacuated", facts)
 
 
 def forget(cloud: Cloud, host: str, names: Iterable[str]) -> None:
     """Have a host forget VMs; if it does not, it cannot prove what it had noted of them."""
-    over = set(names)
-    if over:
-        note(cloud, host, dict.fromkeys(over, ()), {})
-        renew(cloud, host, over)
+    forgotten_names = set(names)
+    if forgotten_names:
+        note(cloud, host, dict.fromkeys(forgotten_names, ()), {})
+        renew(cloud, host, forgotten_names)
 
 
-def renew(cloud: Cloud, host: str, over: Collection[str] = ()) -> None:
+def renew(cloud: Cloud, host: str, forgotten_names: Collection[str] = ()) -> None:
     """
     Have a host's notes proved anew: what it was given before this proves nothing any more.
 
@@ -227,15 +253,17 @@ def renew(cloud: Cloud, host: str, over: Collection[str] = ()) -> None:
     """
     if not proofs.has_key(cloud.opts, host):
         return
-    with proofs.renewed(cloud.opts, host):
-        noted = {host: listed(host, act(cloud, host, "virt.evacuated"))}
-        own = proofs.proved(cloud.opts, noted)[host]
-        left = {name: one for name, one in own.items() if name not in over}
-        uuids = {name: one.uuid for name, one in left.items()}
-        note(cloud, host, {name: one.hosts for name, one in left.items()}, uuids)
+    with proofs.renewed_key(cloud.opts, host):
+        noted = {host: parse_notes(host, act(cloud, host, "virt.evacuated"))}
+        proved_notes = proofs.select_proved(cloud.opts, noted)[host]
+        kept_notes = {
+            name: facts for name, facts in proved_notes.items() if name not in forgotten_names
+        }
+        uuids = {name: facts.uuid for name, facts in kept_notes.items()}
+        note(cloud, host, {name: facts.hosts for name, facts in kept_notes.items()}, uuids)
 
 
-def tell(
+def note_changes(
     cloud: Cloud, changes: Mapping[str, Mapping[str, Sequence[str]]], uuids: Uuids
 ) -> dict[str, str]:
     """Have hosts note ``{host: {name: hosts}}``; return why it is not noted, by host."""

@@ -40,8 +40,8 @@ class Offers:
 
 def survey(
     cloud: Cloud,
-    every: Collection[str],
-    wanted: Collection[str],
+    all_hosts: Collection[str],
+    candidate_hosts: Collection[str],
     requests: Collection[Requirements],
     policy: Policy,
     *,
@@ -58,95 +58,108 @@ def survey(
         about others.
     """
     if policy.headroom:
-        return Offers(found=inventory.survey(cloud, every, WHOLE))
-    about = brief.about(requests, policy)
-    if all(brief.is_of_one_host(one, policy) for one in requests):
-        about = _narrowed(cloud, about, every, wanted, policy, sample)
-    known = hints.every(cloud.opts)
-    about = replace(about, with_names=not known)
-    first = inventory.survey(cloud, every, FACTS, kwarg={"about": _plain(about)})
-    first = _with_names(cloud, first, about, known)
-    found, passed = _read(first, known)
-    _take_in(cloud, found)
-    named = _having(found.answers, {one.name for one in requests})
-    old = {host for host, why in found.failed.items() if _OLD in why}
-    again = {*named, *old}
-    if again:
-        found = inventory.joined(_without(found, again), inventory.survey(cloud, again, WHOLE))
-    return Offers(found=found, passed=frozenset(passed - again))
+        return Offers(found=inventory.survey(cloud, all_hosts, WHOLE))
+    question = brief.build_query(requests, policy)
+    if all(brief.is_of_one_host(request, policy) for request in requests):
+        question = _narrow(cloud, question, all_hosts, candidate_hosts, policy, sample)
+    names_by_host = hints.read_all(cloud.opts)
+    question = replace(question, with_names=not names_by_host)
+    facts_survey = inventory.survey(cloud, all_hosts, FACTS, kwarg={"about": _to_kwarg(question)})
+    facts_survey = _add_names(cloud, facts_survey, question, names_by_host)
+    info_survey, passed = _read(facts_survey, names_by_host)
+    _refresh_last_seen(cloud, info_survey)
+    hosts_with_vm = _find_hosts(info_survey.answers, {request.name for request in requests})
+    old_hosts = {host for host, reason in info_survey.failed.items() if _OLD in reason}
+    hosts_to_ask = {*hosts_with_vm, *old_hosts}
+    if hosts_to_ask:
+        info_survey = inventory.join_surveys(
+            _drop_hosts(info_survey, hosts_to_ask), inventory.survey(cloud, hosts_to_ask, WHOLE)
+        )
+    return Offers(found=info_survey, passed=frozenset(passed - hosts_to_ask))
 
 
-def _narrowed(
+def _narrow(
     cloud: Cloud,
-    about: brief.About,
-    every: Collection[str],
-    wanted: Collection[str],
+    question: brief.Query,
+    all_hosts: Collection[str],
+    candidate_hosts: Collection[str],
     policy: Policy,
     sample: str | None,
-) -> brief.About:
+) -> brief.Query:
     """Return what is asked for, and of whom."""
-    if len(wanted) == 1:
-        return replace(about, only=[*wanted])
+    if len(candidate_hosts) == 1:
+        return replace(question, only=[*candidate_hosts])
     count = cloud.settings.sample_hosts
     # Whoever packs wants the fullest one of all.
-    if sample is None or policy.packs or not 0 < count < len(every) or len(wanted) < len(every):
-        return about
-    below = sorted(brief.rank(sample, host) for host in every)[count - 1]
-    return replace(about, seed=sample, below=below)
+    if (
+        sample is None
+        or policy.packs
+        or not 0 < count < len(all_hosts)
+        or len(candidate_hosts) < len(all_hosts)
+    ):
+        return question
+    below = sorted(brief.rank(sample, host) for host in all_hosts)[count - 1]
+    return replace(question, seed=sample, below=below)
 
 
-def _plain(about: brief.About) -> dict[str, Any]:
-    return {name: one for name, one in wire.plain(about).items() if one}
+def _to_kwarg(question: brief.Query) -> dict[str, Any]:
+    return {name: value for name, value in wire.plain(question).items() if value}
 
 
-def _with_names(
-    cloud: Cloud, first: inventory.Survey, about: brief.About, known: Mapping[str, Collection[str]]
+def _add_names(
+    cloud: Cloud,
+    facts_survey: inventory.Survey,
+    question: brief.Query,
+    names_by_host: Mapping[str, Collection[str]],
 ) -> inventory.Survey:
     """Return a survey with the names of hosts whose names are others than the hints say."""
-    changed = {
+    changed_hosts = {
         host
-        for host, one in first.answers.items()
-        if one.names.listed is None and one.names.digest != brief.digest(known.get(host, ()))
+        for host, answer in facts_survey.answers.items()
+        if answer.names.listed is None
+        and answer.names.digest != brief.digest(names_by_host.get(host, ()))
     }
-    if not changed:
-        return first
-    asked = {"about": _plain(replace(about, with_names=True))}
-    again = inventory.survey(cloud, changed, FACTS, kwarg=asked)
-    return inventory.joined(_without(first, changed), again)
+    if not changed_hosts:
+        return facts_survey
+    kwarg = {"about": _to_kwarg(replace(question, with_names=True))}
+    names_survey = inventory.survey(cloud, changed_hosts, FACTS, kwarg=kwarg)
+    return inventory.join_surveys(_drop_hosts(facts_survey, changed_hosts), names_survey)
 
 
-def _without(found: inventory.Survey, hosts: Collection[str]) -> inventory.Survey:
+def _drop_hosts(host_survey: inventory.Survey, hosts: Collection[str]) -> inventory.Survey:
     """Return a survey without what some hosts have said, who are asked anew."""
     return replace(
-        found,
-        answers={host: one for host, one in found.answers.items() if host not in hosts},
-        failed={host: why for host, why in found.failed.items() if host not in hosts},
+        host_survey,
+        answers={host: answer for host, answer in host_survey.answers.items() if host not in hosts},
+        failed={host: reason for host, reason in host_survey.failed.items() if host not in hosts},
     )
 
 
 def _read(
-    first: inventory.Survey, known: Mapping[str, Collection[str]]
+    facts_survey: inventory.Survey, names_by_host: Mapping[str, Collection[str]]
 ) -> tuple[inventory.Survey, set[str]]:
     """Return the survey with what the hosts are said to have, and who was asked for names alone."""
     out, passed = {}, set()
-    for host, one in first.answers.items():
-        listed = one.names.listed
-        out[host] = brief.info(one, known.get(host, ()) if listed is None else listed)
-        if one.offer is None:
+    for host, answer in facts_survey.answers.items():
+        names = answer.names.listed
+        out[host] = brief.to_host_info(
+            answer, names_by_host.get(host, ()) if names is None else names
+        )
+        if answer.offer is None:
             passed.add(host)
-    return replace(first, answers=out), passed
+    return replace(facts_survey, answers=out), passed
 
 
-def _take_in(cloud: Cloud, found: inventory.Survey) -> None:
+def _refresh_last_seen(cloud: Cloud, info_survey: inventory.Survey) -> None:
     """Refresh the hints, as by whole answers."""
-    heard = inventory.heard_of(WHOLE, (), found.answers)
-    if heard is not None:
-        inventory.take_in(cloud, heard)
+    last_seen = inventory.extract_names(WHOLE, (), info_survey.answers)
+    if last_seen is not None:
+        inventory.refresh_hints(cloud, last_seen)
 
 
-def _having(answers: Mapping[str, HostInfo], names: Iterable[str]) -> set[str]:
+def _find_hosts(answers: Mapping[str, HostInfo], names: Iterable[str]) -> set[str]:
     """Return the hosts that have anything of one of these VMs: its state is to be known."""
-    wanted = {*names}
+    name_set = {*names}
     return {
-        host for host, info in answers.items() if not wanted.isdisjoint(sightings.names_of(info))
+        host for host, info in answers.items() if not name_set.isdisjoint(sightings.names_of(info))
     }

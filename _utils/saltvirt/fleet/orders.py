@@ -31,7 +31,7 @@ PURPOSE = "order"
 _END_S = 3
 PLACING, KEYED, ORDERED, BUILT = "placing", "keyed", "ordered", "built"
 MOVING, REMOVING = recordfacts.MOVING, "removing"
-_AT_IT = {MOVING: "moved", REMOVING: "removed"}
+_WORK_BY_PHASE = {MOVING: "moved", REMOVING: "removed"}
 
 
 def folder(opts: Mapping[str, Any]) -> Path:
@@ -40,7 +40,9 @@ def folder(opts: Mapping[str, Any]) -> Path:
 
 
 @contextmanager
-def opened(opts: Mapping[str, Any], name: str, *, is_there: bool = False) -> Iterator[records.Held]:
+def opened(
+    opts: Mapping[str, Any], name: str, *, is_there: bool = False
+) -> Iterator[records.LockedRecord]:
     """
     Yield the order of a VM under its lock, with what an interrupted command has left in it.
 
@@ -55,11 +57,13 @@ def opened(opts: Mapping[str, Any], name: str, *, is_there: bool = False) -> Ite
     else:
         arguments.vm_name(name)
     _await_end(opts, name)
-    with records.held(folder(opts), PURPOSE, name) as held:
-        if held is None:
-            raise taken(name, _doing(records.look(folder(opts), PURPOSE, name)))
-        _adopt(opts, held, name)
-        yield held
+    with records.hold_record(folder(opts), PURPOSE, name) as order:
+        if order is None:
+            raise taken_error(
+                name, _describe_work(records.read_record(folder(opts), PURPOSE, name))
+            )
+        _adopt(opts, order, name)
+        yield order
 
 
 def _await_end(opts: Mapping[str, Any], name: str) -> None:
@@ -74,82 +78,86 @@ def is_at_work(opts: Mapping[str, Any], name: str) -> bool:
     return records.is_live(folder(opts), PURPOSE, name)
 
 
-def moving(opts: Mapping[str, Any]) -> list[records.Record]:
+def list_moves(opts: Mapping[str, Any]) -> list[records.Record]:
     """Return the orders of moves that this master has on record."""
-    return [one for one in records.every(folder(opts), PURPOSE) if one.phase == MOVING]
+    return [
+        record for record in records.read_records(folder(opts), PURPOSE) if record.phase == MOVING
+    ]
 
 
 def ends_of_move(opts: Mapping[str, Any], name: str) -> tuple[str | None, ...]:
     """Return the two hosts of the move of a VM that is on record here; none if there is no move."""
-    record = records.look(folder(opts), PURPOSE, name)
+    record = records.read_record(folder(opts), PURPOSE, name)
     if record is None or record.phase != MOVING:
         return ()
-    facts = move(record)
+    facts = read_move(record)
     return (facts.source, facts.target)
 
 
-def facts(record: records.Record | None) -> OrderFacts:
+def read_facts(record: records.Record | None) -> OrderFacts:
     """Return what is on record of a deployment or a purge; nothing is, of a move."""
     if record is None or record.phase == MOVING:
         return OrderFacts()
     return record.read(OrderFacts)
 
 
-def move(record: records.Record) -> MoveOrderFacts:
+def read_move(record: records.Record) -> MoveOrderFacts:
     """Return what is on record of a move."""
     return record.read(MoveOrderFacts)
 
 
-def begin(held: records.Held, phase: str, facts: OrderFacts | None = None) -> None:
+def begin(order: records.LockedRecord, phase: str, facts: OrderFacts | None = None) -> None:
     """Begin an order of this process, in place of any that was left."""
-    held.begin(secrets.token_hex(8), phase, **wire.plain(facts or OrderFacts()))
+    order.begin(secrets.token_hex(8), phase, **wire.plain(facts or OrderFacts()))
 
 
-def enter(held: records.Held, phase: str, facts: OrderFacts) -> None:
+def enter(order: records.LockedRecord, phase: str, facts: OrderFacts) -> None:
     """Go on to a phase of a deployment or a purge, with these facts."""
-    held.enter(phase, **wire.plain(facts))
+    order.enter(phase, **wire.plain(facts))
 
 
-def begin_move(held: records.Held, token: str, facts: MoveOrderFacts) -> None:
+def begin_move(order: records.LockedRecord, token: str, facts: MoveOrderFacts) -> None:
     """Begin the order of a move, in place of any that was left."""
-    held.begin(token, MOVING, **wire.plain(facts))
+    order.begin(token, MOVING, **wire.plain(facts))
 
 
-def note_uuid(held: records.Held, uuid: str | None) -> None:
+def note_uuid(order: records.LockedRecord, uuid: str | None) -> None:
     """Have it on record which VM a move is of."""
-    held.note(**wire.plain(replace(move(held.now), uuid=uuid)))
+    order.note(**wire.plain(replace(read_move(order.now), uuid=uuid)))
 
 
-def taken(name: str, done: str) -> NameTaken:
+def taken_error(name: str, action: str) -> NameTaken:
     """Return the error of a VM that another command of this master is at work on."""
-    return NameTaken(f"VM {name!r} is being {done} by another salt-run at this moment; wait for it")
+    return NameTaken(
+        f"VM {name!r} is being {action} by another salt-run at this moment; wait for it"
+    )
 
 
-def _doing(record: records.Record | None) -> str:
-    return _AT_IT.get(record.phase, "deployed") if record else "worked on"
+def _describe_work(record: records.Record | None) -> str:
+    return _WORK_BY_PHASE.get(record.phase, "deployed") if record else "worked on"
 
 
-def _adopt(opts: Mapping[str, Any], held: records.Held, name: str) -> None:
+def _adopt(opts: Mapping[str, Any], order: records.LockedRecord, name: str) -> None:
     """Take over the journal of a VM that an older version has left."""
     path = Path(opts["cachedir"]) / "salt-virt" / f"{name}.json"
     # Older versions knew no names that lead anywhere else.
     if path.name != f"{name}.json" or not path.exists():
         return
     if locks.is_held(path):
-        raise taken(name, _doing(None))
-    left = _journal(path)
+        raise taken_error(name, _describe_work(None))
+    journal = _read_journal(path)
     # A record that is there already is newer: this was cut off before the journal had gone.
-    if held.record is None and "to" in left:
-        facts = MoveOrderFacts(source=left["host"], target=left["to"])
-        begin_move(held, protocol.legacy_token(name), facts)
-    elif held.record is None and left:
-        begin(held, ORDERED, OrderFacts(public_key=left["public_key"], host=left["host"]))
+    if order.record is None and "to" in journal:
+        facts = MoveOrderFacts(source=journal["host"], target=journal["to"])
+        begin_move(order, protocol.legacy_token(name), facts)
+    elif order.record is None and journal:
+        begin(order, ORDERED, OrderFacts(public_key=journal["public_key"], host=journal["host"]))
     files.unlink(path)
 
 
-def _journal(path: Path) -> dict[str, Any]:
+def _read_journal(path: Path) -> dict[str, Any]:
     try:
-        left = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except ValueError:
         return {}  # cut off before it was written, and so before anything was done
-    return left if isinstance(left, dict) and "host" in left else {}
+    return content if isinstance(content, dict) and "host" in content else {}

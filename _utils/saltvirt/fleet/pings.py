@@ -22,39 +22,41 @@ class Pings:
         self._said = set[str]()
         self._next = 0.0
 
-    def answered(self, wanted: Iterable[str], *, now: bool = False) -> set[str]:
+    def answered(self, minions: Iterable[str], *, now: bool = False) -> set[str]:
         """
         Return which minions have answered, to this ping or to one before.
 
         now
             Ping them whenever the last ping was: they have just started.
         """
-        left, begun = set(wanted), time.monotonic()
+        pending, begun = set(minions), time.monotonic()
         if now or begun >= self._next:
             jid, _matched = publishing.publish(
-                self._local, sorted(left), "test.ping", (), None, self._every_s
+                self._local, sorted(pending), "test.ping", (), None, self._every_s
             )
             self._sent.append(jid)
             waited_s = begun - self._begun
             self._next = begun + min(max(self._every_s, waited_s / _PART), _LONGEST_S)
-        said = self._heard(left, begun + self._every_s)
+        answered_minions = self._heard(pending, begun + self._every_s)
         if stored.is_kept(self._opts):
-            said = left & stored.returns(self._local, self._sent, said).keys()
-        return stored.proved(self._opts, said)
+            answered_minions = (
+                pending & stored.read_returns(self._local, self._sent, answered_minions).keys()
+            )
+        return stored.select_proved(self._opts, answered_minions)
 
     def has_started(self, name: str) -> bool:
         """Wait until a minion says that it has started, or for a while; return whether it has."""
         end, tag = time.monotonic() + self._every_s, f"salt/minion/{name}/start"
         while (rest_s := end - time.monotonic()) > 0:
-            found = self._next_tag(rest_s)
-            if found in (tag, None):
-                return found == tag
+            event_tag = self._next_tag(rest_s)
+            if event_tag in (tag, None):
+                return event_tag == tag
         return False
 
-    def _heard(self, left: set[str], end: float) -> set[str]:
-        while not left <= self._said and (rest_s := end - time.monotonic()) > 0:
+    def _heard(self, pending: set[str], end: float) -> set[str]:
+        while not pending <= self._said and (rest_s := end - time.monotonic()) > 0:
             self._next_tag(rest_s)
-        return left & self._said
+        return pending & self._said
 
     def _next_tag(self, rest_s: float) -> str | None:
         """Return the tag of the next event, None without one; an answer to any ping is noted."""

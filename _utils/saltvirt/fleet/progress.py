@@ -49,20 +49,20 @@ def lines(opts: Mapping[str, Any], events: Any) -> Callable[[Mapping[str, Any]],
         Salt's ``__jid_event__``; lines are printed where Salt prints the answer of the job, such as
         in salt-run. They do not go over the master's bus.
     """
-    shown = events and events.print_func
-    if shown is None or opts.get("output") or opts.get("output_file"):
+    print_func = events and events.print_func
+    if print_func is None or opts.get("output") or opts.get("output_file"):
         return None
 
     def line(data: Mapping[str, Any]) -> None:
-        shown("stream", {"message": json.dumps(data), "outputter": "virt_progress"})
+        print_func("stream", {"message": json.dumps(data), "outputter": "virt_progress"})
         _flush()
 
     return line
 
 
-def longish(seconds: float) -> str:
+def format_s(seconds: float) -> str:
     """Return a time as people say it: ``40 s``, ``3 min``, ``2 h``, ``5 days``."""
-    _from, size, unit = next(one for one in _UNITS if seconds >= one[0])
+    _from, size, unit = next(row for row in _UNITS if seconds >= row[0])
     return f"{seconds // size:.0f} {unit}"
 
 
@@ -73,12 +73,12 @@ class Pace:
         """Begin."""
         self.total, self._begun = total, time.monotonic()
 
-    def text(self, done: int, what: str) -> str:
+    def text(self, done_count: int, noun: str) -> str:
         """Return ``12 of 40 VMs, about 3 min to go``; ``done`` is at least 1."""
-        left = self.total - done
-        left_s = (time.monotonic() - self._begun) / done * left
-        to_go = f", about {longish(left_s)} to go" if left > 0 else ""
-        return f"{done:,} of {self.total:,} {what}{to_go}"
+        remaining = self.total - done_count
+        left_s = (time.monotonic() - self._begun) / done_count * remaining
+        to_go = f", about {format_s(left_s)} to go" if remaining > 0 else ""
+        return f"{done_count:,} of {self.total:,} {noun}{to_go}"
 
 
 def _flush() -> None:
@@ -98,27 +98,29 @@ def _detail(stage: str, figures: Mapping[str, Any]) -> str:
         return f" ({figures['detail']})"
     kind = stage.rpartition(": ")[2]  # "web1: Moving" is of one VM among several
     if kind == "Fetching":
-        done, total = _number(figures, "done_bytes"), _number(figures, "total_bytes")
-        if total > 0:
-            return f" {100 * done // total:.0f} % of {human(total)}"
-        return f" {human(done)}"
+        done_bytes, total_bytes = _number(figures, "done_bytes"), _number(figures, "total_bytes")
+        if total_bytes > 0:
+            return f" {100 * done_bytes // total_bytes:.0f} % of {human(total_bytes)}"
+        return f" {human(done_bytes)}"
     if kind == "Moving":
         return _moving(figures)
     return ""
 
 
 def _moving(figures: Mapping[str, Any]) -> str:
-    rate, left = _number(figures, "rate_bytes_s"), _number(figures, "remaining_bytes")
+    rate, remaining_bytes = _number(figures, "rate_bytes_s"), _number(figures, "remaining_bytes")
     passes = _number(figures, "passes")
     if passes > 1:
         # A guest writes to memory that was sent already, which is sent again. Each pass has a total
         # of its own, so there is no share of all.
-        return f" {human(rate)}/s, {human(left)} to go in pass {passes:.0f} over its memory"
+        return (
+            f" {human(rate)}/s, {human(remaining_bytes)} to go in pass {passes:.0f} over its memory"
+        )
     # What the disks have still to send is not in libvirt's share of the memory.
-    percent = min(_number(figures, "percent"), 99 if left else 100)
+    percent = min(_number(figures, "percent"), 99 if remaining_bytes else 100)
     # libvirt knows no rate of disks.
     pace = f" {human(rate)}/s," if rate else ""
-    return f"{_phase(figures)} {percent:.0f} %,{pace} {human(left)} to go"
+    return f"{_phase(figures)} {percent:.0f} %,{pace} {human(remaining_bytes)} to go"
 
 
 def _phase(figures: Mapping[str, Any]) -> str:
@@ -131,7 +133,7 @@ def _phase(figures: Mapping[str, Any]) -> str:
 def _number(figures: Mapping[str, Any], name: str) -> float:
     """Return a number that a host says, 0 for what is none: nothing but this line depends on it."""
     try:
-        found: float = wire.recorded(float, figures.get(name))
+        number: float = wire.read_recorded(float, figures.get(name))
     except ValueError:
         return 0
-    return found
+    return number

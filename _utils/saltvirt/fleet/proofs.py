@@ -54,59 +54,59 @@ def _read(opts: Mapping[str, Any]) -> _Keys:
 
 def _change(opts: Mapping[str, Any], change: Callable[[_Keys], _Keys]) -> _Keys:
     path = _path(opts)
-    with locks.held(path.with_suffix(".lock")):
+    with locks.hold_lock(path.with_suffix(".lock")):
         files.sweep(path.parent)
-        known = _read(opts)
-        changed = change(known)
-        if changed != known:
-            content = {"version": VERSION, "keys": changed}
+        keys_by_host = _read(opts)
+        changed_keys = change(keys_by_host)
+        if changed_keys != keys_by_host:
+            content = {"version": VERSION, "keys": changed_keys}
             files.write(path, json.dumps(content, indent=1).encode())
-    return changed
+    return changed_keys
 
 
 def _new_key() -> str:
     return secrets.token_hex(32)
 
 
-def _code(key: str, host: str, name: str, uuid: str, at: Sequence[str]) -> str:
+def _code(key: str, host: str, name: str, uuid: str, hosts: Sequence[str]) -> str:
     # As JSON, in which no two of them read the same.
-    text = json.dumps(["evacuated", host, name, uuid, list(at)])
+    text = json.dumps(["evacuated", host, name, uuid, list(hosts)])
     return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
 def note(
-    opts: Mapping[str, Any], host: str, name: str, uuid: str | None, at: Sequence[str]
+    opts: Mapping[str, Any], host: str, name: str, uuid: str | None, hosts: Sequence[str]
 ) -> EvacuatedFacts:
     """Return what a host is to note of a VM that was evacuated from it, with its proof."""
     if not uuid:  # a host of a release that does not say it
-        return EvacuatedFacts(hosts=list(at))
+        return EvacuatedFacts(hosts=list(hosts))
     keys = _read(opts).get(host)
     if not keys:
-        keys = _change(opts, lambda known: {host: [_new_key()], **known})[host]
-    proof = _code(keys[0], host, name, uuid, at)
-    return EvacuatedFacts(hosts=list(at), uuid=uuid, proof=proof)
+        keys = _change(opts, lambda keys_by_host: {host: [_new_key()], **keys_by_host})[host]
+    proof = _code(keys[0], host, name, uuid, hosts)
+    return EvacuatedFacts(hosts=list(hosts), uuid=uuid, proof=proof)
 
 
-def proved(opts: Mapping[str, Any], noted: Notes) -> dict[str, dict[str, EvacuatedFacts]]:
+def select_proved(opts: Mapping[str, Any], noted: Notes) -> dict[str, dict[str, EvacuatedFacts]]:
     """Return the notes that this master has made."""
     keys = _read(opts)
     return {
         host: {
-            name: one
-            for name, one in own.items()
-            if _is_proved(keys.get(host, ()), host, name, one)
+            name: facts
+            for name, facts in host_notes.items()
+            if _is_proved(keys.get(host, ()), host, name, facts)
         }
-        for host, own in noted.items()
+        for host, host_notes in noted.items()
     }
 
 
-def _is_proved(keys: Sequence[str], host: str, name: str, one: EvacuatedFacts) -> bool:
-    if not one.uuid or not one.proof:
+def _is_proved(keys: Sequence[str], host: str, name: str, facts: EvacuatedFacts) -> bool:
+    if not facts.uuid or not facts.proof:
         return False
     # Bytes that may be anything: of text, only ASCII is compared.
-    said = one.proof.encode(errors="replace")
-    codes = [_code(key, host, name, one.uuid, one.hosts).encode() for key in keys]
-    return any([hmac.compare_digest(said, code) for code in codes])
+    proof = facts.proof.encode(errors="replace")
+    codes = [_code(key, host, name, facts.uuid, facts.hosts).encode() for key in keys]
+    return any([hmac.compare_digest(proof, code) for code in codes])
 
 
 def has_key(opts: Mapping[str, Any], host: str) -> bool:
@@ -115,18 +115,26 @@ def has_key(opts: Mapping[str, Any], host: str) -> bool:
 
 
 @contextlib.contextmanager
-def renewed(opts: Mapping[str, Any], host: str) -> Iterator[None]:
+def renewed_key(opts: Mapping[str, Any], host: str) -> Iterator[None]:
     """
     Replace the key of a host; inside the block what the last one has proved is good as well.
 
     If the block fails, it stays good until the next time: some of it may not be proved anew.
     """
     key = _new_key()
-    _change(opts, lambda known: {**known, host: [key, *known.get(host, ())[: _MOST - 1]]})
+    _change(
+        opts,
+        lambda keys_by_host: {
+            **keys_by_host,
+            host: [key, *keys_by_host.get(host, ())[: _MOST - 1]],
+        },
+    )
     yield
-    _change(opts, lambda known: {**known, host: _alone(known[host], key)})
+    _change(
+        opts, lambda keys_by_host: {**keys_by_host, host: _drop_old_keys(keys_by_host[host], key)}
+    )
 
 
-def _alone(keys: list[str], key: str) -> list[str]:
+def _drop_old_keys(keys: list[str], key: str) -> list[str]:
     """Return the keys of a host when one has proved all; not if it is being replaced itself."""
     return [key] if keys[0] == key else keys

@@ -42,14 +42,14 @@ def target(cloud: Cloud, hosts: Sequence[str]) -> Target:
     """Return the target of a job for hosts."""
     if len(hosts) < _MANY:
         return Target(parts=[hosts])
-    return chosen(cloud.opts, cloud.members, hosts, cloud.known_minions())
+    return choose_target(cloud.opts, cloud.members, hosts, cloud.known_minions())
 
 
-def chosen(
+def choose_target(
     opts: Mapping[str, Any],
     members: membership.Members,
     hosts: Sequence[str],
-    accepted: Collection[str],
+    accepted_ids: Collection[str],
 ) -> Target:
     """
     Return the target of a job for many hosts.
@@ -57,13 +57,13 @@ def chosen(
     accepted
         The ids of all minions of this master.
     """
-    words = membership.expression(members, hosts, accepted)
+    words = membership.compound_target(members, hosts, accepted_ids)
     if words in members.patterns:
         return Target(kind="glob", parts=[str(words)])
     # The master looks at compound targets only if it has such a cache.
     has_words = bool(words) and opts.get("minion_data_cache", False)
     is_filtered = bool(opts.get("zmq_filtering", False))
-    if has_words and not (is_filtered and len(accepted) > 2 * len(hosts)):
+    if has_words and not (is_filtered and len(accepted_ids) > 2 * len(hosts)):
         return Target(kind="compound", parts=[str(words)])
     size = _AT_ONCE if is_filtered else len(hosts)
     return Target(parts=[hosts[at : at + size] for at in range(0, len(hosts), size)])
@@ -76,7 +76,7 @@ def publish(
     arg: Sequence[Any],
     kwarg: Mapping[str, Any] | None,
     timeout_s: float,
-    **kept: bool,
+    **cache_options: bool,
 ) -> tuple[str, set[str]]:
     """
     Send a job to minions, or to those that a target means; return its id, and them.
@@ -85,14 +85,20 @@ def publish(
         ``nocache=True``: the master is to keep no answer in its job cache.
     """
     conditioned = salt.utils.args.condition_input(list(arg), kwarg)
-    to = targets if isinstance(targets, Target) else Target(parts=[list(targets)])
+    job_target = targets if isinstance(targets, Target) else Target(parts=[list(targets)])
     jid, reached = "", set[str]()
-    for part in to.parts:
-        options = {"tgt_type": to.kind, "timeout": timeout_s, "listen": True, "jid": jid, **kept}
+    for part in job_target.parts:
+        options = {
+            "tgt_type": job_target.kind,
+            "timeout": timeout_s,
+            "listen": True,
+            "jid": jid,
+            **cache_options,
+        }
         published = local.pub(part, fun, conditioned, **options)
         if not published or "jid" not in published:
-            why = (published or {}).get("error", "it refused the job")
-            raise MasterError(f"the Salt master did not send {fun}: {why}")
+            reason = (published or {}).get("error", "it refused the job")
+            raise MasterError(f"the Salt master did not send {fun}: {reason}")
         if not jid:
             jid = published["jid"]
         reached.update(published.get("minions") or ())

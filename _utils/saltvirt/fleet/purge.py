@@ -21,9 +21,9 @@ from saltvirt.fleet import (
     whereabouts,
 )
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import DeployError, HostSilent, act
+from saltvirt.fleet.hosts import HostCommandFailed, HostUnresponsive, act
 from saltvirt.recordfacts import OrderFacts
-from saltvirt.records import Held, Record
+from saltvirt.records import LockedRecord, Record
 
 _SHARED = "virt.shared_files"
 
@@ -46,12 +46,12 @@ def purge(
     _refuse_hypervisor(cloud, name)
     with orders.opened(cloud.opts, name) as order:
         forced = arguments.boolean("force", force)
-        return under(cloud, order, name, delete_key=delete_key, force=forced)
+        return purge_locked(cloud, order, name, delete_key=delete_key, force=forced)
 
 
-def under(
+def purge_locked(
     cloud: Cloud,
-    order: Held,
+    order: LockedRecord,
     name: str,
     *,
     delete_key: bool = True,
@@ -74,70 +74,73 @@ def under(
     One that is not meant stays, and DeployError is raised.
     """
     moves.settle_order(cloud, order)
-    late = interrupted.give_up(cloud, order)
-    found = inventory.look_for(cloud, name)
-    seen = sightings.of_presence(found.answers)
-    _refuse_another(name, seen, only, uuid)
-    unheard = inventory.unheard(cloud, found, name, seen, interrupted.hosts(order))
-    unheard = {**late, **unheard}
-    begun = _begun(order, delete_key)
+    busy_reasons = interrupted.give_up(cloud, order)
+    survey = inventory.survey_for_vm(cloud, name)
+    presence_by_host = sightings.from_presence(survey.answers)
+    _refuse_another(name, presence_by_host, only, uuid)
+    unheard = inventory.find_suspects(
+        cloud, survey, name, presence_by_host, interrupted.order_hosts(order)
+    )
+    unheard = {**busy_reasons, **unheard}
+    begun_purge = _begun_purge(order, delete_key)
     # What goes on is no more than what was begun.
-    is_undo = is_undo or orders.facts(begun).only_made
-    said = interrupted.settle(cloud.opts, order, seen, unheard)
-    _refuse_kept(name, seen, unheard)
+    is_undo = is_undo or orders.read_facts(begun_purge).only_made
+    settle_text = interrupted.settle(cloud.opts, order, presence_by_host, unheard)
+    _refuse_kept(name, presence_by_host, unheard)
     try:
-        host = _the_host(cloud, found, name, uuid)
+        host = _find_host(cloud, survey, name, uuid)
     except NoSuchVm as error:
-        if begun:
-            return {orders.facts(begun).host or "": {name: f"purged; {said}"}}
-        raise NoSuchVm(name, error.where, error.silent, said) from None
-    moved_to = seen[host].moved_to
+        if begun_purge:
+            return {orders.read_facts(begun_purge).host or "": {name: f"purged; {settle_text}"}}
+        raise NoSuchVm(name, error.where, error.silent, settle_text) from None
+    moved_to = presence_by_host[host].moved_to
     # That of a VM which has moved is deleted by now: one that is there may be another's.
-    delete_key = delete_key and (moved_to is None or begun is None)
-    meant = uuid or (None if moved_to else seen[host].uuid)
-    undoes = is_undo and bool(found.answers[host].notes_made)
-    _remove(cloud, order, name, host, delete_key, meant, is_undo=undoes, force=force)
+    delete_key = delete_key and (moved_to is None or begun_purge is None)
+    vm_uuid = uuid or (None if moved_to else presence_by_host[host].uuid)
+    undoes = is_undo and bool(survey.answers[host].notes_made)
+    _remove(cloud, order, name, host, delete_key, vm_uuid, is_undo=undoes, force=force)
     return {host: {name: "purged"}}
 
 
-def _begun(order: Held, delete_key: bool) -> Record | None:
+def _begun_purge(order: LockedRecord, delete_key: bool) -> Record | None:
     """Return the interrupted purge that an order is of; it forgets the key that is to stay."""
-    left = order.record
-    if left is None or left.phase != orders.REMOVING:
+    record = order.record
+    if record is None or record.phase != orders.REMOVING:
         return None
     if not delete_key:
-        orders.enter(order, orders.REMOVING, replace(orders.facts(left), public_key=None))
-    return left
+        orders.enter(order, orders.REMOVING, replace(orders.read_facts(record), public_key=None))
+    return record
 
 
-def take_back(cloud: Cloud, order: Held, name: str, host: str, uuid: str) -> None:
+def take_back(cloud: Cloud, order: LockedRecord, name: str, host: str, uuid: str) -> None:
     """
     Take back the VM that a host has just built for the caller's order, and its key.
 
     What the build took as it found it stays on its host.
     """
-    found = inventory.survey(cloud, [host], "virt.presence", [name])
-    if host not in found.answers:
-        why = found.reasons().get(host, "")
-        raise HostSilent(f"{host} cannot be asked what it has of VM {name!r}: {why}")
-    _remove(cloud, order, name, host, True, uuid, is_undo=bool(found.answers[host].notes_made))
+    survey = inventory.survey(cloud, [host], "virt.presence", [name])
+    if host not in survey.answers:
+        reason = survey.reasons().get(host, "")
+        raise HostUnresponsive(f"{host} cannot be asked what it has of VM {name!r}: {reason}")
+    _remove(cloud, order, name, host, True, uuid, is_undo=bool(survey.answers[host].notes_made))
 
 
 def _refuse_another(
     name: str,
-    seen: Mapping[str, sightings.Sighting],
+    presence_by_host: Mapping[str, sightings.VmPresence],
     only: Collection[str] | None,
     uuid: str | None,
 ) -> None:
     """Raise DeployError if a host has a VM of a name that cannot be the one meant."""
-    there = [
+    other_hosts = [
         host
-        for host in sorted(sightings.having(seen))
-        if (only is not None and host not in only) or (uuid and seen[host].uuid not in (None, uuid))
+        for host in sorted(sightings.find_hosts(presence_by_host))
+        if (only is not None and host not in only)
+        or (uuid and presence_by_host[host].uuid not in (None, uuid))
     ]
-    if there:
-        raise DeployError(
-            f"VM {name!r} on {', '.join(there)} is not of this command, so nothing is removed"
+    if other_hosts:
+        raise HostCommandFailed(
+            f"VM {name!r} on {', '.join(other_hosts)} is not of this command, so nothing is removed"
         )
 
 
@@ -151,24 +154,26 @@ def _refuse_hypervisor(cloud: Cloud, name: str) -> None:
         )
 
 
-def _the_host(cloud: Cloud, found: inventory.Survey, name: str, uuid: str | None) -> str:
+def _find_host(cloud: Cloud, survey: inventory.Survey, name: str, uuid: str | None) -> str:
     """Return the host that has a VM; the VM that is meant by its UUID is where that UUID is."""
-    known = inventory.known_of(cloud, found, name)
-    if uuid is not None and any(sighting.uuid == uuid for sighting in known.seen.values()):
+    vm_whereabouts = inventory.whereabouts_from_survey(cloud, survey, name)
+    if uuid is not None and any(
+        vm_presence.uuid == uuid for vm_presence in vm_whereabouts.seen.values()
+    ):
         # What another host had of that name is another VM.
-        known = replace(known, out_of_reach={})
-    return whereabouts.host_of(known, is_removed=True)
+        vm_whereabouts = replace(vm_whereabouts, out_of_reach={})
+    return whereabouts.host_of(vm_whereabouts, is_removed=True)
 
 
 def _refuse_kept(
-    name: str, seen: Mapping[str, sightings.Sighting], unheard: Mapping[str, str]
+    name: str, presence_by_host: Mapping[str, sightings.VmPresence], unheard: Mapping[str, str]
 ) -> None:
     """Raise DeployError if a host only kept the definition of a VM that a silent one may have."""
-    hosts = sightings.having(seen)
-    moved_to = seen[hosts[0]].moved_to if len(hosts) == 1 else None
+    hosts = sightings.find_hosts(presence_by_host)
+    moved_to = presence_by_host[hosts[0]].moved_to if len(hosts) == 1 else None
     if unheard and moved_to is not None:
         host = hosts[0]
-        raise DeployError(
+        raise HostCommandFailed(
             f"VM {name!r} has moved to {moved_to}, and {host} only kept its definition; "
             f"{', '.join(sorted(unheard))} may have it and cannot be asked, so nothing is "
             f"removed, not even its minion key; salt {shlex.quote(host)} virt.undefine {name} "
@@ -178,7 +183,7 @@ def _refuse_kept(
 
 def _remove(
     cloud: Cloud,
-    order: Held,
+    order: LockedRecord,
     name: str,
     host: str,
     delete_key: bool,
@@ -190,9 +195,9 @@ def _remove(
     # Before anything is noted: a host that is silent refuses the purge.
     paths = _shared_files(cloud, host, name)
     replies = fileusers.ask(cloud, host, paths, uuid=uuid, force=force) if paths else {}
-    public = keys.accepted(cloud.opts, name) if delete_key else None
+    public_key = keys.read_accepted(cloud.opts, name) if delete_key else None
     order_id = minions.new_id()
-    facts = OrderFacts(host=host, order_id=order_id, public_key=public, only_made=is_undo)
+    facts = OrderFacts(host=host, order_id=order_id, public_key=public_key, only_made=is_undo)
     orders.begin(order, orders.REMOVING, facts)
     try:
         # Somebody may have made another VM of that name when this is done.
@@ -202,32 +207,37 @@ def _remove(
         reply = act(cloud, host, "virt.purge", name, kwarg=kwarg, order_id=order_id)
         fileusers.refuse_unasked(host, "virt.purge", reply)
     except (KeyboardInterrupt, SystemExit):
-        raise DeployError(
+        raise HostCommandFailed(
             f"interrupted while {host} removed VM {name!r}; run salt-run virt.purge {name} again, "
             "which goes on"
         ) from None
-    except HostSilent as error:
-        raise HostSilent(f"{error}; run salt-run virt.purge {name} again, which goes on") from error
-    except DeployError:
+    except HostUnresponsive as error:
+        raise HostUnresponsive(
+            f"{error}; run salt-run virt.purge {name} again, which goes on"
+        ) from error
+    except HostCommandFailed:
         if _still_has(cloud, host, name):
             order.end()
         raise
-    keys.delete(cloud.opts, name, public)
+    keys.delete(cloud.opts, name, public_key)
     authorization.forget(cloud.opts, name, host)
-    hints.gone(cloud.opts, name)
+    hints.record_removal(cloud.opts, name)
     order.end()
 
 
 def _shared_files(cloud: Cloud, host: str, name: str) -> list[str]:
     """Return the files of a VM that other hosts have to be asked about."""
-    found = inventory.survey(cloud, [host], _SHARED, [name])
-    for reason in found.reasons().values():
-        raise HostSilent(f"{host} has VM {name!r}, and {reason}, so nothing is removed")
-    paths: list[str] = found.answers[host]
+    survey = inventory.survey(cloud, [host], _SHARED, [name])
+    for reason in survey.reasons().values():
+        raise HostUnresponsive(f"{host} has VM {name!r}, and {reason}, so nothing is removed")
+    paths: list[str] = survey.answers[host]
     return paths
 
 
 def _still_has(cloud: Cloud, host: str, name: str) -> bool:
     """Return whether a host that failed to remove a VM has left it as it was."""
-    found = inventory.survey(cloud, [host], "virt.presence", [name])
-    return any(one.state is not None for one in sightings.of_presence(found.answers).values())
+    survey = inventory.survey(cloud, [host], "virt.presence", [name])
+    return any(
+        vm_presence.state is not None
+        for vm_presence in sightings.from_presence(survey.answers).values()
+    )

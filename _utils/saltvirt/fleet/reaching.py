@@ -17,7 +17,7 @@ _WATCHED_LINES = 500
 _OLD = "is not available"
 
 
-def of(cloud: Cloud, host: str, name: str, *, has_minion: bool) -> dict[str, Any]:
+def find_login(cloud: Cloud, host: str, name: str, *, has_minion: bool) -> dict[str, Any]:
     """
     Return ``{"addresses", "login"}`` of a VM that runs, and ``addresses_from`` where it is known.
 
@@ -27,27 +27,29 @@ def of(cloud: Cloud, host: str, name: str, *, has_minion: bool) -> dict[str, Any
 
     The VM is there whatever this finds, so nothing here fails.
     """
-    return _completed(cloud, host, name, _asked(cloud, host, name), has_minion=has_minion)
+    return _complete_login(
+        cloud, host, name, _ask_vm_info(cloud, host, name), has_minion=has_minion
+    )
 
 
-def _completed(
-    cloud: Cloud, host: str, name: str, said: Mapping[str, Any], *, has_minion: bool
+def _complete_login(
+    cloud: Cloud, host: str, name: str, answer: Mapping[str, Any], *, has_minion: bool
 ) -> dict[str, Any]:
     """Return what :func:`of` does, of what a host has said of a VM."""
-    listed, source = said.get("addresses"), said.get("addresses_from")
-    found = access.addresses(listed if isinstance(listed, list) else [])
-    if not found:
+    answer_addresses, source = answer.get("addresses"), answer.get("addresses_from")
+    addresses = access.addresses(answer_addresses if isinstance(answer_addresses, list) else [])
+    if not addresses:
         # It is the VM itself that has said so.
-        found, source = _listed(_told(cloud, name)), "minion"
-    user, behind = access.ssh_user(said.get("ssh_user")), said.get("behind_host")
-    nets = behind if isinstance(behind, list) else []
-    if has_minion and not found:
+        addresses, source = _grain_addresses(_read_grains(cloud, name)), "minion"
+    user, behind_host = access.ssh_user(answer.get("ssh_user")), answer.get("behind_host")
+    nets = behind_host if isinstance(behind_host, list) else []
+    if has_minion and not addresses:
         login: str | None = _by_salt(name)
     else:
-        login = access.ssh(found, user, host=host, behind=nets)
+        login = access.ssh(addresses, user, host=host, jump_networks=nets)
     login = login or (_by_salt(name) if has_minion else access.console(name, host))
-    by = {"addresses_from": source} if found and source in access.SOURCES else {}
-    return {"addresses": found, **by, "login": login}
+    origin = {"addresses_from": source} if addresses and source in access.SOURCES else {}
+    return {"addresses": addresses, **origin, "login": login}
 
 
 def _by_salt(name: str) -> str:
@@ -61,41 +63,43 @@ def vm_info(cloud: Cloud, name: str) -> dict[str, Any]:
     Where the host of a running VM knows no address, the VM's own minion has said it. How to log in
     is made of what the host says, and is not the host's own text: somebody will type it.
     """
-    host, fun = finding.to_read(cloud, name), "virt.vm_info"
-    said = hosts.act(cloud, host, fun, name)
-    wire.read(host, fun, dict[str, ShownVm], said)
+    host, fun = finding.locate_for_read(cloud, name), "virt.vm_info"
+    answer = hosts.act(cloud, host, fun, name)
+    wire.read(host, fun, dict[str, ShownVm], answer)
     # It was asked of this VM alone.
-    one = said.get(name)
-    if one is None:
+    vm = answer.get(name)
+    if vm is None:
         return {host: {}}
-    reached: dict[str, Any] = {"addresses": [], "login": None}
-    if one["state"] == "running":
+    login_info: dict[str, Any] = {"addresses": [], "login": None}
+    if vm["state"] == "running":
         # Nobody answers for a VM without a key.
-        has_minion = keys.accepted(cloud.opts, name) is not None
-        reached = _completed(cloud, host, name, one, has_minion=has_minion)
-    return {host: {name: {**one, "addresses_from": None, **reached}}}
+        has_minion = keys.read_accepted(cloud.opts, name) is not None
+        login_info = _complete_login(cloud, host, name, vm, has_minion=has_minion)
+    return {host: {name: {**vm, "addresses_from": None, **login_info}}}
 
 
-def _asked(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
+def _ask_vm_info(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
     try:
         reply = minions.ask(cloud, [host], "virt.vm_info", [name])[host]
     except VirtError:
         return {}
-    said = reply.value.get(name) if reply.ok and isinstance(reply.value, dict) else None
-    return said if isinstance(said, dict) else {}
+    vm = reply.value.get(name) if reply.ok and isinstance(reply.value, dict) else None
+    return vm if isinstance(vm, dict) else {}
 
 
-def _told(cloud: Cloud, name: str) -> Mapping[str, Any]:
+def _read_grains(cloud: Cloud, name: str) -> Mapping[str, Any]:
     """Return the grains that a VM's minion has sent this master when it came, if it did."""
-    if keys.accepted(cloud.opts, name) is None:
+    if keys.read_accepted(cloud.opts, name) is None:
         return {}
-    said = compat.Grains(cloud.opts).of(name)
-    return said if isinstance(said, dict) else {}
+    grains = compat.Grains(cloud.opts).of(name)
+    return grains if isinstance(grains, dict) else {}
 
 
-def _listed(grains: Mapping[str, Any]) -> list[str]:
+def _grain_addresses(grains: Mapping[str, Any]) -> list[str]:
     lists = [grains.get(key) for key in ("ipv4", "ipv6")]
-    return access.addresses(one for some in lists if isinstance(some, list) for one in some)
+    return access.addresses(
+        address for values in lists if isinstance(values, list) for address in values
+    )
 
 
 def console(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
@@ -107,13 +111,13 @@ def console(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
     command = f"salt-run virt.console_log {name}"
     try:
         # Empty lines are left out, so more are asked for than are shown.
-        asked = [name, 5 * CONSOLE_LINES]
-        reply = minions.ask(cloud, [host], "virt.console_log", asked)[host]
+        arg = [name, 5 * CONSOLE_LINES]
+        reply = minions.ask(cloud, [host], "virt.console_log", arg)[host]
     except VirtError as error:
         return {"console_error": str(error), "console_command": command}
     if not reply.ok or not isinstance(reply.value, str):
-        why = reply.error or f"{host} did not answer"
-        return {"console_error": terminal.one_line(why), "console_command": command}
+        reason = reply.error or f"{host} did not answer"
+        return {"console_error": terminal.one_line(reason), "console_command": command}
     lines = terminal.tail(reply.value, CONSOLE_LINES)
     return {"console": lines, "console_command": command}
 
@@ -131,16 +135,16 @@ def console_lines(cloud: Cloud, host: str, name: str) -> list[str]:
 
 def console_log(cloud: Cloud, name: str, lines: int) -> str:
     """Return the last lines of a VM's console, fit to be shown, wherever the VM is."""
-    host = finding.to_read(cloud, name)
+    host = finding.locate_for_read(cloud, name)
     reply = minions.ask(cloud, [host], "virt.console_log", [name, lines])[host]
     if _OLD in (reply.error or ""):
-        raise hosts.DeployError(
+        raise hosts.HostCommandFailed(
             f"{host} has an older version of Salt Virt, which does not show consoles: "
             f"salt {shlex.quote(host)} saltutil.sync_all"
         )
     if not reply.ok or not isinstance(reply.value, str):
-        why = terminal.one_line(
+        reason = terminal.one_line(
             reply.error or f"it did not answer; see: salt {shlex.quote(host)} test.ping"
         )
-        raise hosts.DeployError(f"{host}: {why}")
+        raise hosts.HostCommandFailed(f"{host}: {reason}")
     return "\n".join(terminal.lines(reply.value, lines))

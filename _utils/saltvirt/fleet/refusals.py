@@ -13,8 +13,8 @@ _MOST, _MINUTE_S, _LONGEST, _MINIONS = 10, 60.0, 1000, 1000
 class Refusals:
     """The refusals of one kind of question."""
 
-    def __init__(self, log: logging.Logger, what: str) -> None:
-        self._log, self._what = log, what
+    def __init__(self, log: logging.Logger, question: str) -> None:
+        self._log, self._what = log, question
         # When the minute of each minion began, and its refusals since.
         self._since: OrderedDict[str, tuple[float, int]] = OrderedDict()
 

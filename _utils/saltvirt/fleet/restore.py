@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Looked:
+class _HostNotes:
     """
     What a host notes and what has become of it.
 
@@ -35,9 +35,9 @@ class _Looked:
 
 def dry_run(cloud: Cloud, host: str) -> dict[str, Any]:
     """Return what :func:`restore` would do; nothing is changed."""
-    inventory.one(cloud, host)
-    away = _looked(cloud, host).away
-    refused = finding.doubtful(cloud, away.back)
+    inventory.require_host(cloud, host)
+    away = _read_notes(cloud, host).away
+    refused = finding.find_doubtful(cloud, away.back)
     return {
         "host": host,
         "moves": {name: host for name in away.back if name not in refused},
@@ -67,31 +67,35 @@ def restore(
     pace = several.Pace(max_parallel=max_parallel, per_host=per_host, free=(host,))
     set_maintenance(cloud, host, "off")
     settling.settle_left(cloud, host)
-    looked = _looked(cloud, host)
-    away = looked.away
+    host_notes = _read_notes(cloud, host)
+    away = host_notes.away
     if away.over:
         notes.note(cloud, host, dict.fromkeys(away.over, ()), {})
 
     def after(name: str, source: str, _to: str) -> str | None:
-        changes = notes.followed(looked.trails, name, source, host)
+        changes = notes.plan_changes(host_notes.trails, name, source, host)
         # Its own last: until then it is known that the VM was to come here.
-        order = sorted(changes, key=lambda one: one == host)
-        failed = notes.tell(cloud, {one: {name: changes[one]} for one in order}, looked.uuids)
-        why = "; ".join(failed.values())
-        return f"it is home, but not all have noted that: {why}" if why else None
+        order = sorted(changes, key=lambda noting_host: noting_host == host)
+        failed = notes.note_changes(
+            cloud,
+            {noting_host: {name: changes[noting_host]} for noting_host in order},
+            host_notes.uuids,
+        )
+        reason = "; ".join(failed.values())
+        return f"it is home, but not all have noted that: {reason}" if reason else None
 
     moves = {name: (at, host) for name, at in away.back.items()}
-    done = several.move(cloud, moves, pace=pace, is_fixed=True, after=after)
-    if done.gone:
-        notes.tell(cloud, {host: dict.fromkeys(done.gone, ())}, {})
-    _renew(cloud, host, {*away.over, *done.moved, *done.gone})
+    outcome = several.move(cloud, moves, pace=pace, is_fixed=True, after=after)
+    if outcome.gone:
+        notes.note_changes(cloud, {host: dict.fromkeys(outcome.gone, ())}, {})
+    _renew(cloud, host, {*away.over, *outcome.moved, *outcome.gone})
     out = {
         "host": host,
-        "moved": done.moved,
-        "failed": {**away.unsure, **done.failed},
-        "gone": [*away.gone, *done.gone],
+        "moved": outcome.moved,
+        "failed": {**away.unsure, **outcome.failed},
+        "gone": [*away.gone, *outcome.gone],
         "elsewhere": away.elsewhere,
-        "warnings": done.warnings,
+        "warnings": outcome.warnings,
     }
     if out["failed"]:
         error = NotAllMoved(
@@ -111,39 +115,55 @@ def _renew(cloud: Cloud, host: str, over: set[str]) -> None:
         log.warning("the notes of %s are not proved anew: %s", host, error)
 
 
-def _looked(cloud: Cloud, host: str) -> _Looked:
-    own = notes.listed(host, act(cloud, host, "virt.evacuated"))
-    if not own:
-        return _Looked()
-    every = inventory.every(cloud)
-    owned, where = terminal.counted(len(own), "VM"), terminal.counted(len(every), "hypervisor")
+def _read_notes(cloud: Cloud, host: str) -> _HostNotes:
+    host_notes = notes.parse_notes(host, act(cloud, host, "virt.evacuated"))
+    if not host_notes:
+        return _HostNotes()
+    all_hosts = inventory.all_hosts(cloud)
+    owned, where = (
+        terminal.count_text(len(host_notes), "VM"),
+        terminal.count_text(len(all_hosts), "hypervisor"),
+    )
     cloud.progress("Searching", detail=f"{owned} on {where}")
-    asked = notes.heard(cloud, every)
-    proved = proofs.proved(cloud.opts, {**asked.answers, host: own})
-    uuids = {name: one.uuid for name, one in proved[host].items()}
-    trails = notes.of_vms(proved, uuids)
-    said = {**trails, host: {name: one.hosts for name, one in own.items()}}
-    found = inventory.survey(cloud, every, "virt.host_info")
+    notes_survey = notes.survey_notes(cloud, all_hosts)
+    proved = proofs.select_proved(cloud.opts, {**notes_survey.answers, host: host_notes})
+    uuids = {name: facts.uuid for name, facts in proved[host].items()}
+    trails = notes.select_by_uuid(proved, uuids)
+    notes_by_host = {**trails, host: {name: facts.hosts for name, facts in host_notes.items()}}
+    survey = inventory.survey(cloud, all_hosts, "virt.host_info")
     # What a host's libvirt has not loaded is there, too, though it is not among its VMs.
-    there = {
-        one: {*info.vms, *(info.unreadable.keys() - set(info.unfinished))}
-        for one, info in found.answers.items()
+    names_by_host = {
+        vm_host: {*info.vms, *(info.unreadable.keys() - set(info.unfinished))}
+        for vm_host, info in survey.answers.items()
     }
-    unasked = _unasked(cloud, own, every)
-    away = notes.away(said, host, there, {*asked.reasons(), *found.reasons(), *unasked})
-    at = {one for name, one in away.back.items() if name in uuids}
-    now = inventory.survey(cloud, at, "virt.migration_info") if at else inventory.Survey(answers={})
-    vms = {one: {n: vm.uuid for n, vm in has.items()} for one, has in now.answers.items()}
-    away = notes.same(away, host, uuids, vms, now.reasons())
-    return _Looked(trails=trails, uuids=uuids, away=away)
+    unasked = _unasked(cloud, host_notes, all_hosts)
+    away = notes.find_away(
+        notes_by_host, host, names_by_host, {*notes_survey.reasons(), *survey.reasons(), *unasked}
+    )
+    vm_hosts = {vm_host for name, vm_host in away.back.items() if name in uuids}
+    migration_survey = (
+        inventory.survey(cloud, vm_hosts, "virt.migration_info")
+        if vm_hosts
+        else inventory.Survey(answers={})
+    )
+    uuids_by_host = {
+        vm_host: {n: vm.uuid for n, vm in vms.items()}
+        for vm_host, vms in migration_survey.answers.items()
+    }
+    away = notes.confirm_away(away, host, uuids, uuids_by_host, migration_survey.reasons())
+    return _HostNotes(trails=trails, uuids=uuids, away=away)
 
 
-def _unasked(cloud: Cloud, names: Iterable[str], every: Iterable[str]) -> set[str]:
+def _unasked(cloud: Cloud, names: Iterable[str], hypervisors: Iterable[str]) -> set[str]:
     """Return the minions that had one of these VMs, and are no hypervisors at this moment."""
-    known, store, wanted = hints.every(cloud.opts), compat.KeyStore(cloud.opts), {*names}
-    others = known.keys() - {*every}
+    names_by_host, store, name_set = (
+        hints.read_all(cloud.opts),
+        compat.KeyStore(cloud.opts),
+        {*names},
+    )
+    strangers = names_by_host.keys() - {*hypervisors}
     return {
         host
-        for host in others
-        if not wanted.isdisjoint(known[host]) and keys.accepted_in(store, host)
+        for host in strangers
+        if not name_set.isdisjoint(names_by_host[host]) and keys.read_accepted_from(store, host)
     }

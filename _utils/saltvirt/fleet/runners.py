@@ -62,26 +62,33 @@ def runner_function(
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        module, given = function.__globals__, {k: v for k, v in kwargs.items() if k[:2] != "__"}
+        module, user_kwargs = (
+            function.__globals__,
+            {k: v for k, v in kwargs.items() if k[:2] != "__"},
+        )
         module["__jid_event__"] = job = _job()
         _forget_failure(module["__context__"], job)
         line = None
         try:
-            cell = given.pop("cell", None) if _is_of_cloud(function) else None
-            bound = _bind(signature, function, args, given)
+            cell = user_kwargs.pop("cell", None) if _is_of_cloud(function) else None
+            bound = _bind(signature, function, args, user_kwargs)
             line = _lines(streams, bound, module["__opts__"], job)
             # Ctrl-C arrives as SystemExit, from Salt; so do SIGTERM and a terminal that is closed.
-            with garbage.rarely(), undo.on_signals(), masteruser.acting(module["__opts__"]):
-                data = _sendable(_called(function, job, bound, cell), job)
+            with (
+                garbage.collect_rarely(),
+                undo.on_signals(),
+                masteruser.as_master_user(module["__opts__"]),
+            ):
+                data = _sendable(_dispatch(function, job, bound, cell), job)
         except VirtError as error:
             failure = {"error": str(error), **getattr(error, "table", {})}
         except OSError as error:
-            failure = {"error": masteruser.why(error, module["__opts__"])}
+            failure = {"error": masteruser.explain_error(error, module["__opts__"])}
         except (KeyboardInterrupt, SystemExit):
             failure = {"error": "interrupted; what was begun is taken back or finished"}
         else:
             _print_by(job, data, outputter, line and _nothing, module["__opts__"])
-            largeevents.spare(job, data, module["__opts__"])
+            largeevents.cut_large_answer(job, data, module["__opts__"])
             return data
         _note_failure(module["__context__"], job)
         # The code is for salt-run's exit.
@@ -124,8 +131,8 @@ def _keep(function: Any, answer: Any) -> None:
     if job is None:
         return
     try:
-        with masteruser.acting(opts):
-            here.keep(opts, _jid(job), answer)
+        with masteruser.as_master_user(opts):
+            here.keep_answer(opts, _jid(job), answer)
     except (OSError, VirtError) as error:
         # It is done all the same; the master above is told that the answer is lost.
         log.error("the answer of job %s was not kept: %s", job.base, error)
@@ -154,9 +161,9 @@ def _is_gone(job: Any, opts: Mapping[str, Any]) -> bool:
     # Where there was none from the beginning Salt expects nothing of it.
     if not getattr(job.event, "cpush", False) or opts.get("ipc_mode") == "tcp":
         return False
-    with socket.socket(socket.AF_UNIX) as asked:
+    with socket.socket(socket.AF_UNIX) as connection:
         try:
-            asked.connect(f"{opts['sock_dir']}/master_event_pull.ipc")
+            connection.connect(f"{opts['sock_dir']}/master_event_pull.ipc")
         except (ConnectionRefusedError, FileNotFoundError):
             return True
         except OSError:
@@ -249,7 +256,7 @@ def _show(
 def _visible(data: object) -> object:
     """Return data with nothing in its keys and texts that a terminal would obey."""
     try:
-        return terminal.clean(data, beside="")
+        return terminal.clean(data, kept_chars="")
     except ValueError as error:
         return f"this answer cannot be shown: {error}; --out=json shows it"
 
@@ -272,10 +279,10 @@ def _show_json(data: object, opts: Mapping[str, Any]) -> bool:
 
 
 def _json_letter(letter: str) -> str:
-    return letter if terminal.escaped(letter) == letter else json.dumps(letter)[1:-1]
+    return letter if terminal.escape(letter) == letter else json.dumps(letter)[1:-1]
 
 
-def _called(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any) -> Any:
+def _dispatch(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any) -> Any:
     """Call a function of ours: here, or on a master that is a cell of this one."""
     if _name(function) not in _ALWAYS:
         masterrelease.refuse_old()
@@ -283,27 +290,31 @@ def _called(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any) -
     masterconfig.refuse_changes(opts, _name(function), {**bound.arguments, **bound.kwargs})
     if cell is None and not (_is_of_cloud(function) and known.is_configured(opts)):
         return function(*bound.args, **bound.kwargs)
-    call, jid = _call(function, bound, cell), _jid(job) if job else None
+    call, jid = _cell_call(function, bound, cell), _jid(job) if job else None
 
     def own(done_here: Any) -> Any:
-        values, named = done_here.as_given()
-        return function(*values, **named)
+        values, kwargs = done_here.as_given()
+        return function(*values, **kwargs)
 
     return cells.command(opts, job, jid, call, own)
 
 
-def _call(function: Any, bound: inspect.BoundArguments, cell: Any) -> Any:
+def _cell_call(function: Any, bound: inspect.BoundArguments, cell: Any) -> Any:
     """Return a call as it goes to cells: with its arguments by their names."""
-    given, args, leading = dict(bound.arguments), (), list[str]()
-    before: list[str] = []
-    for name, one in bound.signature.parameters.items():
-        if one.kind is one.VAR_KEYWORD:
-            given |= given.pop(name, {})
-        if one.kind is one.VAR_POSITIONAL:
-            args, leading = given.pop(name, ()), [*before]
-        before.append(name)
+    arguments, args, leading = dict(bound.arguments), (), list[str]()
+    names_before: list[str] = []
+    for name, parameter in bound.signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            arguments |= arguments.pop(name, {})
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            args, leading = arguments.pop(name, ()), [*names_before]
+        names_before.append(name)
     return routes.Call(
-        fun=_name(function), arguments=given, args=tuple(args), leading=tuple(leading), cell=cell
+        fun=_name(function),
+        arguments=arguments,
+        args=tuple(args),
+        leading=tuple(leading),
+        cell=cell,
     )
 
 

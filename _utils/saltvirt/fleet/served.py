@@ -24,18 +24,18 @@ class Images:
         self._server: Fileserver | None = None
         self._known: dict[tuple[str, str], str | None] = {}
 
-    def of(self, given: Mapping[str, Any]) -> dict[str, str]:
+    def of(self, kwargs: Mapping[str, Any]) -> dict[str, str]:
         """
         Return ``{image: digest}`` of what a call gives; a host finds out itself what is not here.
 
         given
             The keyword arguments of ``virt.init``.
         """
-        saltenv = given.get("saltenv", spec.OPTIONS["saltenv"])
+        saltenv = kwargs.get("saltenv", spec.OPTIONS["saltenv"])
         with self._lock:
-            texts = {image for image in profiles.images(given) if isinstance(image, str)}
-            found = {image: self._digest(image, saltenv) for image in texts}
-        return {image: digest for image, digest in found.items() if digest}
+            texts = {image for image in profiles.images(kwargs) if isinstance(image, str)}
+            digests_by_image = {image: self._digest(image, saltenv) for image in texts}
+        return {image: digest for image, digest in digests_by_image.items() if digest}
 
     def _digest(self, image: str, saltenv: object) -> str | None:
         path = _PATH.fullmatch(image)
@@ -49,9 +49,9 @@ class Images:
     def _asked(self, saltenv: str, path: str) -> str | None:
         try:
             self._server = self._server or Fileserver(dict(self._opts))
-            said = self._server.file_hash({"path": path, "saltenv": saltenv})
+            answer = self._server.file_hash({"path": path, "saltenv": saltenv})
         except Exception as exc:  # a backend may fail in any way: the host asks, and says how
             log.warning("the file server does not say what salt://%s is: %s", path, exc)
             return None
-        is_known = isinstance(said, dict) and said.get("hash_type") == _HASH
-        return str(said["hsum"]) if is_known and said.get("hsum") else None
+        is_known = isinstance(answer, dict) and answer.get("hash_type") == _HASH
+        return str(answer["hsum"]) if is_known and answer.get("hsum") else None

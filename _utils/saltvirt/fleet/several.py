@@ -13,7 +13,7 @@ from saltvirt.errors import BadArgument, NoHostFits, VirtError
 from saltvirt.fleet import inventory, migrate, progress, sightings, threads
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.effects import MoveFailed
-from saltvirt.fleet.hosts import DeployError
+from saltvirt.fleet.hosts import HostCommandFailed
 from saltvirt.fleet.many.turns import Order, Turns
 
 log = logging.getLogger(__name__)
@@ -76,19 +76,19 @@ class Outcome:
             log.error("the move of %s failed", name, exc_info=error)
             self.failed[name] = f"{type(error).__name__}: {error}"
 
-    def has_moved(self, name: str, to: str, why: Iterable[str | None]) -> None:
+    def has_moved(self, name: str, to: str, warnings: Iterable[str | None]) -> None:
         """Take in one VM that has moved, with what went wrong beside that, None for nothing."""
         self.moved[name] = to
-        if any(why):
-            self.warnings[name] = "; ".join(filter(None, why))
+        if any(warnings):
+            self.warnings[name] = "; ".join(filter(None, warnings))
 
-    def add(self, other: "Outcome") -> None:
+    def add(self, outcome: "Outcome") -> None:
         """Take in the outcome of more moves."""
-        self.moved |= other.moved
-        self.failed |= other.failed
-        self.gone += other.gone
-        self.warnings |= other.warnings
-        self.is_interrupted |= other.is_interrupted
+        self.moved |= outcome.moved
+        self.failed |= outcome.failed
+        self.gone += outcome.gone
+        self.warnings |= outcome.warnings
+        self.is_interrupted |= outcome.is_interrupted
 
 
 def move(
@@ -179,10 +179,10 @@ class _Moves:
         while (name := self._turns.next()) is not None:
             source, to = self._moves[name]
             try:
-                own = replace(self._cloud, progress=self._progress(name))
-                done = _moved(own, name, source, to, is_fixed)
-                why = [done.get("warning"), _after(after, name, source, done["to"])]
-                self._out.has_moved(name, done["to"], why)
+                vm_cloud = replace(self._cloud, progress=self._progress(name))
+                result = _move_one(vm_cloud, name, source, to, is_fixed)
+                warnings = [result.get("warning"), _run_after(after, name, source, result["to"])]
+                self._out.has_moved(name, result["to"], warnings)
             except Exception as error:  # whatever it is, what the others did must be said
                 self._out.has_not(name, error)
             finally:
@@ -193,10 +193,10 @@ class _Moves:
         if self._is_ordered and not has_moved:
             self._turns.stop()
         self._turns.over(name, has_moved=has_moved)
-        done = len(self._out.moved) + len(self._out.failed) + len(self._out.gone)
-        if done < self._said.total:
+        ended_count = len(self._out.moved) + len(self._out.failed) + len(self._out.gone)
+        if ended_count < self._said.total:
             with self._lock:
-                self._cloud.progress("Done", detail=self._said.text(done, "VMs"))
+                self._cloud.progress("Done", detail=self._said.text(ended_count, "VMs"))
 
     def _progress(self, name: str) -> Callable[..., None]:
         def one(stage: str, **figures: Any) -> None:
@@ -212,7 +212,7 @@ _GOING_ON = (
 )
 
 
-def _after(after: Callable[[str, str, str], str | None], *move: str) -> str | None:
+def _run_after(after: Callable[[str, str, str], str | None], *move: str) -> str | None:
     """Return what is to be said of a VM that has moved; what fails then takes nothing back."""
     try:
         return after(*move)
@@ -221,46 +221,54 @@ def _after(after: Callable[[str, str, str], str | None], *move: str) -> str | No
         return f"it has moved, but what follows failed: {type(error).__name__}: {error}"
 
 
-def _moved(cloud: Cloud, name: str, source: str, to: str, is_fixed: bool) -> dict[str, Any]:
+def _move_one(cloud: Cloud, name: str, source: str, to: str, is_fixed: bool) -> dict[str, Any]:
     """Move one VM as planned; if that host refuses, to the next best. Return where it is now."""
     for target in (to, to if is_fixed else None):
         try:
             return migrate.migrate(cloud, name, target, {}, source)
-        except (DeployError, MoveFailed, NoHostFits) as error:
-            failure, there = error, inventory.look_for(cloud, name)
-        arrived = _arrived(there, source)
+        except (HostCommandFailed, MoveFailed, NoHostFits) as error:
+            failure, survey = error, inventory.survey_for_vm(cloud, name)
+        arrived = _find_arrival(survey, source)
         if arrived is not None and (not is_fixed or arrived == to):
-            why = f"it is on {arrived}, though its move seemed to fail: {failure}"
-            return {"to": arrived, "warning": why}
-        _refuse_gone(there, name)
+            warning = f"it is on {arrived}, though its move seemed to fail: {failure}"
+            return {"to": arrived, "warning": warning}
+        _refuse_gone(survey, name)
         # Asked again, the only host says the same, unless the VM was stopped under the move.
-        if is_fixed and _state(there, source) != "shutdown":
+        if is_fixed and _vm_state(survey, source) != "shutdown":
             break
         cloud.progress("Placing", detail=f"{to} did not take it: {failure}")
     raise failure
 
 
-def _state(there: inventory.Survey, host: str) -> str | None:
-    one = there.answers.get(host)
-    return one.state if one is not None else None
+def _vm_state(survey: inventory.Survey, host: str) -> str | None:
+    answer = survey.answers.get(host)
+    return answer.state if answer is not None else None
 
 
-def _refuse_gone(there: inventory.Survey, name: str) -> None:
+def _refuse_gone(survey: inventory.Survey, name: str) -> None:
     """Raise _Gone if all hosts say that they do not have a VM, and that none is on its way."""
-    seen = sightings.of_presence(there.answers)
-    is_known = any(one.is_its_own or one.building for one in seen.values())
-    if not is_known and not there.reasons():
+    presence_by_host = sightings.from_presence(survey.answers)
+    is_known = any(
+        vm_presence.is_its_own or vm_presence.building for vm_presence in presence_by_host.values()
+    )
+    if not is_known and not survey.reasons():
         raise _Gone(f"VM {name!r} was removed")
 
 
-def _arrived(there: inventory.Survey, source: str) -> str | None:
+def _find_arrival(survey: inventory.Survey, source: str) -> str | None:
     """
     Return the host that has a VM if that is no longer the one it had, None if that is not sure.
 
     A move is over when the source does not have the VM any more, which it must say itself: the
     target lists one that only arrives too.
     """
-    seen = sightings.of_presence(there.answers)
-    having = [host for host, one in seen.items() if one.is_its_own]
-    is_sure = source in there.answers
-    return having[0] if len(having) == 1 and having[0] != source and is_sure else None
+    presence_by_host = sightings.from_presence(survey.answers)
+    hosts_with_vm = [
+        host for host, vm_presence in presence_by_host.items() if vm_presence.is_its_own
+    ]
+    is_sure = source in survey.answers
+    return (
+        hosts_with_vm[0]
+        if len(hosts_with_vm) == 1 and hosts_with_vm[0] != source and is_sure
+        else None
+    )

@@ -8,7 +8,7 @@ from saltvirt.placement.answers import HostInfo, Presence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
+class VmPresence:
     """
     What one host says of one VM.
 
@@ -49,30 +49,30 @@ class Sighting:
         return self.state is not None or self.building or self.unfinished
 
 
-def of_presence(answers: Mapping[str, Presence]) -> dict[str, Sighting]:
+def from_presence(answers: Mapping[str, Presence]) -> dict[str, VmPresence]:
     """Return the sightings in ``{host: answer of virt.presence}``."""
     return {
-        host: Sighting(
-            state=one.state,
-            building=one.building,
-            unfinished=one.unfinished,
-            moved_to=one.moved_to,
-            uuid=one.uuid,
+        host: VmPresence(
+            state=answer.state,
+            building=answer.building,
+            unfinished=answer.unfinished,
+            moved_to=answer.moved_to,
+            uuid=answer.uuid,
         )
-        for host, one in answers.items()
+        for host, answer in answers.items()
     }
 
 
-def of_info(answers: Mapping[str, HostInfo], name: str) -> dict[str, Sighting]:
+def from_host_info(answers: Mapping[str, HostInfo], name: str) -> dict[str, VmPresence]:
     """Return the sightings of a name in ``{host: answer of virt.host_info}``."""
-    return {host: _of_info(info, name) for host, info in answers.items()}
+    return {host: _from_host_info(info, name) for host, info in answers.items()}
 
 
-def _of_info(info: HostInfo, name: str) -> Sighting:
+def _from_host_info(info: HostInfo, name: str) -> VmPresence:
     vm, moved_to = info.vms.get(name), info.kept.get(name)
-    off = None if moved_to is None else "shutdown"
-    return Sighting(
-        state=vm.state if vm else off,
+    kept_state = None if moved_to is None else "shutdown"
+    return VmPresence(
+        state=vm.state if vm else kept_state,
         building=name in info.building,
         unfinished=name in info.unfinished,
         moved_to=moved_to,
@@ -83,7 +83,7 @@ def _of_info(info: HostInfo, name: str) -> Sighting:
 
 def names(answers: Mapping[str, HostInfo]) -> frozenset[str]:
     """Return the names of all that hosts have, await, or have something left of."""
-    return frozenset(one for info in answers.values() for one in names_of(info))
+    return frozenset(name for info in answers.values() for name in names_of(info))
 
 
 def names_of(info: HostInfo) -> Iterator[str]:
@@ -96,25 +96,31 @@ def names_of(info: HostInfo) -> Iterator[str]:
     yield from info.unreadable
 
 
-def alike(name: str, others: Iterable[str]) -> list[str]:
+def find_similar_names(name: str, names: Iterable[str]) -> list[str]:
     """Return the other VMs that may have a disk called as one of this VM: ``VM_DISK``."""
-    mine = f"{name}_"
-    return sorted(one for one in others if one.startswith(mine) or name.startswith(f"{one}_"))
+    prefix = f"{name}_"
+    return sorted(
+        other_name
+        for other_name in names
+        if other_name.startswith(prefix) or name.startswith(f"{other_name}_")
+    )
 
 
-def having(seen: Mapping[str, Sighting]) -> list[str]:
+def find_hosts(presence_by_host: Mapping[str, VmPresence]) -> list[str]:
     """
     Return the hosts that have a VM.
 
     A host to which it is still on its way does not count if another has it, nor does one that only
     kept its definition.
     """
-    there = sorted(host for host, one in seen.items() if one.state is not None)
-    own = [host for host in there if seen[host].is_its_own]
-    return [host for host in own if seen[host].is_complete] or own or there
+    hosts = sorted(
+        host for host, vm_presence in presence_by_host.items() if vm_presence.state is not None
+    )
+    own_hosts = [host for host in hosts if presence_by_host[host].is_its_own]
+    return [host for host in own_hosts if presence_by_host[host].is_complete] or own_hosts or hosts
 
 
-def coming(name: str, host: str) -> str:
+def coming_message(name: str, host: str) -> str:
     """Return the line that says that a VM is not on a host yet."""
     return (
         f"VM {name!r} is being built on {host}, or is on its way there: wait until that is over; "
@@ -122,7 +128,7 @@ def coming(name: str, host: str) -> str:
     )
 
 
-def several(name: str, hosts: list[str]) -> str:
+def several_message(name: str, hosts: list[str]) -> str:
     """Return the line that names a VM which is on several hosts."""
     typed = shlex.quote(name)
     return (

@@ -17,7 +17,7 @@ from typing import Any
 
 from saltvirt import files, locks, terminal
 from saltvirt.errors import StorageError
-from saltvirt.fleet.progress import longish
+from saltvirt.fleet.progress import format_s
 
 log = logging.getLogger(__name__)
 
@@ -57,18 +57,18 @@ class Silence:
         self._found: dict[str, float] = {}
         self._told: set[str] = set()
 
-    def take_in(self, asked: Iterable[str], silent: Collection[str]) -> set[str]:
+    def take_in(self, asked_hosts: Iterable[str], silent: Collection[str]) -> set[str]:
         """Take in who has been asked and was silent; return those of whom that was never so."""
         now = time.monotonic()
         with self._lock:
             # One that nobody has waited for now is silent since before.
             before = {h: at for h, at in self._found.items() if now - at <= _ANEW_S}
-            for host in asked:
+            for host in asked_hosts:
                 self._found.pop(host, None)
             self._found |= {host: before.get(host, now) for host in silent}
-            fresh = set(silent) - self._told
-            self._told |= fresh
-        return fresh
+            newly_silent = set(silent) - self._told
+            self._told |= newly_silent
+        return newly_silent
 
     def hosts(self) -> tuple[set[str], set[str]]:
         """Return those that were silent just now, and those that were some time ago."""
@@ -78,7 +78,7 @@ class Silence:
             return set(self._found) - late, late
 
 
-def wait(
+def choose_wait(
     hosts: Collection[str],
     silence: Silence,
     concerned: Collection[str] | None,
@@ -92,20 +92,24 @@ def wait(
     return Wait(briefly=frozenset(briefly - patient - now), not_at_all=frozenset(now - patient))
 
 
-def line(count: int, silent: Collection[str], since: Mapping[str, float], now: float) -> str:
+def silence_line(
+    count: int, silent: Collection[str], since: Mapping[str, float], now: float
+) -> str:
     """Return one line that names the silent ones of so many hosts, and how long they have been."""
 
     def named(host: str) -> str:
         long_s = int(now - since.get(host, now))
-        return f"{host} (for {longish(long_s)})" if long_s > 0 else host
+        return f"{host} (for {format_s(long_s)})" if long_s > 0 else host
 
-    names = terminal.some(map(named, sorted(silent)), _MOST)
+    names = terminal.join_some(map(named, sorted(silent)), _MOST)
     return f"{count - len(silent):,} of {count:,} answered; silent: {names}"
 
 
-def waiting(hosts: Collection[str], at_most_s: float) -> str:
+def describe_waiting(hosts: Collection[str], at_most_s: float) -> str:
     """Return who is waited for, and how long at most."""
-    return f"for {terminal.some(sorted(hosts), _MOST)}, at most {longish(round(at_most_s))} more"
+    return (
+        f"for {terminal.join_some(sorted(hosts), _MOST)}, at most {format_s(round(at_most_s))} more"
+    )
 
 
 def silent_since(opts: Mapping[str, Any]) -> dict[str, float]:
@@ -113,19 +117,19 @@ def silent_since(opts: Mapping[str, Any]) -> dict[str, float]:
     return _read(opts)
 
 
-def aged(opts: Mapping[str, Any], reasons: Mapping[str, str]) -> dict[str, str]:
+def add_durations(opts: Mapping[str, Any], reasons: Mapping[str, str]) -> dict[str, str]:
     """Return ``{host: reason}`` with how long each host that is silent has been silent."""
     since, now = _read(opts), time.time()
     long_s = {host: int(now - since[host]) for host in reasons if host in since}
     return {
-        host: f"{reason}, for {longish(long_s[host])}" if long_s.get(host, 0) > 0 else reason
+        host: f"{reason}, for {format_s(long_s[host])}" if long_s.get(host, 0) > 0 else reason
         for host, reason in reasons.items()
     }
 
 
-def noted(
+def record_silence(
     opts: Mapping[str, Any],
-    asked: Iterable[str],
+    asked_hosts: Iterable[str],
     silent: Collection[str],
     is_host: Callable[[str], bool],
 ) -> dict[str, float]:
@@ -135,26 +139,30 @@ def noted(
     That is when it was first found so, in seconds since 1970; what is not a host any more is
     dropped. Nothing is written while nothing changes.
     """
-    heard = set(asked).difference(silent)
+    answered_hosts = set(asked_hosts).difference(silent)
 
-    def change(known: Mapping[str, float]) -> dict[str, float]:
+    def change(since_by_host: Mapping[str, float]) -> dict[str, float]:
         now = time.time()
-        out = {host: at for host, at in known.items() if host not in heard and is_host(host)}
+        out = {
+            host: at
+            for host, at in since_by_host.items()
+            if host not in answered_hosts and is_host(host)
+        }
         return {**dict.fromkeys(silent, now), **out}
 
-    known = _read(opts)
-    if change(known).keys() == known.keys():
-        return known
+    since_by_host = _read(opts)
+    if change(since_by_host).keys() == since_by_host.keys():
+        return since_by_host
     path = _path(opts)
     try:
-        with locks.held(path.with_suffix(".lock")):
-            known = change(_read(opts))
-            content = {"version": VERSION, "since": known}
+        with locks.hold_lock(path.with_suffix(".lock")):
+            since_by_host = change(_read(opts))
+            content = {"version": VERSION, "since": since_by_host}
             files.write(path, json.dumps(content, separators=(",", ":")).encode())
     except (OSError, StorageError) as exc:
         # What was asked for does not need it.
         log.warning("cannot note in %s who is silent: %s", path, exc)
-    return known
+    return since_by_host
 
 
 def _path(opts: Mapping[str, Any]) -> Path:

@@ -34,7 +34,7 @@ class Steps:
         try:
             return do(*args)
         except OSError as error:
-            self.failed.append(f"{failure}: {masteruser.why(error, self._opts)}")
+            self.failed.append(f"{failure}: {masteruser.explain_error(error, self._opts)}")
         except (VirtError, ValueError) as error:
             self.failed.append(f"{failure}: {error}")
             self.table |= getattr(error, "table", {})

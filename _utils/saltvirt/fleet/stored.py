@@ -22,7 +22,7 @@ def is_kept(opts: Mapping[str, Any]) -> bool:
     return bool(opts.get("job_cache", True)) and not opts.get("ext_job_cache")
 
 
-def returns(local: Any, jids: Collection[str], said: set[str]) -> dict[str, Any]:
+def read_returns(local: Any, jids: Collection[str], minions: set[str]) -> dict[str, Any]:
     """
     Return ``{minion: what the master has stored}`` of some jobs.
 
@@ -34,7 +34,7 @@ def returns(local: Any, jids: Collection[str], said: set[str]) -> dict[str, Any]
         out: dict[str, Any] = {}
         for jid in jids:
             out |= local.get_cache_returns(jid) or {}
-        if out.keys() >= said or time.monotonic() >= end:
+        if out.keys() >= minions or time.monotonic() >= end:
             return out
         time.sleep(0.05)
 
@@ -49,7 +49,7 @@ def refuse_unproved(opts: Mapping[str, Any]) -> None:
         )
 
 
-def proved(opts: Mapping[str, Any], minions: Collection[str]) -> set[str]:
+def select_proved(opts: Mapping[str, Any], minions: Collection[str]) -> set[str]:
     """Return which of these minions have been there since their keys were accepted."""
     grains = compat.Grains(opts) if minions else None
-    return {one for one in minions if grains and grains.of(one) is not None}
+    return {minion for minion in minions if grains and grains.of(minion) is not None}

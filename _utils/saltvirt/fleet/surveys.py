@@ -33,7 +33,7 @@ _SHAPES: Mapping[str, object] = {
     "virt.presence": Presence,
     "virt.file_users": dict[str, FileUsers],
     "virt.shared_files": list[str],
-    "virt.migration_state": dict[str, list[records.Shown]],
+    "virt.migration_state": dict[str, list[records.ShownRecord]],
     "virt.migrate_check": dict[str, list[str]],
 }
 
@@ -76,29 +76,32 @@ class Survey:
 
     def silence(self) -> MasterError:
         """Return the error that no host answers, with why each does not."""
-        why = (f"{host}: {reason}" for host, reason in sorted(self.reasons().items()))
-        error = MasterError(f"no hypervisor answers: {terminal.some(why, sign='; ')}")
+        reasons = (f"{host}: {reason}" for host, reason in sorted(self.reasons().items()))
+        error = MasterError(f"no hypervisor answers: {terminal.join_some(reasons, sign='; ')}")
         error.table = self.beside()
         return error
 
 
 def beside(*surveys: Survey) -> dict[str, Any]:
     """Return :meth:`Survey.beside` of several surveys: of whom any answer is missing."""
-    silent = sorted({host for one in surveys for host in one.unreachable})
+    silent = sorted({host for survey in surveys for host in survey.unreachable})
     failed = {
-        host: why for one in surveys for host, why in one.failed.items() if host not in silent
+        host: reason
+        for survey in surveys
+        for host, reason in survey.failed.items()
+        if host not in silent
     }
     return Survey(answers={}, unreachable=silent, failed=failed).beside()
 
 
-def of_replies(fun: str, replies: Mapping[str, Reply]) -> Survey:
+def from_replies(fun: str, replies: Mapping[str, Reply]) -> Survey:
     """Return the :class:`Survey` of what hosts have replied to a question."""
-    said = {host: reply.value for host, reply in replies.items() if reply.ok}
-    answers, broken = _readable(fun, said)
+    values_by_host = {host: reply.value for host, reply in replies.items() if reply.ok}
+    answers, broken = _readable(fun, values_by_host)
     silent = {host: reply for host, reply in replies.items() if reply.missing}
     return Survey(
         answers=answers,
-        said={host: said[host] for host in answers},
+        said={host: values_by_host[host] for host in answers},
         unreachable=[*silent],
         failed={**_errors(replies.keys() - silent.keys(), replies), **broken},
         doubts={host: reply.error for host, reply in silent.items() if reply.error},

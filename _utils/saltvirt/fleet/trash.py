@@ -13,19 +13,22 @@ class NotAllEmptied(VirtError):
     """The trash of some hosts is not emptied; ``table`` says of which, and what was removed."""
 
 
-def listed(cloud: Cloud, host: str | None) -> dict[str, Any]:
+def list_entries(cloud: Cloud, host: str | None) -> dict[str, Any]:
     """Return ``{host: {entry: {...}}}`` of the hosts that have any, with who is silent."""
-    found = inventory.survey(cloud, inventory.hosts(cloud, host=host), "virt.trash")
-    if not found.answers:
-        raise found.silence()
-    return {**{one: said for one, said in found.answers.items() if said}, **found.beside()}
+    survey = inventory.survey(cloud, inventory.hosts(cloud, host=host), "virt.trash")
+    if not survey.answers:
+        raise survey.silence()
+    return {
+        **{trash_host: entries for trash_host, entries in survey.answers.items() if entries},
+        **survey.beside(),
+    }
 
 
 def restore(cloud: Cloud, host: str, entry: str) -> dict[str, Any]:
     """Bring an entry back on its host; return ``{host: {"files", "definition"}}``."""
-    host = inventory.one(cloud, host)
-    said = act(cloud, host, "virt.trash_restore", entry)
-    return {host: wire.read(host, "virt.trash_restore", dict[str, Any], said)}
+    host = inventory.require_host(cloud, host)
+    answer = act(cloud, host, "virt.trash_restore", entry)
+    return {host: wire.read(host, "virt.trash_restore", dict[str, Any], answer)}
 
 
 def empty(cloud: Cloud, host: str | None, entries: tuple[object, ...]) -> dict[str, dict[str, int]]:
@@ -37,13 +40,13 @@ def empty(cloud: Cloud, host: str | None, entries: tuple[object, ...]) -> dict[s
     if entries and host is None:
         raise BadArgument("host", "say on which host these entries are")
     out, failed = {}, {}
-    for one in inventory.hosts(cloud, host=host):
+    for trash_host in inventory.hosts(cloud, host=host):
         try:
-            said = act(cloud, one, "virt.trash_empty", *entries)
-            out[one] = wire.read(one, "virt.trash_empty", dict[str, int], said)
+            answer = act(cloud, trash_host, "virt.trash_empty", *entries)
+            out[trash_host] = wire.read(trash_host, "virt.trash_empty", dict[str, int], answer)
         except VirtError as error:
-            failed[one] = str(error)
-    emptied = {one: freed for one, freed in out.items() if freed}
+            failed[trash_host] = str(error)
+    emptied = {trash_host: freed for trash_host, freed in out.items() if freed}
     if failed:
         short = NotAllEmptied("; ".join(failed.values()))
         short.table = {"emptied": emptied, "failed": failed}

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from saltvirt import terminal
 from saltvirt.errors import NameTaken, NoSuchVm
 from saltvirt.fleet import sightings
-from saltvirt.fleet.sightings import Sighting
+from saltvirt.fleet.sightings import VmPresence
 
-ON = ("running", "paused")
+RUNNING_STATES = ("running", "paused")
 # What users read of hosts that are lost for good.
-_LOST = "docs/maintenance.md"
+_LOST_HOST_PAGE = "docs/maintenance.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,27 +38,27 @@ class Whereabouts:
     """
 
     name: str
-    seen: Mapping[str, Sighting]
+    seen: Mapping[str, VmPresence]
     out_of_reach: Mapping[str, str] = field(default_factory=dict)
     unasked: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def hosts(self) -> list[str]:
         """The hosts that say that they have the VM."""
-        return sightings.having(self.seen)
+        return sightings.find_hosts(self.seen)
 
     @property
     def traces(self) -> list[str]:
         """The hosts that say that they have a part of the VM."""
-        return sorted(host for host, sighting in self.seen.items() if sighting.is_trace)
+        return sorted(host for host, vm_presence in self.seen.items() if vm_presence.is_trace)
 
     def runs_on(self, host: str) -> bool:
         """Return whether a host that answers has the VM whole, and not shut off."""
-        sighting = self.seen[host]
-        return sighting.is_complete and sighting.state in ON
+        vm_presence = self.seen[host]
+        return vm_presence.is_complete and vm_presence.state in RUNNING_STATES
 
 
-def host_of(known: Whereabouts, *, is_removed: bool = False) -> str:
+def host_of(whereabouts: Whereabouts, *, is_removed: bool = False) -> str:
     """
     Return the only host on which a VM can be; if none has it, one that has a part of it.
 
@@ -68,42 +68,55 @@ def host_of(known: Whereabouts, *, is_removed: bool = False) -> str:
     Raises NameTaken if several hosts have the VM, or if a host has it and another one may, and
     NoSuchVm if no host that answers has it.
     """
-    hosts = known.hosts
+    hosts = whereabouts.hosts
     if len(hosts) > 1:
-        raise NameTaken(sightings.several(known.name, hosts))
-    here = hosts or known.traces
-    if here and known.out_of_reach and (is_removed or not known.runs_on(here[0])):
-        raise NameTaken(_doubtful(known, here[0]))
-    if here:
-        return here[0]
-    raise _nowhere(known)
+        raise NameTaken(sightings.several_message(whereabouts.name, hosts))
+    possible_hosts = hosts or whereabouts.traces
+    if (
+        possible_hosts
+        and whereabouts.out_of_reach
+        and (is_removed or not whereabouts.runs_on(possible_hosts[0]))
+    ):
+        raise NameTaken(_doubt_message(whereabouts, possible_hosts[0]))
+    if possible_hosts:
+        return possible_hosts[0]
+    raise _no_such_vm(whereabouts)
 
 
-def confirm(known: Whereabouts, host: str) -> None:
+def confirm(whereabouts: Whereabouts, host: str) -> None:
     """
     Raise NameTaken if the VM of a host, which a caller knows to have it, may be a stale definition.
 
     It is one if the VM does not run there, and another host has it, or may have it.
     """
-    if host in known.seen and not known.runs_on(host) and known.seen[host].is_trace:
-        host_of(known)
+    if (
+        host in whereabouts.seen
+        and not whereabouts.runs_on(host)
+        and whereabouts.seen[host].is_trace
+    ):
+        host_of(whereabouts)
 
 
-def refuse_elsewhere(known: Whereabouts, host: str) -> None:
+def refuse_elsewhere(whereabouts: Whereabouts, host: str) -> None:
     """Raise NameTaken if another host than this one has the VM, or had it and cannot be asked."""
-    others = [other for other in known.hosts if other != host]
-    if others:
-        raise NameTaken(f"VM {known.name!r} is on {' and '.join(others)}, and not on {host}")
-    if known.out_of_reach:
+    other_hosts = [other_host for other_host in whereabouts.hosts if other_host != host]
+    if other_hosts:
         raise NameTaken(
-            f"VM {known.name!r} was on {listed(known.out_of_reach)} when that was last asked; try "
+            f"VM {whereabouts.name!r} is on {' and '.join(other_hosts)}, and not on {host}"
+        )
+    if whereabouts.out_of_reach:
+        raise NameTaken(
+            f"VM {whereabouts.name!r} was on {with_reasons(whereabouts.out_of_reach)} when that "
+            "was last asked; try "
             "again when it can be asked, or, if you know that the VM is not there any more, give "
             "replace=True"
         )
 
 
-def beside_move(
-    out_of_reach: Mapping[str, str], seen: Mapping[str, Sighting], ends: Collection[str | None]
+def outside_move(
+    out_of_reach: Mapping[str, str],
+    presence_by_host: Mapping[str, VmPresence],
+    ends: Collection[str | None],
 ) -> dict[str, str]:
     """
     Return ``{host: reason}`` of the hosts that may have a VM beside the one that has it.
@@ -113,57 +126,70 @@ def beside_move(
         the VM whole, the other one does not count: the host's own record of that move says whether
         the VM may be used there.
     """
-    whole = {host for host, sighting in seen.items() if sighting.is_complete}
-    spared = set(ends) if whole & set(ends) else set()
-    return {host: reason for host, reason in out_of_reach.items() if host not in spared}
+    complete_hosts = {
+        host for host, vm_presence in presence_by_host.items() if vm_presence.is_complete
+    }
+    spared_hosts = set(ends) if complete_hosts & set(ends) else set()
+    return {host: reason for host, reason in out_of_reach.items() if host not in spared_hosts}
 
 
-def _doubtful(known: Whereabouts, host: str) -> str:
+def _doubt_message(whereabouts: Whereabouts, host: str) -> str:
     """Return the line of a VM that one host has, and that a host out of reach may have, too."""
-    silent = " and ".join(known.out_of_reach)
-    moved_to = known.seen[host].moved_to
+    silent = " and ".join(whereabouts.out_of_reach)
+    moved_to = whereabouts.seen[host].moved_to
     if moved_to is not None:
         begin = (
-            f"VM {known.name!r} has moved to {moved_to}, and {host} only kept its definition; "
-            f"{listed(known.out_of_reach)} may have the VM"
+            f"VM {whereabouts.name!r} has moved to {moved_to}, and {host} only kept its "
+            "definition; "
+            f"{with_reasons(whereabouts.out_of_reach)} may have the VM"
         )
     else:
-        has = "has a VM of that name" if host in known.hosts else "has a part of such a VM"
+        part_text = (
+            "has a VM of that name" if host in whereabouts.hosts else "has a part of such a VM"
+        )
         begin = (
-            f"VM {known.name!r} was on {listed(known.out_of_reach)} when that was last asked, and "
-            f"{host} {has}, too"
+            f"VM {whereabouts.name!r} was on {with_reasons(whereabouts.out_of_reach)} when that "
+            "was last asked, and "
+            f"{host} {part_text}, too"
         )
     return (
-        f"{begin}; nothing is done until {silent} can be asked; {_if_lost(known.out_of_reach)}; if "
+        f"{begin}; nothing is done until {silent} can be asked; "
+        f"{_if_lost(whereabouts.out_of_reach)}; if "
         f"it is {host} that has the VM, call the function there: salt {shlex.quote(host)} virt.…"
     )
 
 
-def _nowhere(known: Whereabouts) -> NoSuchVm:
+def _no_such_vm(whereabouts: Whereabouts) -> NoSuchVm:
     """Return the error of a VM that no host has that answers."""
-    where = f"on any of {terminal.counted(len(known.seen), 'hypervisor')}"
-    unheard = sorted({*known.unasked, *known.out_of_reach})
+    where = f"on any of {terminal.count_text(len(whereabouts.seen), 'hypervisor')}"
+    unheard = sorted({*whereabouts.unasked, *whereabouts.out_of_reach})
     if not unheard:
-        return NoSuchVm(known.name, where)
+        return NoSuchVm(whereabouts.name, where)
     # Of a host that may have the VM the reason is told at the end.
-    told = {host: "" if host in known.out_of_reach else why for host, why in known.unasked.items()}
-    silent = (host + (f" ({why})" if why else "") for host, why in sorted(told.items()))
-    asides = [f"not asked: {', '.join(silent)}"] if known.unasked else []
+    reasons_by_host = {
+        host: "" if host in whereabouts.out_of_reach else reason
+        for host, reason in whereabouts.unasked.items()
+    }
+    silent = (
+        host + (f" ({reason})" if reason else "")
+        for host, reason in sorted(reasons_by_host.items())
+    )
+    asides = [f"not asked: {', '.join(silent)}"] if whereabouts.unasked else []
     tail = ""
-    if known.out_of_reach:
-        asides.append(f"it was last seen on {', '.join(sorted(known.out_of_reach))}")
+    if whereabouts.out_of_reach:
+        asides.append(f"it was last seen on {', '.join(sorted(whereabouts.out_of_reach))}")
         tail = (
-            f"; {listed(known.out_of_reach)}: try again when that can be asked; "
-            f"{_if_lost(known.out_of_reach)}"
+            f"; {with_reasons(whereabouts.out_of_reach)}: try again when that can be asked; "
+            f"{_if_lost(whereabouts.out_of_reach)}"
         )
-    verb = "answers" if len(known.seen) == 1 else "answer"
-    return NoSuchVm(known.name, f"{where} that {verb} ({'; '.join(asides)}){tail}", unheard)
+    verb = "answers" if len(whereabouts.seen) == 1 else "answer"
+    return NoSuchVm(whereabouts.name, f"{where} that {verb} ({'; '.join(asides)}){tail}", unheard)
 
 
 def _if_lost(hosts: Iterable[str]) -> str:
-    return f"if {' and '.join(hosts)} never comes back, see {_LOST}"
+    return f"if {' and '.join(hosts)} never comes back, see {_LOST_HOST_PAGE}"
 
 
-def listed(out_of_reach: Mapping[str, str]) -> str:
+def with_reasons(out_of_reach: Mapping[str, str]) -> str:
     """Return hosts that cannot be asked, each with its reason."""
     return " and ".join(f"{host} ({reason})" for host, reason in out_of_reach.items())

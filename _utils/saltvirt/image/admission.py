@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt import room
-from saltvirt.arguments import shown
+from saltvirt.arguments import hide_credentials
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError
 from saltvirt.image import source, validation
@@ -48,43 +48,44 @@ class Admission:
         if self.expected and self.needs_content():
             self._refuse(source.file_digest(path, self.expected["hash_type"]), self.expected)
 
-    def _refuse(self, got: str, expected: Mapping[str, Any]) -> None:
-        wanted = expected["hsum"].lower()
-        if got != wanted:
+    def _refuse(self, digest: str, expected: Mapping[str, Any]) -> None:
+        expected_digest = expected["hsum"].lower()
+        if digest != expected_digest:
             raise ImageError(
                 f"image {self.image} is not what image_hash says: its {expected['hash_type']} "
-                f"is {got[:16]}..., not {wanted[:16]}...; nothing has read it"
+                f"is {digest[:16]}..., not {expected_digest[:16]}...; nothing has read it"
             )
 
     def validated(self, path: Path) -> validation.ValidatedImage:
         """Return what the image is."""
         try:
-            validated = self.validate(path)
+            validated_image = self.validate(path)
         except ImageError as exc:
             raise ImageError(str(exc).replace(str(path), self.image)) from exc
-        if validated.size_bytes > self.room.max_bytes:
+        if validated_image.size_bytes > self.room.max_bytes:
             raise ImageError(
-                f"image {self.image} says that it is {human(validated.size_bytes)} large; the most "
+                f"image {self.image} says that it is {human(validated_image.size_bytes)} large; "
+                "the most "
                 f"is {human(self.room.max_bytes)} (virt:image_max_gib)"
             )
-        return validated
+        return validated_image
 
 
-def of(
+def from_settings(
     settings: HostSettings,
     image: str,
     validate: Validate,
     expected: Mapping[str, Any] | None = None,
 ) -> Admission:
     """Return what an image must pass before it is kept."""
-    return Admission(shown(image), validate, expected, room.of(settings))
+    return Admission(hide_credentials(image), validate, expected, room.from_settings(settings))
 
 
-def refuse_other(part: Path, image: object, digest: str) -> None:
+def refuse_other_digest(part: Path, image: object, digest: str) -> None:
     """Raise ImageError if a file does not have the digest that it should."""
-    got = source.file_digest(part)
-    if got != digest:
+    actual_digest = source.file_digest(part)
+    if actual_digest != digest:
         raise ImageError(
             f"image {image} changed while it was fetched, or arrived damaged "
-            f"(SHA-256 {got[:16]}..., expected {digest[:16]}...); try again"
+            f"(SHA-256 {actual_digest[:16]}..., expected {digest[:16]}...); try again"
         )

@@ -13,7 +13,7 @@ _DEPTH = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Below:
+class BackingFile:
     """
     A file below another.
 
@@ -27,7 +27,7 @@ class Below:
     is_raw: bool
 
 
-def files(name: str, fmt: str | None) -> list[Below]:
+def files_from_name(name: str, fmt: str | None) -> list[BackingFile]:
     """
     Return the files that a name in a header leads to.
 
@@ -39,12 +39,16 @@ def files(name: str, fmt: str | None) -> list[Below]:
     """
     if name.startswith(_JSON):
         try:
-            said = json.loads(name.removeprefix(_JSON))
+            description = json.loads(name.removeprefix(_JSON))
         except (ValueError, RecursionError):
             return []
-        return [*_of_json(said, fmt == "raw", _DEPTH)] if isinstance(said, dict) else []
+        return (
+            [*_files_from_json(description, fmt == "raw", _DEPTH)]
+            if isinstance(description, dict)
+            else []
+        )
     path = name.removeprefix(_FILE)
-    return [Below(path=path, is_raw=fmt == "raw")] if _is_path(path) else []
+    return [BackingFile(path=path, is_raw=fmt == "raw")] if _is_path(path) else []
 
 
 def _is_path(text: str) -> bool:
@@ -55,31 +59,33 @@ def _is_path(text: str) -> bool:
         return False
 
 
-def _of_json(said: Mapping[str, Any], is_raw: bool, depth: int) -> Iterator[Below]:
+def _files_from_json(
+    description: Mapping[str, Any], is_raw: bool, depth: int
+) -> Iterator[BackingFile]:
     """Yield the files of a description, whose keys may be nested or joined with dots."""
     if not depth:
         return
-    said = _nested(said)
-    driver = said.get("driver")
+    description = _nest_keys(description)
+    driver = description.get("driver")
     if isinstance(driver, str) and driver not in _OF_FILES:
         is_raw = driver == "raw"
-    path = said.get("filename")
+    path = description.get("filename")
     if isinstance(path, str):
-        yield from files(path, "raw" if is_raw else None)
-    for value in said.values():
+        yield from files_from_name(path, "raw" if is_raw else None)
+    for value in description.values():
         if isinstance(value, dict):
-            yield from _of_json(value, is_raw, depth - 1)
+            yield from _files_from_json(value, is_raw, depth - 1)
 
 
-def _nested(said: Mapping[str, Any]) -> dict[str, Any]:
+def _nest_keys(description: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``{"file": {"filename": path}}`` of ``{"file.filename": path}``."""
     out: dict[str, Any] = {}
-    for key, value in said.items():
-        first, dot, rest = str(key).partition(".")
+    for key, value in description.items():
+        first, dot, subkey = str(key).partition(".")
         if not dot:
             out[first] = {**_mapping(out.get(first)), **value} if isinstance(value, dict) else value
         else:
-            out[first] = {**_mapping(out.get(first)), rest: value}
+            out[first] = {**_mapping(out.get(first)), subkey: value}
     return out
 
 

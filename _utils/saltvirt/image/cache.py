@@ -42,14 +42,14 @@ def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
 
-def where(settings: HostSettings) -> Path:
+def folder_path(settings: HostSettings) -> Path:
     """Return the folder of the cached images, which may be missing."""
     return Path(settings.images) / "base"
 
 
-def folder(settings: HostSettings) -> Path:
+def ensure_folder(settings: HostSettings) -> Path:
     """Return the folder of the cached images, made if it is missing."""
-    base = where(settings)
+    base = folder_path(settings)
     try:
         # QEMU's user must reach the files below; nobody else needs to list them.
         base.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -82,33 +82,35 @@ def obtain(
         What the content is now, if the caller knows: if it is here nobody is asked. Defaults to
         None.
     """
-    base = folder(settings)
+    base = ensure_folder(settings)
     index = source.Index(base / "index.json")
     lock_dir = Path(settings.state_dir) / "locks"
     name = hashlib.sha256(image.encode()).hexdigest()
-    candidate = admission.of(settings, image, validate, expected)
-    with locks.held(lock_dir / f"source-{name}.lock"):
-        known = _told(base, digest, candidate)
-        known = known or source.known_digest(image, saltenv, opts, index)
-        if known["digest"] is None:
-            part = base / f"{_own_name(opts, image)}.partial"
+    candidate = admission.from_settings(settings, image, validate, expected)
+    with locks.hold_lock(lock_dir / f"source-{name}.lock"):
+        info = _info_if_cached(base, digest, candidate)
+        info = info or source.known_digest(image, saltenv, opts, index)
+        if info["digest"] is None:
+            part = base / f"{_download_name(opts, image)}.partial"
             return _obtain_http(image, part, index, lock_dir, progress, candidate)
-        candidate.refuse_digest(known["digest"])
-        with held(lock_dir, known["digest"]):
-            found = _kept(base, known["digest"], candidate)
-            if found:
-                candidate.refuse_content(found.path)
-                return found
-            with partfile.new(base, image) as part:
-                _bring(image, saltenv, opts, part, known["size_bytes"], progress, candidate)
-                admission.refuse_other(part, image, known["digest"])
+        candidate.refuse_digest(info["digest"])
+        with lock_image(lock_dir, info["digest"]):
+            cached_image = _find_image(base, info["digest"], candidate)
+            if cached_image:
+                candidate.refuse_content(cached_image.path)
+                return cached_image
+            with partfile.new_part(base, image) as part:
+                _fetch(image, saltenv, opts, part, info["size_bytes"], progress, candidate)
+                admission.refuse_other_digest(part, image, info["digest"])
                 candidate.refuse_content(part)
-                return _admit(part, base, known["digest"], candidate, lock_dir)
+                return _admit(part, base, info["digest"], candidate, lock_dir)
 
 
-def _told(base: Path, digest: str | None, candidate: admission.Admission) -> source.Known | None:
+def _info_if_cached(
+    base: Path, digest: str | None, candidate: admission.Admission
+) -> source.ContentInfo | None:
     """Return what the caller knows of an image, if it is here; None if it must be asked for."""
-    if digest is None or not is_digest(digest) or not _kept(base, digest, candidate):
+    if digest is None or not is_digest(digest) or not _find_image(base, digest, candidate):
         return None
     return {"digest": digest, "size_bytes": None}
 
@@ -117,12 +119,12 @@ def peek(
     image: str, saltenv: str, settings: HostSettings, opts: Mapping[str, Any]
 ) -> validation.ValidatedImage | None:
     """Return the cached copy of an image if it is known to be here, else None; only look."""
-    base = where(settings)
+    base = folder_path(settings)
     digest = source.remembered_digest(image, saltenv, opts, source.Index(base / "index.json"))
-    return _cached(base, digest) if digest else None
+    return _read_cached(base, digest) if digest else None
 
 
-def _bring(
+def _fetch(
     image: str,
     saltenv: str,
     opts: Mapping[str, Any],
@@ -138,7 +140,7 @@ def _bring(
         clone.copy(source.local_path(image), part, meter)
 
 
-def _own_name(opts: Mapping[str, Any], url: str) -> str:
+def _download_name(opts: Mapping[str, Any], url: str) -> str:
     """Return the name of a download: of this host alone, as the folder may be shared by hosts."""
     return hashlib.sha256(f"{opts.get('id')} {url}".encode()).hexdigest()[:16]
 
@@ -151,59 +153,65 @@ def _obtain_http(
     progress: Callable[..., None],
     candidate: admission.Admission,
 ) -> validation.ValidatedImage:
-    base, known = part.parent, index.get(source.web_key(url))
-    found = _kept(base, known["digest"], candidate) if known else None
-    last = known if found else None
-    with partfile.storing(base, candidate.image):
+    base, index_entry = part.parent, index.get(source.web_key(url))
+    cached_image = _find_image(base, index_entry["digest"], candidate) if index_entry else None
+    last = index_entry if cached_image else None
+    with partfile.translate_errors(base, candidate.image):
         try:
             version = web.fetch(url, part, progress, last, candidate.meter(base))
         except (OSError, OverLimit):
-            web.forget(part)  # the disk is full, or broken: nobody is to find the rest in the way
+            web.forget_part(
+                part
+            )  # the disk is full, or broken: nobody is to find the rest in the way
             raise
-    if version is None and found is not None:
-        candidate.refuse_digest(known["digest"])
-        candidate.refuse_content(found.path)
-        return found
+    if version is None and cached_image is not None:
+        candidate.refuse_digest(index_entry["digest"])
+        candidate.refuse_content(cached_image.path)
+        return cached_image
     try:
         digest = source.file_digest(part)
         candidate.refuse_digest(digest)
         candidate.refuse_content(part)
-        with partfile.storing(base, candidate.image), held(lock_dir, digest):
-            validated = _kept(base, digest, candidate) or _admit(
+        with partfile.translate_errors(base, candidate.image), lock_image(lock_dir, digest):
+            validated_image = _find_image(base, digest, candidate) or _admit(
                 part, base, digest, candidate, lock_dir
             )
     finally:
-        web.forget(part)
+        web.forget_part(part)
     index.put(source.web_key(url), {"digest": digest, **(version or {})})
-    return validated
+    return validated_image
 
 
 def _admit(
     part: Path, base: Path, digest: str, candidate: admission.Admission, lock_dir: Path
 ) -> validation.ValidatedImage:
     """Validate a file whose digest is known, and give it its place, or what is kept of it."""
-    validated = candidate.validated(part)
-    if not validated.has_snapshots:
-        return place(part, base, digest, validated, candidate.image)
+    validated_image = candidate.validated(part)
+    if not validated_image.has_snapshots:
+        return place(part, base, digest, validated_image, candidate.image)
     # Only what the image shows is kept; what its snapshots hide is nobody's business.
     flat = Path(f"{part}.flat.part")
-    with clone.storing(flat):
-        tool.convert(part, validated.format, flat, validated.format, candidate.meter(base))
+    with clone.remove_on_failure(flat):
+        tool.convert(
+            part, validated_image.format, flat, validated_image.format, candidate.meter(base)
+        )
         flat.replace(part)
-    own = source.file_digest(part)
+    flat_digest = source.file_digest(part)
     # Nobody waits for us with this lock in hand: what is flat is not flattened.
-    with held(lock_dir, own):
-        validated = replace(validated, has_snapshots=False)
-        kept = _cached(base, own) or place(part, base, own, validated, candidate.image)
-    files.write(_flat_path(base, digest), own.encode())
-    return kept
+    with lock_image(lock_dir, flat_digest):
+        validated_image = replace(validated_image, has_snapshots=False)
+        cached_image = _read_cached(base, flat_digest) or place(
+            part, base, flat_digest, validated_image, candidate.image
+        )
+    files.write(_flat_path(base, digest), flat_digest.encode())
+    return cached_image
 
 
 def place(
     part: Path,
     base: Path,
     digest: str,
-    validated: validation.ValidatedImage,
+    validated_image: validation.ValidatedImage,
     origin: str,
     *,
     is_golden: bool = False,
@@ -214,28 +222,28 @@ def place(
     is_golden
         ``origin`` is a golden image of this host. Defaults to False.
     """
-    path = base / f"{digest}.{validated.format}"
+    path = base / f"{digest}.{validated_image.format}"
     # QEMU reads disks, and so does the user who looks into them; of others only this host does.
-    part.chmod(0o600 if validated.format == validation.NO_DISK else 0o644)
+    part.chmod(0o600 if validated_image.format == validation.NO_DISK else 0o644)
     # Before the note, which says that all of it is there.
-    files.durable(part)
+    files.make_durable(part)
     # Without one nobody would find it, to use or to remove it; but disks may be over an older one.
-    with nullcontext() if path.exists() else clone.storing(path):
+    with nullcontext() if path.exists() else clone.remove_on_failure(path):
         part.rename(path)
         files.sync_folder(base)
-        note = {**asdict(validated), "path": str(path), "source": origin, "stat": _stat(path)}
+        note = {**asdict(validated_image), "path": str(path), "source": origin, "stat": _stat(path)}
         note |= {"is_golden": True} if is_golden else {}
         files.write(note_path(base, digest), json.dumps(note).encode())
-    return replace(validated, path=str(path))
+    return replace(validated_image, path=str(path))
 
 
 def _flat_path(base: Path, digest: str) -> Path:
     return base / f"{digest}.flat"
 
 
-def held(lock_dir: Path, digest: str) -> AbstractContextManager[Any]:
+def lock_image(lock_dir: Path, digest: str) -> AbstractContextManager[Any]:
     """Return the lock under which a cached image is made or removed; it is this host's alone."""
-    return locks.held(lock_dir / f"image-{digest}.lock")
+    return locks.hold_lock(lock_dir / f"image-{digest}.lock")
 
 
 def note_path(base: Path, digest: str) -> Path:
@@ -243,15 +251,15 @@ def note_path(base: Path, digest: str) -> Path:
     return base / f"{digest}.json"
 
 
-def _kept(
+def _find_image(
     base: Path, digest: str, candidate: admission.Admission
 ) -> validation.ValidatedImage | None:
     """Return what is kept of an image by the image's digest, None if it must be fetched."""
     try:
-        own = _flat_path(base, digest).read_text()
+        flat_digest = _flat_path(base, digest).read_text()
     except FileNotFoundError:
-        return None if _is_misnamed(base, digest) else _cached(base, digest)
-    return None if candidate.needs_content() else _cached(base, own)
+        return None if _is_misnamed(base, digest) else _read_cached(base, digest)
+    return None if candidate.needs_content() else _read_cached(base, flat_digest)
 
 
 def _is_misnamed(base: Path, digest: str) -> bool:
@@ -267,7 +275,7 @@ def _stat(path: str | Path) -> list[int]:
     return [stat.st_size, stat.st_mtime_ns]
 
 
-def _cached(base: Path, digest: str) -> validation.ValidatedImage | None:
+def _read_cached(base: Path, digest: str) -> validation.ValidatedImage | None:
     try:
         note = json.loads(note_path(base, digest).read_text())
         stat = _stat(note["path"])
@@ -288,26 +296,28 @@ def _cached(base: Path, digest: str) -> validation.ValidatedImage | None:
 
 def find(settings: HostSettings, digest: str) -> validation.ValidatedImage | None:
     """Return the validated image of a digest, None if this host does not have it."""
-    return _cached(folder(settings), digest)
+    return _read_cached(ensure_folder(settings), digest)
 
 
 def digest_of(settings: HostSettings, path: str | None) -> str | None:
     """Return the digest of a cached image by its path, None for any other file."""
-    base = os.path.realpath(where(settings))
+    base = os.path.realpath(folder_path(settings))
     if path and os.path.realpath(path).startswith(f"{base}/"):
         return Path(path).name.partition(".")[0]
     return None
 
 
-def is_kept_in(settings: HostSettings, path: str | Path) -> bool:
+def is_golden_or_link(settings: HostSettings, path: str | Path) -> bool:
     """Return whether a file is a golden image of this host, or a hard link of a cached image."""
     try:
         stat = os.stat(path)
     except OSError:
         return False
-    links = where(settings).glob("*.*") if stat.st_nlink > 1 else ()
-    golden = (note["source"] for note in every(settings).values() if note.get("is_golden"))
-    return any(_is_same(other, stat) for other in (*links, *golden))
+    links = folder_path(settings).glob("*.*") if stat.st_nlink > 1 else ()
+    golden_paths = (
+        note["source"] for note in read_notes(settings).values() if note.get("is_golden")
+    )
+    return any(_is_same(candidate, stat) for candidate in (*links, *golden_paths))
 
 
 def _is_same(path: str | Path, stat: os.stat_result) -> bool:
@@ -316,44 +326,44 @@ def _is_same(path: str | Path, stat: os.stat_result) -> bool:
     return False
 
 
-def to_send(settings: HostSettings, digest: str) -> validation.ValidatedImage:
+def find_sendable(settings: HostSettings, digest: str) -> validation.ValidatedImage:
     """Return the validated image of a digest, whose bytes have that digest; StorageError if not."""
-    found = find(settings, digest)
-    if found is None:
+    image = find(settings, digest)
+    if image is None:
         raise StorageError(f"the image {digest[:16]} is not on this host any more")
-    if _is_misnamed(folder(settings), digest):
+    if _is_misnamed(ensure_folder(settings), digest):
         raise StorageError(
-            f"{found.path} was flattened by an older release, and no host could check it; with the "
+            f"{image.path} was flattened by an older release, and no host could check it; with the "
             "VM stopped, give it a disk without a base (qemu-img convert)"
         )
-    return found
+    return image
 
 
-def note(settings: HostSettings, digest: str | None) -> dict[str, Any] | None:
+def read_note(settings: HostSettings, digest: str | None) -> dict[str, Any] | None:
     """Return ``{"source", "file_bytes"}`` of a cached image, None if this host does not have it."""
     if digest is None or find(settings, digest) is None:
         return None
-    known = json.loads(note_path(folder(settings), digest).read_text())
-    return {"source": known["source"], "file_bytes": known["stat"][0]}
+    record = json.loads(note_path(ensure_folder(settings), digest).read_text())
+    return {"source": record["source"], "file_bytes": record["stat"][0]}
 
 
-def every(settings: HostSettings) -> dict[str, dict[str, Any]]:
+def read_notes(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """Return ``{digest: what is noted of it}`` of all cached images; nothing is checked."""
-    found = {}
-    for path in sorted(where(settings).glob("*.json")):
+    notes = {}
+    for path in sorted(folder_path(settings).glob("*.json")):
         # Hosts that share the folder may be removing one, or put there what is no note.
         with suppress(FileNotFoundError, ValueError):
             if is_digest(path.stem):
-                found[path.stem] = json.loads(path.read_text())
-    return found
+                notes[path.stem] = json.loads(path.read_text())
+    return notes
 
 
-def look_path(settings: HostSettings, digest: str) -> Path:
+def inspection_path(settings: HostSettings, digest: str) -> Path:
     """Return where it is noted what a cached image has in it."""
-    return folder(settings) / f"{digest}.look"
+    return ensure_folder(settings) / f"{digest}.look"
 
 
-def adopt(settings: HostSettings, path: Path, validated: validation.ValidatedImage) -> str:
+def adopt(settings: HostSettings, path: Path, validated_image: validation.ValidatedImage) -> str:
     """
     Keep a copy of an image that was made on this host in the cache; return its digest.
 
@@ -361,14 +371,14 @@ def adopt(settings: HostSettings, path: Path, validated: validation.ValidatedIma
     whoever writes to the image must not reach the disks that are based on the copy. Raises
     :class:`saltvirt.room.OverLimit` if there is no room for the copy.
     """
-    base, lock_dir = folder(settings), Path(settings.state_dir) / "locks"
+    base, lock_dir = ensure_folder(settings), Path(settings.state_dir) / "locks"
     digest = source.local_digest(str(path), source.Index(base / "index.json"))
-    with held(lock_dir, digest):
-        if _cached(base, digest) is None:
-            with partfile.new(base, str(path)) as part:
-                clone.copy(path, part, room.of(settings).meter(path, base))
-                admission.refuse_other(part, path, digest)
-                place(part, base, digest, validated, str(path), is_golden=True)
+    with lock_image(lock_dir, digest):
+        if _read_cached(base, digest) is None:
+            with partfile.new_part(base, str(path)) as part:
+                clone.copy(path, part, room.from_settings(settings).meter(path, base))
+                admission.refuse_other_digest(part, path, digest)
+                place(part, base, digest, validated_image, str(path), is_golden=True)
     return digest
 
 
@@ -377,18 +387,18 @@ def fetch_same(context: _Host, image: Mapping[str, Any] | None, digest: str) -> 
     if not image or source.kind(image["source"]) != "salt":
         return False
     try:
-        index = source.Index(folder(context.settings) / "index.json")
-        known = source.known_digest(image["source"], "base", context.opts, index)
+        index = source.Index(ensure_folder(context.settings) / "index.json")
+        info = source.known_digest(image["source"], "base", context.opts, index)
     except ImageError:
         return False
-    if known["digest"] != digest:
+    if info["digest"] != digest:
         return False
     obtain(
         image["source"],
         saltenv="base",
         settings=context.settings,
         opts=context.opts,
-        progress=lambda _done, _total: None,
+        progress=lambda _done_bytes, _total_bytes: None,
     )
     # Something else is kept of an image with snapshots.
     return find(context.settings, digest) is not None

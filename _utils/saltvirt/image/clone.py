@@ -29,34 +29,37 @@ def copy(source: str | Path, target: str | Path, meter: Meter, opener: _Opener =
     opener
         Opens the source. Defaults to following every link.
     """
-    with open(source, "rb", opener=opener) as inp, open(target, "wb", opener=files.no_link) as out:
+    with (
+        open(source, "rb", opener=opener) as inp,
+        open(target, "wb", opener=files.open_no_link) as out,
+    ):
         try:
             fcntl.ioctl(out, _FICLONE, inp.fileno())
         except OSError as exc:
             if exc.errno not in _NO_REFLINK:
                 raise
-            _sparse(inp.fileno(), out.fileno(), meter)
+            _copy_sparse(inp.fileno(), out.fileno(), meter)
 
 
-def _sparse(source: int, target: int, meter: Meter) -> None:
+def _copy_sparse(source: int, target: int, meter: Meter) -> None:
     stat = os.fstat(source)
     size = stat.st_size
     meter.expect(min(size, stat.st_blocks * 512))
     os.ftruncate(target, size)
-    at = written = 0
-    while at < size:
+    offset = written_bytes = 0
+    while offset < size:
         try:
-            at = os.lseek(source, at, os.SEEK_DATA)
+            offset = os.lseek(source, offset, os.SEEK_DATA)
         except OSError as exc:
             if exc.errno == errno.ENXIO:  # only a hole is left
                 return
             raise
-        end = os.lseek(source, at, os.SEEK_HOLE)
-        os.lseek(target, at, os.SEEK_SET)
-        while at < end:
-            sent = os.sendfile(target, source, at, min(end - at, 16 * MIB))
-            at, written = at + sent, written + sent
-            meter.check(written)
+        data_end = os.lseek(source, offset, os.SEEK_HOLE)
+        os.lseek(target, offset, os.SEEK_SET)
+        while offset < data_end:
+            sent = os.sendfile(target, source, offset, min(data_end - offset, 16 * MIB))
+            offset, written_bytes = offset + sent, written_bytes + sent
+            meter.check(written_bytes)
 
 
 def plan(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> dict[str, Any]:
@@ -75,14 +78,14 @@ def plan(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> dict[str
 
 def _size_bytes(disk: Disk, base: ValidatedImage) -> int:
     """Return how large a disk is: as wanted, and never smaller than its image."""
-    wanted = disk.size_mib * MIB if disk.size_mib else 0
-    if wanted and wanted < base.size_bytes and disk.is_sized_by_user:
+    requested_bytes = disk.size_mib * MIB if disk.size_mib else 0
+    if requested_bytes and requested_bytes < base.size_bytes and disk.is_sized_by_user:
         raise BadArgument(
             f"disk {disk.name!r}",
             f"size {disk.size_mib} MiB is less than the image's {human(base.size_bytes)}, "
             "and a disk is never shrunk; give a larger size",
         )
-    return max(wanted, base.size_bytes)
+    return max(requested_bytes, base.size_bytes)
 
 
 def _is_overlay(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> bool:
@@ -95,36 +98,36 @@ def _is_overlay(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> b
     return bool(choice)
 
 
-def make(base: ValidatedImage, path: str | Path, how: Mapping[str, Any], room: Room) -> None:
+def make(base: ValidatedImage, path: str | Path, disk_plan: Mapping[str, Any], room: Room) -> None:
     """Make a disk as :func:`plan` said, in its file; whoever calls it has it on the disk."""
     meter = room.meter(base.path, Path(path).parent)
-    with _writing(path):
-        if how["is_overlay"]:
-            tool.create(path, how["size_bytes"], "qcow2", base.path, base.format)
-        elif how["format"] == base.format and not _has_more(base, how):
-            copy(base.path, path, meter, files.trusted)
+    with _translate_errors(path):
+        if disk_plan["is_overlay"]:
+            tool.create(path, disk_plan["size_bytes"], "qcow2", base.path, base.format)
+        elif disk_plan["format"] == base.format and not _has_more(base, disk_plan):
+            copy(base.path, path, meter, files.open_by_trusted_links)
         else:
-            tool.convert(base.path, base.format, path, how["format"], meter)
+            tool.convert(base.path, base.format, path, disk_plan["format"], meter)
         files.restrict(path)
-        if not how["is_overlay"] and how["size_bytes"] > base.size_bytes:
-            tool.resize(path, how["size_bytes"], how["format"])
+        if not disk_plan["is_overlay"] and disk_plan["size_bytes"] > base.size_bytes:
+            tool.resize(path, disk_plan["size_bytes"], disk_plan["format"])
 
 
-def _has_more(base: ValidatedImage, how: Mapping[str, Any]) -> bool:
+def _has_more(base: ValidatedImage, disk_plan: Mapping[str, Any]) -> bool:
     """Return whether a file may have more, or less, in it than what its copy is to have."""
     # A qcow2 has snapshots in it, and what is below it is elsewhere.
-    return bool(how.get("is_whole")) and base.format == "qcow2"
+    return bool(disk_plan.get("is_whole")) and base.format == "qcow2"
 
 
 def empty(path: str | Path, size_bytes: int, fmt: str) -> None:
     """Make a disk without content, in its file; whoever calls it has it on the disk."""
-    with _writing(path):
+    with _translate_errors(path):
         tool.create(path, size_bytes, fmt)
         Path(path).chmod(0o600)
 
 
 @contextmanager
-def _writing(path: str | Path) -> Iterator[None]:
+def _translate_errors(path: str | Path) -> Iterator[None]:
     """Have an OSError come out as a StorageError; the file is removed by whoever made it."""
     try:
         yield
@@ -133,10 +136,10 @@ def _writing(path: str | Path) -> Iterator[None]:
 
 
 @contextmanager
-def storing(path: str | Path) -> Iterator[None]:
+def remove_on_failure(path: str | Path) -> Iterator[None]:
     """Remove the half file if the block fails; an OSError comes out as a StorageError."""
     try:
-        with _writing(path):
+        with _translate_errors(path):
             yield
     except BaseException:
         Path(path).unlink(missing_ok=True)

@@ -32,8 +32,8 @@ def needs_uefi(head: bytes) -> bool:
 
 def _types(head: bytes) -> list[bytes]:
     """Return the types of the partitions of a GPT."""
-    at, count, size = struct.unpack_from("<QII", head, _SECTOR + 72)
-    begin = at * _SECTOR
+    first_lba, count, size = struct.unpack_from("<QII", head, _SECTOR + 72)
+    begin = first_lba * _SECTOR
     if not 128 <= size <= 4096 or begin >= len(head):
         return []
     entries = range(begin, begin + size * min(count, _MOST_ENTRIES), size)

@@ -31,8 +31,12 @@ def sizes(path: str | Path, fmt: str) -> Sizes | None:
             handle.seek(0, 2)
             handle.seek(max(0, handle.tell() - _SECTOR))
             head = handle.read(_SECTOR)
-    found = _READERS[fmt](head) if fmt in _READERS and len(head) >= _SECTOR else None
-    return found if found and max(found.virtual, found.cluster or 0) <= _MOST else None
+    header_sizes = _READERS[fmt](head) if fmt in _READERS and len(head) >= _SECTOR else None
+    return (
+        header_sizes
+        if header_sizes and max(header_sizes.virtual, header_sizes.cluster or 0) <= _MOST
+        else None
+    )
 
 
 def _vmdk(head: bytes) -> Sizes | None:

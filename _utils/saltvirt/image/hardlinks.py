@@ -34,17 +34,17 @@ class LinkedImage:
     golden: str | None
 
 
-def linked(settings: HostSettings) -> Iterator[LinkedImage]:
+def find_linked_images(settings: HostSettings) -> Iterator[LinkedImage]:
     """Yield the cached images that have more than one name."""
-    for digest, note in cache.every(settings).items():
+    for digest, note in cache.read_notes(settings).items():
         path, origin = note["path"], str(note["source"])
         try:
             if os.stat(path).st_nlink < 2:
                 continue
         except OSError:
             continue
-        golden = origin if origin.startswith("/") and _is_one_file(origin, path) else None
-        yield LinkedImage(digest=digest, path=path, golden=golden)
+        golden_path = origin if origin.startswith("/") and _is_one_file(origin, path) else None
+        yield LinkedImage(digest=digest, path=path, golden=golden_path)
 
 
 def separate(settings: HostSettings) -> None:
@@ -54,7 +54,7 @@ def separate(settings: HostSettings) -> None:
     The cached image keeps its file, and with it all disks that are based on it. What there is no
     room for stays as it is: ``virt.audit`` names it.
     """
-    for image in linked(settings):
+    for image in find_linked_images(settings):
         if image.golden is not None:
             try:
                 _replace(settings, image, Path(image.golden))
@@ -68,24 +68,29 @@ def separate(settings: HostSettings) -> None:
                 )
 
 
-def _replace(settings: HostSettings, image: LinkedImage, golden: Path) -> None:
-    locks = Path(settings.state_dir) / "locks"
-    with cache.held(locks, image.digest), partfile.new(golden.parent, str(golden)) as part:
-        clone.copy(image.path, part, room.of(settings).meter(golden, golden.parent))
-        stat = golden.stat()
+def _replace(settings: HostSettings, image: LinkedImage, golden_path: Path) -> None:
+    lock_dir = Path(settings.state_dir) / "locks"
+    with (
+        cache.lock_image(lock_dir, image.digest),
+        partfile.new_part(golden_path.parent, str(golden_path)) as part,
+    ):
+        clone.copy(
+            image.path, part, room.from_settings(settings).meter(golden_path, golden_path.parent)
+        )
+        stat = golden_path.stat()
         os.chown(part, stat.st_uid, stat.st_gid)
         part.chmod(stat.st_mode & 0o777)
-        files.durable(part)
+        files.make_durable(part)
         # Its owner may have put another file there meanwhile.
-        if _is_one_file(golden, image.path):
-            part.rename(golden)
-            files.sync_folder(golden.parent)
+        if _is_one_file(golden_path, image.path):
+            part.rename(golden_path)
+            files.sync_folder(golden_path.parent)
             _note(settings, image.digest)
 
 
 def _note(settings: HostSettings, digest: str) -> None:
     """Note that the source of a cached image is a golden image: no link says so any more."""
-    path = cache.note_path(cache.where(settings), digest)
+    path = cache.note_path(cache.folder_path(settings), digest)
     note = {**json.loads(path.read_text()), "is_golden": True}
     files.write(path, json.dumps(note).encode())
 

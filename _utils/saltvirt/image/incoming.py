@@ -11,23 +11,27 @@ from saltvirt.image import admission, cache, validation
 
 def path(settings: HostSettings, digest: str, token: str) -> Path:
     """Return where another host writes an image, for one move alone, before it is checked."""
-    return cache.folder(settings) / f"{digest}.{token}.incoming"
+    return cache.ensure_folder(settings) / f"{digest}.{token}.incoming"
 
 
 def refuse_too_large(settings: HostSettings, sizes: Mapping[str, int]) -> None:
     """Raise OverLimit if an image that another host would send does not fit; bytes by digests."""
     for digest, size_bytes in sizes.items():
-        room.of(settings).meter(digest[:16], cache.where(settings)).expect(size_bytes)
+        room.from_settings(settings).meter(digest[:16], cache.folder_path(settings)).expect(
+            size_bytes
+        )
 
 
 def admit(settings: HostSettings, digest: str, part: Path) -> None:
     """Check an image that another host sent, and give it its place; drop it if one is there."""
     origin = f"another host's {digest[:16]}"
-    with cache.held(Path(settings.state_dir) / "locks", digest):
+    with cache.lock_image(Path(settings.state_dir) / "locks", digest):
         if not cache.find(settings, digest):
-            admission.refuse_other(part, part, digest)
-            validated = admission.of(settings, origin, validation.validate).validated(part)
-            if validated.has_snapshots:
+            admission.refuse_other_digest(part, part, digest)
+            validated_image = admission.from_settings(
+                settings, origin, validation.validate
+            ).validated(part)
+            if validated_image.has_snapshots:
                 raise ImageError(f"image {origin} has snapshots, and hosts keep images without any")
-            cache.place(part, cache.folder(settings), digest, validated, origin)
+            cache.place(part, cache.ensure_folder(settings), digest, validated_image, origin)
         part.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from saltvirt.errors import StorageError
 
 
 @contextmanager
-def storing(base: Path, image: str) -> Iterator[None]:
+def translate_errors(base: Path, image: str) -> Iterator[None]:
     """Turn an OSError into one line that names the image."""
     try:
         yield
@@ -22,11 +22,11 @@ def storing(base: Path, image: str) -> Iterator[None]:
 
 
 @contextmanager
-def new(base: Path, image: str) -> Iterator[Path]:
+def new_part(base: Path, image: str) -> Iterator[Path]:
     """Yield the path of a new file; it is removed afterwards unless it was renamed."""
     part = files.part_path(base, str(time.monotonic_ns()))
     try:
-        with storing(base, image):
+        with translate_errors(base, image):
             yield part
     finally:
         part.unlink(missing_ok=True)

@@ -60,7 +60,7 @@ def read(path: str | Path) -> Header | None:
         return _parse(raw, handle, path)
 
 
-def below(path: str | Path) -> list[tuple[str, str | None]]:
+def read_references(path: str | Path) -> list[tuple[str, str | None]]:
     """
     Return ``[(name, format)]`` of what the header of a qcow file names, its data file too.
 
@@ -72,16 +72,16 @@ def below(path: str | Path) -> list[tuple[str, str | None]]:
             return []
         names: list[tuple[str | None, str | None]]
         if raw[4:8] == _FIRST and len(raw) >= 48:
-            at, size = struct.unpack(">QI", raw[8:20])
-            names = [(_name(handle, path, at, size, _FIRST_BYTES), None)]
+            offset, size = struct.unpack(">QI", raw[8:20])
+            names = [(_name(handle, path, offset, size, _FIRST_BYTES), None)]
         else:
-            found = _parse(raw, handle, path)
+            header = _parse(raw, handle, path)
             # Nothing in a data file is to be believed, whatever looks like a header there.
-            names = [(found.backing_file, found.backing_format), (found.data_file, "raw")]
+            names = [(header.backing_file, header.backing_format), (header.data_file, "raw")]
     return [(name, fmt) for name, fmt in names if name]
 
 
-def beginning(path: str | Path, size: int) -> bytes:
+def read_disk_start(path: str | Path, size: int) -> bytes:
     """
     Return the first bytes of the disk in a qcow2 file that names no other file.
 
@@ -115,25 +115,25 @@ class _Tables:
             return self._unpacked(entry).ljust(size, b"\0")
         # A cluster of zeros may have room, with whatever is in there.
         is_zero = self._entry_bytes == 8 and entry & 1
-        found = b"" if is_zero or not entry & _OFFSET else self._read(entry & _OFFSET, size)
-        return found.ljust(size, b"\0")
+        data = b"" if is_zero or not entry & _OFFSET else self._read(entry & _OFFSET, size)
+        return data.ljust(size, b"\0")
 
-    def _entry(self, at: int) -> int:
-        return int.from_bytes(self._read(at, 8), "big")
+    def _entry(self, offset: int) -> int:
+        return int.from_bytes(self._read(offset, 8), "big")
 
     def _unpacked(self, entry: int) -> bytes:
         shift = 62 - (self._bits - 8)
-        at, sectors = entry & ((1 << shift) - 1), (entry & (_COMPRESSED - 1)) >> shift
-        packed = self._read(at, (sectors + 1) * 512)
+        offset, sectors = entry & ((1 << shift) - 1), (entry & (_COMPRESSED - 1)) >> shift
+        compressed_data = self._read(offset, (sectors + 1) * 512)
         try:
-            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, 1 << self._bits)
+            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(compressed_data, 1 << self._bits)
         except zlib.error:
             return b""
 
-    def _read(self, at: int, size: int) -> bytes:
-        if at >= 2**63:
+    def _read(self, offset: int, size: int) -> bytes:
+        if offset >= 2**63:
             return b""
-        self._handle.seek(at)
+        self._handle.seek(offset)
         return self._handle.read(size)
 
 
@@ -154,27 +154,27 @@ def snapshots(path: str | Path) -> list[Snapshot]:
         raw = handle.read(72)
         if raw[:4] != MAGIC or len(raw) < 72:
             return []
-        count, at = struct.unpack(">IQ", raw[60:72])
-        if at >= 2**63:
+        count, offset = struct.unpack(">IQ", raw[60:72])
+        if offset >= 2**63:
             return []
-        handle.seek(at)
+        handle.seek(offset)
         return list(_snapshots(handle.read(_MOST_READ), min(count, _MOST_LISTED)))
 
 
 def _snapshots(raw: bytes, count: int) -> Iterator[Snapshot]:
-    at, size = 0, struct.calcsize(_SNAPSHOT)
+    offset, size = 0, struct.calcsize(_SNAPSHOT)
     for _ in range(count):
-        if at + size > len(raw):
+        if offset + size > len(raw):
             return
-        _l1, _entries, id_size, name_size, *said = struct.unpack_from(_SNAPSHOT, raw, at)
-        seconds, nanoseconds, clock, state, extra = said
-        begin = at + size + extra
+        _l1, _entries, id_size, name_size, *fields = struct.unpack_from(_SNAPSHOT, raw, offset)
+        seconds, nanoseconds, clock, state, extra = fields
+        begin = offset + size + extra
         end = begin + id_size + name_size
         if end > len(raw):
             return
         if extra >= 8:
             # Its size in 64 bits, which came later.
-            (state,) = struct.unpack_from(">Q", raw, at + size)
+            (state,) = struct.unpack_from(">Q", raw, offset + size)
         yield Snapshot(
             id=raw[begin : begin + id_size].decode(errors="replace"),
             name=raw[begin + id_size : end].decode(errors="replace"),
@@ -182,7 +182,7 @@ def _snapshots(raw: bytes, count: int) -> Iterator[Snapshot]:
             vm_clock_ns=clock,
             vm_state_bytes=state,
         )
-        at += -(-(end - at) // 8) * 8
+        offset += -(-(end - offset) // 8) * 8
 
 
 def _parse(raw: bytes, handle: BinaryIO, path: str | Path) -> Header:
@@ -203,47 +203,49 @@ def _parse(raw: bytes, handle: BinaryIO, path: str | Path) -> Header:
     begin = struct.unpack(">I", raw[100:104])[0] if version == 3 else 72
     has_data_file = bool(features & _EXTERNAL_DATA)
     # QEMU reads them as far as the name, where there is one.
-    said = _extensions(handle, path, begin, backing_at or 1 << bits)
+    extensions = _extensions(handle, path, begin, backing_at or 1 << bits)
     return Header(
         version=version,
         size_bytes=size,
         cluster_bytes=1 << bits,
         backing_file=_name(handle, path, backing_at, backing_size, 1 << bits),
-        backing_format=said.get(_BACKING_FORMAT),
+        backing_format=extensions.get(_BACKING_FORMAT),
         has_data_file=has_data_file,
         # Without the feature QEMU takes no notice of the name.
-        data_file=said.get(_DATA_FILE) if has_data_file else None,
+        data_file=extensions.get(_DATA_FILE) if has_data_file else None,
         is_encrypted=bool(crypt),
         is_corrupt=bool(features & 2),
         has_snapshots=raw[60:64] != bytes(4),
     )
 
 
-def _name(handle: BinaryIO, path: str | Path, at: int, size: int, cluster_bytes: int) -> str | None:
-    if not at:
+def _name(
+    handle: BinaryIO, path: str | Path, offset: int, size: int, cluster_bytes: int
+) -> str | None:
+    if not offset:
         return None
     # QEMU, too, looks for the name in the first cluster alone.
-    if size > 1023 or at + size > cluster_bytes:
+    if size > 1023 or offset + size > cluster_bytes:
         raise ImageError(f"image {path} is damaged: its backing file's name is not a name")
-    handle.seek(at)
+    handle.seek(offset)
     name = handle.read(size).decode(errors="replace")
     if "\0" in name:
         raise ImageError(f"image {path} is damaged: its backing file's name is not a name")
     return name
 
 
-def _extensions(handle: BinaryIO, path: str | Path, at: int, end: int) -> dict[int, str]:
+def _extensions(handle: BinaryIO, path: str | Path, offset: int, end: int) -> dict[int, str]:
     """Return the names that a header's extensions say, by their kinds: as for QEMU the last is."""
     out: dict[int, str] = {}
     for _ in range(_EXTENSIONS):
-        handle.seek(at)
-        begin = handle.read(8) if at + 8 <= end else b""
+        handle.seek(offset)
+        begin = handle.read(8) if offset + 8 <= end else b""
         kind, size = struct.unpack(">II", begin) if len(begin) == 8 else (0, 0)
         if not kind:
             return out
         if kind in (_BACKING_FORMAT, _DATA_FILE) and size <= _NAME_BYTES:
             # QEMU ends a name where C does.
-            said, _, _ = handle.read(size).partition(b"\0")
-            out[kind] = said.decode(errors="replace")
-        at += 8 + -(-size // 8) * 8
+            raw_name, _, _ = handle.read(size).partition(b"\0")
+            out[kind] = raw_name.decode(errors="replace")
+        offset += 8 + -(-size // 8) * 8
     raise ImageError(f"image {path} is damaged: it has more than {_EXTENSIONS} header extensions")

@@ -22,7 +22,7 @@ _LOST = "not known: whoever kept or removed it was killed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Removed:
+class RemovalResult:
     """What was removed, in bytes, and who uses what stays after all; by digest."""
 
     removed: Mapping[str, int]
@@ -32,9 +32,9 @@ class Removed:
 def remove(
     settings: HostSettings,
     digests: Iterable[str],
-    look: Callable[[], _Users],
+    find_users: Callable[[], _Users],
     drop: Callable[[str], None],
-) -> Removed:
+) -> RemovalResult:
     """
     Remove cached images that nobody uses.
 
@@ -43,13 +43,13 @@ def remove(
     drop
         Removes the file of an image, or raises.
     """
-    begun = begin(settings, digests)
+    begun_digests = begin(settings, digests)
     try:
-        used = look() if begun else {}
+        users_by_digest = find_users() if begun_digests else {}
     except BaseException:
         keep_all_but(settings, ())
         raise
-    return end(settings, begun, used, drop)
+    return end(settings, begun_digests, users_by_digest, drop)
 
 
 def begin(settings: HostSettings, digests: Iterable[str]) -> list[str]:
@@ -60,49 +60,52 @@ def begin(settings: HostSettings, digests: Iterable[str]) -> list[str]:
     makes one after it sees that the image went (:func:`refuse_removed`). So it is with other hosts
     too, which may share the folder. What does not come to its :func:`end` is taken back.
     """
-    base, known = cache.folder(settings), cache.every(settings)
-    begun = []
+    base, notes = cache.ensure_folder(settings), cache.read_notes(settings)
+    begun_digests = []
     try:
-        for digest in (one for one in digests if one in known):
-            with cache.held(_locks(settings), digest), suppress(FileNotFoundError):
+        for digest in (candidate for candidate in digests if candidate in notes):
+            with cache.lock_image(_locks(settings), digest), suppress(FileNotFoundError):
                 cache.note_path(base, digest).rename(_removing_path(base, digest))
-                begun.append(digest)
+                begun_digests.append(digest)
     except BaseException:
         keep_all_but(settings, ())
         raise
-    return begun
+    return begun_digests
 
 
 def end(
-    settings: HostSettings, begun: Iterable[str], used: _Users, drop: Callable[[str], None]
-) -> Removed:
+    settings: HostSettings,
+    digests: Iterable[str],
+    users_by_digest: _Users,
+    drop: Callable[[str], None],
+) -> RemovalResult:
     """
     Remove images whose removal has begun, but for those that are used.
 
     drop
         Removes the file of an image, or raises.
     """
-    removed, kept = {}, {}
+    removed_bytes, kept_users = {}, {}
     # What the caller says may be any text.
-    there = {path.stem for path in cache.folder(settings).glob("*.removing")}
-    for digest in begun:
+    removing_digests = {path.stem for path in cache.ensure_folder(settings).glob("*.removing")}
+    for digest in digests:
         size_bytes = None
-        if digest in there:
-            with cache.held(_locks(settings), digest):
-                if digest in used:
-                    _keep(cache.folder(settings), digest)
+        if digest in removing_digests:
+            with cache.lock_image(_locks(settings), digest):
+                if digest in users_by_digest:
+                    _keep(cache.ensure_folder(settings), digest)
                 else:
                     size_bytes = _remove_unused(settings, digest, drop)
         if size_bytes is None:
-            kept[digest] = used.get(digest, ["a disk that is being made"])
+            kept_users[digest] = users_by_digest.get(digest, ["a disk that is being made"])
         else:
-            removed[digest] = size_bytes
-    return Removed(removed=removed, kept=kept)
+            removed_bytes[digest] = size_bytes
+    return RemovalResult(removed=removed_bytes, kept=kept_users)
 
 
 def _remove_unused(settings: HostSettings, digest: str, drop: Callable[[str], None]) -> int | None:
     """Remove an image; return its bytes, or None if it was taken back or fetched anew meanwhile."""
-    base = cache.folder(settings)
+    base = cache.ensure_folder(settings)
     try:
         note = json.loads(_removing_path(base, digest).read_text())
         # From here on nobody takes it back.
@@ -117,9 +120,9 @@ def _remove_unused(settings: HostSettings, digest: str, drop: Callable[[str], No
 
 
 def _remove(settings: HostSettings, digest: str, path: str, drop: Callable[[str], None]) -> None:
-    base = cache.folder(settings)
+    base = cache.ensure_folder(settings)
     drop(path)
-    cache.look_path(settings, digest).unlink(missing_ok=True)
+    cache.inspection_path(settings, digest).unlink(missing_ok=True)
     for flat in base.glob("*.flat"):
         with suppress(FileNotFoundError):
             if flat.read_text() == digest:
@@ -128,7 +131,7 @@ def _remove(settings: HostSettings, digest: str, path: str, drop: Callable[[str]
 
 def keep_all_but(settings: HostSettings, digests: Collection[str]) -> None:
     """Take back the begin of all other removals."""
-    base = cache.folder(settings)
+    base = cache.ensure_folder(settings)
     for path in base.glob("*.removing"):
         if path.stem not in digests:
             _keep(base, path.stem)
@@ -168,12 +171,12 @@ def note_lost(settings: HostSettings) -> None:
     Whoever stored or removed one was killed just then. It was checked before it got its name. All
     of it is read: it is not called under the host's lock, for which whoever builds here waits.
     """
-    base = cache.where(settings)
+    base = cache.folder_path(settings)
     for path in sorted(base.glob("*.*")):
         digest = path.stem
         if path.suffix not in _SUFFIXES or not cache.is_digest(digest):
             continue
-        with cache.held(_locks(settings), digest), suppress(FileNotFoundError):
+        with cache.lock_image(_locks(settings), digest), suppress(FileNotFoundError):
             note = _lost_note(path) if _is_lost(base, path) else None
             # It takes a while, in which a host that shares the folder may have ended its removal.
             if note is not None and _is_lost(base, path):
@@ -184,7 +187,7 @@ def _is_lost(base: Path, path: Path) -> bool:
     notes = (cache.note_path(base, path.stem), _removing_path(base, path.stem))
     # Of hosts that share the folder, another one may be about to note it.
     is_old = time.time() - path.stat().st_ctime > _PARTIAL_LIFE_S
-    return is_old and not any(one.exists() for one in notes)
+    return is_old and not any(note_path.exists() for note_path in notes)
 
 
 def _lost_note(path: Path) -> dict[str, Any]:
@@ -193,33 +196,33 @@ def _lost_note(path: Path) -> dict[str, Any]:
         header = qcow2.read(path) if path.suffix == ".qcow2" else None
     except ImageError:
         header = None
-    found = validation.ValidatedImage(
+    image = validation.ValidatedImage(
         path=str(path),
         format=path.suffix[1:],
         size_bytes=header.size_bytes if header else stat.st_size,
     )
     # One that was changed is of use to nobody, but may go.
-    return {**asdict(found), "source": _LOST, "stat": [stat.st_size, is_same and stat.st_mtime_ns]}
+    return {**asdict(image), "source": _LOST, "stat": [stat.st_size, is_same and stat.st_mtime_ns]}
 
 
 def sweep(settings: HostSettings) -> None:
     """Remove what fetches that were killed left behind; those that live are left alone."""
     locks.sweep(_locks(settings))
-    base = cache.where(settings)
+    base = cache.folder_path(settings)
     files.sweep(base)
     _keep(base)
     rights.tighten(base)
-    for path in _abandoned(base):
+    for path in _find_abandoned_parts(base):
         path.unlink(missing_ok=True)
 
 
-def abandoned(settings: HostSettings) -> list[Path]:
+def find_abandoned(settings: HostSettings) -> list[Path]:
     """Return what :func:`sweep` would remove of fetches."""
-    base = cache.where(settings)
-    return sorted({*files.abandoned(base), *_abandoned(base)})
+    base = cache.folder_path(settings)
+    return sorted({*files.find_abandoned(base), *_find_abandoned_parts(base)})
 
 
-def _abandoned(base: Path) -> Iterator[Path]:
+def _find_abandoned_parts(base: Path) -> Iterator[Path]:
     for path in base.glob("*.partial*"):
         with suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > _PARTIAL_LIFE_S:

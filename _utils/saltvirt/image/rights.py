@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from saltvirt import files
-from saltvirt.arguments import shown
+from saltvirt.arguments import hide_credentials
 from saltvirt.image import source
 
 _NOTES = ("*.json", "*.flat", "*.look")
@@ -40,5 +40,5 @@ def _without_secrets(path: Path) -> bytes:
     with suppress(ValueError):
         note = json.loads(text)
         if isinstance(note, dict) and "source" in note:
-            return json.dumps({**note, "source": shown(note["source"])}).encode()
+            return json.dumps({**note, "source": hide_credentials(note["source"])}).encode()
     return text.encode()

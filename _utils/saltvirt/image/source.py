@@ -15,13 +15,13 @@ import salt.utils.url
 from salt.exceptions import SaltException
 
 from saltvirt import files, room
-from saltvirt.arguments import shown
+from saltvirt.arguments import hide_credentials
 from saltvirt.errors import BadArgument, ImageError
 
 _CHUNK = 1 << 20
 
 
-class Known(TypedDict):
+class ContentInfo(TypedDict):
     """What is known of a content before it is fetched; None of what only a fetch can tell."""
 
     digest: str | None
@@ -38,21 +38,22 @@ def kind(source: str) -> str:
         return "file"
     raise BadArgument(
         "image",
-        f"{shown(source)!r} is not an image: write salt://path, http(s)://..., file:///path or "
+        f"{hide_credentials(source)!r} is not an image: write salt://path, http(s)://..., "
+        "file:///path or "
         "/path",
     )
 
 
-def known_digest(source: str, saltenv: str, opts: Mapping[str, Any], index: "Index") -> Known:
+def known_digest(source: str, saltenv: str, opts: Mapping[str, Any], index: "Index") -> ContentInfo:
     """
     Return what is known of the content without fetching it: ``{"digest", "size_bytes"}``.
 
     ``digest`` is None if only a fetch can tell. ``index`` is this host's :class:`Index`.
     """
-    found = kind(source)
-    if found == "salt":
+    source_kind = kind(source)
+    if source_kind == "salt":
         return _salt_digest(source, saltenv, opts)
-    if found == "file":
+    if source_kind == "file":
         path = local_path(source)
         return {"digest": local_digest(path, index), "size_bytes": _stat(path).st_size}
     return {"digest": None, "size_bytes": None}
@@ -62,14 +63,14 @@ def remembered_digest(
     source: str, saltenv: str, opts: Mapping[str, Any], index: "Index"
 ) -> str | None:
     """Return the digest of a content as it is known without reading it; None if it is not."""
-    found = kind(source)
-    if found == "salt":
+    source_kind = kind(source)
+    if source_kind == "salt":
         return _salt_digest(source, saltenv, opts)["digest"]
-    if found == "file":
-        out: str | None = index.get(_key(local_path(source)))
-        return out
-    known = index.get(web_key(source))
-    return known["digest"] if known else None
+    if source_kind == "file":
+        digest: str | None = index.get(_key(local_path(source)))
+        return digest
+    entry = index.get(web_key(source))
+    return entry["digest"] if entry else None
 
 
 def web_key(url: str) -> str:
@@ -90,7 +91,7 @@ class Index:
 
     def _read(self) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = json.loads(self._path.read_text())
+            entries: dict[str, Any] = json.loads(self._path.read_text())
         except FileNotFoundError:
             return {}
         except ValueError:
@@ -99,7 +100,7 @@ class Index:
         # Releases before noted a URL as it is, with all that it has of secrets.
         return {
             web_key(key) if key.startswith(("http://", "https://")) else key: value
-            for key, value in found.items()
+            for key, value in entries.items()
         }
 
     def get(self, key: str) -> Any:
@@ -116,7 +117,7 @@ class Index:
         files.write(self._path, json.dumps(entries).encode())
 
 
-def placed(source: str, saltenv: str) -> tuple[str, str]:
+def split_environment(source: str, saltenv: str) -> tuple[str, str]:
     """
     Return a ``salt://`` URL without its environment, and the environment.
 
@@ -126,29 +127,29 @@ def placed(source: str, saltenv: str) -> tuple[str, str]:
     if "?env=" in source:
         # Salt would leave it out, and take what another environment has of that name.
         raise BadArgument("image", f"{source!r}: write ?saltenv= instead of ?env=")
-    plain, named = salt.utils.url.split_env(source)
-    return plain, named or saltenv
+    url, named_env = salt.utils.url.split_env(source)
+    return url, named_env or saltenv
 
 
-def _salt_digest(source: str, saltenv: str, opts: Mapping[str, Any]) -> Known:
-    plain, saltenv = placed(source, saltenv)
+def _salt_digest(source: str, saltenv: str, opts: Mapping[str, Any]) -> ContentInfo:
+    url, saltenv = split_environment(source, saltenv)
     try:
         with salt.fileclient.get_file_client(opts) as client:
-            hashed, stat = client.hash_and_stat_file(plain, saltenv)
+            file_hash, stat = client.hash_and_stat_file(url, saltenv)
     except SaltException as exc:
         raise ImageError(f"image {source} cannot be asked for: {exc}") from exc
-    if not isinstance(hashed, dict) or not hashed.get("hsum"):
+    if not isinstance(file_hash, dict) or not file_hash.get("hsum"):
         raise ImageError(
             f"image {source} is not on the Salt file server (saltenv {saltenv}); "
             "see it with: salt-run fileserver.file_list"
         )
-    if hashed.get("hash_type") != "sha256":
+    if file_hash.get("hash_type") != "sha256":
         raise ImageError(
-            f"image {source}: the file server hashes with {hashed.get('hash_type')}; "
+            f"image {source}: the file server hashes with {file_hash.get('hash_type')}; "
             "set 'hash_type: sha256' on master and minion"
         )
     size = stat[6] if isinstance(stat, list | tuple) and len(stat) > 6 else None
-    return {"digest": hashed["hsum"], "size_bytes": size}
+    return {"digest": file_hash["hsum"], "size_bytes": size}
 
 
 def _stat(path: str) -> os.stat_result:
@@ -169,9 +170,9 @@ def _key(path: str) -> str:
 def local_digest(path: str, index: Index) -> str:
     """Return the digest of a file of this host; it is read once as long as it does not change."""
     key = _key(path)
-    known: str | None = index.get(key)
-    if known is not None:
-        return known
+    indexed_digest: str | None = index.get(key)
+    if indexed_digest is not None:
+        return indexed_digest
     digest = file_digest(path)
     index.put(key, digest)
     return digest
@@ -187,12 +188,12 @@ def file_digest(path: str | Path, kind: str = "sha256") -> str:
 
 
 @contextmanager
-def _watched(path: Path, total: int | None, progress: Callable[..., None]) -> Iterator[None]:
+def _report_growth(path: Path, total: int | None, progress: Callable[..., None]) -> Iterator[None]:
     """Report the growth of a file that somebody else writes."""
-    done = threading.Event()
+    is_done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(0.3):
+        while not is_done.wait(0.3):
             if os.path.exists(path):
                 progress(os.path.getsize(path), total)
 
@@ -202,28 +203,28 @@ def _watched(path: Path, total: int | None, progress: Callable[..., None]) -> It
     try:
         yield
     finally:
-        done.set()
+        is_done.set()
         thread.join()
 
 
 @contextmanager
-def _counted(client: Any, part: Path, meter: room.Meter) -> Iterator[None]:
+def _enforce_limit(client: Any, part: Path, meter: room.Meter) -> Iterator[None]:
     """Look at what has arrived before Salt's own loop, which has no limit, asks for more."""
-    send, over = client._channel_send, []
+    send, limit_errors = client._channel_send, []
 
-    def counted(*given: Any, **more: Any) -> Any:
+    def counted(*args: Any, **kwargs: Any) -> Any:
         try:
             meter.check(os.path.getsize(part) if os.path.exists(part) else 0)
         except room.OverLimit as exc:
-            over.append(exc)
+            limit_errors.append(exc)
             # The end of the file: Salt closes what it writes to then, and only then.
             return {"data": b""}
-        return send(*given, **more)
+        return send(*args, **kwargs)
 
     client._channel_send = counted
     yield
-    if over:
-        raise over[0]
+    if limit_errors:
+        raise limit_errors[0]
 
 
 def fetch_salt(
@@ -237,19 +238,19 @@ def fetch_salt(
 ) -> None:
     """Fetch a file of the Salt file server into ``part``."""
     meter.expect(total or 0)
-    plain, saltenv = placed(source, saltenv)
+    url, saltenv = split_environment(source, saltenv)
     # Salt keeps the mode of what is there.
     part.touch(mode=0o600)
     try:
         with (
-            _watched(part, total, progress),
+            _report_growth(part, total, progress),
             salt.fileclient.get_file_client(opts) as client,
-            _counted(client, part, meter),
+            _enforce_limit(client, part, meter),
         ):
-            fetched = client.get_file(plain, dest=str(part), saltenv=saltenv)
+            fetched_path = client.get_file(url, dest=str(part), saltenv=saltenv)
     except room.OverLimit:
         raise
     except SaltException as exc:
         raise ImageError(f"image {source} cannot be fetched: {exc}") from exc
-    if not fetched:
+    if not fetched_path:
         raise ImageError(f"image {source} cannot be fetched from the Salt file server")

@@ -21,15 +21,15 @@ _CHUNK = 1 << 16
 _PACKAGES = {"prlimit": "util-linux", "qemu-img": "qemu-utils/qemu-img"}
 
 
-def _limited(argv: list[str], file_bytes: int | None) -> list[str]:
+def _with_limits(argv: list[str], file_bytes: int | None) -> list[str]:
     """
     Return a command with limits: an image made to hurt must not eat the host.
 
     A program sets them, as a job has threads, among which Python may run nothing between fork
     and exec (https://docs.python.org/3/library/subprocess.html#subprocess.Popen).
     """
-    most = "unlimited" if file_bytes is None else str(file_bytes)
-    return ["prlimit", f"--as={_MEMORY_BYTES}", f"--fsize={most}", "--core=0", "--", *argv]
+    limit = "unlimited" if file_bytes is None else str(file_bytes)
+    return ["prlimit", f"--as={_MEMORY_BYTES}", f"--fsize={limit}", "--core=0", "--", *argv]
 
 
 def _run(
@@ -42,10 +42,10 @@ def _run(
         if time.monotonic() > end:
             raise error(f"qemu-img {argv[1]} did not end within {_TIMEOUT_S} s")
 
-    return _listened(argv, path, None, look)
+    return _run_watched(argv, path, None, look)
 
 
-def _listened(
+def _run_watched(
     argv: list[str], path: str | Path, most_bytes: int | None, look: Callable[[], None]
 ) -> subprocess.CompletedProcess[str]:
     """
@@ -59,7 +59,7 @@ def _listened(
         if not shutil.which(program):
             raise StorageError(f"{program} is missing on this host; install {package}")
     child = subprocess.Popen(
-        _limited(argv, most_bytes),
+        _with_limits(argv, most_bytes),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -67,21 +67,21 @@ def _listened(
     )
     with child:
         try:
-            out, err = _heard(child, path, look)
+            out, err = _collect_output(child, path, look)
         except BaseException:
             child.kill()
             raise
     return subprocess.CompletedProcess(argv, child.returncode, out, err)
 
 
-def _heard(
+def _collect_output(
     child: subprocess.Popen[bytes], path: str | Path, look: Callable[[], None]
 ) -> tuple[str, str]:
     """Return what a child has written to its streams once it has ended."""
-    said = {name: bytearray() for name in ("stdout", "stderr")}
+    output = {name: bytearray() for name in ("stdout", "stderr")}
     with selectors.DefaultSelector() as streams:
-        for name in said:
-            streams.register(getattr(child, name), selectors.EVENT_READ, said[name])
+        for name in output:
+            streams.register(getattr(child, name), selectors.EVENT_READ, output[name])
         while streams.get_map():
             for key, _events in streams.select(_LOOK_S):
                 chunk = os.read(key.fd, _CHUNK)
@@ -93,7 +93,7 @@ def _heard(
             look()
     while not _has_ended(child):
         look()
-    return said["stdout"].decode(errors="replace"), said["stderr"].decode(errors="replace")
+    return output["stdout"].decode(errors="replace"), output["stderr"].decode(errors="replace")
 
 
 def _has_ended(child: subprocess.Popen[bytes]) -> bool:
@@ -105,34 +105,38 @@ def _has_ended(child: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def _why(done: subprocess.CompletedProcess[str]) -> str:
-    lines = [line for line in done.stderr.strip().splitlines() if line]
-    return lines[-1].removeprefix("qemu-img: ") if lines else f"exit code {done.returncode}"
+def _failure_reason(result: subprocess.CompletedProcess[str]) -> str:
+    lines = [line for line in result.stderr.strip().splitlines() if line]
+    return lines[-1].removeprefix("qemu-img: ") if lines else f"exit code {result.returncode}"
 
 
 def check(path: str | Path) -> int:
     """Return the end of a qcow2 image's data in bytes; raise ImageError if it is damaged."""
     argv = ["qemu-img", "check", "--output=json", "-f", "qcow2", str(path)]
-    done = _run(argv, path, ImageError)
+    result = _run(argv, path, ImageError)
     # qemu-img check: 0 clean, 3 leaked clusters only (harmless), 2 corrupt, 1 not checked.
-    if done.returncode not in (0, 3):
-        why = "it is truncated or its tables are damaged" if done.returncode == 2 else _why(done)
-        raise ImageError(f"image {path} cannot be used: {why}")
-    return int(json.loads(done.stdout).get("image-end-offset", 0))
+    if result.returncode not in (0, 3):
+        reason = (
+            "it is truncated or its tables are damaged"
+            if result.returncode == 2
+            else _failure_reason(result)
+        )
+        raise ImageError(f"image {path} cannot be used: {reason}")
+    return int(json.loads(result.stdout).get("image-end-offset", 0))
 
 
-def open_elsewhere(path: str | Path) -> StorageError:
+def in_use_error(path: str | Path) -> StorageError:
     """Return the error of a disk that another program, a VM mostly, has open."""
     return StorageError(f"{path} is open in another program; if it is a VM, stop it first")
 
 
 def refuse_in_use(path: str | Path, fmt: str) -> None:
     """Raise StorageError if another program, a VM mostly, has a disk open."""
-    done = _run(["qemu-img", "info", "-f", fmt, str(path)], path, StorageError)
-    if done.returncode and " lock" in done.stderr:
-        raise open_elsewhere(path)
-    if done.returncode:
-        raise StorageError(f"{path} cannot be opened: {_why(done)}")
+    result = _run(["qemu-img", "info", "-f", fmt, str(path)], path, StorageError)
+    if result.returncode and " lock" in result.stderr:
+        raise in_use_error(path)
+    if result.returncode:
+        raise StorageError(f"{path} cannot be opened: {_failure_reason(result)}")
 
 
 def create(
@@ -146,9 +150,9 @@ def create(
     argv = ["qemu-img", "create", "-q", "-f", fmt]
     if backing:
         argv += ["-b", str(backing), "-F", backing_format]
-    done = _run([*argv, str(path), str(size_bytes)], path, StorageError)
-    if done.returncode:
-        raise StorageError(f"cannot create disk {path}: {_why(done)}")
+    result = _run([*argv, str(path), str(size_bytes)], path, StorageError)
+    if result.returncode:
+        raise StorageError(f"cannot create disk {path}: {_failure_reason(result)}")
 
 
 def convert(
@@ -161,17 +165,20 @@ def convert(
     """Copy an image's content into another format; raise OverLimit where it must end."""
     argv = ["qemu-img", "convert", "-q", "-f", source_format, "-O", target_format]
     # A raw disk is as long as its content at once, and has holes.
-    most = None if target_format == "raw" else meter.most_bytes()
+    most_bytes = None if target_format == "raw" else meter.most_bytes()
     # It is ended as soon as what it writes takes too much room or time.
-    done = _listened(
-        [*argv, str(source), str(target)], source, most, lambda: meter.check(room.taken(target))
+    result = _run_watched(
+        [*argv, str(source), str(target)],
+        source,
+        most_bytes,
+        lambda: meter.check(room.allocated_bytes(target)),
     )
-    if done.returncode and most is not None and "File too large" in done.stderr:
-        meter.expect(most + 1)
-    if done.returncode:
+    if result.returncode and most_bytes is not None and "File too large" in result.stderr:
+        meter.expect(most_bytes + 1)
+    if result.returncode:
         # It may have filled the disk between two looks.
-        meter.check(room.taken(target))
-        raise StorageError(f"cannot write disk {target}: {_why(done)}")
+        meter.check(room.allocated_bytes(target))
+        raise StorageError(f"cannot write disk {target}: {_failure_reason(result)}")
 
 
 def write_over(
@@ -184,14 +191,14 @@ def write_over(
         raise StorageError(f"there is no device {device} on this host")
     argv += ["-t", "none"] if Path(device).is_block_device() else []
     # The device is as large as it is: only the time is measured.
-    done = _listened([*argv, str(source), str(device)], source, None, lambda: meter.check(0))
-    if done.returncode:
-        raise StorageError(f"cannot write {device}: {_why(done)}")
+    result = _run_watched([*argv, str(source), str(device)], source, None, lambda: meter.check(0))
+    if result.returncode:
+        raise StorageError(f"cannot write {device}: {_failure_reason(result)}")
 
 
 def resize(path: str | Path, size_bytes: int, fmt: str) -> None:
     """Grow a disk."""
     argv = ["qemu-img", "resize", "-q", "-f", fmt, str(path), str(size_bytes)]
-    done = _run(argv, path, StorageError)
-    if done.returncode:
-        raise StorageError(f"cannot resize disk {path}: {_why(done)}")
+    result = _run(argv, path, StorageError)
+    if result.returncode:
+        raise StorageError(f"cannot resize disk {path}: {_failure_reason(result)}")

@@ -87,7 +87,7 @@ def validate(path: str | Path, *, backing_below: Iterable[str | Path] = ()) -> V
         raise ImageError(f"image {path} is not a regular file")
     header = qcow2.read(path)
     if header is None:
-        return _raw(file)
+        return _validate_raw(file)
     _refuse_references(path, header, backing_below)
     end = tool.check(path) if header.backing_file is None else 0
     # The last cluster may be there in part: what holds no data yet is never written out.
@@ -102,7 +102,7 @@ def validate(path: str | Path, *, backing_below: Iterable[str | Path] = ()) -> V
         size_bytes=header.size_bytes,
         has_snapshots=header.has_snapshots,
         needs_uefi=header.backing_file is None
-        and firmware.needs_uefi(qcow2.beginning(path, firmware.HEAD_BYTES)),
+        and firmware.needs_uefi(qcow2.read_disk_start(path, firmware.HEAD_BYTES)),
     )
 
 
@@ -126,10 +126,11 @@ def _refuse_references(
 ) -> None:
     backing = header.backing_file
     if backing is not None and not _is_below(path, backing, backing_below):
-        known = "no base image of this host, nor below virt:backing_paths"
-        why = known if backing_below else "which is never followed"
+        not_allowed = "no base image of this host, nor below virt:backing_paths"
+        reason = not_allowed if backing_below else "which is never followed"
         raise ImageError(
-            f"image {path} names a backing file ({backing!r}), {why}; make it self-contained with "
+            f"image {path} names a backing file ({backing!r}), {reason}; make it self-contained "
+            "with "
             "qemu-img convert"
         )
     if header.has_data_file:
@@ -154,11 +155,11 @@ def _is_below(path: str | Path, backing: str, folders: Iterable[str | Path]) -> 
     return any(Path(file).is_relative_to(os.path.realpath(folder)) for folder in folders)
 
 
-def _raw(file: Path) -> ValidatedImage:
+def _validate_raw(file: Path) -> ValidatedImage:
     size = file.stat().st_size
     with file.open("rb") as handle:
         head = handle.read(0x10200)
-    for name, remedy in _foreign(head):
+    for name, remedy in _find_unusable_kinds(head):
         raise ImageError(f"image {file} is {name}, neither qcow2 nor raw; {remedy}")
     if size < 512 or not _looks_like_disk(head):
         raise ImageError(
@@ -174,9 +175,11 @@ def _raw(file: Path) -> ValidatedImage:
     )
 
 
-def _foreign(head: bytes) -> Iterator[tuple[str, str]]:
+def _find_unusable_kinds(head: bytes) -> Iterator[tuple[str, str]]:
     """Yield what a file is that can be no image, and what helps."""
-    yield from (said for magic, said in _UNUSABLE.items() if head.startswith(magic))
+    yield from (
+        kind_and_remedy for magic, kind_and_remedy in _UNUSABLE.items() if head.startswith(magic)
+    )
     if head[_VDI_AT : _VDI_AT + len(_VDI)] == _VDI:
         yield "VDI", _CONVERT
     if head[_TAR_AT : _TAR_AT + len(_TAR)] == _TAR:
@@ -191,7 +194,7 @@ def _foreign(head: bytes) -> Iterator[tuple[str, str]]:
 def _looks_like_disk(head: bytes) -> bool:
     if head[510:512] == b"\x55\xaa":
         return True
-    return any(head[at : at + len(magic)] == magic for _name, at, magic in _FILESYSTEMS)
+    return any(head[offset : offset + len(magic)] == magic for _name, offset, magic in _FILESYSTEMS)
 
 
 def _refuse_short_raw(file: Path, head: bytes, size: int) -> None:

@@ -18,43 +18,43 @@ from saltvirt.xml import parse
 _UNREADABLE = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\ufffe\\uffff]")
 
 
-def text(say: Callable[[], str]) -> str:
+def text(method: Callable[[], str]) -> str:
     """Return what a method of libvirt-python says; bytes that are not UTF-8 are escaped."""
     try:
-        return say()
+        return method()
     except UnicodeDecodeError as exc:
         return exc.object.decode("utf-8", "backslashreplace")
 
 
-def is_text(say: Callable[[], str]) -> bool:
+def is_text(method: Callable[[], str]) -> bool:
     """Return whether what a method of libvirt-python says is UTF-8."""
     try:
-        say()
+        method()
     except UnicodeDecodeError:
         return False
     return True
 
 
-def described(volume: Any) -> ET.Element:
+def read_volume_xml(volume: Any) -> ET.Element:
     """Return the XML of a volume; what is not UTF-8, or no XML, is escaped."""
-    said = text(lambda: volume.XMLDesc(0))
-    return parse(_UNREADABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", said))
+    xml_text = text(lambda: volume.XMLDesc(0))
+    return parse(_UNREADABLE.sub(lambda match: f"\\x{ord(match[0]):02x}", xml_text))
 
 
 def names(pool: Any) -> list[str]:
     """Return the names of the volumes of a pool that runs, mostly by one call."""
     try:
-        found: list[str] = pool.listVolumes()
+        volume_names: list[str] = pool.listVolumes()
     except UnicodeDecodeError:
-        return [text(one.name) for one in pool.listAllVolumes(0)]
-    return found
+        return [text(volume.name) for volume in pool.listAllVolumes(0)]
+    return volume_names
 
 
-def unreadable(pool: Any) -> list[str]:
+def find_unreadable_names(pool: Any) -> list[str]:
     """Return the names, escaped, of the volumes of a pool that runs that are not UTF-8."""
     try:
         pool.listVolumes()
     except UnicodeDecodeError:
-        listed = pool.listAllVolumes(0)
-        return [text(one.name) for one in listed if not is_text(one.name)]
+        volumes = pool.listAllVolumes(0)
+        return [text(volume.name) for volume in volumes if not is_text(volume.name)]
     return []

@@ -9,12 +9,12 @@ from saltvirt.kvm.connect import libvirt
 from saltvirt.xml import domaincaps, hostcaps
 
 
-def of_host(conn: Any) -> dict[str, Any]:
+def read_host_capabilities(conn: Any) -> dict[str, Any]:
     """Return the host's capabilities; see :func:`saltvirt.xml.hostcaps.read`."""
     return hostcaps.read(conn.getCapabilities())
 
 
-def of_domains(
+def read_domain_capabilities(
     conn: Any, emulator: str | None, arch: str | None, machine: str | None, domain: str | None
 ) -> dict[str, Any]:
     """
@@ -29,37 +29,41 @@ def of_domains(
 
 
 def _refuse_unlisted(conn: Any, emulator: str) -> None:
-    archs = [guest["arch"] for guest in of_host(conn)["guests"]]
+    archs = [guest["arch"] for guest in read_host_capabilities(conn)["guests"]]
     kinds = [*archs, *(kind for arch in archs for kind in arch["domains"].values())]
-    listed = sorted({kind["emulator"] for kind in kinds if kind.get("emulator")})
-    if emulator not in listed:
+    emulators = sorted({kind["emulator"] for kind in kinds if kind.get("emulator")})
+    if emulator not in emulators:
         raise BadArgument(
             "emulator",
-            f"{arguments.told(emulator)} is none that libvirt lists on this host; listed: "
-            f"{', '.join(listed) or 'none'}",
+            f"{arguments.repr_without_secrets(emulator)} is none that libvirt lists on this host; "
+            "listed: "
+            f"{', '.join(emulators) or 'none'}",
         )
 
 
-def everything(conn: Any) -> dict[str, Any]:
+def read_all_capabilities(conn: Any) -> dict[str, Any]:
     """Return ``{host, domains}``: the host's, and those of each kind of guest that it lists."""
-    found = of_host(conn)
-    archs = [guest["arch"] for guest in found["guests"]]
+    host_capabilities = read_host_capabilities(conn)
+    archs = [guest["arch"] for guest in host_capabilities["guests"]]
     kinds = [
         (arch.get("emulator"), arch["name"], kind) for arch in archs for kind in arch["domains"]
     ]
     return {
-        "host": found,
-        "domains": [of_domains(conn, emulator, arch, None, kind) for emulator, arch, kind in kinds],
+        "host": host_capabilities,
+        "domains": [
+            read_domain_capabilities(conn, emulator, arch, None, kind)
+            for emulator, arch, kind in kinds
+        ],
     }
 
 
 def baseline(conn: Any, *, is_full: bool, is_migratable: bool) -> str:
     """Return the XML of the CPU that a guest can have on all hosts like this one."""
-    own = host_.own_cpu(conn)
-    if own is None:
+    host_cpu = host_.own_cpu(conn)
+    if host_cpu is None:
         raise LibvirtRefused("libvirt says nothing of this host's CPU, so there is no baseline")
     flags = libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES if is_full else 0
     if is_migratable:
         flags |= libvirt.VIR_CONNECT_BASELINE_CPU_MIGRATABLE
-    found: str = conn.baselineCPU([own], flags)
-    return found
+    cpu_xml: str = conn.baselineCPU([host_cpu], flags)
+    return cpu_xml

@@ -26,15 +26,15 @@ def definition(conn: Any, name: str) -> str:
             "define it with virt.define_xml_str"
         )
     flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
-    found: str = dom.XMLDesc(flags)
-    return found
+    xml: str = dom.XMLDesc(flags)
+    return xml
 
 
 def running(conn: Any, name: str) -> str | None:
     """Return the XML of a domain as it runs, None if it does not."""
     dom = domain(conn, name)
-    found: str | None = dom.XMLDesc(0) if dom.isActive() else None
-    return found
+    xml: str | None = dom.XMLDesc(0) if dom.isActive() else None
+    return xml
 
 
 def autostarts(conn: Any, name: str) -> bool:
@@ -42,7 +42,7 @@ def autostarts(conn: Any, name: str) -> bool:
     return bool(domain(conn, name).autostart())
 
 
-def plug(conn: Any, name: str, how: str, xml: str) -> str | None:
+def plug(conn: Any, name: str, action: str, xml: str) -> str | None:
     """
     Change one device of a running domain alone, not of its definition.
 
@@ -51,12 +51,12 @@ def plug(conn: Any, name: str, how: str, xml: str) -> str | None:
 
     Returns libvirt's words if it refuses, else None.
     """
-    return _words(domain(conn, name), _CALLS[how], xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+    return _try_call(domain(conn, name), _CALLS[action], xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
 
 def set_live_memory(conn: Any, name: str, size_kib: int) -> str | None:
     """Set the memory of a running domain; return libvirt's words if it refuses, else None."""
-    return _words(domain(conn, name), "setMemoryFlags", size_kib, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+    return _try_call(domain(conn, name), "setMemoryFlags", size_kib, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
 
 def follows_memory(conn: Any, name: str, before_kib: int, size_kib: int) -> bool:
@@ -68,9 +68,9 @@ def follows_memory(conn: Any, name: str, before_kib: int, size_kib: int) -> bool
     """
     deadline = time.monotonic() + BALLOON_S
     while True:
-        has_kib = memory_kib(conn, name)
-        if has_kib in (None, size_kib) or has_kib != before_kib:
-            return has_kib is not None
+        current_kib = memory_kib(conn, name)
+        if current_kib in (None, size_kib) or current_kib != before_kib:
+            return current_kib is not None
         if time.monotonic() >= deadline:
             return False
         time.sleep(_POLL_S)
@@ -79,34 +79,34 @@ def follows_memory(conn: Any, name: str, before_kib: int, size_kib: int) -> bool
 def memory_kib(conn: Any, name: str) -> int | None:
     """Return the KiB that a running domain has at this moment, None if it does not run."""
     dom = domain(conn, name)
-    found: int | None = dom.info()[2] if dom.isActive() else None
-    return found
+    current_kib: int | None = dom.info()[2] if dom.isActive() else None
+    return current_kib
 
 
 def live_vcpus(conn: Any, name: str) -> int:
     """Return how many CPUs a running domain has."""
-    found: int = domain(conn, name).vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_LIVE)
-    return found
+    count: int = domain(conn, name).vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_LIVE)
+    return count
 
 
 def set_live_vcpus(conn: Any, name: str, count: int) -> str | None:
     """Set the CPUs of a running domain; return libvirt's words if it refuses, else None."""
-    return _words(domain(conn, name), "setVcpusFlags", count, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+    return _try_call(domain(conn, name), "setVcpusFlags", count, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
 
 def resize_disk(conn: Any, name: str, target: str, size_bytes: int) -> str | None:
     """Grow a disk of a running domain; return libvirt's words if it refuses, else None."""
     flag = libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES
-    return _words(domain(conn, name), "blockResize", target, size_bytes, flag)
+    return _try_call(domain(conn, name), "blockResize", target, size_bytes, flag)
 
 
 def disk_size(conn: Any, name: str, target: str) -> int:
     """Return the size in bytes that the guest of a running domain sees of a disk."""
-    found: int = domain(conn, name).blockInfo(target)[0]
-    return found
+    size_bytes: int = domain(conn, name).blockInfo(target)[0]
+    return size_bytes
 
 
-def _words(dom: Any, call: str, *args: Any) -> str | None:
+def _try_call(dom: Any, call: str, *args: Any) -> str | None:
     # What is refused here is reported beside what was done: the rest is tried all the same.
     try:
         getattr(dom, call)(*args)

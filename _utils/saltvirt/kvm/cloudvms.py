@@ -52,8 +52,10 @@ def address(conn: Any, name: str, source: str) -> str | None:
     if query.STATES.get(dom.state()[0]) != "running":
         return None
     # Salt puts it into a shell's command, and the agent is the guest's.
-    found = [one for one in access.addresses(_addresses(dom, SOURCES[source])) if ":" not in one]
-    return found[0] if found else None
+    ipv4_addresses = [
+        ip for ip in access.addresses(_addresses(dom, SOURCES[source])) if ":" not in ip
+    ]
+    return ipv4_addresses[0] if ipv4_addresses else None
 
 
 def _addresses(dom: Any, source: str) -> list[str]:
@@ -67,12 +69,12 @@ def _addresses(dom: Any, source: str) -> list[str]:
         # Its agent is not up yet, or nobody keeps leases for it: there is no address to tell.
         log.debug("libvirt tells no addresses of VM %s by %s: %s", dom.name(), source, exc)
         return []
-    found = (one for link in links.values() for one in link.get("addrs") or ())
-    return [one["addr"] for one in found if one["type"] == libvirt.VIR_IP_ADDR_TYPE_IPV4]
+    entries = (entry for link in links.values() for entry in link.get("addrs") or ())
+    return [entry["addr"] for entry in entries if entry["type"] == libvirt.VIR_IP_ADDR_TYPE_IPV4]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class CreatedClone:
     """
     What was made for a clone.
 
@@ -91,7 +93,7 @@ class Made:
 
 def clone(
     conn: Any, base: str, name: str, *, strategy: str, learn_addresses: bool, validate: bool
-) -> Made:
+) -> CreatedClone:
     """
     Make a VM that is a clone of another one, and start it; nothing is left of it on failure.
 
@@ -107,22 +109,22 @@ def clone(
             f"shut it down first"
         )
     text = original.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
-    wanted = clone_xml.writable(text)
+    disks = clone_xml.writable(text)
     volumes = _volumes(conn)
     with on_failure() as steps:
         paths = {}
-        for disk in wanted:
+        for disk in disks:
             if disk.path not in volumes:
                 raise StorageError(
                     f"disk {disk.target} of {base!r}: {disk.path} is in no active storage pool; "
                     "make a pool of its folder (virt.pool_running), or refresh it"
                 )
-            made = _copy(*volumes[disk.path], disk, is_overlay=strategy == "quick")
-            steps.undo_with(_delete, made)
-            paths[disk.path] = made.path()
+            new_volume = _copy(*volumes[disk.path], disk, is_overlay=strategy == "quick")
+            steps.undo_with(_delete, new_volume)
+            paths[disk.path] = new_volume.path()
         xml = clone_xml.domain(text, name, base, paths, learn_addresses=learn_addresses)
         flags = libvirt.VIR_DOMAIN_DEFINE_VALIDATE if validate else 0
-        defined = conn.defineXMLFlags(xml, flags)
+        new_domain = conn.defineXMLFlags(xml, flags)
         had_variables = True
 
         def undefine() -> None:
@@ -132,21 +134,23 @@ def clone(
         # What its firmware would find is of an earlier VM of that name.
         had_variables = firmware.has_variables(conn, name)
         lifecycle.start(conn, name)
-    return Made(uuid=defined.UUIDString(), paths=tuple(paths.values()), had_variables=had_variables)
+    return CreatedClone(
+        uuid=new_domain.UUIDString(), paths=tuple(paths.values()), had_variables=had_variables
+    )
 
 
-def take_back(conn: Any, name: str, made: Made) -> None:
+def remove_clone(conn: Any, name: str, created_clone: CreatedClone) -> None:
     """
     Remove a clone with what was made for it; what it has got since stays.
 
     A VM that has got its name since stays, too.
     """
-    if lifecycle.uuid_if_defined(conn, name) == made.uuid:
-        _remove(conn, name, made.paths, (), had_variables=made.had_variables)
+    if lifecycle.uuid_if_defined(conn, name) == created_clone.uuid:
+        _remove(conn, name, created_clone.paths, (), had_variables=created_clone.had_variables)
 
 
 def _undefine(conn: Any, name: str, had_variables: bool) -> None:
-    is_kept = had_variables or firmware.has_anothers(conn, name)
+    is_kept = had_variables or firmware.has_shared_variables(conn, name)
     lifecycle.destroy(conn, name)
     lifecycle.undefine(conn, name, keep_nvram=is_kept)
 
@@ -172,18 +176,18 @@ def _copy(pool: Any, volume: Any, disk: clone_xml.Writable, *, is_overlay: bool)
     capacity = volume.info()[1]
     if is_overlay and disk.format == "qcow2":
         return pool.createXML(clone_xml.volume(unique, capacity, "qcow2", volume.path()), 0)
-    says = volume_.read(anybytes.described(volume)).format
-    if disk.format == "raw" and volume_.has_header(says):
+    detected_format = volume_.read(anybytes.read_volume_xml(volume)).format
+    if disk.format == "raw" and volume_.has_header(detected_format):
         # By what its guest may have written; libvirt would copy any file that this names.
         raise StorageError(
             f"disk {disk.target}: {disk.path} is {disk.format} to its VM, and libvirt takes it for "
-            f"{says} by what is in it, so it is not copied; see who has written that"
+            f"{detected_format} by what is in it, so it is not copied; see who has written that"
         )
     return pool.createXMLFrom(clone_xml.volume(unique, capacity, disk.format), volume, 0)
 
 
 def destroy(
-    conn: Any, name: str, needed: Callable[[Sequence[str]], Collection[str]] | None = None
+    conn: Any, name: str, find_needed: Callable[[Sequence[str]], Collection[str]] | None = None
 ) -> None:
     """
     Remove a VM at once, with its disks that lie in a pool; what is below another disk stays.
@@ -203,24 +207,38 @@ def destroy(
             f"disks may be that host's too. virt.undefine {name} removes the definition alone"
         )
     # An overlay that a snapshot or qemu-img has made libvirt sees when it looks again.
-    own = clone_xml.own_files(text)
-    diskvolumes.refresh_folders(conn, own)
-    there = _volumes(conn)
-    spared = needed([path for path in own if path in there]) if needed else ()
-    _remove(conn, name, own, spared, had_variables=False)
+    disk_files = clone_xml.exclusive_files(text)
+    diskvolumes.refresh_folders(conn, disk_files)
+    volumes_by_path = _volumes(conn)
+    spared_paths = (
+        find_needed([path for path in disk_files if path in volumes_by_path]) if find_needed else ()
+    )
+    _remove(conn, name, disk_files, spared_paths, had_variables=False)
 
 
 def _remove(
-    conn: Any, name: str, own: Sequence[str], spared: Collection[str], *, had_variables: bool
+    conn: Any,
+    name: str,
+    disk_files: Sequence[str],
+    spared_paths: Collection[str],
+    *,
+    had_variables: bool,
 ) -> None:
     """Remove a VM with those of these files that are volumes, and that no other VM needs."""
-    diskvolumes.refresh_folders(conn, own)
+    diskvolumes.refresh_folders(conn, disk_files)
     volumes = _volumes(conn)
     # A clone that does not run does not say in its definition what its disk is an overlay of.
-    below = {clone_xml.backing(volume.XMLDesc(0)) for _pool, volume in volumes.values()}
-    used = {*map(os.path.realpath, filter(None, below)), *lifecycle.disks_in_use(conn, but=name)}
+    backing_files = {clone_xml.backing(volume.XMLDesc(0)) for _pool, volume in volumes.values()}
+    used_paths = {
+        *map(os.path.realpath, filter(None, backing_files)),
+        *lifecycle.disks_in_use(conn, exclude=name),
+    }
     _undefine(conn, name, had_variables)
-    for path in own:
+    for path in disk_files:
         # Others may have it by another name: through a link, say.
-        if path in volumes and path not in spared and os.path.realpath(path) not in used:
+        if (
+            path in volumes
+            and path not in spared_paths
+            and os.path.realpath(path) not in used_paths
+        ):
             _delete(volumes[path][1])

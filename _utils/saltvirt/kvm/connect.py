@@ -42,11 +42,11 @@ def why_missing() -> str | None:
     """Return why libvirt cannot be used here, or None if it can."""
     if optional.is_missing(libvirt):
         return MISSING
-    broken = optional.why_broken(libvirt)
-    if broken is None:
+    load_error = optional.why_broken(libvirt)
+    if load_error is None:
         return None
-    remedy = _OLD_ONEDIR if "EVP_md2" in broken else _ANOTHER_PYTHON
-    return f"virt: the Python module 'libvirt' cannot be loaded: {broken}; {remedy}"
+    remedy = _OLD_ONEDIR if "EVP_md2" in load_error else _ANOTHER_PYTHON
+    return f"virt: the Python module 'libvirt' cannot be loaded: {load_error}; {remedy}"
 
 
 _QEMU = "qemu:///system"
@@ -65,7 +65,7 @@ _DEFAULT = re.compile(r'^[ \t]*uri_default[ \t]*=[ \t]*"([^"\n]*)"', re.M)
 
 
 @contextmanager
-def opened(settings: HostSettings, *, readonly: bool = True) -> Iterator[Any]:
+def open_connection(settings: HostSettings, *, readonly: bool = True) -> Iterator[Any]:
     """
     Yield an open libvirt connection; raise HostUnreachable if there is none within 30 seconds.
 
@@ -79,13 +79,13 @@ def opened(settings: HostSettings, *, readonly: bool = True) -> Iterator[Any]:
     if is_remote:
         answer_keepalives()
     try:
-        conn = opened_in_time(functools.partial(_open, settings, uri, readonly), uri)
+        conn = open_in_time(functools.partial(_open, settings, uri, readonly), uri)
         if is_remote:
             conn.setKeepAlive(_KEEPALIVE_S, _KEEPALIVES)
     except TimeoutError as exc:
         raise HostUnreachable(uri, exc) from exc
     except libvirt.libvirtError as exc:
-        raise HostUnreachable(uri, exc, _user() if _is_shut_out(exc) else None) from exc
+        raise HostUnreachable(uri, exc, _user() if _is_access_denied(exc) else None) from exc
     try:
         with refusals():
             yield conn
@@ -170,7 +170,7 @@ _IDLE: dict[int, list[_Opener]] = {}
 _HUNG: dict[Any, _Request] = {}
 
 
-def opened_in_time(opening: Callable[[], Any], uri: str) -> Any:
+def open_in_time(opening: Callable[[], Any], uri: str) -> Any:
     """
     Return the connection that a call of libvirt opens; raise TimeoutError after 30 seconds.
 
@@ -180,16 +180,16 @@ def opened_in_time(opening: Callable[[], Any], uri: str) -> Any:
         The daemon: while an earlier call waits for one that hangs, no other is begun.
     """
     key = (os.getpid(), uri)
-    silent = TimeoutError(f"no answer within {OPEN_S} s")
-    hung = _HUNG.get(key)
-    if hung is not None and not hung.wait(OPEN_S):
-        raise silent
+    timeout = TimeoutError(f"no answer within {OPEN_S} s")
+    hung_request = _HUNG.get(key)
+    if hung_request is not None and not hung_request.wait(OPEN_S):
+        raise timeout
     request = _Request(key, opening)
     _idle_opener().give(request)
     try:
         return request.result(OPEN_S)
     except TimeoutError:
-        raise silent from None
+        raise timeout from None
 
 
 def _idle_opener() -> _Opener:
@@ -219,7 +219,7 @@ def _loop() -> None:
         libvirt.virEventRunDefaultImpl()
 
 
-def _is_shut_out(exc: Any) -> bool:
+def _is_access_denied(exc: Any) -> bool:
     """Return whether a connection was refused for whose it is."""
     codes = (
         libvirt.VIR_ERR_AUTH_FAILED,
@@ -227,8 +227,8 @@ def _is_shut_out(exc: Any) -> bool:
         libvirt.VIR_ERR_AUTH_UNAVAILABLE,
         libvirt.VIR_ERR_ACCESS_DENIED,
     )
-    is_of_system = exc.get_error_code() == libvirt.VIR_ERR_SYSTEM_ERROR
-    is_denied = is_of_system and exc.get_int1() in (errno.EACCES, errno.EPERM)
+    is_system_error = exc.get_error_code() == libvirt.VIR_ERR_SYSTEM_ERROR
+    is_denied = is_system_error and exc.get_int1() in (errno.EACCES, errno.EPERM)
     return is_denied or exc.get_error_code() in codes
 
 
@@ -253,16 +253,16 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except libvirt.libvirtError as exc:
-        raise _refused(exc) from exc
+        raise _to_refusal(exc) from exc
     except LibvirtRefused as exc:
-        raise _as_libvirts(exc) from exc
+        raise _as_libvirt_error(exc) from exc
     except TypeError as exc:
-        found = _NOT_TEXT.match(str(exc))
-        if found is None:
+        match = _NOT_TEXT.match(str(exc))
+        if match is None:
             raise
         raise BadArgument(
             "a name, a path or XML",
-            f"is of type {found[1]}, where libvirt takes text; quote a number, on a command line "
+            f"is of type {match[1]}, where libvirt takes text; quote a number, on a command line "
             "twice: \"'101'\"",
         ) from exc
 
@@ -277,8 +277,8 @@ def default_uri() -> str:
         return os.environ[_VARIABLE]
     path = (_SYSTEM if os.geteuid() == 0 else _own_folder()) / _CONFIGURATION
     try:
-        found = path.stat()
-        return _said_in(path, found.st_mtime_ns, found.st_ino, found.st_size)
+        file_stat = path.stat()
+        return _read_default_uri(path, file_stat.st_mtime_ns, file_stat.st_ino, file_stat.st_size)
     except FileNotFoundError:
         return _QEMU
     except OSError as exc:
@@ -290,16 +290,16 @@ def _own_folder() -> Path:
 
 
 @functools.lru_cache(maxsize=4)
-def _said_in(path: Path, *_which: int) -> str:
+def _read_default_uri(path: Path, *_file_version: int) -> str:
     """Return what a file says, which is read when it is another than before: it is asked often."""
     text = path.read_text(encoding="utf-8", errors="replace")
-    said = [found[1] for found in _DEFAULT.finditer(text)]
-    return said[-1] if said and said[-1] else _QEMU
+    uris = [match[1] for match in _DEFAULT.finditer(text)]
+    return uris[-1] if uris and uris[-1] else _QEMU
 
 
 def refuse_other_drivers(uri: str) -> None:
     """Raise a BadConfig for Xen, ESX, bhyve and all else that is not QEMU's driver."""
-    scheme, colon, _rest = uri.partition(":")
+    scheme, colon, _location = uri.partition(":")
     driver = scheme.partition("+")[0].lower()
     # Without a colon it is one of libvirt's aliases.
     if colon and driver not in _DRIVERS:
@@ -309,39 +309,41 @@ def refuse_other_drivers(uri: str) -> None:
         )
 
 
-def _refused(exc: Any) -> LibvirtRefused:
+def _to_refusal(exc: Any) -> LibvirtRefused:
     """Return our error with libvirt's words, and with what callers ask of its own."""
     words = terminal.message(exc)
-    refused: LibvirtRefused = _both(libvirt.libvirtError)(words)
+    refusal: LibvirtRefused = _combined_error_class(libvirt.libvirtError)(words)
     # libvirt-python takes the words of whatever has failed last, which an undo may have done since.
-    refused.args = (words, *refused.args[1:])
+    refusal.args = (words, *refusal.args[1:])
     # What libvirt-python asks for a code.
-    refused.err = exc.err
-    return refused
+    refusal.err = exc.err
+    return refusal
 
 
-def _as_libvirts(exc: LibvirtRefused) -> LibvirtRefused:
+def _as_libvirt_error(exc: LibvirtRefused) -> LibvirtRefused:
     """Return our error for those, too, who catch libvirt's: the state forbids the operation."""
     words, code = str(exc), libvirt.VIR_ERR_OPERATION_INVALID
-    refused: LibvirtRefused = _both(libvirt.libvirtError)(words)
-    refused.args = (words, *refused.args[1:])
+    refusal: LibvirtRefused = _combined_error_class(libvirt.libvirtError)(words)
+    refusal.args = (words, *refusal.args[1:])
     # As libvirt writes one: code, domain, message, level, three texts, two numbers.
     error = (code, libvirt.VIR_FROM_DOM, words, libvirt.VIR_ERR_ERROR, words, None, None, -1, -1)
-    refused.err = error
-    return refused
+    refusal.err = error
+    return refusal
 
 
 @functools.cache
-def _both(theirs: type[Exception]) -> type[LibvirtRefused]:
+def _combined_error_class(libvirt_error: type[Exception]) -> type[LibvirtRefused]:
     """Return LibvirtRefused for those, too, who catch ``libvirt.libvirtError``, as on Salt 3006."""
     return type(
-        LibvirtRefused.__name__, (LibvirtRefused, theirs), {"__doc__": LibvirtRefused.__doc__}
+        LibvirtRefused.__name__,
+        (LibvirtRefused, libvirt_error),
+        {"__doc__": LibvirtRefused.__doc__},
     )
 
 
 def _open(settings: HostSettings, uri: str, readonly: bool) -> Any:
     if settings.username:
-        wanted = [libvirt.VIR_CRED_AUTHNAME, libvirt.VIR_CRED_PASSPHRASE]
+        credential_types = [libvirt.VIR_CRED_AUTHNAME, libvirt.VIR_CRED_PASSPHRASE]
 
         def answer(credentials: Iterable[Any], _data: object) -> int:
             for credential in credentials:
@@ -350,7 +352,7 @@ def _open(settings: HostSettings, uri: str, readonly: bool) -> Any:
             return 0
 
         flags = libvirt.VIR_CONNECT_RO if readonly else 0
-        return libvirt.openAuth(uri, [wanted, answer, None], flags)
+        return libvirt.openAuth(uri, [credential_types, answer, None], flags)
     return libvirt.openReadOnly(uri) if readonly else libvirt.open(uri)
 
 

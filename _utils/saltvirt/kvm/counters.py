@@ -9,9 +9,9 @@ from saltvirt.xml import read
 
 # Ours, and what libvirt's statistics call it, in the order of the calls for one device.
 _NET = {
-    f"{way}_{ours}": f"{way}.{theirs}"
+    f"{way}_{counter}": f"{way}.{statistic}"
     for way in ("rx", "tx")
-    for ours, theirs in (
+    for counter, statistic in (
         ("bytes", "bytes"),
         ("packets", "pkts"),
         ("errs", "errs"),
@@ -35,13 +35,17 @@ def cputime(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
 
     def used(dom: Any, values: Mapping[str, Any]) -> dict[str, int]:
         # Not every driver has statistics of processors.
-        is_told = "vcpu.current" in values
-        pair = (values["vcpu.current"], values.get("cpu.time", 0)) if is_told else dom.info()[3:5]
+        has_statistics = "vcpu.current" in values
+        pair = (
+            (values["vcpu.current"], values.get("cpu.time", 0))
+            if has_statistics
+            else dom.info()[3:5]
+        )
         vcpus, time_ns = map(int, pair)
         share = 1.0e-7 * time_ns / host_cpus / vcpus if vcpus else 0
         return {"cputime": time_ns, "cputime_percent": round(share)}
 
-    return _each(_stats(conn, name, kinds), used)
+    return _collect_counters(_stats(conn, name, kinds), used)
 
 
 def network(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
@@ -53,9 +57,9 @@ def network(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
         if "net.count" in values:
             return _bulk_sum(values, "net", _NET)
         nics = read.nics(read.domain(dom.XMLDesc(0))).values()
-        return _sum(_NET, (dom.interfaceStats(one["target"]) for one in nics if one.get("target")))
+        return _sum(_NET, (dom.interfaceStats(nic["target"]) for nic in nics if nic.get("target")))
 
-    return _each(_stats(conn, name, libvirt.VIR_DOMAIN_STATS_INTERFACE), used)
+    return _collect_counters(_stats(conn, name, libvirt.VIR_DOMAIN_STATS_INTERFACE), used)
 
 
 def disk(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
@@ -65,36 +69,36 @@ def disk(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
         if "block.count" in values:
             return _bulk_sum(values, "block", _DISK)
         disks = read.disk_sources(read.domain(dom.XMLDesc(0)))
-        return _sum(_DISK, (dom.blockStats(one["target"]) for one in disks))
+        return _sum(_DISK, (dom.blockStats(disk_source["target"]) for disk_source in disks))
 
     if name is not None and not domain(conn, name).isActive():
         raise LibvirtRefused(f"VM {name!r} is not running, so its disks have no statistics")
     active = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE
-    return _each(_stats(conn, name, libvirt.VIR_DOMAIN_STATS_BLOCK, active), used)
+    return _collect_counters(_stats(conn, name, libvirt.VIR_DOMAIN_STATS_BLOCK, active), used)
 
 
-def _stats(conn: Any, name: str | None, kinds: int, which: int = 0) -> list[_Row]:
+def _stats(conn: Any, name: str | None, kinds: int, flags: int = 0) -> list[_Row]:
     """Return the statistics of all domains, or of one, with one call."""
     if name is None:
-        found: list[_Row] = conn.getAllDomainStats(kinds, which)
+        rows: list[_Row] = conn.getAllDomainStats(kinds, flags)
     else:
-        found = conn.domainListGetStats([domain(conn, name)], kinds, 0)
-    return found
+        rows = conn.domainListGetStats([domain(conn, name)], kinds, 0)
+    return rows
 
 
-def _each(
-    rows: Iterable[_Row], used: Callable[[Any, Mapping[str, Any]], dict[str, int]]
+def _collect_counters(
+    rows: Iterable[_Row], read_usage: Callable[[Any, Mapping[str, Any]], dict[str, int]]
 ) -> dict[str, dict[str, int]]:
-    return dict(_told(rows, used))
+    return dict(_read_counters(rows, read_usage))
 
 
-def _told(
-    rows: Iterable[_Row], used: Callable[[Any, Mapping[str, Any]], dict[str, int]]
+def _read_counters(
+    rows: Iterable[_Row], read_usage: Callable[[Any, Mapping[str, Any]], dict[str, int]]
 ) -> Iterator[tuple[str, dict[str, int]]]:
     """Yield what each domain has used; one that has gone or stopped meanwhile is left out."""
     for dom, values in rows:
         try:
-            yield dom.name(), used(dom, values)
+            yield dom.name(), read_usage(dom, values)
         except libvirt.libvirtError as exc:
             if not is_gone(exc):
                 raise
@@ -103,12 +107,12 @@ def _told(
 def _bulk_sum(values: Mapping[str, Any], kind: str, keys: Mapping[str, str]) -> dict[str, int]:
     count = int(values[f"{kind}.count"])
     return {
-        ours: sum(int(values.get(f"{kind}.{one}.{theirs}", 0)) for one in range(count))
-        for ours, theirs in keys.items()
+        key: sum(int(values.get(f"{kind}.{number}.{suffix}", 0)) for number in range(count))
+        for key, suffix in keys.items()
     }
 
 
 def _sum(keys: Iterable[str], devices: Iterable[Iterable[int]]) -> dict[str, int]:
     """Return the sums; a driver that cannot tell a figure says -1."""
-    rows = [list(one) for one in devices]
+    rows = [list(device) for device in devices]
     return {key: sum(max(0, int(row[number])) for row in rows) for number, key in enumerate(keys)}

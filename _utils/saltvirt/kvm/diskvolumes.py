@@ -21,7 +21,7 @@ _FIXED = ("iscsi", "iscsi-direct", "mpath", "scsi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class DiskVolume:
     """A volume; ``path`` is its file, None if libvirt alone can remove it."""
 
     pool: str
@@ -30,40 +30,41 @@ class Found:
     can_go: bool = True
 
 
-def find(conn: Any, disk: volume_.DiskPlace) -> Found | None:
+def find(conn: Any, disk: volume_.DiskPlace) -> DiskVolume | None:
     """
     Return the volume that a disk is, None if it is in no pool of this host.
 
     Raises StorageError if its pool does not run, as nobody knows then what is there.
     """
     if disk.type == "volume":
-        where = disk.source.get("pool", ""), disk.source.get("volume", "")
+        location = disk.source.get("pool", ""), disk.source.get("volume", "")
     elif disk.type == "block":
-        where = _by_path(conn, disk.source.get("dev", ""))
+        location = _by_path(conn, disk.source.get("dev", ""))
     else:
-        where = _by_network(conn, disk)
-    pool = pools.find(conn, where[0]) if all(where) else None
+        location = _by_network(conn, disk)
+    pool = pools.find(conn, location[0]) if all(location) else None
     # What is no name of a volume would lead elsewhere.
-    if pool is None or "/" in where[1] or where[1] in (".", ".."):
+    if pool is None or "/" in location[1] or location[1] in (".", ".."):
         return None
     if not pool.isActive():
         raise StorageError(
-            f"disk {where[1]!r} is in storage pool {where[0]!r}, which does not run, so nothing is "
-            f"removed; virt.pool_start {where[0]} first"
+            f"disk {location[1]!r} is in storage pool {location[0]!r}, which does not run, so "
+            "nothing is "
+            f"removed; virt.pool_start {location[0]} first"
         )
     root = pools.definition(pool)
-    return Found(
-        pool=where[0],
-        volume=where[1],
-        path=pool_.volume_path(root, where[1]),
+    return DiskVolume(
+        pool=location[0],
+        volume=location[1],
+        path=pool_.volume_path(root, location[1]),
         can_go=pool_.read(root).type not in _FIXED,
     )
 
 
 def _by_path(conn: Any, path: str) -> tuple[str, str]:
     try:
-        found = conn.storageVolLookupByPath(path)
-        return found.storagePoolLookupByVolume().name(), found.name()
+        libvirt_volume = conn.storageVolLookupByPath(path)
+        return libvirt_volume.storagePoolLookupByVolume().name(), libvirt_volume.name()
     except libvirt.libvirtError as exc:
         if exc.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
             return "", ""
@@ -74,9 +75,12 @@ def _by_network(conn: Any, disk: volume_.DiskPlace) -> tuple[str, str]:
     """Return the pool and the volume of a disk that 3006 made of a pool, of the same servers."""
     source, _, volume = disk.source.get("name", "").partition("/")
     for pool in conn.listAllStoragePools(0):
-        says = pool_.read(pools.definition(pool))
-        is_it = (says.type, says.source.name) == (disk.source.get("protocol"), source)
-        if is_it and _servers(says.source.hosts) == _servers(disk.hosts):
+        description = pool_.read(pools.definition(pool))
+        is_same_source = (description.type, description.source.name) == (
+            disk.source.get("protocol"),
+            source,
+        )
+        if is_same_source and _servers(description.source.hosts) == _servers(disk.hosts):
             return pool.name(), volume
     return "", ""
 
@@ -102,76 +106,85 @@ class Pools:
         """
         source = disk.source or {}
         pool, name = source.get("pool", ""), source.get("volume", "")
-        where = f"{pool}/{name}" if disk.type == "volume" else None
+        full_name = f"{pool}/{name}" if disk.type == "volume" else None
         try:
-            if where is not None:
-                return where, _said(volumes.lookup(self._conn, pool, name))
+            if full_name is not None:
+                return full_name, _read_volume(volumes.lookup(self._conn, pool, name))
             if disk.type == "network":
-                found = self._of_network(source)
-                return (found, None) if found else None
+                volume_name = self._of_network(source)
+                return (volume_name, None) if volume_name else None
             return self._of_path(source.get("file") or source.get("dev") or "")
         except libvirt.libvirtError as exc:
             log.info("a disk is shown without what its pool says: %s", exc)
-            return None if where is None else (where, None)
+            return None if full_name is None else (full_name, None)
 
     def _of_path(self, path: str) -> tuple[str, volume_.Volume | None] | None:
         if not path.startswith(self._folders()):
             # What libvirt will call a volume as soon as its pool runs.
             folder, name = posixpath.split(path)
-            stopped = [one.name for one, runs in self._pools() if not runs and one.target == folder]
-            return (f"{stopped[0]}/{name}", None) if stopped and folder else None
-        found = self._conn.storageVolLookupByPath(path)
-        says = _said(found)
-        return f"{found.storagePoolLookupByVolume().name()}/{says.name}", says
+            stopped_names = [
+                pool.name
+                for pool, is_active in self._pools()
+                if not is_active and pool.target == folder
+            ]
+            return (f"{stopped_names[0]}/{name}", None) if stopped_names and folder else None
+        libvirt_volume = self._conn.storageVolLookupByPath(path)
+        description = _read_volume(libvirt_volume)
+        return (
+            f"{libvirt_volume.storagePoolLookupByVolume().name()}/{description.name}",
+            description,
+        )
 
     def _folders(self) -> tuple[str, ...]:
         """Return the folders of the pools that run, each with a slash at its end."""
         if self._below is None:
-            runs = [one.target for one, is_active in self._pools() if is_active and one.target]
-            self._below = tuple(posixpath.join(folder, "") for folder in runs)
+            targets = [
+                pool.target for pool, is_active in self._pools() if is_active and pool.target
+            ]
+            self._below = tuple(posixpath.join(folder, "") for folder in targets)
         return self._below
 
     def _of_network(self, source: dict[str, str]) -> str | None:
         """Return the volume of a Ceph or Gluster pool that a name means."""
         if source.get("protocol") not in ("rbd", "gluster"):
             return None
-        for one, _runs in self._pools():
-            of_it = f"{one.source.name}/"
-            if one.source.name and source.get("name", "").startswith(of_it):
-                return f"{one.name}/{source['name'].removeprefix(of_it)}"
+        for pool, _is_active in self._pools():
+            prefix = f"{pool.source.name}/"
+            if pool.source.name and source.get("name", "").startswith(prefix):
+                return f"{pool.name}/{source['name'].removeprefix(prefix)}"
         return None
 
     def _pools(self) -> list[tuple[pool_.Pool, bool]]:
         if self._listed is None:
             self._listed = []
-            for one in self._conn.listAllStoragePools(0):
-                self._listed.append((pool_.read(parse(one.XMLDesc(0))), bool(one.isActive())))
+            for libvirt_pool in self._conn.listAllStoragePools(0):
+                self._listed.append(
+                    (pool_.read(parse(libvirt_pool.XMLDesc(0))), bool(libvirt_pool.isActive()))
+                )
         return self._listed
 
 
-def _said(volume: Any) -> volume_.Volume:
-    return volume_.read(anybytes.described(volume))
+def _read_volume(volume: Any) -> volume_.Volume:
+    return volume_.read(anybytes.read_volume_xml(volume))
 
 
 def _servers(hosts: Iterable[dict[str, str]]) -> set[tuple[str | None, str | None]]:
-    return {(one.get("name"), one.get("port")) for one in hosts}
+    return {(server.get("name"), server.get("port")) for server in hosts}
 
 
 def users(conn: Any, pool: str, volume: str) -> list[str]:
     """Return the VMs that have a volume as a disk, or below one."""
-    found: list[str] = (
-        volumes.infos(conn, pool, volume).get(pool, {}).get(volume, {}).get("used_by")
-    )
-    return found or []
+    vms: list[str] = volumes.infos(conn, pool, volume).get(pool, {}).get(volume, {}).get("used_by")
+    return vms or []
 
 
 def path_of(conn: Any, pool: str, volume: str) -> str:
     """Return where a volume is; empty if it is gone."""
-    found = volumes.find(conn, pool, volume) if pools.find(conn, pool) is not None else None
-    return found.path or "" if found is not None else ""
+    description = volumes.find(conn, pool, volume) if pools.find(conn, pool) is not None else None
+    return description.path or "" if description is not None else ""
 
 
-def number_of(conn: Any, pool: str, volume: str) -> str | None:
+def find_volume_key(conn: Any, pool: str, volume: str) -> str | None:
     """
     Return what tells a volume from a later one of its name, None if nothing does, or if it is gone.
 
@@ -196,8 +209,8 @@ def remove(conn: Any, pool: str, volume: str) -> str | None:
 
 
 def _is_gone(exc: Any) -> bool:
-    gone = (libvirt.VIR_ERR_NO_STORAGE_VOL, libvirt.VIR_ERR_NO_STORAGE_POOL)
-    return exc.get_error_code() in gone
+    codes = (libvirt.VIR_ERR_NO_STORAGE_VOL, libvirt.VIR_ERR_NO_STORAGE_POOL)
+    return exc.get_error_code() in codes
 
 
 def refresh(conn: Any, paths: Iterable[str]) -> None:
@@ -217,8 +230,10 @@ def refresh(conn: Any, paths: Iterable[str]) -> None:
 def refresh_folders(conn: Any, paths: Iterable[str]) -> None:
     """Let the pools that run look again in whose folders files are, which they may not know yet."""
     folders = {posixpath.dirname(path) for path in paths}
-    known = host.pools(conn).items()
-    _refresh(conn, [name for name, it in known if it["active"] and it["path"] in folders])
+    named_pools = host.pools(conn).items()
+    _refresh(
+        conn, [name for name, pool in named_pools if pool["active"] and pool["path"] in folders]
+    )
 
 
 def _refresh(conn: Any, names: Iterable[str]) -> None:

@@ -67,7 +67,7 @@ def word(words: Sequence[str], number: int) -> str:
     return words[number] if 0 <= number < len(words) else "unknown"
 
 
-Read = Callable[..., Mapping[str, Any]]
+Reader = Callable[..., Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Kind:
 
     name: str
     ids: tuple[str, ...]
-    read: Read
+    read: Reader
 
     @property
     def object(self) -> str:
@@ -89,12 +89,12 @@ class Kind:
         return self.name.partition("/")[2]
 
 
-def _keys(*keys: str) -> Read:
+def _key_reader(*keys: str) -> Reader:
     """Return a reader that passes the arguments on under these keys."""
     return lambda *values: dict(zip(keys, values, strict=True))
 
 
-def _words(**enumerations: Sequence[str]) -> Read:
+def _word_reader(**enumerations: Sequence[str]) -> Reader:
     """Return a reader of numbers."""
     return lambda *numbers: {
         key: word(words, number)
@@ -102,14 +102,14 @@ def _words(**enumerations: Sequence[str]) -> Read:
     }
 
 
-def _changed(words: Sequence[str]) -> Read:
+def _change_reader(words: Sequence[str]) -> Reader:
     """Return a reader of what is not a domain: its event has a detail that means nothing yet."""
     return lambda event, _detail: {"event": word(words, event), "detail": "unknown"}
 
 
 def _lifecycle(event: int, detail: int) -> dict[str, str]:
-    happened = word(tuple(_LIFECYCLE), event)
-    return {"event": happened, "detail": word(_LIFECYCLE.get(happened, ()), detail)}
+    event_word = word(tuple(_LIFECYCLE), event)
+    return {"event": event_word, "detail": word(_LIFECYCLE.get(event_word, ()), detail)}
 
 
 def _io_error(path: str, device: str, action: int, reason: str) -> dict[str, str]:
@@ -133,7 +133,7 @@ def _graphics(
         "local": _endpoint(local),
         "remote": _endpoint(remote),
         "authScheme": scheme,
-        "subject": [{"type": one[0], "name": one[1]} for one in subject],
+        "subject": [{"type": identity[0], "name": identity[1]} for identity in subject],
     }
 
 
@@ -145,9 +145,11 @@ def _endpoint(address: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _disk_change(old: str | None, new: str | None, device: str, reason: int) -> dict[str, Any]:
-    said = word(_DISK_CHANGE, reason)
-    return {"oldSrcPath": old, "newSrcPath": new, "dev": device, "reason": said}
+def _disk_change(
+    old_path: str | None, new_path: str | None, device: str, reason: int
+) -> dict[str, Any]:
+    reason_word = word(_DISK_CHANGE, reason)
+    return {"oldSrcPath": old_path, "newSrcPath": new_path, "dev": device, "reason": reason_word}
 
 
 def _tray_change(device: str, reason: int) -> dict[str, str]:
@@ -163,50 +165,50 @@ def _metadata_change(kind: int, namespace: str | None) -> dict[str, Any]:
 
 
 def _memory_failure(recipient: int, action: int, flags: int) -> dict[str, Any]:
-    who, done = word(_MEMORY_RECIPIENT, recipient), word(_MEMORY_ACTION, action)
-    return {"recipient": who, "action": done, "flags": flags}
+    recipient_word, action_word = word(_MEMORY_RECIPIENT, recipient), word(_MEMORY_ACTION, action)
+    return {"recipient": recipient_word, "action": action_word, "flags": flags}
 
 
-def _of_domain(event: str, read: Read, ids: tuple[str, ...] = ()) -> Kind:
+def _domain_kind(event: str, read: Reader, ids: tuple[str, ...] = ()) -> Kind:
     return Kind(f"domain/{event}", ids or (f"VIR_DOMAIN_EVENT_ID_{event.upper()}",), read)
 
 
-_ASLEEP = _words(reason=_NO_WORDS)
+_ASLEEP = _word_reader(reason=_NO_WORDS)
 # Of several ids the first is taken that libvirt has: the later ones say less.
 _BLOCK_JOB = ("VIR_DOMAIN_EVENT_ID_BLOCK_JOB_2", "VIR_DOMAIN_EVENT_ID_BLOCK_JOB")
 KINDS = (
-    _of_domain("lifecycle", _lifecycle),
-    _of_domain("reboot", _keys()),
-    _of_domain("rtc_change", _keys("utcoffset")),
-    _of_domain("watchdog", _words(action=_WATCHDOG)),
-    _of_domain("graphics", _graphics),
-    _of_domain("io_error", _io_error, ("VIR_DOMAIN_EVENT_ID_IO_ERROR_REASON",)),
-    _of_domain("control_error", _keys()),
-    _of_domain("disk_change", _disk_change),
-    _of_domain("tray_change", _tray_change),
-    _of_domain("pmwakeup", _ASLEEP),
-    _of_domain("pmsuspend", _ASLEEP),
-    _of_domain("balloon_change", _keys("actual")),
-    _of_domain("pmsuspend_disk", _ASLEEP),
-    _of_domain("device_removed", _keys("dev")),
-    _of_domain("block_job", _block_job, _BLOCK_JOB),
-    _of_domain("tunable", _keys("params")),
-    _of_domain("agent_lifecycle", _words(state=_AGENT_STATE, reason=_AGENT_REASON)),
-    _of_domain("device_added", _keys("dev")),
-    _of_domain("migration_iteration", _keys("iteration")),
-    _of_domain("job_completed", _keys("params")),
-    _of_domain("device_removal_failed", _keys("dev")),
-    _of_domain("metadata_change", _metadata_change),
-    _of_domain("block_threshold", _keys("dev", "path", "threshold", "excess")),
-    _of_domain("memory_failure", _memory_failure),
-    _of_domain("memory_device_size_change", _keys("dev", "size")),
-    Kind("network/lifecycle", ("VIR_NETWORK_EVENT_ID_LIFECYCLE",), _changed(_NETWORK)),
-    Kind("pool/lifecycle", ("VIR_STORAGE_POOL_EVENT_ID_LIFECYCLE",), _changed(_POOL)),
-    Kind("pool/refresh", ("VIR_STORAGE_POOL_EVENT_ID_REFRESH",), _keys()),
-    Kind("nodedev/lifecycle", ("VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE",), _changed(_NODEDEV)),
-    Kind("nodedev/update", ("VIR_NODE_DEVICE_EVENT_ID_UPDATE",), _keys()),
-    Kind("secret/lifecycle", ("VIR_SECRET_EVENT_ID_LIFECYCLE",), _changed(_SECRET)),
-    Kind("secret/value_changed", ("VIR_SECRET_EVENT_ID_VALUE_CHANGED",), _keys()),
+    _domain_kind("lifecycle", _lifecycle),
+    _domain_kind("reboot", _key_reader()),
+    _domain_kind("rtc_change", _key_reader("utcoffset")),
+    _domain_kind("watchdog", _word_reader(action=_WATCHDOG)),
+    _domain_kind("graphics", _graphics),
+    _domain_kind("io_error", _io_error, ("VIR_DOMAIN_EVENT_ID_IO_ERROR_REASON",)),
+    _domain_kind("control_error", _key_reader()),
+    _domain_kind("disk_change", _disk_change),
+    _domain_kind("tray_change", _tray_change),
+    _domain_kind("pmwakeup", _ASLEEP),
+    _domain_kind("pmsuspend", _ASLEEP),
+    _domain_kind("balloon_change", _key_reader("actual")),
+    _domain_kind("pmsuspend_disk", _ASLEEP),
+    _domain_kind("device_removed", _key_reader("dev")),
+    _domain_kind("block_job", _block_job, _BLOCK_JOB),
+    _domain_kind("tunable", _key_reader("params")),
+    _domain_kind("agent_lifecycle", _word_reader(state=_AGENT_STATE, reason=_AGENT_REASON)),
+    _domain_kind("device_added", _key_reader("dev")),
+    _domain_kind("migration_iteration", _key_reader("iteration")),
+    _domain_kind("job_completed", _key_reader("params")),
+    _domain_kind("device_removal_failed", _key_reader("dev")),
+    _domain_kind("metadata_change", _metadata_change),
+    _domain_kind("block_threshold", _key_reader("dev", "path", "threshold", "excess")),
+    _domain_kind("memory_failure", _memory_failure),
+    _domain_kind("memory_device_size_change", _key_reader("dev", "size")),
+    Kind("network/lifecycle", ("VIR_NETWORK_EVENT_ID_LIFECYCLE",), _change_reader(_NETWORK)),
+    Kind("pool/lifecycle", ("VIR_STORAGE_POOL_EVENT_ID_LIFECYCLE",), _change_reader(_POOL)),
+    Kind("pool/refresh", ("VIR_STORAGE_POOL_EVENT_ID_REFRESH",), _key_reader()),
+    Kind("nodedev/lifecycle", ("VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE",), _change_reader(_NODEDEV)),
+    Kind("nodedev/update", ("VIR_NODE_DEVICE_EVENT_ID_UPDATE",), _key_reader()),
+    Kind("secret/lifecycle", ("VIR_SECRET_EVENT_ID_LIFECYCLE",), _change_reader(_SECRET)),
+    Kind("secret/value_changed", ("VIR_SECRET_EVENT_ID_VALUE_CHANGED",), _key_reader()),
 )
 
 
@@ -218,15 +220,15 @@ def chosen(filters: object) -> tuple[Kind, ...]:
         A list, or one text, of ``all``, objects (``domain``) and kinds (``domain/lifecycle``).
         None and an empty list are all.
     """
-    wanted: Any = [filters] if isinstance(filters, str) else filters or ["all"]
-    known = {"all", *(kind.name for kind in KINDS), *(kind.object for kind in KINDS)}
-    is_list = isinstance(wanted, list | tuple) and all(isinstance(one, str) for one in wanted)
-    if not is_list or not known.issuperset(wanted):
+    names: Any = [filters] if isinstance(filters, str) else filters or ["all"]
+    known_names = {"all", *(kind.name for kind in KINDS), *(kind.object for kind in KINDS)}
+    is_list = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    if not is_list or not known_names.issuperset(names):
         raise BadConfig(
             f"filters: {filters!r}; expected a list of 'all', {', '.join(_objects())}, or a kind "
             f"of their events, such as 'domain/lifecycle' (docs/events.md has them all)"
         )
-    return tuple(k for k in KINDS if not {"all", k.object, k.name}.isdisjoint(wanted))
+    return tuple(k for k in KINDS if not {"all", k.object, k.name}.isdisjoint(names))
 
 
 def _objects() -> list[str]:

@@ -39,8 +39,8 @@ def tag(prefix: str, uri: str, kind: Kind) -> str:
     ``qemu+ssh://user@host:1234/system`` has ``qemu+ssh/user@host:1234/system`` in it.
     """
     parts = urllib.parse.urlparse(uri)
-    where = (parts.scheme, parts.netloc, parts.path.strip("/"))
-    return "/".join([prefix, *(one for one in where if one), kind.object, kind.event])
+    location = (parts.scheme, parts.netloc, parts.path.strip("/"))
+    return "/".join([prefix, *(part for part in location if part), kind.object, kind.event])
 
 
 def watch(uri: str | None, kinds: Sequence[Kind], prefix: str, send: Send) -> None:
@@ -60,40 +60,44 @@ def watch(uri: str | None, kinds: Sequence[Kind], prefix: str, send: Send) -> No
     libvirt.virEventRegisterDefaultImpl()
     # The loop returns after each of its rounds, and this makes one.
     libvirt.virEventAddTimeout(_LOOK_MS, lambda _timer, _nothing: None, None)
-    name, told = uri or "its default URI", False
+    name, is_reported = uri or "its default URI", False
     while True:
         try:
-            with _listening(uri, kinds, prefix, send) as conn:
+            with _open_listening(uri, kinds, prefix, send) as conn:
                 log.info("libvirt answers at %s: its events are passed on", name)
-                told = False
+                is_reported = False
                 while conn.isAlive():
                     libvirt.virEventRunDefaultImpl()
-                why: object = "the connection was closed"
+                reason: object = "the connection was closed"
         except (libvirt.libvirtError, TimeoutError) as exc:
-            why = exc
-        if not told:
+            reason = exc
+        if not is_reported:
             log.error(
                 "libvirt does not answer at %s: %s; its events are lost until it does, and it is "
                 "asked every %s seconds; is libvirtd running on this host?",
                 name,
-                why,
+                reason,
                 _RETRY_S,
             )
-            told = True
+            is_reported = True
         time.sleep(_RETRY_S)
 
 
 @contextlib.contextmanager
-def _listening(uri: str | None, kinds: Sequence[Kind], prefix: str, send: Send) -> Iterator[Any]:
+def _open_listening(
+    uri: str | None, kinds: Sequence[Kind], prefix: str, send: Send
+) -> Iterator[Any]:
     """Yield a connection whose events of these kinds are sent."""
     # One that takes the connection and is silent would hold the engine for ever.
-    conn = connect.opened_in_time(lambda: libvirt.openReadOnly(uri), uri or "")
+    conn = connect.open_in_time(lambda: libvirt.openReadOnly(uri), uri or "")
     try:
         _keep_alive(conn)
-        where = conn.getURI()
-        senders = {kind: _sender(where, kind, prefix, send) for kind in kinds}
+        actual_uri = conn.getURI()
+        senders = {kind: _build_sender(actual_uri, kind, prefix, send) for kind in kinds}
         if not [kind for kind, sender in senders.items() if _register(conn, kind, sender)]:
-            raise LibvirtRefused(f"libvirt at {where} has none of the events that are asked for")
+            raise LibvirtRefused(
+                f"libvirt at {actual_uri} has none of the events that are asked for"
+            )
         yield conn
     finally:
         # It may be dead: libvirt then says so, and the callbacks have gone with it.
@@ -113,8 +117,8 @@ def _keep_alive(conn: Any) -> None:
 
 def _register(conn: Any, kind: Kind, callback: Callable[..., None]) -> bool:
     """Have libvirt call back for a kind of event; return whether it has that kind."""
-    numbers = (getattr(libvirt, one, None) for one in kind.ids)
-    number = next((one for one in numbers if one is not None), None)
+    numbers = (getattr(libvirt, id_name, None) for id_name in kind.ids)
+    number = next((candidate for candidate in numbers if candidate is not None), None)
     if number is None:
         log.warning("no events of %s: this libvirt is too old", kind.name)
         return False
@@ -128,28 +132,36 @@ def _register(conn: Any, kind: Kind, callback: Callable[..., None]) -> bool:
     return True
 
 
-def _sender(uri: str, kind: Kind, prefix: str, send: Send) -> Callable[..., None]:
+def _build_sender(uri: str, kind: Kind, prefix: str, send: Send) -> Callable[..., None]:
     """Return what libvirt calls: with the connection, the object, what happened, and no opaque."""
-    where = tag(prefix, uri, kind)
+    event_tag = tag(prefix, uri, kind)
 
-    def called(_conn: Any, thing: Any, *said: Any) -> None:
+    def called(_conn: Any, event_object: Any, *arguments: Any) -> None:
         try:
             # An event has the word for what happened, and where there is none, its kind's.
-            data = {"uri": uri, kind.object: _called(kind, thing), "event": kind.event}
-            send(where, {**data, **kind.read(*said[:-1])})
+            data = {
+                "uri": uri,
+                kind.object: _describe_object(kind, event_object),
+                "event": kind.event,
+            }
+            send(event_tag, {**data, **kind.read(*arguments[:-1])})
         except Exception as exc:  # what sends may fail in any way, and the next event is another
-            why = f"{type(exc).__name__}: {exc}"
-            log.error("an event of %s could not be sent: %s", kind.name, why)
+            reason = f"{type(exc).__name__}: {exc}"
+            log.error("an event of %s could not be sent: %s", kind.name, reason)
 
     return called
 
 
-def _called(kind: Kind, thing: Any) -> dict[str, Any]:
+def _describe_object(kind: Kind, event_object: Any) -> dict[str, Any]:
     """Return what an event says of its object."""
     if kind.object == "domain":
-        return {"name": thing.name(), "id": thing.ID(), "uuid": thing.UUIDString()}
+        return {
+            "name": event_object.name(),
+            "id": event_object.ID(),
+            "uuid": event_object.UUIDString(),
+        }
     if kind.object == "secret":
-        return {"uuid": thing.UUIDString()}
+        return {"uuid": event_object.UUIDString()}
     if kind.object == "nodedev":
-        return {"name": thing.name()}
-    return {"name": thing.name(), "uuid": thing.UUIDString()}
+        return {"name": event_object.name()}
+    return {"name": event_object.name(), "uuid": event_object.UUIDString()}

@@ -45,20 +45,20 @@ class Agent:
 
     def ask(self, command: str, arguments: Mapping[str, Any] | None = None) -> Any:
         """Return what a command of the agent returned, as :mod:`saltvirt.guestanswers` takes it."""
-        said = {"execute": command, **({"arguments": arguments} if arguments else {})}
+        request = {"execute": command, **({"arguments": arguments} if arguments else {})}
         try:
-            text = libvirt_qemu.qemuAgentCommand(self._domain, json.dumps(said), _ANSWER_S, 0)
+            text = libvirt_qemu.qemuAgentCommand(self._domain, json.dumps(request), _ANSWER_S, 0)
         except libvirt.libvirtError as exc:
             error = self._error(command, exc)
         else:
-            return guestanswers.returned(command, text)
+            return guestanswers.parse_return(command, text)
         # Without libvirt's own: its words may be the guest's.
         raise error from None
 
     def _error(self, command: str, exc: Any) -> GuestSilent | LibvirtRefused:
-        words = guestanswers.shown(str(exc))
-        silent = (libvirt.VIR_ERR_AGENT_UNRESPONSIVE, libvirt.VIR_ERR_AGENT_UNSYNCED)
-        if exc.get_error_code() in silent:
+        words = guestanswers.cut_text(str(exc))
+        silent_codes = (libvirt.VIR_ERR_AGENT_UNRESPONSIVE, libvirt.VIR_ERR_AGENT_UNSYNCED)
+        if exc.get_error_code() in silent_codes:
             return GuestSilent(
                 f"the agent in VM {self._name!r} does not answer {command}: {words}; see whether "
                 "qemu-guest-agent runs in the guest"

@@ -9,34 +9,42 @@ from saltvirt.kvm.connect import domain, is_gone, libvirt
 # No constant of libvirt here: a minion that lays the library aside imports it without libvirt.
 def _states(kind: str, *reasons: str) -> set[tuple[int, int]]:
     """Return the states of a kind with those of the reasons that this libvirt knows."""
-    state, why = getattr(libvirt, f"VIR_DOMAIN_{kind}"), f"VIR_DOMAIN_{kind}_"
-    return {(state, getattr(libvirt, why + one)) for one in reasons if hasattr(libvirt, why + one)}
+    state, prefix = getattr(libvirt, f"VIR_DOMAIN_{kind}"), f"VIR_DOMAIN_{kind}_"
+    return {
+        (state, getattr(libvirt, prefix + reason))
+        for reason in reasons
+        if hasattr(libvirt, prefix + reason)
+    }
 
 
-def _cut() -> set[tuple[int, int]]:
+def _failed_postcopy_states() -> set[tuple[int, int]]:
     """Return the states of both halves of a domain whose post-copy failed."""
     # Below libvirt 8.5 the target was paused too.
     return _states("PAUSED", "POSTCOPY_FAILED") | _states("RUNNING", "POSTCOPY_FAILED")
 
 
-def _coming() -> set[tuple[int, int]]:
+def _running_postcopy_states() -> set[tuple[int, int]]:
     """Return the states of a guest that runs while its source still has some of its memory."""
     return _states("RUNNING", "POSTCOPY", "POSTCOPY_FAILED")
 
 
-def _halves() -> set[tuple[int, int]]:
+def _migration_states() -> set[tuple[int, int]]:
     """Return the states of either half; whether it comes or leaves is told by something else."""
-    return _states("PAUSED", "MIGRATION", "STARTING_UP", "POSTCOPY") | _cut() | _coming()
+    return (
+        _states("PAUSED", "MIGRATION", "STARTING_UP", "POSTCOPY")
+        | _failed_postcopy_states()
+        | _running_postcopy_states()
+    )
 
 
 def is_arriving(conn: Any, name: str) -> bool:
     """Return whether the domain is only the far end of a migration that is not over."""
     try:
         dom = domain(conn, name)
-        now = tuple(dom.state())
-        if now in _coming():
+        state = tuple(dom.state())
+        if state in _running_postcopy_states():
             return True
-        return now in _halves() and not dom.isPersistent() and not _is_leaving(dom)
+        return state in _migration_states() and not dom.isPersistent() and not _is_leaving(dom)
     except NoSuchVm:
         return False
     except libvirt.libvirtError as exc:
@@ -51,8 +59,8 @@ def _is_leaving(dom: Any) -> bool:
         job = dom.jobStats()
     except libvirt.libvirtError as exc:
         # At the far end libvirt has no figures. (Its test driver has none at all.)
-        nothing = (libvirt.VIR_ERR_OPERATION_UNSUPPORTED, libvirt.VIR_ERR_NO_SUPPORT)
-        if exc.get_error_code() in nothing:
+        unsupported_codes = (libvirt.VIR_ERR_OPERATION_UNSUPPORTED, libvirt.VIR_ERR_NO_SUPPORT)
+        if exc.get_error_code() in unsupported_codes:
             return False
         raise
     return bool(job.get("operation") == libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT)
@@ -63,11 +71,11 @@ def runs_alone(conn: Any, name: str) -> bool:
     dom = domain(conn, name)
     if not dom.isActive():
         return False
-    is_half = tuple(dom.state()) in _halves()
+    is_half = tuple(dom.state()) in _migration_states()
     # At the far end libvirt has no figures of a job, and says so by an error.
     return not is_half and dom.jobStats().get("type", 0) == libvirt.VIR_DOMAIN_JOB_NONE
 
 
-def is_cut(conn: Any, name: str) -> bool:
+def has_failed_postcopy(conn: Any, name: str) -> bool:
     """Return whether post-copy of a domain has failed, of which either half is here."""
-    return tuple(domain(conn, name).state()) in _cut()
+    return tuple(domain(conn, name).state()) in _failed_postcopy_states()

@@ -78,7 +78,7 @@ def networks(conn: Any) -> dict[str, Any]:
 
 def filters(conn: Any) -> list[str]:
     """Return the names of the host's network filters, sorted."""
-    return sorted(one.name() for one in conn.listAllNWFilters(0))
+    return sorted(nwfilter.name() for nwfilter in conn.listAllNWFilters(0))
 
 
 def has_machine(conn: Any, arch: str, machine: str | None, domain_type: str) -> bool:
@@ -117,15 +117,15 @@ def cpu_features(conn: Any, capabilities: Mapping[str, Any], domain_type: str) -
 
 
 def _own_features(conn: Any, capabilities: Mapping[str, Any]) -> list[str]:
-    listed: list[str] = capabilities["features"]
-    own, flag = own_cpu(conn), libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
-    if own is None or capabilities["model"] is None:
-        return listed
+    listed_features: list[str] = capabilities["features"]
+    cpu_xml, flag = own_cpu(conn), libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
+    if cpu_xml is None or capabilities["model"] is None:
+        return listed_features
     try:
-        return capabilities_.required_features(conn.baselineCPU([own], flag))
+        return capabilities_.required_features(conn.baselineCPU([cpu_xml], flag))
     except libvirt.libvirtError as exc:
         if _is_one_of(exc, _NO_CPU_DATA):
-            return listed
+            return listed_features
         raise
 
 
@@ -167,7 +167,7 @@ def refresh_pool(conn: Any, name: str, patience_s: float = 60) -> None:
         How long to wait for those who make or copy a volume there, during which libvirt does not
         look. Defaults to a minute; then StorageError is raised.
     """
-    until = time.monotonic() + patience_s
+    deadline = time.monotonic() + patience_s
     while True:
         try:
             conn.storagePoolLookupByName(name).refresh(0)
@@ -175,7 +175,7 @@ def refresh_pool(conn: Any, name: str, patience_s: float = 60) -> None:
         except libvirt.libvirtError as exc:
             if _BUSY not in str(exc):
                 raise
-            if time.monotonic() >= until:
+            if time.monotonic() >= deadline:
                 raise StorageError(
                     f"somebody makes or copies a volume in storage pool {name!r}, and libvirt does "
                     "not look at what is new there meanwhile; try again when that is over"
@@ -194,8 +194,8 @@ def forget_removed(conn: Any, name: str) -> None:
 def free_memory_mib(conn: Any) -> int:
     """Return the memory that nobody uses, caches counted as free, in MiB."""
     stats = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS, 0)
-    found: int = sum(stats.get(key, 0) for key in ("free", "buffers", "cached")) // 1024
-    return found
+    free_mib: int = sum(stats.get(key, 0) for key in ("free", "buffers", "cached")) // 1024
+    return free_mib
 
 
 def devices(conn: Any) -> list[dict[str, Any]]:
@@ -204,13 +204,13 @@ def devices(conn: Any) -> list[dict[str, Any]]:
         libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
         | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_USB_DEV
     )
-    found = (nodedev.read(device.XMLDesc(0)) for device in conn.listAllDevices(flags))
-    return sorted(found, key=lambda device: device["name"])
+    rows = (nodedev.read(device.XMLDesc(0)) for device in conn.listAllDevices(flags))
+    return sorted(rows, key=lambda device: device["name"])
 
 
-def shown_devices(conn: Any) -> list[dict[str, Any]]:
+def describe_devices(conn: Any) -> list[dict[str, Any]]:
     """Return PCI and USB devices and links, as ``virt.node_devices`` shows them."""
     kinds = ("PCI_DEV", "USB_DEV", "NET")
     flags = sum(getattr(libvirt, f"VIR_CONNECT_LIST_NODE_DEVICES_CAP_{kind}") for kind in kinds)
-    found = (nodedev.shown(device.XMLDesc(0)) for device in conn.listAllDevices(flags))
-    return sorted((one for one in found if one), key=lambda one: str(one["name"]))
+    rows = (nodedev.describe(device.XMLDesc(0)) for device in conn.listAllDevices(flags))
+    return sorted((row for row in rows if row), key=lambda row: str(row["name"]))

@@ -26,8 +26,8 @@ def name_of(conn: Any, uuid: str) -> str | None:
 
 def uuid(conn: Any, name: str) -> str:
     """Return a domain's UUID."""
-    found: str = domain(conn, name).UUIDString()
-    return found
+    domain_uuid: str = domain(conn, name).UUIDString()
+    return domain_uuid
 
 
 def uuid_if_defined(conn: Any, name: str) -> str | None:
@@ -40,14 +40,14 @@ def uuid_if_defined(conn: Any, name: str) -> str | None:
 
 def define(conn: Any, xml: str) -> str:
     """Define a domain and return its name."""
-    found: str = conn.defineXML(xml).name()
-    return found
+    name: str = conn.defineXML(xml).name()
+    return name
 
 
 def create_transient(conn: Any, xml: str) -> str:
     """Start a domain that is forgotten when it stops, and return its name."""
-    found: str = conn.createXML(xml, 0).name()
-    return found
+    name: str = conn.createXML(xml, 0).name()
+    return name
 
 
 def undefine(conn: Any, name: str, *, keep_nvram: bool = False, keep_tpm: bool = False) -> None:
@@ -57,12 +57,15 @@ def undefine(conn: Any, name: str, *, keep_nvram: bool = False, keep_tpm: bool =
     keep_nvram, keep_tpm
         Leave the firmware's variables, the state of a TPM that it has. Default to False.
     """
-    keep, remove = libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM, libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+    keep_flag, remove_flag = (
+        libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM,
+        libvirt.VIR_DOMAIN_UNDEFINE_NVRAM,
+    )
     flags = (
         libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
         | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
         | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
-        | (keep if keep_nvram else remove)
+        | (keep_flag if keep_nvram else remove_flag)
         | (getattr(libvirt, "VIR_DOMAIN_UNDEFINE_KEEP_TPM", 0) if keep_tpm else 0)
     )
     dom = domain(conn, name)
@@ -101,8 +104,8 @@ def start(conn: Any, name: str) -> None:
     dom = domain(conn, name)
     if dom.isActive():
         return
-    root = read.domain(own_xml(conn, name))
-    if blockdisk.made(root, lambda path: Path(path).is_block_device()):
+    root = read.domain(secure_xml(conn, name))
+    if blockdisk.make_block_disks(root, lambda path: Path(path).is_block_device()):
         conn.defineXML(to_text(root))
     dom.create()
 
@@ -131,7 +134,7 @@ def set_memory(conn: Any, name: str, memory_mib: int, *, config: bool) -> None:
     size_kib = memory_mib * 1024
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
     is_qemu = conn.getType().lower() == "qemu"
-    if is_qemu and parse(kept_xml(conn, name)).find("cpu/numa/cell") is not None:
+    if is_qemu and parse(inactive_xml(conn, name)).find("cpu/numa/cell") is not None:
         raise LibvirtRefused(
             f"VM {name!r} has NUMA cells, whose sum is its memory; change it with virt.update "
             f"{name} mem={memory_mib}"
@@ -151,26 +154,26 @@ def set_vcpus(conn: Any, name: str, vcpus: int, *, config: bool) -> None:
 def set_stay(conn: Any, name: str, state: object) -> None:
     """Tag a domain to stay on its host when the load is evened out, or not."""
     dom = domain(conn, name)
-    _note(dom, "stay", "yes" if state else "no", live=False)
+    _set_metadata(dom, "stay", "yes" if state else "no", live=False)
     if dom.isActive():
-        _note(dom, "stay", "yes" if state else "no", live=True)
+        _set_metadata(dom, "stay", "yes" if state else "no", live=True)
 
 
 def note_cpu(conn: Any, name: str, qemu: str) -> None:
     """Note for as long as a domain runs, wherever it goes, which QEMU has given it its CPU."""
-    _note(domain(conn, name), "cpu_qemu", qemu, live=True)
+    _set_metadata(domain(conn, name), "cpu_qemu", qemu, live=True)
 
 
 def note_made_variables(conn: Any, name: str) -> None:
     """Note in a definition that the firmware's variables were not there before it was built."""
-    _note(domain(conn, name), "made_variables", "yes", live=False)
+    _set_metadata(domain(conn, name), "made_variables", "yes", live=False)
 
 
-def _note(dom: Any, key: str, value: str | None, *, live: bool) -> None:
+def _set_metadata(dom: Any, key: str, value: str | None, *, live: bool) -> None:
     """Set one of this project's notes, of the running domain or of its definition."""
     # What is noted of this run alone must not get into the definition.
     text = dom.XMLDesc(0 if live else libvirt.VIR_DOMAIN_XML_INACTIVE)
-    root = metadata.changed(text, key, value)
+    root = metadata.build_with_note(text, key, value)
     flag = libvirt.VIR_DOMAIN_AFFECT_LIVE if live else libvirt.VIR_DOMAIN_AFFECT_CONFIG
     dom.setMetadata(
         libvirt.VIR_DOMAIN_METADATA_ELEMENT, to_text(root), "saltvirt", METADATA_NS, flag
@@ -182,7 +185,7 @@ def is_persistent(conn: Any, name: str) -> bool:
     return bool(domain(conn, name).isPersistent())
 
 
-def autostarted(conn: Any) -> set[str]:
+def list_autostarted_domains(conn: Any) -> set[str]:
     """Return the names of the domains that start with the host."""
     return {dom.name() for dom in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_AUTOSTART)}
 
@@ -193,7 +196,7 @@ def saved(conn: Any) -> set[str]:
     return {dom.name() for dom in conn.listAllDomains(flag)}
 
 
-def with_checkpoints(conn: Any) -> set[str]:
+def list_domains_with_checkpoints(conn: Any) -> set[str]:
     """Return the names of the domains that have checkpoints, of backups mostly."""
     flag = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_CHECKPOINT
     return {dom.name() for dom in conn.listAllDomains(flag)}
@@ -201,32 +204,32 @@ def with_checkpoints(conn: Any) -> set[str]:
 
 def xml(conn: Any, name: str) -> str:
     """Return a domain's XML; secrets such as a VNC password are left out."""
-    found: str = domain(conn, name).XMLDesc(0)
-    return found
+    text: str = domain(conn, name).XMLDesc(0)
+    return text
 
 
-def kept_xml(conn: Any, name: str) -> str:
+def inactive_xml(conn: Any, name: str) -> str:
     """Return a domain's definition, which a running one is started with next; no secrets."""
-    found: str = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
-    return found
+    text: str = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    return text
 
 
-def own_xml(conn: Any, name: str) -> str:
+def secure_xml(conn: Any, name: str) -> str:
     """Return a domain's definition as this host may define it again, with its secrets."""
     flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
-    found: str = domain(conn, name).XMLDesc(flags)
-    return found
+    text: str = domain(conn, name).XMLDesc(flags)
+    return text
 
 
-def whole_xml(conn: Any, name: str) -> str:
+def migratable_xml(conn: Any, name: str) -> str:
     """Return a domain's definition as another host may define it, with its secrets."""
     flags = (
         libvirt.VIR_DOMAIN_XML_INACTIVE
         | libvirt.VIR_DOMAIN_XML_SECURE
         | libvirt.VIR_DOMAIN_XML_MIGRATABLE
     )
-    found: str = domain(conn, name).XMLDesc(flags)
-    return found
+    text: str = domain(conn, name).XMLDesc(flags)
+    return text
 
 
 def is_active(conn: Any, name: str) -> bool:
@@ -251,36 +254,36 @@ def undefine_moved(conn: Any, name: str, *, with_snapshots: bool, keep_tpm: bool
     dom = domain(conn, name)
     if dom.isActive():
         raise LibvirtRefused(f"VM {name!r} runs, so its definition is not removed")
-    known = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA if with_snapshots else 0
-    state = getattr(libvirt, "VIR_DOMAIN_UNDEFINE_KEEP_TPM", 0) if keep_tpm else 0
-    dom.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM | known | state)
+    snapshot_flag = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA if with_snapshots else 0
+    tpm_flag = getattr(libvirt, "VIR_DOMAIN_UNDEFINE_KEEP_TPM", 0) if keep_tpm else 0
+    dom.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM | snapshot_flag | tpm_flag)
 
 
-def keep_moved(conn: Any, name: str, host: str) -> None:
+def mark_moved(conn: Any, name: str, host: str) -> None:
     """Keep the definition of a domain that is another host's: it is noted, and not autostarted."""
     set_autostart(conn, name, "off")
-    _note(domain(conn, name), "moved_to", host, live=False)
+    _set_metadata(domain(conn, name), "moved_to", host, live=False)
 
 
-def take_back(conn: Any, name: str) -> None:
+def unmark_moved(conn: Any, name: str) -> None:
     """Let a domain whose definition was only kept be this host's own again."""
     if moved_to(conn, name) is not None:
-        _note(domain(conn, name), "moved_to", None, live=False)
+        _set_metadata(domain(conn, name), "moved_to", None, live=False)
 
 
 def moved_to(conn: Any, name: str) -> str | None:
     """Return the host that has a domain whose definition was only kept here, None if it is ours."""
     # Not what runs: whoever has started it all the same may have taken the note out since.
     text = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
-    found: str | None = read.ours(read.domain(text))["moved_to"]
-    return found
+    host: str | None = read.describe_notes(read.domain(text))["moved_to"]
+    return host
 
 
 def file_paths(conn: Any, name: str) -> list[str]:
     """Return the files that a domain has as its disks."""
     disks = read.disk_sources(read.domain(domain(conn, name).XMLDesc(0)))
-    named = [disk["path"] for disk in disks if disk["type"] == "file" and disk["path"]]
-    return [*named, *(path for disk in disks if (path := _volume_file(conn, disk)))]
+    paths = [disk["path"] for disk in disks if disk["type"] == "file" and disk["path"]]
+    return [*paths, *(path for disk in disks if (path := _volume_file(conn, disk)))]
 
 
 def _disk_sources(conn: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -295,8 +298,8 @@ def _disk_sources(conn: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             if not is_gone(exc):
                 raise
             continue
-        found = [disk for text in texts for disk in read.disk_sources(read.domain(text))]
-        yield dom.name(), [_located(conn, disk) for disk in found]
+        sources = [disk for text in texts for disk in read.disk_sources(read.domain(text))]
+        yield dom.name(), [_with_file_path(conn, disk) for disk in sources]
 
 
 def _volume_file(conn: Any, disk: dict[str, Any]) -> str | None:
@@ -306,22 +309,22 @@ def _volume_file(conn: Any, disk: dict[str, Any]) -> str | None:
     return None if pool is None else pool_.volume_path(parse(pool.XMLDesc(0)), volume)
 
 
-def _located(conn: Any, disk: dict[str, Any]) -> dict[str, Any]:
+def _with_file_path(conn: Any, disk: dict[str, Any]) -> dict[str, Any]:
     """Return a disk with the path of its file, also if the domain names a pool's volume."""
     if disk["type"] != "volume" or not disk["path"]:
         return disk
     pool, _, volume = disk["path"].partition("/")
-    if pool not in {one.name() for one in conn.listAllStoragePools(0)}:
+    if pool not in {host_pool.name() for host_pool in conn.listAllStoragePools(0)}:
         return disk
     # Not the volume's own: a pool that is not active, or was not refreshed, knows of none.
     folder = parse(conn.storagePoolLookupByName(pool).XMLDesc(0)).findtext("target/path")
     return {**disk, "path": f"{folder}/{volume}"} if folder else disk
 
 
-def file_of(conn: Any, path: str) -> str:
+def find_disk_file(conn: Any, path: str) -> str:
     """Return the file of a disk that is named as a pool's volume, else how it is named."""
-    found = None if path.startswith("/") else _volume_file(conn, {"type": "volume", "path": path})
-    return found or path
+    file = None if path.startswith("/") else _volume_file(conn, {"type": "volume", "path": path})
+    return file or path
 
 
 def disks(conn: Any) -> dict[str, set[str]]:
@@ -333,41 +336,45 @@ def disks(conn: Any) -> dict[str, set[str]]:
     return out
 
 
-def overlays(conn: Any, but: str | None = None) -> set[str]:
+def overlays(conn: Any, exclude: str | None = None) -> set[str]:
     """
     Return the paths of the disks of all domains but one that may have others below them.
 
     With them is what libvirt says is right below a disk, if that may have others in turn.
     """
-    return {one for name, paths in overlays_of(conn).items() if name != but for one in paths}
+    return {
+        path for name, paths in overlays_by_vm(conn).items() if name != exclude for path in paths
+    }
 
 
-def overlays_of(conn: Any) -> dict[str, set[str]]:
+def overlays_by_vm(conn: Any) -> dict[str, set[str]]:
     """Return ``{name: paths}`` of what :func:`overlays` returns of all domains."""
     out = {}
     for name, disks in _disk_sources(conn):
-        both = (one for disk in disks for one in (disk, disk["backing"]) if one)
+        layers = (layer for disk in disks for layer in (disk, disk["backing"]) if layer)
         # What a guest wrote into a raw disk says nothing.
-        out[name] = {one["path"] for one in both if one["path"] and one["format"] != "raw"}
+        out[name] = {
+            layer["path"] for layer in layers if layer["path"] and layer["format"] != "raw"
+        }
     return out
 
 
 def disk_format(conn: Any, path: str | Path) -> str | None:
     """Return the format that libvirt has defined for a file, None if no domain has it as a disk."""
-    wanted = os.path.realpath(path)
+    real_path = os.path.realpath(path)
     for _name, sources in _disk_sources(conn):
         for disk in sources:
-            if disk["path"] and os.path.realpath(disk["path"]) == wanted:
-                found: str | None = disk["format"]
-                return found
+            if disk["path"] and os.path.realpath(disk["path"]) == real_path:
+                defined_format: str | None = disk["format"]
+                return defined_format
     return None
 
 
-def disks_in_use(conn: Any, but: str | None = None) -> set[str]:
+def disks_in_use(conn: Any, exclude: str | None = None) -> set[str]:
     """
     Return the paths of every disk, and what it is backed by, of all domains but one.
 
     Each is there as it was written and with its symbolic links resolved.
     """
-    used = {path for name, paths in disks(conn).items() if name != but for path in paths}
-    return used | {os.path.realpath(path) for path in used}
+    used_paths = {path for name, paths in disks(conn).items() if name != exclude for path in paths}
+    return used_paths | {os.path.realpath(path) for path in used_paths}

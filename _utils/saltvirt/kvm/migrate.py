@@ -31,22 +31,22 @@ class MigrationFailed(VirtError):
 
 def _refuse_unreachable(uri: str) -> None:
     """Raise MigrationFailed if a host's port is silent; libvirt itself would wait for minutes."""
-    found = urlsplit(uri)
-    port = found.port or _TLS_PORT
+    parts = urlsplit(uri)
+    port = parts.port or _TLS_PORT
     try:
-        socket.create_connection((found.hostname, port), _CONNECT_S).close()
+        socket.create_connection((parts.hostname, port), _CONNECT_S).close()
     except socket.gaierror as exc:
-        why = (
-            f"this host finds no address for {found.hostname}: {exc.strerror}; have a name server, "
+        message = (
+            f"this host finds no address for {parts.hostname}: {exc.strerror}; have a name server, "
             "or /etc/hosts on this host, say it"
         )
-        raise MigrationFailed(why) from exc
+        raise MigrationFailed(message) from exc
     except OSError as exc:
-        why = (
-            f"{found.hostname}:{port} cannot be reached from this host: {exc}; does libvirtd "
+        message = (
+            f"{parts.hostname}:{port} cannot be reached from this host: {exc}; does libvirtd "
             "listen there, and is its firewall open?"
         )
-        raise MigrationFailed(why) from exc
+        raise MigrationFailed(message) from exc
 
 
 @contextmanager
@@ -62,14 +62,14 @@ def target(uri: str) -> Iterator[Any]:
     _refuse_unreachable(uri)
     _answer_keepalives()
     try:
-        conn = connect.opened_in_time(lambda: libvirt.open(uri), uri)
+        conn = connect.open_in_time(lambda: libvirt.open(uri), uri)
         conn.setKeepAlive(_KEEPALIVE_S, 3)
     except TimeoutError as exc:
         raise MigrationFailed(f"{uri} takes the connection and is silent: {exc}") from exc
     except libvirt.libvirtError as exc:
         # libvirt's words for a certificate of either side.
-        new = "; new ones: salt-run virt_pki.renew" if " has expired" in str(exc) else ""
-        raise MigrationFailed(f"{uri} does not let this host in: {exc}{new}") from exc
+        advice = "; new ones: salt-run virt_pki.renew" if " has expired" in str(exc) else ""
+        raise MigrationFailed(f"{uri} does not let this host in: {exc}{advice}") from exc
     try:
         yield conn
     finally:
@@ -78,7 +78,7 @@ def target(uri: str) -> Iterator[Any]:
             conn.close()
 
 
-def flags(options: Move, *, copies: Collection[str], shared: bool, is_running: bool) -> int:
+def flags(options: Move, *, copies: Collection[str], is_shared: bool, is_running: bool) -> int:
     """
     Return libvirt's flags for a move.
 
@@ -87,7 +87,7 @@ def flags(options: Move, *, copies: Collection[str], shared: bool, is_running: b
     copies, shared
         Whether disks travel, and whether some are declared shared.
     """
-    wanted = {
+    flag_states = {
         "PEER2PEER": True,
         "PERSIST_DEST": options.persistent,
         "OFFLINE": not is_running or options.offline,
@@ -95,11 +95,13 @@ def flags(options: Move, *, copies: Collection[str], shared: bool, is_running: b
         "TLS": options.tls and not (options.tunnel and is_running),
     }
     if is_running:
-        wanted |= _live_flags(options, copies=copies, shared=shared)
-    return sum(getattr(libvirt, f"VIR_MIGRATE_{name}") for name, is_set in wanted.items() if is_set)
+        flag_states |= _live_flags(options, copies=copies, is_shared=is_shared)
+    return sum(
+        getattr(libvirt, f"VIR_MIGRATE_{name}") for name, is_set in flag_states.items() if is_set
+    )
 
 
-def _live_flags(options: Move, *, copies: Collection[str], shared: bool) -> dict[str, bool]:
+def _live_flags(options: Move, *, copies: Collection[str], is_shared: bool) -> dict[str, bool]:
     """Return the names of the flags that mean something only while a VM runs: set or not."""
     is_whole = options.copy_storage == "all"
     is_live = options.live is not False
@@ -110,7 +112,7 @@ def _live_flags(options: Move, *, copies: Collection[str], shared: bool) -> dict
         "AUTO_CONVERGE": is_live and not options.postcopy,
         "POSTCOPY": options.postcopy,
         "PARALLEL": (options.parallel_connections or 1) > 1,
-        "UNSAFE": shared,
+        "UNSAFE": is_shared,
         "NON_SHARED_DISK": bool(copies) and is_whole,
         "NON_SHARED_INC": bool(copies) and not is_whole,
     }
@@ -157,7 +159,13 @@ class Job:
     """
 
     def __init__(
-        self, conn: Any, carrier: Any, name: str, uri: str, given: dict[str, Any], flag_bits: int
+        self,
+        conn: Any,
+        carrier: Any,
+        name: str,
+        uri: str,
+        typed_parameters: dict[str, Any],
+        flag_bits: int,
     ) -> None:
         self._conn, self._name, self.uri = conn, name, uri
         self._domain, self._carried = domain(conn, name), domain(carrier, name)
@@ -165,11 +173,13 @@ class Job:
         # Not the thread's own state: an exception in the middle of its join marks it as ended
         # (Python 3.11, Thread._wait_for_tstate_lock), while the move goes on.
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(uri, given, flag_bits), daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(uri, typed_parameters, flag_bits), daemon=True
+        )
 
-    def _run(self, uri: str, given: dict[str, Any], flag_bits: int) -> None:
+    def _run(self, uri: str, typed_parameters: dict[str, Any], flag_bits: int) -> None:
         try:
-            self._carried.migrateToURI3(uri, given, flag_bits)
+            self._carried.migrateToURI3(uri, typed_parameters, flag_bits)
         except libvirt.libvirtError as exc:
             self.error = exc
         finally:
@@ -206,7 +216,7 @@ class Job:
     def is_cut(self) -> bool:
         """Return whether its post-copy has failed."""
         try:
-            return halves.is_cut(self._conn, self._name)
+            return halves.has_failed_postcopy(self._conn, self._name)
         except (VirtError, libvirt.libvirtError):
             # Its libvirt is gone, or it is; that is what the job itself has failed of.
             return False
@@ -222,14 +232,14 @@ class Job:
         A QEMU that waits for a host behind a cut network holds up libvirt too, until the kernel
         gives the connection up after two minutes.
         """
-        deadline, why = time.monotonic() + limit_s, "it takes too long"
+        deadline, reason = time.monotonic() + limit_s, "it takes too long"
         while not self._over.is_set() and time.monotonic() < deadline:
             try:
                 self._domain.abortJob()
             except libvirt.libvirtError as exc:
-                why = str(exc)
+                reason = str(exc)
             self._over.wait(1)
-        return None if self._over.is_set() else why
+        return None if self._over.is_set() else reason
 
 
 def figures(stats: Mapping[str, Any]) -> dict[str, int]:
@@ -256,8 +266,8 @@ def _percent(stats: Mapping[str, Any]) -> int:
     phase = "memory" if stats.get("memory_processed") else "disk"
     # A job of another kind, as a dump, has no such parts.
     part = phase if stats.get(f"{phase}_total") else "data"
-    total, left = stats.get(f"{part}_total", 0), stats.get(f"{part}_remaining", 0)
-    return 0 if not total else max(0, min(100, 100 * (total - left) // total))
+    total, remaining = stats.get(f"{part}_total", 0), stats.get(f"{part}_remaining", 0)
+    return 0 if not total else max(0, min(100, 100 * (total - remaining) // total))
 
 
 def status(conn: Any, name: str) -> dict[str, int]:
@@ -265,7 +275,7 @@ def status(conn: Any, name: str) -> dict[str, int]:
     return figures(domain(conn, name).jobStats())
 
 
-def completed(conn: Any, name: str) -> dict[str, int]:
+def read_completed_job(conn: Any, name: str) -> dict[str, int]:
     """Return the figures of the last job of a domain that is over, {} if there is none."""
     try:
         return figures(domain(conn, name).jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED))
@@ -334,8 +344,8 @@ def sizes(conn: Any, name: str) -> dict[str, int]:
     return out
 
 
-def missing_there(
-    other: Any,
+def find_missing_on_target(
+    other_conn: Any,
     uuid: str,
     *,
     is_kept: bool,
@@ -354,7 +364,7 @@ def missing_there(
         The names of those that are forgotten here.
     """
     try:
-        dom = other.lookupByUUIDString(uuid)
+        dom = other_conn.lookupByUUIDString(uuid)
     except libvirt.libvirtError as exc:
         if exc.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
             raise MigrationFailed(f"the other host does not say whether it has it: {exc}") from exc
@@ -362,24 +372,31 @@ def missing_there(
         return
     if is_kept and not dom.isPersistent():
         yield "it runs there, but its definition was not kept; have it defined there (virsh define)"
-    yield from _untold(dom, snapshots)
+    yield from _find_missing_snapshots(dom, snapshots)
     for disk in read.disk_sources(read.domain(dom.XMLDesc(0))):
         if not disk["path"] or disk["type"] not in ("file", "block"):
             continue
         try:
-            has = dom.blockInfo(disk["target"])[0]
+            size_bytes = dom.blockInfo(disk["target"])[0]
         except libvirt.libvirtError as exc:
             yield f"its disk {disk['path']} is not there: {exc}"
             continue
-        if has < sizes.get(disk["target"], 0):
-            yield f"its disk {disk['path']} has {has} bytes there, not {sizes[disk['target']]}"
-
-
-def _untold(dom: Any, snapshots: Collection[str]) -> Iterator[str]:
-    told = {one.getName() for one in dom.listAllSnapshots()} if snapshots else set()
-    for one in snapshots:
-        if one not in told:
+        if size_bytes < sizes.get(disk["target"], 0):
             yield (
-                f"it does not know of snapshot {one} there (if it was deleted there: virsh "
-                f"snapshot-delete --metadata {dom.name()} {one})"
+                f"its disk {disk['path']} has {size_bytes} bytes there, not "
+                f"{sizes[disk['target']]}"
+            )
+
+
+def _find_missing_snapshots(dom: Any, snapshots: Collection[str]) -> Iterator[str]:
+    known_names = (
+        {libvirt_snapshot.getName() for libvirt_snapshot in dom.listAllSnapshots()}
+        if snapshots
+        else set()
+    )
+    for name in snapshots:
+        if name not in known_names:
+            yield (
+                f"it does not know of snapshot {name} there (if it was deleted there: virsh "
+                f"snapshot-delete --metadata {dom.name()} {name})"
             )

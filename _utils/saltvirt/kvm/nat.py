@@ -17,7 +17,7 @@ _LEAST_ADDRESSES = 8
 
 def build_xml(name: str, subnet: str) -> str:
     """Return the <network> as text; libvirt itself names the bridge."""
-    named = arguments.object_name("network", name)
+    network_name = arguments.object_name("network", name)
     try:
         net = ipaddress.IPv4Network(subnet)
     except ValueError as exc:
@@ -29,30 +29,32 @@ def build_xml(name: str, subnet: str) -> str:
     ip = network.Ip(
         address=str(net[1]), prefix=net.prefixlen, ranges=((str(net[2]), str(net[-2])),)
     )
-    return to_text(network.build(network.Network(name=named, forward="nat", ips=(ip,))))
+    return to_text(network.build(network.Network(name=network_name, forward="nat", ips=(ip,))))
 
 
 def plan(conn: Any, name: str, subnet: str) -> dict[str, Any]:
     """Return what is to be done: ``{"defined" | "started" | "autostart": ...}``."""
-    found = networks.find(conn, name)
-    if found is None:
+    libvirt_network = networks.find(conn, name)
+    if libvirt_network is None:
         return {"defined": subnet, "started": True, "autostart": True}
-    out = {} if found.isActive() else {"started": True}
-    return out if found.autostart() else {**out, "autostart": True}
+    out = {} if libvirt_network.isActive() else {"started": True}
+    return out if libvirt_network.autostart() else {**out, "autostart": True}
 
 
 def apply(conn: Any, name: str, xml: str, changes: Mapping[str, Any]) -> None:
     """Do what :func:`plan` said; a network that cannot be started is not left defined by us."""
-    found = conn.networkDefineXML(xml) if "defined" in changes else networks.find(conn, name)
+    libvirt_network = (
+        conn.networkDefineXML(xml) if "defined" in changes else networks.find(conn, name)
+    )
     try:
         if "started" in changes:
-            found.create()
+            libvirt_network.create()
     except libvirt.libvirtError as exc:
         if "defined" in changes:
-            found.undefine()
+            libvirt_network.undefine()
         raise LibvirtRefused(
             f"network {name!r} cannot be started: {exc}; if this host is in such a network itself, "
             f"give it another with virsh net-edit {name}, or set hypervisor:nat: False in pillar"
         ) from exc
     if "autostart" in changes:
-        found.setAutostart(1)
+        libvirt_network.setAutostart(1)

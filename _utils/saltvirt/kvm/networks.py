@@ -24,12 +24,12 @@ def find(conn: Any, name: str) -> Any:
 
 def get(conn: Any, name: object) -> Any:
     """Return a network by name; raise VirtError if the host has none."""
-    found = find(conn, str(name))
-    if found is None:
+    network = find(conn, str(name))
+    if network is None:
         raise VirtError(
             f"no network called {name!r} on this host; virt.list_networks shows those that it has"
         )
-    return found
+    return network
 
 
 def names(conn: Any) -> list[str]:
@@ -44,7 +44,7 @@ def info(conn: Any, name: object = None) -> dict[str, dict[str, Any]]:
         "active": libvirt.VIR_CONNECT_LIST_NETWORKS_ACTIVE,
         "persistent": libvirt.VIR_CONNECT_LIST_NETWORKS_PERSISTENT,
     }
-    those = {
+    uuids_by_flag = {
         key: {network.UUIDString() for network in conn.listAllNetworks(flag)}
         for key, flag in flags.items()
     }
@@ -53,13 +53,13 @@ def info(conn: Any, name: object = None) -> dict[str, dict[str, Any]]:
         if name is not None and network.name() != str(name):
             continue
         uuid = network.UUIDString()
-        is_one = {key: int(uuid in those[key]) for key in flags}
+        flag_values = {key: int(uuid in uuids_by_flag[key]) for key in flags}
         try:
             out[network.name()] = {
                 "uuid": uuid,
                 "bridge": xml.bridge_of(parse(network.XMLDesc(0))),
-                **is_one,
-                "leases": _leases(network) if is_one["active"] else [],
+                **flag_values,
+                "leases": _leases(network) if flag_values["active"] else [],
             }
         except libvirt.libvirtError as exc:
             # It has been removed since the list was made.
@@ -76,27 +76,27 @@ def _leases(network: Any) -> list[dict[str, Any]]:
         if exc.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
             raise
         return []
-    return [{**one, "type": _FAMILIES.get(one["type"], "unknown")} for one in leases]
+    return [{**lease, "type": _FAMILIES.get(lease["type"], "unknown")} for lease in leases]
 
 
-def behind_host(conn: Any, wanted: Iterable[str]) -> list[str]:
+def find_host_only_subnets(conn: Any, network_names: Iterable[str]) -> list[str]:
     """Return the subnets of networks that only this host reaches: with NAT, and isolated ones."""
     out = []
-    for name in wanted:
+    for name in network_names:
         network = find(conn, name)
-        found = xml.read(parse(network.XMLDesc(0))) if network is not None else None
-        if found is not None and found.forward in (None, "nat"):
-            nets = (ip_network(f"{ip.address}/{ip.prefix}", strict=False) for ip in found.ips)
+        definition = xml.read(parse(network.XMLDesc(0))) if network is not None else None
+        if definition is not None and definition.forward in (None, "nat"):
+            nets = (ip_network(f"{ip.address}/{ip.prefix}", strict=False) for ip in definition.ips)
             out += [str(net) for net in nets]
     return out
 
 
-def defined(network: Any) -> xml.Network:
+def read_definition(network: Any) -> xml.Network:
     """Return what the definition of a network says: what its next start makes."""
-    return xml.read(parse(_definition(network)))
+    return xml.read(parse(_definition_xml(network)))
 
 
-def _definition(network: Any) -> str:
+def _definition_xml(network: Any) -> str:
     if not (network.isPersistent() and network.isActive()):
         return str(network.XMLDesc(0))
     try:
@@ -108,13 +108,13 @@ def _definition(network: Any) -> str:
         return str(network.XMLDesc(0))
 
 
-def define(conn: Any, wanted: xml.Network, *, autostart: bool, start: bool) -> None:
+def define(conn: Any, requested: xml.Network, *, autostart: bool, start: bool) -> None:
     """Define a network, and start it; one that cannot be started is not left defined."""
-    if find(conn, wanted.name) is not None:
+    if find(conn, requested.name) is not None:
         raise LibvirtRefused(
-            f"network {wanted.name!r} is there already; change it with virt.network_update"
+            f"network {requested.name!r} is there already; change it with virt.network_update"
         )
-    network = conn.networkDefineXML(to_text(xml.build(wanted)))
+    network = conn.networkDefineXML(to_text(xml.build(requested)))
     try:
         if autostart:
             network.setAutostart(1)
@@ -122,70 +122,73 @@ def define(conn: Any, wanted: xml.Network, *, autostart: bool, start: bool) -> N
             network.create()
     except libvirt.libvirtError as exc:
         network.undefine()
-        raise LibvirtRefused(f"network {wanted.name!r} cannot be set up: {exc}") from exc
+        raise LibvirtRefused(f"network {requested.name!r} cannot be set up: {exc}") from exc
 
 
-def update(conn: Any, wanted: xml.Network, *, is_test: bool = False) -> bool:
+def update(conn: Any, requested: xml.Network, *, is_test: bool = False) -> bool:
     """Have a network defined as wanted; return whether that changes its definition."""
-    network = get(conn, wanted.name)
-    old = defined(network)
-    if network.isPersistent() and not xml.differs(wanted, old):
+    network = get(conn, requested.name)
+    old_definition = read_definition(network)
+    if network.isPersistent() and not xml.differs(requested, old_definition):
         return False
     if not is_test:
-        conn.networkDefineXML(to_text(xml.build(xml.with_identity(wanted, old))))
+        conn.networkDefineXML(to_text(xml.build(xml.with_identity(requested, old_definition))))
     return True
 
 
-def keep(
-    conn: Any, wanted: xml.Network, *, autostart: bool, running: bool, is_test: bool
+def ensure_defined(
+    conn: Any, requested: xml.Network, *, autostart: bool, running: bool, is_test: bool
 ) -> tuple[str, str]:
     """
     Have a network defined as wanted, and started if it is to run.
 
     Returns what changes, "" for nothing, and a comment, both in 3006's words.
     """
-    name = wanted.name
-    found = find(conn, name)
-    if found is None:
+    name = requested.name
+    network = find(conn, name)
+    if network is None:
         if not is_test:
-            define(conn, wanted, autostart=autostart, start=running)
-        done = "defined" + (", marked for autostart" if autostart else "")
-        end = " and started" if running else ""
-        return f"Network {done}{end}", f"Network {name} {done}{end}"
-    before = _definition(found), int(found.autostart())
-    done = _redefined(conn, found, wanted, autostart=autostart, is_test=is_test)
-    change, comment = (f"Network {done}" if done else ""), f"Network {name} {done or 'unchanged'}"
+            define(conn, requested, autostart=autostart, start=running)
+        change_words = "defined" + (", marked for autostart" if autostart else "")
+        start_words = " and started" if running else ""
+        return f"Network {change_words}{start_words}", f"Network {name} {change_words}{start_words}"
+    old_definition = _definition_xml(network), int(network.autostart())
+    change_words = _update_network(conn, network, requested, autostart=autostart, is_test=is_test)
+    change, comment = (
+        (f"Network {change_words}" if change_words else ""),
+        f"Network {name} {change_words or 'unchanged'}",
+    )
     if not running:
         return change, comment
-    if found.isActive():
+    if network.isActive():
         return change, f"{comment} and is running"
     if not is_test:
-        _start(conn, found, before if done else None)
+        _start(conn, network, old_definition if change_words else None)
     return (f"{change} and started" if change else "Network started"), f"{comment} and started"
 
 
-def _start(conn: Any, network: Any, before: tuple[str, int] | None) -> None:
+def _start(conn: Any, network: Any, old_definition: tuple[str, int] | None) -> None:
     """Start a network; if that fails, have its definition and its flag as they were before."""
     try:
         network.create()
     except libvirt.libvirtError as exc:
-        if before is not None:
-            conn.networkDefineXML(before[0])
-            network.setAutostart(before[1])
-        as_it_was = "" if before is None else ", and is defined as it was"
-        why = f"network {network.name()!r} cannot be started{as_it_was}: {exc}"
-        raise LibvirtRefused(why) from exc
+        if old_definition is not None:
+            conn.networkDefineXML(old_definition[0])
+            network.setAutostart(old_definition[1])
+        definition_note = "" if old_definition is None else ", and is defined as it was"
+        message = f"network {network.name()!r} cannot be started{definition_note}: {exc}"
+        raise LibvirtRefused(message) from exc
 
 
-def _redefined(
-    conn: Any, found: Any, wanted: xml.Network, *, autostart: bool, is_test: bool
+def _update_network(
+    conn: Any, network: Any, requested: xml.Network, *, autostart: bool, is_test: bool
 ) -> str:
     """Have a network that is there defined as wanted; return what changes, "" for nothing."""
-    steps = ["updated"] if update(conn, wanted, is_test=is_test) else []
-    if bool(found.autostart()) != autostart:
+    steps = ["updated"] if update(conn, requested, is_test=is_test) else []
+    if bool(network.autostart()) != autostart:
         steps.append("autostart flag changed")
         if not is_test:
-            found.setAutostart(int(autostart))
+            network.setAutostart(int(autostart))
     return ", ".join(steps)
 
 
@@ -195,10 +198,11 @@ def remove(conn: Any, name: object, *, is_test: bool) -> str:
     if network is None:
         return ""
     is_active, is_persistent = network.isActive(), network.isPersistent()
-    used = xml.connections(parse(network.XMLDesc(0))) if is_active else 0
-    if used:
+    interface_count = xml.connections(parse(network.XMLDesc(0))) if is_active else 0
+    if interface_count:
         raise VirtError(
-            f"network {name!r} has {used} interfaces of running VMs; stop the VMs or detach them"
+            f"network {name!r} has {interface_count} interfaces of running VMs; stop the VMs or "
+            "detach them"
         )
     if not is_test:
         if is_active:

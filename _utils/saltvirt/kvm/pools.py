@@ -18,7 +18,7 @@ _OLD_SPELLING = {"host": "hosts", "device": "devices"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class PoolRequest:
     """
     The pool that a call asks for.
 
@@ -33,31 +33,35 @@ class Wanted:
     password: bytes | None = field(default=None, repr=False)
 
 
-def wanted(
+def request_from_call(
     name: str,
     ptype: str,
     target: str | None = None,
     permissions: object = None,
     source: Mapping[str, Any] | None = None,
-) -> Wanted:
+) -> PoolRequest:
     """Return the pool that a call asks for; see :func:`saltvirt.xml.pool.of`."""
-    given = {key: value for key, value in (source or {}).items() if value is not None}
-    auth = given.get("auth")
-    pool = pool_.of(name, ptype, target, permissions, given)
+    source_items = {key: value for key, value in (source or {}).items() if value is not None}
+    auth = source_items.get("auth")
+    pool = pool_.from_call(name, ptype, target, permissions, source_items)
     password = auth.get("password") if isinstance(auth, Mapping) else None
-    return Wanted(pool=pool, has_source=bool(given), password=poolsecrets.value_of(ptype, password))
+    return PoolRequest(
+        pool=pool,
+        has_source=bool(source_items),
+        password=poolsecrets.encode_password(ptype, password),
+    )
 
 
-def source_of(source: object) -> dict[str, Any] | None:
+def source_from_state(source: object) -> dict[str, Any] | None:
     """Return a state's ``source`` with ``hosts`` and ``devices`` for ``host`` and ``device``."""
     if source is None:
         return None
     if not isinstance(source, Mapping):
         # Not shown: there may be a password in it.
         raise BadArgument("source", "is not a mapping")
-    given = {str(key): value for key, value in source.items()}
-    out = {_OLD_SPELLING.get(key, key): value for key, value in given.items()}
-    if len(out) < len(given):
+    source_items = {str(key): value for key, value in source.items()}
+    out = {_OLD_SPELLING.get(key, key): value for key, value in source_items.items()}
+    if len(out) < len(source_items):
         raise BadArgument("source", "give hosts and devices, without host and device beside them")
     return out
 
@@ -105,7 +109,7 @@ def infos(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
 
 def _info(pool: Any) -> dict[str, Any]:
     state, capacity, allocation, free = pool.info()
-    says = pool_.read(parse(pool.XMLDesc(0)))
+    description = pool_.read(parse(pool.XMLDesc(0)))
     return {
         "uuid": pool.UUIDString(),
         "state": _STATES[state] if state < len(_STATES) else "unknown",
@@ -114,15 +118,15 @@ def _info(pool: Any) -> dict[str, Any]:
         "free": free,
         "autostart": pool.autostart(),
         "persistent": pool.isPersistent(),
-        "target_path": says.target,
-        "type": says.type,
+        "target_path": description.target,
+        "type": description.type,
     }
 
 
 def xml(conn: Any, name: str) -> str:
     """Return the XML of a pool."""
-    found: str = conn.storagePoolLookupByName(name).XMLDesc(0)
-    return found
+    text: str = conn.storagePoolLookupByName(name).XMLDesc(0)
+    return text
 
 
 def capabilities(conn: Any) -> dict[str, Any]:
@@ -141,47 +145,50 @@ def refuse_impossible(conn: Any, pool: pool_.Pool) -> None:
         if exc.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
             raise
         return
-    has = sorted(one["name"] for one in types if one["supported"])
-    if pool.type not in has:
+    supported_types = sorted(kind["name"] for kind in types if kind["supported"])
+    if pool.type not in supported_types:
         raise BadArgument(
             "ptype",
-            f"libvirt on this host has no pools of type {pool.type!r}, only {', '.join(has)}; "
+            f"libvirt on this host has no pools of type {pool.type!r}, only "
+            f"{', '.join(supported_types)}; "
             f"a package such as libvirt-daemon-driver-storage-{pool.type} may have them",
         )
 
 
-def define(conn: Any, asked: Wanted, *, is_transient: bool, starts: bool) -> Any:
+def define(conn: Any, request: PoolRequest, *, is_transient: bool, starts: bool) -> Any:
     """Define a pool, or start one that is not kept; leave nothing behind if that fails."""
-    refuse_impossible(conn, asked.pool)
+    refuse_impossible(conn, request.pool)
     if is_transient:
-        return _create_transient(conn, asked)
-    pool = conn.storagePoolDefineXML(to_text(pool_.build(asked.pool)), 0)
+        return _create_transient(conn, request)
+    pool = conn.storagePoolDefineXML(to_text(pool_.build(request.pool)), 0)
     has_secret = False
     try:
-        if asked.password is not None:
-            has_secret = poolsecrets.keep(conn, asked.pool, asked.password)
+        if request.password is not None:
+            has_secret = poolsecrets.set_value(conn, request.pool, request.password)
         if starts:
             pool.create(0)
     except BaseException:
         pool.undefine()
         if has_secret:
-            poolsecrets.forget(conn, asked.pool)
+            poolsecrets.forget(conn, request.pool)
         raise
     return pool
 
 
-def _create_transient(conn: Any, asked: Wanted) -> Any:
-    if find(conn, asked.pool.name) is not None:
+def _create_transient(conn: Any, request: PoolRequest) -> Any:
+    if find(conn, request.pool.name) is not None:
         # libvirt would say so only once that one's secret has another value.
-        raise StorageError(f"there is a pool {asked.pool.name!r} already")
+        raise StorageError(f"there is a pool {request.pool.name!r} already")
     # It runs at once, so its secret must be there before.
-    has_secret = asked.password is not None and poolsecrets.keep(conn, asked.pool, asked.password)
-    text = to_text(pool_.build(asked.pool))
+    has_secret = request.password is not None and poolsecrets.set_value(
+        conn, request.pool, request.password
+    )
+    text = to_text(pool_.build(request.pool))
     try:
-        return _create(conn, text, builds=asked.pool.type in FOLDERS)
+        return _create(conn, text, builds=request.pool.type in FOLDERS)
     except BaseException:
         if has_secret:
-            poolsecrets.forget(conn, asked.pool)
+            poolsecrets.forget(conn, request.pool)
         raise
 
 
@@ -205,60 +212,67 @@ class Update:
     differences: list[str]
 
 
-def plan_update(conn: Any, pool: Any, asked: Wanted) -> Update:
+def plan_update(conn: Any, pool: Any, request: PoolRequest) -> Update:
     """Return what has to be changed for a pool to be what a call asks for."""
     root = definition(pool)
-    old = pool_.read(root)
-    new = pool_.completed(asked.pool, old, has_source=asked.has_source)
-    new = _with_known_secret(conn, old, new, asked)
-    pool_.refuse_incomplete(new)
-    found = pool_.differences(old, new, runs=bool(pool.isActive()))
-    if found and not pool.isPersistent():
+    old_pool = pool_.read(root)
+    new_pool = pool_.complete(request.pool, old_pool, has_source=request.has_source)
+    new_pool = _with_known_secret(conn, old_pool, new_pool, request)
+    pool_.refuse_incomplete(new_pool)
+    changes = pool_.differences(old_pool, new_pool, runs=bool(pool.isActive()))
+    if changes and not pool.isPersistent():
         raise StorageError(
-            f"pool {old.name!r} is not kept when it stops, so it has no definition to update "
-            f"({', '.join(found)}); stop it, and define it anew"
+            f"pool {old_pool.name!r} is not kept when it stops, so it has no definition to update "
+            f"({', '.join(changes)}); stop it, and define it anew"
         )
-    if asked.password is not None and not poolsecrets.is_there(conn, new.source.auth):
-        found.append("secret")
-    return Update(old=root, pool=new, differences=found)
+    if request.password is not None and not poolsecrets.is_defined(conn, new_pool.source.auth):
+        changes.append("secret")
+    return Update(old=root, pool=new_pool, differences=changes)
 
 
-def _with_known_secret(conn: Any, old: pool_.Pool, new: pool_.Pool, asked: Wanted) -> pool_.Pool:
+def _with_known_secret(
+    conn: Any, old_pool: pool_.Pool, new_pool: pool_.Pool, request: PoolRequest
+) -> pool_.Pool:
     """Return a pool that refers to the secret that it had, if a password is to be put there."""
-    had, has = old.source.auth, new.source.auth
-    if asked.password is None or had is None or has is None or had.type != has.type:
-        return new
+    old_auth, new_auth = old_pool.source.auth, new_pool.source.auth
+    if (
+        request.password is None
+        or old_auth is None
+        or new_auth is None
+        or old_auth.type != new_auth.type
+    ):
+        return new_pool
     # What is gone is made again as the pool's own.
-    if not poolsecrets.is_there(conn, had):
-        return new
-    auth = replace(has, secret=had.secret)
-    return replace(new, source=replace(new.source, auth=auth))
+    if not poolsecrets.is_defined(conn, old_auth):
+        return new_pool
+    auth = replace(new_auth, secret=old_auth.secret)
+    return replace(new_pool, source=replace(new_pool.source, auth=auth))
 
 
 def apply_update(conn: Any, update: Update, password: bytes | None) -> None:
     """Do what :func:`plan_update` found; a pool that runs is changed at its next start."""
     if set(update.differences) - {"secret"}:
-        conn.storagePoolDefineXML(to_text(pool_.changed(update.old, update.pool)), 0)
+        conn.storagePoolDefineXML(to_text(pool_.build_changed(update.old, update.pool)), 0)
     if password is not None:
-        poolsecrets.keep(conn, update.pool, password)
+        poolsecrets.set_value(conn, update.pool, password)
 
 
-def update(conn: Any, asked: Wanted, *, is_test: bool) -> bool:
+def update(conn: Any, request: PoolRequest, *, is_test: bool) -> bool:
     """Change a pool to what a call asks for; return whether it was, or would be, changed."""
-    pool = conn.storagePoolLookupByName(asked.pool.name)
-    plan = plan_update(conn, pool, asked)
+    pool = conn.storagePoolLookupByName(request.pool.name)
+    plan = plan_update(conn, pool, request)
     if not is_test:
-        apply_update(conn, plan, asked.password)
+        apply_update(conn, plan, request.password)
     return bool(plan.differences)
 
 
 def undefine(conn: Any, name: str, *, keep_secret: bool = False) -> None:
     """Remove a pool's definition, and the secret that was made for it unless that is kept."""
     pool = conn.storagePoolLookupByName(name)
-    says = pool_.read(definition(pool))
+    description = pool_.read(definition(pool))
     pool.undefine()
     if not keep_secret:
-        poolsecrets.forget(conn, says)
+        poolsecrets.forget(conn, description)
 
 
 def act(conn: Any, name: str, action: str) -> None:
@@ -284,20 +298,20 @@ def make_reachable(conn: Any, name: str, folder: str) -> None:
                 pool.create(0)
             pool.refresh(0)
             return
-    conn.storagePoolCreateXML(to_text(pool_.build(pool_.of(name, "dir", folder))), 0)
+    conn.storagePoolCreateXML(to_text(pool_.build(pool_.from_call(name, "dir", folder))), 0)
 
 
-def make_unreachable(conn: Any, prefix: str, but: Collection[str] = ()) -> None:
+def make_unreachable(conn: Any, prefix: str, exclude: Collection[str] = ()) -> None:
     """End the pools that :func:`make_reachable` made, but those of some folders; files stay."""
-    for name in only_reachable(conn, prefix, but):
+    for name in find_temporary_pools(conn, prefix, exclude):
         conn.storagePoolLookupByName(name).destroy()
 
 
-def only_reachable(conn: Any, prefix: str, but: Collection[str] = ()) -> list[str]:
+def find_temporary_pools(conn: Any, prefix: str, exclude: Collection[str] = ()) -> list[str]:
     """Return the pools that :func:`make_reachable` made, but those of some folders."""
     return sorted(
         pool.name()
         for pool in conn.listAllStoragePools(0)
         if pool.name().startswith(prefix)
-        and parse(pool.XMLDesc(0)).findtext("target/path") not in but
+        and parse(pool.XMLDesc(0)).findtext("target/path") not in exclude
     )

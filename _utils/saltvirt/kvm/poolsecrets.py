@@ -12,7 +12,7 @@ from saltvirt.xml.pool import Pool
 from saltvirt.xml.poolsource import SECRET_TYPES, Auth
 
 
-def value_of(ptype: str, password: object) -> bytes | None:
+def encode_password(ptype: str, password: object) -> bytes | None:
     """Return what a password is as libvirt keeps it; of Ceph it is given as base64."""
     if password is None or ptype not in SECRET_TYPES:
         return None
@@ -28,26 +28,26 @@ def value_of(ptype: str, password: object) -> bytes | None:
     raise BadArgument("source:auth:password", "is not base64, as a key of Ceph is") from None
 
 
-def is_there(conn: Any, auth: Auth | None) -> bool:
+def is_defined(conn: Any, auth: Auth | None) -> bool:
     """Return whether the secret that a pool refers to is defined."""
     return _find(conn, auth) is not None
 
 
-def keep(conn: Any, pool: Pool, value: bytes) -> bool:
+def set_value(conn: Any, pool: Pool, value: bytes) -> bool:
     """Give a pool's secret its value, and make it if it is missing; return whether it was made."""
     auth = pool.source.auth
     if auth is None:
         raise AssertionError(f"pool {pool.name} logs in nowhere")
-    found = _find(conn, auth)
-    is_new = found is None
-    if found is None:
-        made = secret.of_pool(pool.name, auth.type or "", auth.secret["usage"])
-        found = conn.secretDefineXML(to_text(secret.build(made)), 0)
+    libvirt_secret = _find(conn, auth)
+    is_new = libvirt_secret is None
+    if libvirt_secret is None:
+        definition = secret.for_pool(pool.name, auth.type or "", auth.secret["usage"])
+        libvirt_secret = conn.secretDefineXML(to_text(secret.build(definition)), 0)
     try:
-        found.setValue(value, 0)
+        libvirt_secret.setValue(value, 0)
     except BaseException:
         if is_new:
-            found.undefine()
+            libvirt_secret.undefine()
         raise
     return is_new
 
@@ -57,16 +57,20 @@ def forget(conn: Any, pool: Pool) -> None:
     auth = pool.source.auth
     if auth is None:
         return
-    own = replace(auth, secret={"usage": f"pool_{pool.name}"})
-    found = _find(conn, own)
+    own_auth = replace(auth, secret={"usage": f"pool_{pool.name}"})
+    libvirt_secret = _find(conn, own_auth)
     # One that the pool no longer refers to says itself whose it is.
-    if found is not None and (auth == own or _is_ours(found, pool.name)):
-        found.undefine()
+    if libvirt_secret is not None and (
+        auth == own_auth or _is_made_for_pool(libvirt_secret, pool.name)
+    ):
+        libvirt_secret.undefine()
 
 
-def _is_ours(found: Any, name: str) -> bool:
-    says = secret.read(parse(found.XMLDesc(0)))
-    return says == secret.of_pool(name, "ceph" if says.kind == "ceph" else "chap", says.usage)
+def _is_made_for_pool(libvirt_secret: Any, name: str) -> bool:
+    definition = secret.read(parse(libvirt_secret.XMLDesc(0)))
+    return definition == secret.for_pool(
+        name, "ceph" if definition.kind == "ceph" else "chap", definition.usage
+    )
 
 
 def _find(conn: Any, auth: Auth | None) -> Any:

@@ -38,7 +38,7 @@ class Plan:
         What is done, in the words of the state's ``changes``.
     """
 
-    asked: pools.Wanted
+    asked: pools.PoolRequest
     is_new: bool = False
     is_transient: bool = False
     update: pools.Update | None = None
@@ -51,7 +51,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PoolStateRequest:
     """A state's arguments."""
 
     name: str
@@ -64,38 +64,38 @@ class Asked:
     runs: bool = False
 
 
-def plan(conn: Any, asked: Asked) -> Plan:
+def plan(conn: Any, request: PoolStateRequest) -> Plan:
     """Return what is to be done for a pool to be as a state asks for it."""
-    pool = pools.find(conn, asked.name)
+    pool = pools.find(conn, request.name)
     if pool is None:
-        return _plan_new(conn, asked)
-    old = pool_.read(pools.definition(pool))
-    want = _wanted(asked, asked.ptype or old.type)
-    found = pools.plan_update(conn, pool, want) if _says_something(asked) else None
+        return _plan_new(conn, request)
+    old_pool = pool_.read(pools.definition(pool))
+    pool_request = _build_request(request, request.ptype or old_pool.type)
+    update = pools.plan_update(conn, pool, pool_request) if _changes_definition(request) else None
     live = parse(pool.XMLDesc(0)) if pool.isActive() else None
-    is_changed = found is not None and bool(found.differences)
-    restarts = _restarts(conn, asked, live, found)
+    is_changed = update is not None and bool(update.differences)
+    restarts = _restarts(conn, request, live, update)
     # libvirt has no such flag for what is gone when it stops.
-    is_flag = pool.isPersistent() and bool(pool.autostart()) != asked.autostart
+    sets_autostart = pool.isPersistent() and bool(pool.autostart()) != request.autostart
     todo = Plan(
-        asked=want,
-        update=found,
+        asked=pool_request,
+        update=update,
         live=live,
-        autostart=asked.autostart if is_flag else None,
-        builds=_builds(want.pool.type, is_changed=is_changed, live=live, restarts=restarts),
+        autostart=request.autostart if sets_autostart else None,
+        builds=_builds(pool_request.pool.type, is_changed=is_changed, live=live, restarts=restarts),
         restarts=restarts,
-        starts=asked.runs and live is None,
+        starts=request.runs and live is None,
     )
-    return replace(todo, parts=_words(todo, is_changed=is_changed))
+    return replace(todo, parts=_list_changes(todo, is_changed=is_changed))
 
 
 def _restarts(
-    conn: Any, asked: Asked, live: ET.Element | None, update: pools.Update | None
+    conn: Any, request: PoolStateRequest, live: ET.Element | None, update: pools.Update | None
 ) -> bool:
     """Return whether a pool is to be restarted; raise StorageError if VMs keep it from that."""
-    if not asked.runs or live is None or update is None or not _is_old(live, update):
+    if not request.runs or live is None or update is None or not _is_old(live, update):
         return False
-    volumes.refuse_stop(conn, asked.name)
+    volumes.refuse_stop(conn, request.name)
     return True
 
 
@@ -111,9 +111,9 @@ def _builds(ptype: str, *, is_changed: bool, live: object, restarts: bool) -> bo
     return restarts and ptype in BUILDABLE - {"disk", "logical"}
 
 
-def _words(todo: Plan, *, is_changed: bool) -> list[str]:
+def _list_changes(todo: Plan, *, is_changed: bool) -> list[str]:
     """Return what is done in the words, and in the order, of the old states."""
-    said = [
+    steps = [
         ("updated", is_changed),
         ("built", todo.builds and not todo.restarts),
         ("autostart flag changed", todo.autostart is not None),
@@ -121,36 +121,36 @@ def _words(todo: Plan, *, is_changed: bool) -> list[str]:
         ("restarted", todo.restarts),
         ("started", todo.starts),
     ]
-    return [word for word, is_done in said if is_done]
+    return [word for word, is_done in steps if is_done]
 
 
-def _says_something(asked: Asked) -> bool:
-    said = (asked.ptype, asked.target, asked.permissions, asked.source)
-    return any(one is not None for one in said)
+def _changes_definition(request: PoolStateRequest) -> bool:
+    values = (request.ptype, request.target, request.permissions, request.source)
+    return any(value is not None for value in values)
 
 
-def _wanted(asked: Asked, ptype: str) -> pools.Wanted:
-    source = pools.source_of(asked.source)
-    return pools.wanted(asked.name, ptype, asked.target, asked.permissions, source)
+def _build_request(request: PoolStateRequest, ptype: str) -> pools.PoolRequest:
+    source = pools.source_from_state(request.source)
+    return pools.request_from_call(request.name, ptype, request.target, request.permissions, source)
 
 
-def _plan_new(conn: Any, asked: Asked) -> Plan:
-    ptype = asked.ptype or ("dir" if asked.target else None)
+def _plan_new(conn: Any, request: PoolStateRequest) -> Plan:
+    ptype = request.ptype or ("dir" if request.target else None)
     if ptype is None:
-        raise BadArgument("ptype", f"is missing, and there is no pool {asked.name!r} yet")
-    want = _wanted(asked, ptype)
-    pools.refuse_impossible(conn, want.pool)
-    is_flag = asked.autostart and not asked.is_transient
-    parts = ["defined", *(["marked for autostart"] if is_flag else [])]
+        raise BadArgument("ptype", f"is missing, and there is no pool {request.name!r} yet")
+    pool_request = _build_request(request, ptype)
+    pools.refuse_impossible(conn, pool_request.pool)
+    sets_autostart = request.autostart and not request.is_transient
+    parts = ["defined", *(["marked for autostart"] if sets_autostart else [])]
     return Plan(
-        asked=want,
+        asked=pool_request,
         is_new=True,
-        is_transient=asked.is_transient,
-        autostart=True if is_flag else None,
-        builds=ptype in BUILDABLE and not asked.is_transient,
+        is_transient=request.is_transient,
+        autostart=True if sets_autostart else None,
+        builds=ptype in BUILDABLE and not request.is_transient,
         # One that is not kept runs as soon as it is there.
-        starts=asked.runs and not asked.is_transient,
-        parts=[*parts, "started"] if asked.runs else parts,
+        starts=request.runs and not request.is_transient,
+        parts=[*parts, "started"] if request.runs else parts,
     )
 
 
@@ -159,8 +159,10 @@ def apply(conn: Any, todo: Plan) -> None:
     name = todo.asked.pool.name
     if todo.is_new:
         # A secret of an earlier pool of that name is not this pool's to remove.
-        asked = todo.asked
-        had_secret = asked.password is None or poolsecrets.is_there(conn, asked.pool.source.auth)
+        request = todo.asked
+        had_secret = request.password is None or poolsecrets.is_defined(
+            conn, request.pool.source.auth
+        )
         pool = pools.define(conn, todo.asked, is_transient=todo.is_transient, starts=False)
         try:
             _finish(pool, todo)
@@ -176,7 +178,7 @@ def apply(conn: Any, todo: Plan) -> None:
             pool.destroy()
         _finish(pool, todo)
     except BaseException as exc:
-        _take_back(conn, pool, todo, exc)
+        _roll_back(conn, pool, todo, exc)
         raise
 
 
@@ -198,7 +200,7 @@ def _build(pool: Any, ptype: str) -> None:
         log.warning("storage pool %s was not built, maybe it is already: %s", pool.name(), exc)
 
 
-def _take_back(conn: Any, pool: Any, todo: Plan, why: BaseException) -> None:
+def _roll_back(conn: Any, pool: Any, todo: Plan, error: BaseException) -> None:
     """Have a pool as it was, running if it ran; raise StorageError if that fails too."""
     try:
         if todo.autostart is not None:
@@ -211,7 +213,7 @@ def _take_back(conn: Any, pool: Any, todo: Plan, why: BaseException) -> None:
             conn.storagePoolDefineXML(to_text(todo.update.old), 0)
     except libvirt.libvirtError as exc:
         raise StorageError(
-            f"{why}; and pool {todo.asked.pool.name!r} could not be brought back as it was: {exc}"
+            f"{error}; and pool {todo.asked.pool.name!r} could not be brought back as it was: {exc}"
         ) from exc
 
 
@@ -241,24 +243,26 @@ def plan_deletion(conn: Any, name: str, *, purges: bool) -> Deletion | None:
     ptype = pool_.read(pools.definition(pool)).type
     is_active = bool(pool.isActive())
     volumes.refuse_stop(conn, name)
-    found: list[str] = []
-    unsupported: list[str] = []
+    volume_names: list[str] = []
+    unsupported_actions: list[str] = []
     if purges and is_active:
         if ptype in _NO_VOLUME_DELETE:
-            unsupported.append("deleting volume")
+            unsupported_actions.append("deleting volume")
         else:
             pool.refresh(0)
-            _refuse_unreadable(name, anybytes.unreadable(pool))
-            found = volumes.names(conn, name)
+            _refuse_unreadable(name, anybytes.find_unreadable_names(pool))
+            volume_names = volumes.names(conn, name)
             volumes.refuse_used(conn, name)
             # libvirt saves all VMs that run when their host goes down, if it was told so.
             volumes.refuse_saved(conn, name)
-            _refuse_folders(name, pool_.folder(pools.definition(pool)), found)
+            _refuse_folders(name, pool_.folder(pools.definition(pool)), volume_names)
         if ptype not in _POOL_DELETE:
-            unsupported.append("deleting pool")
+            unsupported_actions.append("deleting pool")
     comment = ""
-    if unsupported:
-        comment = f'Unsupported actions for pool of type "{ptype}": {", ".join(unsupported)}'
+    if unsupported_actions:
+        comment = (
+            f'Unsupported actions for pool of type "{ptype}": {", ".join(unsupported_actions)}'
+        )
     elif purges and not is_active:
         comment = f"Pool {name} does not run, so its volumes are not known and stay"
     return Deletion(
@@ -266,27 +270,31 @@ def plan_deletion(conn: Any, name: str, *, purges: bool) -> Deletion | None:
         type=ptype,
         is_active=is_active,
         is_persistent=bool(pool.isPersistent()),
-        volumes=found,
+        volumes=volume_names,
         deletes=purges and is_active and ptype in _POOL_DELETE,
         comment=comment,
     )
 
 
-def _refuse_unreadable(name: str, odd: Sequence[str]) -> None:
+def _refuse_unreadable(name: str, names: Sequence[str]) -> None:
     """Raise StorageError if libvirt can be told of no volume by its name: the others would go."""
-    if odd:
+    if names:
         raise StorageError(
-            f"pool {name!r} has volumes whose names are not UTF-8 ({terminal.some(sorted(odd))}), "
+            f"pool {name!r} has volumes whose names are not UTF-8 "
+            f"({terminal.join_some(sorted(names))}), "
             "which libvirt cannot remove, so nothing is deleted; rename or remove these files first"
         )
 
 
-def _refuse_folders(name: str, folder: str | None, found: Sequence[str]) -> None:
+def _refuse_folders(name: str, folder: str | None, volume_names: Sequence[str]) -> None:
     """Raise StorageError if a pool has folders with something in them: it would go by half."""
-    full = [one for one in found if folder is not None and _has_files(Path(folder, one))]
-    if full:
+    full_folders = [
+        volume for volume in volume_names if folder is not None and _has_files(Path(folder, volume))
+    ]
+    if full_folders:
         raise StorageError(
-            f"folders of pool {name!r} are not empty ({terminal.some(sorted(full))}), and libvirt "
+            f"folders of pool {name!r} are not empty ({terminal.join_some(sorted(full_folders))}), "
+            "and libvirt "
             "removes no such folder, so nothing is deleted; see what is in them, and move it away; "
             "what is in the trash goes by virt.trash_empty"
         )
@@ -304,20 +312,20 @@ def _is_empty(path: Path) -> bool:
     return not path.is_symlink() and path.is_dir() and not any(path.iterdir())
 
 
-def _clear(path: Path) -> None:
+def _remove_empty_folders(path: Path) -> None:
     """Remove the empty folders in a folder; libvirt removes none that has anything in it."""
     if path.is_dir() and not path.is_symlink():
-        for one in path.iterdir():
+        for folder in path.iterdir():
             with suppress(OSError):  # libvirt says then that it is not empty
-                one.rmdir()
+                folder.rmdir()
 
 
-def nothing_done() -> dict[str, Any]:
+def empty_changes() -> dict[str, Any]:
     """Return the ``changes`` of a deletion before anything is done."""
     return {"stopped": False, "deleted": False, "undefined": False, "deleted_volumes": []}
 
 
-def predicted(todo: Deletion) -> dict[str, Any]:
+def predict_changes(todo: Deletion) -> dict[str, Any]:
     """Return the ``changes`` that a deletion will make."""
     return {
         "stopped": todo.is_active,
@@ -327,15 +335,15 @@ def predicted(todo: Deletion) -> dict[str, Any]:
     }
 
 
-def _free(_volumes: Sequence[str]) -> AbstractContextManager[None]:
+def _hold_nothing(_volumes: Sequence[str]) -> AbstractContextManager[None]:
     return nullcontext()
 
 
 def delete(
     conn: Any,
     todo: Deletion,
-    done: dict[str, Any],
-    alone: Callable[[Sequence[str]], AbstractContextManager[None]] = _free,
+    result: dict[str, Any],
+    hold_unused: Callable[[Sequence[str]], AbstractContextManager[None]] = _hold_nothing,
 ) -> None:
     """
     Do what :func:`plan_deletion` said; each step that is done is said in ``done``.
@@ -345,36 +353,37 @@ def delete(
         somebody does already. Defaults to nothing.
     """
     pool = conn.storagePoolLookupByName(todo.name)
-    says = pool_.read(pools.definition(pool))
+    description = pool_.read(pools.definition(pool))
     folder = pool_.folder(pools.definition(pool))
     for volume in todo.volumes:
-        with alone([volume]):
+        with hold_unused([volume]):
             if folder is not None:
-                _clear(Path(folder, volume))
+                _remove_empty_folders(Path(folder, volume))
             pool.storageVolLookupByName(volume).delete(0)
-            done["deleted_volumes"].append(volume)
-    with alone([]):
-        _delete_empty(pool, todo, done)
-    poolsecrets.forget(conn, says)
-    done["undefined"] = True
+            result["deleted_volumes"].append(volume)
+    with hold_unused([]):
+        _delete_empty(pool, todo, result)
+    poolsecrets.forget(conn, description)
+    result["undefined"] = True
 
 
-def _delete_empty(pool: Any, todo: Deletion, done: dict[str, Any]) -> None:
+def _delete_empty(pool: Any, todo: Deletion, result: dict[str, Any]) -> None:
     if todo.deletes:
         pool.refresh(0)
-        left = sorted(anybytes.names(pool))
+        volume_names = sorted(anybytes.names(pool))
         # A volume group would go with all of them.
-        if left:
+        if volume_names:
             raise StorageError(
-                f"pool {todo.name!r} has got new volumes meanwhile ({terminal.some(left)}), so it "
+                f"pool {todo.name!r} has got new volumes meanwhile "
+                f"({terminal.join_some(volume_names)}), so it "
                 "stays with them; see whose they are"
             )
     if todo.is_active:
         pool.destroy()
-        done["stopped"] = True
+        result["stopped"] = True
     if todo.deletes:
         pool.delete(0)
-        done["deleted"] = True
+        result["deleted"] = True
     # One that was not kept is gone since it was stopped.
     if todo.is_persistent:
         pool.undefine()

@@ -77,7 +77,7 @@ def kvm(conn: Any, capabilities: Mapping[str, Any], run_dir: str | Path) -> dict
             "why": "KVM is not proved: the test guest needs machine type "
             f"{' or '.join(MACHINES)}, and QEMU has none of them here",
         }
-    return _remembered(conn, arch, machine, Path(run_dir))
+    return _probe_once(conn, arch, machine, Path(run_dir))
 
 
 def machine_for(machines: Collection[str]) -> str | None:
@@ -90,18 +90,18 @@ def boot_disk() -> bytes:
     return BOOT_SECTOR.ljust(_DISK_BYTES, b"\0")
 
 
-def _remembered(conn: Any, arch: str, machine: str, run_dir: Path) -> dict[str, Any]:
+def _probe_once(conn: Any, arch: str, machine: str, run_dir: Path) -> dict[str, Any]:
     run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
     result = run_dir / "kvm-probe.json"
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     key = f"{boot_id} {conn.getVersion()} {machine}"
     # Nobody else may read it: whoever may read a lock may hold it, and here for ever.
-    with locks.held(run_dir / "probe.lock"):
+    with locks.hold_lock(run_dir / "probe.lock"):
         if result.exists():
-            known = json.loads(result.read_text())
-            if known["key"] == key:
-                found: dict[str, Any] = known["answer"]
-                return found
+            record = json.loads(result.read_text())
+            if record["key"] == key:
+                known_answer: dict[str, Any] = record["answer"]
+                return known_answer
         answer = attempt(conn, "kvm", arch, machine)
         if answer["usable"] is not None:
             result.write_text(json.dumps({"key": key, "answer": answer}))

@@ -43,8 +43,8 @@ def _kinds(with_blocks: bool) -> int:
         | libvirt.VIR_DOMAIN_STATS_BALLOON
         | libvirt.VIR_DOMAIN_STATS_VCPU
     )
-    found: int = kinds | (libvirt.VIR_DOMAIN_STATS_BLOCK if with_blocks else 0)
-    return found
+    all_kinds: int = kinds | (libvirt.VIR_DOMAIN_STATS_BLOCK if with_blocks else 0)
+    return all_kinds
 
 
 def rows(
@@ -54,7 +54,7 @@ def rows(
     with_xml: bool = True,
     with_blocks: bool = True,
     with_next: bool = False,
-    with_asking: bool = False,
+    with_fallback: bool = False,
 ) -> list[dict[str, Any]]:
     """
     Return one row per domain, or only that of ``name``.
@@ -69,25 +69,25 @@ def rows(
     for dom, values in _stats(conn, name, _kinds(with_blocks)):
         try:
             texts = _texts(dom, values, with_xml, with_next)
-            lacks = with_asking and "vcpu.current" not in values
-            told = {**values, **_asked(dom)} if lacks else values
+            lacks_statistics = with_fallback and "vcpu.current" not in values
+            all_values = {**values, **_read_info(dom)} if lacks_statistics else values
         except libvirt.libvirtError as exc:
             if is_gone(exc):
                 continue
             raise
-        out.append({**_row(dom.name(), told), "xml": texts[0], "next_xml": texts[1]})
+        out.append({**_row(dom.name(), all_values), "xml": texts[0], "next_xml": texts[1]})
     return out
 
 
 def _stats(conn: Any, name: str | None, kinds: int) -> list[tuple[Any, dict[str, Any]]]:
     # NOWAIT: a domain in the middle of a long job must not hold up the answer.
     flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
-    found: list[tuple[Any, dict[str, Any]]] = (
+    stats: list[tuple[Any, dict[str, Any]]] = (
         conn.getAllDomainStats(kinds, flags)
         if name is None
         else conn.domainListGetStats([domain(conn, name)], kinds, flags)
     )
-    return found
+    return stats
 
 
 def _texts(
@@ -137,18 +137,18 @@ def definitions(
     out = []
     for dom, values in _stats(conn, name, libvirt.VIR_DOMAIN_STATS_STATE):
         try:
-            xml, kept = _texts(dom, values, True, with_next)
+            xml, next_xml = _texts(dom, values, True, with_next)
         except libvirt.libvirtError as exc:
             if is_gone(exc):
                 continue
             raise
-        is_read = kept and not (unless and unless(xml or "", kept))
-        after = read.domain(kept) if kept and is_read else None
-        out.append(Definition(dom.name(), _state(values), read.domain(xml or ""), after))
+        is_read = next_xml and not (unless and unless(xml or "", next_xml))
+        next_root = read.domain(next_xml) if next_xml and is_read else None
+        out.append(Definition(dom.name(), _state(values), read.domain(xml or ""), next_root))
     return out
 
 
-def _asked(dom: Any) -> dict[str, int]:
+def _read_info(dom: Any) -> dict[str, int]:
     """Return what a driver without such statistics says of a domain when it is asked."""
     _state, most_kib, used_kib, vcpus, time_ns = dom.info()
     return {
@@ -196,12 +196,12 @@ def reachable(conn: Any) -> dict[str, Reachable]:
             listeners=read.listeners(root),
             sends_as_host=read.sends_as_host(root),
             is_filtered=read.is_filtered(root),
-            written=tuple(_written(root)),
+            written=tuple(_list_written_files(root)),
         )
     return out
 
 
-def _written(root: ET.Element) -> Iterator[str]:
+def _list_written_files(root: ET.Element) -> Iterator[str]:
     for disk in read.disk_sources(root):
         if disk["type"] == "file" and disk["device"] == "disk" and not disk["is_readonly"]:
             yield str(disk["path"])
@@ -240,24 +240,24 @@ def addresses(conn: Any, name: str, source: str) -> list[str]:
         ``lease``, ``agent``, which has a few seconds, or ``arp``. One that fails knows none.
     """
     try:
-        return access.addresses(_said_by(domain(conn, name), source.upper()))
+        return access.addresses(_read_addresses(domain(conn, name), source.upper()))
     except libvirt.libvirtError as exc:
         log.debug("libvirt tells no addresses of VM %s by %s: %s", name, source, exc)
         return []
 
 
-def _said_by(dom: Any, source: str) -> list[Any]:
+def _read_addresses(dom: Any, source: str) -> list[Any]:
     kind = getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source}")
     if source != "AGENT":
-        return _listed(dom.interfaceAddresses(kind))
+        return _list_addresses(dom.interfaceAddresses(kind))
     # A guest that stopped answering would hold up this call for as long as it likes. It is the
     # domain's, and stays: set back, it would let another call wait without end.
     dom.agentSetResponseTimeout(AGENT_S)
-    return _listed(dom.interfaceAddresses(kind))
+    return _list_addresses(dom.interfaceAddresses(kind))
 
 
-def _listed(links: Mapping[str, Any]) -> list[Any]:
-    return [one.get("addr") for link in links.values() for one in link.get("addrs") or ()]
+def _list_addresses(links: Mapping[str, Any]) -> list[Any]:
+    return [entry.get("addr") for link in links.values() for entry in link.get("addrs") or ()]
 
 
 def state(conn: Any, name: str) -> str:

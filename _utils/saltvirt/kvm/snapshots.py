@@ -29,7 +29,7 @@ _FREEZE_S = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reverting:
+class RevertPlan:
     """
     What is reverted to.
 
@@ -49,29 +49,29 @@ class Reverting:
 
 def new_name(vm: str, name: object = None, suffix: object = None) -> str:
     """Return the name of a snapshot to be taken: by default the VM's with the local time."""
-    given = "" if name is None else str(name)
-    if given.lower() == vm.lower():
-        raise BadArgument("name", f"{given!r} is the VM's own name; choose another")
-    made = given or f"{vm}-{time.strftime('%Y%m%d-%H%M%S', time.localtime())}"
-    full = made if suffix in (None, "") else f"{made}-{suffix}"
-    if "/" in full or full.startswith("."):
-        raise BadArgument("name", f"{full!r} has a slash or begins with a dot; choose another")
-    if len(full.encode()) > _NAME_BYTES:
+    requested_name = "" if name is None else str(name)
+    if requested_name.lower() == vm.lower():
+        raise BadArgument("name", f"{requested_name!r} is the VM's own name; choose another")
+    base_name = requested_name or f"{vm}-{time.strftime('%Y%m%d-%H%M%S', time.localtime())}"
+    full_name = base_name if suffix in (None, "") else f"{base_name}-{suffix}"
+    if "/" in full_name or full_name.startswith("."):
+        raise BadArgument("name", f"{full_name!r} has a slash or begins with a dot; choose another")
+    if len(full_name.encode()) > _NAME_BYTES:
         raise BadArgument(
-            "name", f"{full!r} has more than {_NAME_BYTES} bytes, which libvirt cannot keep"
+            "name", f"{full_name!r} has more than {_NAME_BYTES} bytes, which libvirt cannot keep"
         )
-    return full
+    return full_name
 
 
-def listed(conn: Any, name: str | None = None) -> dict[str, Any]:
+def list_snapshots(conn: Any, name: str | None = None) -> dict[str, Any]:
     """Return ``{VM: [{name, created, running, current}]}``, the oldest first; "N/A" for none."""
     if name is not None:
-        return {name: _shown(domain(conn, name))}
-    with_some = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT
+        return {name: _describe(domain(conn, name))}
+    flag = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT
     out: dict[str, Any] = {dom.name(): NONE for dom in conn.listAllDomains()}
-    for dom in conn.listAllDomains(with_some):
+    for dom in conn.listAllDomains(flag):
         try:
-            out[dom.name()] = _shown(dom)
+            out[dom.name()] = _describe(dom)
         except libvirt.libvirtError as exc:
             # A domain that vanishes while it is read is left out.
             if not is_gone(exc):
@@ -80,7 +80,7 @@ def listed(conn: Any, name: str | None = None) -> dict[str, Any]:
     return out
 
 
-def every(conn: Any, name: str | None = None) -> dict[str, list[snapshot.Snapshot]]:
+def read_all(conn: Any, name: str | None = None) -> dict[str, list[snapshot.Snapshot]]:
     """Return the snapshots of all domains that have some, or of one, by the domains' names."""
     out = {}
     for dom in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT):
@@ -97,34 +97,40 @@ def every(conn: Any, name: str | None = None) -> dict[str, list[snapshot.Snapsho
 
 def names(conn: Any, name: str) -> list[str]:
     """Return the names of a domain's snapshots, sorted."""
-    return sorted(one.getName() for one in domain(conn, name).listAllSnapshots())
+    return sorted(
+        libvirt_snapshot.getName() for libvirt_snapshot in domain(conn, name).listAllSnapshots()
+    )
 
 
-def tell(conn: Any, name: str, other: Any) -> None:
+def redefine_on_host(conn: Any, name: str, other_conn: Any) -> None:
     """
     Tell another host's libvirt of a stopped domain's internal snapshots, which are in its disks.
 
     The domain is defined there, and its disks are there, or will be.
     """
-    there = domain(other, name)
+    other_domain = domain(other_conn, name)
     # A child after its parent, without which libvirt takes none.
-    for one in domain(conn, name).listAllSnapshots(libvirt.VIR_DOMAIN_SNAPSHOT_LIST_TOPOLOGICAL):
+    for libvirt_snapshot in domain(conn, name).listAllSnapshots(
+        libvirt.VIR_DOMAIN_SNAPSHOT_LIST_TOPOLOGICAL
+    ):
         flags = libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REDEFINE
-        if one.isCurrent():
+        if libvirt_snapshot.isCurrent():
             flags |= libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_CURRENT
-        there.snapshotCreateXML(one.getXMLDesc(libvirt.VIR_DOMAIN_SNAPSHOT_XML_SECURE), flags)
+        other_domain.snapshotCreateXML(
+            libvirt_snapshot.getXMLDesc(libvirt.VIR_DOMAIN_SNAPSHOT_XML_SECURE), flags
+        )
 
 
-def _shown(dom: Any) -> list[dict[str, Any]] | str:
+def _describe(dom: Any) -> list[dict[str, Any]] | str:
     current = _current(dom)
-    return [_row(one, current) for one in _by_age(_read(dom))] or NONE
+    return [_row(entry, current) for entry in _by_age(_read(dom))] or NONE
 
 
 def _read(dom: Any) -> list[snapshot.Snapshot]:
     out = []
-    for one in dom.listAllSnapshots():
+    for libvirt_snapshot in dom.listAllSnapshots():
         try:
-            out.append(snapshot.read(one.getXMLDesc()))
+            out.append(snapshot.read(libvirt_snapshot.getXMLDesc()))
         except libvirt.libvirtError as exc:
             # One that is deleted while it is read is left out.
             if exc.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_SNAPSHOT:
@@ -136,45 +142,47 @@ def _current(dom: Any) -> str | None:
     return dom.snapshotCurrent().getName() if dom.hasCurrentSnapshot() else None
 
 
-def _row(one: snapshot.Snapshot, current: str | None) -> dict[str, Any]:
+def _row(entry: snapshot.Snapshot, current: str | None) -> dict[str, Any]:
     row = {
-        "name": one.name,
-        "created": datetime.fromtimestamp(one.created_s).isoformat(" "),
-        "running": one.is_running,
-        "current": one.name == current,
+        "name": entry.name,
+        "created": datetime.fromtimestamp(entry.created_s).isoformat(" "),
+        "running": entry.is_running,
+        "current": entry.name == current,
     }
-    return {**row, "external": True} if one.is_external else row
+    return {**row, "external": True} if entry.is_external else row
 
 
-def _by_age(found: Iterable[snapshot.Snapshot]) -> list[snapshot.Snapshot]:
+def _by_age(entries: Iterable[snapshot.Snapshot]) -> list[snapshot.Snapshot]:
     """Return snapshots, the oldest first; a child after its parent, whatever the clock was then."""
-    named = {one.name: one for one in found}
+    by_name = {entry.name: entry for entry in entries}
 
-    def age(one: snapshot.Snapshot) -> tuple[int, int]:
-        above = named.get(one.parent or "")
-        if above is None:
-            return one.created_s, 0
+    def age(entry: snapshot.Snapshot) -> tuple[int, int]:
+        parent = by_name.get(entry.parent or "")
+        if parent is None:
+            return entry.created_s, 0
         # A clock that was ahead must not make a parent the newer one: it would be cleaned up.
-        created_s, depth = age(above)
-        return max(created_s, one.created_s), depth + 1
+        created_s, depth = age(parent)
+        return max(created_s, entry.created_s), depth + 1
 
-    return sorted(named.values(), key=lambda one: (*age(one), one.name))
+    return sorted(by_name.values(), key=lambda entry: (*age(entry), entry.name))
 
 
 def why_not(conn: Any, name: str, *, is_external: bool) -> str | None:
     """Return why a domain cannot have a snapshot taken, as far as can be said before; or None."""
     if is_external and name in lifecycle.saved(conn):
         # What it has in its memory names these disks, and not those that are made above them.
-        return saved_too(name, "would go on in what is below the new files by then")
+        return saved_state_message(name, "would go on in what is below the new files by then")
     if conn.getType() != "QEMU":
         return None
     disks = read_domain.disks(read_domain.domain(domain(conn, name).XMLDesc(0)))
-    written = [one for one in disks if one.device == "disk" and not one.is_readonly]
-    if not written:
+    written_disks = [
+        candidate for candidate in disks if candidate.device == "disk" and not candidate.is_readonly
+    ]
+    if not written_disks:
         return f"VM {name!r} has no disk of which a snapshot could be taken"
-    for disk in written:
+    for disk in written_disks:
         if disk.format != "qcow2" and not is_external:
-            return _why_not_in(name, disk)
+            return _why_not_internal(name, disk)
     return None if is_external else _why_not_with_uefi(conn, name)
 
 
@@ -184,18 +192,18 @@ def _why_not_with_uefi(conn: Any, name: str) -> str | None:
     system = read_domain.system(read_domain.domain(dom.XMLDesc(0)))
     if not dom.isActive() or not osboot.has_flash(system):
         return None
-    begin, way = f"VM {name!r} boots by UEFI", "give external=True, or shut it down first"
+    subject, advice = f"VM {name!r} boots by UEFI", "give external=True, or shut it down first"
     version = conn.getLibVersion()
     if version < _UEFI_SNAPSHOTS:
         return (
-            f"{begin}, and this host's libvirt {_release(version)} takes no internal snapshot of "
-            f"such a VM while it runs (10.10 and later do, with variables in qcow2); {way}"
+            f"{subject}, and this host's libvirt {_release(version)} takes no internal snapshot of "
+            f"such a VM while it runs (10.10 and later do, with variables in qcow2); {advice}"
         )
     if osboot.variables_format(system) in (None, "qcow2"):
         return None
     return (
-        f"{begin}, and the file of its firmware's variables is raw: an internal snapshot of a VM "
-        f"that runs needs qcow2 there; {way} (docs/snapshots.md, UEFI)"
+        f"{subject}, and the file of its firmware's variables is raw: an internal snapshot of a VM "
+        f"that runs needs qcow2 there; {advice} (docs/snapshots.md, UEFI)"
     )
 
 
@@ -203,24 +211,27 @@ def _release(version: int) -> str:
     return f"{version // 1000000}.{version // 1000 % 1000}"
 
 
-def saved_too(name: str, why: str) -> str:
+def saved_state_message(name: str, consequence: str) -> str:
     """Return what is said of a VM with a saved state; ``why`` says what would become of that."""
     return (
-        f"VM {name!r} has a saved state (managed save), which {why}; start it and shut it down, or "
+        f"VM {name!r} has a saved state (managed save), which {consequence}; start it and shut it "
+        "down, or "
         f"drop that state with virsh managedsave-remove {name}"
     )
 
 
-def _why_not_in(name: str, disk: Disk) -> str:
-    target, needs = disk.target.get("dev"), "an internal snapshot needs qcow2 for every disk"
+def _why_not_internal(name: str, disk: Disk) -> str:
+    target, requirement = disk.target.get("dev"), "an internal snapshot needs qcow2 for every disk"
     if disk.serial == SEED_SERIAL:
         return (
             f"disk {target} of VM {name!r} is its seed, which older releases made {disk.format}, "
-            f"and {needs} that is written to; have the guest only read it, from the next start on: "
+            f"and {requirement} that is written to; have the guest only read it, from the next "
+            "start on: "
             f"virt.update {name} seed_readonly=True; or give external=True"
         )
     return (
-        f"disk {target} of VM {name!r} is {disk.format}, and {needs} that is written to; give "
+        f"disk {target} of VM {name!r} is {disk.format}, and {requirement} that is written to; "
+        "give "
         "external=True, which libvirt reverts to from 9.9 on, or detach that disk first"
     )
 
@@ -255,49 +266,52 @@ def take(conn: Any, vm: str, name: str, *, is_external: bool, is_quiesced: bool)
         # Whoever asked for addresses has left the domain a few seconds; without any, a guest that
         # does not answer would hold this up for as long as it likes.
         dom.agentSetResponseTimeout(_FREEZE_S)
-    with privatefiles.made(conn, vm):
-        dom.snapshotCreateXML(to_text(snapshot.to_take(name)), flags)
+    with privatefiles.restrict_new_files(conn, vm):
+        dom.snapshotCreateXML(to_text(snapshot.build_new(name)), flags)
 
 
 def delete(conn: Any, vm: str, names: Sequence[str]) -> dict[str, Any]:
     """Delete snapshots, or all without names; return ``{available, deleted}`` as they were."""
     dom = domain(conn, vm)
     current = _current(dom)
-    rows = {one.name: _row(one, current) for one in _by_age(_read(dom))}
+    rows = {entry.name: _row(entry, current) for entry in _by_age(_read(dom))}
     missing = [name for name in names if name not in rows]
     if missing:
         raise BadArgument("names", _no_such(vm, missing[0], rows))
-    chosen = list(dict.fromkeys(names)) or list(rows)
+    chosen_names = list(dict.fromkeys(names)) or list(rows)
     # The newest first: a child of one that is deleted would be written anew.
-    _delete(dom, vm, sorted(chosen, key=list(rows).index, reverse=True))
-    return {"available": {vm: _shown(dom)}, "deleted": {name: rows[name] for name in chosen}}
+    _delete(dom, vm, sorted(chosen_names, key=list(rows).index, reverse=True))
+    return {
+        "available": {vm: _describe(dom)},
+        "deleted": {name: rows[name] for name in chosen_names},
+    }
 
 
 def _delete(dom: Any, vm: str, names: Sequence[str], reverted_to: str | None = None) -> None:
     """Delete snapshots in their order; what fails then says what was done before it."""
-    done = [] if reverted_to is None else [f"reverted to {reverted_to!r}"]
+    steps = [] if reverted_to is None else [f"reverted to {reverted_to!r}"]
     for name in names:
         try:
             dom.snapshotLookupByName(name).delete()
         except libvirt.libvirtError as exc:
-            if not done:
+            if not steps:
                 raise
             raise LibvirtRefused(
                 f"snapshot {name!r} of VM {vm!r} cannot be deleted: {exc}; done before: "
-                f"{', '.join(done)}"
+                f"{', '.join(steps)}"
             ) from exc
-        done.append(f"deleted {name!r}")
+        steps.append(f"deleted {name!r}")
 
 
-def _no_such(vm: str, name: str, known: Iterable[str]) -> str:
-    return f"VM {vm!r} has no snapshot {name!r}; it has: {', '.join(known) or 'none'}"
+def _no_such(vm: str, name: str, existing_names: Iterable[str]) -> str:
+    return f"VM {vm!r} has no snapshot {name!r}; it has: {', '.join(existing_names) or 'none'}"
 
 
-def plan_revert(conn: Any, vm: str, wanted: object = None) -> Reverting:
+def plan_revert(conn: Any, vm: str, requested: object = None) -> RevertPlan:
     """Return what reverting would do: to the one that is wanted, or to the current one's parent."""
     dom = domain(conn, vm)
-    known = {one.name: one for one in _by_age(_read(dom))}
-    target = known[_chosen(vm, known, _current(dom), wanted)]
+    snapshots_by_name = {entry.name: entry for entry in _by_age(_read(dom))}
+    target = snapshots_by_name[_choose_target(vm, snapshots_by_name, _current(dom), requested)]
     version = conn.getLibVersion()
     if target.is_external and version < _REVERTS_EXTERNAL:
         raise LibvirtRefused(
@@ -307,17 +321,17 @@ def plan_revert(conn: Any, vm: str, wanted: object = None) -> Reverting:
         )
     if vm in lifecycle.saved(conn):
         # libvirt would start the VM with that memory over what the disks had before.
-        raise LibvirtRefused(saved_too(vm, "would go on over the disks of the snapshot"))
-    ages = list(known)
-    return Reverting(
+        raise LibvirtRefused(saved_state_message(vm, "would go on over the disks of the snapshot"))
+    ages = list(snapshots_by_name)
+    return RevertPlan(
         to=target.name,
         target=target,
         newer=ages[ages.index(target.name) + 1 :][::-1],
-        warned=[_silent_for_long(vm)] if target.has_memory else [],
+        warned=[_reconnect_warning(vm)] if target.has_memory else [],
     )
 
 
-def _silent_for_long(vm: str) -> str:
+def _reconnect_warning(vm: str) -> str:
     # Salt's default for tcp_keepalive_idle is 300 s; 345 s were measured.
     return (
         f"{vm!r} goes on with the clock and the connections of its snapshot: its minion may be "
@@ -326,36 +340,43 @@ def _silent_for_long(vm: str) -> str:
     )
 
 
-def _chosen(
-    vm: str, known: Mapping[str, snapshot.Snapshot], current: str | None, wanted: object
+def _choose_target(
+    vm: str,
+    snapshots_by_name: Mapping[str, snapshot.Snapshot],
+    current: str | None,
+    requested: object,
 ) -> str:
     # As on Salt 3006, an empty text names none.
-    if wanted not in (None, ""):
-        if str(wanted) not in known:
-            raise BadArgument("vm_snapshot", _no_such(vm, str(wanted), known))
-        return str(wanted)
-    if not known:
+    if requested not in (None, ""):
+        if str(requested) not in snapshots_by_name:
+            raise BadArgument("vm_snapshot", _no_such(vm, str(requested), snapshots_by_name))
+        return str(requested)
+    if not snapshots_by_name:
         raise LibvirtRefused(f"VM {vm!r} has no snapshots; take one with virt.snapshot {vm}")
-    parent = known[current].parent if current is not None and current in known else None
-    if parent is None or parent not in known:
+    parent = (
+        snapshots_by_name[current].parent
+        if current is not None and current in snapshots_by_name
+        else None
+    )
+    if parent is None or parent not in snapshots_by_name:
         raise LibvirtRefused(
             f"VM {vm!r} has no snapshot before the current one; name the one to revert to: "
-            f"{', '.join(known)}"
+            f"{', '.join(snapshots_by_name)}"
         )
     return parent
 
 
-def revert(conn: Any, vm: str, plan: Reverting, *, with_cleanup: bool) -> dict[str, Any]:
+def revert(conn: Any, vm: str, plan: RevertPlan, *, with_cleanup: bool) -> dict[str, Any]:
     """Revert as planned; return what :func:`shown` does."""
     dom = domain(conn, vm)
-    with privatefiles.made(conn, vm):
+    with privatefiles.restrict_new_files(conn, vm):
         dom.revertToSnapshot(dom.snapshotLookupByName(plan.to))
     _delete(dom, vm, plan.newer if with_cleanup else [], plan.to)
-    return shown(plan, with_cleanup=with_cleanup)
+    return describe_revert(plan, with_cleanup=with_cleanup)
 
 
-def shown(plan: Reverting, *, with_cleanup: bool) -> dict[str, Any]:
+def describe_revert(plan: RevertPlan, *, with_cleanup: bool) -> dict[str, Any]:
     """Return ``{reverted, deleted}`` of a plan, with its ``warnings`` if it has any."""
-    warned = {"warnings": plan.warned} if plan.warned else {}
+    warnings = {"warnings": plan.warned} if plan.warned else {}
     # Salt 3006's word for no cleanup.
-    return {"reverted": plan.to, "deleted": plan.newer if with_cleanup else NONE, **warned}
+    return {"reverted": plan.to, "deleted": plan.newer if with_cleanup else NONE, **warnings}

@@ -32,26 +32,26 @@ class _Window:
         return os.read(self.handle, min(count, self.left()))
 
     def _refuse_cut(self) -> None:
-        here = os.lseek(self.handle, 0, os.SEEK_CUR)
+        position = os.lseek(self.handle, 0, os.SEEK_CUR)
         size = os.lseek(self.handle, 0, os.SEEK_END)
-        os.lseek(self.handle, here, os.SEEK_SET)
+        os.lseek(self.handle, position, os.SEEK_SET)
         if size < self.end:
             raise OSError(errno.EIO, "it has become shorter meanwhile")
 
     def section(self) -> list[Any]:
         """Return ``[is data, length]`` of what comes next: data, or a hole."""
         self._refuse_cut()
-        here = os.lseek(self.handle, 0, os.SEEK_CUR)
+        position = os.lseek(self.handle, 0, os.SEEK_CUR)
         try:
-            data = os.lseek(self.handle, here, os.SEEK_DATA)
-            until = os.lseek(self.handle, here, os.SEEK_HOLE) if data == here else data
+            data = os.lseek(self.handle, position, os.SEEK_DATA)
+            end = os.lseek(self.handle, position, os.SEEK_HOLE) if data == position else data
         except OSError as exc:
             if exc.errno != errno.ENXIO:
                 raise
             # Nothing but a hole up to the end.
-            data, until = -1, self.end
-        os.lseek(self.handle, here, os.SEEK_SET)
-        return [data == here and self.left() > 0, max(min(until, self.end) - here, 0)]
+            data, end = -1, self.end
+        os.lseek(self.handle, position, os.SEEK_SET)
+        return [data == position and self.left() > 0, max(min(end, self.end) - position, 0)]
 
     def skip(self, length: int) -> int:
         """Go past a hole."""
@@ -62,16 +62,16 @@ def upload(
     conn: Any, pool: str, volume: str, file: str, *, offset: int, length: int, is_sparse: bool
 ) -> None:
     """Write a file's content into a volume, from ``offset`` on; ``length`` 0 is all of it."""
-    handle = _opened(file)
+    handle = _open_source(file)
     try:
-        found = volumes.lookup(conn, pool, volume)
+        libvirt_volume = volumes.lookup(conn, pool, volume)
         volumes.refuse_running(conn, pool, volume)
         window = _Window(handle, length)
-        is_sparse = is_sparse and _takes_holes(found, offset + window.end)
+        is_sparse = is_sparse and _takes_holes(libvirt_volume, offset + window.end)
         stream = conn.newStream(0)
         try:
             flags = libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM if is_sparse else 0
-            found.upload(stream, offset, window.end, flags)
+            libvirt_volume.upload(stream, offset, window.end, flags)
             _send(stream, window, is_sparse)
             stream.finish()
         except BaseException as exc:
@@ -83,19 +83,19 @@ def upload(
         os.close(handle)
 
 
-def _takes_holes(found: Any, end: int) -> bool:
+def _takes_holes(libvirt_volume: Any, end: int) -> bool:
     """
     Return whether a volume is as its content is to be where nothing is sent of a hole.
 
     Of a device libvirt makes zeros there. In a file it leaves what there was, and cuts the file
     off after the hole, so that all behind what is sent is gone.
     """
-    kind, capacity, allocation = found.info()
+    kind, capacity, allocation = libvirt_volume.info()
     is_device = bool(kind != libvirt.VIR_STORAGE_VOL_FILE)
     return is_device or bool(allocation == 0 and end >= capacity)
 
 
-def _opened(file: str) -> int:
+def _open_source(file: str) -> int:
     try:
         # A pipe would be waited for.
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -135,7 +135,7 @@ def download(
     """Write a volume's content into a new file that only root reads; nothing stays on failure."""
     if not str(file).startswith("/"):
         raise BadArgument("file", f"{file!r} is not an absolute path")
-    found = volumes.lookup(conn, pool, volume)
+    libvirt_volume = volumes.lookup(conn, pool, volume)
     try:
         handle = files.private(Path(file), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     except FileExistsError:
@@ -143,7 +143,7 @@ def download(
     except OSError as exc:
         raise BadArgument("file", f"{file}: {exc.strerror}") from exc
     try:
-        _receive(conn, found, handle, offset, length, is_sparse)
+        _receive(conn, libvirt_volume, handle, offset, length, is_sparse)
         os.fsync(handle)
     except BaseException as exc:
         Path(file).unlink(missing_ok=True)
@@ -154,13 +154,15 @@ def download(
         os.close(handle)
 
 
-def _receive(conn: Any, found: Any, handle: int, offset: int, length: int, is_sparse: bool) -> None:
+def _receive(
+    conn: Any, libvirt_volume: Any, handle: int, offset: int, length: int, is_sparse: bool
+) -> None:
     stream = conn.newStream(0)
     try:
         flags = libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM if is_sparse else 0
-        found.download(stream, offset, length, flags)
+        libvirt_volume.download(stream, offset, length, flags)
         if is_sparse:
-            stream.sparseRecvAll(_write, _hole, handle)
+            stream.sparseRecvAll(_write, _write_hole, handle)
             # A hole at the end is only skipped so far.
             os.ftruncate(handle, os.lseek(handle, 0, os.SEEK_CUR))
         else:
@@ -172,12 +174,12 @@ def _receive(conn: Any, found: Any, handle: int, offset: int, length: int, is_sp
 
 
 def _write(_stream: Any, data: bytes, handle: int) -> int:
-    left = memoryview(data)
-    while left:
+    remaining = memoryview(data)
+    while remaining:
         # On a disk that gets full only a part is written, and that alone is no error.
-        left = left[os.write(handle, left) :]
+        remaining = remaining[os.write(handle, remaining) :]
     return len(data)
 
 
-def _hole(_stream: Any, length: int, handle: int) -> int:
+def _write_hole(_stream: Any, length: int, handle: int) -> int:
     return os.lseek(handle, length, os.SEEK_CUR)

@@ -54,9 +54,9 @@ def names(conn: Any, pool: str) -> list[str]:
 
 def find(conn: Any, pool: str, volume: str) -> volume_.Volume | None:
     """Return what a volume is, None if a running pool has none of that name."""
-    found = conn.storagePoolLookupByName(pool)
+    libvirt_pool = conn.storagePoolLookupByName(pool)
     try:
-        return volume_.read(anybytes.described(found.storageVolLookupByName(volume)))
+        return volume_.read(anybytes.read_volume_xml(libvirt_pool.storageVolLookupByName(volume)))
     except libvirt.libvirtError as exc:
         if exc.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
             return None
@@ -70,34 +70,36 @@ def infos(conn: Any, pool: str | None = None, volume: str | None = None) -> dict
     Each volume is asked for once. Who uses it is known by what lies below the disks of all
     domains, in whichever pool, so all volumes are read.
     """
-    there = _all(conn)
-    users = _users(conn, there)
+    volumes_by_pool = _read_all_volumes(conn)
+    users = _users(conn, volumes_by_pool)
     return {
         name: {
-            one.name: volume_.describe(one, sorted(users[name, one.name]))
-            for one in found
-            if volume in (None, one.name)
+            entry.name: volume_.describe(entry, sorted(users[name, entry.name]))
+            for entry in entries
+            if volume in (None, entry.name)
         }
-        for name, found in there.items()
-        if pool in (None, name) and any(volume in (None, one.name) for one in found)
+        for name, entries in volumes_by_pool.items()
+        if pool in (None, name) and any(volume in (None, entry.name) for entry in entries)
     }
 
 
-def _all(conn: Any) -> dict[str, list[volume_.Volume]]:
+def _read_all_volumes(conn: Any) -> dict[str, list[volume_.Volume]]:
     active = libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE
-    return {pool.name(): list(_of_pool(pool)) for pool in conn.listAllStoragePools(active)}
+    return {
+        pool.name(): list(_read_pool_volumes(pool)) for pool in conn.listAllStoragePools(active)
+    }
 
 
-def _of_pool(pool: Any) -> Iterator[volume_.Volume]:
+def _read_pool_volumes(pool: Any) -> Iterator[volume_.Volume]:
     try:
-        listed = pool.listAllVolumes(0)
+        libvirt_volumes = pool.listAllVolumes(0)
     except libvirt.libvirtError as exc:
         if _is_gone(exc):
             return
         raise
-    for one in listed:
+    for libvirt_volume in libvirt_volumes:
         try:
-            yield volume_.read(anybytes.described(one))
+            yield volume_.read(anybytes.read_volume_xml(libvirt_volume))
         except libvirt.libvirtError as exc:
             if not _is_gone(exc):
                 raise
@@ -109,44 +111,52 @@ def _is_gone(exc: Any) -> bool:
 
 def users(conn: Any) -> dict[tuple[str, str], set[str]]:
     """Return the VMs that have a volume as a disk, or below one, by pool and name."""
-    return _users(conn, _all(conn))
+    return _users(conn, _read_all_volumes(conn))
 
 
-def based(conn: Any) -> dict[tuple[str, str], set[str]]:
+def find_backing_users(conn: Any) -> dict[tuple[str, str], set[str]]:
     """Return the VMs that have a volume below a disk, as its pool says, by pool and name."""
-    return _users(conn, _all(conn), only_below=True)
+    return _users(conn, _read_all_volumes(conn), only_below=True)
 
 
 def _users(
-    conn: Any, there: dict[str, list[volume_.Volume]], flags: int = 0, *, only_below: bool = False
+    conn: Any,
+    volumes_by_pool: dict[str, list[volume_.Volume]],
+    flags: int = 0,
+    *,
+    only_below: bool = False,
 ) -> dict[tuple[str, str], set[str]]:
     """Return the VMs that have a volume as a disk, or below one, by pool and name."""
-    where, below = _places(there)
+    paths_by_volume, backing_by_path = _places(volumes_by_pool)
     out: defaultdict[str, set[str]] = defaultdict(set)
-    for vm, used in _disks(conn, flags):
-        for kind, *said in used:
-            path = where.get((said[0], said[1])) if kind == "volume" else _real(said[0])
+    for vm, disk_places in _disks(conn, flags):
+        for kind, *place in disk_places:
+            path = (
+                paths_by_volume.get((place[0], place[1])) if kind == "volume" else _real(place[0])
+            )
             if only_below and path is not None:
-                path = below.get(path)
+                path = backing_by_path.get(path)
             # A chain that leads back to itself ends where it was.
             while path is not None and vm not in out[path]:
                 out[path].add(vm)
-                path = below.get(path)
-    return {key: out[path] for key, path in where.items()}
+                path = backing_by_path.get(path)
+    return {key: out[path] for key, path in paths_by_volume.items()}
 
 
 def _places(
-    there: dict[str, list[volume_.Volume]],
+    volumes_by_pool: dict[str, list[volume_.Volume]],
 ) -> tuple[dict[tuple[str, str], str], dict[str, str]]:
     """Return where volumes, by pool and name, really are, and what is below each place."""
     # Several pools, and links, may lead to one file.
-    where, below = {}, {}
-    for pool, found in there.items():
-        for one in found:
-            path = where[pool, one.name] = _real(one.path or f"{pool}/{one.name}")
-            if one.backing:
-                below[path] = _real(one.backing.path)
-    return where, below
+    paths_by_volume, backing_by_path = {}, {}
+    for pool, volumes in volumes_by_pool.items():
+        for volume in volumes:
+            path = paths_by_volume[pool, volume.name] = _real(
+                volume.path or f"{pool}/{volume.name}"
+            )
+            if volume.backing:
+                backing_by_path[path] = _real(volume.backing.path)
+    return paths_by_volume, backing_by_path
 
 
 def _real(path: str) -> str:
@@ -165,7 +175,10 @@ def _disks(conn: Any, flags: int = 0) -> Iterator[tuple[str, set[tuple[str, ...]
             if not is_gone(exc):
                 raise
             continue
-        yield domain.name(), {one for text in texts for one in volume_.used(parse(text))}
+        yield (
+            domain.name(),
+            {place for text in texts for place in volume_.find_used_locations(parse(text))},
+        )
 
 
 def used_by_running(conn: Any, pool: str, volume: str | None = None) -> dict[str, str]:
@@ -174,29 +187,31 @@ def used_by_running(conn: Any, pool: str, volume: str | None = None) -> dict[str
 
 
 def _used_by(conn: Any, flags: int, pool: str, volume: str | None) -> dict[str, str]:
-    of_pool = conn.storagePoolLookupByName(pool)
-    asked = [of_pool.storageVolLookupByName(volume)] if volume else of_pool.listAllVolumes(0)
-    found = [(vm, one) for vm, used in _disks(conn, flags) for one in used]
+    libvirt_pool = conn.storagePoolLookupByName(pool)
+    libvirt_volumes = (
+        [libvirt_pool.storageVolLookupByName(volume)] if volume else libvirt_pool.listAllVolumes(0)
+    )
+    places = [(vm, place) for vm, disk_places in _disks(conn, flags) for place in disk_places]
     # Their paths are asked for only if there is a VM that could use one.
-    if not found:
+    if not places:
         return {}
-    by_name = {(one[1], one[2]): vm for vm, one in found if one[0] == "volume"}
-    by_path = {path: vm for vm, one in found if (path := _path(conn, one))}
+    by_name = {(place[1], place[2]): vm for vm, place in places if place[0] == "volume"}
+    by_path = {path: vm for vm, place in places if (path := _path(conn, place))}
     out = {}
-    for one in asked:
-        name = anybytes.text(one.name)
-        vm = by_name.get((pool, name)) or by_path.get(_real(anybytes.text(one.path)))
+    for libvirt_volume in libvirt_volumes:
+        name = anybytes.text(libvirt_volume.name)
+        vm = by_name.get((pool, name)) or by_path.get(_real(anybytes.text(libvirt_volume.path)))
         if vm:
             out[name] = vm
     return out
 
 
-def _path(conn: Any, said: tuple[str, ...]) -> str | None:
+def _path(conn: Any, place: tuple[str, ...]) -> str | None:
     """Return where a disk really is, None of a volume of a pool that is gone, or is no folder."""
-    if said[0] == "path":
-        return _real(said[1])
-    pool = pools.find(conn, said[1])
-    path = None if pool is None else pool_.volume_path(parse(pool.XMLDesc(0)), said[2])
+    if place[0] == "path":
+        return _real(place[1])
+    pool = pools.find(conn, place[1])
+    path = None if pool is None else pool_.volume_path(parse(pool.XMLDesc(0)), place[2])
     return None if path is None else _real(path)
 
 
@@ -228,20 +243,24 @@ def _used_by_saved(conn: Any, pool: str, volume: str | None) -> dict[str, str]:
     if not conn.listAllDomains(flag):
         return {}
     # What is below a disk libvirt says only while its VM runs; what is below a volume always.
-    below = {
+    users_below = {
         name: min(vms)
-        for (where, name), vms in _users(conn, _all(conn), flag).items()
-        if where == pool and volume in (None, name) and vms
+        for (pool_name, name), vms in _users(conn, _read_all_volumes(conn), flag).items()
+        if pool_name == pool and volume in (None, name) and vms
     }
-    return {**below, **_used_by(conn, flag, pool, volume)}
+    return {**users_below, **_used_by(conn, flag, pool, volume)}
 
 
 def refuse_used(conn: Any, pool: str) -> None:
     """Raise StorageError if VMs that run have volumes of a pool as disks, or below one."""
-    used = used_by_running(conn, pool)
-    if used:
-        listed = terminal.some(f"{volume} by {vm}" for volume, vm in sorted(used.items()))
-        raise StorageError(f"VMs that run use volumes of pool {pool!r}: {listed}; stop them first")
+    users_by_volume = used_by_running(conn, pool)
+    if users_by_volume:
+        users_text = terminal.join_some(
+            f"{volume} by {vm}" for volume, vm in sorted(users_by_volume.items())
+        )
+        raise StorageError(
+            f"VMs that run use volumes of pool {pool!r}: {users_text}; stop them first"
+        )
 
 
 def refuse_stop(conn: Any, pool: str) -> None:
@@ -251,63 +270,68 @@ def refuse_stop(conn: Any, pool: str) -> None:
     libvirt logs out of an iSCSI session, and ends a virtual host adapter, whoever has its devices
     open. What is mounted, or a volume group, stays as long as it is in use; a folder is let go.
     """
-    found = conn.storagePoolLookupByName(pool)
-    if found.isActive() and pool_.read(pools.definition(found)).type in ("iscsi", "scsi"):
+    libvirt_pool = conn.storagePoolLookupByName(pool)
+    if libvirt_pool.isActive() and pool_.read(pools.definition(libvirt_pool)).type in (
+        "iscsi",
+        "scsi",
+    ):
         refuse_used(conn, pool)
 
 
-def group(conn: Any, pool: str) -> pool_.Pool | None:
+def find_group_pool(conn: Any, pool: str) -> pool_.Pool | None:
     """Return a pool that goes with all its volumes, None if it is another."""
     # Of a folder that is not empty libvirt leaves all, of a volume group nothing.
-    says = pool_.read(pools.definition(conn.storagePoolLookupByName(pool)))
-    return says if says.type in _GROUPS else None
+    description = pool_.read(pools.definition(conn.storagePoolLookupByName(pool)))
+    return description if description.type in _GROUPS else None
 
 
 def refuse_group_of_vms(conn: Any, group: pool_.Pool) -> None:
     """Raise StorageError if VMs, running or not, have volumes of a pool that goes with them."""
-    for vm, used in _disks(conn):
-        if any(_is_in_group(conn, group, where) for where in used):
+    for vm, places in _disks(conn):
+        if any(_is_in_group(conn, group, place) for place in places):
             raise StorageError(
                 f"VM {vm!r} has a volume of pool {group.name!r}, and all of them would go; purge "
                 "that VM, or detach its disk first"
             )
 
 
-def in_group(conn: Any, group: pool_.Pool, places: Iterable[str]) -> list[str]:
+def list_in_group(conn: Any, group: pool_.Pool, places: Iterable[str]) -> list[str]:
     """Return which places, paths or POOL/VOLUME, are volumes of a pool that goes with them."""
-    return [one for one in places if _is_in_group(conn, group, _said(one))]
+    return [place for place in places if _is_in_group(conn, group, _parse_place(place))]
 
 
-def _said(place: str) -> tuple[str, ...]:
+def _parse_place(place: str) -> tuple[str, ...]:
     return ("path", place) if place.startswith("/") else ("volume", place.partition("/")[0])
 
 
-def _is_in_group(conn: Any, group: pool_.Pool, said: tuple[str, ...]) -> bool:
-    if said[0] == "path":
-        return pool_.has_device(group, said[1])
+def _is_in_group(conn: Any, group: pool_.Pool, place: tuple[str, ...]) -> bool:
+    if place[0] == "path":
+        return pool_.has_device(group, place[1])
     # Several pools may be of one group.
-    found = pools.find(conn, said[1])
-    return found is not None and pool_.is_same_group(pool_.read(pools.definition(found)), group)
+    libvirt_pool = pools.find(conn, place[1])
+    return libvirt_pool is not None and pool_.is_same_group(
+        pool_.read(pools.definition(libvirt_pool)), group
+    )
 
 
-def refuse_unmakeable(conn: Any, pool: str, wanted: volume_.Volume) -> None:
+def refuse_unmakeable(conn: Any, pool: str, requested: volume_.Volume) -> None:
     """Raise BadArgument for a name or format that libvirt does not take: a test is not told."""
     kind = parse(conn.storagePoolLookupByName(pool).XMLDesc(0)).get("type")
     if kind not in _WITH_SLASHES:
-        arguments.object_name("volume", wanted.name)
-    if kind in pooldisk.FILES and wanted.format is not None and wanted.format not in _FORMATS:
+        arguments.object_name("volume", requested.name)
+    if kind in pooldisk.FILES and requested.format is not None and requested.format not in _FORMATS:
         raise BadArgument(
-            "format", f"{wanted.format!r}; in a pool of type {kind} one of {', '.join(_FORMATS)}"
+            "format", f"{requested.format!r}; in a pool of type {kind} one of {', '.join(_FORMATS)}"
         )
 
 
-def define(conn: Any, pool: str, wanted: volume_.Volume) -> None:
+def define(conn: Any, pool: str, requested: volume_.Volume) -> None:
     """Make a volume in a running pool."""
-    found = conn.storagePoolLookupByName(pool)
-    if parse(found.XMLDesc(0)).get("type") == "logical":
+    libvirt_pool = conn.storagePoolLookupByName(pool)
+    if parse(libvirt_pool.XMLDesc(0)).get("type") == "logical":
         # Its volumes are never thin here.
-        wanted = replace(wanted, allocation=wanted.capacity)
-    found.createXML(to_text(volume_.build(wanted)), 0)
+        requested = replace(requested, allocation=requested.capacity)
+    libvirt_pool.createXML(to_text(volume_.build(requested)), 0)
 
 
 def define_xml(conn: Any, pool: str, text: str) -> None:
@@ -324,10 +348,10 @@ def delete(conn: Any, pool: str, volume: str, check: Callable[[], object]) -> No
     check
         Raises if another host uses it.
     """
-    found = lookup(conn, pool, volume)
+    libvirt_volume = lookup(conn, pool, volume)
     refuse_running(conn, pool, volume)
     check()
-    found.delete(0)
+    libvirt_volume.delete(0)
 
 
 def resize(
@@ -345,21 +369,22 @@ def resize(
     check
         Raises if another host uses it; it is told whether the volume gets smaller.
     """
-    found = lookup(conn, pool, volume)
-    has = found.info()[1]
-    if has == capacity:
+    libvirt_volume = lookup(conn, pool, volume)
+    old_capacity = libvirt_volume.info()[1]
+    if old_capacity == capacity:
         return False
-    if capacity < has and not shrinks:
+    if capacity < old_capacity and not shrinks:
         raise BadArgument(
             "size",
-            f"{pool}/{volume} has {human(has)}, and what is beyond {human(capacity)} would be "
+            f"{pool}/{volume} has {human(old_capacity)}, and what is beyond {human(capacity)} "
+            "would be "
             "lost; shrink=True does it all the same",
         )
     refuse_running(conn, pool, volume)
-    is_cut = capacity < has
+    is_cut = capacity < old_capacity
     check(is_cut)
     flags = libvirt.VIR_STORAGE_VOL_RESIZE_SHRINK if is_cut else 0
-    found.resize(capacity, flags)
+    libvirt_volume.resize(capacity, flags)
     return True
 
 
@@ -367,21 +392,24 @@ def clone(
     conn: Any, pool: str, volume: str, name: str, *, to_pool: str, format: str | None
 ) -> None:
     """Copy a volume, all of what it is based on included, into a new one."""
-    found = lookup(conn, pool, volume)
+    source_volume = lookup(conn, pool, volume)
     refuse_running(conn, pool, volume)
-    has = volume_.read(anybytes.described(found))
-    wanted = volume_.Volume(
-        name=name, capacity=has.capacity, allocation=has.allocation, format=format or has.format
+    description = volume_.read(anybytes.read_volume_xml(source_volume))
+    requested = volume_.Volume(
+        name=name,
+        capacity=description.capacity,
+        allocation=description.allocation,
+        format=format or description.format,
     )
-    into = conn.storagePoolLookupByName(to_pool)
-    if parse(into.XMLDesc(0)).get("type") == "logical":
-        wanted = replace(wanted, allocation=wanted.capacity, format=None)
-    made = into.createXMLFrom(to_text(volume_.build(wanted)), found, 0)
+    target_pool = conn.storagePoolLookupByName(to_pool)
+    if parse(target_pool.XMLDesc(0)).get("type") == "logical":
+        requested = replace(requested, allocation=requested.capacity, format=None)
+    new_volume = target_pool.createXMLFrom(to_text(volume_.build(requested)), source_volume, 0)
     try:
         # One that was started meanwhile has written to what was copied.
         refuse_running(conn, pool, volume)
     except BaseException:
-        made.delete(0)
+        new_volume.delete(0)
         raise
 
 

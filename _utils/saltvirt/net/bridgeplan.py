@@ -29,13 +29,13 @@ class Bridge:
     vlans: tuple[int, ...] = ()
 
 
-def refuse_impossible(snapshot: Snapshot, bridge: Bridge, every: Iterable[str]) -> None:
+def refuse_impossible(snapshot: Snapshot, bridge: Bridge, link_names: Iterable[str]) -> None:
     """Raise BridgeRefused if a port cannot be one; ``every`` is the names of all links."""
-    there = snapshot["links"].get(bridge.name)
-    if there and there["kind"] != "bridge":
+    old_link = snapshot["links"].get(bridge.name)
+    if old_link and old_link["kind"] != "bridge":
         raise BridgeRefused(f"{bridge.name!r} exists and is not a bridge; choose another name")
     for port in bridge.ports:
-        _refuse_port(snapshot["links"].get(port), port, bridge.name, every)
+        _refuse_port(snapshot["links"].get(port), port, bridge.name, link_names)
     refuse_unmovable(snapshot)
 
 
@@ -53,22 +53,22 @@ def refuse_unmovable(snapshot: Snapshot) -> None:
                 "moved; make it a simple one first"
             )
     for name, link in snapshot["links"].items():
-        for one in link["addresses"]:
-            if one.get("peer") and _moved(one):
+        for address in link["addresses"]:
+            if address.get("peer") and _is_movable(address):
                 raise BridgeRefused(
-                    f"{one['address']} of {name} has a peer ({one['peer']}), which "
+                    f"{address['address']} of {name} has a peer ({address['peer']}), which "
                     "is not moved; make it an ordinary address first"
                 )
 
 
-def refuse_displacing(gateway: str, others: Iterable[Route]) -> None:
+def refuse_displacing(gateway: str, other_routes: Iterable[Route]) -> None:
     """
     Raise BridgeRefused if a gateway would take the place of a default route over another link.
 
     The kernel has one of each metric, and the rollback knows only the links that take part.
     """
     family, metric = (10, 1024) if ":" in gateway else (2, 0)
-    for route in others:
+    for route in other_routes:
         is_main = route["dst"] == "default" and route["table"] == 254
         if is_main and route["family"] == family and (route["priority"] or metric) == metric:
             via = f" via {route['gateway']}" if route["gateway"] else ""
@@ -78,10 +78,10 @@ def refuse_displacing(gateway: str, others: Iterable[Route]) -> None:
             )
 
 
-def _refuse_port(link: Link | None, port: str, bridge: str, every: Iterable[str]) -> None:
+def _refuse_port(link: Link | None, port: str, bridge: str, link_names: Iterable[str]) -> None:
     if link is None:
         raise BadArgument(
-            "ports", f"no link {port!r} on this host; there are: {', '.join(sorted(every))}"
+            "ports", f"no link {port!r} on this host; there are: {', '.join(sorted(link_names))}"
         )
     if link["kind"] == "bridge":
         raise BridgeRefused(f"{port!r} is a bridge itself; a bridge cannot be a port")
@@ -89,7 +89,7 @@ def _refuse_port(link: Link | None, port: str, bridge: str, every: Iterable[str]
         raise BridgeRefused(f"{port!r} is a port of {link['master']} already; take it out first")
 
 
-def _moved(address: Address) -> bool:
+def _is_movable(address: Address) -> bool:
     return address["scope"] != LINK_LOCAL
 
 
@@ -119,47 +119,54 @@ def target(snapshot: Snapshot, bridge: Bridge) -> Snapshot:
     links = {bridge.name: _bridge_link(snapshot, bridge)}
     links |= {port: _port_link(snapshot["links"][port], bridge) for port in bridge.ports}
     routes = [_rerouted(route, bridge.ports, bridge.name) for route in snapshot["routes"]]
-    lost = _texts(snapshot["links"]) - _texts(links)
+    lost_addresses = _texts(snapshot["links"]) - _texts(links)
     # The kernel takes no route whose source is an address that nobody has.
-    routes = [{**r, "prefsrc": None} if r["prefsrc"] in lost else r for r in routes]
+    routes = [{**r, "prefsrc": None} if r["prefsrc"] in lost_addresses else r for r in routes]
     return {"links": links, "routes": _with_gateway(routes, bridge)}
 
 
 def _texts(links: dict[str, Link]) -> set[str | None]:
     """Return the addresses of links, without prefixes."""
-    every = (one["address"] for link in links.values() for one in link["addresses"])
-    return {text.partition("/")[0] for text in every}
+    addresses = (address["address"] for link in links.values() for address in link["addresses"])
+    return {text.partition("/")[0] for text in addresses}
 
 
 def _bridge_link(snapshot: Snapshot, bridge: Bridge) -> Link:
     links = snapshot["links"]
-    before = links.get(bridge.name, _NEW)
-    first = links[bridge.ports[0]] if bridge.ports else _NEW
+    old_link = links.get(bridge.name, _NEW)
+    first_port = links[bridge.ports[0]] if bridge.ports else _NEW
     return {
         "kind": "bridge",
         "master": None,
         "up": True,
-        "mtu": bridge.mtu or before["mtu"] or first["mtu"] or _USUAL_MTU,
+        "mtu": bridge.mtu or old_link["mtu"] or first_port["mtu"] or _USUAL_MTU,
         "addresses": _bridge_addresses(links, bridge),
-        "mac": before["mac"] or first["mac"],
-        "bridge": {**(before["bridge"] or {}), **bridge.options},
-        "vlans": before["vlans"],
+        "mac": old_link["mac"] or first_port["mac"],
+        "bridge": {**(old_link["bridge"] or {}), **bridge.options},
+        "vlans": old_link["vlans"],
     }
 
 
 def _bridge_addresses(links: dict[str, Link], bridge: Bridge) -> list[Address]:
-    had = [a for name in (bridge.name, *bridge.ports) for a in _addresses(links, name) if _moved(a)]
+    old_addresses = [
+        a
+        for name in (bridge.name, *bridge.ports)
+        for a in _addresses(links, name)
+        if _is_movable(a)
+    ]
     if bridge.addresses is None:
-        return had
-    by_text = {a["address"]: a for a in had}
+        return old_addresses
+    by_text = {a["address"]: a for a in old_addresses}
     # What routers have advertised comes back with their next word, however often it is taken away.
-    told = [a for a in had if ":" in a["address"] and a["valid_s"] is not None]
-    told = [a for a in told if a["address"] not in bridge.addresses]
+    router_addresses = [
+        a for a in old_addresses if ":" in a["address"] and a["valid_s"] is not None
+    ]
+    router_addresses = [a for a in router_addresses if a["address"] not in bridge.addresses]
     # What was leased is static from now on: nobody would renew it.
-    static: list[Address] = [
+    static_addresses: list[Address] = [
         {**by_text.get(text, _static(text)), "valid_s": None} for text in bridge.addresses
     ]
-    return [*static, *told]
+    return [*static_addresses, *router_addresses]
 
 
 def _port_link(link: Link, bridge: Bridge) -> Link:
@@ -167,7 +174,7 @@ def _port_link(link: Link, bridge: Bridge) -> Link:
         **link,
         "master": bridge.name,
         "up": True,
-        "addresses": [a for a in link["addresses"] if not _moved(a)],
+        "addresses": [a for a in link["addresses"] if not _is_movable(a)],
         "mtu": bridge.mtu or link["mtu"],
         "vlans": sorted({*link["vlans"], *bridge.vlans}),
     }
@@ -183,8 +190,8 @@ def _with_gateway(routes: list[Route], bridge: Bridge) -> list[Route]:
         return routes
     family = 10 if ":" in bridge.gateway else 2
     defaults = [r for r in routes if r["dst"] == "default" and r["family"] == family]
-    had = [r for r in defaults if r["gateway"] == bridge.gateway]
-    made: Route = {
+    present_routes = [r for r in defaults if r["gateway"] == bridge.gateway]
+    gateway_route: Route = {
         "family": family,
         "dst": "default",
         "gateway": bridge.gateway,
@@ -200,62 +207,62 @@ def _with_gateway(routes: list[Route], bridge: Bridge) -> list[Route]:
         "metrics": {},
         "strange": None,
     }
-    return [*(r for r in routes if r not in defaults), *(had or [made])]
+    return [*(r for r in routes if r not in defaults), *(present_routes or [gateway_route])]
 
 
-def without(snapshot: Snapshot, name: str, ports: Collection[str]) -> Snapshot:
+def without_bridge(snapshot: Snapshot, name: str, ports: Collection[str]) -> Snapshot:
     """Return the snapshot without a bridge: what it had goes to its one port, if it has one."""
     links = snapshot["links"]
-    out = {one: link for one, link in links.items() if one != name}
+    out = {link_name: link for link_name, link in links.items() if link_name != name}
     for port in ports:
         # A port that has left the bridge already inherits all the same, and is never removed.
         if port in links:
             out[port] = {**links[port], "master": None}
     heir = next(iter(ports)) if len(ports) == 1 else None
     if heir is not None:
-        moved = [a for a in links[name]["addresses"] if _moved(a)]
-        out[heir] = {**out[heir], "addresses": [*out[heir]["addresses"], *moved]}
+        moved_addresses = [a for a in links[name]["addresses"] if _is_movable(a)]
+        out[heir] = {**out[heir], "addresses": [*out[heir]["addresses"], *moved_addresses]}
     routes = [_rerouted(route, (name,), heir) for route in snapshot["routes"]]
     return {"links": out, "routes": [r for r in routes if r["oif"]]}
 
 
-def operations(current: Snapshot, wanted: Snapshot) -> list[Step]:
+def operations(current: Snapshot, target_snapshot: Snapshot) -> list[Step]:
     """
     Return the steps from one snapshot to another; no address is ever on two links.
 
     Each is ``(verb, link, argument)``; routes come last, since those of an address go with it.
     """
-    old, new = current["links"], wanted["links"]
-    released = _released(old, new)
+    old, new = current["links"], target_snapshot["links"]
+    release_steps = _released(old, new)
     steps = [
         *_created(old, new),
         *_attributes(old, new),
         *_masters(old, new),
-        *released,
+        *release_steps,
         *(("delete", name, None) for name in old if name not in new),
         *(("up", name, new[name]["up"]) for name in new if name not in old or not old[name]["up"]),
         # With its first address the kernel may take away all others of a subnet.
-        *_assigned(old, new, lost={name for _verb, name, _address in released}),
+        *_assigned(old, new, lost_links={name for _verb, name, _address in release_steps}),
         *_vlans(old, new),
     ]
-    changed = any(verb not in ("vlan", "bridge") for verb, _name, _value in steps)
-    return [*steps, *_routes(current, wanted, changed)]
+    has_changed = any(verb not in ("vlan", "bridge") for verb, _name, _value in steps)
+    return [*steps, *_routes(current, target_snapshot, has_changed)]
 
 
 def _created(old: dict[str, Link], new: dict[str, Link]) -> list[Step]:
-    made = {name: link for name, link in new.items() if name not in old}
+    new_links = {name: link for name, link in new.items() if name not in old}
     options: list[Step] = [
         ("bridge", name, {key: value})
-        for name, link in made.items()
+        for name, link in new_links.items()
         for key, value in (link["bridge"] or {}).items()
     ]
-    return [*(("create", name, link) for name, link in made.items()), *options]
+    return [*(("create", name, link) for name, link in new_links.items()), *options]
 
 
 def _masters(old: dict[str, Link], new: dict[str, Link]) -> list[Step]:
-    there = [name for name in new if name in old]
-    wanted = {name: new[name]["master"] for name in there}
-    return [("master", n, master) for n, master in wanted.items() if old[n]["master"] != master]
+    common_names = [name for name in new if name in old]
+    masters = {name: new[name]["master"] for name in common_names}
+    return [("master", n, master) for n, master in masters.items() if old[n]["master"] != master]
 
 
 def _addresses(links: dict[str, Link], name: str) -> list[Address]:
@@ -266,41 +273,47 @@ def _released(old: dict[str, Link], new: dict[str, Link]) -> list[Step]:
     """Return the steps that take from each link the addresses that it does not have any more."""
     steps: list[Step] = []
     for name, link in old.items():
-        stays = {a["address"] for a in _addresses(new, name)}
-        going = [a for a in link["addresses"] if a["address"] not in stays and _moved(a)]
-        steps += [("del_address", name, a) for a in going]
+        kept_addresses = {a["address"] for a in _addresses(new, name)}
+        old_addresses = [
+            a for a in link["addresses"] if a["address"] not in kept_addresses and _is_movable(a)
+        ]
+        steps += [("del_address", name, a) for a in old_addresses]
     return steps
 
 
-def _assigned(old: dict[str, Link], new: dict[str, Link], lost: Collection[str]) -> list[Step]:
+def _assigned(
+    old: dict[str, Link], new: dict[str, Link], lost_links: Collection[str]
+) -> list[Step]:
     """Return the steps that give each link the addresses that it lacks, all of ``lost`` links."""
     steps: list[Step] = []
     for name, link in new.items():
-        has = set() if name in lost else set(map(_lasting, _addresses(old, name)))
-        coming = [a for a in link["addresses"] if _lasting(a) not in has and _moved(a)]
-        steps += [("add_address", name, a) for a in coming]
+        old_addresses = set() if name in lost_links else set(map(_lasting, _addresses(old, name)))
+        new_addresses = [
+            a for a in link["addresses"] if _lasting(a) not in old_addresses and _is_movable(a)
+        ]
+        steps += [("add_address", name, a) for a in new_addresses]
     return steps
 
 
 def _vlans(old: dict[str, Link], new: dict[str, Link]) -> list[Step]:
-    has = {name: set(link["vlans"]) for name, link in old.items()}
+    vlans_by_link = {name: set(link["vlans"]) for name, link in old.items()}
     return [
         ("vlan", name, vid)
         for name, link in new.items()
         for vid in link["vlans"]
-        if vid not in has.get(name, ())
+        if vid not in vlans_by_link.get(name, ())
     ]
 
 
-def _routes(current: Snapshot, wanted: Snapshot, changed: bool) -> list[Step]:
+def _routes(current: Snapshot, target_snapshot: Snapshot, has_changed: bool) -> list[Step]:
     """Return the steps of the routes; all are made again if any address or link has changed."""
-    had, new = current["routes"], wanted["routes"]
-    gone = set(current["links"]) - set(wanted["links"])
-    stale = [r for r in had if r not in new and r["oif"] not in gone]
-    again = new if changed else [r for r in new if r not in had]
+    old_routes, new_routes = current["routes"], target_snapshot["routes"]
+    removed_links = set(current["links"]) - set(target_snapshot["links"])
+    stale_routes = [r for r in old_routes if r not in new_routes and r["oif"] not in removed_links]
+    added_routes = new_routes if has_changed else [r for r in new_routes if r not in old_routes]
     return [
-        *(("del_route", _device(r), r) for r in stale),
-        *(("route", _device(r), r) for r in sorted(again, key=_needs)),
+        *(("del_route", _device(r), r) for r in stale_routes),
+        *(("route", _device(r), r) for r in sorted(added_routes, key=_needs)),
     ]
 
 
@@ -324,10 +337,12 @@ def _attributes(old: dict[str, Link], new: dict[str, Link]) -> list[Step]:
 
 
 def _options(old: Link, new: Link) -> dict[str, int]:
-    asked, there = new["bridge"] or {}, old["bridge"] or {}
+    new_options, old_options = new["bridge"] or {}, old["bridge"] or {}
     # Without STP the kernel waits for nothing, and NetworkManager sets a delay all the same.
-    idle = () if asked.get("stp") else ("forward_delay_cs",)
-    return {k: v for k, v in asked.items() if there.get(k) != v and k not in idle}
+    ignored_keys = () if new_options.get("stp") else ("forward_delay_cs",)
+    return {
+        k: v for k, v in new_options.items() if old_options.get(k) != v and k not in ignored_keys
+    }
 
 
 def _settings(name: str, old: Link, new: Link) -> list[Step]:

@@ -16,7 +16,7 @@ _OFFER = b"\x35\x01\x02"
 _TRIES_S = (1, 3, 4)
 
 
-def offered(link: str, mac: str, client_id: str | None = None) -> str | None:
+def request_offer(link: str, mac: str, client_id: str | None = None) -> str | None:
     """
     Return the address that a DHCP server offers over a link, None if none answers within 8 s.
 
@@ -29,23 +29,23 @@ def offered(link: str, mac: str, client_id: str | None = None) -> str | None:
             wire.bind((link, _IP))
             for patience_s in _TRIES_S:
                 wire.sendto(discover(xid, mac, client_id), (link, _IP, 0, 0, _EVERYBODY))
-                found = _answer(wire, xid, time.monotonic() + patience_s)
-                if found:
-                    return found
+                address = _answer(wire, xid, time.monotonic() + patience_s)
+                if address:
+                    return address
     except OSError as exc:
         raise PersistenceError(f"cannot ask for a DHCP server over {link}: {exc.strerror}") from exc
     return None
 
 
 def _answer(wire: socket.socket, xid: bytes, deadline: float) -> str | None:
-    while (left := deadline - time.monotonic()) > 0:
-        wire.settimeout(left)
+    while (left_s := deadline - time.monotonic()) > 0:
+        wire.settimeout(left_s)
         try:
-            found = offer(wire.recv(2048), xid)
+            address = offer(wire.recv(2048), xid)
         except TimeoutError:
             return None
-        if found:
-            return found
+        if address:
+            return address
     return None
 
 
@@ -54,8 +54,8 @@ def discover(xid: bytes, mac: str, client_id: str | None = None) -> bytes:
     hardware = bytes.fromhex(mac.replace(":", ""))
     options = b"\x35\x01\x01"
     if client_id:
-        known = bytes.fromhex(client_id)
-        options += bytes([61, len(known)]) + known
+        id_bytes = bytes.fromhex(client_id)
+        options += bytes([61, len(id_bytes)]) + id_bytes
     # The answer goes to everybody: nobody has this address yet, as far as the server knows.
     head = struct.pack("!BBBB4sHH16s", 1, 1, 6, 0, xid, 0, 0x8000, b"")
     body = head + hardware.ljust(16, b"\0") + b"\0" * 192 + _COOKIE + options + b"\xff"
@@ -70,8 +70,8 @@ def _checksum(data: bytes) -> int:
     total = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
-    found: int = ~total & 0xFFFF
-    return found
+    checksum: int = ~total & 0xFFFF
+    return checksum
 
 
 def offer(packet: bytes, xid: bytes) -> str | None:

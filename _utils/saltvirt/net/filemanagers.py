@@ -67,16 +67,18 @@ class FileManager(ABC):
     def pending(self, config: LinkConfig) -> dict[str, str]:
         """Return ``{path: text}`` of the files that are not yet as they should be."""
         # A router may be away for a while, and its word comes back with it.
-        own = b"\n".join(content(path) or b"" for path in self.paths(config.name))
-        is_asking = self.asks and re.search(self.asks.encode(), own, re.MULTILINE)
-        wanted = self.wanted(replace(config, ra=config.ra or bool(is_asking)))
-        for path in set(wanted).difference(self.files_of(config.name)):
+        own_content = b"\n".join(content(path) or b"" for path in self.paths(config.name))
+        is_asking = self.asks and re.search(self.asks.encode(), own_content, re.MULTILINE)
+        texts_by_path = self.wanted(replace(config, ra=config.ra or bool(is_asking)))
+        for path in set(texts_by_path).difference(self.files_of(config.name)):
             text = content(path)
             if text is not None and path.rpartition("/")[2].startswith(_OURS):
                 raise PersistenceError(
                     f"{path} keeps another bridge: give {config.name} another name"
                 )
-        return {path: text for path, text in wanted.items() if content(path) != text.encode()}
+        return {
+            path: text for path, text in texts_by_path.items() if content(path) != text.encode()
+        }
 
     def paths(self, name: str) -> list[str]:
         """Return the paths of a bridge's own files, beside those of its ports."""
@@ -84,25 +86,27 @@ class FileManager(ABC):
 
     def files_of(self, name: str) -> list[str]:
         """Return the paths of the files that keep a bridge."""
-        found = {
+        lines_by_path = {
             path: self.own[template].format(name=name)
             for template, path in zip(self.own, self.paths(name), strict=True)
         }
         for pattern, line in self.of_ports.items():
             begin, end = pattern.format(name=name).rpartition("/")[2].split("*")
-            there = Path("/").glob(pattern.format(name=name).lstrip("/"))
-            ports = {str(path): path.name.removeprefix(begin).removesuffix(end) for path in there}
-            found |= {
+            port_paths = Path("/").glob(pattern.format(name=name).lstrip("/"))
+            ports = {
+                str(path): path.name.removeprefix(begin).removesuffix(end) for path in port_paths
+            }
+            lines_by_path |= {
                 path: line.format(name=name, port=port)
                 for path, port in ports.items()
-                if path not in found or not _has(path, found[path])
+                if path not in lines_by_path or not _has(path, lines_by_path[path])
             }
-        return sorted(path for path, line in found.items() if _has(path, line))
+        return sorted(path for path, line in lines_by_path.items() if _has(path, line))
 
     def persisting(self, config: LinkConfig) -> Change:
         """Return the change after which a bridge is persistent."""
-        wanted = {path: text.encode() for path, text in self.pending(config).items()}
-        return self._change(config.name, config.ports, wanted, is_coming=True)
+        contents_by_path = {path: text.encode() for path, text in self.pending(config).items()}
+        return self._change(config.name, config.ports, contents_by_path, is_coming=True)
 
     def forgetting(self, name: str, ports: Iterable[str], heir: LinkConfig | None) -> Change:
         """Return the change after which nothing keeps a bridge; its ports are as before it."""
@@ -112,15 +116,15 @@ class FileManager(ABC):
         self,
         name: str,
         ports: Iterable[str],
-        wanted: Mapping[str, bytes | None],
+        contents_by_path: Mapping[str, bytes | None],
         *,
         is_coming: bool,
     ) -> Change:
         def write() -> None:
-            for path, data in wanted.items():
+            for path, data in contents_by_path.items():
                 put(path, data)
 
-        return Change(self, name, ports, paths=wanted, write=write, is_coming=is_coming)
+        return Change(self, name, ports, paths=contents_by_path, write=write, is_coming=is_coming)
 
     def claims(self, links: Iterable[str]) -> bool:
         """Return False: another manager's files say more than these."""
@@ -150,20 +154,23 @@ class Networkd(FileManager):
         """Return ``{path: text}`` of the files that keep a bridge; refuse those that come late."""
         files = {link: self._file_of(link) for link in (config.name, *config.ports)}
         texts = {link: _texts(path) for link, path in files.items()}
-        wanted = linkconfig.networkd(
+        texts_by_path = linkconfig.networkd(
             config,
-            {link: stacked.of(found) for link, found in texts.items()},
-            stacked.of_lease(text for found in reversed(texts.values()) for text in found),
+            {link: stacked.link_settings(link_texts) for link, link_texts in texts.items()},
+            stacked.lease_settings(
+                text for link_texts in reversed(texts.values()) for text in link_texts
+            ),
         )
         for link, path in files.items():
-            own = f"{_OURS[0]}{config.name}{'' if link == config.name else f'-{link}'}.network"
-            there = path.rpartition("/")[2]
-            if there and there < own and not there.startswith(_OURS):
+            own_name = f"{_OURS[0]}{config.name}{'' if link == config.name else f'-{link}'}.network"
+            file_name = path.rpartition("/")[2]
+            if file_name and file_name < own_name and not file_name.startswith(_OURS):
                 raise PersistenceError(
-                    f"{path} sets {link}, and comes before the {own} that would: rename it, so "
+                    f"{path} sets {link}, and comes before the {own_name} that would: rename it, "
+                    "so "
                     "that its name comes later"
                 )
-        return wanted
+        return texts_by_path
 
     def _file_of(self, link: str) -> str:
         """Return the path of the file that sets a link now, "" if there is none."""
@@ -182,10 +189,10 @@ class Networkd(FileManager):
         """Return the lease that it holds on a link, or None."""
         text = content(f"/run/systemd/netif/leases/{_index(link)}")
         if text:
-            return leases.of_networkd(text.decode(errors="replace"))
+            return leases.from_networkd(text.decode(errors="replace"))
         # systemd 262 keeps no such file.
         try:
-            return leases.of_networkctl(run(["networkctl", "--json=short", "status", link]))
+            return leases.from_networkctl(run(["networkctl", "--json=short", "status", link]))
         except (PersistenceError, ValueError):
             return None
 
@@ -220,13 +227,13 @@ def _texts(path: str) -> list[str]:
     name = path.rpartition("/")[2]
     if not name:
         return []
-    beside = Path("/etc/systemd/network").glob(f"{name}.d/*.conf")
-    paths = [path, *([] if name.startswith(_OURS) else sorted(map(str, beside)))]
-    return [(content(one) or b"").decode() for one in paths]
+    drop_ins = Path("/etc/systemd/network").glob(f"{name}.d/*.conf")
+    paths = [path, *([] if name.startswith(_OURS) else sorted(map(str, drop_ins)))]
+    return [(content(file) or b"").decode() for file in paths]
 
 
 def _is_free(port: str) -> bool:
-    return links.until(lambda: not links.master(port), _LET_GO_S)
+    return links.wait_for(lambda: not links.master(port), _LET_GO_S)
 
 
 _SAVED = ".before-salt-virt"
@@ -244,43 +251,50 @@ class Netplan(Networkd):
 
     def wanted(self, config: LinkConfig) -> dict[str, str]:
         """Return ``{path: text}`` of the files that keep a bridge, and of those that it changes."""
-        own, end = set(self.paths(config.name)), f"{_SAVED}-{config.name}"
-        now = {
+        own_paths, end = set(self.paths(config.name)), f"{_SAVED}-{config.name}"
+        texts_by_path = {
             str(path): path.read_text()
             for path in sorted(Path("/etc/netplan").glob("*.yaml"))
-            if str(path) not in own
+            if str(path) not in own_paths
         }
         macs = {port: _mac(port) for port in config.ports}
-        had = (content(self.paths(config.name)[0]) or b"").decode()
+        old_text = (content(self.paths(config.name)[0]) or b"").decode()
         ids = {
-            *netplan.ids(config.ports, list(now.values()), macs),
-            *netplan.ids_of(had, config.name),
+            *netplan.ids(config.ports, list(texts_by_path.values()), macs),
+            *netplan.ids_of(old_text, config.name),
         }
-        before: dict[str, str] = {}
+        original_texts: dict[str, str] = {}
         out: dict[str, str] = {}
-        for path, text in now.items():
-            saved = content(f"{path}{end}")
+        for path, text in texts_by_path.items():
+            saved_content = content(f"{path}{end}")
             # What its ports gave up earlier is kept when it gets a port more.
-            before[path] = netplan.restored(text, saved.decode(), ids) if saved else text
-            freed = netplan.freed(text, ids)
-            if freed:
-                out |= {f"{path}{end}": before[path], path: freed}
-        return {**netplan.written(config, list(before.values()), macs, had), **out}
+            original_texts[path] = (
+                netplan.restore_ports(text, saved_content.decode(), ids) if saved_content else text
+            )
+            freed_text = netplan.without_ports(text, ids)
+            if freed_text:
+                out |= {f"{path}{end}": original_texts[path], path: freed_text}
+        return {**netplan.build_files(config, list(original_texts.values()), macs, old_text), **out}
 
     def forgetting(self, name: str, ports: Iterable[str], heir: LinkConfig | None) -> Change:
         """Return the change that removes the files, and gives the ports back what they gave up."""
         end = f"{_SAVED}-{name}"
-        saved = sorted(map(str, Path("/etc/netplan").glob(f"*{end}")))
-        own = content(self.paths(name)[0])
-        ids = {*ports, *netplan.ids_of(own.decode() if own else "", name)}
+        saved_paths = sorted(map(str, Path("/etc/netplan").glob(f"*{end}")))
+        own_content = content(self.paths(name)[0])
+        ids = {*ports, *netplan.ids_of(own_content.decode() if own_content else "", name)}
         # In this order, so that a host whose power fails meanwhile is never left without network.
-        wanted = {}
-        for path in saved:
-            before, now = (content(path) or b"").decode(), content(path.removesuffix(end))
-            text = netplan.restored(now.decode() if now else "", before, ids)
-            wanted[path.removesuffix(end)] = text.encode() or now
-        wanted |= dict.fromkeys([*self.files_of(name), *saved])
-        return self._change(name, ports, wanted, is_coming=False)
+        contents_by_path = {}
+        for path in saved_paths:
+            original_text, current_content = (
+                (content(path) or b"").decode(),
+                content(path.removesuffix(end)),
+            )
+            text = netplan.restore_ports(
+                current_content.decode() if current_content else "", original_text, ids
+            )
+            contents_by_path[path.removesuffix(end)] = text.encode() or current_content
+        contents_by_path |= dict.fromkeys([*self.files_of(name), *saved_paths])
+        return self._change(name, ports, contents_by_path, is_coming=False)
 
     def give_back(self, change: Change) -> None:
         """As networkd does; the folder that held the bridge's own settings goes with them."""

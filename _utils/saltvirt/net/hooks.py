@@ -4,7 +4,7 @@ import ipaddress
 import re
 from collections.abc import Collection, Iterable
 
-_Seen = Collection[tuple[str, str]]
+_PresentRoutes = Collection[tuple[str, str]]
 _ROUTING = re.compile(r"(\S*/)?(ip\s+(-\S+\s+)*(a|addr|address|r|ro|route)|route|ifconfig)\b")
 # Routes to nowhere, and what says nothing of one address or route: both are right on any link.
 _NOWHERE = {"blackhole", "unreachable", "prohibit", "throw", "reject"}
@@ -14,7 +14,7 @@ _BETWEEN = {"-net", "-host", "unicast", "to", "dev", "local"}
 _NO_TARGET = {"netmask", "broadcast", "gw", "metric", "mss", "window", "irtt", "via", "src"}
 
 
-def is_moved(part: str, mine: Iterable[str], seen: _Seen) -> bool | None:
+def is_moved(part: str, link_names: Iterable[str], present_routes: _PresentRoutes) -> bool | None:
     """
     Return whether a hook gives what the bridge has instead; None if nobody can tell.
 
@@ -28,25 +28,27 @@ def is_moved(part: str, mine: Iterable[str], seen: _Seen) -> bool | None:
     words = [word.strip("\"'") for word in part.split()]
     if _NOWHERE & {*words} or _HARMLESS & {*words[1:4]}:
         return False
-    names = {*mine, "$IFACE", "${IFACE}"}
+    names = {*link_names, "$IFACE", "${IFACE}"}
     tool = words[0].rpartition("/")[2]
     if tool == "ifconfig":
-        return _of_ifconfig(words[1:], names, seen)
+        return _is_ifconfig_moved(words[1:], names, present_routes)
     link = _link(words, is_last=tool == "route")
     if link is not None and link not in names:
         return False
-    return _is_seen(words, seen) or None
+    return _is_present(words, present_routes) or None
 
 
-def _of_ifconfig(words: list[str], names: Collection[str], seen: _Seen) -> bool | None:
-    given = [
+def _is_ifconfig_moved(
+    words: list[str], names: Collection[str], present_routes: _PresentRoutes
+) -> bool | None:
+    addresses = [
         word
-        for before, word in zip(words, words[1:], strict=False)
-        if before not in _NO_TARGET and _plain(word)
+        for previous_word, word in zip(words, words[1:], strict=False)
+        if previous_word not in _NO_TARGET and _plain(word)
     ]
-    if not given or words[0].partition(":")[0] not in names or given[0] == "0.0.0.0":
+    if not addresses or words[0].partition(":")[0] not in names or addresses[0] == "0.0.0.0":
         return False
-    return any(_is_one(given[0], dst) for dst, _via in seen) or None
+    return any(_is_same_destination(addresses[0], dst) for dst, _via in present_routes) or None
 
 
 def _link(words: list[str], *, is_last: bool) -> str | None:
@@ -57,13 +59,20 @@ def _link(words: list[str], *, is_last: bool) -> str | None:
     return None
 
 
-def _is_seen(words: list[str], seen: _Seen) -> bool:
-    rest = _arguments(words)
-    if not rest or "table" in rest:
+def _is_present(words: list[str], present_routes: _PresentRoutes) -> bool:
+    arguments = _arguments(words)
+    if not arguments or "table" in arguments:
         return False
-    hops = [after for word, after in zip(rest, rest[1:], strict=False) if word in ("via", "gw")]
-    via = hops[0] if hops else None
-    return any(_is_one(rest[0], dst) and via in (None, hop) for dst, hop in seen)
+    hops = [
+        next_word
+        for word, next_word in zip(arguments, arguments[1:], strict=False)
+        if word in ("via", "gw")
+    ]
+    gateway = hops[0] if hops else None
+    return any(
+        _is_same_destination(arguments[0], dst) and gateway in (None, hop)
+        for dst, hop in present_routes
+    )
 
 
 def _arguments(words: list[str]) -> list[str]:
@@ -82,9 +91,9 @@ def _plain(text: str) -> str | None:
         return None
 
 
-def _is_one(said: str, known: str) -> bool:
-    one, other = _plain(said), _plain(known)
-    if one is None or other is None or "/" in said:
-        return one == other is not None
+def _is_same_destination(text: str, present_text: str) -> bool:
+    address, present_address = _plain(text), _plain(present_text)
+    if address is None or present_address is None or "/" in text:
+        return address == present_address is not None
     # A netmask may stand elsewhere.
-    return one.partition("/")[0] == other.partition("/")[0]
+    return address.partition("/")[0] == present_address.partition("/")[0]

@@ -39,15 +39,15 @@ class Ifupdown:
     def lease(self, link: str) -> Lease | None:
         """Return the lease of a link that a dhclient of ifupdown's renews, or None."""
         path = _leases_of(link)
-        return leases.of_dhclient(_lease_text(path)) if _clients(link) and path.exists() else None
+        return leases.from_dhclient(_lease_text(path)) if _clients(link) and path.exists() else None
 
     def pending(self, config: LinkConfig) -> dict[str, str]:
         """Return ``{path: text}`` if the file is not as it should be; refuse what is unclear."""
         text = _text()
         _refuse(text, (config.name, *config.ports))
         interfaces.refuse_dhcpv6(text, _PATH, config.ports)
-        wanted = interfaces.with_bridge(text, config)
-        return {_PATH: wanted} if wanted != text else {}
+        new_text = interfaces.with_bridge(text, config)
+        return {_PATH: new_text} if new_text != text else {}
 
     def files_of(self, name: str) -> list[str]:
         """Return the stanza that keeps a bridge, as ``path: name``."""
@@ -56,8 +56,8 @@ class Ifupdown:
     def persisting(self, config: LinkConfig) -> Change:
         """Return the change that persists a bridge; raise PersistenceError if it could not boot."""
         if not _BRIDGES.exists():
-            why = "ifupdown makes bridges with the package bridge-utils, which is not installed"
-            raise PersistenceError(f"{why}: install it, as the formula's hypervisor.bridge does")
+            reason = "ifupdown makes bridges with the package bridge-utils, which is not installed"
+            raise PersistenceError(f"{reason}: install it, as the formula's hypervisor.bridge does")
         return self._change(config.name, config.ports, self.pending(config), is_coming=True)
 
     def forgetting(self, name: str, ports: Iterable[str], heir: LinkConfig | None) -> Change:
@@ -65,26 +65,26 @@ class Ifupdown:
         text = _text()
         _refuse(text, (name, *ports))
         interfaces.refuse_dhcpv6(text, _PATH, (name, *ports))
-        if not ports and interfaces.is_heirs(text, name):
+        if not ports and interfaces.has_port_settings(text, name):
             raise PersistenceError(
                 f"{_PATH} gives {name} what its port has to get, and {name} has no port now: bring "
                 f"it up ('ifup {name}'), or give that to the port's stanza yourself"
             )
-        wanted = {_PATH: interfaces.without_bridge(text, name, heir)}
-        return self._change(name, ports, wanted, is_coming=False)
+        texts_by_path = {_PATH: interfaces.without_bridge(text, name, heir)}
+        return self._change(name, ports, texts_by_path, is_coming=False)
 
     def _change(
-        self, name: str, ports: Iterable[str], wanted: dict[str, str], *, is_coming: bool
+        self, name: str, ports: Iterable[str], texts_by_path: dict[str, str], *, is_coming: bool
     ) -> Change:
         def write() -> None:
-            for path, text in wanted.items():
+            for path, text in texts_by_path.items():
                 put(path, text.encode(errors="surrogateescape"))
 
         return Change(self, name, ports, paths=[_PATH], write=write, is_coming=is_coming)
 
     def claims(self, links: Iterable[str]) -> bool:
         """Return whether ifupdown's files set one of these links."""
-        texts = [_text(), *_sourced(_text(), _PATH).values()]
+        texts = [_text(), *_read_sourced(_text(), _PATH).values()]
         return any(interfaces.names(text).intersection(links) for text in texts)
 
     def holder(self, link: str) -> bool:
@@ -93,15 +93,15 @@ class Ifupdown:
 
     def let_go(self, change: Change) -> None:
         """End the bridge's dhclient; the lease itself is kept, its port will ask for it again."""
-        _end(change.name)
+        _end_clients(change.name)
 
     def take(self, change: Change) -> None:
         """Bring up the bridge if it has a lease; what is static is there already."""
-        leased = [port for port in change.ports if _clients(port)]
-        for port in leased:
-            _end(port)
+        leased_ports = [port for port in change.ports if _clients(port)]
+        for port in leased_ports:
+            _end_clients(port)
         if self._is_leased(change.name) and not _clients(change.name):
-            self._begin(change.name, leased)
+            self._begin(change.name, leased_ports)
 
     def give_back(self, change: Change) -> None:
         """Bring up the ports that have a lease."""
@@ -119,7 +119,7 @@ class Ifupdown:
             _set_lifetime(port, None)
             run(
                 [
-                    *_apart(),
+                    *_scope_command(),
                     "dhclient",
                     "-4",
                     "-nw",
@@ -138,12 +138,12 @@ class Ifupdown:
     def _is_leased(self, link: str) -> bool:
         return self.runs() and interfaces.is_leased(_text(), link)
 
-    def _begin(self, link: str, heirs_of: Iterable[str]) -> None:
-        for other in heirs_of:
-            if _leases_of(other).exists():
-                text = leases.moved(_lease_text(_leases_of(other)), link)
+    def _begin(self, link: str, old_links: Iterable[str]) -> None:
+        for old_link in old_links:
+            if _leases_of(old_link).exists():
+                text = leases.for_link(_lease_text(_leases_of(old_link)), link)
                 files.write(_leases_of(link), text.encode(errors="surrogateescape"), 0o644)
-        run([*_apart(), "ifup", "--force", link], _UP_S)
+        run([*_scope_command(), "ifup", "--force", link], _UP_S)
         lease = self.lease(link)
         if lease is None:
             raise PersistenceError(f"ifup {link} has started no dhclient that renews its lease")
@@ -157,11 +157,11 @@ def _text() -> str:
 
 def _refuse(text: str, names: Iterable[str]) -> None:
     interfaces.refuse_unclear(text, _PATH, names)
-    for path, other in _sourced(text, _PATH).items():
-        interfaces.refuse_elsewhere(other, path, names)
+    for path, other_text in _read_sourced(text, _PATH).items():
+        interfaces.refuse_elsewhere(other_text, path, names)
 
 
-def _sourced(text: str, path: str | Path, depth: int = 5) -> dict[str, str]:
+def _read_sourced(text: str, path: str | Path, depth: int = 5) -> dict[str, str]:
     """Return ``{path: text}`` of the files that ifupdown reads beside this one."""
     out: dict[str, str] = {}
     for keyword, pattern in interfaces.sources(text) if depth else []:
@@ -169,11 +169,11 @@ def _sourced(text: str, path: str | Path, depth: int = 5) -> dict[str, str]:
             raise PersistenceError(
                 f"{path}: '{keyword} {pattern}' is not followed: write the path out"
             )
-        whole = str(Path(path).parent / pattern)
-        for found in sorted(Path("/").glob(whole.lstrip("/"))):
-            for one in _files(found):
-                other = one.read_text(errors="surrogateescape")
-                out |= {str(one): other, **_sourced(other, one, depth - 1)}
+        full_pattern = str(Path(path).parent / pattern)
+        for matched_path in sorted(Path("/").glob(full_pattern.lstrip("/"))):
+            for file in _files(matched_path):
+                file_text = file.read_text(errors="surrogateescape")
+                out |= {str(file): file_text, **_read_sourced(file_text, file, depth - 1)}
     return out
 
 
@@ -181,14 +181,14 @@ def _files(path: Path) -> list[Path]:
     """Return what ifupdown reads of a path: of a folder only what is named plainly."""
     if path.is_dir():
         return sorted(
-            one
-            for one in path.iterdir()
-            if one.is_file() and re.fullmatch(r"[A-Za-z0-9_-]+", one.name)
+            file
+            for file in path.iterdir()
+            if file.is_file() and re.fullmatch(r"[A-Za-z0-9_-]+", file.name)
         )
     return [path] if path.is_file() and not path.name.startswith(".") else []
 
 
-def _apart() -> list[str]:
+def _scope_command() -> list[str]:
     """Return what runs a program apart: a dhclient among the minion's processes ends with it."""
     if not Path("/run/systemd/system").exists():
         return []
@@ -203,9 +203,9 @@ def _lease_text(path: Path) -> str:
 def _set_lifetime(link: str, seconds: int | None) -> None:
     """Let the leased address of a link last so long from now on."""
     path = _leases_of(link)
-    lease = leases.of_dhclient(_lease_text(path)) if path.exists() else None
+    lease = leases.from_dhclient(_lease_text(path)) if path.exists() else None
     if lease:
-        links.last(link, lease.address, seconds)
+        links.set_lifetime(link, lease.address, seconds)
 
 
 def _leases_of(link: str) -> Path:
@@ -214,21 +214,25 @@ def _leases_of(link: str) -> Path:
 
 def _clients(link: str) -> list[int]:
     """Return the process ids of the dhclients that renew an IPv4 lease of a link of this host."""
-    found = []
-    here = Path("/proc/self/ns/net").readlink()
+    pids = []
+    own_namespace = Path("/proc/self/ns/net").readlink()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            is_one = words[0].rpartition("/")[2] == "dhclient" and link in words[1:]
+            is_dhclient = words[0].rpartition("/")[2] == "dhclient" and link in words[1:]
             # One of a container's may have a link of the same name.
-            if is_one and "-6" not in words and (folder / "ns/net").readlink() == here:
-                found.append(int(folder.name))
+            if (
+                is_dhclient
+                and "-6" not in words
+                and (folder / "ns/net").readlink() == own_namespace
+            ):
+                pids.append(int(folder.name))
         except OSError:  # it has ended meanwhile
             continue
-    return found
+    return pids
 
 
-def _end(link: str) -> None:
+def _end_clients(link: str) -> None:
     """End a link's dhclient without giving its lease back, and without taking the address away."""
     deadline = time.monotonic() + _END_S
     while pids := _clients(link):
@@ -241,7 +245,7 @@ def _end(link: str) -> None:
 
 
 @contextmanager
-def _locked() -> Iterator[None]:
+def _hold_state_lock() -> Iterator[None]:
     """Hold ifupdown's lock of its state; raise PersistenceError if another does not let it go."""
     deadline = time.monotonic() + _LOCK_S
     with open(_LOCK, "w") as lock:
@@ -265,8 +269,8 @@ def _has_locked(lock: IO[Any]) -> bool:
 
 def _holder(lock: IO[Any]) -> str:
     """Return who holds a lock, as ``process 4711 (ifup eth0)``."""
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    kind, *_where, pid = _FLOCK.unpack(fcntl.fcntl(lock, fcntl.F_GETLK, asked))
+    query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind, *_where, pid = _FLOCK.unpack(fcntl.fcntl(lock, fcntl.F_GETLK, query))
     # One of another container has no number here, and one that has just ended none any more.
     if kind == fcntl.F_UNLCK or pid < 1:
         return "another process"
@@ -274,14 +278,16 @@ def _holder(lock: IO[Any]) -> str:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         words = []
-    said = " ".join(" ".join(words).split())
-    return f"process {pid} ({said[:80]})" if said else f"process {pid}"
+    command_line = " ".join(" ".join(words).split())
+    return f"process {pid} ({command_line[:80]})" if command_line else f"process {pid}"
 
 
 def _forget_state(link: str) -> None:
     """Let ifupdown know that a link is not up: it would take down what is no longer there."""
     if not _STATE.exists():
         return
-    with _locked():
-        kept = re.sub(rf"^{re.escape(link)}=.*\n?", "", _STATE.read_text(), flags=re.MULTILINE)
-        files.write(_STATE, kept.encode(), 0o644)
+    with _hold_state_lock():
+        remaining_text = re.sub(
+            rf"^{re.escape(link)}=.*\n?", "", _STATE.read_text(), flags=re.MULTILINE
+        )
+        files.write(_STATE, remaining_text.encode(), 0o644)

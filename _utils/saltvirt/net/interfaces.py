@@ -70,31 +70,31 @@ def sources(text: str) -> list[tuple[str, str]]:
     ]
 
 
-def refuse_elsewhere(text: str, path: str, wanted: Iterable[str]) -> None:
+def refuse_elsewhere(text: str, path: str, interface_names: Iterable[str]) -> None:
     """Raise PersistenceError if a file beside the main one sets one of these interfaces."""
-    for name in sorted(names(text).intersection(wanted)):
+    for name in sorted(names(text).intersection(interface_names)):
         raise PersistenceError(
             f"{path} sets {name}, and only /etc/network/interfaces is edited: move "
             f"the stanzas of {name} there"
         )
-    refuse_unclear(text, path, wanted)
+    refuse_unclear(text, path, interface_names)
 
 
-def refuse_unclear(text: str, path: str, wanted: Iterable[str]) -> None:
+def refuse_unclear(text: str, path: str, interface_names: Iterable[str]) -> None:
     """Raise PersistenceError if what a file says of these interfaces cannot be edited safely."""
     for block in stanzas.blocks(text):
         words = block.words
-        for name in wanted:
+        for name in interface_names:
             _refuse_aliases(words, path, name)
             if words[:2] == ["iface", name]:
                 _refuse_stanza(words, path, name)
 
 
 def _refuse_aliases(words: list[str], path: str, name: str) -> None:
-    first, rest = words[:1], words[1:]
-    if first == ["iface"] and rest and rest[0].startswith(f"{name}:"):
+    first, other_words = words[:1], words[1:]
+    if first == ["iface"] and other_words and other_words[0].startswith(f"{name}:"):
         raise PersistenceError(
-            f"{path} has {rest[0]}, whose address would stay on {name}: add that "
+            f"{path} has {other_words[0]}, whose address would stay on {name}: add that "
             f"address to {name} itself by an 'up ip address add' line"
         )
     if any(fnmatch.fnmatch(name, pattern) for pattern in _mapped(words)):
@@ -125,10 +125,10 @@ def _refuse_stanza(words: list[str], path: str, name: str) -> None:
         )
 
 
-def refuse_dhcpv6(text: str, path: str, wanted: Iterable[str]) -> None:
+def refuse_dhcpv6(text: str, path: str, interface_names: Iterable[str]) -> None:
     """Raise PersistenceError if one of these interfaces has an IPv6 lease: its client stays."""
     for block in stanzas.blocks(text):
-        for name in wanted:
+        for name in interface_names:
             if block.is_iface(name, "inet6") and block.words[3:4] == ["dhcp"]:
                 raise PersistenceError(
                     f"{path}: {name} has its IPv6 address by DHCPv6, which nobody "
@@ -141,59 +141,64 @@ def _is_routing(entry: Entry, name: str, config: LinkConfig) -> bool:
     """Return whether a hook gives addresses or routes that the bridge is given instead."""
     if not entry.words or entry.words[0] not in _HOOKS:
         return False
-    said = " ".join(entry.words)
+    hook_text = " ".join(entry.words)
     # What was written for this link itself is written anew.
-    if _OWN.fullmatch(said) and entry.words[-1] == name:
+    if _OWN.fullmatch(hook_text) and entry.words[-1] == name:
         return True
     parts = [part.strip() for part in _PART.split(" ".join(entry.words[1:]))]
     parts = [part for part in parts if part not in ("true", ":", "")]
-    mine, seen = (name, config.name, *config.ports), _seen(config)
-    found = [hooks.is_moved(part, mine, seen) for part in parts]
-    if None in found:
+    link_names, present_routes = (name, config.name, *config.ports), _present_routes(config)
+    verdicts = [hooks.is_moved(part, link_names, present_routes) for part in parts]
+    if None in verdicts:
         raise PersistenceError(
-            f"/etc/network/interfaces: '{said}' sets what {name} does not have now, so "
+            f"/etc/network/interfaces: '{hook_text}' sets what {name} does not have now, so "
             "nobody can tell whether the bridge shall have it: remove it, or carry it "
             "out first"
         )
-    if any(found) and not all(found):
+    if any(verdicts) and not all(verdicts):
         raise PersistenceError(
-            f"/etc/network/interfaces: '{said}' sets routes and does something else: "
+            f"/etc/network/interfaces: '{hook_text}' sets routes and does something else: "
             "make two lines of it"
         )
-    return any(found)
+    return any(verdicts)
 
 
-def _seen(config: LinkConfig) -> list[tuple[str, str]]:
+def _present_routes(config: LinkConfig) -> list[tuple[str, str]]:
     """Return what is there now, or will be: ``[(address or destination, gateway or "")]``."""
     addresses = [(address, "") for address in config.addresses]
     gateways = [("default", gateway) for gateway in config.gateways]
     return [*config.seen, *config.routes, *addresses, *gateways]
 
 
-def _left(
+def _remaining_options(
     blocks: list[Block],
     name: str,
-    dropped: Collection[str],
+    excluded_keys: Collection[str],
     config: LinkConfig,
     family: str | None = None,
 ) -> list[Entry]:
     """Return the options of an interface that are none of these, and no address or route."""
-    found = [entry for block in blocks if block.is_iface(name, family) for entry in block.options()]
+    options = [
+        entry for block in blocks if block.is_iface(name, family) for entry in block.options()
+    ]
     return [
         entry
-        for entry in found
+        for entry in options
         if entry.words[:1] == []
-        or (entry.words[0] not in (*_ADDRESSING, *dropped) and not _is_routing(entry, name, config))
+        or (
+            entry.words[0] not in (*_ADDRESSING, *excluded_keys)
+            and not _is_routing(entry, name, config)
+        )
     ]
 
 
-def _going(blocks: list[Block], name: str, config: LinkConfig) -> list[Entry]:
+def _options_with_addresses(blocks: list[Block], name: str, config: LinkConfig) -> list[Entry]:
     """Return the options of an interface that go where its addresses go."""
-    wanted = (*_GOES_ALONG, *(_OF_DHCP if config.dhcp else ()))
+    moved_keys = (*_GOES_ALONG, *(_OF_DHCP if config.dhcp else ()))
     options = [
         entry for block in blocks if block.is_iface(name, "inet") for entry in block.options()
     ]
-    return [entry for entry in options if entry.words and entry.words[0] in wanted]
+    return [entry for entry in options if entry.words and entry.words[0] in moved_keys]
 
 
 def _entry(line: str, indent: str = _INDENT) -> Entry:
@@ -203,12 +208,12 @@ def _entry(line: str, indent: str = _INDENT) -> Entry:
 def _routes(config: LinkConfig) -> list[str]:
     """Return the hooks for what has no option of its own."""
     in_option = () if config.dhcp else _of_ipv4(config.addresses)[:1]
-    more = [a for a in config.addresses if a not in in_option]
+    other_addresses = [a for a in config.addresses if a not in in_option]
     # Those on the link first: gateways may be reached by them.
     routes = sorted(config.routes, key=lambda route: bool(route[1]))
     gateways = [g for g in config.gateways if config.dhcp or ":" in g]
     return [
-        *(f"up ip address replace {a} dev {config.name}" for a in more),
+        *(f"up ip address replace {a} dev {config.name}" for a in other_addresses),
         *(_route_hook(dst, via, config.name) for dst, via in routes),
         *(_route_hook("default", gateway, config.name) for gateway in gateways),
     ]
@@ -224,13 +229,17 @@ def _of_ipv4(texts: Iterable[str]) -> list[str]:
     return [text for text in texts if ":" not in text]
 
 
-def _stanza(config: LinkConfig, own: list[str], others: list[Entry]) -> Block:
+def _stanza(config: LinkConfig, bridge_lines: list[str], other_entries: list[Entry]) -> Block:
     """Return the block of an interface: ``own`` says what only a bridge has."""
     method, lines = _method(config)
-    lines = [*lines, *own, *_resolver(config, {e.words[0] for e in others if e.words})]
+    lines = [
+        *lines,
+        *bridge_lines,
+        *_resolver(config, {e.words[0] for e in other_entries if e.words}),
+    ]
     head = _entry(f"iface {config.name} inet {method}", indent="")
     routes = list(map(_entry, _routes(config)))
-    return Block(head.words, [head, *map(_entry, lines), *others, *routes])
+    return Block(head.words, [head, *map(_entry, lines), *other_entries, *routes])
 
 
 def _method(config: LinkConfig) -> tuple[str, list[str]]:
@@ -244,21 +253,21 @@ def _method(config: LinkConfig) -> tuple[str, list[str]]:
     return "static", [f"address {addresses[0]}", *gateways]
 
 
-def _resolver(config: LinkConfig, said: set[str]) -> list[str]:
+def _resolver(config: LinkConfig, present_keys: set[str]) -> list[str]:
     """Return the options for name servers and search domains that are not there already."""
     lines = []
-    if config.dns and "dns-nameservers" not in said:
+    if config.dns and "dns-nameservers" not in present_keys:
         lines.append(f"dns-nameservers {' '.join(config.dns)}")
-    if config.search and not said & {"dns-search", "dns-domain"}:
+    if config.search and not present_keys & {"dns-search", "dns-domain"}:
         lines.append(f"dns-search {' '.join(config.search)}")
     return lines
 
 
-def _put(blocks: list[Block], name: str, made: list[Block]) -> list[Block]:
+def _replace_blocks(blocks: list[Block], name: str, new_blocks: list[Block]) -> list[Block]:
     """Return the blocks with those of an interface in the place of what it had."""
-    found = [at for at, block in enumerate(blocks) if block.is_iface(name)]
-    new = _with_auto(blocks, name) + made
-    if not found:
+    positions = [at for at, block in enumerate(blocks) if block.is_iface(name)]
+    new = _with_auto(blocks, name) + new_blocks
+    if not positions:
         gap = (
             []
             if not stanzas.text_of(blocks).strip() or stanzas.text_of(blocks).endswith("\n\n")
@@ -267,9 +276,9 @@ def _put(blocks: list[Block], name: str, made: list[Block]) -> list[Block]:
         return [*_trimmed(blocks), *gap, *new]
     out = []
     for at, block in enumerate(blocks):
-        if at == found[0]:
+        if at == positions[0]:
             out += new
-        if at not in found:
+        if at not in positions:
             out.append(block)
     return out
 
@@ -294,20 +303,20 @@ def _with_auto(blocks: list[Block], name: str) -> list[Block]:
     return [Block(line.words, [line])]
 
 
-def _asking(blocks: list[Block], name: str) -> list[Block]:
+def _inet6_blocks(blocks: list[Block], name: str) -> list[Block]:
     """Return the blocks by which an interface asks routers for its IPv6 addresses."""
     return [
         block for block in blocks if block.is_iface(name, "inet6") and block.words[3:4] == ["auto"]
     ]
 
 
-def _renamed(blocks: list[Block], name: str, other: str) -> list[Block]:
+def _rename_blocks(blocks: list[Block], name: str, new_name: str) -> list[Block]:
     """Return the same blocks for another interface."""
-    found = _asking(blocks, name)
-    heads = [_entry(f"iface {other} inet6 auto", indent="") for _block in found]
+    inet6_blocks = _inet6_blocks(blocks, name)
+    heads = [_entry(f"iface {new_name} inet6 auto", indent="") for _block in inet6_blocks]
     return [
         Block(head.words, [head, *block.options()])
-        for head, block in zip(heads, found, strict=True)
+        for head, block in zip(heads, inet6_blocks, strict=True)
     ]
 
 
@@ -318,80 +327,95 @@ def with_bridge(text: str, config: LinkConfig) -> str:
     is_asking = any(block.is_iface(config.name, "inet6") for block in old)
     for port in config.ports:
         # What goes to the bridge as a whole does not stay here as well.
-        gone = [] if is_asking else _asking(old, port)
-        rest = [block for block in old if not any(block is one for one in gone)]
-        options = _left(old, port, (*_GOES_ALONG, *_OF_DHCP), config, "inet")
+        moved_blocks = [] if is_asking else _inet6_blocks(old, port)
+        kept_blocks = [
+            block for block in old if not any(block is moved_block for moved_block in moved_blocks)
+        ]
+        options = _remaining_options(old, port, (*_GOES_ALONG, *_OF_DHCP), config, "inet")
         options += [
             entry
-            for entry in _left(rest, port, (), config, "inet6")
+            for entry in _remaining_options(kept_blocks, port, (), config, "inet6")
             if not entry.words or entry.words[0] in _HOOKS
         ]
         head = _entry(f"iface {port} inet manual", indent="")
-        blocks = _put(blocks, port, [Block(head.words, [head, *options])])
-    return stanzas.text_of(_put(blocks, config.name, _bridge(old, config)))
+        blocks = _replace_blocks(blocks, port, [Block(head.words, [head, *options])])
+    return stanzas.text_of(_replace_blocks(blocks, config.name, _bridge(old, config)))
 
 
 def _bridge(old: list[Block], config: LinkConfig) -> list[Block]:
     # Those that it has already, and that are not asked for, stay.
-    ports = dict.fromkeys([*config.ports, *_said_ports(old, config.name)])
-    own = [
+    ports = dict.fromkeys([*config.ports, *_bridge_ports(old, config.name)])
+    bridge_lines = [
         f"bridge_ports {' '.join(ports) or 'none'}",
         f"bridge_stp {'on' if config.stp else 'off'}",
         f"bridge_fd {config.forward_delay_s}",
         f"hwaddress {config.mac}",
         f"mtu {config.mtu}",
     ]
-    asking = [block for block in old if block.is_iface(config.name, "inet6")]
-    if not asking:
-        asking = [block for port in config.ports for block in _renamed(old, port, config.name)]
-    stanza = _stanza(config, own, _bridge_options(old, config))
-    return [stanza, *(b for b in asking if b.words[3:4] != ["static"])]
+    inet6_blocks = [block for block in old if block.is_iface(config.name, "inet6")]
+    if not inet6_blocks:
+        inet6_blocks = [
+            block for port in config.ports for block in _rename_blocks(old, port, config.name)
+        ]
+    stanza = _stanza(config, bridge_lines, _bridge_options(old, config))
+    return [stanza, *(b for b in inet6_blocks if b.words[3:4] != ["static"])]
 
 
-def _said_ports(blocks: list[Block], name: str) -> list[str]:
-    own = [entry.words for b in blocks if b.is_iface(name) for entry in b.options()]
-    found = [words[1:] for words in own if words[:1] in (["bridge_ports"], ["bridge-ports"])]
-    return [one for words in found for one in words if one != "none"]
+def _bridge_ports(blocks: list[Block], name: str) -> list[str]:
+    options = [entry.words for b in blocks if b.is_iface(name) for entry in b.options()]
+    port_lists = [
+        words[1:] for words in options if words[:1] in (["bridge_ports"], ["bridge-ports"])
+    ]
+    return [port for words in port_lists for port in words if port != "none"]
 
 
-def is_heirs(text: str, name: str) -> bool:
+def has_port_settings(text: str, name: str) -> bool:
     """Return whether a bridge's stanza has what its ports would lack without it."""
-    found = stanzas.blocks(text)
-    kinds = {block.words[3] for block in found if block.is_iface(name) and len(block.words) > 3}
-    return bool(kinds - {"manual"} and _said_ports(found, name))
+    blocks = stanzas.blocks(text)
+    kinds = {block.words[3] for block in blocks if block.is_iface(name) and len(block.words) > 3}
+    return bool(kinds - {"manual"} and _bridge_ports(blocks, name))
 
 
 def _bridge_options(old: list[Block], config: LinkConfig) -> list[Entry]:
     """Return the options that a bridge keeps, or that come to it with its ports' addresses."""
-    dropped = (
+    excluded_keys = (
         *_OF_BRIDGE,
         *(("dns-nameservers",) if config.is_dns_asked else ()),
         *(() if config.dhcp else _OF_DHCP),
     )
     if any(block.is_iface(config.name, "inet") for block in old):
-        return _left(old, config.name, dropped, config, "inet")
-    going = [entry for port in config.ports for entry in _going(old, port, config)]
-    return [entry for entry in going if entry.words[0] not in dropped]
+        return _remaining_options(old, config.name, excluded_keys, config, "inet")
+    moved_entries = [
+        entry for port in config.ports for entry in _options_with_addresses(old, port, config)
+    ]
+    return [entry for entry in moved_entries if entry.words[0] not in excluded_keys]
 
 
 def without_bridge(text: str, name: str, heir: LinkConfig | None) -> str:
     """Return the text without a bridge; its port, if it has one heir, gets what the bridge had."""
     old = stanzas.blocks(text)
-    blocks = [block for block in map(lambda b: _unnamed(b, name), old) if block.entries]
+    blocks = [block for block in map(lambda b: _without_interface(b, name), old) if block.entries]
     if heir:
-        others = _left(old, heir.name, (), heir, "inet") + _going(old, name, heir)
-        asking = [block for block in old if block.is_iface(heir.name, "inet6")]
-        made = [_stanza(heir, [], others), *(asking or _renamed(old, name, heir.name))]
-        blocks = _put(blocks, heir.name, made)
+        other_entries = _remaining_options(
+            old, heir.name, (), heir, "inet"
+        ) + _options_with_addresses(old, name, heir)
+        inet6_blocks = [block for block in old if block.is_iface(heir.name, "inet6")]
+        new_blocks = [
+            _stanza(heir, [], other_entries),
+            *(inet6_blocks or _rename_blocks(old, name, heir.name)),
+        ]
+        blocks = _replace_blocks(blocks, heir.name, new_blocks)
     return stanzas.text_of(_trimmed(blocks))
 
 
-def _unnamed(block: Block, name: str) -> Block:
+def _without_interface(block: Block, name: str) -> Block:
     """Return a block without an interface: its stanza, and its name among those of a line."""
     if block.is_iface(name):
         return Block([])
     if _is_bringing_up(block.words):
-        left = [word for word in block.words if word != name]
-        if left != block.words:
-            return Block(left, [_entry(" ".join(left), indent="")] if left[1:] else [])
+        other_words = [word for word in block.words if word != name]
+        if other_words != block.words:
+            return Block(
+                other_words, [_entry(" ".join(other_words), indent="")] if other_words[1:] else []
+            )
     return block

@@ -40,45 +40,51 @@ def _lease(
     )
 
 
-def of_networkd(text: str) -> Lease | None:
+def from_networkd(text: str) -> Lease | None:
     """Return the lease in a file that systemd-networkd keeps for a link, or None."""
     rows = (line.partition("=") for line in text.splitlines())
-    said = {key: value for key, _equals, value in rows}
-    return _lease(said.get("ADDRESS"), said.get("CLIENTID"), said.get("LIFETIME"))
+    values = {key: value for key, _equals, value in rows}
+    return _lease(values.get("ADDRESS"), values.get("CLIENTID"), values.get("LIFETIME"))
 
 
-def of_networkctl(text: str) -> Lease | None:
+def from_networkctl(text: str) -> Lease | None:
     """Return the lease in what ``networkctl --json=short status`` prints, or None."""
-    said = json.loads(text)
-    client = said.get("DHCPv4Client") or {}
+    status = json.loads(text)
+    client = status.get("DHCPv4Client") or {}
     options = ((client.get("Lease") or {}).get("Message") or {}).get("options") or []
-    lasts = next((int(one["data"], 16) for one in options if one["tag"] == _LEASE_TIME), None)
+    lease_s = next(
+        (int(entry["data"], 16) for entry in options if entry["tag"] == _LEASE_TIME), None
+    )
     address = next(
         (
-            one.get("AddressString")
-            for one in said.get("Addresses") or []
-            if one.get("ConfigSource") == "DHCPv4"
+            entry.get("AddressString")
+            for entry in status.get("Addresses") or []
+            if entry.get("ConfigSource") == "DHCPv4"
         ),
         None,
     )
     return _lease(
-        address, bytes(client.get("ClientIdentifier") or []).hex(), str(lasts) if lasts else None
+        address,
+        bytes(client.get("ClientIdentifier") or []).hex(),
+        str(lease_s) if lease_s else None,
     )
 
 
-def of_networkmanager(text: str) -> Lease | None:
+def from_networkmanager(text: str) -> Lease | None:
     """Return the lease in what ``nmcli -t -f DHCP4 device show`` prints, or None."""
-    said: dict[str, str] = {}
+    values: dict[str, str] = {}
     for line in text.splitlines():
         _label, _colon, option = line.partition(":")
         key, _is, value = option.partition(" = ")
-        said.setdefault(key, value)
+        values.setdefault(key, value)
     return _lease(
-        said.get("ip_address"), said.get("dhcp_client_identifier"), said.get("dhcp_lease_time")
+        values.get("ip_address"),
+        values.get("dhcp_client_identifier"),
+        values.get("dhcp_lease_time"),
     )
 
 
-def of_dhclient(text: str) -> Lease | None:
+def from_dhclient(text: str) -> Lease | None:
     """Return the newest lease in a file of dhclient's, or None; it names its client by a DUID."""
     block = text.rpartition("lease {")[2]
     address = re.search(r"^\s*fixed-address ([0-9.]+);", block, re.MULTILINE)
@@ -86,12 +92,12 @@ def of_dhclient(text: str) -> Lease | None:
     return _lease(address and address[1], lasts=lasts and lasts[1])
 
 
-def moved(text: str, link: str) -> str:
+def for_link(text: str, link: str) -> str:
     """Return a file of dhclient's for another link: its DUID, and so its address, go along."""
     return re.sub(r'^(\s*interface) ".*";', rf'\1 "{link}";', text, flags=re.MULTILINE)
 
 
-def _ending(snapshot: Snapshot) -> list[str]:
+def _expiring_addresses(snapshot: Snapshot) -> list[str]:
     return [
         a["address"]
         for link in snapshot["links"].values()
@@ -100,40 +106,44 @@ def _ending(snapshot: Snapshot) -> list[str]:
     ]
 
 
-def is_there(snapshot: Snapshot, held: Mapping[str, Lease]) -> bool:
+def is_any_leased(snapshot: Snapshot, leases_by_link: Mapping[str, Lease]) -> bool:
     """Return whether an IPv4 address of these links is leased: it ends, or is known to be."""
-    return bool(held or _ending(snapshot))
+    return bool(leases_by_link or _expiring_addresses(snapshot))
 
 
-def is_kept(asked: bool | None, addresses: Collection[str] | None, leased: bool) -> bool:
+def uses_dhcp(
+    requested_dhcp: bool | None, addresses: Collection[str] | None, has_lease: bool
+) -> bool:
     """
     Return whether a bridge is kept by DHCP: as it was asked for, else as its ports are.
 
     asked, addresses
         ``dhcp`` and ``addresses`` of the state; None was not asked for.
     """
-    if asked is False and leased and addresses is None:
+    if requested_dhcp is False and has_lease and addresses is None:
         raise BadArgument(
             "dhcp",
             "False on a host whose address is leased: give the addresses " "that it shall have",
         )
-    return leased and addresses is None if asked is None else asked
+    return has_lease and addresses is None if requested_dhcp is None else requested_dhcp
 
 
-def refuse_foreign(snapshot: Snapshot, held: Mapping[str, Lease], bridge: str, title: str) -> None:
+def refuse_foreign(
+    snapshot: Snapshot, leases_by_link: Mapping[str, Lease], bridge: str, title: str
+) -> None:
     """Raise BadArgument if a port's lease would be lost, or renewed by others than ``title``."""
-    if len({lease.address for lease in held.values()}) > 1:
+    if len({lease.address for lease in leases_by_link.values()}) > 1:
         raise BadArgument(
             "ports",
-            f"{' and '.join(sorted(held))} have a lease each, and a bridge "
+            f"{' and '.join(sorted(leases_by_link))} have a lease each, and a bridge "
             "has one: give addresses to one of them first",
         )
-    ending = _ending(snapshot)
+    expiring_addresses = _expiring_addresses(snapshot)
     # A bridge with a lease that nobody renews is taken over.
-    if ending and not held and bridge not in snapshot["links"]:
+    if expiring_addresses and not leases_by_link and bridge not in snapshot["links"]:
         raise BadArgument(
             "persist",
-            f"{ending[0]} is leased, and {title} does not renew that "
+            f"{expiring_addresses[0]} is leased, and {title} does not renew that "
             "lease: give persist=... of the manager that does, or make the address static first",
         )
 

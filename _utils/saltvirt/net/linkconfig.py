@@ -69,12 +69,12 @@ def _colons(text: str) -> str:
     return ":".join(text[at : at + 2] for at in range(0, len(text), 2))
 
 
-def _client(config: LinkConfig, more: Iterable[tuple[str, Any]] = ()) -> _Pairs:
+def _client(config: LinkConfig, options: Iterable[tuple[str, Any]] = ()) -> _Pairs:
     """Return networkd's words for the client that the port was: the server knows it by these."""
     if not config.dhcp:
         return []
     # A lease that is given back when the bridge goes may be somebody else's when its port asks.
-    return [("SendRelease", "no"), *_client_id(config), *more]
+    return [("SendRelease", "no"), *_client_id(config), *options]
 
 
 def client_section(config: LinkConfig) -> str:
@@ -84,16 +84,16 @@ def client_section(config: LinkConfig) -> str:
 
 
 def _client_id(config: LinkConfig) -> _Pairs:
-    known = config.client_id or ""
-    if known == "01" + config.mac.replace(":", ""):
+    client_id = config.client_id or ""
+    if client_id == "01" + config.mac.replace(":", ""):
         return [("ClientIdentifier", "mac")]
     # RFC 4361: ff, four bytes that tell the host's links apart, two bytes of a kind, the DUID.
-    if known.startswith("ff") and len(known) > 14 and int(known[10:14], 16) in _DUIDS:
+    if client_id.startswith("ff") and len(client_id) > 14 and int(client_id[10:14], 16) in _DUIDS:
         return [
             ("ClientIdentifier", "duid"),
-            ("IAID", int(known[2:10], 16)),
-            ("DUIDType", _DUIDS[int(known[10:14], 16)]),
-            ("DUIDRawData", _colons(known[14:])),
+            ("IAID", int(client_id[2:10], 16)),
+            ("DUIDType", _DUIDS[int(client_id[10:14], 16)]),
+            ("DUIDRawData", _colons(client_id[14:])),
         ]
     return []
 
@@ -111,7 +111,7 @@ def networkd(
     of_lease
         What those files make of a lease.
     """
-    above = stacked or {}
+    settings_by_link = stacked or {}
     base = "/etc/systemd/network/05-salt-virt"
     name = config.name
     device = _ini(
@@ -138,7 +138,7 @@ def networkd(
     network += [("Gateway", g) for g in config.gateways] + [("DNS", d) for d in config.dns]
     network += [("Domains", " ".join(config.search))] if config.search else []
     network += [("IPv6AcceptRA", "yes")] if config.ra else []
-    network += above.get(name, [])
+    network += settings_by_link.get(name, [])
     routes: list[tuple[str, _Pairs]] = [
         ("Route", [("Destination", dst), *([("Gateway", via)] if via else [])])
         for dst, via in config.routes
@@ -158,7 +158,7 @@ def networkd(
     for port in config.ports:
         files[f"{base}-{name}-{port}.network"] = _ini(
             ("Match", [("Name", port)]),
-            ("Network", [("Bridge", name), *above.get(port, [])]),
+            ("Network", [("Bridge", name), *settings_by_link.get(port, [])]),
             *vlans,
         )
     return files
@@ -166,13 +166,13 @@ def networkd(
 
 def _keyfile_ip(config: LinkConfig, family: int) -> _Pairs:
     """Return the section ``ipv4`` or ``ipv6`` of a keyfile."""
-    addresses, dns = _of(family, config.addresses), _of(family, config.dns)
-    gateways = _of(family, config.gateways) if addresses else []
+    addresses, dns = _filter_family(family, config.addresses), _filter_family(family, config.dns)
+    gateways = _filter_family(family, config.gateways) if addresses else []
     is_asking = _is_asking(config, family, bool(addresses))
     if not (is_asking or addresses):
         return [("method", "disabled")]
     routes = [f"{dst},{via}" if via else dst for dst, via in _keyfile_routes(config, family)]
-    search = config.search if family == 4 or not _has(config, 4) else ()
+    search = config.search if family == 4 or not _has_addresses(config, 4) else ()
     return [
         ("method", "auto" if is_asking else "manual"),
         *_keyfile_client(config, family),
@@ -188,7 +188,7 @@ def _family(address: str) -> int:
     return 6 if ":" in address else 4
 
 
-def _of(family: int, addresses: Iterable[str]) -> list[str]:
+def _filter_family(family: int, addresses: Iterable[str]) -> list[str]:
     return [address for address in addresses if _family(address) == family]
 
 
@@ -202,8 +202,10 @@ def _keyfile_routes(config: LinkConfig, family: int) -> list[tuple[str, str]]:
     if _is_static(config, family):
         return routes
     # NetworkManager gives a gateway to those that have an address.
-    everywhere = "::/0" if family == 6 else "0.0.0.0/0"
-    return routes + [(everywhere, gateway) for gateway in _of(family, config.gateways)]
+    default_destination = "::/0" if family == 6 else "0.0.0.0/0"
+    return routes + [
+        (default_destination, gateway) for gateway in _filter_family(family, config.gateways)
+    ]
 
 
 def _keyfile_client(config: LinkConfig, family: int) -> _Pairs:
@@ -220,7 +222,7 @@ def _is_static(config: LinkConfig, family: int) -> bool:
     return any(_family(address) == family for address in config.addresses)
 
 
-def _has(config: LinkConfig, family: int) -> bool:
+def _has_addresses(config: LinkConfig, family: int) -> bool:
     return config.dhcp or _is_static(config, family)
 
 
@@ -253,13 +255,13 @@ def networkmanager(config: LinkConfig) -> dict[str, str]:
     }
     vlans: _Pairs = [("vlans", ", ".join(_spans(config.vlans)))] if config.vlans else []
     for port in config.ports:
-        own = f"{name}-{port}"
-        files[f"{base}/{own}.nmconnection"] = _ini(
+        port_name = f"{name}-{port}"
+        files[f"{base}/{port_name}.nmconnection"] = _ini(
             (
                 "connection",
                 [
-                    ("id", own),
-                    ("uuid", uuid.uuid5(_SPACE, own)),
+                    ("id", port_name),
+                    ("uuid", uuid.uuid5(_SPACE, port_name)),
                     ("type", "ethernet"),
                     ("interface-name", port),
                     ("master", config.name),

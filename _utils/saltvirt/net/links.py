@@ -49,24 +49,26 @@ def refuse_if_impossible() -> None:
 
 
 @contextmanager
-def _asking() -> Iterator[Any]:
+def _open_netlink() -> Iterator[Any]:
     try:
         with pyroute2.IPRoute() as ipr:
             yield ipr
     except pyroute2.NetlinkError as exc:  # others change links meanwhile
-        raise LinkError(f"the kernel does not say which links there are: {_words(exc)}") from exc
+        raise LinkError(
+            f"the kernel does not say which links there are: {_error_text(exc)}"
+        ) from exc
 
 
 def names() -> list[str]:
     """Return the names of all links but the loopback."""
-    with _asking() as ipr:
-        found = [link.get_attr("IFLA_IFNAME") for link in ipr.get_links()]
-    return sorted(name for name in found if name != "lo")
+    with _open_netlink() as ipr:
+        link_names = [link.get_attr("IFLA_IFNAME") for link in ipr.get_links()]
+    return sorted(name for name in link_names if name != "lo")
 
 
 def ports_of(bridge: str) -> list[str]:
     """Return the names of a bridge's ports."""
-    with _asking() as ipr:
+    with _open_netlink() as ipr:
         index = {link.get_attr("IFLA_IFNAME"): link["index"] for link in ipr.get_links()}
         return sorted(
             link.get_attr("IFLA_IFNAME")
@@ -75,21 +77,21 @@ def ports_of(bridge: str) -> list[str]:
         )
 
 
-def read(wanted: Collection[str]) -> Snapshot:
+def read(link_names: Collection[str]) -> Snapshot:
     """Return the snapshot that :mod:`saltvirt.net.bridgeplan` plans by, of the links that exist."""
-    with _asking() as ipr:
-        every = {link["index"]: link for link in ipr.get_links()}
-        by_index = {index: link.get_attr("IFLA_IFNAME") for index, link in every.items()}
+    with _open_netlink() as ipr:
+        links_by_index = {link["index"]: link for link in ipr.get_links()}
+        by_index = {index: link.get_attr("IFLA_IFNAME") for index, link in links_by_index.items()}
         addresses = list(ipr.get_addr())
         routes = [r for family in (2, 10) for r in ipr.get_routes(family=family)]
         vlans = _vlans(ipr)
         links = {
             by_index[index]: _link(link, by_index, addresses, vlans)
-            for index, link in every.items()
-            if by_index[index] in wanted
+            for index, link in links_by_index.items()
+            if by_index[index] in link_names
         }
-    found = [_route(route, by_index) for route in routes]
-    return {"links": links, "routes": [r for r in found if r and r["oif"] in links]}
+    plan_routes = [_route(route, by_index) for route in routes]
+    return {"links": links, "routes": [r for r in plan_routes if r and r["oif"] in links]}
 
 
 def _vlans(ipr: Any) -> dict[int, list[int]]:
@@ -98,8 +100,8 @@ def _vlans(ipr: Any) -> dict[int, list[int]]:
     try:
         for message in ipr.get_vlans():
             spec = message.get_attr("IFLA_AF_SPEC")
-            found = spec.get_attrs("IFLA_BRIDGE_VLAN_INFO") if spec else []
-            out[message["index"]] = sorted(entry["vid"] for entry in found)
+            entries = spec.get_attrs("IFLA_BRIDGE_VLAN_INFO") if spec else []
+            out[message["index"]] = sorted(entry["vid"] for entry in entries)
     except pyroute2.NetlinkError as exc:
         if exc.code != errno.EOPNOTSUPP:
             raise
@@ -167,12 +169,12 @@ def _route(message: Any, by_index: dict[int, str]) -> Route | None:
 
 
 def _metrics(message: Any) -> dict[str, Any]:
-    found = message.get_attr("RTA_METRICS")
-    attributes = found["attrs"] if found else []
+    metrics = message.get_attr("RTA_METRICS")
+    attributes = metrics["attrs"] if metrics else []
     return {key.removeprefix("RTAX_").lower(): value for key, value in attributes if value}
 
 
-def neighbours(wanted: Collection[tuple[str, str]]) -> list[str]:
+def neighbours(bridge_macs: Collection[tuple[str, str]]) -> list[str]:
     """
     Return the addresses that this host has learned of others on its bridges, IPv4 first.
 
@@ -180,53 +182,59 @@ def neighbours(wanted: Collection[tuple[str, str]]) -> list[str]:
         Pairs of a bridge and a MAC.
     """
     refuse_if_impossible()
-    with _asking() as ipr:
-        every = {link["index"]: link for link in ipr.get_links()}
+    with _open_netlink() as ipr:
+        links_by_index = {link["index"]: link for link in ipr.get_links()}
         # Its own addresses may be on a VLAN of the bridge, and so are its neighbours then.
-        on = {
-            index: {link.get_attr("IFLA_IFNAME"), _name_of(every, link.get_attr("IFLA_LINK"))}
-            for index, link in every.items()
+        names_by_index = {
+            index: {
+                link.get_attr("IFLA_IFNAME"),
+                _name_of(links_by_index, link.get_attr("IFLA_LINK")),
+            }
+            for index, link in links_by_index.items()
         }
-        known = [one for family in (2, 10) for one in ipr.get_neighbours(family=family)]
-    macs = [(bridge, mac.lower()) for bridge, mac in wanted]
+        messages = [message for family in (2, 10) for message in ipr.get_neighbours(family=family)]
+    macs = [(bridge, mac.lower()) for bridge, mac in bridge_macs]
     return [
-        one.get_attr("NDA_DST")
-        for one in known
-        if one["state"] & _LEARNED
+        message.get_attr("NDA_DST")
+        for message in messages
+        if message["state"] & _LEARNED
         and any(
-            bridge in on.get(one["ifindex"], ()) and mac == one.get_attr("NDA_LLADDR")
+            bridge in names_by_index.get(message["ifindex"], ())
+            and mac == message.get_attr("NDA_LLADDR")
             for bridge, mac in macs
         )
     ]
 
 
-def _name_of(every: dict[int, Any], index: int | None) -> str | None:
-    found = every.get(index or 0)
-    return found.get_attr("IFLA_IFNAME") if found else None
+def _name_of(links_by_index: dict[int, Any], index: int | None) -> str | None:
+    link = links_by_index.get(index or 0)
+    return link.get_attr("IFLA_IFNAME") if link else None
 
 
 def master(name: str) -> str | None:
     """Return the name of the bridge or bond that a link is a port of, or None."""
-    found = read([name])["links"].get(name)
-    return found["master"] if found else None
+    link = read([name])["links"].get(name)
+    return link["master"] if link else None
 
 
-def until(condition: Callable[[], object], timeout_s: float) -> bool:
+def wait_for(condition: Callable[[], object], timeout_s: float) -> bool:
     """Wait for a condition of a link; return whether it came true within so many seconds."""
     deadline = time.monotonic() + timeout_s
-    while not (is_so := condition()) and time.monotonic() < deadline:
+    while not (outcome := condition()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return bool(is_so)
+    return bool(outcome)
 
 
-def last(link: str, address: str, seconds: int | None) -> None:
+def set_lifetime(link: str, address: str, seconds: int | None) -> None:
     """Let an IPv4 address of a link last so long from now on; one that is not there is left so."""
     with pyroute2.IPRoute() as ipr:
-        by_index = {one["index"]: one.get_attr("IFLA_IFNAME") for one in ipr.get_links()}
+        by_index = {entry["index"]: entry.get_attr("IFLA_IFNAME") for entry in ipr.get_links()}
         for message in ipr.get_addr(family=2):
-            known = _address(message)
-            if by_index[message["index"]] == link and known["address"].startswith(f"{address}/"):
-                _add_address(ipr, link, {**known, "valid_s": seconds})
+            old_address = _address(message)
+            if by_index[message["index"]] == link and old_address["address"].startswith(
+                f"{address}/"
+            ):
+                _add_address(ipr, link, {**old_address, "valid_s": seconds})
 
 
 def execute(steps: Iterable[Step]) -> None:
@@ -255,17 +263,17 @@ def _carry_out(ipr: Any, verb: str, link: str, value: Any) -> None:
     try:
         _VERBS[verb](ipr, link, value)
     except (pyroute2.NetlinkError, OSError) as exc:
-        raise LinkError(f"{_asked(verb, link, value)}: {_words(exc)}") from exc
+        raise LinkError(f"{_refusal_text(verb, link, value)}: {_error_text(exc)}") from exc
 
 
-def _asked(verb: str, link: str, value: Any) -> str:
+def _refusal_text(verb: str, link: str, value: Any) -> str:
     if verb == "bridge":
-        options = ", ".join(f"{key}={one}" for key, one in value.items())
+        options = ", ".join(f"{key}={option_value}" for key, option_value in value.items())
         return f"the kernel refused {options} of {link}"
     return f"the kernel refused to {verb.replace('_', ' ')} {link}"
 
 
-def _words(exc: Any) -> str:
+def _error_text(exc: Any) -> str:
     code = getattr(exc, "code", None) or exc.errno
     if code == errno.EOPNOTSUPP:
         return "not supported by this kernel"
@@ -273,10 +281,10 @@ def _words(exc: Any) -> str:
 
 
 def _index(ipr: Any, name: str) -> int:
-    found = ipr.link_lookup(ifname=name)
-    if not found:
+    indexes = ipr.link_lookup(ifname=name)
+    if not indexes:
         raise OSError(errno.ENODEV, f"there is no link {name}")
-    out: int = found[0]
+    out: int = indexes[0]
     return out
 
 
@@ -286,16 +294,16 @@ def _create(ipr: Any, name: str, link: Link) -> None:
 
 
 def _bridge(ipr: Any, name: str, options: dict[str, int]) -> None:
-    known = {
+    attributes = {
         f"br_{_ATTRIBUTES[key].removeprefix('IFLA_BR_').lower()}": value
         for key, value in options.items()
     }
-    ipr.link("set", index=_index(ipr, name), kind="bridge", **known)
+    ipr.link("set", index=_index(ipr, name), kind="bridge", **attributes)
 
 
 def _set(ipr: Any, name: str, values: dict[str, Any]) -> None:
-    known = {"address" if key == "mac" else key: value for key, value in values.items()}
-    ipr.link("set", index=_index(ipr, name), **known)
+    attributes = {"address" if key == "mac" else key: value for key, value in values.items()}
+    ipr.link("set", index=_index(ipr, name), **attributes)
 
 
 def _master(ipr: Any, name: str, master: str | None) -> None:
@@ -312,42 +320,46 @@ def _up(ipr: Any, name: str, is_up: bool) -> None:
 
 def _add_address(ipr: Any, name: str, address: Address) -> None:
     text, _slash, prefix = address["address"].partition("/")
-    given = {"address": text, "prefixlen": int(prefix), "scope": address["scope"]}
+    arguments = {"address": text, "prefixlen": int(prefix), "scope": address["scope"]}
     if address.get("peer"):
-        given |= {"address": address["peer"], "local": text}
+        arguments |= {"address": address["peer"], "local": text}
     if address["broadcast"]:
-        given["broadcast"] = address["broadcast"]
+        arguments["broadcast"] = address["broadcast"]
     if address["valid_s"] is not None:
         # pyroute2 before 0.9 looks in here, later ones beside it, and both mind the order.
-        life = {"preferred": address["valid_s"], "valid": address["valid_s"]}
-        given |= {**life, "cacheinfo": life}
+        lifetimes = {"preferred": address["valid_s"], "valid": address["valid_s"]}
+        arguments |= {**lifetimes, "cacheinfo": lifetimes}
     if ":" in text:
         # It was in use a moment ago: looking for a duplicate would take it away for a second.
-        given["flags"] = _NODAD
-    ipr.addr("replace", index=_index(ipr, name), **given)
+        arguments["flags"] = _NODAD
+    ipr.addr("replace", index=_index(ipr, name), **arguments)
 
 
 def _del_address(ipr: Any, name: str, address: Address) -> None:
     text, _slash, prefix = address["address"].partition("/")
-    given = (
+    arguments = (
         {"address": address["peer"], "local": text} if address.get("peer") else {"address": text}
     )
     try:
-        ipr.addr("del", index=_index(ipr, name), prefixlen=int(prefix), **given)
+        ipr.addr("del", index=_index(ipr, name), prefixlen=int(prefix), **arguments)
     except pyroute2.NetlinkError as exc:
         if exc.code != errno.EADDRNOTAVAIL:  # it went with the first one of its subnet
             raise
 
 
 def _route_arguments(ipr: Any, route: Route) -> dict[str, Any]:
-    given = {"dst": route["dst"], "family": route["family"], "oif": _index(ipr, route["oif"] or "")}
+    arguments = {
+        "dst": route["dst"],
+        "family": route["family"],
+        "oif": _index(ipr, route["oif"] or ""),
+    }
     keys = ("gateway", "table", "priority", "prefsrc", "scope", "proto", "type")
-    given |= {key: value for key, value in route.items() if key in keys and value is not None}
+    arguments |= {key: value for key, value in route.items() if key in keys and value is not None}
     if route.get("is_onlink"):
-        given["flags"] = _ONLINK
+        arguments["flags"] = _ONLINK
     if route.get("metrics"):
-        given["metrics"] = route["metrics"]
-    return given
+        arguments["metrics"] = route["metrics"]
+    return arguments
 
 
 def _add_route(ipr: Any, _name: str, route: Route) -> None:

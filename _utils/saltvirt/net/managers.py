@@ -55,7 +55,7 @@ class NoManager:
     let_go = give_back = take
 
 
-def find(wanted: str = "auto", links: Iterable[str] = ()) -> tuple[str, Manager]:
+def find(manager_name: str = "auto", links: Iterable[str] = ()) -> tuple[str, Manager]:
     """
     Return the name and the manager of this host's network; raise PersistenceError if none is found.
 
@@ -70,31 +70,31 @@ def find(wanted: str = "auto", links: Iterable[str] = ()) -> tuple[str, Manager]
         "ifupdown": ifupdown.Ifupdown,
         "none": NoManager,
     }
-    if wanted != "auto":
+    if manager_name != "auto":
         # What YAML makes of a slip, such as a list, may have no hash.
-        if wanted not in [*makers]:
-            raise BadArgument("persist", f"{wanted!r}; one of auto, {', '.join(makers)}")
-        return wanted, makers[wanted]()
-    found = {name: makers[name]() for name, is_there in _signs().items() if is_there}
-    if not found:
+        if manager_name not in [*makers]:
+            raise BadArgument("persist", f"{manager_name!r}; one of auto, {', '.join(makers)}")
+        return manager_name, makers[manager_name]()
+    managers = {name: makers[name]() for name, is_present in _detect().items() if is_present}
+    if not managers:
         raise PersistenceError(
             "cannot tell who keeps this host's network over a reboot: give persist=... "
             f"({', '.join(makers)})"
         )
-    name = _chosen(found, links)
-    return name, found[name]
+    name = _choose(managers, links)
+    return name, managers[name]
 
 
-def _chosen(found: dict[str, Manager], links: Iterable[str]) -> str:
+def _choose(managers: dict[str, Manager], links: Iterable[str]) -> str:
     """Return which of several managers it is: one that does not run keeps nothing."""
-    holders = [name for name, manager in found.items() if any(map(manager.lease, links))]
-    running = [name for name, manager in found.items() if manager.runs()]
+    holder_names = [name for name, manager in managers.items() if any(map(manager.lease, links))]
+    running_names = [name for name, manager in managers.items() if manager.runs()]
     # NetworkManager leaves alone what /etc/network/interfaces sets, networkd has files of its own.
-    holders += [name for name in running if found[name].claims(links)]
-    return (holders or running or list(found))[0]
+    holder_names += [name for name in running_names if managers[name].claims(links)]
+    return (holder_names or running_names or list(managers))[0]
 
 
-def _signs() -> dict[str, bool]:
+def _detect() -> dict[str, bool]:
     is_netplan = shutil.which("netplan") and list(Path("/etc/netplan").glob("*.yaml"))
     return {
         # What it writes for NetworkManager is NetworkManager's to keep.

@@ -33,17 +33,17 @@ def _network(text: str) -> _Yaml:
     return (yaml.safe_load(text) or {}).get("network") or {}
 
 
-def _of(text: str, kind: str) -> dict[str, _Yaml]:
+def _read_definitions(text: str, kind: str) -> dict[str, _Yaml]:
     # A kind may have a renderer of its own beside its links.
     return {
-        str(one): own or {}
-        for one, own in (_network(text).get(kind) or {}).items()
-        if isinstance(own, dict | None)
+        str(link_id): definition or {}
+        for link_id, definition in (_network(text).get(kind) or {}).items()
+        if isinstance(definition, dict | None)
     }
 
 
-def written(
-    config: LinkConfig, texts: Sequence[str], macs: _Macs = None, had: str = ""
+def build_files(
+    config: LinkConfig, texts: Sequence[str], macs: _Macs = None, old_text: str = ""
 ) -> dict[str, str]:
     """
     Return the files of netplan for a bridge; see :func:`freed` for its ports.
@@ -55,10 +55,10 @@ def written(
     had
         What was written for the bridge before: ports that are not asked for any more stay.
     """
-    called = ids(config.ports, texts, macs)
-    called |= _there(had, config.name) | called
+    port_definitions = ids(config.ports, texts, macs)
+    port_definitions |= _read_ports(old_text, config.name) | port_definitions
     bridge = {
-        "interfaces": list(called),
+        "interfaces": list(port_definitions),
         "macaddress": config.mac,
         "mtu": config.mtu,
         "dhcp4": config.dhcp,
@@ -69,18 +69,18 @@ def written(
         {"to": dst, "via": via} if via else {"to": dst, "scope": "link"}
         for dst, via in config.routes
     ]
-    names = _nameservers(config, texts, called)
+    names = _nameservers(config, texts, port_definitions)
     for key, value in (
         ("addresses", list(config.addresses)),
         ("routes", routes),
         ("nameservers", names),
-        ("dhcp4-overrides", _overrides(config, texts, called)),
+        ("dhcp4-overrides", _overrides(config, texts, port_definitions)),
     ):
         if value:
             bridge[key] = value
     if config.ra:
         bridge["accept-ra"] = True
-    ports = {one: own for one, own in called.items() if own}
+    ports = {link_id: definition for link_id, definition in port_definitions.items() if definition}
     network = {
         "version": 2,
         **({"ethernets": ports} if ports else {}),
@@ -101,20 +101,22 @@ def ids(ports: Iterable[str], texts: Sequence[str], macs: _Macs = None) -> dict[
 
 
 def _id(port: str, texts: Sequence[str], mac: str | None) -> tuple[str, _Yaml | None]:
-    if any(port in _of(text, kind) for text in texts for kind in ("bonds", "vlans")):
+    if any(port in _read_definitions(text, kind) for text in texts for kind in ("bonds", "vlans")):
         return port, None
-    found = _candidates(port, texts)
-    if port in found:
-        if not _fits(found[port], port, mac):
+    candidates = _candidates(port, texts)
+    if port in candidates:
+        if not _fits(candidates[port], port, mac):
             raise PersistenceError(
                 f"netplan calls another link {port!r} than this host does (match, "
                 "set-name): rename one of them"
             )
         return port, dict(_QUIET)
-    fitting = [one for one, own in found.items() if _fits(own, port, mac)]
-    if len(fitting) == 1 and _is_for_one(found[fitting[0]]):
-        return fitting[0], dict(_QUIET)
-    if fitting:
+    fitting_ids = [
+        link_id for link_id, definition in candidates.items() if _fits(definition, port, mac)
+    ]
+    if len(fitting_ids) == 1 and _is_for_one(candidates[fitting_ids[0]]):
+        return fitting_ids[0], dict(_QUIET)
+    if fitting_ids:
         # One for several links stays as it is: networkd takes the first file that fits, by name.
         return f"00-salt-virt-{port}", {"match": {"name": port}, **_QUIET}
     return port, dict(_QUIET)
@@ -123,71 +125,78 @@ def _id(port: str, texts: Sequence[str], mac: str | None) -> tuple[str, _Yaml | 
 def _candidates(port: str, texts: Iterable[str]) -> dict[str, _Yaml]:
     """Return the definitions that may be for a link: of its name, or that match by something."""
     return {
-        one: own
+        link_id: definition
         for text in texts
-        for one, own in _of(text, "ethernets").items()
-        if own.get("match") or one == port
+        for link_id, definition in _read_definitions(text, "ethernets").items()
+        if definition.get("match") or link_id == port
     }
 
 
-def _fits(own: _Yaml, port: str, mac: str | None) -> bool:
+def _fits(definition: _Yaml, port: str, mac: str | None) -> bool:
     """Return whether a definition may be for a link; a driver says nothing against it."""
-    match = own.get("match") or {}
-    if own.get("set-name"):
-        found: bool = own["set-name"] == port
-        return found
-    named, address = match.get("name"), match.get("macaddress")
-    return (named is None or fnmatch.fnmatch(port, str(named))) and (
+    match = definition.get("match") or {}
+    if definition.get("set-name"):
+        is_same_name: bool = definition["set-name"] == port
+        return is_same_name
+    name_pattern, address = match.get("name"), match.get("macaddress")
+    return (name_pattern is None or fnmatch.fnmatch(port, str(name_pattern))) and (
         address is None or mac is None or str(address).lower() == mac.lower()
     )
 
 
-def _is_for_one(own: _Yaml) -> bool:
-    match = own["match"]
-    named = str(match.get("name", "*"))
-    return bool(own.get("set-name") or match.get("macaddress") or not set(named) & set("*?["))
+def _is_for_one(definition: _Yaml) -> bool:
+    match = definition["match"]
+    name_pattern = str(match.get("name", "*"))
+    return bool(
+        definition.get("set-name") or match.get("macaddress") or not set(name_pattern) & set("*?[")
+    )
 
 
 def _nameservers(
-    config: LinkConfig, texts: Iterable[str], called: Collection[str]
+    config: LinkConfig, texts: Iterable[str], link_ids: Collection[str]
 ) -> dict[str, list[Any]]:
     """Return the name servers and search domains: those of the ports, unless others are asked."""
-    said = _said(texts, called, "nameservers")
-    addresses = _joined(said, "addresses")
+    settings = _read_settings(texts, link_ids, "nameservers")
+    addresses = _merge_lists(settings, "addresses")
     if config.is_dns_asked or (config.dns and not addresses):
         addresses = list(config.dns)
-    found = {"addresses": addresses, "search": _joined(said, "search") or list(config.search)}
-    return {key: value for key, value in found.items() if value}
+    nameservers = {
+        "addresses": addresses,
+        "search": _merge_lists(settings, "search") or list(config.search),
+    }
+    return {key: value for key, value in nameservers.items() if value}
 
 
-def _there(had: str, name: str) -> dict[str, _Yaml | None]:
+def _read_ports(text: str, name: str) -> dict[str, _Yaml | None]:
     """Return the ports that a bridge has by its file, as :func:`ids` does."""
-    return {one: _of(had, "ethernets").get(one) for one in ids_of(had, name)}
+    return {
+        link_id: _read_definitions(text, "ethernets").get(link_id) for link_id in ids_of(text, name)
+    }
 
 
-def _overrides(config: LinkConfig, texts: Iterable[str], called: Collection[str]) -> _Yaml:
+def _overrides(config: LinkConfig, texts: Iterable[str], link_ids: Collection[str]) -> _Yaml:
     """Return what the ports make of a lease: without it another default route may win."""
-    found = _said(texts, called, "dhcp4-overrides") if config.dhcp else []
-    return {key: value for own in found for key, value in own.items()}
+    settings = _read_settings(texts, link_ids, "dhcp4-overrides") if config.dhcp else []
+    return {key: value for overrides in settings for key, value in overrides.items()}
 
 
-def _said(texts: Iterable[str], called: Collection[str], key: str) -> list[_Yaml]:
+def _read_settings(texts: Iterable[str], link_ids: Collection[str], key: str) -> list[_Yaml]:
     """Return what the definitions of some links say under a key."""
     return [
-        own.get(key) or {}
+        definition.get(key) or {}
         for text in texts
         for kind in _KINDS
-        for one, own in _of(text, kind).items()
-        if one in called
+        for link_id, definition in _read_definitions(text, kind).items()
+        if link_id in link_ids
     ]
 
 
-def _joined(said: Iterable[_Yaml], key: str) -> list[Any]:
+def _merge_lists(mappings: Iterable[_Yaml], key: str) -> list[Any]:
     """Return what several mappings have in a list of one name, each once."""
-    return list(dict.fromkeys(value for one in said for value in one.get(key) or []))
+    return list(dict.fromkeys(value for mapping in mappings for value in mapping.get(key) or []))
 
 
-def freed(text: str, ports: Iterable[str]) -> str | None:
+def without_ports(text: str, ports: Iterable[str]) -> str | None:
     """
     Return another file of netplan without the addresses of the ports (by their ids), or None.
 
@@ -195,18 +204,18 @@ def freed(text: str, ports: Iterable[str]) -> str | None:
     by another.
     """
     data = yaml.safe_load(text) or {}
-    network, changed = data.get("network") or {}, False
+    network, is_changed = data.get("network") or {}, False
     for kind in _KINDS:
         for port in ports:
-            own = (network.get(kind) or {}).get(port) or {}
+            definition = (network.get(kind) or {}).get(port) or {}
             for key in _KEYS:
-                if key in own and own[key] not in (False, []):
-                    del own[key]
-                    changed = True
-    return yaml.safe_dump(data, sort_keys=True) if changed else None
+                if key in definition and definition[key] not in (False, []):
+                    del definition[key]
+                    is_changed = True
+    return yaml.safe_dump(data, sort_keys=True) if is_changed else None
 
 
-def restored(text: str, before: str, ports: Collection[str]) -> str:
+def restore_ports(text: str, old_text: str, ports: Collection[str]) -> str:
     """
     Return a file of netplan with what the ports gave up, and all else as it is now.
 
@@ -215,31 +224,31 @@ def restored(text: str, before: str, ports: Collection[str]) -> str:
     """
     data = yaml.safe_load(text) or {}
     for kind in _KINDS:
-        for port, own in _of(before, kind).items():
-            given = {key: own[key] for key in _KEYS if key in own}
-            if port in ports and given:
+        for port, definition in _read_definitions(old_text, kind).items():
+            addressing = {key: definition[key] for key in _KEYS if key in definition}
+            if port in ports and addressing:
                 network = data.setdefault("network", {"version": 2})
-                _fill(network, kind, port, given)
-    if data == yaml.safe_load(before):
-        return before
+                _fill(network, kind, port, addressing)
+    if data == yaml.safe_load(old_text):
+        return old_text
     return text if data == (yaml.safe_load(text) or {}) else yaml.safe_dump(data, sort_keys=True)
 
 
-def _fill(network: _Yaml, kind: str, port: str, given: _Yaml) -> None:
-    some = network[kind] = network.get(kind) or {}
-    own = some[port] = some.get(port) or {}
-    for key, value in given.items():
-        own.setdefault(key, value)
+def _fill(network: _Yaml, kind: str, port: str, addressing: _Yaml) -> None:
+    links = network[kind] = network.get(kind) or {}
+    definition = links[port] = links.get(port) or {}
+    for key, value in addressing.items():
+        definition.setdefault(key, value)
 
 
 def ids_of(text: str, name: str) -> list[str]:
     """Return what netplan calls the ports of a bridge, from the file that was written for it."""
-    return (_of(text, "bridges").get(name) or {}).get("interfaces") or []
+    return (_read_definitions(text, "bridges").get(name) or {}).get("interfaces") or []
 
 
 def renderer(texts: Iterable[str]) -> str:
     """Return who netplan's files are for, ``networkd`` or ``NetworkManager``; the last one says."""
-    found = "networkd"
+    renderer_name = "networkd"
     for text in texts:
-        found = _network(text).get("renderer", found)
-    return found
+        renderer_name = _network(text).get("renderer", renderer_name)
+    return renderer_name

@@ -9,7 +9,7 @@ from saltvirt.net.change import Change
 from saltvirt.net.filemanagers import FileManager
 from saltvirt.net.leases import Lease
 from saltvirt.net.linkconfig import LinkConfig
-from saltvirt.net.links import until
+from saltvirt.net.links import wait_for
 from saltvirt.net.tools import PersistenceError, run
 
 _OURS = "salt-virt-"
@@ -47,7 +47,7 @@ class NetworkManager(FileManager):
         """Return the lease that it holds on a link, or None."""
         try:
             return (
-                leases.of_networkmanager(
+                leases.from_networkmanager(
                     run(["nmcli", "-t", "-f", "DHCP4", "device", "show", link])
                 )
                 if self.runs()
@@ -60,8 +60,8 @@ class NetworkManager(FileManager):
         """Return the id of the connection that a link has had from others, or None."""
         if not self.runs():
             return None
-        name, one = _field(link, "GENERAL.CONNECTION"), _field(link, "GENERAL.CON-UUID")
-        return one if one and not name.startswith(_OURS) else None
+        name, uuid = _field(link, "GENERAL.CONNECTION"), _field(link, "GENERAL.CON-UUID")
+        return uuid if uuid and not name.startswith(_OURS) else None
 
     def take(self, change: Change) -> None:
         """Bring up the bridge with its ports as the files say."""
@@ -69,14 +69,14 @@ class NetworkManager(FileManager):
             return
         run(["nmcli", "connection", "reload"])
         bridge = f"{_OURS}{change.name}"
-        own = {port: f"{bridge}-{port}" for port in change.ports}
+        connections_by_port = {port: f"{bridge}-{port}" for port in change.ports}
         if change.written or _field(change.name, "GENERAL.CONNECTION") != bridge:
             run([*_UP, bridge])
-        for port, connection in own.items():
+        for port, connection in connections_by_port.items():
             # It brings the ports along by itself, at once; to ask for it interrupts once more.
-            if not until(partial(_is_up, port, connection), _PORT_S):
+            if not wait_for(partial(_is_up, port, connection), _PORT_S):
                 run([*_UP, connection])
-        if own and not until(lambda: _is_up(change.name, bridge), _WAIT_S):
+        if connections_by_port and not wait_for(lambda: _is_up(change.name, bridge), _WAIT_S):
             raise PersistenceError(
                 f"NetworkManager does not bring up {change.name} within {_WAIT_S} s"
             )
@@ -87,19 +87,19 @@ class NetworkManager(FileManager):
             return
         if change.written:
             run(["nmcli", "connection", "reload"])
-        for port, one in change.had.items():
-            if one and _field(port, "GENERAL.CON-UUID") != one:
-                run([*_UP, one, "ifname", port])
+        for port, uuid in change.had.items():
+            if uuid and _field(port, "GENERAL.CON-UUID") != uuid:
+                run([*_UP, uuid, "ifname", port])
             elif change.written:
                 _choose(port)
 
 
 def _choose(port: str) -> None:
     """Wait for the connection that NetworkManager chooses for a port."""
-    if not until(lambda: _is_begun(port), _CHOOSE_S):
+    if not wait_for(lambda: _is_begun(port), _CHOOSE_S):
         # It had one that NetworkManager made up at boot, and does not make up again until the next.
         run(["nmcli", "--wait", str(_WAIT_S), "device", "connect", port])
-    until(lambda: _is_up(port), _WAIT_S)
+    wait_for(lambda: _is_up(port), _WAIT_S)
 
 
 def _field(link: str, field: str) -> str:

@@ -15,13 +15,13 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def link_config(
-    wanted: Snapshot,
+    snapshot: Snapshot,
     name: str,
     *,
     leased: Collection[str] = (),
     dhcp: bool = False,
     is_new_lease: bool = False,
-    **given: Any,
+    **fields: Any,
 ) -> LinkConfig:
     """
     Return what must be there of a link: a lease is kept by DHCP, the rest as it is.
@@ -35,22 +35,22 @@ def link_config(
     given
         Other fields of :class:`~saltvirt.net.linkconfig.LinkConfig`.
     """
-    link = wanted["links"][name]
-    over = [r for r in wanted["routes"] if r["oif"] == name]
-    static = [a["address"] for a in link["addresses"] if _is_static(a, leased)]
-    routes = [r for r in over if _is_persistent(r, dhcp)]
+    link = snapshot["links"][name]
+    link_routes = [r for r in snapshot["routes"] if r["oif"] == name]
+    static_addresses = [a["address"] for a in link["addresses"] if _is_static(a, leased)]
+    routes = [r for r in link_routes if _is_persistent(r, dhcp)]
     gateways = _gateways(routes)
     if is_new_lease:
-        static, gateways = _of_ipv6(static), _of_ipv6(gateways)
+        static_addresses, gateways = _filter_ipv6(static_addresses), _filter_ipv6(gateways)
     return LinkConfig(
         name=name,
         dhcp=dhcp,
-        addresses=tuple(static),
+        addresses=tuple(static_addresses),
         gateways=tuple(gateways),
         routes=_destinations(r for r in routes if r["dst"] != "default"),
-        ra=_is_advertised(link, over),
+        ra=_is_advertised(link, link_routes),
         **_properties(link),
-        **given,
+        **fields,
     )
 
 
@@ -70,7 +70,7 @@ def _properties(link: Link) -> dict[str, Any]:
     }
 
 
-def _of_ipv6(texts: Iterable[str]) -> list[str]:
+def _filter_ipv6(texts: Iterable[str]) -> list[str]:
     return [text for text in texts if ":" in text]
 
 
@@ -83,17 +83,19 @@ def _hop(route: Route) -> tuple[str, str]:
     return route["dst"], route["gateway"] or ""
 
 
-def seen(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
+def list_destinations(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
     """Return ``((address or destination, gateway or ""), ...)`` of all that is there."""
     links = snapshot["links"].values()
     addresses = ((a["address"], "") for link in links for a in link["addresses"])
     return (*addresses, *_destinations(snapshot["routes"]))
 
 
-def _is_static(address: Address, leased: Collection[str]) -> bool:
+def _is_static(address: Address, leased_addresses: Collection[str]) -> bool:
     # A lease may last for ever, and is one all the same.
     text = address["address"].partition("/")[0]
-    return address["valid_s"] is None and address["scope"] == _GLOBAL and text not in leased
+    return (
+        address["valid_s"] is None and address["scope"] == _GLOBAL and text not in leased_addresses
+    )
 
 
 def _is_persistent(route: Route, dhcp: bool) -> bool:
@@ -112,22 +114,23 @@ def _is_advertised(link: Link, routes: Iterable[Route]) -> bool:
     return is_addressed or any(r["proto"] == _PROTO_RA for r in routes)
 
 
-def refuse_unpersistable(wanted: Snapshot, name: str, dhcp: bool) -> None:
+def refuse_unpersistable(snapshot: Snapshot, name: str, dhcp: bool) -> None:
     """Raise BridgeRefused for what would not be there after a reboot as it is now."""
-    routes = [r for r in wanted["routes"] if r["oif"] == name and _is_persistent(r, dhcp)]
-    nets = _reached(wanted["links"][name]["addresses"], routes)
+    routes = [r for r in snapshot["routes"] if r["oif"] == name and _is_persistent(r, dhcp)]
+    nets = _gateway_networks(snapshot["links"][name]["addresses"], routes)
     for route in routes:
-        why = _unpersistable(route, nets)
-        if why:
+        reason = _unpersistable(route, nets)
+        if reason:
             raise BridgeRefused(
-                f"the route {_named(route)} {why}, which cannot be kept over a reboot: {_INSTEAD}"
+                f"the route {_route_text(route)} {reason}, which cannot be kept over a reboot: "
+                f"{_INSTEAD}"
             )
     defaults = [r for r in routes if r["dst"] == "default"]
-    _refuse_several("IPv4", [_named(r) for r in defaults if r["family"] == 2])
-    _refuse_several("IPv6", [_named(r) for r in defaults if r["family"] == 10])
+    _refuse_several("IPv4", [_route_text(r) for r in defaults if r["family"] == 2])
+    _refuse_several("IPv6", [_route_text(r) for r in defaults if r["family"] == 10])
 
 
-def _reached(addresses: Iterable[Address], routes: Iterable[Route]) -> list[_Network]:
+def _gateway_networks(addresses: Iterable[Address], routes: Iterable[Route]) -> list[_Network]:
     """Return the networks in which a gateway can be."""
     # A gateway may be reached by a route of its own, which is kept as well.
     direct = [dst for dst, via in _destinations(routes) if not via and dst != "default"]
@@ -146,7 +149,7 @@ def _refuse_several(family: str, defaults: list[str]) -> None:
         )
 
 
-def _named(route: Route) -> str:
+def _route_text(route: Route) -> str:
     return route["dst"] + (f" via {route['gateway']}" if route["gateway"] else "")
 
 

@@ -17,17 +17,17 @@ def file_of(state: str) -> str:
     return next((value for key, _equals, value in rows if key == "NETWORK_FILE"), "")
 
 
-def of(texts: Iterable[str]) -> list[tuple[str, str]]:
+def link_settings(texts: Iterable[str]) -> list[tuple[str, str]]:
     """Return ``[(key, value)]`` of what a link's file, and those beside it, put on the link."""
     # Of a bridge's ports, VLAN= of another section are the tags that they pass.
     rows = ((key, value) for s, key, value in _rows(texts) if s == "Network" and key in _KEYS)
-    return list(dict.fromkeys((key, one) for key, value in rows for one in value.split()))
+    return list(dict.fromkeys((key, word) for key, value in rows for word in value.split()))
 
 
-def of_lease(texts: Iterable[str]) -> list[tuple[str, str]]:
+def lease_settings(texts: Iterable[str]) -> list[tuple[str, str]]:
     """Return ``[(key, value)]`` of what those files make of a lease."""
-    found = {key: value for s, key, value in _rows(texts) if s in ("DHCPv4", "DHCP") and value}
-    return [(key, value) for key, value in found.items() if key in _LEASE]
+    values = {key: value for s, key, value in _rows(texts) if s in ("DHCPv4", "DHCP") and value}
+    return [(key, value) for key, value in values.items() if key in _LEASE]
 
 
 def _rows(texts: Iterable[str]) -> Iterator[tuple[str, str, str]]:

@@ -36,13 +36,13 @@ def entries(text: str) -> Iterator[Entry]:
     """Yield the :class:`Entry` of each line."""
     lines = text.rstrip(_END).split("\n")
     while lines:
-        own = [lines.pop(0)]
-        if own[0].lstrip().startswith("#"):
-            yield Entry([], own)
+        entry_lines = [lines.pop(0)]
+        if entry_lines[0].lstrip().startswith("#"):
+            yield Entry([], entry_lines)
             continue
-        while own[-1].endswith("\\") and lines:
-            own.append(lines.pop(0))
-        yield Entry(" ".join(line.removesuffix("\\") for line in own).split(), own)
+        while entry_lines[-1].endswith("\\") and lines:
+            entry_lines.append(lines.pop(0))
+        yield Entry(" ".join(line.removesuffix("\\") for line in entry_lines).split(), entry_lines)
 
 
 def _is_head(words: list[str]) -> bool:

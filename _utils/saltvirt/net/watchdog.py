@@ -43,27 +43,27 @@ def _roll_links_back(snapshot: Snapshot, names: Collection[str]) -> None:
 
 def settle(change_links: Callable[[], object]) -> None:
     """Change links that their manager may change too; what it leaves is brought in order after."""
-    for left in reversed(range(_ATTEMPTS)):
+    for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             change_links()
             return
         except VirtError:
-            if not left:
+            if not attempts_left:
                 raise
             time.sleep(_AGAIN_S)
 
 
-def _without_error(step: Callable[..., object], *given: Any, **words: Any) -> Exception | None:
+def _without_error(step: Callable[..., object], *args: Any, **words: Any) -> Exception | None:
     """Take a step of the rollback, and return its error: the steps after it are tried as well."""
     try:
-        step(*given, **words)
+        step(*args, **words)
     except Exception as exc:  # whatever it is, the links come back
         return exc
     return None
 
 
 @contextmanager
-def watched(
+def run_watched(
     snapshot: Snapshot, names: Collection[str], change: Change, timeout_s: float
 ) -> Iterator[None]:
     """
@@ -118,9 +118,9 @@ def _watch(inbox: int, timeout_s: float, rollback: _Rollback) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # Not SIG_IGN, which a client of DHCP that is started here would inherit for its life.
         signal.signal(number, lambda *_: None)
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    null_device = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
-        os.dup2(nowhere, standard)
+        os.dup2(null_device, standard)
     for descriptor in map(int, os.listdir("/proc/self/fd")):
         if descriptor > 2 and descriptor != inbox:
             _close(descriptor)

@@ -27,11 +27,11 @@ class Outcome:
 
     def changes(self, section: str) -> dict[str, Any]:
         """Return the state's changes, as 3006 had them."""
-        both = {section: self.changed, "ignored": self.ignored}
-        return {key: rows for key, rows in both.items() if rows}
+        rows_by_section = {section: self.changed, "ignored": self.ignored}
+        return {key: rows for key, rows in rows_by_section.items() if rows}
 
 
-def on_all(
+def act_on_matching(
     settings: HostSettings, pattern: str, act: Callable[[Any, str, str], dict[str, Any] | None]
 ) -> Outcome:
     """
@@ -41,7 +41,7 @@ def on_all(
         Is given the connection, the name and the state of a VM, and returns what changes, or None.
     """
     out = Outcome()
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.open_connection(settings, readonly=False) as conn:
         states = query.states(conn)
         out.matched = sorted(fnmatch.filter(states, arguments.text("name", pattern)))
         for name in out.matched:
@@ -74,7 +74,7 @@ def power(
             switch.act(conn, name, action)
         return {function: True}
 
-    return on_all(settings, pattern, act)
+    return act_on_matching(settings, pattern, act)
 
 
 def take_snapshots(
@@ -83,40 +83,47 @@ def take_snapshots(
     """Take a snapshot of each VM whose name matches."""
 
     def act(conn: Any, name: str, _state: str) -> dict[str, Any]:
-        made = snapshots.new_name(name, None, suffix)
+        snapshot_name = snapshots.new_name(name, None, suffix)
         if is_test:
             # When it is taken says what it is called.
             obstacle = newsnapshots.why_not(conn, name, is_external=is_external)
             if obstacle:
                 raise LibvirtRefused(obstacle)
             return {"snapshot": True}
-        with startlock.starting(conn, settings, name):
-            newsnapshots.take(conn, name, made, is_external=is_external, is_quiesced=False)
-        return {"snapshot": made}
+        with startlock.allow_start(conn, settings, name):
+            newsnapshots.take(conn, name, snapshot_name, is_external=is_external, is_quiesced=False)
+        return {"snapshot": snapshot_name}
 
-    return on_all(settings, pattern, act)
+    return act_on_matching(settings, pattern, act)
 
 
 def revert(
-    settings: HostSettings, pattern: str, wanted: str | None, *, with_cleanup: bool, is_test: bool
+    settings: HostSettings,
+    pattern: str,
+    snapshot_name: str | None,
+    *,
+    with_cleanup: bool,
+    is_test: bool,
 ) -> Outcome:
     """Revert each VM whose name matches."""
     warnings: list[str] = []
 
-    def planned(conn: Any, name: str) -> tuple[snapshots.Reverting, list[tuple[str, Verdict]]]:
-        return snapshotted.plan_revert(conn, settings, name, wanted, with_cleanup=with_cleanup)
+    def planned(conn: Any, name: str) -> tuple[snapshots.RevertPlan, list[tuple[str, Verdict]]]:
+        return snapshotted.plan_revert(
+            conn, settings, name, snapshot_name, with_cleanup=with_cleanup
+        )
 
     def act(conn: Any, name: str, _state: str) -> dict[str, Any]:
         if is_test:
             plan, _verdicts = planned(conn, name)
-            found = snapshots.shown(plan, with_cleanup=with_cleanup)
+            result = snapshots.describe_revert(plan, with_cleanup=with_cleanup)
         else:
-            with startlock.starting(conn, settings, name):
+            with startlock.allow_start(conn, settings, name):
                 plan, verdicts = planned(conn, name)
-                found = door.revert(conn, name, plan, verdicts, with_cleanup=with_cleanup)
-        warnings.extend(found.get("warnings", ()))
-        return {"current": found["reverted"], "deleted": found["deleted"]}
+                result = door.revert(conn, name, plan, verdicts, with_cleanup=with_cleanup)
+        warnings.extend(result.get("warnings", ()))
+        return {"current": result["reverted"], "deleted": result["deleted"]}
 
-    out = on_all(settings, pattern, act)
+    out = act_on_matching(settings, pattern, act)
     out.warnings = warnings
     return out

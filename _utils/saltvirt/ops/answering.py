@@ -19,9 +19,9 @@ from saltvirt.ops import ordered
 log = logging.getLogger(__name__)
 _SELF = "virt.signed"
 # What the runner asks for beside this project's own functions, with its first argument.
-_OTHERS = {"saltutil.find_job": None, "state.single": "virt.keys"}
+_SALT_FUNCTIONS = {"saltutil.find_job": None, "state.single": "virt.keys"}
 # What that state is given. Salt does commands of its own for onlyif, unless and the like.
-_GIVEN = frozenset({"name", "renew"})
+_STATE_ARGUMENTS = frozenset({"name", "renew"})
 
 
 _IS_ORDERED = ContextVar("is_ordered", default=False)
@@ -51,16 +51,16 @@ class Order:
     id: str = ""
 
 
-def _private(opts: Mapping[str, Any]) -> bytes:
+def _read_private_key(opts: Mapping[str, Any]) -> bytes:
     return (Path(opts["pki_dir"]) / "minion.pem").read_bytes()
 
 
 def sign(
-    opts: Mapping[str, Any], about: str, *, is_small: bool = False, **what: Any
+    opts: Mapping[str, Any], subject: str, *, is_small: bool = False, **fields: Any
 ) -> dict[str, str]:
     """Return what this minion says of a job or an event, signed; see :func:`signed.pack`."""
-    said = signed.Said(minion=opts["id"], about=about, **what)
-    return signed.pack(said, _private(opts), is_small=is_small)
+    statement = signed.SignedAnswer(minion=opts["id"], about=subject, **fields)
+    return signed.pack(statement, _read_private_key(opts), is_small=is_small)
 
 
 def answer(
@@ -81,51 +81,53 @@ def answer(
     is_small
         As of :func:`signed.pack`.
     """
-    wanted = _read(opts, order)
-    _refuse_others(wanted)
+    request = _read_order(opts, order)
+    _refuse_others(request)
     context.pop("retcode", None)
     value, error = None, None
-    with garbage.rarely():
-        if wanted.fun in functions:
-            value, error = _done(functions, wanted, settings)
+    with garbage.collect_rarely():
+        if request.fun in functions:
+            value, error = _call_function(functions, request, settings)
         else:
-            error = f"'{wanted.fun}' is not available."
+            error = f"'{request.fun}' is not available."
         code = int(context.get("retcode") or 0) or (1 if error is not None else 0)
         if code:
             context["retcode"] = code
-        what = {"fun": wanted.fun, "value": value, "why": error, "retcode": code}
-        return sign(opts, jid, is_small=is_small, **what)
+        fields = {"fun": request.fun, "value": value, "why": error, "retcode": code}
+        return sign(opts, jid, is_small=is_small, **fields)
 
 
-def _read(opts: Mapping[str, Any], order: object) -> Order:
+def _read_order(opts: Mapping[str, Any], order: object) -> Order:
     if sealed.is_sealed(order):
-        order = json.loads(sealed.unseal(str(order), _private(opts).decode()))
-    wanted: Order = wire.argument("order", Order, order)
-    return wanted
+        order = json.loads(sealed.unseal(str(order), _read_private_key(opts).decode()))
+    request: Order = wire.argument("order", Order, order)
+    return request
 
 
-def _refuse_others(wanted: Order) -> None:
-    first = _OTHERS.get(wanted.fun)
-    is_ours = wanted.fun.startswith("virt.") and wanted.fun != _SELF
-    is_known = wanted.fun in _OTHERS and (first is None or wanted.arg == [first])
-    is_known = is_known and _GIVEN.issuperset(wanted.kwarg)
+def _refuse_others(request: Order) -> None:
+    required_argument = _SALT_FUNCTIONS.get(request.fun)
+    is_ours = request.fun.startswith("virt.") and request.fun != _SELF
+    is_known = request.fun in _SALT_FUNCTIONS and (
+        required_argument is None or request.arg == [required_argument]
+    )
+    is_known = is_known and _STATE_ARGUMENTS.issuperset(request.kwarg)
     if not is_ours and not is_known:
-        raise BadArgument("order", f"{wanted.fun!r} is not a function of virt")
+        raise BadArgument("order", f"{request.fun!r} is not a function of virt")
 
 
-def _done(
+def _call_function(
     functions: Mapping[str, Callable[..., Any]],
-    wanted: Order,
+    request: Order,
     settings: Callable[[], HostSettings],
 ) -> tuple[Any, str | None]:
-    mark = _IS_ORDERED.set(True)
+    token = _IS_ORDERED.set(True)
     try:
-        with ordered.begun(settings(), wanted.id) if wanted.id else nullcontext():
-            return functions[wanted.fun](*wanted.arg, **wanted.kwarg), None
+        with ordered.begin(settings(), request.id) if request.id else nullcontext():
+            return functions[request.fun](*request.arg, **request.kwarg), None
     except (SaltException, TypeError) as error:
         return None, str(error)
     except Exception as error:  # the job ends with an answer, whatever happened
-        log.exception("%s failed", wanted.fun)
+        log.exception("%s failed", request.fun)
         return None, f"{type(error).__name__}: {error}"
     finally:
-        _IS_ORDERED.reset(mark)
+        _IS_ORDERED.reset(token)

@@ -14,41 +14,41 @@ from saltvirt.ops import ownvolumes, trash
 from saltvirt.storage import policies, sharing, usage
 
 
-def alone(settings: HostSettings) -> AbstractContextManager[None]:
+def hold_host_files(settings: HostSettings) -> AbstractContextManager[None]:
     """Have nothing here begin to use files, or move them to the trash, in the block."""
-    return ownvolumes.none_begun(settings) if _is_seen(settings) else nullcontext()
+    return ownvolumes.hold_host_lock(settings) if _can_read_files(settings) else nullcontext()
 
 
-def needed(conn: Any, settings: HostSettings, name: str, paths: Sequence[str]) -> set[str]:
+def find_needed(conn: Any, settings: HostSettings, name: str, paths: Sequence[str]) -> set[str]:
     """
     Return those of a VM's files that something else needs; call it under the host's lock.
 
     Raises StorageError if this host cannot tell, or if other hosts have to be asked.
     """
-    if not _is_seen(settings):
-        _refuse_unseen(conn, name)
+    if not _can_read_files(settings):
+        _refuse_unreadable_trash(conn, name)
         return set()
     index = usage.index(conn, settings, but=[name], going=paths)
     verdicts = index.verdicts(policies.CLOUD, paths)
     sharing.refuse_unasked(
         verdicts.values(), "nothing is removed", f"salt-run virt.purge {shlex.quote(name)}"
     )
-    for one in verdicts.values():
-        if one.doubts:
-            one.refuse(f"VM {name!r} is not removed")
-    return {path for path, one in verdicts.items() if one.used_by}
+    for verdict in verdicts.values():
+        if verdict.doubts:
+            verdict.refuse(f"VM {name!r} is not removed")
+    return {path for path, verdict in verdicts.items() if verdict.used_by}
 
 
-def _is_seen(settings: HostSettings) -> bool:
+def _can_read_files(settings: HostSettings) -> bool:
     # Records and files are root's.
     return config.is_local(settings.uri) and os.geteuid() == 0
 
 
-def _refuse_unseen(conn: Any, name: str) -> None:
+def _refuse_unreadable_trash(conn: Any, name: str) -> None:
     """Raise StorageError if a host has a trash whose files cannot be read from here."""
-    for pool, it in sorted(host.pools(conn).items()):
+    for pool, pool_info in sorted(host.pools(conn).items()):
         # libvirt calls folders volumes, too.
-        if it["active"] and trash.FOLDER in volumes.names(conn, pool):
+        if pool_info["active"] and trash.FOLDER in volumes.names(conn, pool):
             raise StorageError(
                 f"disks in the trash of the host of VM {name!r} (pool {pool!r}) may be based on "
                 "its disks, which only root of that host can tell, so nothing is removed; remove "

@@ -28,37 +28,41 @@ class Commitments:
         What all of ``vms`` take of stocks.
     """
 
-    taken: hoststocks.Taken
+    taken: hoststocks.StockTotals
     vms: dict[str, VmFacts] = field(default_factory=dict)
     kept: dict[str, str] = field(default_factory=dict)
     promises: dict[str, int] = field(default_factory=lambda: {"virtual": 0, "growth": 0})
 
 
-def of(conn: Any, settings: HostSettings) -> Commitments:
+def read_commitments(conn: Any, settings: HostSettings) -> Commitments:
     """Return what the VMs of this host take."""
-    out = Commitments(taken=hoststocks.Taken(host.pools(conn)))
+    out = Commitments(taken=hoststocks.StockTotals(host.pools(conn)))
     images = f"{poolsource.clean(settings.images)}/"
-    for one in query.definitions(conn, with_next=True, unless=asking.is_same):
-        ours = read.ours(one.root)
-        if ours["moved_to"] is not None:
-            out.kept[one.name] = ours["moved_to"]
+    for definition in query.definitions(conn, with_next=True, unless=asking.has_same_demand):
+        metadata = read.describe_notes(definition.root)
+        if metadata["moved_to"] is not None:
+            out.kept[definition.name] = metadata["moved_to"]
             continue
-        roots = [one.root] if one.next_root is None else [one.root, one.next_root]
-        out.vms[one.name] = _facts(one.state, ours, roots)
+        roots = (
+            [definition.root]
+            if definition.next_root is None
+            else [definition.root, definition.next_root]
+        )
+        out.vms[definition.name] = _facts(definition.state, metadata, roots)
         out.taken.memory(roots)
         _add_disks(out, images, roots)
     return out
 
 
-def _facts(state: str, ours: Mapping[str, Any], roots: list[ET.Element]) -> VmFacts:
+def _facts(state: str, metadata: Mapping[str, Any], roots: list[ET.Element]) -> VmFacts:
     sizes = list(map(read.sizes, roots))
     return VmFacts(
         uuid=read.uuid(roots[0]),
         state=state,
         vcpus=max(vcpus for vcpus, _memory_mib in sizes),
         memory_mib=max(memory_mib for _vcpus, memory_mib in sizes),
-        affinity=ours["affinity"],
-        anti_affinity=ours["anti_affinity"],
+        affinity=metadata["affinity"],
+        anti_affinity=metadata["anti_affinity"],
     )
 
 

@@ -9,7 +9,7 @@ from saltvirt.config import HostSettings, host_settings
 from saltvirt.ops import answering
 
 
-def _silent(_stage: str, **_figures: object) -> None:
+def _report_nothing(_stage: str, **_figures: object) -> None:
     pass
 
 
@@ -35,7 +35,7 @@ class Context:
     settings: HostSettings
     opts: Mapping[str, Any]
     functions: Mapping[str, Any] = field(default_factory=dict)
-    progress: Callable[..., Any] = _silent
+    progress: Callable[..., Any] = _report_nothing
     ask: Callable[..., Any] | None = None
     is_ordered: bool = False
     unasked: tuple[str, ...] = ()
@@ -51,9 +51,13 @@ class Context:
         It is ``VM_DISK``, and both names may have a ``_``.
         """
         words = name.split("_")
-        made = ("_".join(words[:count]) for count in range(1, len(words)))
-        known = self.others
-        return [one for one in made if one not in ("", vm) and (known is None or one in known)]
+        possible_vms = ("_".join(words[:count]) for count in range(1, len(words)))
+        known_vms = self.others
+        return [
+            candidate
+            for candidate in possible_vms
+            if candidate not in ("", vm) and (known_vms is None or candidate in known_vms)
+        ]
 
     @classmethod
     def of(
@@ -78,8 +82,8 @@ class Context:
             What the order says: True, or ``{"unasked": [host], "others": [VM], "uuid": text,
             "images": {image: digest}, "undoable": bool}``.
         """
-        said = report if isinstance(report, Mapping) else {}
-        others, uuid = said.get("others"), said.get("uuid")
+        options = report if isinstance(report, Mapping) else {}
+        other_vms, uuid = options.get("others"), options.get("uuid")
 
         def progress(stage: str, **figures: object) -> None:
             value = {"name": name, "stage": stage, **figures}
@@ -89,9 +93,9 @@ class Context:
             self,
             progress=progress,
             is_ordered=True,
-            unasked=tuple(said.get("unasked") or ()),
-            others=None if others is None else frozenset(others),
+            unasked=tuple(options.get("unasked") or ()),
+            others=None if other_vms is None else frozenset(other_vms),
             uuid=None if uuid is None else arguments.uuid("report", uuid),
-            images=dict(said.get("images") or {}),
-            is_undoable=said.get("undoable") is True,
+            images=dict(options.get("images") or {}),
+            is_undoable=options.get("undoable") is True,
         )

@@ -17,7 +17,7 @@ from saltvirt.xml import pooldisk, read
 _LOCAL = ("dir", "fs")
 
 
-class Taken:
+class StockTotals:
     """What VMs take: MiB by names, and by how many bytes disks may still grow, by folders."""
 
     def __init__(self, pools: Mapping[str, Mapping[str, Any]]) -> None:
@@ -25,16 +25,16 @@ class Taken:
         self.mib: Counter[str] = Counter()
         self.growth: Counter[str] = Counter()
         self._folders = {
-            str(PurePath(one["path"]))
-            for one in pools.values()
-            if one["active"] and one["type"] in _LOCAL
+            str(PurePath(pool["path"]))
+            for pool in pools.values()
+            if pool["active"] and pool["type"] in _LOCAL
         }
 
     def memory(self, roots: Iterable[ET.Element]) -> None:
         """Count a VM's memory, by the XML that it runs with and is started with next: the most."""
         most: Counter[str] = Counter()
         for root in roots:
-            most |= Counter(stocks.of_memory(read.sizes(root)[1], *read.memory_from(root)))
+            most |= Counter(stocks.for_memory(read.sizes(root)[1], *read.memory_from(root)))
         self.mib.update(most)
 
     def disk(self, path: str, format_: str, sizes: Mapping[str, Any] | None = None) -> None:
@@ -52,11 +52,11 @@ class Taken:
             self.growth[folder] += max(0, sizes["virtual"] - sizes["actual"])
 
 
-def of(
+def count_stocks(
     nodes: Mapping[int, Mapping[str, Any]],
     pools: Mapping[str, Mapping[str, Any]],
-    taken: Taken,
-    coming: Iterable[ComingFacts],
+    totals: StockTotals,
+    coming_vms: Iterable[ComingFacts],
     pool_ratio: float = 1.0,
 ) -> dict[str, Stock]:
     """
@@ -72,28 +72,28 @@ def of(
         How many MiB of each MiB of a pool may be promised, where its volumes are thin.
     """
     limits: Counter[str] = Counter()
-    committed = Counter(taken.mib)
-    for number, one in nodes.items():
-        limits[stocks.node(number)] = one["memory_mib"]
-        for size, mib in one["pages"].items():
+    committed_by_name = Counter(totals.mib)
+    for number, node in nodes.items():
+        limits[stocks.node(number)] = node["memory_mib"]
+        for size, mib in node["pages"].items():
             limits[stocks.pages(size)] += mib
-    for name, known in pools.items():
-        if known["active"] and known["type"] in pooldisk.TYPES:
-            ratio = pool_ratio if known["type"] in pooldisk.THIN else 1
-            limits[stocks.pool(name)] = int(known["capacity_mib"] * ratio)
-            committed[stocks.pool(name)] = _promised(known, taken)
-    for vm in coming:
-        committed.update(vm.stocks)
+    for name, pool in pools.items():
+        if pool["active"] and pool["type"] in pooldisk.TYPES:
+            ratio = pool_ratio if pool["type"] in pooldisk.THIN else 1
+            limits[stocks.pool(name)] = int(pool["capacity_mib"] * ratio)
+            committed_by_name[stocks.pool(name)] = _count_promised_mib(pool, totals)
+    for vm in coming_vms:
+        committed_by_name.update(vm.stocks)
     return {
-        name: Stock(limit_mib=limit, committed_mib=committed[name])
+        name: Stock(limit_mib=limit, committed_mib=committed_by_name[name])
         for name, limit in limits.items()
     }
 
 
-def _promised(pool: Mapping[str, Any], taken: Taken) -> int:
+def _count_promised_mib(pool: Mapping[str, Any], totals: StockTotals) -> int:
     """Return how many MiB of a pool no new disk can have."""
     if pool["type"] not in pooldisk.MADE:
         # Its volumes, which others have made, are taken as they are.
         return 0
-    growth = taken.growth[str(PurePath(pool["path"]))] if pool["type"] in pooldisk.FILES else 0
+    growth = totals.growth[str(PurePath(pool["path"]))] if pool["type"] in pooldisk.FILES else 0
     return int(pool["capacity_mib"] - pool["free_mib"] + growth // MIB)

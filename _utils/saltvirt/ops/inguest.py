@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from saltvirt import arguments, guestanswers
 from saltvirt.errors import BadArgument, GuestAnswerRefused, LibvirtRefused, VirtError
-from saltvirt.guestanswers import Ended
+from saltvirt.guestanswers import CommandResult
 from saltvirt.units import MIB
 
 # How it is asked for, and how its answer is read, by the name that it has in ours.
@@ -26,7 +26,7 @@ _MOST_INPUT, _MOST_OUTPUT = MIB, 2 * MIB
 _MOST_WORDS, _MOST_ARGUMENTS = 1024, 128 * 1024
 
 
-class Asks(Protocol):
+class GuestAgent(Protocol):
     """What :class:`saltvirt.kvm.guestagent.Agent` does."""
 
     def ask(self, command: str, arguments: dict[str, Any] | None = None) -> Any:
@@ -43,28 +43,28 @@ class Command:
     output_bytes: int = 65536
 
 
-def command(words: Sequence[Any], stdin: Any, timeout_s: Any, output_bytes: Any) -> Command:
+def parse_command(words: Sequence[Any], stdin: Any, timeout_s: Any, output_bytes: Any) -> Command:
     """Return the command that a call means; every value is looked at here."""
     if len(words) == 1 and isinstance(words[0], list | tuple):
         words = words[0]
     if not words:
         raise BadArgument("command", "is missing: a program of the guest, and its arguments")
-    made = tuple(_word(one) for one in words)
-    if len(made) > _MOST_WORDS or sum(map(len, made)) > _MOST_ARGUMENTS:
+    checked_words = tuple(_check_word(word) for word in words)
+    if len(checked_words) > _MOST_WORDS or sum(map(len, checked_words)) > _MOST_ARGUMENTS:
         raise BadArgument(
             "command", f"at most {_MOST_WORDS} arguments of {_MOST_ARGUMENTS} characters in all"
         )
     if stdin is not None and (not isinstance(stdin, str) or len(stdin.encode()) > _MOST_INPUT):
         raise BadArgument("stdin", f"is not a text of at most {_MOST_INPUT} bytes")
     return Command(
-        words=made,
+        words=checked_words,
         stdin=stdin,
-        limit_s=arguments.whole("timeout_s", timeout_s, most=3600),
-        output_bytes=arguments.whole("output_bytes", output_bytes, most=_MOST_OUTPUT),
+        limit_s=arguments.whole_number("timeout_s", timeout_s, most=3600),
+        output_bytes=arguments.whole_number("output_bytes", output_bytes, most=_MOST_OUTPUT),
     )
 
 
-def _word(value: Any) -> str:
+def _check_word(value: Any) -> str:
     # What YAML reads as True or null was another word.
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadArgument("command", f"{value!r} is not text; quote it, also for YAML")
@@ -74,44 +74,44 @@ def _word(value: Any) -> str:
     return text
 
 
-def info(agent: Asks) -> dict[str, Any]:
+def read_info(agent: GuestAgent) -> dict[str, Any]:
     """
     Return what a guest says of itself, each part None where it says nothing, with why.
 
     Returns ``{agent, hostname, os, timezone, users, filesystems, interfaces, unavailable}``.
     """
-    first = agent.ask("guest-info")
-    known = guestanswers.commands(first)
-    out: dict[str, Any] = {"agent": guestanswers.version(first), **dict.fromkeys(_PARTS)}
+    agent_info = agent.ask("guest-info")
+    enabled_by_command = guestanswers.commands(agent_info)
+    out: dict[str, Any] = {"agent": guestanswers.version(agent_info), **dict.fromkeys(_PARTS)}
     unavailable = {}
-    for part, (asked, read) in _PARTS.items():
-        if not known.get(asked):
-            how = "has switched off" if asked in known else "does not know"
-            unavailable[part] = f"the agent {how} {asked}"
+    for part, (agent_command, parse) in _PARTS.items():
+        if not enabled_by_command.get(agent_command):
+            problem = "has switched off" if agent_command in enabled_by_command else "does not know"
+            unavailable[part] = f"the agent {problem} {agent_command}"
             continue
         try:
-            out[part] = read(agent.ask(asked))
+            out[part] = parse(agent.ask(agent_command))
         except (LibvirtRefused, GuestAnswerRefused) as exc:
             unavailable[part] = str(exc)
     return {**out, "unavailable": unavailable}
 
 
-def run(agent: Asks, wanted: Command) -> Ended:
+def run(agent: GuestAgent, command: Command) -> CommandResult:
     """Run a command in a guest and return what has become of it; it has no shell around it."""
-    path, *rest = wanted.words
-    given: dict[str, Any] = {"path": path, "arg": rest, "capture-output": True}
-    if wanted.stdin is not None:
-        given["input-data"] = base64.b64encode(wanted.stdin.encode()).decode()
-    pid = guestanswers.process(agent.ask("guest-exec", given))
-    until, pause = time.monotonic() + wanted.limit_s, _SHORTEST_S
+    path, *args = command.words
+    exec_arguments: dict[str, Any] = {"path": path, "arg": args, "capture-output": True}
+    if command.stdin is not None:
+        exec_arguments["input-data"] = base64.b64encode(command.stdin.encode()).decode()
+    pid = guestanswers.process(agent.ask("guest-exec", exec_arguments))
+    until, pause = time.monotonic() + command.limit_s, _SHORTEST_S
     while True:
-        said = agent.ask("guest-exec-status", {"pid": pid})
-        found = guestanswers.ended(said, wanted.output_bytes)
-        if found is not None:
-            return found
+        status = agent.ask("guest-exec-status", {"pid": pid})
+        result = guestanswers.parse_exec_status(status, command.output_bytes)
+        if result is not None:
+            return result
         if time.monotonic() >= until:
             raise VirtError(
-                f"the command has not ended within {wanted.limit_s} s (timeout_s); it goes on in "
+                f"the command has not ended within {command.limit_s} s (timeout_s); it goes on in "
                 f"the guest as process {pid}, as its agent cannot end it"
             )
         time.sleep(pause)

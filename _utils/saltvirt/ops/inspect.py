@@ -11,7 +11,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NoSuchVm
 from saltvirt.kvm import host, lifecycle, probe, query
 from saltvirt.model import Nic
-from saltvirt.nics import needs
+from saltvirt.nics import host_needs
 from saltvirt.ops import (
     commitments,
     hoststocks,
@@ -48,9 +48,9 @@ from saltvirt.xml import read
 RUN_DIR = "/run/salt-virt"
 _LINKS = Path("/sys/class/net")
 # What virt.freemem has always left to the host itself.
-_OF_HOST_MIB = 256
+_HOST_RESERVE_MIB = 256
 # What its VMs take, and until when that holds.
-_Seen = tuple[Commitments, Any]
+_TimedCommitments = tuple[Commitments, Any]
 
 
 def vm_info(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
@@ -61,7 +61,7 @@ def vm_info(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
 
 def rows(conn: Any, name: str | None = None) -> list[dict[str, Any]]:
     """Return the rows of all VMs or of one that :func:`describe` takes."""
-    return query.rows(conn, name, with_next=True, with_asking=True)
+    return query.rows(conn, name, with_next=True, with_fallback=True)
 
 
 def describe(row: Mapping[str, Any], disks: showndisks.Disks) -> dict[str, Any]:
@@ -72,10 +72,10 @@ def describe(row: Mapping[str, Any], disks: showndisks.Disks) -> dict[str, Any]:
         "cputime": row["cputime_ns"],
         "disks": disks.describe(root, row["blocks"]),
         "graphics": read.graphics(root),
-        "nics": read.nics_of(row["next_xml"]) if row["next_xml"] else read.nics(root),
+        "nics": read.nics_from_text(row["next_xml"]) if row["next_xml"] else read.nics(root),
         "uuid": read.uuid(root),
         "loader": read.loader(root),
-        **read.after(root),
+        **read.lifecycle_actions(root),
         "maxMem": row["max_memory_kib"],
         "mem": row["memory_kib"],
         "state": row["state"],
@@ -84,43 +84,45 @@ def describe(row: Mapping[str, Any], disks: showndisks.Disks) -> dict[str, Any]:
 
 def full_info(conn: Any) -> dict[str, Any]:
     """Return ``{freecpu, freemem, node_info, vm_info}``; ``freemem`` in MiB."""
-    node, found, disks = query.node(conn), rows(conn), showndisks.Disks(conn)
+    node, vm_rows, disks = query.node(conn), rows(conn), showndisks.Disks(conn)
     return {
-        **_free(node, found),
+        **_free(node, vm_rows),
         "node_info": node,
-        "vm_info": {row["name"]: describe(row, disks) for row in found},
+        "vm_info": {row["name"]: describe(row, disks) for row in vm_rows},
     }
 
 
-def vms(conn: Any, wanted: VmFilter) -> dict[str, Any]:
+def vms(conn: Any, vm_filter: VmFilter) -> dict[str, Any]:
     """Return :func:`full_info` of some VMs, and ``names`` of all."""
-    node, found, disks = query.node(conn), rows(conn), showndisks.Disks(conn)
-    taken = [row for row in found if wanted.takes(row["name"], row["state"], _tags(row, wanted))]
+    node, vm_rows, disks = query.node(conn), rows(conn), showndisks.Disks(conn)
+    selected_rows = [
+        row for row in vm_rows if vm_filter.takes(row["name"], row["state"], _tags(row, vm_filter))
+    ]
     return {
-        **_free(node, found),
+        **_free(node, vm_rows),
         "node_info": node,
-        "vm_info": {row["name"]: wanted.shown(describe(row, disks)) for row in taken},
-        "names": sorted(row["name"] for row in found),
+        "vm_info": {row["name"]: vm_filter.shown(describe(row, disks)) for row in selected_rows},
+        "names": sorted(row["name"] for row in vm_rows),
     }
 
 
-def _tags(row: Mapping[str, Any], wanted: VmFilter) -> set[str]:
+def _tags(row: Mapping[str, Any], vm_filter: VmFilter) -> set[str]:
     """Return a VM's tags, if anybody wants to know them."""
-    return vmfilter.tags(read.ours(read.domain(row["xml"]))) if wanted.tag else set()
+    return vmfilter.tags(read.describe_notes(read.domain(row["xml"]))) if vm_filter.tag else set()
 
 
 def free(conn: Any) -> dict[str, Any]:
     """Return ``{freecpu, freemem}`` as in :func:`full_info`, without reading any XML."""
-    rows = query.rows(conn, with_xml=False, with_blocks=False, with_asking=True)
-    return _free(query.node(conn), rows)
+    vm_rows = query.rows(conn, with_xml=False, with_blocks=False, with_fallback=True)
+    return _free(query.node(conn), vm_rows)
 
 
-def _free(node: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    active = [row for row in rows if row["state"] in ("running", "paused")]
+def _free(node: Mapping[str, Any], vm_rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    active = [row for row in vm_rows if row["state"] in ("running", "paused")]
     used_mib = sum(row["memory_kib"] for row in active) / 1024
     return {
         "freecpu": node["cpus"] - sum(row["vcpus"] for row in active),
-        "freemem": node["phymemory"] - _OF_HOST_MIB - used_mib,
+        "freemem": node["phymemory"] - _HOST_RESERVE_MIB - used_mib,
     }
 
 
@@ -130,9 +132,9 @@ def load(conn: Any, seconds: float) -> Load:
     def sample() -> dict[str, dict[str, Any]]:
         return {row["name"]: row for row in query.rows(conn, with_xml=False, with_blocks=False)}
 
-    first, begin = sample(), time.monotonic()
+    first_by_name, begin = sample(), time.monotonic()
     time.sleep(seconds)
-    last, passed_ns = sample(), (time.monotonic() - begin) * 1e9
+    last_by_name, passed_ns = sample(), (time.monotonic() - begin) * 1e9
     node = query.node(conn)
     return Load(
         cpus=node["cpus"],
@@ -140,22 +142,26 @@ def load(conn: Any, seconds: float) -> Load:
         vms={
             name: VmLoad(
                 # A VM that was started anew in between begins at 0.
-                cpu=round(max(0, row["cputime_ns"] - first[name]["cputime_ns"]) / passed_ns, 3),
+                cpu=round(
+                    max(0, row["cputime_ns"] - first_by_name[name]["cputime_ns"]) / passed_ns, 3
+                ),
                 memory_mib=row["rss_kib"] // 1024,
             )
-            for name, row in last.items()
-            if name in first and row["state"] == "running"
+            for name, row in last_by_name.items()
+            if name in first_by_name and row["state"] == "running"
         },
     )
 
 
-def seen(conn: Any, settings: HostSettings) -> _Seen:
+def read_timed_commitments(conn: Any, settings: HostSettings) -> _TimedCommitments:
     """Return what :func:`host_info` needs of the domains, read now, and until when it holds."""
     holds_until = reservations.last_end(settings)
-    return commitments.of(conn, settings), holds_until
+    return commitments.read_commitments(conn, settings), holds_until
 
 
-def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> HostInfo:
+def host_info(
+    conn: Any, settings: HostSettings, timed_commitments: _TimedCommitments | None = None
+) -> HostInfo:
     """
     Return everything placement needs to know of this host.
 
@@ -167,42 +173,44 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
     node = query.node(conn)
     # First: a record that ends meanwhile is a VM that is listed then. The other way round it would
     # be in neither, and its room handed out twice.
-    coming = reservations.coming(settings)
-    if known is None or known[-1] != reservations.last_end(settings):
-        known = seen(conn, settings)
-    held = known[0]
-    vms = held.vms
-    extra = [one for name, one in coming.items() if name not in vms]
+    coming_by_name = reservations.read_coming_vms(settings)
+    if timed_commitments is None or timed_commitments[-1] != reservations.last_end(settings):
+        timed_commitments = read_timed_commitments(conn, settings)
+    vm_commitments = timed_commitments[0]
+    vms = vm_commitments.vms
+    coming_vms = [facts for name, facts in coming_by_name.items() if name not in vms]
     types, pools = domain_types(conn, settings, capabilities), host.pools(conn)
     features = {kind: host.cpu_features(conn, capabilities, kind) for kind in types.usable}
     return HostInfo(
         maintenance=maintenance.is_on(settings),
         tags=dict(settings.tags),
         vms=vms,
-        kept=held.kept,
-        building=sorted(coming),
-        coming=coming,
-        unfinished=reservations.unfinished(settings),
+        kept=vm_commitments.kept,
+        building=sorted(coming_by_name),
+        coming=coming_by_name,
+        unfinished=reservations.find_unfinished(settings),
         unreadable=unreadable(conn, settings),
-        cpu=_cpu(settings, node, capabilities, vms, extra, features),
-        memory=_memory(conn, settings, node, vms, extra),
-        storage=_storage(pools, settings, held.promises, extra),
+        cpu=_cpu(settings, node, capabilities, vms, coming_vms, features),
+        memory=_memory(conn, settings, node, vms, coming_vms),
+        storage=_storage(pools, settings, vm_commitments.promises, coming_vms),
         bridges=bridges(),
         links=links(),
-        networks={name: NetworkFacts(**one) for name, one in host.networks(conn).items()},
+        networks={name: NetworkFacts(**network) for name, network in host.networks(conn).items()},
         profiles=_profiles(settings),
         domain_types=types,
-        machines=generation.known(capabilities["guests"], capabilities["arch"]),
+        machines=generation.summarize_machines(capabilities["guests"], capabilities["arch"]),
         archs=sorted({guest["arch"] for guest in capabilities["guests"]}),
         versions=Versions(**host.versions(conn)),
-        stocks=hoststocks.of(capabilities["nodes"], pools, held.taken, extra, settings.pool_ratio),
+        stocks=hoststocks.count_stocks(
+            capabilities["nodes"], pools, vm_commitments.taken, coming_vms, settings.pool_ratio
+        ),
         takes_uuid=True,
     )
 
 
 def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
     """Return why nobody knows what there is of VMs: by records, and by libvirt's definitions."""
-    return {**storage.not_loaded(conn), **reservations.unreadable(settings)}
+    return {**storage.find_not_loaded(conn), **reservations.find_unreadable(settings)}
 
 
 def _cpu(
@@ -210,7 +218,7 @@ def _cpu(
     node: Mapping[str, Any],
     capabilities: Mapping[str, Any],
     vms: Mapping[str, VmFacts],
-    extra: Iterable[ComingFacts],
+    coming_vms: Iterable[ComingFacts],
     features: dict[str, list[str]],
 ) -> CpuFacts:
     total = settings.capacity.get("vcpus", node["cpus"])
@@ -220,7 +228,7 @@ def _cpu(
         vendor=capabilities["vendor"],
         arch=capabilities["arch"],
         vcpus_limit=int(total * settings.cpu_ratio),
-        vcpus_committed=_sum("vcpus", vms, extra),
+        vcpus_committed=_sum("vcpus", vms, coming_vms),
         features=features,
     )
 
@@ -230,41 +238,41 @@ def _memory(
     settings: HostSettings,
     node: Mapping[str, Any],
     vms: Mapping[str, VmFacts],
-    extra: Iterable[ComingFacts],
+    coming_vms: Iterable[ComingFacts],
 ) -> MemoryFacts:
     total = settings.capacity.get("memory_mib", node["phymemory"])
     return MemoryFacts(
         total_mib=node["phymemory"],
         free_mib=host.free_memory_mib(conn),
         limit_mib=int(total * settings.memory_ratio - settings.reserve_mib),
-        committed_mib=_sum("memory_mib", vms, extra),
+        committed_mib=_sum("memory_mib", vms, coming_vms),
     )
 
 
-def _sum(key: str, vms: Mapping[str, VmFacts], extra: Iterable[ComingFacts]) -> int:
-    found: int = sum(getattr(one, key) for one in (*vms.values(), *extra))
-    return found
+def _sum(key: str, vms: Mapping[str, VmFacts], coming_vms: Iterable[ComingFacts]) -> int:
+    total: int = sum(getattr(facts, key) for facts in (*vms.values(), *coming_vms))
+    return total
 
 
 def _storage(
     pools: dict[str, dict[str, Any]],
     settings: HostSettings,
     promises: dict[str, int],
-    extra: Iterable[ComingFacts],
+    coming_vms: Iterable[ComingFacts],
 ) -> StorageFacts:
     total, free = storage.free_mib(settings.images)
     capacity = settings.capacity.get("disk_mib")
     if capacity is None:
-        committed = total - free + promises["growth"] // MIB
+        committed_mib = total - free + promises["growth"] // MIB
     else:
         # What is in the trash takes its room until it is emptied; above, it is not free either.
-        committed = (promises["virtual"] + trash.taken_bytes(settings)) // MIB
+        committed_mib = (promises["virtual"] + trash.taken_bytes(settings)) // MIB
     limit = (capacity or total) * settings.disk_ratio - settings.disk_reserve_mib
     return StorageFacts(
         images={"path": settings.images, "total_mib": total, "free_mib": free},
         pools=pools,
         limit_mib=int(limit),
-        committed_mib=committed + sum(one.disk_mib for one in extra),
+        committed_mib=committed_mib + sum(facts.disk_mib for facts in coming_vms),
     )
 
 
@@ -277,21 +285,21 @@ def _profiles(settings: HostSettings) -> Profiles:
 
 def _nic_needs(settings: HostSettings, name: str) -> NicProfile:
     try:
-        made = profiles.nics("probe", settings.nic, name, None)
+        nics = profiles.nics("probe", settings.nic, name, None)
     except BadArgument as exc:
         return NicProfile(error=str(exc))
-    wanted = needs(made)
+    resources = host_needs(nics)
     return NicProfile(
-        bridges=list(wanted["bridges"]),
-        networks=list(wanted["networks"]),
-        links=list(wanted["links"]),
-        bridge_vlans=wanted["bridge_vlans"],
-        nics={one.name: _place(one) for one in made},
+        bridges=list(resources["bridges"]),
+        networks=list(resources["networks"]),
+        links=list(resources["links"]),
+        bridge_vlans=resources["bridge_vlans"],
+        nics={nic.name: _place(nic) for nic in nics},
     )
 
 
-def _place(one: Nic) -> NicPlace:
-    return NicPlace(type=one.type, on=one.on, tagged=one.is_tagged, switched=one.is_switched)
+def _place(nic: Nic) -> NicPlace:
+    return NicPlace(type=nic.type, on=nic.on, tagged=nic.is_tagged, switched=nic.is_switched)
 
 
 def _disk_needs(settings: HostSettings, name: str) -> DiskProfile:
@@ -312,18 +320,22 @@ def domain_types(conn: Any, settings: HostSettings, capabilities: Mapping[str, A
     Where KVM is offered and could be neither proved nor disproved there is no default: emulation
     would be many times slower, and nobody would know why.
     """
-    offered = {kind for guest in capabilities["guests"] for kind in guest["domain_types"]}
+    offered_types = {kind for guest in capabilities["guests"] for kind in guest["domain_types"]}
     if settings.hypervisor:
-        why = f"virt:hypervisor is set to {settings.hypervisor}"
-        return DomainTypes(default=settings.hypervisor, usable=[settings.hypervisor], why=why)
-    found = probe.kvm(conn, capabilities, RUN_DIR)
-    usable = [
-        kind for kind in ("kvm", "qemu") if kind in offered and (kind != "kvm" or found["usable"])
+        reason = f"virt:hypervisor is set to {settings.hypervisor}"
+        return DomainTypes(default=settings.hypervisor, usable=[settings.hypervisor], why=reason)
+    kvm_result = probe.kvm(conn, capabilities, RUN_DIR)
+    usable_types = [
+        kind
+        for kind in ("kvm", "qemu")
+        if kind in offered_types and (kind != "kvm" or kvm_result["usable"])
     ]
-    is_open = found["usable"] is None
-    why = f"{found['why']}; set virt:hypervisor to kvm or qemu" if is_open else found["why"]
-    default = usable[0] if usable and not is_open else None
-    return DomainTypes(default=default, usable=usable, why=why)
+    is_open = kvm_result["usable"] is None
+    reason = (
+        f"{kvm_result['why']}; set virt:hypervisor to kvm or qemu" if is_open else kvm_result["why"]
+    )
+    default = usable_types[0] if usable_types and not is_open else None
+    return DomainTypes(default=default, usable=usable_types, why=reason)
 
 
 def bridges() -> list[str]:
@@ -343,13 +355,13 @@ def presence(conn: Any, settings: HostSettings, name: str) -> Presence:
     state = moved_to = uuid = notes_made = None
     with suppress(NoSuchVm):
         state, uuid = query.state(conn, name), lifecycle.uuid(conn, name)
-        notes = read.notes(read.domain(lifecycle.kept_xml(conn, name)))
+        notes = read.notes(read.domain(lifecycle.inactive_xml(conn, name)))
         moved_to, notes_made = notes.moved_to, notes.made is not None or None
     return Presence(
         state=state,
         moved_to=moved_to,
         uuid=uuid,
         notes_made=notes_made,
-        building=name in reservations.coming(settings),
-        unfinished=name in reservations.unfinished(settings),
+        building=name in reservations.read_coming_vms(settings),
+        unfinished=name in reservations.find_unfinished(settings),
     )

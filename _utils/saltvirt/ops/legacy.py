@@ -19,9 +19,13 @@ _ROOM = {"vcpus": 0, "memory_mib": 0, "disk_mib": 0, "affinity": [], "anti_affin
 _ROOM["stocks"] = {}
 
 
-def live(settings: HostSettings) -> dict[str, dict[str, Any]]:
+def read_live_claims(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """Return ``{name: claim}`` of the VMs being built, or expected, at this moment."""
-    return {path.stem: with_room(one) for path, one in _all(settings) if is_live(path, one)}
+    return {
+        path.stem: with_room(claim)
+        for path, claim in _read_claims(settings)
+        if is_live(path, claim)
+    }
 
 
 def with_room(claim: dict[str, Any]) -> dict[str, Any]:
@@ -29,9 +33,9 @@ def with_room(claim: dict[str, Any]) -> dict[str, Any]:
     return {**_ROOM, **claim}
 
 
-def stale(settings: HostSettings) -> dict[str, dict[str, Any]]:
+def read_stale_claims(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """Return ``{name: claim}`` of the VMs whose builder died, or which did not come in time."""
-    return {path.stem: claim for path, claim in _all(settings) if not is_live(path, claim)}
+    return {path.stem: claim for path, claim in _read_claims(settings) if not is_live(path, claim)}
 
 
 def is_live(path: Path, claim: dict[str, Any]) -> bool:
@@ -51,12 +55,12 @@ def is_flocked(path: Path) -> bool:
     return False
 
 
-def path_of(settings: HostSettings, name: str) -> Path:
+def claim_path(settings: HostSettings, name: str) -> Path:
     """Return where the claim of a VM is."""
     return Path(settings.state_dir) / "claims" / f"{name}.json"
 
 
-def _all(settings: HostSettings) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _read_claims(settings: HostSettings) -> Iterator[tuple[Path, dict[str, Any]]]:
     for path in sorted((Path(settings.state_dir) / "claims").glob("*.json")):
         try:
             claim = json.loads(path.read_text())

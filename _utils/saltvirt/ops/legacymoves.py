@@ -55,57 +55,57 @@ class _Claim:
 
 def adopt(settings: HostSettings) -> None:
     """Take over what no job works on any more; what an old job still holds is left to it."""
-    for path, left in (*_departures(settings), *_claims(settings)):
+    for path, leftover in (*_read_departures(settings), *_read_claims(settings)):
         # What cannot be taken over is named with its own VM, and holds up no other.
         with suppress(StorageError):
-            if isinstance(left, _Departure):
-                _adopt_departure(settings, path, left)
-            elif isinstance(left, _Claim):
-                _adopt_arrival(settings, path, left)
+            if isinstance(leftover, _Departure):
+                _adopt_departure(settings, path, leftover)
+            elif isinstance(leftover, _Claim):
+                _adopt_arrival(settings, path, leftover)
 
 
 def unreadable(settings: HostSettings) -> dict[str, str]:
     """Return ``{name: why, and what to do}`` of the VMs with a move that cannot be read."""
-    every = (*_claims(settings), *_departures(settings))
-    return {path.stem: left for path, left in every if isinstance(left, str)}
+    leftovers = (*_read_claims(settings), *_read_departures(settings))
+    return {path.stem: leftover for path, leftover in leftovers if isinstance(leftover, str)}
 
 
 def refuse_unreadable(settings: HostSettings, name: str) -> None:
     """Raise StorageError if a VM's move cannot be read: it may be another host's by now."""
-    why = unreadable(settings).get(arguments.text("name", name))
-    if why is not None:
-        raise StorageError(why)
+    reason = unreadable(settings).get(arguments.text("name", name))
+    if reason is not None:
+        raise StorageError(reason)
 
 
-def _departures(settings: HostSettings) -> Iterator[tuple[Path, _Departure | str]]:
+def _read_departures(settings: HostSettings) -> Iterator[tuple[Path, _Departure | str]]:
     """Yield the departures that no job works on: what each says, or why it cannot be read."""
-    for path in _left(settings, "departures"):
+    for path in _find_files(settings, "departures"):
         # Looked at first: an old job that ends between the two leaves nothing that is half written.
         if _is_held(path):
             continue
         try:
-            yield path, _said(path)
+            yield path, _read_departure(path)
         except FileNotFoundError:
             continue
         except (OSError, ValueError) as exc:
-            yield path, _broken(path, exc)
+            yield path, _describe_unreadable(path, exc)
 
 
-def _claims(settings: HostSettings) -> Iterator[tuple[Path, _Claim | str]]:
+def _read_claims(settings: HostSettings) -> Iterator[tuple[Path, _Claim | str]]:
     """Yield the claims of VMs that are not awaited any more, or why one cannot be read."""
-    for path in _left(settings, "claims"):
-        left = _read(path)
-        until = left.get("until", 0) if left else 0
+    for path in _find_files(settings, "claims"):
+        claim = _read_claim(path)
+        until = claim.get("until", 0) if claim else 0
         # An old source may be sending until this time; it knows of no cancelling.
-        if left is None or not 0 < until < time.time() or _is_held(path):
+        if claim is None or not 0 < until < time.time() or _is_held(path):
             continue
         try:
-            yield path, wire.recorded(_Claim, legacy.with_room(left))
+            yield path, wire.read_recorded(_Claim, legacy.with_room(claim))
         except ValueError as exc:
-            yield path, _broken(path, exc)
+            yield path, _describe_unreadable(path, exc)
 
 
-def _left(settings: HostSettings, name: str) -> list[Path]:
+def _find_files(settings: HostSettings, name: str) -> list[Path]:
     """Return what is left of a kind; raise StorageError if this user may not look."""
     folder = Path(settings.state_dir) / name
     try:
@@ -116,25 +116,25 @@ def _left(settings: HostSettings, name: str) -> list[Path]:
         ) from exc
 
 
-def _broken(path: Path, why: Exception) -> str:
+def _describe_unreadable(path: Path, error: Exception) -> str:
     return (
-        f"the record {path} cannot be read ({why}), and a move of VM {path.stem!r} may not "
+        f"the record {path} cannot be read ({error}), and a move of VM {path.stem!r} may not "
         "be over; see which host has the VM, then move that file away"
     )
 
 
-def _said(path: Path) -> _Departure:
+def _read_departure(path: Path) -> _Departure:
     """Return what a departure says; raise if that is not all."""
     text = path.read_text()
     if not text.strip("\0 \n"):
         raise ValueError("it is empty")
-    left: _Departure = wire.recorded(_Departure, json.loads(text))
-    if not left.target:
+    departure: _Departure = wire.read_recorded(_Departure, json.loads(text))
+    if not departure.target:
         raise ValueError("its uri does not name a host")
-    return left
+    return departure
 
 
-def _records(settings: HostSettings) -> Path:
+def _records_folder(settings: HostSettings) -> Path:
     # That of ops.reservations, which looks here before it says that no VM moves.
     return Path(settings.state_dir) / records.FOLDER
 
@@ -143,54 +143,58 @@ def _is_held(path: Path) -> bool:
     return locks.is_held(path) or legacy.is_flocked(path)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read_claim(path: Path) -> dict[str, Any] | None:
     try:
-        left = json.loads(path.read_text())
+        claim = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
         return None
-    return left if isinstance(left, dict) and left.get("name") else None
+    return claim if isinstance(claim, dict) and claim.get("name") else None
 
 
-def _is_new(held: records.Held, path: Path) -> bool:
+def _is_new(locked_record: records.LockedRecord, path: Path) -> bool:
     """Return whether a file is to be taken over; one that was, before a crash, is removed."""
-    if held.record is not None and held.record.token == legacy_token(held.name):
+    if locked_record.record is not None and locked_record.record.token == legacy_token(
+        locked_record.name
+    ):
         files.unlink(path)
-    return held.record is None
+    return locked_record.record is None
 
 
-def _adopt_departure(settings: HostSettings, path: Path, left: _Departure) -> None:
-    with records.held(_records(settings), "departure", left.name) as held:
-        if held is None or not _is_new(held, path):
+def _adopt_departure(settings: HostSettings, path: Path, departure: _Departure) -> None:
+    with records.hold_record(
+        _records_folder(settings), "departure", departure.name
+    ) as locked_record:
+        if locked_record is None or not _is_new(locked_record, path):
             return
         facts = DepartureFacts(
-            uuid=left.uuid,
-            target=left.target,
+            uuid=departure.uuid,
+            target=departure.target,
             was_running=True,
             autostart=False,
             leaves=True,
-            paths=left.paths,
+            paths=departure.paths,
         )
-        held.begin(legacy_token(held.name), protocol.HANDING, **wire.plain(facts))
+        locked_record.begin(legacy_token(locked_record.name), protocol.HANDING, **wire.plain(facts))
         files.unlink(path)
 
 
-def _adopt_arrival(settings: HostSettings, path: Path, left: _Claim) -> None:
-    with records.held(_records(settings), "arrival", left.name) as held:
-        if held is None or not _is_new(held, path):
+def _adopt_arrival(settings: HostSettings, path: Path, claim: _Claim) -> None:
+    with records.hold_record(_records_folder(settings), "arrival", claim.name) as locked_record:
+        if locked_record is None or not _is_new(locked_record, path):
             return
         facts = ArrivalFacts(
             uuid=None,
             source=None,
             was_running=True,
             sizes={},
-            paths=left.paths,
+            paths=claim.paths,
             images={},
             folders=[],
-            vcpus=left.vcpus,
-            memory_mib=left.memory_mib,
-            disk_mib=left.disk_mib,
-            affinity=left.affinity,
-            anti_affinity=left.anti_affinity,
+            vcpus=claim.vcpus,
+            memory_mib=claim.memory_mib,
+            disk_mib=claim.disk_mib,
+            affinity=claim.affinity,
+            anti_affinity=claim.anti_affinity,
         )
-        held.begin(legacy_token(held.name), protocol.READY, **wire.plain(facts))
+        locked_record.begin(legacy_token(locked_record.name), protocol.READY, **wire.plain(facts))
         files.unlink(path)

@@ -22,18 +22,18 @@ def is_on(settings: HostSettings) -> bool:
 
 def set_flag(settings: HostSettings, state: object) -> bool:
     """Set or clear the flag that keeps new VMs away from this host; return the new state."""
-    on = arguments.on_off("state", state)
+    is_enabled = arguments.on_off("state", state)
     # Under the lock that VMs are let in under: whoever came before the flag is seen among those
     # that are being built when this returns.
     with reservations.host_lock(settings):
-        if on:
+        if is_enabled:
             files.write(_flag(settings), b"")
         else:
             files.unlink(_flag(settings))
-    return on
+    return is_enabled
 
 
-def evacuated(settings: HostSettings, vms: Any) -> Any:
+def note_evacuated(settings: HostSettings, vms: Any) -> Any:
     """
     Note where evacuations have put VMs of this host; return all notes.
 
@@ -41,19 +41,21 @@ def evacuated(settings: HostSettings, vms: Any) -> Any:
         ``{name: {"hosts", "uuid", "proof"}}`` as the master says it, or ``{name: hosts}``, the
         hosts one after the other; None forgets a VM.
     """
-    changed = {name: _given(note) for name, note in (arguments.mapping("vms", vms) or {}).items()}
+    changed_notes = {
+        name: _parse_note(note) for name, note in (arguments.mapping("vms", vms) or {}).items()
+    }
     path = Path(settings.state_dir) / "evacuated.json"
-    with locks.held(path.with_suffix(".lock")):
-        known = _read(path)
-        merged = {name: note for name, note in {**known, **changed}.items() if note}
-        if merged and merged != known:
-            files.write(path, json.dumps(merged).encode())
-        elif not merged and known:
+    with locks.hold_lock(path.with_suffix(".lock")):
+        notes = _read_notes(path)
+        merged_notes = {name: note for name, note in {**notes, **changed_notes}.items() if note}
+        if merged_notes and merged_notes != notes:
+            files.write(path, json.dumps(merged_notes).encode())
+        elif not merged_notes and notes:
             files.unlink(path)
-    return merged
+    return merged_notes
 
 
-def _given(note: object) -> Any:
+def _parse_note(note: object) -> Any:
     """Return what is to be noted of a VM as plain data; nothing, if it is to be forgotten."""
     if not isinstance(note, dict):
         return list(arguments.names("vms", note))
@@ -61,16 +63,16 @@ def _given(note: object) -> Any:
     return wire.plain(facts) if facts.hosts else None
 
 
-def _kept(note: Any) -> Any:
+def _plain_note(note: Any) -> Any:
     """Return a note as it was written: of the releases before it is the hosts, or one, alone."""
     if isinstance(note, dict):
-        return wire.plain(wire.recorded(EvacuatedFacts, note))
+        return wire.plain(wire.read_recorded(EvacuatedFacts, note))
     return [note] if isinstance(note, str) else list(note)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_notes(path: Path) -> dict[str, Any]:
     try:
-        return {name: _kept(note) for name, note in json.loads(path.read_text()).items()}
+        return {name: _plain_note(note) for name, note in json.loads(path.read_text()).items()}
     except FileNotFoundError:
         return {}
     except (ValueError, AttributeError, TypeError) as exc:

@@ -9,31 +9,31 @@ from saltvirt.placement import brief
 from saltvirt.xml import read
 
 
-def facts(conn: Any, settings: HostSettings, host: str, wanted: brief.About) -> brief.Brief:
+def facts(conn: Any, settings: HostSettings, host: str, request: brief.Query) -> brief.Brief:
     """
     Return the answer of a host to ``virt.placement_facts``.
 
     host
         Its id, by which it is asked for all, or for names alone.
     """
-    if wanted.is_for(host):
-        return brief.of(inspect.host_info(conn, settings), wanted)
+    if request.is_for(host):
+        return brief.build_brief(inspect.host_info(conn, settings), request)
     # First: a record that ends meanwhile is a VM that is listed then.
-    building = sorted(reservations.coming(settings))
-    own, kept = [], {}
-    for one in query.definitions(conn):
-        moved_to = read.ours(one.root)["moved_to"]
+    building_names = sorted(reservations.read_coming_vms(settings))
+    own_names, hosts_by_kept_vm = [], {}
+    for definition in query.definitions(conn):
+        moved_to = read.describe_notes(definition.root)["moved_to"]
         if moved_to is None:
-            own.append(one.name)
+            own_names.append(definition.name)
         else:
-            kept[one.name] = moved_to
+            hosts_by_kept_vm[definition.name] = moved_to
     return brief.Brief(
         names=brief.names(
-            wanted,
-            own,
-            kept=kept,
-            building=building,
-            unfinished=reservations.unfinished(settings),
+            request,
+            own_names,
+            kept_definitions=hosts_by_kept_vm,
+            building=building_names,
+            unfinished=reservations.find_unfinished(settings),
             unreadable=inspect.unreadable(conn, settings),
         )
     )

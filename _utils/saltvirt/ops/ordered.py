@@ -27,13 +27,13 @@ def _home(settings: HostSettings) -> Path:
     return Path(settings.state_dir) / "orders"
 
 
-def _checked(order_id: object) -> str:
+def _check_id(order_id: object) -> str:
     if not isinstance(order_id, str) or not re.fullmatch("[0-9a-f]{32}", order_id):
         raise BadArgument("id", f"{order_id!r} is not the id of an order")
     return order_id
 
 
-def _noted(home: Path, order_id: str) -> str | None:
+def _read_state(home: Path, order_id: str) -> str | None:
     """Return what was noted of an order."""
     for folder in ("new", "old"):
         try:
@@ -43,33 +43,33 @@ def _noted(home: Path, order_id: str) -> str | None:
     return None
 
 
-def _note(home: Path, order_id: str, what: str) -> None:
+def _note(home: Path, order_id: str, state: str) -> None:
     """Note it; the oldest are forgotten by their number, as the clock may be wrong."""
-    with locks.held(home / "notes.lock"):
+    with locks.hold_lock(home / "notes.lock"):
         try:
-            _write(home, order_id, what)
+            _write(home, order_id, state)
         except OSError as exc:
-            raise files.refused(f"cannot note the master's order in {home}", exc) from exc
+            raise files.write_error(f"cannot note the master's order in {home}", exc) from exc
 
 
-def _write(home: Path, order_id: str, what: str) -> None:
-    new, old = home / "new", home / "old"
-    if new.exists() and sum(1 for _ in new.iterdir()) >= _KEPT:
-        shutil.rmtree(old, ignore_errors=True)
-        new.rename(old)
-    new.mkdir(mode=0o700, exist_ok=True)
-    files.write(new / order_id, what.encode())
+def _write(home: Path, order_id: str, state: str) -> None:
+    new_folder, old_folder = home / "new", home / "old"
+    if new_folder.exists() and sum(1 for _ in new_folder.iterdir()) >= _KEPT:
+        shutil.rmtree(old_folder, ignore_errors=True)
+        new_folder.rename(old_folder)
+    new_folder.mkdir(mode=0o700, exist_ok=True)
+    files.write(new_folder / order_id, state.encode())
     # The folders themselves may be new.
     files.sync_folder(home)
     files.sync_folder(home.parent)
 
 
 @contextmanager
-def begun(settings: HostSettings, order_id: str) -> Iterator[None]:
+def begin(settings: HostSettings, order_id: str) -> Iterator[None]:
     """Note that an order is begun, and hold its lock meanwhile; raise if it is not to be begun."""
-    home, order_id = _home(settings), _checked(order_id)
-    with locks.held(home / f"{order_id}.lock", wait=False) as handle:
-        if handle is None or _noted(home, order_id):
+    home, order_id = _home(settings), _check_id(order_id)
+    with locks.hold_lock(home / f"{order_id}.lock", wait=False) as handle:
+        if handle is None or _read_state(home, order_id):
             raise VirtError("the master has given this order up, or it was begun before")
         _note(home, order_id, _BEGUN)
         yield
@@ -77,12 +77,12 @@ def begun(settings: HostSettings, order_id: str) -> Iterator[None]:
 
 def refuse(settings: HostSettings, order_id: str) -> str:
     """Note that an order is never begun: ``refused``; or return ``running`` or ``over``."""
-    home, order_id = _home(settings), _checked(order_id)
-    with locks.held(home / f"{order_id}.lock", wait=False) as handle:
+    home, order_id = _home(settings), _check_id(order_id)
+    with locks.hold_lock(home / f"{order_id}.lock", wait=False) as handle:
         if handle is None:
             return _RUNNING
-        noted = _noted(home, order_id)
-        if noted:
-            return _OVER if noted == _BEGUN else _REFUSED
+        state = _read_state(home, order_id)
+        if state:
+            return _OVER if state == _BEGUN else _REFUSED
         _note(home, order_id, _REFUSED)
         return _REFUSED

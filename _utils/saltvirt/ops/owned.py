@@ -18,7 +18,14 @@ _MARK = "user.salt-virt.made"
 # By its name alone a host is known to its master, of which there may be others.
 _MACHINE = Path("/etc/machine-id")
 # What a file system without attributes, and one without room for any, answers.
-_NONE = {errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOSPC, errno.EDQUOT, errno.EPERM, errno.EROFS}
+_UNSUPPORTED_ERRNOS = {
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EPERM,
+    errno.EROFS,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +39,16 @@ class Owner:
 
 def mark(path: str | Path, vm: str, uuid: str) -> None:
     """Note on a file whose it is, where that can be noted; a missing file has no mark."""
-    said = {"vm": vm, "uuid": uuid, "host": _machine(), **_place(path)}
+    mark_data = {"vm": vm, "uuid": uuid, "host": _read_machine_id(), **_place(path)}
     try:
-        said["number"] = str(os.lstat(path).st_ino)
+        mark_data["number"] = str(os.lstat(path).st_ino)
         # A link that was planted in its place must not have another file marked.
-        os.setxattr(path, _MARK, json.dumps(said).encode(), follow_symlinks=False)
+        os.setxattr(path, _MARK, json.dumps(mark_data).encode(), follow_symlinks=False)
     except FileNotFoundError:
         return
     except OSError as exc:
         # Without a mark it is only never taken for garbage.
-        if exc.errno not in _NONE:
+        if exc.errno not in _UNSUPPORTED_ERRNOS:
             raise StorageError(f"cannot mark {path}: {exc.strerror}") from exc
 
 
@@ -50,19 +57,21 @@ def unmark(path: str | Path) -> None:
     try:
         os.removexattr(path, _MARK, follow_symlinks=False)
     except OSError as exc:
-        if exc.errno not in {*_NONE, errno.ENODATA, errno.ENOENT}:
+        if exc.errno not in {*_UNSUPPORTED_ERRNOS, errno.ENODATA, errno.ENOENT}:
             raise StorageError(f"cannot take the mark off {path}: {exc.strerror}") from exc
 
 
-def of(path: str | Path) -> Owner | None:
+def read_owner(path: str | Path) -> Owner | None:
     """Return whose a file is, None if it is not ours."""
     try:
-        said = json.loads(os.getxattr(path, _MARK, follow_symlinks=False))
+        mark_data = json.loads(os.getxattr(path, _MARK, follow_symlinks=False))
         place = {**_place(path), "number": str(os.lstat(path).st_ino)}
-        if any(said[key] != value for key, value in place.items()):
+        if any(mark_data[key] != value for key, value in place.items()):
             return None
-        is_of_this_host = said["host"] == _machine()
-        return Owner(vm=str(said["vm"]), uuid=str(said["uuid"]), is_of_this_host=is_of_this_host)
+        is_of_this_host = mark_data["host"] == _read_machine_id()
+        return Owner(
+            vm=str(mark_data["vm"]), uuid=str(mark_data["uuid"]), is_of_this_host=is_of_this_host
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -72,7 +81,7 @@ def _place(path: str | Path) -> dict[str, str]:
     return {"folder": os.path.realpath(Path(path).parent), "name": Path(path).name}
 
 
-def _machine() -> str:
+def _read_machine_id() -> str:
     """Return what tells this host from those that another master may have."""
     try:
         return _MACHINE.read_text(encoding="ascii").strip() or os.uname().nodename

@@ -20,14 +20,14 @@ from saltvirt.errors import StorageError
 from saltvirt.recordfacts import BuildFacts
 
 # What :func:`_mark` returns.
-_MARKED = re.compile(r"\.salt-virt-([0-9a-f]{12})-[0-9a-f]{12}")
+_MARK_PATTERN = re.compile(r"\.salt-virt-([0-9a-f]{12})-[0-9a-f]{12}")
 
 
 def announce(
-    held: records.Held,
+    locked_record: records.LockedRecord,
     paths: list[str],
     secrets: list[str],
-    taken: list[str] | None = None,
+    existing_paths: list[str] | None = None,
     volumes: list[list[str]] | None = None,
 ) -> None:
     """
@@ -38,48 +38,55 @@ def announce(
     volumes
         ``[pool, volume]`` of the volumes that it is about to make.
     """
-    facts = replace(_facts(held.now), paths=paths, secrets=secrets, begun=[])
-    _note(held, replace(facts, taken=taken or None, volumes=volumes or None))
+    facts = replace(_facts(locked_record.now), paths=paths, secrets=secrets, begun=[])
+    _note(locked_record, replace(facts, taken=existing_paths or None, volumes=volumes or None))
 
 
-def note_volume(held: records.Held, pool: str, name: str, number: str | None) -> None:
+def note_volume(
+    locked_record: records.LockedRecord, pool: str, name: str, number: str | None
+) -> None:
     """Have it on record that a volume is made; ``number`` is what it is known again by, if any."""
-    facts = _facts(held.now)
-    others = [one for one in facts.volumes or [] if one[:2] != [pool, name]]
-    _note(held, replace(facts, volumes=[*others, [pool, name, number or ""]]))
+    facts = _facts(locked_record.now)
+    other_volumes = [volume for volume in facts.volumes or [] if volume[:2] != [pool, name]]
+    _note(locked_record, replace(facts, volumes=[*other_volumes, [pool, name, number or ""]]))
 
 
-def forget_volume(held: records.Held, pool: str, name: str) -> None:
+def forget_volume(locked_record: records.LockedRecord, pool: str, name: str) -> None:
     """Take a volume off the record that is removed."""
-    facts = _facts(held.now)
-    _note(held, replace(facts, volumes=[v for v in facts.volumes or [] if v[:2] != [pool, name]]))
+    facts = _facts(locked_record.now)
+    _note(
+        locked_record,
+        replace(
+            facts, volumes=[volume for volume in facts.volumes or [] if volume[:2] != [pool, name]]
+        ),
+    )
 
 
 def _facts(record: records.Record) -> BuildFacts:
     return record.read(BuildFacts)
 
 
-def _note(held: records.Held, facts: BuildFacts) -> None:
-    held.note(**wire.plain(facts))
+def _note(locked_record: records.LockedRecord, facts: BuildFacts) -> None:
+    locked_record.note(**wire.plain(facts))
 
 
-def make(held: records.Held, paths: list[str]) -> None:
+def make(locked_record: records.LockedRecord, paths: list[str]) -> None:
     """
     Make empty files, and have them on record at once; raise StorageError if one is there already.
 
     If it raises, :func:`made` tells which were made, until :func:`forget` is called.
     """
-    marks = {path: _mark(held.now, path) for path in paths}
-    bare: list[str] = []
+    marks = {path: _mark(locked_record.now, path) for path in paths}
+    unmarked_paths: list[str] = []
     try:
         for path, mark in marks.items():
-            _make(path, mark, bare)
+            _make(path, mark, unmarked_paths)
         # What is on record and does not survive a crash might be another host's by then.
         _sync({mark.parent for mark in marks.values()})
-        facts = _facts(held.now)
-        _note(held, replace(facts, begun=[*(facts.begun or []), *paths]))
+        facts = _facts(locked_record.now)
+        _note(locked_record, replace(facts, begun=[*(facts.begun or []), *paths]))
     except BaseException:
-        for path in bare:
+        for path in unmarked_paths:
             with contextlib.suppress(OSError):
                 Path(path).unlink()
         raise
@@ -95,19 +102,19 @@ def _sync(folders: Iterable[Path]) -> None:
             raise StorageError(f"cannot make files in {folder}: {exc.strerror}") from exc
 
 
-def _make(path: str, mark: Path, bare: list[str]) -> None:
+def _make(path: str, mark: Path, unmarked_paths: list[str]) -> None:
     """Make one of the files, and its mark; ``bare`` gets it where a file cannot have two names."""
     try:
         os.close(files.private(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        if not linked(mark, path):
-            bare.append(path)
+        if not link_mark(mark, path):
+            unmarked_paths.append(path)
     except FileExistsError as exc:
         raise StorageError(f"a file {path} is there already") from exc
     except OSError as exc:
         raise StorageError(f"cannot make the file {path}: {exc.strerror}") from exc
 
 
-def linked(mark: Path, path: str) -> bool:
+def link_mark(mark: Path, path: str) -> bool:
     """Make a file of a mark; return whether it is, as a file system may know no such thing."""
     try:
         os.link(mark, path)
@@ -120,22 +127,22 @@ def linked(mark: Path, path: str) -> bool:
     return True
 
 
-def made(record: records.Record, paths: Iterable[str]) -> list[str]:
+def filter_made(record: records.Record, paths: Iterable[str]) -> list[str]:
     """Return those of some paths that a build has made; the rest is another's by now, if any."""
-    begun = _facts(record).begun
-    if begun is None:  # on record by an older version
+    begun_paths = _facts(record).begun
+    if begun_paths is None:  # on record by an older version
         return list(paths)
-    return [path for path in paths if path in begun or _is_same(_mark(record, path), path)]
+    return [path for path in paths if path in begun_paths or _is_same(_mark(record, path), path)]
 
 
-def leave(held: records.Held, paths: Iterable[str]) -> None:
+def take_off_record(locked_record: records.LockedRecord, paths: Iterable[str]) -> None:
     """Take files off the record that are removed next; until :func:`forget` their marks tell."""
     for path in paths:
-        facts = _facts(held.now)
-        begun = facts.begun or []
-        if path not in begun:
+        facts = _facts(locked_record.now)
+        begun_paths = facts.begun or []
+        if path not in begun_paths:
             continue
-        mark = _mark(held.now, path)
+        mark = _mark(locked_record.now, path)
         try:
             if not _is_same(mark, path):
                 os.link(path, mark)
@@ -146,7 +153,10 @@ def leave(held: records.Held, paths: Iterable[str]) -> None:
             if exc.errno in files.NO_LINKS:
                 continue  # it stays on record until all of it is removed
             raise StorageError(f"cannot remove {path}: {exc.strerror}") from exc
-        _note(held, replace(facts, begun=[one for one in begun if one != path]))
+        _note(
+            locked_record,
+            replace(facts, begun=[begun_path for begun_path in begun_paths if begun_path != path]),
+        )
 
 
 def forget(record: records.Record, paths: Iterable[str]) -> None:
@@ -155,11 +165,15 @@ def forget(record: records.Record, paths: Iterable[str]) -> None:
         _unmark(_mark(record, path))
 
 
-def left_marks(folder: Path, tokens: Iterable[str]) -> list[Path]:
+def find_leftover_marks(folder: Path, tokens: Iterable[str]) -> list[Path]:
     """Return the marks of a folder of this host alone that are of none of the builds on record."""
-    known = {token[:12] for token in tokens}
-    found = ((path, _MARKED.fullmatch(path.name)) for path in sorted(folder.glob(".salt-virt-*")))
-    return [path for path, mark in found if mark and mark[1] not in known and path.is_file()]
+    known_prefixes = {token[:12] for token in tokens}
+    matches = (
+        (path, _MARK_PATTERN.fullmatch(path.name)) for path in sorted(folder.glob(".salt-virt-*"))
+    )
+    return [
+        path for path, mark in matches if mark and mark[1] not in known_prefixes and path.is_file()
+    ]
 
 
 def _unmark(mark: Path) -> None:

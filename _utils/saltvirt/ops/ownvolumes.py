@@ -16,18 +16,18 @@ from saltvirt.kvm import volumes as volumes_
 from saltvirt.ops import reservations, storage, trash
 from saltvirt.storage import door, policies, sharing, usage
 from saltvirt.storage.policies import Policy
-from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
 from saltvirt.xml import parse, volume
 from saltvirt.xml import pool as pool_
 
 log = logging.getLogger(__name__)
 # What functions of the runner take beside a host, a pool and a volume.
-_MORE = {"virt.volume_upload": " FILE", "virt.volume_resize": " SIZE shrink=True"}
+_MORE_ARGUMENTS = {"virt.volume_upload": " FILE", "virt.volume_resize": " SIZE shrink=True"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Own:
+class VmVolumes:
     """
     The volumes of a VM.
 
@@ -42,21 +42,21 @@ class Own:
     volumes: list[list[str]] = field(default_factory=list)
 
 
-def of(conn: Any, settings: HostSettings, name: str, *, removables: bool) -> Own:
+def find_volumes(conn: Any, settings: HostSettings, name: str, *, removables: bool) -> VmVolumes:
     """Return the volumes that belong to a VM alone; what stays is said in the log."""
-    own = Own()
-    for disk in volume.places(parse(lifecycle.kept_xml(conn, name))):
+    vm_volumes = VmVolumes()
+    for disk in volume.places(parse(lifecycle.inactive_xml(conn, name))):
         if disk.device in ("cdrom", "floppy") and not removables:
             continue
-        found = diskvolumes.find(conn, disk)
-        if found is None:
-            where = " ".join(f"{key}={value}" for key, value in sorted(disk.source.items()))
-            log.warning("disk %s of VM %s stays: it is in no pool of this host", where, name)
-        elif found.path is not None:
-            _add_file(conn, settings, name, disk, found, own)
+        location = diskvolumes.find(conn, disk)
+        if location is None:
+            source_text = " ".join(f"{key}={value}" for key, value in sorted(disk.source.items()))
+            log.warning("disk %s of VM %s stays: it is in no pool of this host", source_text, name)
+        elif location.path is not None:
+            _add_file(conn, settings, name, disk, location, vm_volumes)
         else:
-            _add_volume(conn, settings, name, disk, found, own)
-    return own
+            _add_volume(conn, settings, name, disk, location, vm_volumes)
+    return vm_volumes
 
 
 def _add_file(
@@ -64,17 +64,17 @@ def _add_file(
     settings: HostSettings,
     name: str,
     disk: volume.DiskPlace,
-    found: diskvolumes.Found,
-    own: Own,
+    location: diskvolumes.DiskVolume,
+    vm_volumes: VmVolumes,
 ) -> None:
-    path = found.path or ""
+    path = location.path or ""
     is_only_read = disk.is_readonly or disk.device in ("cdrom", "floppy")
-    reference = verdict(conn, settings, policies.DELETE, found.pool, found.volume, name)
+    verdict = judge_volume(conn, settings, policies.DELETE, location.pool, location.volume, name)
     # VMs of all hosts can read what a VM only reads there.
-    if reference.used_by or (is_only_read and storage.is_declared(settings, path)):
-        log.warning("volume %s/%s stays: other VMs use it", found.pool, found.volume)
+    if verdict.used_by or (is_only_read and storage.is_declared(settings, path)):
+        log.warning("volume %s/%s stays: other VMs use it", location.pool, location.volume)
         return
-    own.paths.append(path)
+    vm_volumes.paths.append(path)
 
 
 def _add_volume(
@@ -82,49 +82,51 @@ def _add_volume(
     settings: HostSettings,
     name: str,
     disk: volume.DiskPlace,
-    found: diskvolumes.Found,
-    own: Own,
+    location: diskvolumes.DiskVolume,
+    vm_volumes: VmVolumes,
 ) -> None:
-    where = f"{found.pool}/{found.volume}"
-    if verdict(conn, settings, policies.DELETE, found.pool, found.volume, name).used_by:
-        log.warning("volume %s stays: other VMs use it, or disks in the trash", where)
+    volume_name = f"{location.pool}/{location.volume}"
+    if judge_volume(conn, settings, policies.DELETE, location.pool, location.volume, name).used_by:
+        log.warning("volume %s stays: other VMs use it, or disks in the trash", volume_name)
     elif disk.is_readonly:
-        log.warning("volume %s stays: VM %s only reads it, and others may", where, name)
-    elif not found.can_go:
-        log.warning("volume %s stays: libvirt cannot delete volumes of such a pool", where)
+        log.warning("volume %s stays: VM %s only reads it, and others may", volume_name, name)
+    elif not location.can_go:
+        log.warning("volume %s stays: libvirt cannot delete volumes of such a pool", volume_name)
     else:
-        number = diskvolumes.number_of(conn, found.pool, found.volume)
-        own.volumes.append([found.pool, found.volume, *([number] if number else [])])
+        number = diskvolumes.find_volume_key(conn, location.pool, location.volume)
+        vm_volumes.volumes.append([location.pool, location.volume, *([number] if number else [])])
 
 
-def verdict(
+def judge_volume(
     conn: Any,
     settings: HostSettings,
     policy: Policy,
     pool: str,
     name: str,
     *but: str,
-    elsewhere: Elsewhere | None = None,
+    elsewhere: OtherHostsUsage | None = None,
 ) -> Verdict:
     """Return whether a volume may be used so, whichever name a reference has for it."""
     path = diskvolumes.path_of(conn, pool, name)
     going = [path] if path.startswith("/") else []
-    index = usage.index(conn, settings, but=but, going=going, elsewhere=elsewhere)
+    index = usage.index(conn, settings, but=but, going=going, other_hosts=elsewhere)
     return index.verdict(policy, f"{pool}/{name}", path)
 
 
-def shared(conn: Any, settings: HostSettings, volumes: Iterable[Sequence[str]]) -> list[str]:
+def find_shared_devices(
+    conn: Any, settings: HostSettings, volumes: Iterable[Sequence[str]]
+) -> list[str]:
     """Return the devices of volumes that other hosts see."""
     paths = (diskvolumes.path_of(conn, pool, name) for pool, name, *_number in volumes)
     return [path for path in paths if path and sharing.is_shared(settings, path)]
 
 
-def alone(conn: Any, pool: str, name: str) -> AbstractContextManager[None]:
+def lock_volume(conn: Any, pool: str, name: str) -> AbstractContextManager[None]:
     """Have a volume that is to be written over, so that no VM starts with it in the block."""
-    return storage.kept_from_qemu(diskvolumes.path_of(conn, pool, name))
+    return storage.keep_from_qemu(diskvolumes.path_of(conn, pool, name))
 
 
-def none_begun(settings: HostSettings) -> AbstractContextManager[None]:
+def hold_host_lock(settings: HostSettings) -> AbstractContextManager[None]:
     """Have no build or arrival begun here, which may take volumes that are there, in the block."""
     return reservations.host_lock(settings)
 
@@ -141,17 +143,17 @@ def refuse_open(conn: Any, settings: HostSettings, pool: str, names: Iterable[st
         path = diskvolumes.path_of(conn, pool, name)
         reservations.refuse_coming(settings, [path, f"{pool}/{name}"])
         if path.startswith("/") and storage.is_open(path):
-            raise tool.open_elsewhere(path)
+            raise tool.in_use_error(path)
         if Path(path).name == trash.FOLDER:
             trash.refuse_noted(settings, Path(path).parent)
 
 
-def deletable(
+def judge_deletion(
     conn: Any,
     settings: HostSettings,
     pool: str,
     names: Sequence[str],
-    elsewhere: Elsewhere | None = None,
+    elsewhere: OtherHostsUsage | None = None,
     policy: Policy = policies.VOLUME,
     but: Collection[str] = (),
     going: Collection[str] = (),
@@ -180,13 +182,15 @@ def deletable(
         conn,
         settings,
         going=[path for path in (*paths.values(), *going) if path.startswith("/")],
-        readable={*but, *_users(conn, pool, names)} if names else (),
-        elsewhere=elsewhere,
+        readable={*but, *_find_users(conn, pool, names)} if names else (),
+        other_hosts=elsewhere,
     )
     verdicts = [index.verdict(policy, f"{pool}/{name}", path) for name, path in paths.items()]
-    where = " ".join(map(shlex.quote, (pool, *names[:1])))
-    more = _MORE.get(call, "")
-    sharing.refuse_unasked(verdicts, "nothing is changed", f"salt-run {call} HOST {where}{more}")
+    quoted_names = " ".join(map(shlex.quote, (pool, *names[:1])))
+    more = _MORE_ARGUMENTS.get(call, "")
+    sharing.refuse_unasked(
+        verdicts, "nothing is changed", f"salt-run {call} HOST {quoted_names}{more}"
+    )
     return verdicts
 
 
@@ -199,8 +203,8 @@ def refuse_deletion(
     going: Collection[str] = (),
 ) -> None:
     """Raise StorageError if a volume must not go; see :func:`deletable`."""
-    for one in deletable(conn, settings, pool, names, but=but, going=going):
-        one.refuse(f"volume {one.path} stays")
+    for verdict in judge_deletion(conn, settings, pool, names, but=but, going=going):
+        verdict.refuse(f"volume {verdict.path} stays")
 
 
 def refuse_group(conn: Any, settings: HostSettings, pool: str) -> None:
@@ -209,17 +213,17 @@ def refuse_group(conn: Any, settings: HostSettings, pool: str) -> None:
 
     It is called under the host's lock.
     """
-    group = volumes_.group(conn, pool)
+    group = volumes_.find_group_pool(conn, pool)
     if group is None:
         return
     volumes_.refuse_group_of_vms(conn, group)
     _refuse_shared_group(settings, group)
     index = usage.index(conn, settings)
     index.refuse_doubts(policies.GROUP, f"pool {pool!r} stays")
-    known = index.references(policies.GROUP)
-    for place in volumes_.in_group(conn, group, sorted(known)):
+    references = index.references(policies.GROUP)
+    for place in volumes_.list_in_group(conn, group, sorted(references)):
         raise StorageError(
-            f"pool {pool!r} stays, as {place} would go with it: {known[place].reason}"
+            f"pool {pool!r} stays, as {place} would go with it: {references[place].reason}"
         )
 
 
@@ -234,31 +238,31 @@ def _refuse_shared_group(settings: HostSettings, group: pool_.Pool) -> None:
         )
 
 
-def _users(conn: Any, pool: str, names: Sequence[str] | None = None) -> set[str]:
+def _find_users(conn: Any, pool: str, names: Sequence[str] | None = None) -> set[str]:
     """Return the VMs that have one of some volumes, by default of all in the pool."""
-    known = volumes_.infos(conn, pool).get(pool, {})
-    chosen = (one for name, one in known.items() if names is None or name in names)
-    return {vm for one in chosen for vm in one["used_by"]}
+    infos_by_name = volumes_.infos(conn, pool).get(pool, {})
+    chosen_infos = (info for name, info in infos_by_name.items() if names is None or name in names)
+    return {vm for info in chosen_infos for vm in info["used_by"]}
 
 
-def resizable(
+def judge_resize(
     conn: Any,
     settings: HostSettings,
     pool: str,
     name: str,
-    elsewhere: Elsewhere,
+    elsewhere: OtherHostsUsage,
     is_cut: bool,
 ) -> list[Verdict]:
     """Return whether a volume may get another size; disks above it can see what is cut off."""
     if is_cut:
-        given = (conn, settings, pool, [name], elsewhere, policies.FILL)
-        return deletable(*given, call="virt.volume_resize")
+        call_arguments = (conn, settings, pool, [name], elsewhere, policies.FILL)
+        return judge_deletion(*call_arguments, call="virt.volume_resize")
     refuse_open(conn, settings, pool, [name])
     return []
 
 
-def deleting(
-    conn: Any, settings: HostSettings, pool: str, planned: Sequence[str]
+def get_deletion_lock(
+    conn: Any, settings: HostSettings, pool: str, volume_names: Sequence[str]
 ) -> Callable[[Sequence[str]], AbstractContextManager[None]]:
     """
     Return what holds the host's lock over the deletion of a few volumes of a pool that goes.
@@ -268,30 +272,32 @@ def deleting(
     planned
         All volumes that go; none of a pool that does not run, whose volumes libvirt does not list.
     """
-    users = _users(conn, pool, planned)
-    going = [diskvolumes.path_of(conn, pool, name) for name in planned]
+    users = _find_users(conn, pool, volume_names)
+    going = [diskvolumes.path_of(conn, pool, name) for name in volume_names]
 
     @contextmanager
-    def alone(names: Sequence[str]) -> Iterator[None]:
-        with none_begun(settings):
+    def hold_volumes(names: Sequence[str]) -> Iterator[None]:
+        with hold_host_lock(settings):
             for name in names:
                 volumes_.refuse_running(conn, pool, name)
             refuse_deletion(conn, settings, pool, names, but=users, going=going)
             yield
 
-    return alone
+    return hold_volumes
 
 
-def wipeable(
-    conn: Any, settings: HostSettings, pool: str, name: str, elsewhere: Elsewhere
+def judge_wipe(
+    conn: Any, settings: HostSettings, pool: str, name: str, elsewhere: OtherHostsUsage
 ) -> list[Verdict]:
     """Return whether a volume may be wiped: no VM, running or not, has it as a disk or below."""
     path = diskvolumes.path_of(conn, pool, name)
     going = [path] if path.startswith("/") else []
-    index = usage.index(conn, settings, going=going, elsewhere=elsewhere)
+    index = usage.index(conn, settings, going=going, other_hosts=elsewhere)
     verdicts = [index.verdict(policies.WIPE, f"{pool}/{name}", path)]
-    where = " ".join(map(shlex.quote, (pool, name)))
-    sharing.refuse_unasked(verdicts, "nothing is wiped", f"salt-run virt.volume_wipe HOST {where}")
+    quoted_names = " ".join(map(shlex.quote, (pool, name)))
+    sharing.refuse_unasked(
+        verdicts, "nothing is wiped", f"salt-run virt.volume_wipe HOST {quoted_names}"
+    )
     return verdicts
 
 
@@ -302,7 +308,7 @@ def remove(
     *,
     vm: str | None = None,
     is_late: bool = False,
-    elsewhere: Elsewhere | None = None,
+    elsewhere: OtherHostsUsage | None = None,
 ) -> None:
     """
     Delete volumes, but those that anything uses by now; what is gone is gone.
@@ -318,9 +324,9 @@ def remove(
 
     Raises StorageError if one cannot be deleted; the others are.
     """
-    failed = []
+    failures = []
     for pool, name, *number in volumes:
-        if is_late and number != [diskvolumes.number_of(conn, pool, name)]:
+        if is_late and number != [diskvolumes.find_volume_key(conn, pool, name)]:
             log.warning(
                 "volume %s/%s stays, as it may be another VM's by now; if it is there and is not: "
                 "virt.volume_delete %s %s",
@@ -328,20 +334,20 @@ def remove(
             )
             continue
         policy = policies.DELETE if vm is None else policies.UNDO
-        judged = verdict(conn, settings, policy, pool, name, elsewhere=elsewhere)
-        judged = judged if vm is None else judged.without(policies.COMING, vm)
-        if not judged.is_free:
+        verdict = judge_volume(conn, settings, policy, pool, name, elsewhere=elsewhere)
+        verdict = verdict if vm is None else verdict.without(policies.COMING, vm)
+        if not verdict.is_free:
             log.warning(
                 "volume %s/%s stays (%s); if nothing needs it: virt.volume_delete %s %s",
-                *(pool, name, judged.reason, pool, name),
+                *(pool, name, verdict.reason, pool, name),
             )
             continue
-        why = door.drop_volume(conn, pool, name, judged)
-        if why is not None:
-            failed.append(f"{pool}/{name} ({why})")
-    if failed:
+        error = door.drop_volume(conn, pool, name, verdict)
+        if error is not None:
+            failures.append(f"{pool}/{name} ({error})")
+    if failures:
         raise StorageError(
-            f"these volumes cannot be removed: {', '.join(failed)}; remove them by "
+            f"these volumes cannot be removed: {', '.join(failures)}; remove them by "
             "virt.volume_delete POOL VOLUME"
         )
 
@@ -354,10 +360,10 @@ def settle_made(conn: Any, settings: HostSettings, vm: str, volumes: list[list[s
     just then.
     """
     for pool, name, *number in volumes:
-        found = pools.find(conn, pool)
-        if found is None:
+        libvirt_pool = pools.find(conn, pool)
+        if libvirt_pool is None:
             continue
-        if not found.isActive():
+        if not libvirt_pool.isActive():
             raise StorageError(
                 f"pool {pool!r}, which has volume {name!r} of an interrupted build, does not run; "
                 f"virt.pool_start {pool} first"
@@ -369,7 +375,7 @@ def settle_made(conn: Any, settings: HostSettings, vm: str, volumes: list[list[s
                 f"volume {pool}/{name} exists, but was not recorded as made by the interrupted "
                 f"build; see what it is, then remove it with virt.volume_delete {pool} {name}"
             )
-        has_number = diskvolumes.number_of(conn, pool, name) or ""
+        has_number = diskvolumes.find_volume_key(conn, pool, name) or ""
         if number != [has_number]:
             log.warning("volume %s/%s stays: it is another one by now", pool, name)
             continue

@@ -22,7 +22,7 @@ from saltvirt.ops.migration import kept, startlock
 from saltvirt.ops.seeding import seedfiles, submission
 from saltvirt.recordfacts import PurgeFacts
 from saltvirt.storage import policies, sharing, usage
-from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
 from saltvirt.xml import read
 
@@ -38,7 +38,7 @@ def purge(
     removables: bool = False,
     uuid: str | None = None,
     only_made: bool = False,
-    elsewhere: Elsewhere | None = None,
+    elsewhere: OtherHostsUsage | None = None,
 ) -> None:
     """
     Remove a VM: stop it, forget it, remove its disks, seed, console log and unused token.
@@ -61,54 +61,61 @@ def purge(
 
     Raises :class:`saltvirt.storage.sharing.AskAll`, with nothing changed, if they have to be asked.
     """
-    elsewhere = elsewhere or Elsewhere()
-    with ExitStack() as holding:
+    elsewhere = elsewhere or OtherHostsUsage()
+    with ExitStack() as stack:
         with reservations.host_lock(settings):
-            domain = lifecycle.uuid(conn, name) if lifecycle.is_defined(conn, name) else None
-            reservations.refuse_moving(settings, name, domain)
-            if name in reservations.coming(settings):
+            domain_uuid = lifecycle.uuid(conn, name) if lifecycle.is_defined(conn, name) else None
+            reservations.refuse_moving(settings, name, domain_uuid)
+            if name in reservations.read_coming_vms(settings):
                 raise NameTaken(f"VM {name!r} is being built on this host; wait until that is over")
-            left = unfinished.left_by_purge(settings, name)
+            leftover_message = unfinished.leftovers_of_purge_message(settings, name)
             was_begun = unfinished.settle_one(conn, settings, name)
-            busy = f"VM {name!r} is being purged on this host by another job"
-            held = holding.enter_context(reservations.opened(settings, "purge", name, busy))
+            busy_message = f"VM {name!r} is being purged on this host by another job"
+            locked_record = stack.enter_context(
+                reservations.open_record(settings, "purge", name, busy_message)
+            )
             if not lifecycle.is_defined(conn, name):
                 if not was_begun:
                     raise NoSuchVm(name)
                 removal.sweep(settings)
-                if left is not None:
-                    raise StorageError(left)
+                if leftover_message is not None:
+                    raise StorageError(leftover_message)
                 return
-            domain = _the_one(conn, name, uuid)
-            undo = undoing.of(conn, name) if only_made else undoing.ALL
-            own = undo.own(ownvolumes.of(conn, settings, name, removables=removables))
-            # A disk that was taken out of the definition stays, though it is in use yet.
-            files = undo.files(_candidates(conn, settings, name, removables, is_defined=True))
-            _refuse_others(conn, settings, name, [*files, *own.paths], own.volumes)
-            _refuse_unasked(ownvolumes.shared(conn, settings, own.volumes), name, elsewhere)
-            paths = _unused(conn, settings, name, [*files, *own.paths], elsewhere)
-            facts = PurgeFacts(
-                uuid=domain,
-                paths=paths,
-                volumes=own.volumes or None,
-                definition=lifecycle.kept_xml(conn, name),
+            domain_uuid = _check_uuid(conn, name, uuid)
+            undo = undoing.read_undo(conn, name) if only_made else undoing.ALL
+            vm_volumes = undo.own(
+                ownvolumes.find_volumes(conn, settings, name, removables=removables)
             )
-            held.begin(secrets.token_hex(16), "removing", **wire.plain(facts))
+            # A disk that was taken out of the definition stays, though it is in use yet.
+            files = undo.files(_find_candidates(conn, settings, name, removables, is_defined=True))
+            _refuse_others(conn, settings, name, [*files, *vm_volumes.paths], vm_volumes.volumes)
+            _refuse_unasked(
+                ownvolumes.find_shared_devices(conn, settings, vm_volumes.volumes), name, elsewhere
+            )
+            paths = _find_unused(conn, settings, name, [*files, *vm_volumes.paths], elsewhere)
+            facts = PurgeFacts(
+                uuid=domain_uuid,
+                paths=paths,
+                volumes=vm_volumes.volumes or None,
+                definition=lifecycle.inactive_xml(conn, name),
+            )
+            locked_record.begin(secrets.token_hex(16), "removing", **wire.plain(facts))
             undo.release()
-        _remove(conn, settings, held, paths, elsewhere, keep_nvram=undo.keeps_variables)
-        reservations.end(settings, held)
+        _remove(conn, settings, locked_record, paths, elsewhere, keep_nvram=undo.keeps_variables)
+        reservations.end(settings, locked_record)
     trash.sweep(settings)
     diskvolumes.refresh(conn, paths)
     if dirs:
         _remove_empty(conn, settings, [p for p in paths if not storage.is_declared(settings, p)])
 
 
-def _the_one(conn: Any, name: str, uuid: str | None) -> str:
+def _check_uuid(conn: Any, name: str, uuid: str | None) -> str:
     """Return the UUID of a VM; raise NameTaken if it is not the one that is meant."""
-    found = lifecycle.uuid(conn, name)
-    if uuid not in (None, found):
+    actual_uuid = lifecycle.uuid(conn, name)
+    if uuid not in (None, actual_uuid):
         raise NameTaken(
-            f"VM {name!r} is another one here: its UUID is {found}, not {uuid}; nothing is removed"
+            f"VM {name!r} is another one here: its UUID is {actual_uuid}, not {uuid}; nothing is "
+            "removed"
         )
     moved_to = lifecycle.moved_to(conn, name)
     if uuid is not None and moved_to is not None:
@@ -116,28 +123,30 @@ def _the_one(conn: Any, name: str, uuid: str | None) -> str:
             f"VM {name!r} has moved to {moved_to}, and only its definition was kept here; nothing "
             "is removed"
         )
-    return found
+    return actual_uuid
 
 
 def _remove(
     conn: Any,
     settings: HostSettings,
-    held: records.Held,
+    locked_record: records.LockedRecord,
     paths: list[str],
-    elsewhere: Elsewhere,
+    elsewhere: OtherHostsUsage,
     *,
     keep_nvram: bool,
 ) -> None:
-    name, moved_to = held.name, lifecycle.moved_to(conn, held.name)
+    name, moved_to = locked_record.name, lifecycle.moved_to(conn, locked_record.name)
     # One that is started in between would run on, without a definition, over files that stay.
-    with startlock.unstarted(settings, name):
+    with startlock.hold_start_lock(settings, name):
         lifecycle.destroy(conn, name)
         # Whoever settles this knows by it what is still this VM's of its files.
-        untouched = unfinished.signatures(paths)
-        held.note(**wire.plain(replace(held.now.read(PurgeFacts), untouched=untouched)))
-        keep_nvram = keep_nvram or firmware.has_anothers(conn, name)
+        signatures = unfinished.signatures(paths)
+        locked_record.note(
+            **wire.plain(replace(locked_record.now.read(PurgeFacts), untouched=signatures))
+        )
+        keep_nvram = keep_nvram or firmware.has_shared_variables(conn, name)
         lifecycle.undefine(conn, name, keep_nvram=keep_nvram)
-    submission.forget(settings, name)
+    submission.forget_token(settings, name)
     if moved_to is None:
         kept.forget_target(settings, name)
     else:
@@ -146,11 +155,13 @@ def _remove(
     storage.settle_definitions()
     unfinished.remove_log(name)
     try:
-        with unfinished.purged(settings, name, held.now.read(PurgeFacts)) as drop:
+        with unfinished.fill_purge_trash(
+            settings, name, locked_record.now.read(PurgeFacts)
+        ) as drop:
             # Whoever defined a VM over one of them meanwhile has it.
             index = unfinished.index_without(conn, settings, name, paths, elsewhere)
             unfinished.remove(settings, index, policies.DELETE, paths, drop)
-            volumes = held.now.read(PurgeFacts).volumes or []
+            volumes = locked_record.now.read(PurgeFacts).volumes or []
             if not drop.stays(volumes):
                 ownvolumes.remove(conn, settings, volumes, elsewhere=elsewhere)
     except StorageError as exc:
@@ -185,12 +196,12 @@ def undefine(
         state = read.tpm_state(root)
         if moved_to is None:
             _refuse_lost_tpm(name, state)
-            _refuse_lost(conn, name, managed_save=managed_save, snapshots=snapshots)
+            _refuse_data_loss(conn, name, managed_save=managed_save, snapshots=snapshots)
         is_shared = noted is not None and sharing.is_shared(settings, noted)
         is_kept = is_shared and not lifecycle.is_active(conn, name)
         is_kept = is_kept or moved_to is not None
-        is_kept = is_kept or firmware.has_anothers(conn, name)
-        paths = _chains(conn, name)
+        is_kept = is_kept or firmware.has_shared_variables(conn, name)
+        paths = _find_chain_files(conn, name)
         # The disks stay, and a TPM's state may be all that opens what the guest has on them.
         if moved_to is not None:
             # A state must not take what is gone here for a VM that no host has.
@@ -201,24 +212,25 @@ def undefine(
             owned.unmark(path)
 
 
-def _refuse_lost(conn: Any, name: str, *, managed_save: bool, snapshots: bool) -> None:
+def _refuse_data_loss(conn: Any, name: str, *, managed_save: bool, snapshots: bool) -> None:
     """Raise LibvirtRefused, as libvirt does itself, if a VM has what only its definition keeps."""
     if not managed_save and name in lifecycle.saved(conn):
         raise LibvirtRefused(
             f"VM {name!r} has a saved state (managed save), which its definition alone keeps, so "
             "it is not undefined; start it first, or give managed_save=True to lose that state"
         )
-    if not snapshots and name in lifecycle.with_checkpoints(conn):
+    if not snapshots and name in lifecycle.list_domains_with_checkpoints(conn):
         raise LibvirtRefused(
             f"VM {name!r} has checkpoints, of incremental backups mostly, which its definition "
             "alone keeps, so it is not undefined; delete them first (virsh checkpoint-list, virsh "
             "checkpoint-delete), or give snapshots=True to leave them in its disks, where nobody "
             "knows them: the next backup is a full one then"
         )
-    known = [] if snapshots else taken.names(conn, name)
-    if known:
+    snapshot_names = [] if snapshots else taken.names(conn, name)
+    if snapshot_names:
         raise LibvirtRefused(
-            f"VM {name!r} has snapshots ({terminal.some(known)}), which its definition alone "
+            f"VM {name!r} has snapshots ({terminal.join_some(snapshot_names)}), which its "
+            "definition alone "
             f"keeps, so it is not undefined; delete them first (virt.delete_snapshots {name} "
             "all=True), or give snapshots=True to leave them in its disks, where nobody knows them"
         )
@@ -238,80 +250,93 @@ def _refuse_lost_tpm(name: str, state: str | None) -> None:
         )
 
 
-def _chains(conn: Any, name: str) -> set[str]:
+def _find_chain_files(conn: Any, name: str) -> set[str]:
     """Return the files of a VM's disks, and those below them, wherever they are."""
     overlays = lifecycle.overlays(conn)
     disks = (path for path in lifecycle.disks(conn)[name] if path.startswith("/"))
     # Into a raw disk its guest may have written what looks like the header of an overlay.
-    return {one for path in disks for one in (storage.chain(path) if path in overlays else [path])}
+    return {
+        file_path
+        for path in disks
+        for file_path in (storage.chain(path) if path in overlays else [path])
+    }
 
 
-def _settle_begun(conn: Any, settings: HostSettings, name: str, domain: str) -> None:
+def _settle_begun(conn: Any, settings: HostSettings, name: str, domain_uuid: str) -> None:
     """
     Settle an interrupted purge or build of a VM that is to be undefined; refuse one that goes on.
 
     Whoever settled it later would find no definition any more, and remove the files.
     """
-    begun = [
+    record_names = [
         record.name
         for purpose in ("build", "purge")
-        for record in reservations.moves(settings, purpose, name, domain)
+        for record in reservations.find_records(settings, purpose, name, domain_uuid)
     ]
-    for one in dict.fromkeys([name, *begun]):
-        unfinished.settle_one(conn, settings, one)
-        reservations.refuse_building(settings, one)
+    for record_name in dict.fromkeys([name, *record_names]):
+        unfinished.settle_one(conn, settings, record_name)
+        reservations.refuse_building(settings, record_name)
 
 
 def _refuse_others(
-    conn: Any, settings: HostSettings, name: str, own: list[str], volumes: list[list[str]]
+    conn: Any, settings: HostSettings, name: str, own_paths: list[str], volumes: list[list[str]]
 ) -> None:
     """Raise StorageError if what a VM has on storage that all hosts share may be another host's."""
     root = read.domain(lifecycle.xml(conn, name))
     # libvirt removes the last one with the definition.
-    paths = [*own, read.firmware_variables(root), read.tpm_state(root)]
-    shared = [path for path in paths if path and sharing.is_shared(settings, path)]
-    moved_to = read.ours(root)["moved_to"]
+    paths = [*own_paths, read.firmware_variables(root), read.tpm_state(root)]
+    shared_paths = [path for path in paths if path and sharing.is_shared(settings, path)]
+    moved_to = read.describe_notes(root)["moved_to"]
     if moved_to is None and lifecycle.is_migrated(conn, name):
         moved_to = "another host, as libvirt says"
     # What is no file of this host may be that of all.
-    reached = [*shared, *("/".join(one[:2]) for one in volumes)]
-    if moved_to is not None and reached:
+    shared_names = [*shared_paths, *("/".join(volume[:2]) for volume in volumes)]
+    if moved_to is not None and shared_names:
         raise StorageError(
             f"VM {name!r} has moved to {moved_to}, and its files are on storage that all hosts "
-            f"share ({', '.join(reached)}), so nothing is removed; virt.undefine {name} removes "
+            f"share ({', '.join(shared_names)}), so nothing is removed; virt.undefine {name} "
+            "removes "
             "only the definition here"
         )
-    is_open = not lifecycle.is_active(conn, name) and any(map(storage.is_open, shared))
+    is_open = not lifecycle.is_active(conn, name) and any(map(storage.is_open, shared_paths))
     if is_open:
         raise StorageError(
             f"VM {name!r} does not run here, and a program, most likely on another host, has its "
-            f"files open ({', '.join(shared)}), so nothing is removed; if the VM is on another "
+            f"files open ({', '.join(shared_paths)}), so nothing is removed; if the VM is on "
+            "another "
             f"host, virt.undefine {name} removes only the definition here"
         )
 
 
-def shared_files(
+def find_shared_files(
     conn: Any, settings: HostSettings, name: str, *, removables: bool = False
 ) -> list[str]:
     """Return the files and devices that other hosts see, of those that a purge would remove."""
     if not lifecycle.is_defined(conn, name):
         return []
-    own = ownvolumes.of(conn, settings, name, removables=removables)
-    files = [*_candidates(conn, settings, name, removables, is_defined=True), *own.paths]
+    vm_volumes = ownvolumes.find_volumes(conn, settings, name, removables=removables)
+    files = [
+        *_find_candidates(conn, settings, name, removables, is_defined=True),
+        *vm_volumes.paths,
+    ]
     return [
-        *(one for one in files if sharing.is_shared(settings, one) and not seedfiles.is_seed(one)),
-        *ownvolumes.shared(conn, settings, own.volumes),
+        *(
+            path
+            for path in files
+            if sharing.is_shared(settings, path) and not seedfiles.is_seed(path)
+        ),
+        *ownvolumes.find_shared_devices(conn, settings, vm_volumes.volumes),
     ]
 
 
-def own_files(conn: Any, settings: HostSettings, name: str, removables: bool) -> list[str]:
+def find_own_files(conn: Any, settings: HostSettings, name: str, removables: bool) -> list[str]:
     """Return the files that belong to a VM alone, by what runs of it."""
-    files = _candidates(conn, settings, name, removables)
+    files = _find_candidates(conn, settings, name, removables)
     index = usage.index(conn, settings, but=[name], going=files)
     return [path for path in files if not index.verdict(policies.DELETE, path).used_by]
 
 
-def _refuse_unasked(paths: Iterable[str], name: str, elsewhere: Elsewhere) -> None:
+def _refuse_unasked(paths: Iterable[str], name: str, elsewhere: OtherHostsUsage) -> None:
     """Raise AskAll if other hosts were not asked about volumes that they see."""
     sharing.refuse_unasked(
         [
@@ -324,24 +349,24 @@ def _refuse_unasked(paths: Iterable[str], name: str, elsewhere: Elsewhere) -> No
     )
 
 
-def _unused(
-    conn: Any, settings: HostSettings, name: str, paths: list[str], elsewhere: Elsewhere
+def _find_unused(
+    conn: Any, settings: HostSettings, name: str, paths: list[str], elsewhere: OtherHostsUsage
 ) -> list[str]:
     """Return those of a VM's files that go with it; raise AskAll if other hosts may need one."""
-    index = usage.index(conn, settings, but=[name], going=paths, elsewhere=elsewhere)
+    index = usage.index(conn, settings, but=[name], going=paths, other_hosts=elsewhere)
     verdicts = list(index.verdicts(policies.DELETE, paths).values())
     sharing.refuse_unasked(
-        [one for one in verdicts if not seedfiles.is_seed(one.path)],
+        [verdict for verdict in verdicts if not seedfiles.is_seed(verdict.path)],
         f"VM {name!r} is not purged",
         f"salt-run virt.purge {shlex.quote(name)}",
     )
-    for one in verdicts:
-        if one.used_by:
-            log.warning("%s of VM %s stays: %s", one.path, name, one.used_by[0].reason)
-    return [one.path for one in verdicts if not one.used_by]
+    for verdict in verdicts:
+        if verdict.used_by:
+            log.warning("%s of VM %s stays: %s", verdict.path, name, verdict.used_by[0].reason)
+    return [verdict.path for verdict in verdicts if not verdict.used_by]
 
 
-def _candidates(
+def _find_candidates(
     conn: Any, settings: HostSettings, name: str, removables: bool, *, is_defined: bool = False
 ) -> list[str]:
     """
@@ -350,7 +375,9 @@ def _candidates(
     is_defined
         Go by its definition, not by what runs. Defaults to False.
     """
-    root = read.domain(lifecycle.kept_xml(conn, name) if is_defined else lifecycle.xml(conn, name))
+    root = read.domain(
+        lifecycle.inactive_xml(conn, name) if is_defined else lifecycle.xml(conn, name)
+    )
     out: list[str] = []
     for disk in read.disk_sources(root):
         path = disk["path"]
@@ -363,27 +390,27 @@ def _candidates(
         # VMs of all hosts can read what a VM only reads there.
         if (is_removable or disk["is_readonly"]) and storage.is_declared(settings, path):
             continue
-        out += [path, *_below(disk, read.uuid(root))]
+        out += [path, *_find_own_below(disk, read.uuid(root))]
     return list(dict.fromkeys(out))
 
 
-def _below(disk: dict[str, Any], uuid: str) -> Iterator[str]:
+def _find_own_below(disk: dict[str, Any], uuid: str) -> Iterator[str]:
     """Yield the files below a VM's disk that were made for it, as before an external snapshot."""
     # A guest can write what looks like the header of an overlay into a raw disk.
     below = storage.chain_below(disk["path"]) if disk["format"] == "qcow2" else []
     for path in below:
         # A name in a header can lead through a folder that is gone before this file is.
         path = str(Path(path).parent.resolve() / Path(path).name)
-        owner = owned.of(path)
+        owner = owned.read_owner(path)
         if owner is not None and owner.uuid == uuid and owner.is_of_this_host:
             yield path
 
 
 def _remove_empty(conn: Any, settings: HostSettings, paths: list[str]) -> None:
     """Remove the folders of files if they are empty, but for those in which new disks are made."""
-    kept = storage.folders(conn, settings)
+    kept_folders = storage.folders(conn, settings)
     for folder in {Path(path).parent for path in paths}:
-        if folder.resolve() in kept:
+        if folder.resolve() in kept_folders:
             continue
         try:
             folder.rmdir()

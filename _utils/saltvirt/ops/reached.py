@@ -19,7 +19,7 @@ from saltvirt.xml import read
 log = logging.getLogger(__name__)
 
 
-def one_vm(conn: Any, name: str, host: str) -> dict[str, dict[str, Any]]:
+def describe_vm(conn: Any, name: str, host: str) -> dict[str, dict[str, Any]]:
     """
     Return what :func:`saltvirt.ops.inspect.vm_info` does of one VM, and how it is reached.
 
@@ -28,32 +28,34 @@ def one_vm(conn: Any, name: str, host: str) -> dict[str, dict[str, Any]]:
     """
     disks = showndisks.Disks(conn)
     return {
-        row["name"]: {**inspect.describe(row, disks), **_reached(conn, row, host)}
+        row["name"]: {**inspect.describe(row, disks), **_describe_access(conn, row, host)}
         for row in inspect.rows(conn, name)
     }
 
 
-def _reached(conn: Any, row: Mapping[str, Any], host: str) -> dict[str, Any]:
+def _describe_access(conn: Any, row: Mapping[str, Any], host: str) -> dict[str, Any]:
     root, name = read.domain(row["xml"]), row["name"]
-    user = access.ssh_user(read.ours(root)["ssh_user"])
-    behind = networks.behind_host(conn, read.links(root)["networks"])
+    user = access.ssh_user(read.describe_notes(root)["ssh_user"])
+    behind = networks.find_host_only_subnets(conn, read.links(root)["networks"])
     out = {"addresses": [], "addresses_from": None, "behind_host": behind, "ssh_user": user}
     if row["state"] != "running":
         return {**out, "login": None}
-    found, source = _addresses(conn, name, root)
-    login = access.ssh(found, user, host=host, behind=behind) or access.console(name, host)
-    return {**out, "addresses": found, "addresses_from": source, "login": login}
+    addresses, source = _find_addresses(conn, name, root)
+    login = access.ssh(addresses, user, host=host, jump_networks=behind) or access.console(
+        name, host
+    )
+    return {**out, "addresses": addresses, "addresses_from": source, "login": login}
 
 
-def _addresses(conn: Any, name: str, root: ET.Element) -> tuple[list[str], str | None]:
+def _find_addresses(conn: Any, name: str, root: ET.Element) -> tuple[list[str], str | None]:
     """Return the addresses of a running VM, of the first source that knows any, and that source."""
     for source in ("lease", *(["agent"] if read.has_agent(root) else []), "neighbours"):
         if source == "neighbours":
-            found, source = _neighbours(conn, name, root)
+            addresses, source = _neighbours(conn, name, root)
         else:
-            found = query.addresses(conn, name, source)
-        if found:
-            return found, source
+            addresses = query.addresses(conn, name, source)
+        if addresses:
+            return addresses, source
     return [], None
 
 
@@ -72,7 +74,7 @@ def _on_bridges(root: ET.Element) -> list[tuple[str, str]]:
     return [(bridge, mac) for bridge, mac in pairs if bridge]
 
 
-def console_tail(name: str, lines: int) -> str:
+def read_console_tail(name: str, lines: int) -> str:
     """
     Return the last lines of a VM's console log; no more than a MiB of it is read.
 
@@ -80,7 +82,7 @@ def console_tail(name: str, lines: int) -> str:
     """
     path = Path(console_log(name))
     try:
-        with open(path, "rb", opener=files.trusted) as handle:
+        with open(path, "rb", opener=files.open_by_trusted_links) as handle:
             handle.seek(max(0, os.fstat(handle.fileno()).st_size - MIB))
             text = handle.read().decode(errors="replace")
     except OSError as exc:

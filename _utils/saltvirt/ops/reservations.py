@@ -35,43 +35,45 @@ def folder(settings: HostSettings) -> Path:
 
 
 @contextmanager
-def opened(settings: HostSettings, purpose: str, name: str, busy: str) -> Iterator[records.Held]:
+def open_record(
+    settings: HostSettings, purpose: str, name: str, busy_message: str
+) -> Iterator[records.LockedRecord]:
     """Yield the record of a VM and purpose under its lock; raise NameTaken(busy) if it is held."""
-    with records.held(folder(settings), purpose, name) as held:
-        if held is None:
-            raise NameTaken(busy)
-        yield held
+    with records.hold_record(folder(settings), purpose, name) as locked_record:
+        if locked_record is None:
+            raise NameTaken(busy_message)
+        yield locked_record
 
 
 @contextmanager
 def host_lock(settings: HostSettings) -> Iterator[None]:
     """Hold the lock under which this host's room is looked at and a record begun."""
     records.make_folder(Path(settings.state_dir))
-    with locks.held(Path(settings.state_dir) / "claims.lock"):
+    with locks.hold_lock(Path(settings.state_dir) / "claims.lock"):
         yield
 
 
-def coming(settings: HostSettings) -> dict[str, ComingFacts]:
+def read_coming_vms(settings: HostSettings) -> dict[str, ComingFacts]:
     """Return ``{name: its room}`` of the VMs that are being built here at this moment, or sent."""
-    place = folder(settings)
+    records_folder = folder(settings)
     claims = {
-        name: ComingFacts(**{one.name: claim[one.name] for one in fields(ComingFacts)})
-        for name, claim in legacy.live(settings).items()
+        name: ComingFacts(**{field.name: claim[field.name] for field in fields(ComingFacts)})
+        for name, claim in legacy.read_live_claims(settings).items()
     }
     builds = {
-        record.name: _room_of(record.read(BuildFacts))
-        for record in records.every(place, "build")
-        if records.is_live(place, "build", record.name)
+        record.name: _reserved_room(record.read(BuildFacts))
+        for record in records.read_records(records_folder, "build")
+        if records.is_live(records_folder, "build", record.name)
     }
     arrivals = {
-        record.name: _room_of(record.read(ArrivalFacts))
-        for record in records.every(place, "arrival")
+        record.name: _reserved_room(record.read(ArrivalFacts))
+        for record in records.read_records(records_folder, "arrival")
         if record.phase in _COMING
     }
     return {**claims, **builds, **arrivals}
 
 
-def _room_of(facts: BuildFacts | ArrivalFacts) -> ComingFacts:
+def _reserved_room(facts: BuildFacts | ArrivalFacts) -> ComingFacts:
     return ComingFacts(
         vcpus=facts.vcpus,
         memory_mib=facts.memory_mib,
@@ -85,39 +87,45 @@ def _room_of(facts: BuildFacts | ArrivalFacts) -> ComingFacts:
 def _facts(record: records.Record) -> BuildFacts | PurgeFacts | ArrivalFacts | DepartureFacts:
     """Return what a record of this host says; all of them have the VM's ``uuid`` and ``paths``."""
     shape: Any = recordfacts.shape(record.purpose, record.phase)
-    found: BuildFacts | PurgeFacts | ArrivalFacts | DepartureFacts = record.read(shape)
-    return found
+    facts: BuildFacts | PurgeFacts | ArrivalFacts | DepartureFacts = record.read(shape)
+    return facts
 
 
-def unfinished(settings: HostSettings) -> list[str]:
+def find_unfinished(settings: HostSettings) -> list[str]:
     """
     Return the names of the VMs whose builder, or whoever purged them, has died over it.
 
     VMs with a record that cannot be read are among them.
     """
-    place = folder(settings)
-    dead = {
+    records_folder = folder(settings)
+    dead_names = {
         record.name
         for purpose in ("build", "purge")
-        for record in records.every(place, purpose)
-        if not records.is_live(place, purpose, record.name)
+        for record in records.read_records(records_folder, purpose)
+        if not records.is_live(records_folder, purpose, record.name)
     }
     # Nobody knows how far a record got that cannot be read: the name stays taken.
-    return sorted(dead | set(legacy.stale(settings)) | set(unreadable(settings)))
+    return sorted(
+        dead_names | set(legacy.read_stale_claims(settings)) | set(find_unreadable(settings))
+    )
 
 
-def unreadable(settings: HostSettings) -> dict[str, str]:
+def find_unreadable(settings: HostSettings) -> dict[str, str]:
     """Return ``{name: why, and what to do}`` of the VMs with a record that cannot be read."""
-    place = folder(settings)
-    found = (records.unreadable(place, one) for one in ("build", "purge", *_MOVES))
-    known = {name: why for purpose in found for name, why in purpose.items()}
-    return {**legacymoves.unreadable(settings), **known}
+    records_folder = folder(settings)
+    unreadable_records = (
+        records.find_unreadable(records_folder, purpose) for purpose in ("build", "purge", *_MOVES)
+    )
+    reasons_by_name = {
+        name: reason for reasons in unreadable_records for name, reason in reasons.items()
+    }
+    return {**legacymoves.unreadable(settings), **reasons_by_name}
 
 
-def end(settings: HostSettings, held: records.Held) -> None:
+def end(settings: HostSettings, locked_record: records.LockedRecord) -> None:
     """End a record; who has read the domains before it did is told to read them again."""
     note_end(settings)
-    held.end()
+    locked_record.end()
 
 
 def note_end(settings: HostSettings) -> None:
@@ -126,7 +134,7 @@ def note_end(settings: HostSettings) -> None:
     try:
         path.write_text(uuid.uuid4().hex)
     except OSError as exc:
-        raise files.refused(f"cannot write {path}", exc) from exc
+        raise files.write_error(f"cannot write {path}", exc) from exc
 
 
 def last_end(settings: HostSettings) -> str:
@@ -137,7 +145,7 @@ def last_end(settings: HostSettings) -> str:
         return ""
 
 
-def moves(
+def find_records(
     settings: HostSettings, purpose: str, name: str, uuid: str | None
 ) -> list[records.Record]:
     """
@@ -148,14 +156,16 @@ def moves(
     uuid
         The VM's; somebody may have renamed it since the move began. None if it is not known.
     """
-    place = folder(settings)
-    named = records.look(place, purpose, name)
-    every = records.every(place, purpose) if uuid else []
-    renamed = [one for one in every if one.name != name and _facts(one).uuid == uuid]
-    return renamed if named is None else [named, *renamed]
+    records_folder = folder(settings)
+    named_record = records.read_record(records_folder, purpose, name)
+    all_records = records.read_records(records_folder, purpose) if uuid else []
+    renamed_records = [
+        record for record in all_records if record.name != name and _facts(record).uuid == uuid
+    ]
+    return renamed_records if named_record is None else [named_record, *renamed_records]
 
 
-def called(record: records.Record, name: str) -> str:
+def display_name(record: records.Record, name: str) -> str:
     """Return how a VM is called in a message about a record, under which it may be settled."""
     return repr(name) if record.name == name else f"{name!r} (on record as {record.name!r})"
 
@@ -168,10 +178,10 @@ def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) ->
 
 def refuse_cloned(settings: HostSettings, name: str) -> None:
     """Raise NameTaken if a VM is being cloned on this host at this moment."""
-    place = folder(settings)
-    for record in records.every(place, "build"):
-        is_of_it = record.read(BuildFacts).source == name
-        if is_of_it and records.is_live(place, "build", record.name):
+    records_folder = folder(settings)
+    for record in records.read_records(records_folder, "build"):
+        is_source = record.read(BuildFacts).source == name
+        if is_source and records.is_live(records_folder, "build", record.name):
             raise NameTaken(
                 f"VM {name!r} has been cloned as {record.name!r} since {record.since_text}; wait "
                 "until that is over"
@@ -182,12 +192,12 @@ def refuse_on_its_way(settings: HostSettings, name: str, uuid: str | None = None
     """Raise NameTaken if a VM of this name, or UUID, is on its way to or from this host."""
     legacymoves.adopt(settings)
     legacymoves.refuse_unreadable(settings, name)
-    for purpose, doing in _MOVES.items():
-        for record in moves(settings, purpose, name, uuid):
+    for purpose, activity in _MOVES.items():
+        for record in find_records(settings, purpose, name, uuid):
             if record.phase == protocol.CANCELLED:
                 continue
             raise NameTaken(
-                f"VM {called(record, name)} has been {doing} since {record.since_text} "
+                f"VM {display_name(record, name)} has been {activity} since {record.since_text} "
                 f"({record.phase}); wait until that is over, or if it was interrupted, "
                 f"have both hosts asked: salt-run virt.settle {record.name}"
             )
@@ -195,8 +205,8 @@ def refuse_on_its_way(settings: HostSettings, name: str, uuid: str | None = None
 
 def refuse_building(settings: HostSettings, name: str) -> None:
     """Raise NameTaken if a VM of this name is being built here, or purged, or was interrupted."""
-    place = folder(settings)
-    if any(records.look(place, one, name) for one in ("build", "purge")):
+    records_folder = folder(settings)
+    if any(records.read_record(records_folder, purpose, name) for purpose in ("build", "purge")):
         raise NameTaken(
             f"VM {name!r} is being built or purged on this host: wait until that is over; if it "
             "was interrupted, what it left behind cannot be removed, and the minion's log says why"
@@ -208,24 +218,24 @@ def coming_files(settings: HostSettings, name: str) -> dict[str, str]:
     return {
         path: record.name
         for purpose in ("build", "arrival")
-        for record in records.every(folder(settings), purpose)
+        for record in records.read_records(folder(settings), purpose)
         if record.name != name
-        for path in (*_facts(record).paths, *_taken(record))
+        for path in (*_facts(record).paths, *_read_taken_disks(record))
     }
 
 
-def _taken(record: records.Record) -> list[str]:
+def _read_taken_disks(record: records.Record) -> list[str]:
     """Return the disks that were there already, which a build takes as they are."""
     facts = _facts(record)
     return (facts.taken or []) if isinstance(facts, BuildFacts) else []
 
 
-def every_file(settings: HostSettings) -> Iterator[str]:
+def list_files(settings: HostSettings) -> Iterator[str]:
     """Yield the files that any record here names, of VMs that come, go, are built or purged."""
     for purpose in ("build", "purge", *_MOVES):
-        for record in records.every(folder(settings), purpose):
+        for record in records.read_records(folder(settings), purpose):
             yield from _facts(record).paths
-            yield from _taken(record)
+            yield from _read_taken_disks(record)
 
 
 def going_files(settings: HostSettings) -> dict[str, str]:
@@ -240,29 +250,29 @@ def going_files(settings: HostSettings) -> dict[str, str]:
 
 def going_by_vm(settings: HostSettings) -> dict[str, tuple[str, str]]:
     """Return ``{path: (VM, whose it is, and what to do)}`` of what :func:`going_files` returns."""
-    place = folder(settings)
-    leaving = [
-        one
-        for one in records.every(place, "departure")
-        if one.phase != protocol.CANCELLED and one.read(DepartureFacts).leaves
+    records_folder = folder(settings)
+    departures = [
+        record
+        for record in records.read_records(records_folder, "departure")
+        if record.phase != protocol.CANCELLED and record.read(DepartureFacts).leaves
     ]
-    said = {
+    owners_by_path = {
         path: (
-            one.name,
-            f"of VM {one.name!r}, which is leaving this host; wait until that is over, or if it "
-            f"was interrupted: salt-run virt.settle {one.name}",
+            record.name,
+            f"of VM {record.name!r}, which is leaving this host; wait until that is over, or if it "
+            f"was interrupted: salt-run virt.settle {record.name}",
         )
-        for one in leaving
-        for path in _facts(one).paths
+        for record in departures
+        for path in _facts(record).paths
     }
-    for one in records.every(place, "purge"):
-        why = (
-            f"of VM {one.name!r}, which is being purged here; wait until that is over, or if it "
-            f"was interrupted: salt-run virt.purge {one.name}"
+    for record in records.read_records(records_folder, "purge"):
+        reason = (
+            f"of VM {record.name!r}, which is being purged here; wait until that is over, or if it "
+            f"was interrupted: salt-run virt.purge {record.name}"
         )
-        volumes = ["/".join(where[:2]) for where in one.read(PurgeFacts).volumes or []]
-        said |= dict.fromkeys([*_facts(one).paths, *volumes], (one.name, why))
-    return said
+        volumes = ["/".join(volume[:2]) for volume in record.read(PurgeFacts).volumes or []]
+        owners_by_path |= dict.fromkeys([*_facts(record).paths, *volumes], (record.name, reason))
+    return owners_by_path
 
 
 def refuse_taken(settings: HostSettings, name: str, paths: Iterable[str]) -> None:
@@ -281,13 +291,14 @@ def refuse_taken(settings: HostSettings, name: str, paths: Iterable[str]) -> Non
 
 def refuse_on_record(settings: HostSettings, name: str, paths: Iterable[str]) -> None:
     """Raise StorageError if a file is on record for another VM that comes here, or goes."""
-    others, going = coming_files(settings, name), going_files(settings)
+    vms_by_path, reasons_by_path = coming_files(settings, name), going_files(settings)
     for path in paths:
-        if path in going:
-            raise StorageError(f"{path} is a file {going[path]}")
-        if path in others:
+        if path in reasons_by_path:
+            raise StorageError(f"{path} is a file {reasons_by_path[path]}")
+        if path in vms_by_path:
             raise StorageError(
-                f"{path} is to be a file of VM {others[path]!r}, which is being built here or on "
+                f"{path} is to be a file of VM {vms_by_path[path]!r}, which is being built here or "
+                "on "
                 "its way here; wait until that is over, or choose another name"
             )
 
@@ -298,13 +309,13 @@ def refuse_coming(settings: HostSettings, paths: Iterable[str]) -> None:
 
     What an interrupted build has left is nobody's: its errors say to remove it by hand.
     """
-    place, coming = folder(settings), coming_files(settings, "")
-    wanted = {path: os.path.realpath(path) for path in paths}
-    for path, vm in coming.items():
-        arrival = records.look(place, "arrival", vm)
+    records_folder, vms_by_path = folder(settings), coming_files(settings, "")
+    real_paths = {path: os.path.realpath(path) for path in paths}
+    for path, vm in vms_by_path.items():
+        arrival = records.read_record(records_folder, "arrival", vm)
         is_sent = arrival is not None and arrival.phase in _COMING
-        is_it = path in wanted or os.path.realpath(path) in wanted.values()
-        if is_it and (is_sent or records.is_live(place, "build", vm)):
+        is_same_file = path in real_paths or os.path.realpath(path) in real_paths.values()
+        if is_same_file and (is_sent or records.is_live(records_folder, "build", vm)):
             raise StorageError(
                 f"{path} is to be a file of VM {vm!r}, which is being built here or on its way "
                 "here; wait until that is over, or if it was interrupted: "
@@ -313,13 +324,13 @@ def refuse_coming(settings: HostSettings, paths: Iterable[str]) -> None:
 
 
 @contextmanager
-def reserved(
+def reserve(
     settings: HostSettings,
-    required: Requirements,
-    domain: str,
+    requirements: Requirements,
+    domain_uuid: str,
     check: Callable[[], None],
     source: str | None = None,
-) -> Iterator[records.Held]:
+) -> Iterator[records.LockedRecord]:
     """
     Yield the record of a build, begun with the room that its VM needs.
 
@@ -330,33 +341,36 @@ def reserved(
     source
         The VM that it is a clone of, which stays as it is meanwhile. Defaults to none.
     """
-    with ExitStack() as holding:
+    with ExitStack() as stack:
         with host_lock(settings):
-            refuse_moving(settings, required.name)
-            opened = records.held(folder(settings), "build", required.name)
-            held = holding.enter_context(opened)
-            if held is None or required.name in legacy.live(settings):
-                raise NameTaken(f"VM {required.name!r} is being built on this host at this moment")
-            if held.record is not None:
+            refuse_moving(settings, requirements.name)
+            record_context = records.hold_record(folder(settings), "build", requirements.name)
+            locked_record = stack.enter_context(record_context)
+            if locked_record is None or requirements.name in legacy.read_live_claims(settings):
+                raise NameTaken(
+                    f"VM {requirements.name!r} is being built on this host at this moment"
+                )
+            if locked_record.record is not None:
                 raise StorageError(
-                    f"what an interrupted virt.init of {required.name!r} has left cannot be "
-                    f"removed; the minion's log says why: {', '.join(_facts(held.record).paths)}"
+                    f"what an interrupted virt.init of {requirements.name!r} has left cannot be "
+                    "removed; the minion's log says why: "
+                    f"{', '.join(_facts(locked_record.record).paths)}"
                 )
             check()
-            stocks = dict(required.stocks)
+            stocks = dict(requirements.stocks)
             facts = BuildFacts(
-                uuid=domain, paths=[], source=source, **room(required), stocks=stocks
+                uuid=domain_uuid, paths=[], source=source, **room(requirements), stocks=stocks
             )
-            held.begin(uuid.uuid4().hex, protocol.MAKING, **wire.plain(facts))
-        yield held
+            locked_record.begin(uuid.uuid4().hex, protocol.MAKING, **wire.plain(facts))
+        yield locked_record
 
 
-def room(required: Requirements) -> dict[str, Any]:
+def room(requirements: Requirements) -> dict[str, Any]:
     """Return what a record says of the room that a VM takes."""
     return {
-        "vcpus": required.vcpus,
-        "memory_mib": required.memory_mib,
-        "disk_mib": required.disk_mib,
-        "affinity": list(required.affinity),
-        "anti_affinity": list(required.anti_affinity),
+        "vcpus": requirements.vcpus,
+        "memory_mib": requirements.memory_mib,
+        "disk_mib": requirements.disk_mib,
+        "affinity": list(requirements.affinity),
+        "anti_affinity": list(requirements.anti_affinity),
     }

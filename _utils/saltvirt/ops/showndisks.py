@@ -47,9 +47,9 @@ class Disks:
         size``, ``snapshots``, and ``backing file``, which has the same of what is below.
         """
         return {
-            one.target["dev"]: self._disk(one, blocks.get(one.target["dev"]))
-            for one in read.disks(root)
-            if one.path
+            disk.target["dev"]: self._disk(disk, blocks.get(disk.target["dev"]))
+            for disk in read.disks(root)
+            if disk.path
         }
 
     def _disk(self, disk: disk_.Disk, stats: Mapping[str, int] | None) -> dict[str, Any]:
@@ -59,32 +59,32 @@ class Disks:
         out: dict[str, Any] = {"file": path, "type": disk.device}
         if "type" in (disk.driver or {}):
             out["file format"] = disk.format
-        within = self._pools.volume(disk)
-        if within is not None and within[1] is None and disk.type == "file":
+        named_volume = self._pools.volume(disk)
+        if named_volume is not None and named_volume[1] is None and disk.type == "file":
             # Its pool does not run: what its header says, if it can be read all the same.
-            return {**out, **self._of_here(disk, stats), "file": within[0]}
-        if within is not None:
-            return {**out, "file": within[0], **_of_volume(disk, within[1])}
+            return {**out, **self._of_here(disk, stats), "file": named_volume[0]}
+        if named_volume is not None:
+            return {**out, "file": named_volume[0], **_describe_volume(disk, named_volume[1])}
         if disk.type == "network":
-            return {**out, "file": _remote(disk), **_of_run(stats, {})}
+            return {**out, "file": _describe_remote(disk), **_running_sizes(stats, {})}
         return {**out, **self._of_here(disk, stats)}
 
     def _of_here(self, disk: disk_.Disk, stats: Mapping[str, int] | None) -> dict[str, Any]:
         is_file = disk.type == "file"
-        found = self._of_file(disk.path or "", disk.format, _DEPTH) if is_file else {}
+        facts = self._of_file(disk.path or "", disk.format, _DEPTH) if is_file else {}
         # What libvirt knows of a VM that runs holds where QEMU alone can read the file.
-        chain = _chain(disk.backing)
-        if found is None and stats is None:
+        chain = _describe_chain(disk.backing)
+        if facts is None and stats is None:
             return {**chain, **_UNREADABLE}
-        return {**chain, **(found or {}), **_of_run(stats, found or {})}
+        return {**chain, **(facts or {}), **_running_sizes(stats, facts or {})}
 
     def _of_file(self, path: str, fmt: str, depth: int) -> dict[str, Any] | None:
         """Return what a file's header says, and what is below; None if it cannot be read."""
         if fmt not in ("raw", "qcow2"):
-            return _of_foreign(path, fmt)
+            return _read_foreign_sizes(path, fmt)
         try:
             status = os.stat(path)
-            header, taken = _header(path, status.st_mode) if fmt == "qcow2" else (None, [])
+            header, snapshots = _read_header(path, status.st_mode) if fmt == "qcow2" else (None, [])
         # Not a path, by its length or by what is in it.
         except (OSError, ValueError, ImageError):
             return None
@@ -93,8 +93,8 @@ class Disks:
             "disk size": status.st_blocks * 512,
             "cluster size": header.cluster_bytes if header else None,
         }
-        if taken:
-            out["snapshots"] = [_snapshot(one) for one in taken]
+        if snapshots:
+            out["snapshots"] = [_describe_snapshot(snapshot) for snapshot in snapshots]
         if header and header.backing_file:
             out["backing file"] = self._of_backing(path, header, depth - 1)
         return out
@@ -103,39 +103,39 @@ class Disks:
         name, fmt = header.backing_file or "", header.backing_format or ""
         if _PROTOCOL.match(name):
             return {"file": name, "file format": fmt}
-        below = posixpath.join(posixpath.dirname(path), name)
-        said = {"file": below, "file format": fmt}
+        backing_path = posixpath.join(posixpath.dirname(path), name)
+        backing = {"file": backing_path, "file format": fmt}
         if not depth:
-            return said
+            return backing
         # Where it is not said, QEMU looks for a header too.
-        one = below, fmt or "qcow2"
-        if one not in self._below:
-            self._below[one] = self._of_file(*one, depth) or _UNREADABLE
-        return {**said, **copy.deepcopy(self._below[one])}
+        path_and_format = backing_path, fmt or "qcow2"
+        if path_and_format not in self._below:
+            self._below[path_and_format] = self._of_file(*path_and_format, depth) or _UNREADABLE
+        return {**backing, **copy.deepcopy(self._below[path_and_format])}
 
 
-def _of_foreign(path: str, fmt: str) -> dict[str, Any] | None:
+def _read_foreign_sizes(path: str, fmt: str) -> dict[str, Any] | None:
     """Return what is known of a file of another format; its size is not that of the file."""
     try:
         status = os.stat(path)
         sizes = foreign.sizes(path, fmt) if stat.S_ISREG(status.st_mode) else None
     except (OSError, ValueError):
         return None
-    known = {"virtual size": sizes.virtual, "cluster size": sizes.cluster} if sizes else {}
-    return {**known, "disk size": status.st_blocks * 512}
+    known_sizes = {"virtual size": sizes.virtual, "cluster size": sizes.cluster} if sizes else {}
+    return {**known_sizes, "disk size": status.st_blocks * 512}
 
 
-def _of_run(stats: Mapping[str, int] | None, found: Mapping[str, Any]) -> dict[str, int]:
+def _running_sizes(stats: Mapping[str, int] | None, facts: Mapping[str, Any]) -> dict[str, int]:
     """Return the sizes that QEMU says, but for that of a file that was found."""
     if not stats:
         return {}
     return {
         "virtual size": stats["capacity"],
-        "disk size": found.get("disk size", stats["allocation"]),
+        "disk size": facts.get("disk size", stats["allocation"]),
     }
 
 
-def _remote(disk: disk_.Disk) -> str:
+def _describe_remote(disk: disk_.Disk) -> str:
     """Return a remote medium as its URL, any other disk of a network as ``PROTOCOL:NAME``."""
     source = disk.source or {}
     protocol, name = source.get("protocol", ""), source.get("name", "")
@@ -143,29 +143,29 @@ def _remote(disk: disk_.Disk) -> str:
         return f"{protocol}:{name}" if name else protocol
     host = disk.hosts[0].get("name", "")
     port = disk.hosts[0].get("port")
-    where = f"{host}:{port}" if port else host
-    return urlunsplit((protocol, where, name, source.get("query", ""), ""))
+    authority = f"{host}:{port}" if port else host
+    return urlunsplit((protocol, authority, name, source.get("query", ""), ""))
 
 
-def _of_volume(disk: disk_.Disk, volume: Volume | None) -> dict[str, Any]:
+def _describe_volume(disk: disk_.Disk, volume: Volume | None) -> dict[str, Any]:
     if volume is None:
         return {}
     sizes = {"virtual size": volume.capacity, "disk size": volume.allocation}
     if disk.backing is not None or volume.backing is None:
-        return {**sizes, **_chain(disk.backing)}
+        return {**sizes, **_describe_chain(disk.backing)}
     kind = {"file format": volume.backing.format} if volume.backing.format else {}
     return {**sizes, "backing file": {"file": volume.backing.path, **kind}}
 
 
-def _chain(backing: disk_.Backing | None) -> dict[str, Any]:
+def _describe_chain(backing: disk_.Backing | None) -> dict[str, Any]:
     """Return what libvirt says is below a disk."""
     if backing is None:
         return {}
-    said = {"file": backing.path, "file format": backing.format or ""}
-    return {"backing file": {**said, **_chain(backing.below)}}
+    backing_file = {"file": backing.path, "file format": backing.format or ""}
+    return {"backing file": {**backing_file, **_describe_chain(backing.below)}}
 
 
-def _header(path: str, mode: int) -> tuple[qcow2.Header | None, list[qcow2.Snapshot]]:
+def _read_header(path: str, mode: int) -> tuple[qcow2.Header | None, list[qcow2.Snapshot]]:
     if not stat.S_ISREG(mode) and not stat.S_ISBLK(mode):
         # To open a pipe would wait for whoever writes into it.
         raise ImageError(f"{path} is not a file")
@@ -173,12 +173,12 @@ def _header(path: str, mode: int) -> tuple[qcow2.Header | None, list[qcow2.Snaps
     return header, qcow2.snapshots(path) if header and header.has_snapshots else []
 
 
-def _snapshot(one: qcow2.Snapshot) -> dict[str, Any]:
-    clock = datetime.datetime.min + datetime.timedelta(microseconds=one.vm_clock_ns // 1000)
+def _describe_snapshot(snapshot: qcow2.Snapshot) -> dict[str, Any]:
+    clock = datetime.datetime.min + datetime.timedelta(microseconds=snapshot.vm_clock_ns // 1000)
     return {
-        "id": one.id,
-        "tag": one.name,
-        "vmsize": one.vm_state_bytes,
-        "date": datetime.datetime.fromtimestamp(one.time_s).isoformat(),
+        "id": snapshot.id,
+        "tag": snapshot.name,
+        "vmsize": snapshot.vm_state_bytes,
+        "date": datetime.datetime.fromtimestamp(snapshot.time_s).isoformat(),
         "vmclock": clock.time().isoformat(),
     }

@@ -9,7 +9,7 @@ from saltvirt.errors import LibvirtRefused
 from saltvirt.image import qcow2
 from saltvirt.kvm import lifecycle, snapshots
 from saltvirt.storage import door, policies, sharing, usage
-from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
 from saltvirt.xml.snapshot import Snapshot
 
@@ -21,7 +21,7 @@ def delete(
     settings: HostSettings,
     vm: str,
     names: Sequence[str],
-    elsewhere: Elsewhere | None = None,
+    elsewhere: OtherHostsUsage | None = None,
 ) -> dict[str, Any]:
     """
     Delete snapshots as :func:`saltvirt.kvm.snapshots.delete` does, all without names.
@@ -29,10 +29,12 @@ def delete(
     elsewhere
         What other hosts said of files on storage that they see. Defaults to nothing.
     """
-    known = snapshots.every(conn, vm).get(vm, [])
-    chosen = [one for one in known if one.name in names or not names]
-    call = f"virt.delete_snapshots {_words(vm, *names)}{'' if names else ' all=True'}"
-    verdicts = _merging(conn, settings, vm, chosen, elsewhere, call)
+    vm_snapshots = snapshots.read_all(conn, vm).get(vm, [])
+    chosen_snapshots = [
+        snapshot for snapshot in vm_snapshots if snapshot.name in names or not names
+    ]
+    call = f"virt.delete_snapshots {_quote_words(vm, *names)}{'' if names else ' all=True'}"
+    verdicts = _judge_merges(conn, settings, vm, chosen_snapshots, elsewhere, call)
     return door.delete_snapshots(conn, vm, names, verdicts)
 
 
@@ -40,40 +42,42 @@ def plan_revert(
     conn: Any,
     settings: HostSettings,
     vm: str,
-    wanted: object = None,
+    snapshot_name: object = None,
     *,
     with_cleanup: bool,
-    elsewhere: Elsewhere | None = None,
-) -> tuple[snapshots.Reverting, _Verdicts]:
+    elsewhere: OtherHostsUsage | None = None,
+) -> tuple[snapshots.RevertPlan, _Verdicts]:
     """
     Return what reverting would do, and whether the files may be written that it writes.
 
     The plan is that of :func:`saltvirt.kvm.snapshots.plan_revert`. A verdict that is not free is
     raised here already.
     """
-    plan = snapshots.plan_revert(conn, vm, wanted)
-    call = f"virt.revert_snapshot {_words(vm, plan.to)}{' cleanup=True' if with_cleanup else ''}"
+    plan = snapshots.plan_revert(conn, vm, snapshot_name)
+    call = (
+        f"virt.revert_snapshot {_quote_words(vm, plan.to)}{' cleanup=True' if with_cleanup else ''}"
+    )
     verdicts: _Verdicts = []
     # Nothing is written into the files of an external one: disks go on above them.
     if not plan.target.is_external:
-        files = [lifecycle.file_of(conn, path) for path in plan.target.reverted]
-        index = usage.index(conn, settings, but=[vm], going=files, elsewhere=elsewhere)
+        files = [lifecycle.find_disk_file(conn, path) for path in plan.target.reverted]
+        index = usage.index(conn, settings, but=[vm], going=files, other_hosts=elsewhere)
         verdicts = [(plan.to, index.verdict(policies.REVERT, path)) for path in files]
         _refuse(vm, verdicts, call)
         _refuse_number(vm, plan.target)
     if with_cleanup:
-        known = snapshots.every(conn, vm).get(vm, [])
-        newer = [one for one in known if one.name in plan.newer]
-        verdicts += _merging(conn, settings, vm, newer, elsewhere, call)
+        vm_snapshots = snapshots.read_all(conn, vm).get(vm, [])
+        newer_snapshots = [snapshot for snapshot in vm_snapshots if snapshot.name in plan.newer]
+        verdicts += _judge_merges(conn, settings, vm, newer_snapshots, elsewhere, call)
     return plan, verdicts
 
 
-def _merging(
+def _judge_merges(
     conn: Any,
     settings: HostSettings,
     vm: str,
-    chosen: Sequence[Snapshot],
-    elsewhere: Elsewhere | None,
+    chosen_snapshots: Sequence[Snapshot],
+    elsewhere: OtherHostsUsage | None,
     call: str,
 ) -> _Verdicts:
     """
@@ -84,14 +88,16 @@ def _merging(
     call
         The runner's function, with its arguments, that asks all hosts first.
     """
-    external = [one for one in chosen if one.is_external]
-    if not any((*one.reverted, *one.above) for one in external):
+    external_snapshots = [snapshot for snapshot in chosen_snapshots if snapshot.is_external]
+    if not any((*snapshot.reverted, *snapshot.above) for snapshot in external_snapshots):
         return []
     if vm in lifecycle.saved(conn):
-        why = "goes on in a file that would be gone with the snapshot"
-        raise LibvirtRefused(snapshots.saved_too(vm, why))
+        reason = "goes on in a file that would be gone with the snapshot"
+        raise LibvirtRefused(snapshots.saved_state_message(vm, reason))
     files = {
-        lifecycle.file_of(conn, path) for one in external for path in (*one.reverted, *one.above)
+        lifecycle.find_disk_file(conn, path)
+        for snapshot in external_snapshots
+        for path in (*snapshot.reverted, *snapshot.above)
     }
     index = usage.index(
         conn,
@@ -99,24 +105,24 @@ def _merging(
         but=[vm],
         going=sorted(files),
         # Those that go are deleted newest first: what is kept in a file goes before the file does.
-        snapshots_going={one.name for one in chosen},
-        elsewhere=elsewhere,
+        snapshots_going={snapshot.name for snapshot in chosen_snapshots},
+        other_hosts=elsewhere,
     )
-    verdicts = list(_of_each(conn, index, external))
+    verdicts = list(_judge_each(conn, index, external_snapshots))
     _refuse(vm, verdicts, call)
     return verdicts
 
 
-def _of_each(
-    conn: Any, index: usage.Index, external: Iterable[Snapshot]
+def _judge_each(
+    conn: Any, index: usage.Index, external_snapshots: Iterable[Snapshot]
 ) -> Iterator[tuple[str, Verdict]]:
-    for one in external:
-        for policy, paths in ((policies.MERGE, one.reverted), (policies.DROP, one.above)):
+    for snapshot in external_snapshots:
+        for policy, paths in ((policies.MERGE, snapshot.reverted), (policies.DROP, snapshot.above)):
             for path in paths:
-                yield one.name, index.verdict(policy, lifecycle.file_of(conn, path))
+                yield snapshot.name, index.verdict(policy, lifecycle.find_disk_file(conn, path))
 
 
-def _words(*words: str) -> str:
+def _quote_words(*words: str) -> str:
     return " ".join(map(shlex.quote, words))
 
 
@@ -133,13 +139,15 @@ def _refuse_number(vm: str, target: Snapshot) -> None:
     """Raise LibvirtRefused if QEMU would take a snapshot's name for the number of another."""
     for path in target.reverted:
         try:
-            found = qcow2.snapshots(path)
+            internal_snapshots = qcow2.snapshots(path)
         except OSError:
             continue  # libvirt says what of it is missing
-        for one in found:
-            if one.id == target.name != one.name:
+        for snapshot in internal_snapshots:
+            if snapshot.id == target.name != snapshot.name:
                 raise LibvirtRefused(
-                    f"QEMU would revert VM {vm!r} to its snapshot {one.name!r}, as that has the "
-                    f"number {one.id} in {path}, and not to the one that is called so; nothing is "
+                    f"QEMU would revert VM {vm!r} to its snapshot {snapshot.name!r}, as that has "
+                    "the "
+                    f"number {snapshot.id} in {path}, and not to the one that is called so; "
+                    "nothing is "
                     "reverted"
                 )

@@ -20,13 +20,13 @@ from saltvirt.units import MIB
 from saltvirt.xml import pooldisk
 
 # So many hosts are named in a line.
-_NAMED = 10
+_MAX_NAMED_HOSTS = 10
 # QEMU itself refuses chains that are much longer.
 _DEPTH = 64
 # Where libvirt keeps what is defined. It writes and removes the files there; the folder it leaves.
 _DEFINITIONS = Path("/etc/libvirt/qemu")
 # The formats whose virtual size is measured; of others the size of the file stands for it.
-_MEASURED = ("raw", "qcow2")
+_MEASURED_FORMATS = ("raw", "qcow2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Place:
     pool: str | None = None
 
 
-def place(settings: HostSettings, pools: Mapping[str, Any], disk: Disk) -> Place:
+def find_place(settings: HostSettings, pools: Mapping[str, Any], disk: Disk) -> Place:
     """
     Return where a disk goes: the image folder, another folder, or a libvirt pool's.
 
@@ -52,8 +52,10 @@ def place(settings: HostSettings, pools: Mapping[str, Any], disk: Disk) -> Place
             raise StorageError(f"disk {disk.name!r}: there is no folder {pool} on this host")
         return Place(folder=Path(pool))
     if pool not in pools:
-        listed = ", ".join(sorted(pools)) or "none"
-        raise StorageError(f"disk {disk.name!r}: no pool {pool!r} on this host; it has: {listed}")
+        pool_names = ", ".join(sorted(pools)) or "none"
+        raise StorageError(
+            f"disk {disk.name!r}: no pool {pool!r} on this host; it has: {pool_names}"
+        )
     if pools[pool]["type"] not in pooldisk.FILES:
         raise StorageError(
             f"disk {disk.name!r}: pool {pool!r} is of type {pools[pool]['type']}; disks can be in "
@@ -66,15 +68,19 @@ def place(settings: HostSettings, pools: Mapping[str, Any], disk: Disk) -> Place
 
 def folders(conn: Any, settings: HostSettings) -> list[Path]:
     """Return the folders in which files of VMs are made: for images, of pools, by default."""
-    of_pools = [one["path"] for one in host.pools(conn).values() if one["type"] in pooldisk.FILES]
-    usual = [one for one in (settings.images, settings.disk_pool or "") if one.startswith("/")]
-    found = {Path(os.path.realpath(one)) for one in (*usual, *of_pools) if one}
-    return sorted(one for one in found if one.is_dir())
+    pool_paths = [
+        pool["path"] for pool in host.pools(conn).values() if pool["type"] in pooldisk.FILES
+    ]
+    configured_paths = [
+        path for path in (settings.images, settings.disk_pool or "") if path.startswith("/")
+    ]
+    real_paths = {Path(os.path.realpath(path)) for path in (*configured_paths, *pool_paths) if path}
+    return sorted(path for path in real_paths if path.is_dir())
 
 
 def backing_below(settings: HostSettings) -> list[str | Path]:
     """Return the folders whose files a disk may name as its backing file."""
-    return [cache.where(settings), *settings.backing_paths]
+    return [cache.folder_path(settings), *settings.backing_paths]
 
 
 def opened_format(settings: HostSettings, path: str | Path) -> str:
@@ -86,13 +92,13 @@ def opened_format(settings: HostSettings, path: str | Path) -> str:
     """
     # qemu-img does not find that out of a raw disk.
     if is_open(path):
-        raise tool.open_elsewhere(path)
+        raise tool.in_use_error(path)
     fmt, is_device = None, Path(path).is_block_device()
     if not connect.why_missing():
-        with connect.opened(settings) as conn:
+        with connect.open_connection(settings) as conn:
             fmt = lifecycle.disk_format(conn, path)
     if is_device:
-        with claimed(path):
+        with claim_device(path):
             fmt = fmt or "raw"
     fmt = fmt or validation.validate(path, backing_below=backing_below(settings)).format
     tool.refuse_in_use(path, fmt)
@@ -100,7 +106,7 @@ def opened_format(settings: HostSettings, path: str | Path) -> str:
 
 
 @contextmanager
-def claimed(path: str | Path) -> Iterator[None]:
+def claim_device(path: str | Path) -> Iterator[None]:
     """
     Have a block device, so that this host cannot begin to use it while the block runs.
 
@@ -122,7 +128,7 @@ def claimed(path: str | Path) -> Iterator[None]:
         os.close(handle)
 
 
-def made(images: str | Path) -> Path:
+def make_image_folder(images: str | Path) -> Path:
     """Return the image folder, made if it is missing."""
     folder = Path(images)
     try:
@@ -134,7 +140,7 @@ def made(images: str | Path) -> Path:
 
 def free_mib(path: str | Path) -> tuple[int, int]:
     """Return ``(total_mib, free_mib)`` of the file system that holds ``path`` or its parent."""
-    total, free = room.space(path)
+    total, free = room.read_space(path)
     return total // MIB, free // MIB
 
 
@@ -146,23 +152,23 @@ def measure(path: str | Path, fmt: str) -> dict[str, Any] | None:
     Nothing but the header is read. None if the file is not there or cannot be read.
     """
     try:
-        stat = os.stat(path)
+        status = os.stat(path)
         header = qcow2.read(path) if fmt == "qcow2" else None
     except (OSError, ImageError):
         return None
-    virtual = header.size_bytes if header else stat.st_size
-    below = header.backing_file if header else None
+    virtual = header.size_bytes if header else status.st_size
+    backing_file = header.backing_file if header else None
     return {
         "virtual": virtual,
-        "actual": stat.st_blocks * 512,
-        "backing": below,
+        "actual": status.st_blocks * 512,
+        "backing": backing_file,
         "is_split": header is not None and header.has_data_file,
     }
 
 
 def is_measured(fmt: str) -> bool:
     """Return whether the virtual size that :func:`measure` returns is what a guest sees."""
-    return fmt in _MEASURED
+    return fmt in _MEASURED_FORMATS
 
 
 def chain(path: str, home: Path | None = None) -> Iterator[str]:
@@ -175,7 +181,7 @@ def chain(path: str, home: Path | None = None) -> Iterator[str]:
     home
         The folder from which the names in its header are seen, if that is not its own.
     """
-    yield from (one for one, _why in walked(path, home))
+    yield from (file_path for file_path, _error in walk_chain(path, home))
 
 
 def chain_below(path: str, home: Path | None = None) -> list[str]:
@@ -183,59 +189,77 @@ def chain_below(path: str, home: Path | None = None) -> list[str]:
     return [*chain(path, home)][1:]
 
 
-def walked(path: str, home: Path | None = None) -> Iterator[tuple[str, str | None]]:
+def walk_chain(path: str, home: Path | None = None) -> Iterator[tuple[str, str | None]]:
     """Yield what :func:`chain` does, each with why its header cannot be read, None if it can."""
-    left = [(path, home, False)]
+    pending = [(path, home, False)]
     for _ in range(_DEPTH):
-        if not left:
+        if not pending:
             return
-        path, home, is_raw = left.pop(0)
+        path, home, is_raw = pending.pop(0)
         # It was a guest's disk, maybe, and has whatever that has written.
-        needed, why = ([], None) if is_raw else _needed(path)
-        yield path, why
+        needed_files, error = ([], None) if is_raw else _read_needed_files(path)
+        yield path, error
         folder = home or Path(path).parent
-        left += [(str(folder / one.path), None, one.is_raw) for one in needed]
+        pending += [(str(folder / file.path), None, file.is_raw) for file in needed_files]
 
 
-def _needed(path: str) -> tuple[list[backing.Below], str | None]:
+def _read_needed_files(path: str) -> tuple[list[backing.BackingFile], str | None]:
     """Return the files that the header of a file names, and why it cannot be read."""
     try:
         # Of what else there is, a pipe would be waited for.
         is_read = Path(path).is_file() or Path(path).is_block_device()
-        names = qcow2.below(path) if is_read else []
+        names = qcow2.read_references(path) if is_read else []
     except OSError as exc:
         return [], exc.strerror or str(exc)
     # Not a path, by what is in it.
     except (ValueError, ImageError) as exc:
         return [], str(exc)
-    return [one for name, fmt in names for one in backing.files(name, fmt)], None
+    return [file for name, fmt in names for file in backing.files_from_name(name, fmt)], None
 
 
-def known_as(path: str, known: Collection[str]) -> str | None:
+def find_known_path(path: str, known_paths: Collection[str]) -> str | None:
     """Return which of the paths that are known is a file, None if it is none of them."""
-    real = os.path.realpath(path)
-    for one in (path, real):
-        if one in known:
-            return one
-    name, entry = Path(real).name, _entry(real)
-    alike = (one for one in known if one.startswith("/") and Path(one).name == name)
-    return next((one for one in alike if entry is not None and _entry(one) == entry), None)
+    real_path = os.path.realpath(path)
+    for candidate in (path, real_path):
+        if candidate in known_paths:
+            return candidate
+    name, entry = Path(real_path).name, _folder_entry(real_path)
+    candidates = (
+        candidate
+        for candidate in known_paths
+        if candidate.startswith("/") and Path(candidate).name == name
+    )
+    return next(
+        (
+            candidate
+            for candidate in candidates
+            if entry is not None and _folder_entry(candidate) == entry
+        ),
+        None,
+    )
 
 
-def _entry(path: str) -> tuple[int, int, str] | None:
+def _folder_entry(path: str) -> tuple[int, int, str] | None:
     """Return a file by its folder's number, which is the same wherever that is mounted."""
     # Not by its own: a hard link is another file, whose content stays when this one goes.
     folder = _stat(Path(path).parent)
     return (folder.st_dev, folder.st_ino, Path(path).name) if folder else None
 
 
-def twin(path: str, known: Iterable[str]) -> str | None:
+def find_hard_link(path: str, known_paths: Iterable[str]) -> str | None:
     """Return which of the paths that are known is a hard link of a file: both have one content."""
-    found = _stat(path)
-    if found is None or found.st_nlink < 2:
+    status = _stat(path)
+    if status is None or status.st_nlink < 2:
         return None
-    there = ((one, _stat(one)) for one in known)
-    return next((one for one, its in there if its and os.path.samestat(found, its)), None)
+    candidates = ((candidate, _stat(candidate)) for candidate in known_paths)
+    return next(
+        (
+            candidate
+            for candidate, candidate_status in candidates
+            if candidate_status and os.path.samestat(status, candidate_status)
+        ),
+        None,
+    )
 
 
 def _stat(path: str | Path) -> os.stat_result | None:
@@ -260,30 +284,31 @@ def is_declared(settings: HostSettings, path: str) -> bool:
 
 def is_below(path: str, folders: Iterable[str | Path]) -> bool:
     """Return whether a file or a device is one of some, or below one, as :func:`is_declared`."""
-    return any(_real(path).is_relative_to(_real(str(one))) for one in folders)
+    return any(_resolve_path(path).is_relative_to(_resolve_path(str(folder))) for folder in folders)
 
 
-def _real(path: str) -> Path:
-    real = Path(os.path.realpath(path))
-    if real.is_block_device():
+def _resolve_path(path: str) -> Path:
+    real_path = Path(os.path.realpath(path))
+    if real_path.is_block_device():
         # Hosts know it by the same link; what that leads to has a number of this host alone.
         return Path(path).parent.resolve() / Path(path).name
-    return real
+    return real_path
 
 
-def may_be_of(unasked: Sequence[str]) -> str:
+def unasked_hosts_message(unasked_hosts: Sequence[str]) -> str:
     """Return what is said of a disk that hosts may have a VM with which cannot be asked."""
     return (
-        f"on storage that all hosts share, and {terminal.some(unasked, _NAMED)} may have a VM "
+        "on storage that all hosts share, and "
+        f"{terminal.join_some(unasked_hosts, _MAX_NAMED_HOSTS)} may have a VM "
         "with it and cannot be asked; wait until all answer, or, if you know that they have no "
         "such VM, give force=True"
     )
 
 
-def may_be_anothers(others: Iterable[str]) -> str:
+def namesakes_message(other_vms: Iterable[str]) -> str:
     """Return what is said of a disk that other hosts may have too, and that others may mean."""
     return (
-        f"by its name it may be a disk of VM {' or '.join(map(repr, others))} on another host; "
+        f"by its name it may be a disk of VM {' or '.join(map(repr, other_vms))} on another host; "
         "choose another name for the disk, or for the VM, or give it as source_file"
     )
 
@@ -292,12 +317,12 @@ def may_be_anothers(others: Iterable[str]) -> str:
 _QEMUS_LOCKS = {"start": 100, "length": 200}
 
 
-def _has_others(handle: IO[Any]) -> bool:
+def _has_foreign_locks(handle: IO[Any]) -> bool:
     """Return whether others have any of QEMU's locks of an open file."""
-    return locks.asked(handle, locks.GETLK, fcntl.F_WRLCK, **_QEMUS_LOCKS) != fcntl.F_UNLCK
+    return locks.request_lock(handle, locks.GETLK, fcntl.F_WRLCK, **_QEMUS_LOCKS) != fcntl.F_UNLCK
 
 
-def _opened(path: str | Path) -> IO[bytes]:
+def _open_disk(path: str | Path) -> IO[bytes]:
     """
     Open a regular file or a block device to read it; raise OSError for anything else.
 
@@ -318,14 +343,14 @@ def _opened(path: str | Path) -> IO[bytes]:
 def is_open(path: str | Path) -> bool:
     """Return whether a QEMU has a disk open, on any host whose locks its file system shares."""
     try:
-        with _opened(path) as handle:
-            return _has_others(handle)
+        with _open_disk(path) as handle:
+            return _has_foreign_locks(handle)
     except OSError:
         return False  # it is not there, or its file system has no locks
 
 
 @contextmanager
-def kept_from_qemu(path: str | Path) -> Iterator[None]:
+def keep_from_qemu(path: str | Path) -> Iterator[None]:
     """
     Have a file or a block device, so that no QEMU opens it while the block runs.
 
@@ -335,11 +360,11 @@ def kept_from_qemu(path: str | Path) -> Iterator[None]:
         is_alone = True
         # It may be no path at all, as an image of Ceph's.
         with suppress(OSError):
-            handle = stack.enter_context(_opened(path))
-            locks.asked(handle, locks.SETLK, fcntl.F_RDLCK, **_QEMUS_LOCKS)
-            is_alone = not _has_others(handle)
+            handle = stack.enter_context(_open_disk(path))
+            locks.request_lock(handle, locks.SETLK, fcntl.F_RDLCK, **_QEMUS_LOCKS)
+            is_alone = not _has_foreign_locks(handle)
         if not is_alone:
-            raise tool.open_elsewhere(path)
+            raise tool.in_use_error(path)
         yield
 
 
@@ -352,7 +377,7 @@ def is_device(path: str | Path) -> bool:
     return stat.S_ISBLK(mode) or stat.S_ISCHR(mode)
 
 
-def not_loaded(conn: Any) -> dict[str, str]:
+def find_not_loaded(conn: Any) -> dict[str, str]:
     """
     Return ``{VM: what to do}`` of the definitions that libvirt has, and does not know of.
 
@@ -360,21 +385,21 @@ def not_loaded(conn: Any) -> dict[str, str]:
     itself was replaced by an older one.
     """
     # Before the domains: what is undefined meanwhile is gone here too.
-    there = sorted(_DEFINITIONS.glob("*.xml"))
-    known = set(query.names(conn)) if there else set()
+    definition_paths = sorted(_DEFINITIONS.glob("*.xml"))
+    loaded_names = set(query.names(conn)) if definition_paths else set()
     return {
         path.stem: f"libvirt has not loaded {path}, so nobody knows which files that VM uses; its "
         "log says why: mend that and restart it, or move the file away if it is not a VM's"
-        for path in there
-        if path.stem not in known and path.exists()
+        for path in definition_paths
+        if path.stem not in loaded_names and path.exists()
     }
 
 
 def refuse_not_loaded(conn: Any, name: str) -> None:
     """Raise StorageError if a VM of a name is defined here, and libvirt does not know of it."""
-    why = not_loaded(conn).get(name)
-    if why:
-        raise StorageError(f"a VM called {name!r} may be on this host already: {why}")
+    reason = find_not_loaded(conn).get(name)
+    if reason:
+        raise StorageError(f"a VM called {name!r} may be on this host already: {reason}")
 
 
 def settle_definitions() -> None:

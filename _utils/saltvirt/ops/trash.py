@@ -42,12 +42,12 @@ def settled_days(settings: HostSettings) -> int:
     return settings.trash_days or LEAST_DAYS
 
 
-class Filling:
+class TrashFiller:
     """Removes files one by one: into one entry of the trash, or for good if that is off."""
 
-    def __init__(self, settings: HostSettings, facts: TrashFacts, holding: ExitStack) -> None:
-        self._settings, self._facts, self._holding = settings, facts, holding
-        self._held: records.Held | None = None
+    def __init__(self, settings: HostSettings, facts: TrashFacts, stack: ExitStack) -> None:
+        self._settings, self._facts, self._holding = settings, facts, stack
+        self._held: records.LockedRecord | None = None
         # A VM's name may be as long as a file's; what is quoted of it is longer.
         self._id = f"{facts.vm[:60]}-{secrets.token_hex(4)}"
 
@@ -85,16 +85,16 @@ class Filling:
     def stays(self, volumes: list[list[str]]) -> bool:
         """Name volumes that are not files: with a trash they stay; return whether they do."""
         if self._facts.days and volumes:
-            names = ["/".join(one[:2]) for one in volumes]
+            names = ["/".join(volume[:2]) for volume in volumes]
             self._note(replace(self._facts, volumes=names))
             log.warning("volumes %s stay: only files can go into the trash", ", ".join(names))
         return bool(self._facts.days)
 
     def _note(self, facts: TrashFacts) -> None:
         if self._held is None:
-            place = reservations.folder(self._settings)
-            opened = records.held(place, PURPOSE, self._id, wait=True)
-            self._held = self._holding.enter_context(opened)
+            records_folder = reservations.folder(self._settings)
+            record_context = records.hold_record(records_folder, PURPOSE, self._id, wait=True)
+            self._held = self._holding.enter_context(record_context)
         if self._held is not None and self._held.record is None:
             self._held.begin(secrets.token_hex(8), KEPT, **wire.plain(facts))
         elif self._held is not None:
@@ -103,15 +103,15 @@ class Filling:
 
 
 @contextmanager
-def filling(
+def fill_trash(
     settings: HostSettings,
     vm: str,
     *,
-    why: str,
+    reason: str,
     uuid: str | None = None,
     definition: str | None = None,
     days: int | None = None,
-) -> Iterator[Filling]:
+) -> Iterator[TrashFiller]:
     """
     Yield what removes files of a VM, into the trash if they are to be kept.
 
@@ -119,19 +119,19 @@ def filling(
         How long they are kept, 0 to remove them for good. Defaults to ``virt:trash_days``.
     """
     days = settings.trash_days if days is None else days
-    facts = TrashFacts(vm=vm, uuid=uuid, files=[], days=days, why=why, definition=definition)
-    with ExitStack() as holding:
-        yield Filling(settings, facts, holding)
+    facts = TrashFacts(vm=vm, uuid=uuid, files=[], days=days, why=reason, definition=definition)
+    with ExitStack() as stack:
+        yield TrashFiller(settings, facts, stack)
 
 
 def _is_kept(path: str, verdict: Verdict) -> bool:
-    one = Path(path)
+    file_path = Path(path)
     # A link, and a file that nothing was written to, have nothing in them that could be kept. But
     # what may be needed is not removed, and a disk that is empty may be.
-    is_file = one.is_file() and not one.is_symlink()
+    is_file = file_path.is_file() and not file_path.is_symlink()
     if not is_file or seedfiles.is_seed(path):
         return False
-    return bool(verdict.doubts) or _has_content(one)
+    return bool(verdict.doubts) or _has_content(file_path)
 
 
 def _has_content(path: Path) -> bool:
@@ -156,34 +156,34 @@ def files_of(record: records.Record) -> dict[str, Path]:
     return {path: place for path, place in places.items() if os.path.exists(place)}
 
 
-def _refuse_away(record: records.Record) -> None:
+def _refuse_out_of_reach(record: records.Record) -> None:
     """Raise StorageError if a file of an entry is out of reach: without it the entry stays."""
-    for why in out_of_reach(record):
-        raise StorageError(why)
+    for reason in find_out_of_reach(record):
+        raise StorageError(reason)
 
 
-def out_of_reach(record: records.Record) -> Iterator[str]:
+def find_out_of_reach(record: records.Record) -> Iterator[str]:
     """Yield which files of an entry are out of reach, and what to do."""
     facts = record.read(TrashFacts)
     for path in () if facts.is_over else facts.files:
-        kept = _place(record.name, path).parent
-        if not os.path.exists(kept) and not os.path.lexists(path):
+        entry_folder = _place(record.name, path).parent
+        if not os.path.exists(entry_folder) and not os.path.lexists(path):
             yield (
                 f"{path} of entry {record.name!r} is not there: mount its file system; or if it is "
-                f"gone for good, give it up: mkdir -p {shlex.quote(str(kept))}"
+                f"gone for good, give it up: mkdir -p {shlex.quote(str(entry_folder))}"
             )
 
 
-def recorded(settings: HostSettings) -> list[records.Record]:
-    return records.every(reservations.folder(settings), PURPOSE)
+def read_entries(settings: HostSettings) -> list[records.Record]:
+    return records.read_records(reservations.folder(settings), PURPOSE)
 
 
 def unreadable(settings: HostSettings) -> dict[str, str]:
     """Return ``{entry: why}`` of what nobody can tell the files of."""
-    return records.unreadable(reservations.folder(settings), PURPOSE)
+    return records.find_unreadable(reservations.folder(settings), PURPOSE)
 
 
-def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:
+def list_entries(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
     Return ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition, away}}``.
 
@@ -191,26 +191,30 @@ def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:
     to do about those that are out of reach, which are not counted.
     """
     out = {}
-    for record in recorded(settings):
-        facts, places, away = record.read(TrashFacts), files_of(record), [*out_of_reach(record)]
-        if not (places or facts.volumes or away):
+    for record in read_entries(settings):
+        facts, places, away_reasons = (
+            record.read(TrashFacts),
+            files_of(record),
+            [*find_out_of_reach(record)],
+        )
+        if not (places or facts.volumes or away_reasons):
             continue
         out[record.name] = {
             "vm": facts.vm,
             "uuid": facts.uuid,
             "since": record.since_text,
-            "until": records.time_text(_end(record, facts)),
+            "until": records.time_text(_end_time(record, facts)),
             "why": facts.why,
-            "bytes": sum(map(room.taken, places.values())),
+            "bytes": sum(map(room.allocated_bytes, places.values())),
             "files": sorted(places),
             "volumes": facts.volumes or [],
             "definition": facts.definition,
-            "away": away,
+            "away": away_reasons,
         }
     return out
 
 
-def _end(record: records.Record, facts: TrashFacts) -> float:
+def _end_time(record: records.Record, facts: TrashFacts) -> float:
     return record.since + facts.days * _DAY_S
 
 
@@ -218,8 +222,8 @@ def taken_bytes(settings: HostSettings) -> int:
     """Return what the files of the trash that are below the image folder take on the disk."""
     below = Path(settings.images)
     return sum(
-        room.taken(place)
-        for record in recorded(settings)
+        room.allocated_bytes(place)
+        for record in read_entries(settings)
         for path, place in files_of(record).items()
         if Path(path).is_relative_to(below)
     )
@@ -227,7 +231,7 @@ def taken_bytes(settings: HostSettings) -> int:
 
 def refuse_noted(settings: HostSettings, folder: Path) -> None:
     """Raise StorageError if entries are of a folder whose trash is to go, though it has no file."""
-    for record in recorded(settings):
+    for record in read_entries(settings):
         facts = record.read(TrashFacts)
         places = () if facts.is_over else facts.files
         # Without its own folder an entry would be taken for one that is out of reach.
@@ -245,16 +249,16 @@ def restore(settings: HostSettings, entry: str) -> dict[str, Any]:
     Raises StorageError, with nothing changed, if there is a file in one of their places, or one of
     them is on a file system that is not mounted.
     """
-    with reservations.host_lock(settings), _opened(settings, entry) as held:
-        _refuse_away(held.now)
-        facts, places = held.now.read(TrashFacts), files_of(held.now)
-        away = [path for path, place in places.items() if not door.is_back(place, path)]
-        reservations.refuse_taken(settings, "", away)
+    with reservations.host_lock(settings), _open_entry(settings, entry) as locked_record:
+        _refuse_out_of_reach(locked_record.now)
+        facts, places = locked_record.now.read(TrashFacts), files_of(locked_record.now)
+        away_paths = [path for path, place in places.items() if not door.is_back(place, path)]
+        reservations.refuse_taken(settings, "", away_paths)
         for path, place in places.items():
             # It was wanted back: whoever looks for disks that no VM has leaves it alone.
             owned.unmark(place)
             door.bring_back(place, path)
-        _forget(held, facts.files)
+        _forget(locked_record, facts.files)
     _tell_pools(settings, sorted(places))
     return {"files": sorted(places), "definition": facts.definition}
 
@@ -262,7 +266,7 @@ def restore(settings: HostSettings, entry: str) -> dict[str, Any]:
 def _tell_pools(settings: HostSettings, paths: Iterable[str]) -> None:
     """Have libvirt see files that are back; a pool that does not run looks when it is started."""
     try:
-        with connect.opened(settings, readonly=False) as conn:
+        with connect.open_connection(settings, readonly=False) as conn:
             diskvolumes.refresh_folders(conn, paths)
     except VirtError as error:
         log.warning("libvirt was not told of the files that are back: %s", error)
@@ -278,23 +282,23 @@ def empty(settings: HostSettings, entries: Collection[str] = ()) -> dict[str, in
     Raises StorageError if one cannot be removed, or has a file that is out of reach; the others are
     removed all the same.
     """
-    known = [record.name for record in recorded(settings)]
+    entry_names = [record.name for record in read_entries(settings)]
     for entry in entries:
-        if entry not in known:
-            raise _unknown(entry)
+        if entry not in entry_names:
+            raise _unknown_entry(entry)
     out: dict[str, int] = {}
-    failed: list[str] = []
-    for entry in entries or known:
+    failures: list[str] = []
+    for entry in entries or entry_names:
         try:
-            with _opened(settings, entry) as held:
-                out[entry] = _emptied(held)
+            with _open_entry(settings, entry) as locked_record:
+                out[entry] = _empty_entry(locked_record)
         except BadArgument:
             continue  # another job has emptied it since
         except VirtError as error:
-            failed.append(str(error))
-    if failed:
-        others = ", ".join(out) or "no other entry"
-        raise StorageError(f"{'; '.join(failed)}; emptied: {others}")
+            failures.append(str(error))
+    if failures:
+        emptied_names = ", ".join(out) or "no other entry"
+        raise StorageError(f"{'; '.join(failures)}; emptied: {emptied_names}")
     return out
 
 
@@ -305,65 +309,71 @@ def sweep(settings: HostSettings) -> None:
     One that cannot be removed stays, with a line in the log, and is tried again by the next.
     """
     now = time.time()
-    for record in recorded(settings):
+    for record in read_entries(settings):
         facts = record.read(TrashFacts)
         # Also one of which nothing is there: it is filled just now, or its file system is away.
-        if _end(record, facts) > now and not facts.due:
+        if _end_time(record, facts) > now and not facts.due:
             continue
         try:
-            with records.held(reservations.folder(settings), PURPOSE, record.name) as held:
-                if held is not None and held.record is not None and _is_over(held, now):
-                    _emptied(held)
+            with records.hold_record(
+                reservations.folder(settings), PURPOSE, record.name
+            ) as locked_record:
+                if (
+                    locked_record is not None
+                    and locked_record.record is not None
+                    and _is_over(locked_record, now)
+                ):
+                    _empty_entry(locked_record)
         except (VirtError, OSError) as exc:
             # Builds and purges sweep: a file system that fails here may be none of theirs.
             log.error("entry %s of the trash stays: %s", record.name, exc)
 
 
-def _is_over(held: records.Held, now: float) -> bool:
+def _is_over(locked_record: records.LockedRecord, now: float) -> bool:
     """
     Return whether an entry was old a day ago already; note when it is first seen to be.
 
     A clock that is wrong for a moment, or was when the entry was made, must not empty the trash.
     """
-    facts = held.now.read(TrashFacts)
-    is_old = _end(held.now, facts) <= now
+    facts = locked_record.now.read(TrashFacts)
+    is_old = _end_time(locked_record.now, facts) <= now
     due = (facts.due if 0 < facts.due <= now else now) if is_old else 0.0
     if due != facts.due:
-        held.note(**wire.plain(replace(facts, due=due)))
+        locked_record.note(**wire.plain(replace(facts, due=due)))
     return is_old and due + _DAY_S <= now
 
 
-def _emptied(held: records.Held) -> int:
-    _refuse_away(held.now)
-    facts, freed = held.now.read(TrashFacts), 0
+def _empty_entry(locked_record: records.LockedRecord) -> int:
+    _refuse_out_of_reach(locked_record.now)
+    facts, freed_bytes = locked_record.now.read(TrashFacts), 0
     for path in facts.files:
-        place = _place(held.name, path)
-        freed += room.taken(place)
-        door.empty(place)
-    _forget(held, facts.files)
-    return freed
+        place = _place(locked_record.name, path)
+        freed_bytes += room.allocated_bytes(place)
+        door.remove_trashed(place)
+    _forget(locked_record, facts.files)
+    return freed_bytes
 
 
-def _forget(held: records.Held, paths: Collection[str]) -> None:
+def _forget(locked_record: records.LockedRecord, paths: Collection[str]) -> None:
     """Remove the folders of an entry, if they are empty, and its record."""
     with suppress(StorageError):  # the disk may be full, and the trash emptied for just that reason
-        held.note(is_over=True)
-    for folder in {_place(held.name, path).parent for path in paths}:
-        for one in (folder, folder.parent):
+        locked_record.note(is_over=True)
+    for folder in {_place(locked_record.name, path).parent for path in paths}:
+        for empty_folder in (folder, folder.parent):
             # One that is not empty stays: another host that shares it may be filling it.
             with suppress(OSError):
-                one.rmdir()
-    held.end()
+                empty_folder.rmdir()
+    locked_record.end()
 
 
 @contextmanager
-def _opened(settings: HostSettings, entry: str) -> Iterator[records.Held]:
-    busy = f"entry {entry!r} of the trash is being filled or emptied by another job"
-    with reservations.opened(settings, PURPOSE, entry, busy) as held:
-        if held.record is None:
-            raise _unknown(entry)
-        yield held
+def _open_entry(settings: HostSettings, entry: str) -> Iterator[records.LockedRecord]:
+    busy_message = f"entry {entry!r} of the trash is being filled or emptied by another job"
+    with reservations.open_record(settings, PURPOSE, entry, busy_message) as locked_record:
+        if locked_record.record is None:
+            raise _unknown_entry(entry)
+        yield locked_record
 
 
-def _unknown(entry: str) -> BadArgument:
+def _unknown_entry(entry: str) -> BadArgument:
     return BadArgument("entry", f"there is no {entry!r} in the trash of this host; see virt.trash")

@@ -15,7 +15,7 @@ from saltvirt.xml import pooldisk
 from saltvirt.xml import volume as volume_
 
 # Whose headers may name other files, and are not read here.
-_NAMING = ("cow", "qcow", "qed", "vmdk")
+_NAMING_FORMATS = ("cow", "qcow", "qed", "vmdk")
 
 
 def refuse_disguised(conn: Any, settings: HostSettings, pool: str, volume: str) -> None:
@@ -26,40 +26,46 @@ def refuse_disguised(conn: Any, settings: HostSettings, pool: str, volume: str) 
     pool again, take the disk for that, and copy whatever file the header names. What a VM has the
     volume as is true; of one that no VM has, its header may name nothing but volumes and images.
     """
-    says = volume_.read(anybytes.described(volumes.lookup(conn, pool, volume)))
-    if not volume_.has_header(says.format) or not says.path:
+    description = volume_.read(anybytes.read_volume_xml(volumes.lookup(conn, pool, volume)))
+    if not volume_.has_header(description.format) or not description.path:
         return
-    fmt = lifecycle.disk_format(conn, says.path)
-    if fmt not in (None, says.format):
+    fmt = lifecycle.disk_format(conn, description.path)
+    if fmt not in (None, description.format):
         raise StorageError(
             f"volume {pool}/{volume} is {fmt} to the VM that has it, and libvirt takes it for "
-            f"{says.format} by what is in it, which its guest may have written: a copy could have "
+            f"{description.format} by what is in it, which its guest may have written: a copy "
+            "could have "
             "files of this host in it; copy the file itself (virt.volume_download)"
         )
-    if fmt is None and says.format in _NAMING:
+    if fmt is None and description.format in _NAMING_FORMATS:
         raise StorageError(
-            f"volume {pool}/{volume} is {says.format}, which may name other files of this host: "
+            f"volume {pool}/{volume} is {description.format}, which may name other files of this "
+            "host: "
             "make it qcow2 by qemu-img convert, once you know what it names, or copy the file "
             "itself (virt.volume_download)"
         )
-    is_here = config.is_local(settings.uri) and os.path.isfile(says.path)
-    if fmt is None and says.format == "qcow2" and is_here:
-        _refuse_references(conn, settings, f"volume {pool}/{volume}", says.path)
+    is_here = config.is_local(settings.uri) and os.path.isfile(description.path)
+    if fmt is None and description.format == "qcow2" and is_here:
+        _refuse_references(conn, settings, f"volume {pool}/{volume}", description.path)
 
 
-def _refuse_references(conn: Any, settings: HostSettings, what: str, path: str) -> None:
+def _refuse_references(conn: Any, settings: HostSettings, label: str, path: str) -> None:
     below = [*storage.backing_below(settings), *storage.folders(conn, settings)]
     below += [Path(path).parent, *_devices(conn)]
     try:
-        for one in storage.chain(path):
-            validation.refuse_references(one, backing_below=below)
+        for file_path in storage.chain(path):
+            validation.refuse_references(file_path, backing_below=below)
     except (ImageError, OSError) as exc:
-        raise StorageError(f"{what} cannot be copied: {exc}") from exc
+        raise StorageError(f"{label} cannot be copied: {exc}") from exc
 
 
 def _devices(conn: Any) -> Iterator[str]:
     """Yield the volumes of pools that are no folders: an overlay may be based on a device."""
     for name, pool in host.pools(conn).items():
         if pool["active"] and pool["type"] not in pooldisk.FILES:
-            found = conn.storagePoolLookupByName(name).listAllVolumes()
-            yield from (path for one in found if (path := anybytes.text(one.path)).startswith("/"))
+            libvirt_volumes = conn.storagePoolLookupByName(name).listAllVolumes()
+            yield from (
+                path
+                for libvirt_volume in libvirt_volumes
+                if (path := anybytes.text(libvirt_volume.path)).startswith("/")
+            )

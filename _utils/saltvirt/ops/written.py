@@ -18,7 +18,7 @@ _seeded: ContextVar[str | None] = ContextVar("_seeded", default=None)
 
 
 @contextmanager
-def seeding(path: str | Path) -> Iterator[None]:
+def allow_seeding(path: str | Path) -> Iterator[None]:
     """Have a function that the user named write into the disk that it is given."""
     token = _seeded.set(os.path.realpath(path))
     try:
@@ -37,16 +37,16 @@ def opened_format(settings: HostSettings, path: str | Path) -> str:
     path = str(path)
     fmt = storage.opened_format(settings, path)
     if config.is_local(settings.uri) and not connect.why_missing():
-        with connect.opened(settings) as conn:
-            verdict = _verdict(conn, settings, path)
+        with connect.open_connection(settings) as conn:
+            verdict = _judge_write(conn, settings, path)
     else:
-        verdict = _verdict(None, settings, path)
+        verdict = _judge_write(None, settings, path)
     verdict.refuse(f"{path} is not written to")
     return fmt
 
 
-def _verdict(conn: Any, settings: HostSettings, path: str) -> Verdict:
-    judged = usage.index(conn, settings, beside=[path]).verdict(policies.WRITE, path)
+def _judge_write(conn: Any, settings: HostSettings, path: str) -> Verdict:
+    verdict = usage.index(conn, settings, beside_files=[path]).verdict(policies.WRITE, path)
     # The record of the VM that is made names the disk that its function seeds.
     is_seeded = os.path.realpath(path) == _seeded.get()
-    return judged.without(policies.COMING) if is_seeded else judged
+    return verdict.without(policies.COMING) if is_seeded else verdict

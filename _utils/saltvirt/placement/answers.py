@@ -368,7 +368,7 @@ class Figures:
             "memory_bytes": self.memory_bytes,
             "disk_bytes": self.disk_bytes,
         }
-        return {name: one for name, one in numbers.items() if one is not None}
+        return {name: number for name, number in numbers.items() if number is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

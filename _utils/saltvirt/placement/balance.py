@@ -62,7 +62,7 @@ def rebalance(
     max_moves: int,
     threshold: float,
     refused: Refused | None = None,
-    made: Iterable[Step] = (),
+    done_steps: Iterable[Step] = (),
 ) -> list[Step]:
     """
     Return the steps, the best first; each is worth more than ``threshold`` and its own cost.
@@ -83,8 +83,8 @@ def rebalance(
         Steps that were made since all this was asked.
     """
     cloud = _Cloud(hosts, loads, vms, threshold, refused or {})
-    for one in made:
-        cloud.make(one)
+    for done_step in done_steps:
+        cloud.make(done_step)
     out: list[Step] = []
     while len(out) < max_moves and (step := cloud.best()) is not None:
         cloud.make(step)
@@ -105,11 +105,11 @@ class _Cloud:
     ) -> None:
         self._hosts, self._loads, self._threshold = dict(hosts), Loads(loads), threshold
         self._refused, self._spots = refused, groups.Spots(hosts)
-        settled = _settled(hosts)
+        settled_names = _settled_vms(hosts)
         self._needs = {
-            name: requirements.of(moving)
+            name: requirements.for_move(moving)
             for name, moving in vms.items()
-            if not moving.obstacles and not moving.stay and name in settled
+            if not moving.obstacles and not moving.stay and name in settled_names
         }
         self._standing: dict[tuple[str, Requirements], bool] = {}
         self._room = {host: tuple(fit.free(info).values()) for host, info in hosts.items()}
@@ -120,100 +120,107 @@ class _Cloud:
     def make(self, step: Step) -> None:
         """Count a step as made; a VM moves once."""
         required, hosts, shares = self._needs.pop(step.name), self._hosts, self._loads.shares
-        both = (step.source, step.target)
-        for host in both:
+        step_hosts = (step.source, step.target)
+        for host in step_hosts:
             del self._hottest[bisect.bisect_left(self._hottest, (-shares[host], host))]
         before = self._loads.total
         self._loads.move(step.name, step.source, step.target)
         self._spots.move(required, step.source, step.target)
         hosts[step.source] = whatif.without_vm(hosts[step.source], required)
         hosts[step.target] = whatif.with_vm(hosts[step.target], required)
-        for host in both:
+        for host in step_hosts:
             self._room[host] = tuple(fit.free(hosts[host]).values())
             bisect.insort(self._hottest, (-shares[host], host))
         # What is even depends on the mean, and where a group may be on all of its VMs.
         is_for_all = abs(self._loads.total - before) > _SAME
         is_for_all = is_for_all or bool(required.affinity or required.anti_affinity)
-        self._memory.changed(both, is_for_all=is_for_all)
+        self._memory.changed(step_hosts, is_for_all=is_for_all)
 
     def best(self) -> Step | None:
         """Return the best step there is now, None if none is worth it."""
         givers = (host for _, host in self._hottest if self._kinds(host))
-        while some := list(islice(givers, _GIVERS)):
+        while batch := list(islice(givers, _GIVERS)):
             for count in (_TAKERS, None):
-                pairs = [pair for host in some for pair in self._pairs(host, count)]
+                pairs = [pair for host in batch for pair in self._pairs(host, count)]
                 # What a host says takes longer to look at than all gains together.
-                for one in heapq.merge(*pairs):
-                    step = Step(name=one[1], source=one[3], target=one[2], gain=one[4])
+                for worth in heapq.merge(*pairs):
+                    step = Step(name=worth[1], source=worth[3], target=worth[2], gain=worth[4])
                     if self._is_taken(step):
                         return step
-            self._memory.barren(some)
+            self._memory.barren(batch)
         return None
 
     def _kinds(self, host: str) -> _Kinds:
         """Return what may leave a host, by what does not differ for VMs of one make."""
         if host not in self._memory.kinds:
-            there, kinds = self._hosts[host].vms, _Kinds()
+            host_vms, kinds = self._hosts[host].vms, _Kinds()
             for name, vm in sorted(self._loads.vms[host].items()):
-                if name in self._needs and name in there:
-                    less = self._loads.share(host, -vm.cpu, -vm.memory_mib)
-                    kinds.setdefault(_make(self._needs[name]), []).append((name, vm, less))
+                if name in self._needs and name in host_vms:
+                    share_without = self._loads.share(host, -vm.cpu, -vm.memory_mib)
+                    kinds.setdefault(_without_size(self._needs[name]), []).append(
+                        (name, vm, share_without)
+                    )
             self._memory.kinds[host] = kinds
         return self._memory.kinds[host]
 
     def _pairs(self, source: str, count: int | None) -> Iterator[Sequence[_Worth]]:
         """Yield what is worth it, the best first, for each of so many of the least loaded."""
         shares, (least, _most) = self._loads.shares, self._loads.surely(source)
-        only = self._memory.since_barren(source)
+        changed_targets = self._memory.since_barren(source)
 
         def reach() -> Iterator[str]:
             coolest = takewhile(
-                lambda one: shares[source] + one[0] > self._threshold, reversed(self._hottest)
+                lambda entry: shares[source] + entry[0] > self._threshold, reversed(self._hottest)
             )
             return (host for _, host in coolest if least > self._loads.surely(host)[1])
 
         for make in self._kinds(source):
-            able = (host for host in reach() if self._may_take(host, make))
-            for target in islice(able, count):
-                if only is None or target in only:
+            able_hosts = (host for host in reach() if self._may_take(host, make))
+            for target in islice(able_hosts, count):
+                if changed_targets is None or target in changed_targets:
                     yield self._pair(source, target, make, is_kept=count is not None)
 
     def _pair(
         self, source: str, target: str, make: Requirements, *, is_kept: bool
     ) -> Sequence[_Worth]:
-        known = self._memory.pairs[source].get((target, make))
-        if known is None:
-            known = sorted(self._worth(source, target, make))
+        worths = self._memory.pairs[source].get((target, make))
+        if worths is None:
+            worths = sorted(self._worth(source, target, make))
             if is_kept:
-                self._memory.keep(source, target, make, known)
-        return known
+                self._memory.keep(source, target, make, worths)
+        return worths
 
     def _worth(self, source: str, target: str, make: Requirements) -> Iterator[_Worth]:
         """Yield what is worth it: ``(how little, name, target, source, gain)``."""
-        most, least = self._loads.shares[source], self._loads.shares[target]
-        apart, room = most - least, self._room[target]
-        for name, vm, less in self._kinds(source)[make]:
+        source_share, target_share = self._loads.shares[source], self._loads.shares[target]
+        difference, room = source_share - target_share, self._room[target]
+        for name, vm, source_after in self._kinds(source)[make]:
             # It must relieve the one, and the other must stay below what that was.
-            if less >= most or apart <= (most - less) / 2:
+            if source_after >= source_share or difference <= (source_share - source_after) / 2:
                 continue
-            more = self._loads.share(target, vm.cpu, vm.memory_mib)
+            target_after = self._loads.share(target, vm.cpu, vm.memory_mib)
             required = self._needs[name]
             cost = COST_PER_GIB * required.memory_mib / 1024
             # By how much closer the two come, whatever the size of the cloud.
-            gain = apart - abs(less - more) - cost
+            gain = difference - abs(source_after - target_after) - cost
             if gain <= self._threshold or target in self._refused.get(name, ()):
                 continue
             size = (required.vcpus, required.memory_mib, required.disk_mib)
             if all(map(operator.le, size, room)):
                 # By how much the squares become less: of equal gains, that of the two that are
                 # furthest apart counts most.
-                squares = most * most + least * least - less * less - more * more
-                yield cost * apart - squares, name, target, source, gain
+                squares = (
+                    source_share * source_share
+                    + target_share * target_share
+                    - source_after * source_after
+                    - target_after * target_after
+                )
+                yield cost * difference - squares, name, target, source, gain
 
     def _may_take(self, host: str, make: Requirements) -> bool:
         key = (host, make)
         if key not in self._standing:
-            self._standing[key] = not fit.standing(self._hosts[host], make)
+            self._standing[key] = not fit.standing_reasons(self._hosts[host], make)
         return self._standing[key]
 
     def _is_taken(self, step: Step) -> bool:
@@ -242,9 +249,9 @@ class _Memory:
         self._changes: list[str] = []
         self._barren: dict[str, int] = {}
 
-    def keep(self, source: str, target: str, make: Requirements, known: Sequence[_Worth]) -> None:
+    def keep(self, source: str, target: str, make: Requirements, worths: Sequence[_Worth]) -> None:
         """Keep what is worth it between two hosts."""
-        self.pairs[source][target, make] = known
+        self.pairs[source][target, make] = worths
         self._givers[target].add(source)
 
     def changed(self, hosts: Iterable[str], *, is_for_all: bool) -> None:
@@ -271,15 +278,15 @@ class _Memory:
         return None if since is None else set(self._changes[since:])
 
 
-def _make(required: Requirements) -> Requirements:
+def _without_size(required: Requirements) -> Requirements:
     """Return what of a VM's needs does not differ for VMs of one make."""
     return replace(
         required, name="", vcpus=0, memory_mib=0, disk_mib=0, affinity=(), anti_affinity=()
     )
 
 
-def _settled(hosts: Mapping[str, HostInfo]) -> set[str]:
+def _settled_vms(hosts: Mapping[str, HostInfo]) -> set[str]:
     """Return the names of the VMs that are on one host and on their way to none."""
-    seen = Counter(name for info in hosts.values() for name in {*info.vms, *info.building})
+    host_counts = Counter(name for info in hosts.values() for name in {*info.vms, *info.building})
     coming = {name for info in hosts.values() for name in info.building}
-    return {name for name, count in seen.items() if count == 1} - coming
+    return {name for name, count in host_counts.items() if count == 1} - coming

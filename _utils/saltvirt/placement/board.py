@@ -40,7 +40,7 @@ class Board:
         """
         self._hosts, self._policy = hosts, policy or Policy()
         self._among = hosts.keys() if among is None else among
-        self._weights = score.weighed(weights)
+        self._weights = score.ordered_weights(weights)
         self._left = _vectors(hosts, fit.free)
         self._limits = _vectors(hosts, fit.limits)
         self._stocks = {name: fit.stocks_left(info) for name, info in hosts.items()}
@@ -53,17 +53,19 @@ class Board:
         for entry in sorted(map(self._entry, hosts)):
             self._orders.setdefault(self._crowds.place(entry[1]), []).append(entry)
         dims = range(len(fit.DIMENSIONS))
-        limits = [[one[n] for one in self._limits.values() if one[n] > 0] or [1] for n in dims]
+        limits = [
+            [vector[n] for vector in self._limits.values() if vector[n] > 0] or [1] for n in dims
+        ]
         self._least, self._most = list(map(min, limits)), list(map(max, limits))
 
     def best(self, required: Requirements) -> str | None:
         """Return the host that ``choose.choose`` puts first; None if no host fits."""
         for places in self._crowds.fewest_first(required, self._orders):
-            found: tuple[float, str] | None = None
+            best_entry: tuple[float, str] | None = None
             for place in places:
-                found = self._best_of(self._orders[place], required, found)
-            if found is not None:
-                return found[1]
+                best_entry = self._best_of(self._orders[place], required, best_entry)
+            if best_entry is not None:
+                return best_entry[1]
         return None
 
     def put(self, required: Requirements, host: str) -> None:
@@ -84,29 +86,32 @@ class Board:
             self._dying.put(required, host)
 
     def _entry(self, host: str) -> tuple[float, str]:
-        left = score.of(self._left[host], self._limits[host], self._weights)
-        return (left if self._policy.packs else -left), host
+        share_left = score.share_left(self._left[host], self._limits[host], self._weights)
+        return (share_left if self._policy.packs else -share_left), host
 
     def _best_of(
-        self, order: _Order, required: Requirements, found: tuple[float, str] | None
+        self, order: _Order, required: Requirements, best_entry: tuple[float, str] | None
     ) -> tuple[float, str] | None:
         """Return the best host as ``(-score, name)``: of an order, or what was found elsewhere."""
-        taken, packs = self._most_taken(required), self._policy.packs
-        seen: set[tuple[_Vector, _Vector]] = set()
-        for bound, host, rest in self._with_room(order, required):
+        most_taken, packs = self._most_taken(required), self._policy.packs
+        seen_vectors: set[tuple[_Vector, _Vector]] = set()
+        for bound, host, room_left in self._with_room(order, required):
             # By the score that is left less all that the VM can take of it, no later one is better.
-            if found is not None and (bound - 1 if packs else bound) - taken > found[0] + _EPSILON:
+            if (
+                best_entry is not None
+                and (bound - 1 if packs else bound) - most_taken > best_entry[0] + _EPSILON
+            ):
                 break
             limits = self._limits[host]
-            if (rest, limits) in seen:
+            if (room_left, limits) in seen_vectors:
                 continue
-            points = score.of(rest, limits, self._weights)
-            mine = (-(1.0 - points) if packs else -points, host)
-            if (found is None or mine < found) and self._may_have(host, required):
+            points = score.share_left(room_left, limits, self._weights)
+            host_entry = (-(1.0 - points) if packs else -points, host)
+            if (best_entry is None or host_entry < best_entry) and self._may_have(host, required):
                 # Others like it come later, by their names.
-                seen.add((rest, limits))
-                found = mine
-        return found
+                seen_vectors.add((room_left, limits))
+                best_entry = host_entry
+        return best_entry
 
     def _with_room(
         self, order: _Order, required: Requirements
@@ -115,12 +120,12 @@ class Board:
         able, barred = self._able_hosts(required), self._barred(required)
         vcpus, memory_mib, disk_mib = required.vcpus, required.memory_mib, required.disk_mib
         for bound, host in order:
-            left = self._left[host]
-            if vcpus > left[0] or memory_mib > left[1] or host not in able or host in barred:
+            room = self._left[host]
+            if vcpus > room[0] or memory_mib > room[1] or host not in able or host in barred:
                 continue
-            rest = left[2] - max(disk_mib, able[host])
-            if rest >= 0:
-                yield bound, host, (left[0] - vcpus, left[1] - memory_mib, rest)
+            disk_left = room[2] - max(disk_mib, able[host])
+            if disk_left >= 0:
+                yield bound, host, (room[0] - vcpus, room[1] - memory_mib, disk_left)
 
     def _may_have(self, host: str, required: Requirements) -> bool:
         """Return whether groups let a VM be on a host, its stocks do, and headroom."""
@@ -137,10 +142,10 @@ class Board:
         if not self._policy.packs:
             # A score is worse by what the VM takes, and at least by its part of the largest host.
             need = (required.vcpus, required.memory_mib, required.disk_mib)
-            return -score.of(need, self._most, self._weights)
+            return -score.share_left(need, self._most, self._weights)
         disk_mib = max((required.disk_mib, *self._able_hosts(required).values()))
         need = (required.vcpus, required.memory_mib, disk_mib)
-        return score.of(need, self._least, self._weights)
+        return score.share_left(need, self._least, self._weights)
 
     def _able_hosts(self, required: Requirements) -> dict[str, int]:
         """Return ``{host: disk by the VM's profile}`` of those that could have it with room."""
@@ -158,7 +163,7 @@ class Board:
             self._able[make] = {
                 name: fit.disk_mib(host, make)
                 for name, host in self._hosts.items()
-                if name in self._among and not fit.standing(host, make)
+                if name in self._among and not fit.standing_reasons(host, make)
             }
         return self._able[make]
 
@@ -166,15 +171,15 @@ class Board:
         """Return the hosts that have the VM's name, or others of its anti-affinity groups."""
         out = set(self._named.get(required.name, ()))
         for group in required.anti_affinity:
-            there = self._apart.get(group, {})
-            out.update(host for host, names in there.items() if names - {required.name})
+            names_by_host = self._apart.get(group, {})
+            out.update(host for host, names in names_by_host.items() if names - {required.name})
         return out
 
 
 def _vectors(
-    hosts: Mapping[str, HostInfo], of: Callable[[HostInfo], dict[str, int]]
+    hosts: Mapping[str, HostInfo], measure: Callable[[HostInfo], dict[str, int]]
 ) -> dict[str, _Vector]:
-    return {name: tuple(of(info).values()) for name, info in hosts.items()}
+    return {name: tuple(measure(info).values()) for name, info in hosts.items()}
 
 
 class _Crowds:
@@ -200,8 +205,8 @@ class _Crowds:
         """Count one more VM."""
         if self._tag:
             for group in (None, *apart):
-                there = self._names.setdefault(group, {})
-                there.setdefault(self._places[host], set()).add(name)
+                names_by_place = self._names.setdefault(group, {})
+                names_by_place.setdefault(self._places[host], set()).add(name)
 
     def fewest_first(
         self, required: Requirements, places: Collection[groups.Place]
@@ -211,12 +216,14 @@ class _Crowds:
             yield list(places)
             return
         by_count: dict[int, list[groups.Place]] = {}
-        known = [self._names.get(group, {}) for group in required.anti_affinity or (None,)]
+        group_names = [self._names.get(group, {}) for group in required.anti_affinity or (None,)]
         for place in places:
-            there = set().union(*(names.get(place, ()) for names in known)) - {required.name}
-            by_count.setdefault(len(there), []).append(place)
-        for _count, some in sorted(by_count.items()):
-            yield some
+            vm_names = set().union(*(names.get(place, ()) for names in group_names)) - {
+                required.name
+            }
+            by_count.setdefault(len(vm_names), []).append(place)
+        for _count, equal_places in sorted(by_count.items()):
+            yield equal_places
 
 
 def _named(hosts: Mapping[str, HostInfo]) -> dict[str, set[str]]:

@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class Query:
     """
     What is asked for: the answer says of all that whether a host has it.
 
@@ -177,66 +177,68 @@ def is_of_one_host(required: Requirements, policy: Policy) -> bool:
     return not looks_around and not any(map(groups.tag_of, required.anti_affinity))
 
 
-def about(requests: Collection[Requirements], policy: Policy) -> About:
+def build_query(requests: Collection[Requirements], policy: Policy) -> Query:
     """Return what some VMs need to be asked for."""
-    mine = {group for one in requests for group in (*one.affinity, *one.anti_affinity)}
-    tags = {tag for tag in (policy.spread_over, *map(groups.tag_of, mine)) if tag}
-    may_be_on = wiring.may_be_on(requests)
-    return About(
-        groups=sorted(mine),
+    group_names = {
+        group for request in requests for group in (*request.affinity, *request.anti_affinity)
+    }
+    tags = {tag for tag in (policy.spread_over, *map(groups.tag_of, group_names)) if tag}
+    may_be_on = wiring.possible_names(requests)
+    return Query(
+        groups=sorted(group_names),
         tags=sorted(tags),
         bridges=sorted({*_each(requests, "bridges"), *may_be_on}),
         networks=sorted({*_each(requests, "networks"), *may_be_on}),
         links=sorted({*_each(requests, "links"), *may_be_on}),
         nic=_each(requests, "nic_profile"),
-        with_nics=any(one.called for one in requests),
+        with_nics=any(request.called for request in requests),
         disk=_each(requests, "disk_profile"),
         features=_each(requests, "cpu_features"),
         types=_each(requests, "domain_type"),
         archs=_each(requests, "arch"),
         machines=sorted({*_each(requests, "machine"), *_each(requests, "next_machine")}),
-        stocks=sorted({name for one in requests for name, _mib in one.stocks}),
+        stocks=sorted({name for request in requests for name, _mib in request.stocks}),
     )
 
 
 def _each(requests: Iterable[Requirements], field_: str) -> list[str]:
     """Return all that is in a field of requests, which has one name, some, or None."""
     out = set[str]()
-    for one in requests:
-        value = getattr(one, field_)
+    for request in requests:
+        value = getattr(request, field_)
         out.update([value] if isinstance(value, str) else value or ())
     return sorted(out)
 
 
 def names(
-    wanted: About,
-    own: Iterable[str],
+    query: Query,
+    vm_names: Iterable[str],
     *,
-    kept: dict[str, str],
+    kept_definitions: dict[str, str],
     building: list[str],
     unfinished: list[str],
     unreadable: dict[str, str],
 ) -> Names:
     """Return of which VMs a host has anything, with only what there is."""
     return Names(
-        digest=digest(own),
-        listed=sorted(own) if wanted.with_names else None,
-        kept=kept or None,
+        digest=digest(vm_names),
+        listed=sorted(vm_names) if query.with_names else None,
+        kept=kept_definitions or None,
         building=building or None,
         unfinished=unfinished or None,
         unreadable=unreadable or None,
     )
 
 
-def of(known: HostInfo, wanted: About) -> Brief:
+def build_brief(host_info: HostInfo, query: Query) -> Brief:
     """Return what a host answers, by all that it has."""
-    cpu, memory, storage = known.cpu, known.memory, known.storage
+    cpu, memory, storage = host_info.cpu, host_info.memory, host_info.storage
     nic = {
-        name: one if wanted.with_nics else replace(one, nics=None)
-        for name, one in _some(known.profiles.nic, wanted.nic).items()
+        name: profile if query.with_nics else replace(profile, nics=None)
+        for name, profile in _select(host_info.profiles.nic, query.nic).items()
     }
-    on = wiring.told(nic.values())
-    stocks = _some(known.stocks, wanted.stocks) if known.stocks is not None else None
+    profile_names = wiring.names_in_profiles(nic.values())
+    stocks = _select(host_info.stocks, query.stocks) if host_info.stocks is not None else None
     offer = Offer(
         limits=Limits(
             vcpus=cpu.vcpus_limit, memory_mib=memory.limit_mib, disk_mib=storage.limit_mib
@@ -247,31 +249,37 @@ def of(known: HostInfo, wanted: About) -> Brief:
             disk_mib=storage.committed_mib,
         ),
         arch=cpu.arch,
-        versions=known.versions,
-        domain_types=_types(known.domain_types, wanted.types),
-        maintenance=_if_any(known.maintenance),
-        tags=_if_any(_some(known.tags, wanted.tags)),
-        groups=_if_any(_groups(known, {*wanted.groups})),
-        stocks=stocks if wanted.stocks else None,
-        bridges=_if_any(sorted(on["bridges"].union(wanted.bridges).intersection(known.bridges))),
-        links=_if_any(sorted(on["links"].union(wanted.links).intersection(known.links))),
-        networks=_if_any(_some(known.networks, on["networks"].union(wanted.networks))),
+        versions=host_info.versions,
+        domain_types=_types(host_info.domain_types, query.types),
+        maintenance=_if_any(host_info.maintenance),
+        tags=_if_any(_select(host_info.tags, query.tags)),
+        groups=_if_any(_groups(host_info, {*query.groups})),
+        stocks=stocks if query.stocks else None,
+        bridges=_if_any(
+            sorted(profile_names["bridges"].union(query.bridges).intersection(host_info.bridges))
+        ),
+        links=_if_any(
+            sorted(profile_names["links"].union(query.links).intersection(host_info.links))
+        ),
+        networks=_if_any(
+            _select(host_info.networks, profile_names["networks"].union(query.networks))
+        ),
         nic=_if_any(nic),
-        disk=_if_any(_some(known.profiles.disk, wanted.disk)),
-        features=_if_any(_features(cpu.features, {*wanted.features})),
-        archs=known.archs if wanted.archs else None,
-        machines=_if_any(_machines(known, wanted)),
-        takes_uuid=known.takes_uuid,
+        disk=_if_any(_select(host_info.profiles.disk, query.disk)),
+        features=_if_any(_features(cpu.features, {*query.features})),
+        archs=host_info.archs if query.archs else None,
+        machines=_if_any(_machines(host_info, query)),
+        takes_uuid=host_info.takes_uuid,
     )
-    there = names(
-        wanted,
-        known.vms,
-        kept=known.kept,
-        building=known.building,
-        unfinished=known.unfinished,
-        unreadable=known.unreadable,
+    vm_names = names(
+        query,
+        host_info.vms,
+        kept_definitions=host_info.kept,
+        building=host_info.building,
+        unfinished=host_info.unfinished,
+        unreadable=host_info.unreadable,
     )
-    return Brief(names=there, offer=offer)
+    return Brief(names=vm_names, offer=offer)
 
 
 def _if_any(value: _T) -> _T | None:
@@ -282,50 +290,55 @@ def _or(value: _T | None, usual: _T) -> _T:
     return usual if value is None else value
 
 
-def _some(known: Mapping[str, _T], wanted: Iterable[str]) -> dict[str, _T]:
-    return {name: known[name] for name in sorted(wanted) if name in known}
+def _select(mapping: Mapping[str, _T], keys: Iterable[str]) -> dict[str, _T]:
+    return {name: mapping[name] for name in sorted(keys) if name in mapping}
 
 
-def _types(known: DomainTypes, wanted: Collection[str]) -> DomainTypes:
+def _types(types: DomainTypes, requested: Collection[str]) -> DomainTypes:
     """Return the kinds of guests, with why there are no others only where one is missed."""
-    is_enough = known.default is not None and {*wanted} <= {*known.usable}
-    why = "" if is_enough else known.why
-    return DomainTypes(default=known.default, usable=known.usable, why=why)
+    is_enough = types.default is not None and {*requested} <= {*types.usable}
+    reason = "" if is_enough else types.why
+    return DomainTypes(default=types.default, usable=types.usable, why=reason)
 
 
-def _groups(known: HostInfo, wanted: set[str]) -> dict[str, Groups]:
+def _groups(host_info: HostInfo, group_names: set[str]) -> dict[str, Groups]:
     out = {}
-    for name, vm in groups.members(known).items() if wanted else ():
-        mine = Groups(
-            affinity=[one for one in vm.affinity if one in wanted],
-            anti_affinity=[one for one in vm.anti_affinity if one in wanted],
+    for name, vm in groups.members(host_info).items() if group_names else ():
+        vm_groups = Groups(
+            affinity=[group for group in vm.affinity if group in group_names],
+            anti_affinity=[group for group in vm.anti_affinity if group in group_names],
         )
-        if mine.affinity or mine.anti_affinity:
-            out[name] = mine
+        if vm_groups.affinity or vm_groups.anti_affinity:
+            out[name] = vm_groups
     return out
 
 
-def _features(known: Mapping[str, list[str]], wanted: set[str]) -> dict[str, list[str]]:
-    if not wanted:
+def _features(
+    features_by_type: Mapping[str, list[str]], requested: set[str]
+) -> dict[str, list[str]]:
+    if not requested:
         return {}
-    return {kind: sorted(wanted.intersection(there)) for kind, there in known.items()}
-
-
-def _machines(known: HostInfo, wanted: About) -> dict[str, Machines]:
-    if not wanted.machines:
-        return {}
-    families = {generation.family(one)[0] for one in wanted.machines}
     return {
-        arch: Machines(
-            versions=_some(there.versions, families),
-            names=sorted({*wanted.machines}.intersection(there.names)),
-        )
-        for arch, there in known.machines.items()
-        if arch in (known.cpu.arch, *wanted.archs)
+        kind: sorted(requested.intersection(features))
+        for kind, features in features_by_type.items()
     }
 
 
-def info(said: Brief, listed: Iterable[str]) -> HostInfo:
+def _machines(host_info: HostInfo, query: Query) -> dict[str, Machines]:
+    if not query.machines:
+        return {}
+    families = {generation.family(name)[0] for name in query.machines}
+    return {
+        arch: Machines(
+            versions=_select(machines.versions, families),
+            names=sorted({*query.machines}.intersection(machines.names)),
+        )
+        for arch, machines in host_info.machines.items()
+        if arch in (host_info.cpu.arch, *query.archs)
+    }
+
+
+def to_host_info(brief: Brief, vm_names: Iterable[str]) -> HostInfo:
     """
     Return what a host says of itself, as far as it does.
 
@@ -335,17 +348,17 @@ def info(said: Brief, listed: Iterable[str]) -> HostInfo:
 
     One that says no more than names offers nothing.
     """
-    offer = said.offer or _NOTHING
-    limits, committed, building = offer.limits, offer.committed, _or(said.names.building, [])
+    offer = brief.offer or _NOTHING
+    limits, committed, building = offer.limits, offer.committed, _or(brief.names.building, [])
     return HostInfo(
         maintenance=bool(offer.maintenance),
         tags=_or(offer.tags, {}),
-        vms={name: _vm(offer, name) for name in listed},
-        kept=_or(said.names.kept, {}),
+        vms={name: _vm(offer, name) for name in vm_names},
+        kept=_or(brief.names.kept, {}),
         building=building,
         coming={name: _coming(offer, name) for name in building},
-        unfinished=_or(said.names.unfinished, []),
-        unreadable=_or(said.names.unreadable, {}),
+        unfinished=_or(brief.names.unfinished, []),
+        unreadable=_or(brief.names.unreadable, {}),
         cpu=CpuFacts(
             arch=offer.arch,
             vcpus_limit=limits.vcpus,
@@ -378,22 +391,22 @@ _NOTHING = Offer(
 
 
 def _vm(offer: Offer, name: str) -> VmFacts:
-    mine = (offer.groups or {}).get(name, _IN_NO_GROUP)
+    vm_groups = (offer.groups or {}).get(name, _IN_NO_GROUP)
     return VmFacts(
         state="",
         vcpus=0,
         memory_mib=0,
-        affinity=mine.affinity,
-        anti_affinity=mine.anti_affinity,
+        affinity=vm_groups.affinity,
+        anti_affinity=vm_groups.anti_affinity,
     )
 
 
 def _coming(offer: Offer, name: str) -> ComingFacts:
-    mine = (offer.groups or {}).get(name, _IN_NO_GROUP)
+    vm_groups = (offer.groups or {}).get(name, _IN_NO_GROUP)
     return ComingFacts(
         vcpus=0,
         memory_mib=0,
         disk_mib=0,
-        affinity=mine.affinity,
-        anti_affinity=mine.anti_affinity,
+        affinity=vm_groups.affinity,
+        anti_affinity=vm_groups.anti_affinity,
     )

@@ -27,8 +27,8 @@ class Rules:
         for name, host in hosts.items():
             for vm in groups.members(host).values():
                 for group in vm.anti_affinity:
-                    at = groups.place_for(group, name, host.tags)
-                    self._apart.setdefault(group, set()).add(at)
+                    place = groups.place_for(group, name, host.tags)
+                    self._apart.setdefault(group, set()).add(place)
 
     def new_groups(self, required: Requirements) -> list[str]:
         """Return the affinity groups of a VM that no host has yet."""
@@ -41,20 +41,20 @@ class Rules:
         for group in required.anti_affinity:
             barred.update(self._barred(group))
         for group in required.affinity:
-            there = self._spots.hosts(group)
-            barred.update(host for host in out if there and host not in there)
+            group_hosts = self._spots.hosts(group)
+            barred.update(host for host in out if group_hosts and host not in group_hosts)
         return [host for host in out if host not in barred and not self._has(host, required.name)]
 
     def _barred(self, group: str) -> Iterator[str]:
         """Yield the hosts that an anti-affinity group has taken, with all of their racks."""
-        taken = self._apart.get(group)
-        if taken and group not in self._places:
-            known = self._places[group] = {}
+        taken_places = self._apart.get(group)
+        if taken_places and group not in self._places:
+            hosts_by_place = self._places[group] = {}
             for host, info in self._hosts.items():
-                at = groups.place_for(group, host, info.tags)
-                known.setdefault(at, []).append(host)
-        for at in taken or ():
-            yield from self._places[group][at]
+                place = groups.place_for(group, host, info.tags)
+                hosts_by_place.setdefault(place, []).append(host)
+        for place in taken_places or ():
+            yield from self._places[group][place]
 
     def _standing_hosts(self, required: Requirements) -> list[str]:
         # What a host is does not differ for VMs of one make.
@@ -63,7 +63,9 @@ class Rules:
         )
         if make not in self._standing:
             self._standing[make] = [
-                name for name, host in sorted(self._hosts.items()) if not fit.standing(host, make)
+                name
+                for name, host in sorted(self._hosts.items())
+                if not fit.standing_reasons(host, make)
             ]
         return self._standing[make]
 
@@ -71,7 +73,7 @@ class Rules:
         return name in self._hosts[host].vms or name in self._hosts[host].building
 
 
-def together(needs: Sequence[Requirements], rules: Rules) -> list[list[Requirements]]:
+def group_by_affinity(needs: Sequence[Requirements], rules: Rules) -> list[list[Requirements]]:
     """
     Return the needs in lists of those that stay together, as they share affinity groups.
 
@@ -81,14 +83,14 @@ def together(needs: Sequence[Requirements], rules: Rules) -> list[list[Requireme
     out: dict[int, list[Requirements]] = {}
     for required in needs:
         new = rules.new_groups(required)
-        near = {id(of_group[group]): of_group[group] for group in new if group in of_group}
-        bundle = [one for number in near for one in out.pop(number)] + [required]
+        bundles_by_id = {id(of_group[group]): of_group[group] for group in new if group in of_group}
+        bundle = [member for number in bundles_by_id for member in out.pop(number)] + [required]
         out[id(bundle)] = bundle
-        of_group.update({group: bundle for one in bundle for group in rules.new_groups(one)})
+        of_group.update({group: bundle for member in bundle for group in rules.new_groups(member)})
     return list(out.values())
 
 
-def packed(
+def pack_bundles(
     hosts: Mapping[str, HostInfo],
     bundles: Iterable[list[Requirements]],
     rules: Rules,
@@ -99,27 +101,34 @@ def packed(
     rooms = {name: tuple(fit.free(host).values()) for name, host in hosts.items()}
     items = [_item(bundle, rules) for bundle in bundles]
     tags = {name: host.tags for name, host in hosts.items()}
-    found = pack.pack(items, rooms, lambda host, rest: score.of(rest, limits[host], weights), tags)
+    spots_by_bundle = pack.pack(
+        items,
+        rooms,
+        lambda host, room_left: score.share_left(room_left, limits[host], weights),
+        tags,
+    )
     return {
-        required.name: found[bundle[0].name]
+        required.name: spots_by_bundle[bundle[0].name]
         for bundle in bundles
         for required in bundle
-        if bundle[0].name in found
+        if bundle[0].name in spots_by_bundle
     }
 
 
-def way(hosts: Mapping[str, HostInfo], needs: Sequence[Requirements]) -> dict[str, str] | None:
+def find_way(hosts: Mapping[str, HostInfo], needs: Sequence[Requirements]) -> dict[str, str] | None:
     """Return ``{name: host}`` of a way to place all VMs, None if none was found."""
     rules = Rules(hosts, needs, {})
-    found = packed(hosts, together(needs, rules), rules, score.weighed())
-    return found if len(found) == len(needs) else None
+    hosts_by_vm = pack_bundles(
+        hosts, group_by_affinity(needs, rules), rules, score.ordered_weights()
+    )
+    return hosts_by_vm if len(hosts_by_vm) == len(needs) else None
 
 
 def _item(bundle: list[Requirements], rules: Rules) -> pack.Item:
     spots = rules.hosts(bundle[0])
     for required in bundle[1:]:
-        others = set(rules.hosts(required))
-        spots = [host for host in spots if host in others]
+        other_hosts = set(rules.hosts(required))
+        spots = [host for host in spots if host in other_hosts]
     return pack.Item(
         key=bundle[0].name,
         size=tuple(sum(getattr(required, key) for required in bundle) for key in fit.DIMENSIONS),
@@ -131,13 +140,14 @@ def _item(bundle: list[Requirements], rules: Rules) -> pack.Item:
 
 def clash(bundle: list[Requirements]) -> str | None:
     """Return why VMs that stay together can be nowhere, None if that is not in themselves."""
-    first: dict[str, str] = {}
+    vms_by_group: dict[str, str] = {}
     for required in bundle:
         for group in set(required.anti_affinity):
-            if group in first:
+            if group in vms_by_group:
                 return (
-                    f"{first[group]} and {required.name} are to be together, by their affinity "
+                    f"{vms_by_group[group]} and {required.name} are to be together, by their "
+                    "affinity "
                     f"groups, and apart, by the anti-affinity group {group}"
                 )
-            first[group] = required.name
+            vms_by_group[group] = required.name
     return None

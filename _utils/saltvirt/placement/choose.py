@@ -29,16 +29,18 @@ def evaluate(
         Whether to spread or to pack. Defaults to spreading over the hosts.
     """
     spots = groups.Spots(hosts, {*required.affinity, *required.anti_affinity})
-    factors, crowd = score.weighed(weights), crowds(hosts, required, policy)
+    factors, crowd = score.ordered_weights(weights), crowds(hosts, required, policy)
     dying = headroom.Headroom(hosts) if policy.headroom else None
     evaluations = []
     for name, host in hosts.items():
-        why = [*fit.reasons(host, required), *spots.why_apart(required, name)]
-        if dying and not why:
-            why += filter(None, [dying.why_not(required, name)])
-        points = _score(host, required, factors, policy) if not why else 0.0
-        evaluations.append(Evaluation(host=name, reasons=tuple(why), score=points, **crowd(name)))
-    return ranked(evaluations)
+        reasons = [*fit.reasons(host, required), *spots.why_apart(required, name)]
+        if dying and not reasons:
+            reasons += filter(None, [dying.why_not(required, name)])
+        points = _score(host, required, factors, policy) if not reasons else 0.0
+        evaluations.append(
+            Evaluation(host=name, reasons=tuple(reasons), score=points, **crowd(name))
+        )
+    return rank(evaluations)
 
 
 def crowds(
@@ -48,31 +50,32 @@ def crowds(
     tag = policy.spread_over
     if tag is None:
         return lambda _host: {}
-    mine, names = {*required.anti_affinity}, dict[groups.Place, set[str]]()
+    vm_groups, names = {*required.anti_affinity}, dict[groups.Place, set[str]]()
     places = {host: groups.place(host, info.tags, tag) for host, info in hosts.items()}
     for host, info in hosts.items():
-        there = names.setdefault(places[host], set())
-        there.update(
+        place_names = names.setdefault(places[host], set())
+        place_names.update(
             name
             for name, vm in groups.members(info).items()
-            if name != required.name and (not mine or not mine.isdisjoint(vm.anti_affinity))
+            if name != required.name
+            and (not vm_groups or not vm_groups.isdisjoint(vm.anti_affinity))
         )
 
     def of_host(host: str) -> dict[str, Any]:
         count, value = len(names[places[host]]), hosts[host].tags.get(tag)
         where = f"{tag} {value}" if value is not None else f"it, which has no tag {tag}"
-        what = "of its groups " if mine else ""
-        return {"crowd": count, "note": f"{count} VM{'s' * (count != 1)} {what}in {where}"}
+        qualifier = "of its groups " if vm_groups else ""
+        return {"crowd": count, "note": f"{count} VM{'s' * (count != 1)} {qualifier}in {where}"}
 
     return of_host
 
 
-def ranked(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
+def rank(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
     return sorted(evaluations, key=lambda v: (not v.fits, v.crowd, -v.score, v.host))
 
 
-def overruled(
-    evaluations: Iterable[Evaluation], late: Mapping[str, Iterable[str]]
+def apply_refusals(
+    evaluations: Iterable[Evaluation], late_reasons: Mapping[str, Iterable[str]]
 ) -> list[Evaluation]:
     """
     Return the evaluations, the best first, once hosts were asked themselves.
@@ -80,8 +83,11 @@ def overruled(
     late
         ``{host: reasons}`` of those that refused.
     """
-    refused = {host: Evaluation(host=host, reasons=tuple(why)) for host, why in late.items()}
-    return ranked([refused.get(v.host, v) if v.fits else v for v in evaluations])
+    refusals = {
+        host: Evaluation(host=host, reasons=tuple(reasons))
+        for host, reasons in late_reasons.items()
+    }
+    return rank([refusals.get(v.host, v) if v.fits else v for v in evaluations])
 
 
 def choose(
@@ -100,13 +106,15 @@ def choose(
 
 def no_host_fits(required: Requirements, evaluations: Sequence[Evaluation]) -> NoHostFits:
     """Return the error that says of every host why a VM cannot be there, and what helps."""
-    helps = cures.told(reason for one in evaluations for reason in one.reasons)
+    helps = cures.format_cures(
+        reason for evaluation in evaluations for reason in evaluation.reasons
+    )
     return NoHostFits(required, {v.host: "; ".join(v.reasons) for v in evaluations}, helps)
 
 
 def _score(
     host: HostInfo, required: Requirements, weights: Sequence[float], policy: Policy
 ) -> float:
-    rest = map(operator.sub, fit.free(host).values(), fit.needed(host, required))
-    left = score.of(rest, fit.limits(host).values(), weights)
-    return 1.0 - left if policy.packs else left
+    room_left = map(operator.sub, fit.free(host).values(), fit.needed(host, required))
+    share_left = score.share_left(room_left, fit.limits(host).values(), weights)
+    return 1.0 - share_left if policy.packs else share_left

@@ -39,18 +39,18 @@ _CURES = (
 _BEGIN = "; what helps: "
 
 
-def of(reasons: Iterable[str]) -> list[str]:
+def find_cures(reasons: Iterable[str]) -> list[str]:
     """Return what helps against any of the reasons, each once."""
-    given = list(reasons)
-    return [cure for words, cure in _CURES if any(re.search(words, one) for one in given)]
+    texts = list(reasons)
+    return [cure for words, cure in _CURES if any(re.search(words, text) for text in texts)]
 
 
-def told(reasons: Iterable[str]) -> str:
+def format_cures(reasons: Iterable[str]) -> str:
     """Return that as the end of an error's line; nothing if nothing is known."""
-    found = of(reasons)
-    return f"{_BEGIN}{'; '.join(found)}" if found else ""
+    cures = find_cures(reasons)
+    return f"{_BEGIN}{'; '.join(cures)}" if cures else ""
 
 
-def without(error: str) -> str:
+def strip_cures(error: str) -> str:
     """Return the line of an error without that end."""
     return error.partition(_BEGIN)[0]

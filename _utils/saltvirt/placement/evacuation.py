@@ -37,52 +37,58 @@ def evacuate(
     VMs of an affinity group that no other host has go to one host, or stay together.
     """
     refused = refused or {}
-    needs = [requirements.of(moving) for moving in vms.values()]
+    needs = [requirements.for_move(moving) for moving in vms.values()]
     needs.sort(key=lambda required: (-required.memory_mib, -required.vcpus, required.name))
     rules = bundles.Rules(hosts, needs, refused)
-    every = bundles.together(needs, rules)
-    stays = _bound(vms, staying or {}, every)
-    together = [bundle for bundle in every if bundle[0].name not in stays]
-    found = bundles.packed(hosts, together, rules, score.weighed(weights))
-    out = {required.name: found[required.name] for required in needs if required.name in found}
-    evaluated = _evaluate_once(_with_all(hosts, needs, out))
-    left = [bundle for bundle in together if bundle[0].name not in out]
-    return out, {**stays, **_staying(evaluated, left, refused, silent or {})}
+    all_bundles = bundles.group_by_affinity(needs, rules)
+    stays = _find_staying(vms, staying or {}, all_bundles)
+    together = [bundle for bundle in all_bundles if bundle[0].name not in stays]
+    hosts_by_vm = bundles.pack_bundles(hosts, together, rules, score.ordered_weights(weights))
+    out = {
+        required.name: hosts_by_vm[required.name]
+        for required in needs
+        if required.name in hosts_by_vm
+    }
+    evaluated = _evaluate_once(_after_moves(hosts, needs, out))
+    unplaced_bundles = [bundle for bundle in together if bundle[0].name not in out]
+    return out, {**stays, **_explain_staying(evaluated, unplaced_bundles, refused, silent or {})}
 
 
-def _bound(
+def _find_staying(
     vms: Mapping[str, MigrationInfo],
     staying: Mapping[str, str],
-    every: Iterable[list[Requirements]],
+    all_bundles: Iterable[list[Requirements]],
 ) -> dict[str, str]:
     """Return ``{name: why}`` of the VMs that do not move, and of those that stay with them."""
-    cannot = {name: "; ".join(moving.obstacles) for name, moving in vms.items()} | {**staying}
+    obstacles = {name: "; ".join(moving.obstacles) for name, moving in vms.items()} | {**staying}
     stays: dict[str, str] = {}
-    for bundle in every:
-        whys = {one.name: cannot[one.name] for one in bundle}
-        first = next((f"{n}{_WITH_IT}{why}" for n, why in whys.items() if why), None)
-        if first is not None:
-            stays |= {name: why or first for name, why in whys.items()}
+    for bundle in all_bundles:
+        reasons = {member.name: obstacles[member.name] for member in bundle}
+        first_reason = next(
+            (f"{n}{_WITH_IT}{reason}" for n, reason in reasons.items() if reason), None
+        )
+        if first_reason is not None:
+            stays |= {name: reason or first_reason for name, reason in reasons.items()}
     return stays
 
 
-def _staying(
+def _explain_staying(
     evaluated: Callable[[Requirements], list[Evaluation]],
-    left: Iterable[list[Requirements]],
+    unplaced_bundles: Iterable[list[Requirements]],
     refused: Refused,
     silent: Mapping[str, str],
 ) -> dict[str, str]:
     """Return ``{name: why}`` of the VMs of the bundles that find no place."""
     out = {}
-    for bundle in left:
+    for bundle in unplaced_bundles:
         for required in bundle:
-            said = {**_why(evaluated, required, bundle, refused), **silent}
-            why = "; ".join(f"{host}: {one}" for host, one in said.items())
-            out[required.name] = bundles.clash(bundle) or why or "there is no other hypervisor"
+            reasons_by_host = {**_find_reasons(evaluated, required, bundle, refused), **silent}
+            reason = "; ".join(f"{host}: {text}" for host, text in reasons_by_host.items())
+            out[required.name] = bundles.clash(bundle) or reason or "there is no other hypervisor"
     return out
 
 
-def _with_all(
+def _after_moves(
     hosts: Mapping[str, HostInfo], needs: Iterable[Requirements], moves: Mapping[str, str]
 ) -> dict[str, HostInfo]:
     """Return what the hosts would say when the moves have been made."""
@@ -95,31 +101,31 @@ def _with_all(
 
 def _evaluate_once(hosts: Mapping[str, HostInfo]) -> Callable[[Requirements], list[Evaluation]]:
     """Return a function that evaluates the hosts for a VM, once for all that need the same."""
-    known: dict[Requirements, list[Evaluation]] = {}
+    evaluations_by_need: dict[Requirements, list[Evaluation]] = {}
     names = {name for host in hosts.values() for name in (*host.vms, *host.building)}
 
     def evaluated(required: Requirements) -> list[Evaluation]:
         required = required if required.name in names else replace(required, name="")
-        if required not in known:
-            known[required] = choose.evaluate(hosts, required)
-        return known[required]
+        if required not in evaluations_by_need:
+            evaluations_by_need[required] = choose.evaluate(hosts, required)
+        return evaluations_by_need[required]
 
     return evaluated
 
 
-def _why(
+def _find_reasons(
     evaluated: Callable[[Requirements], list[Evaluation]],
     required: Requirements,
     bundle: list[Requirements],
     refused: Refused,
 ) -> dict[str, str]:
     """Return ``{host: why}`` of a VM, with those that stay together with it, at all hosts."""
-    size = {key: sum(getattr(one, key) for one in bundle) for key in fit.DIMENSIONS}
+    size = {key: sum(getattr(member, key) for member in bundle) for key in fit.DIMENSIONS}
     out = {}
-    for one in [required, *(other for other in bundle if other is not required)]:
-        late = refused.get(one.name, {})
-        for evaluation in choose.overruled(evaluated(replace(one, **size)), late):
+    for member in [required, *(companion for companion in bundle if companion is not required)]:
+        refusals = refused.get(member.name, {})
+        for evaluation in choose.apply_refusals(evaluated(replace(member, **size)), refusals):
             if evaluation.reasons and evaluation.host not in out:
-                with_it = "" if one is required else f"{one.name}{_WITH_IT}"
-                out[evaluation.host] = with_it + ", ".join(evaluation.reasons)
+                prefix = "" if member is required else f"{member.name}{_WITH_IT}"
+                out[evaluation.host] = prefix + ", ".join(evaluation.reasons)
     return out

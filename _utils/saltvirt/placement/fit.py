@@ -35,25 +35,25 @@ def limits(host: HostInfo) -> dict[str, int]:
 def reasons(host: HostInfo, required: Requirements) -> list[str]:
     """Return every reason why a host cannot take a VM; empty if it can."""
     return [
-        *_taken(host, required),
-        *_room(host, required),
-        *_stocks(host, required),
-        *standing(host, required),
-        *apart(host, required),
+        *_name_reasons(host, required),
+        *_room_reasons(host, required),
+        *_stock_reasons(host, required),
+        *standing_reasons(host, required),
+        *apart_reasons(host, required),
     ]
 
 
-def standing(host: HostInfo, required: Requirements) -> list[str]:
+def standing_reasons(host: HostInfo, required: Requirements) -> list[str]:
     """Return the reasons that stay whichever VMs come and go: what the host is, not what it has."""
     return [
         *(["in maintenance"] if host.maintenance else []),
-        *_machine(host, required),
-        *generation.reasons(generation.of(host), required),
-        *_links(host, required),
+        *_machine_reasons(host, required),
+        *generation.reasons(generation.for_host(host), required),
+        *_link_reasons(host, required),
     ]
 
 
-def _taken(host: HostInfo, required: Requirements) -> Iterator[str]:
+def _name_reasons(host: HostInfo, required: Requirements) -> Iterator[str]:
     if required.name in host.kept:
         yield f"it kept the definition of a VM called {required.name}"
     elif required.name in host.vms:
@@ -62,32 +62,32 @@ def _taken(host: HostInfo, required: Requirements) -> Iterator[str]:
         yield f"a VM called {required.name} is being built there"
 
 
-def _room(host: HostInfo, required: Requirements) -> Iterator[str]:
-    have = free(host)
-    if required.vcpus > have["vcpus"]:
-        left = max(0, have["vcpus"])
-        yield f"{required.vcpus} CPUs wanted, {left} of {host.cpu.vcpus_limit} free"
-    if required.memory_mib > have["memory_mib"]:
-        free_mib = max(0, have["memory_mib"])
+def _room_reasons(host: HostInfo, required: Requirements) -> Iterator[str]:
+    room = free(host)
+    if required.vcpus > room["vcpus"]:
+        free_cpus = max(0, room["vcpus"])
+        yield f"{required.vcpus} CPUs wanted, {free_cpus} of {host.cpu.vcpus_limit} free"
+    if required.memory_mib > room["memory_mib"]:
+        free_mib = max(0, room["memory_mib"])
         yield f"{required.memory_mib} MiB of memory wanted, {free_mib} MiB free"
-    if disk_mib(host, required) > have["disk_mib"]:
-        free_mib = max(0, have["disk_mib"])
+    if disk_mib(host, required) > room["disk_mib"]:
+        free_mib = max(0, room["disk_mib"])
         yield f"{disk_mib(host, required)} MiB of disk wanted, {free_mib} MiB free"
 
 
 def stocks_left(host: HostInfo) -> dict[str, int]:
     """Return what is left of a host's stocks, in MiB by names."""
     stocks = host.stocks or {}
-    return {name: one.limit_mib - one.committed_mib for name, one in stocks.items()}
+    return {name: stock.limit_mib - stock.committed_mib for name, stock in stocks.items()}
 
 
-def _stocks(host: HostInfo, required: Requirements) -> Iterator[str]:
-    left = stocks_left(host)
+def _stock_reasons(host: HostInfo, required: Requirements) -> Iterator[str]:
+    mib_by_stock = stocks_left(host)
     for name, need_mib in required.stocks if host.stocks is not None else ():
-        if name not in left:
+        if name not in mib_by_stock:
             yield f"no {name} there"
-        elif need_mib > left[name]:
-            yield f"{need_mib} MiB of {name} wanted, {max(0, left[name])} MiB free"
+        elif need_mib > mib_by_stock[name]:
+            yield f"{need_mib} MiB of {name} wanted, {max(0, mib_by_stock[name])} MiB free"
 
 
 def needed(host: HostInfo, required: Requirements) -> tuple[int, int, int]:
@@ -101,20 +101,20 @@ def disk_mib(host: HostInfo, required: Requirements) -> int:
     return max(required.disk_mib, (profile and profile.size_mib) or 0)
 
 
-def _machine(host: HostInfo, required: Requirements) -> Iterator[str]:
+def _machine_reasons(host: HostInfo, required: Requirements) -> Iterator[str]:
     types = host.domain_types
-    why = why_not_type(types, required.domain_type)
-    if why:
-        yield why
+    reason = why_not_type(types, required.domain_type)
+    if reason:
+        yield reason
     if required.arch and required.arch not in host.archs:
         yield f"no {required.arch} guests there ({', '.join(host.archs)})"
     kind = required.domain_type or types.default
     lacking = sorted(set(required.cpu_features) - set(host.cpu.features.get(kind or "", ())))
-    if lacking and not why:
+    if lacking and not reason:
         yield f"its CPU lacks {', '.join(lacking)} for {kind} guests"
 
 
-def why_not_type(types: DomainTypes, wanted: str | None) -> str | None:
+def why_not_type(types: DomainTypes, domain_type: str | None) -> str | None:
     """
     Return why a host cannot run guests of a domain type, or None.
 
@@ -123,53 +123,53 @@ def why_not_type(types: DomainTypes, wanted: str | None) -> str | None:
     wanted
         ``kvm`` or ``qemu``; None for what the host runs by default.
     """
-    if wanted and wanted not in types.usable:
-        others = ", ".join(types.usable) or "none at all"
-        return f"no {wanted} guests there ({others}): {types.why}"
-    if not wanted and types.default is None:
+    if domain_type and domain_type not in types.usable:
+        usable_types = ", ".join(types.usable) or "none at all"
+        return f"no {domain_type} guests there ({usable_types}): {types.why}"
+    if not domain_type and types.default is None:
         return f"it cannot say which guests run there: {types.why}"
     return None
 
 
-def _links(host: HostInfo, required: Requirements) -> Iterator[str]:
-    yield from _profiles(host, required)
+def _link_reasons(host: HostInfo, required: Requirements) -> Iterator[str]:
+    yield from _profile_reasons(host, required)
     yield from missing_links(host, required)
 
 
 def missing_links(host: HostInfo, required: Requirements) -> Iterator[str]:
     """Yield the reasons why the NICs of a VM lead nowhere on a host now; it cannot start there."""
-    wanted = wiring.of(required, host.profiles.nic.get(required.nic_profile or ""))
-    for bridge in sorted(wanted.bridges.difference(host.bridges)):
+    required_wiring = wiring.for_vm(required, host.profiles.nic.get(required.nic_profile or ""))
+    for bridge in sorted(required_wiring.bridges.difference(host.bridges)):
         yield f"no bridge {bridge} there"
-    yield from _networks(host, wanted.networks)
-    for link in sorted(wanted.links.difference(host.links)):
+    yield from _network_reasons(host, required_wiring.networks)
+    for link in sorted(required_wiring.links.difference(host.links)):
         yield f"no link {link} there"
 
 
-def _networks(host: HostInfo, wanted: Iterable[str]) -> Iterator[str]:
-    for network in sorted(wanted):
-        known = host.networks.get(network)
-        if known is None and network == "default":
+def _network_reasons(host: HostInfo, names: Iterable[str]) -> Iterator[str]:
+    for network in sorted(names):
+        network_facts = host.networks.get(network)
+        if network_facts is None and network == "default":
             yield "no active network default there (on it: state.apply hypervisor.nat)"
-        elif known is None:
+        elif network_facts is None:
             yield f"no active network {network} there"
-        elif not known.active:
+        elif not network_facts.active:
             yield f"no active network {network} there (on it: virsh net-start {network})"
 
 
-def _profiles(host: HostInfo, required: Requirements) -> Iterator[str]:
+def _profile_reasons(host: HostInfo, required: Requirements) -> Iterator[str]:
     nic, disk = host.profiles.nic, host.profiles.disk
-    for kind, wanted, profile in (
+    for kind, name, profile in (
         ("nic", required.nic_profile, nic.get(required.nic_profile or "")),
         ("disk", required.disk_profile, disk.get(required.disk_profile or "")),
     ):
-        if wanted and profile is None:
-            yield f"no {kind} profile {wanted!r} there"
-        elif wanted and profile and profile.error is not None:
+        if name and profile is None:
+            yield f"no {kind} profile {name!r} there"
+        elif name and profile and profile.error is not None:
             yield profile.error
 
 
-def apart(host: HostInfo, required: Requirements) -> Iterator[str]:
+def apart_reasons(host: HostInfo, required: Requirements) -> Iterator[str]:
     """Yield why the VM's anti-affinity groups keep it off a host."""
     if not required.anti_affinity:
         return

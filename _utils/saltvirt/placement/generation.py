@@ -28,7 +28,7 @@ class Generation:
     nic: Mapping[str, NicProfile] = field(default_factory=dict)
 
 
-def of(host: HostInfo) -> Generation:
+def for_host(host: HostInfo) -> Generation:
     """Return the :class:`Generation` of a host."""
     return Generation(
         arch=host.cpu.arch,
@@ -44,8 +44,8 @@ def numbers(version: str) -> tuple[int, ...]:
 
     What is no version is older than all that are: nothing is believed of whoever says it.
     """
-    found = _NUMBERS.match(version)
-    return tuple(int(part) for part in found.groups() if part) if found else ()
+    match = _NUMBERS.match(version)
+    return tuple(int(part) for part in match.groups() if part) if match else ()
 
 
 def loses_writes(domain_type: str, qemu: str | None) -> bool:
@@ -64,13 +64,13 @@ def loses_writes(domain_type: str, qemu: str | None) -> bool:
 
 def family(name: str) -> tuple[str, tuple[int, ...] | None]:
     """Return ``("pc-q35-", (7, 2))`` of ``pc-q35-7.2``, ``("q35", None)`` of one without one."""
-    found = _VERSIONED.fullmatch(name) if len(name) <= _LONGEST else None
-    if not found:
+    match = _VERSIONED.fullmatch(name) if len(name) <= _LONGEST else None
+    if not match:
         return name, None
-    return found[1], tuple(int(part) for part in found[2].split("."))
+    return match[1], tuple(int(part) for part in match[2].split("."))
 
 
-def known(guests: Iterable[Mapping[str, Any]], arch: str) -> dict[str, Machines]:
+def summarize_machines(guests: Iterable[Mapping[str, Any]], arch: str) -> dict[str, Machines]:
     """
     Return which machine types a host knows: ``{arch: {"versions", "names"}}``.
 
@@ -83,18 +83,22 @@ def known(guests: Iterable[Mapping[str, Any]], arch: str) -> dict[str, Machines]
     ``versions`` is ``{family: [oldest, newest]}``, as QEMU leaves no gaps; ``names`` are those
     without a version.
     """
-    listed = {guest["arch"]: set(guest["machines"]) for guest in guests}
-    own = listed.get(arch)
-    return {one: _summary(own) for one, machines in listed.items() if own and machines == own}
+    machines_by_arch = {guest["arch"]: set(guest["machines"]) for guest in guests}
+    own_machines = machines_by_arch.get(arch)
+    return {
+        guest_arch: _summary(own_machines)
+        for guest_arch, machines in machines_by_arch.items()
+        if own_machines and machines == own_machines
+    }
 
 
 def _summary(machines: Iterable[str]) -> Machines:
     versions: dict[str, list[tuple[int, ...]]] = {}
     names = []
-    for one in machines:
-        kind, version = family(one)
+    for name in machines:
+        kind, version = family(name)
         if version is None:
-            names.append(one)
+            names.append(name)
         else:
             versions.setdefault(kind, []).append(version)
     ends = {kind: [_dotted(min(all_)), _dotted(max(all_))] for kind, all_ in versions.items()}
@@ -107,30 +111,30 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 def reasons(host: Generation, required: Requirements) -> Iterator[str]:
     """Yield why a generation is the wrong one; nothing of what an older host does not say."""
-    yield from machine(host, required)
-    yield from _cpu(host, required)
-    yield from _tags(host, required)
+    yield from machine_reasons(host, required)
+    yield from _cpu_reasons(host, required)
+    yield from _tag_reasons(host, required)
     libvirt = host.versions.libvirt
-    for what, since in required.newer:
+    for feature, since in required.newer:
         if numbers(libvirt) < numbers(since):
-            yield f"it has {what}, which libvirt {libvirt} there does not know ({since} does)"
+            yield f"it has {feature}, which libvirt {libvirt} there does not know ({since} does)"
 
 
-def machine(host: Generation, required: Requirements) -> Iterator[str]:
+def machine_reasons(host: Generation, required: Requirements) -> Iterator[str]:
     """Yield why a host's QEMU cannot have a VM's machine types, as far as its survey tells."""
-    yield from _machine(host, required, required.machine)
-    yield from _machine(host, required, required.next_machine, " (of its next start)")
+    yield from _machine_type_reasons(host, required, required.machine)
+    yield from _machine_type_reasons(host, required, required.next_machine, " (of its next start)")
 
 
-def _machine(
+def _machine_type_reasons(
     host: Generation, required: Requirements, name: str | None, note: str = ""
 ) -> Iterator[str]:
-    there = host.machines.get(required.arch or host.arch)
-    if not name or not there or name in there.names:
+    machines = host.machines.get(required.arch or host.arch)
+    if not name or not machines or name in machines.names:
         return
     kind, version = family(name)
     qemu = f"QEMU {'.'.join(host.versions.qemu.split('.')[:2])} there"
-    ends = [family(end)[1] or () for end in there.versions.get(kind, ())]
+    ends = [family(end)[1] or () for end in machines.versions.get(kind, ())]
     if version is None or len(ends) != 2:
         yield f"{qemu} does not know the machine type {name}{note}"
         return
@@ -147,18 +151,18 @@ def _machine(
         )
 
 
-def _tags(host: Generation, required: Requirements) -> Iterator[str]:
+def _tag_reasons(host: Generation, required: Requirements) -> Iterator[str]:
     version = host.versions.libvirt
     can_tag = numbers(version) >= _TAGGING
-    wanted = wiring.of(required, host.nic.get(required.nic_profile or ""))
-    if wanted.is_tagged and not can_tag:
+    required_wiring = wiring.for_vm(required, host.nic.get(required.nic_profile or ""))
+    if required_wiring.is_tagged and not can_tag:
         yield (
             f"libvirt {version} there cannot tag VLANs on a Linux bridge (11.0 can): take a "
             "bridge per VLAN, or virtualport openvswitch"
         )
 
 
-def _cpu(host: Generation, required: Requirements) -> Iterator[str]:
+def _cpu_reasons(host: Generation, required: Requirements) -> Iterator[str]:
     qemu = host.versions.qemu
     if required.cpu_qemu and numbers(qemu) < numbers(required.cpu_qemu):
         yield (

@@ -76,16 +76,16 @@ class Spots:
     ) -> None:
         for group in groups:
             if tag_of(group) is not None and (only is None or group in only):
-                there = self._apart.setdefault(group, {})
-                there.setdefault(self._place(host, group), {})[name] = host
+                hosts_by_place = self._apart.setdefault(group, {})
+                hosts_by_place.setdefault(self._place(host, group), {})[name] = host
 
     def _place(self, host: str, group: str) -> Place:
         return place_for(group, host, self._tags[host])
 
     def hosts(self, group: str, without: str | None = None) -> set[str]:
         """Return the hosts that have VMs of a group, but for a VM of this name."""
-        there = self._names.get(group, {})
-        return {host for host, names in there.items() if names - {without}}
+        names_by_host = self._names.get(group, {})
+        return {host for host, names in names_by_host.items() if names - {without}}
 
     def add(self, required: Requirements, host: str) -> None:
         """Count one more VM."""
@@ -103,17 +103,21 @@ class Spots:
     def why_apart(self, required: Requirements, host: str) -> Iterator[str]:
         """Yield why a host is not where the VM's groups let it be, beyond what is on the host."""
         for group in required.affinity:
-            there = self.hosts(group, required.name)
-            if there and host not in there:
-                yield f"the affinity group {group} is on {', '.join(sorted(there))}"
+            group_hosts = self.hosts(group, required.name)
+            if group_hosts and host not in group_hosts:
+                yield f"the affinity group {group} is on {', '.join(sorted(group_hosts))}"
         for group in filter(tag_of, required.anti_affinity):
             yield from self._why_not_in_rack(group, required.name, host)
 
     def _why_not_in_rack(self, group: str, name: str, host: str) -> Iterator[str]:
         # What is on the host itself is said by ``fit``.
-        near = self._apart.get(group, {}).get(self._place(host, group), {})
-        others = [one for one, at in near.items() if at != host and one != name]
-        if others:
+        hosts_by_vm = self._apart.get(group, {}).get(self._place(host, group), {})
+        other_names = [
+            vm_name
+            for vm_name, vm_host in hosts_by_vm.items()
+            if vm_host != host and vm_name != name
+        ]
+        if other_names:
             tag = tag_of(group) or ""
-            where = f"{tag} {self._tags[host][tag]}"
-            yield f"{min(others)} of the anti-affinity group {group} is in {where}"
+            rack = f"{tag} {self._tags[host][tag]}"
+            yield f"{min(other_names)} of the anti-affinity group {group} is in {rack}"

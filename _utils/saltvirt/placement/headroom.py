@@ -36,7 +36,7 @@ class Headroom:
         """Take in ``{host: answer of virt.host_info}``."""
         self._hosts = dict(hosts)
         self._needs = {name: _needs(info) for name, info in hosts.items()}
-        self._left = {name: _left(info) for name, info in hosts.items()}
+        self._left = {name: _room_left(info) for name, info in hosts.items()}
         self._ways = {name: self._way(name) for name in sorted(hosts)}
 
     def why_not(self, required: Requirements, host: str) -> str | None:
@@ -46,8 +46,10 @@ class Headroom:
             return f"headroom: if {broken} died now, its VMs would not find room elsewhere"
         for dead in self._concerned(required, host):
             if self._with(required, host)._way(dead).there is None:
-                mine = " and this one" if dead == host else ""
-                return f"headroom: if {dead} died then, its VMs{mine} would not find room elsewhere"
+                suffix = " and this one" if dead == host else ""
+                return (
+                    f"headroom: if {dead} died then, its VMs{suffix} would not find room elsewhere"
+                )
         return None
 
     def put(self, required: Requirements, host: str) -> None:
@@ -61,67 +63,72 @@ class Headroom:
     def _concerned(self, required: Requirements, host: str) -> Iterator[str]:
         """Yield the hosts whose ways end, if a host has a VM more: its own first."""
         yield host
-        mine = {*required.affinity, *required.anti_affinity}
-        left = tuple(map(operator.sub, self._left[host], _size(required)))
+        group_names = {*required.affinity, *required.anti_affinity}
+        room_left = tuple(map(operator.sub, self._left[host], _size(required)))
         for name, way in self._ways.items():
             if name == host or way.there is None:
                 continue
-            taken = way.taken.get(host)
-            is_full = taken is not None and not all(map(operator.le, taken, left))
-            if is_full or (mine and _shares(self._needs[name], mine)):
+            taken_room = way.taken.get(host)
+            is_full = taken_room is not None and not all(map(operator.le, taken_room, room_left))
+            if is_full or (group_names and _has_any_group(self._needs[name], group_names)):
                 yield name
 
     def _with(self, required: Requirements, host: str) -> "Headroom":
         """Return the hosts with a VM more, without ways."""
         after = object.__new__(Headroom)
-        more = _like(self._hosts[host], required)
+        more = _restart_needs(self._hosts[host], required)
         info = whatif.with_vm(self._hosts[host], replace(required, disk_mib=0, disk_profile=None))
         after._hosts = {**self._hosts, host: info}
         after._needs = {**self._needs, host: [*self._needs[host], more]}
-        after._left = {**self._left, host: _left(info)}
+        after._left = {**self._left, host: _room_left(info)}
         after._ways = {}
         return after
 
     def _way(self, dead: str) -> _Way:
         """Return a way for the VMs of a host, if there is one."""
         needs = self._needs[dead]
-        found = self._roughly(dead) if not any(_in_group(one) for one in needs) else None
-        if found is None:
-            found = self._exactly(dead)
-        if found is None:
+        hosts_by_vm = self._roughly(dead) if not any(_in_group(need) for need in needs) else None
+        if hosts_by_vm is None:
+            hosts_by_vm = self._exactly(dead)
+        if hosts_by_vm is None:
             return _Way(None)
-        way = _Way(found)
+        way = _Way(hosts_by_vm)
         for required in needs:
-            there = found[required.name]
-            before = way.taken.get(there, (0, 0))
-            way.taken[there] = (before[0] + required.vcpus, before[1] + required.memory_mib)
+            host = hosts_by_vm[required.name]
+            before = way.taken.get(host, (0, 0))
+            way.taken[host] = (before[0] + required.vcpus, before[1] + required.memory_mib)
         return way
 
     def _roughly(self, dead: str) -> dict[str, str] | None:
         """Return a way by best fit among all hosts, the VMs with most memory first."""
-        left = dict(self._left)
-        del left[dead]
-        order = sorted(left, key=lambda name: (-left[name][1], name))
+        room_by_host = dict(self._left)
+        del room_by_host[dead]
+        order = sorted(room_by_host, key=lambda name: (-room_by_host[name][1], name))
         out: dict[str, str] = {}
-        for one in sorted(self._needs[dead], key=lambda one: (-one.memory_mib, one.name)):
-            size = _size(one)
+        for required in sorted(
+            self._needs[dead], key=lambda required: (-required.memory_mib, required.name)
+        ):
+            size = _size(required)
             for host in order:
-                if all(map(operator.le, size, left[host])) and not fit.standing(
-                    self._hosts[host], one
+                if all(map(operator.le, size, room_by_host[host])) and not fit.standing_reasons(
+                    self._hosts[host], required
                 ):
-                    left[host] = (left[host][0] - size[0], left[host][1] - size[1])
-                    out[one.name] = host
+                    room_by_host[host] = (
+                        room_by_host[host][0] - size[0],
+                        room_by_host[host][1] - size[1],
+                    )
+                    out[required.name] = host
                     break
             else:
                 return None
         return out
 
     def _exactly(self, dead: str) -> dict[str, str] | None:
-        others = {name: info for name, info in self._hosts.items() if name != dead}
-        return bundles.way(others, self._needs[dead])
+        other_hosts = {name: info for name, info in self._hosts.items() if name != dead}
+        return bundles.find_way(other_hosts, self._needs[dead])
 
 
-def _left(info: HostInfo) -> _Size:
+def _room_left(info: HostInfo) -> _Size:
     free = fit.free(info)
     return free["vcpus"], free["memory_mib"]
 
@@ -134,11 +141,14 @@ def _in_group(required: Requirements) -> bool:
     return bool(required.affinity or required.anti_affinity)
 
 
-def _shares(needs: Iterable[Requirements], mine: set[str]) -> bool:
-    return any(not mine.isdisjoint((*one.affinity, *one.anti_affinity)) for one in needs)
+def _has_any_group(needs: Iterable[Requirements], group_names: set[str]) -> bool:
+    return any(
+        not group_names.isdisjoint((*required.affinity, *required.anti_affinity))
+        for required in needs
+    )
 
 
-def _like(info: HostInfo, required: Requirements) -> Requirements:
+def _restart_needs(info: HostInfo, required: Requirements) -> Requirements:
     """Return what a VM of a host needs to start elsewhere: guests of that kind run there."""
     return Requirements(
         name=required.name,
@@ -153,7 +163,7 @@ def _like(info: HostInfo, required: Requirements) -> Requirements:
 
 def _needs(info: HostInfo) -> list[Requirements]:
     return [
-        _like(
+        _restart_needs(
             info,
             Requirements(
                 name=name,

@@ -15,7 +15,7 @@ _FEWEST = 3
 _UNKNOWN = 1 / 3
 
 
-def over(readings: Sequence[Load]) -> Load:
+def average(readings: Sequence[Load]) -> Load:
     """
     Return one answer of ``virt.load`` out of several that a host gave one after the other.
 
@@ -24,29 +24,31 @@ def over(readings: Sequence[Load]) -> Load:
     """
     last = readings[-1]
     vms: dict[str, VmLoad] = {}
-    for name, now in last.vms.items():
-        cpu = [one.vms[name].cpu for one in readings if name in one.vms]
-        vms[name] = replace(now, cpu=statistics.fmean(cpu), cpu_error=error(cpu))
-    sums = [sum(vm.cpu for name, vm in one.vms.items() if name in last.vms) for one in readings]
-    return replace(last, vms=vms, cpu_error=error(sums))
+    for name, vm_load in last.vms.items():
+        cpu = [reading.vms[name].cpu for reading in readings if name in reading.vms]
+        vms[name] = replace(vm_load, cpu=statistics.fmean(cpu), cpu_error=standard_error(cpu))
+    sums = [
+        sum(vm.cpu for name, vm in reading.vms.items() if name in last.vms) for reading in readings
+    ]
+    return replace(last, vms=vms, cpu_error=standard_error(sums))
 
 
-def error(values: Sequence[float]) -> float | None:
+def standard_error(values: Sequence[float]) -> float | None:
     """
     Return the standard error of the mean of readings that followed each other, None for too few.
 
     What lasts for several readings makes them alike, and the plain formula says too little then: it
     is also taken of longer and longer stretches, and the most that comes out counts.
     """
-    found, stretch = [], 1
+    errors, stretch = [], 1
     while (count := len(values) // stretch) >= _FEWEST:
         means = [statistics.fmean(values[n * stretch : (n + 1) * stretch]) for n in range(count)]
         mean = statistics.fmean(means)
         # What statistics.stdev says, by fractions, at thirty times the cost.
-        variance = math.fsum((one - mean) ** 2 for one in means) / (count - 1)
-        found.append((variance / count) ** 0.5)
+        variance = math.fsum((stretch_mean - mean) ** 2 for stretch_mean in means) / (count - 1)
+        errors.append((variance / count) ** 0.5)
         stretch *= 2
-    return max(found, default=None)
+    return max(errors, default=None)
 
 
 class Loads:
@@ -67,10 +69,10 @@ class Loads:
         self._squares = sum(share * share for share in self.shares.values())
 
     def _variances(self, loads: Mapping[str, Load]) -> dict[str, float]:
-        every = [_variance(vm) for vms in self.vms.values() for vm in vms.values()]
+        variances = [_variance(vm) for vms in self.vms.values() for vm in vms.values()]
         # One that happened to be idle all the time would seem to be sure of it: none is taken to
         # vary less than VMs do here on average.
-        usual = sum(every) / len(every) if every else 0.0
+        usual = sum(variances) / len(variances) if variances else 0.0
         return {
             host: max(
                 sum(max(usual, _variance(vm)) for vm in vms.values()),
@@ -100,8 +102,8 @@ class Loads:
         for host, share in changes:
             total += share - self.shares[host]
             squares += share * share - self.shares[host] ** 2
-        found: float = max(0.0, squares / count - (total / count) ** 2) ** 0.5
-        return found
+        deviation: float = max(0.0, squares / count - (total / count) ** 2) ** 0.5
+        return deviation
 
     def after(self, name: str, source: str, target: str) -> list[tuple[str, float]]:
         """Return the shares of both hosts once a VM has moved."""

@@ -61,21 +61,23 @@ def plan_many(
     Each goes to the host that ``choose.choose`` puts first when those before it are there.
     """
     policy = policy or Policy()
-    open_ = _open(hosts, among)
-    ordered = order(requests, open_, weights, policy)
-    known = {name: host for host, info in hosts.items() for name in _names(info)}
-    board, out = Board(hosts, weights, policy, open_), dict[str, str]()
-    left = []
-    for required in ordered:
-        host = None if required.name in known else board.best(required)
+    open_hosts = _open_hosts(hosts, among)
+    ordered_requests = order(requests, open_hosts, weights, policy)
+    hosts_by_vm = {name: host for host, info in hosts.items() for name in _names(info)}
+    board, out = Board(hosts, weights, policy, open_hosts), dict[str, str]()
+    unplaced_requests = []
+    for required in ordered_requests:
+        host = None if required.name in hosts_by_vm else board.best(required)
         if host is None:
-            left.append(required)
+            unplaced_requests.append(required)
             continue
         board.put(required, host)
         out[required.name] = host
-    if not left:
+    if not unplaced_requests:
         return Plan(hosts=out)
-    unplaced = _unplaced(left, _with(hosts, ordered, out), known, policy)
+    unplaced = _unplaced(
+        unplaced_requests, _after_placing(hosts, ordered_requests, out), hosts_by_vm, policy
+    )
     if all_or_nothing:
         names = ", ".join(sorted(unplaced)[:3]) + (" and more" if len(unplaced) > 3 else "")
         nothing = {host: f"all or nothing: no place for {names}" for host in hosts}
@@ -83,7 +85,9 @@ def plan_many(
     return Plan(hosts=out, unplaced=unplaced)
 
 
-def _open(hosts: Mapping[str, HostInfo], among: Collection[str] | None) -> Mapping[str, HostInfo]:
+def _open_hosts(
+    hosts: Mapping[str, HostInfo], among: Collection[str] | None
+) -> Mapping[str, HostInfo]:
     return hosts if among is None else {host: hosts[host] for host in hosts if host in among}
 
 
@@ -91,36 +95,41 @@ def _names(info: HostInfo) -> list[str]:
     return [*info.kept, *info.vms, *info.building, *info.coming]
 
 
-def _with(
-    hosts: Mapping[str, HostInfo], ordered: Iterable[Requirements], out: Mapping[str, str]
+def _after_placing(
+    hosts: Mapping[str, HostInfo], requests: Iterable[Requirements], out: Mapping[str, str]
 ) -> dict[str, HostInfo]:
     """Return what the hosts would say when all that has a place is there."""
     after = dict(hosts)
-    for required in ordered:
+    for required in requests:
         if (host := out.get(required.name)) is not None:
             after[host] = whatif.with_vm(after[host], required)
     return after
 
 
 def _unplaced(
-    left: Iterable[Requirements],
+    unplaced_requests: Iterable[Requirements],
     after: Mapping[str, HostInfo],
-    known: Mapping[str, str],
+    hosts_by_vm: Mapping[str, str],
     policy: Policy,
 ) -> dict[str, dict[str, str]]:
     """Return ``{name: {host: why not}}``: once for all that need the same."""
-    said: dict[Requirements, dict[str, str]] = {}
+    reasons_by_need: dict[Requirements, dict[str, str]] = {}
     out = {}
-    for required in left:
-        if required.name in known:
-            why = f"VM {required.name!r} is on {known[required.name]} already, or on its way there"
-            out[required.name] = dict.fromkeys(after, why)
+    for required in unplaced_requests:
+        if required.name in hosts_by_vm:
+            reason = (
+                f"VM {required.name!r} is on {hosts_by_vm[required.name]} already, or on its "
+                "way there"
+            )
+            out[required.name] = dict.fromkeys(after, reason)
             continue
-        alike = replace(required, name="")
-        if alike not in said:
-            evaluated = choose.evaluate(after, alike, policy=policy)
-            said[alike] = {one.host: "; ".join(one.reasons) for one in evaluated}
-        out[required.name] = said[alike]
+        need = replace(required, name="")
+        if need not in reasons_by_need:
+            evaluated = choose.evaluate(after, need, policy=policy)
+            reasons_by_need[need] = {
+                evaluation.host: "; ".join(evaluation.reasons) for evaluation in evaluated
+            }
+        out[required.name] = reasons_by_need[need]
     return out
 
 
@@ -137,24 +146,26 @@ def order(
     without a rest: each time the one that is most like what is left, so that neither CPUs nor
     memory remain that the other lacks.
     """
-    listed = sorted(requests, key=lambda required: required.name)
-    for one, after in zip(listed, listed[1:], strict=False):
-        if one.name == after.name:
-            raise BadArgument("requests", f"{one.name!r} is asked for twice")
+    sorted_requests = sorted(requests, key=lambda required: required.name)
+    for request, next_request in zip(sorted_requests, sorted_requests[1:], strict=False):
+        if request.name == next_request.name:
+            raise BadArgument("requests", f"{request.name!r} is asked for twice")
     room = _usual(hosts)
-    factors = score.weighed(weights)
+    factors = score.ordered_weights(weights)
 
     def largest_first(required: Requirements) -> tuple[float, str]:
         return -sum(map(operator.mul, factors, _parts(required, room))), required.name
 
-    listed.sort(key=largest_first)
-    return _filling(listed, room) if policy and policy.packs and room else listed
+    sorted_requests.sort(key=largest_first)
+    return (
+        _fill_order(sorted_requests, room) if policy and policy.packs and room else sorted_requests
+    )
 
 
 def _usual(hosts: Mapping[str, HostInfo]) -> _Vector:
     """Return what a host has to give, on average."""
     limits = [tuple(fit.limits(info).values()) for info in hosts.values() if not info.maintenance]
-    return tuple(max(1.0, sum(each) / len(limits)) for each in zip(*limits, strict=True))
+    return tuple(max(1.0, sum(amounts) / len(limits)) for amounts in zip(*limits, strict=True))
 
 
 def _parts(required: Requirements, room: _Vector) -> _Vector:
@@ -162,44 +173,51 @@ def _parts(required: Requirements, room: _Vector) -> _Vector:
     return tuple(map(operator.truediv, need, room))
 
 
-def _filling(listed: Sequence[Requirements], room: _Vector) -> list[Requirements]:
+def _fill_order(requests: Sequence[Requirements], room: _Vector) -> list[Requirements]:
     """Return the requests as hosts of this room are filled with them, one after the other."""
-    waiting, empty = _by_size(listed, room), [1.0] * len(room)
-    needed = [sum(each) for each in zip(*(_parts(one, room) for one in listed), strict=True)]
+    requests_by_size, empty_room = _by_size(requests, room), [1.0] * len(room)
+    needed_amounts = [
+        sum(amounts)
+        for amounts in zip(*(_parts(request, room) for request in requests), strict=True)
+    ]
     out: list[Requirements] = []
-    left = empty
-    while waiting:
-        fitting = [size for size in waiting if all(map(operator.le, size, left))]
-        if not fitting and left != empty:
-            left = empty
+    room_left = empty_room
+    while requests_by_size:
+        fitting_sizes = [
+            size for size in requests_by_size if all(map(operator.le, size, room_left))
+        ]
+        if not fitting_sizes and room_left != empty_room:
+            room_left = empty_room
             continue
-        best = _most_alike(fitting or list(waiting), left, needed)
-        required = waiting[best].pop(0)
-        if not waiting[best]:
-            del waiting[best]
+        best = _most_alike(fitting_sizes or list(requests_by_size), room_left, needed_amounts)
+        required = requests_by_size[best].pop(0)
+        if not requests_by_size[best]:
+            del requests_by_size[best]
         out.append(required)
         parts = _parts(required, room)
-        left = list(map(operator.sub, left, parts))
-        needed = [max(0.0, each) for each in map(operator.sub, needed, parts)]
+        room_left = list(map(operator.sub, room_left, parts))
+        needed_amounts = [max(0.0, amount) for amount in map(operator.sub, needed_amounts, parts)]
     return out
 
 
 def _most_alike(
-    sizes: Sequence[_Vector], left: Sequence[float], needed: Sequence[float]
+    sizes: Sequence[_Vector], room_left: Sequence[float], needed_amounts: Sequence[float]
 ) -> _Vector:
     # What all need little of does not decide.
-    most = max(needed)
-    matters = [each / most for each in needed] if most > 0 else [1.0] * len(needed)
-    return min(sizes, key=lambda size: (_unlike(size, left, matters), size))
+    most = max(needed_amounts)
+    weights = (
+        [amount / most for amount in needed_amounts] if most > 0 else [1.0] * len(needed_amounts)
+    )
+    return min(sizes, key=lambda size: (_unlikeness(size, room_left, weights), size))
 
 
-def _by_size(listed: Sequence[Requirements], room: _Vector) -> dict[_Vector, list[Requirements]]:
-    sizes = Counter(_parts(one, room) for one in listed)
+def _by_size(requests: Sequence[Requirements], room: _Vector) -> dict[_Vector, list[Requirements]]:
+    sizes = Counter(_parts(request, room) for request in requests)
     is_fine = len(sizes) <= _SIZES
     out: dict[_Vector, list[Requirements]] = {}
-    for one in listed:
-        parts = _parts(one, room)
-        out.setdefault(parts if is_fine else tuple(map(_rounded, parts)), []).append(one)
+    for request in requests:
+        parts = _parts(request, room)
+        out.setdefault(parts if is_fine else tuple(map(_rounded, parts)), []).append(request)
     return out
 
 
@@ -208,12 +226,14 @@ def _rounded(part: float) -> float:
     return 2.0 ** math.ceil(math.log2(part)) if part > 0 else 0.0
 
 
-def _unlike(size: _Vector, left: Sequence[float], matters: Sequence[float]) -> tuple[int, float]:
+def _unlikeness(
+    size: _Vector, room_left: Sequence[float], weights: Sequence[float]
+) -> tuple[int, float]:
     """Return how unlike in proportion what a VM takes and what is left are; small ones last."""
-    both = sum(w * a * b for w, a, b in zip(matters, size, left, strict=True))
-    one, other = (
-        math.sqrt(sum(w * a * a for w, a in zip(matters, vector, strict=True)))
-        for vector in (size, left)
+    product = sum(w * a * b for w, a, b in zip(weights, size, room_left, strict=True))
+    size_norm, room_norm = (
+        math.sqrt(sum(w * a * a for w, a in zip(weights, vector, strict=True)))
+        for vector in (size, room_left)
     )
-    alike = both / (one * other) if one and other else 0.0
-    return -round(alike / _STEP), -sum(map(operator.mul, matters, size))
+    likeness = product / (size_norm * room_norm) if size_norm and room_norm else 0.0
+    return -round(likeness / _STEP), -sum(map(operator.mul, weights, size))

@@ -104,8 +104,8 @@ class _Packing:
             self._fill(item, spot, -1)
 
     def _fill(self, item: Item, spot: str, sign: int) -> None:
-        left = self.left[spot]
-        self.left[spot] = tuple(a + sign * b for a, b in zip(left, item.size, strict=True))
+        room = self.left[spot]
+        self.left[spot] = tuple(a + sign * b for a, b in zip(room, item.size, strict=True))
 
     def mark(self) -> int:
         """Return where :meth:`rewind` comes back to."""
@@ -138,28 +138,28 @@ def pack(
         ``{spot: {tag: value}}``: what groups that are called after a tag keep apart.
     """
     tags = tags or {}
-    spread = _spread(items, rooms, score, tags)
+    spread = _pack_spread(items, rooms, score, tags)
     if len(spread) == len(items) or not any(item.spots for item in items):
         return spread
-    tight, is_all = _tight(items, rooms, tags)
-    if not is_all and (found := _searched(items, rooms, tags)) is not None:
-        return found
+    tight, is_all = _pack_tightly(items, rooms, tags)
+    if not is_all and (spots_by_key := _search(items, rooms, tags)) is not None:
+        return spots_by_key
     counts = {item.key: item.count for item in items}
 
-    def packed(found: Iterable[str]) -> int:
-        return sum(counts[key] for key in found)
+    def packed(keys: Iterable[str]) -> int:
+        return sum(counts[key] for key in keys)
 
     return tight if packed(tight) > packed(spread) else spread
 
 
-def _spread(
+def _pack_spread(
     items: Sequence[Item], rooms: Mapping[str, Vector], score: _Score, tags: _Tags
 ) -> dict[str, str]:
     packing = _Packing(rooms, tags, 0)
     heaps: dict[tuple[Vector, tuple[str, ...]], list[_Entry]] = {}
 
     def entry(item: Item, spot: str) -> _Entry:
-        return -score(spot, _rest(packing.left[spot], item.size)), spot
+        return -score(spot, _room_left(packing.left[spot], item.size)), spot
 
     for item in items:
         shape = (item.size, item.spots)
@@ -168,72 +168,73 @@ def _spread(
                 entry(item, spot) for spot in item.spots if packing.has_room(item, spot)
             ]
             heapq.heapify(heaps[shape])
-        spot = _best(packing, item, heaps[shape], entry)
+        spot = _pop_best(packing, item, heaps[shape], entry)
         if spot is not None:
             packing.put(item, spot)
     return packing.where
 
 
-def _best(
+def _pop_best(
     packing: _Packing, item: Item, heap: list[_Entry], entry: Callable[[Item, str], _Entry]
 ) -> str | None:
     """Return the best place now: of a heap of what was best before, as places only get worse."""
-    passed: list[_Entry] = []
+    passed_entries: list[_Entry] = []
     best = None
     while heap and best is None:
-        known, spot = heapq.heappop(heap)
+        old_score, spot = heapq.heappop(heap)
         if not packing.has_room(item, spot):
             continue  # for ever: nothing is taken away again
-        now = entry(item, spot)
-        if now[0] > known:
-            heapq.heappush(heap, now)
+        new_entry = entry(item, spot)
+        if new_entry[0] > old_score:
+            heapq.heappush(heap, new_entry)
             continue
-        passed.append(now)
+        passed_entries.append(new_entry)
         if packing.is_apart(item, spot):
             best = spot
-    for one in passed:
-        heapq.heappush(heap, one)
+    for passed_entry in passed_entries:
+        heapq.heappush(heap, passed_entry)
     return best
 
 
-def _rest(left: Vector, size: Vector) -> Vector:
-    return tuple(map(operator.sub, left, size))
+def _room_left(room: Vector, size: Vector) -> Vector:
+    return tuple(map(operator.sub, room, size))
 
 
 def _scarcity(items: Sequence[Item], rooms: Mapping[str, Vector]) -> list[float]:
     """Return how much each dimension matters: how much of it all need, by how much there is."""
-    needed = map(sum, zip(*(item.size for item in items), strict=True))
-    there = map(sum, zip(*rooms.values(), strict=True))
+    total_need = map(sum, zip(*(item.size for item in items), strict=True))
+    total_room = map(sum, zip(*rooms.values(), strict=True))
     return [
-        required / max(room, 1) / max(room, 1) for required, room in zip(needed, there, strict=True)
+        required / max(room, 1) / max(room, 1)
+        for required, room in zip(total_need, total_room, strict=True)
     ]
 
 
 def _weight(vector: Vector, scarcity: Sequence[float]) -> float:
-    found: float = sum(map(operator.mul, vector, scarcity))
-    return found
+    weight: float = sum(map(operator.mul, vector, scarcity))
+    return weight
 
 
 def _hardest_first(items: Iterable[Item], scarcity: Sequence[float]) -> list[Item]:
     return sorted(items, key=lambda i: (-_weight(i.size, scarcity), len(i.spots), i.key))
 
 
-def _tight(
+def _pack_tightly(
     items: Sequence[Item], rooms: Mapping[str, Vector], tags: _Tags
 ) -> tuple[dict[str, str], bool]:
     """Return ``({key: spot}, whether all have room)``: best fit, then by chains."""
     packing, scarcity = _Packing(rooms, tags, EFFORT), _scarcity(items, rooms)
-    left_over = []
+    unplaced_items = []
     for item in _hardest_first(items, scarcity):
         if not _best_fit(packing, item, scarcity):
-            left_over.append(item)
+            unplaced_items.append(item)
     try:
-        for item in left_over:
-            _chained(packing, item, scarcity, {item.key}, _CHAIN)
+        for item in unplaced_items:
+            _place_by_chain(packing, item, scarcity, {item.key}, _CHAIN)
     except _Spent:
         pass
     # What a chain has freed by the way may suit one that found nothing before.
-    for item in left_over:
+    for item in unplaced_items:
         if item.key not in packing.where:
             _best_fit(packing, item, scarcity)
     return packing.where, len(packing.where) == len(items)
@@ -250,7 +251,7 @@ def _best_fit(packing: _Packing, item: Item, scarcity: Sequence[float]) -> bool:
     return spot is not None
 
 
-def _chained(
+def _place_by_chain(
     packing: _Packing, item: Item, scarcity: Sequence[float], chain: set[str], depth: int
 ) -> bool:
     """Put an item where another makes room that goes elsewhere, it too by a chain; if it can."""
@@ -260,21 +261,23 @@ def _chained(
     if not depth:
         return False
     for spot in item.spots:
-        for other in _hardest_first(packing.on[spot].values(), scarcity)[::-1]:
-            if other.key in chain:
+        for other_item in _hardest_first(packing.on[spot].values(), scarcity)[::-1]:
+            if other_item.key in chain:
                 continue
             packing.spend()
             mark = packing.mark()
-            packing.put(other, None)
+            packing.put(other_item, None)
             if packing.fits(item, spot):
                 packing.put(item, spot)
-                if _chained(packing, other, scarcity, {*chain, other.key}, depth - 1):
+                if _place_by_chain(
+                    packing, other_item, scarcity, {*chain, other_item.key}, depth - 1
+                ):
                     return True
             packing.rewind(mark)
     return False
 
 
-def _searched(
+def _search(
     items: Sequence[Item], rooms: Mapping[str, Vector], tags: _Tags
 ) -> dict[str, str] | None:
     """Return ``{key: spot}`` of all items if a search finds a way, else None."""
@@ -322,11 +325,11 @@ class _Search:
         if key in self._failed or not self._has_room(number):
             return False
         item = self._items[number]
-        seen: set[tuple[Any, ...]] = set()
+        seen_states: set[tuple[Any, ...]] = set()
         for spot in sorted(item.spots, key=self._tightness):
-            if state[spot] in seen or not self._packing.fits(item, spot):
+            if state[spot] in seen_states or not self._packing.fits(item, spot):
                 continue
-            seen.add(state[spot])
+            seen_states.add(state[spot])
             mark = self._packing.mark()
             self._packing.put(item, spot)
             if self._placed(number + 1):
@@ -344,7 +347,7 @@ class _Search:
         }
 
     def _taken(self, spot: str) -> Iterable[_Taken]:
-        return (one for one in self._takes[spot] if one in self._packing.taken)
+        return (entry for entry in self._takes[spot] if entry in self._packing.taken)
 
     def _tightness(self, spot: str) -> float:
         return _weight(self._packing.left[spot], self._scarcity)
@@ -353,7 +356,7 @@ class _Search:
         """Return whether the places that still hold anything have room enough in all."""
         least = self._least[number]
         usable = [
-            left for left in self._packing.left.values() if all(map(operator.ge, left, least))
+            room for room in self._packing.left.values() if all(map(operator.ge, room, least))
         ]
         have = map(sum, zip(*usable, strict=True)) if usable else (0 for _ in least)
         return all(map(operator.le, self._needed[number], have))

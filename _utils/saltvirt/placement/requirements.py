@@ -5,7 +5,7 @@ from saltvirt.placement.answers import MigrationInfo
 from saltvirt.units import MIB
 
 
-def of(moving: MigrationInfo) -> Requirements:
+def for_move(moving: MigrationInfo) -> Requirements:
     """
     Return the :class:`saltvirt.model.Requirements` of a VM that moves.
 
@@ -29,7 +29,7 @@ def of(moving: MigrationInfo) -> Requirements:
         next_machine=moving.next_machine,
         cpu_qemu=moving.cpu_qemu,
         # Its host may say anything; what is no pair is nothing that another could lack.
-        newer=tuple((one[0], one[1]) for one in moving.newer if len(one) == 2),
+        newer=tuple((pair[0], pair[1]) for pair in moving.newer if len(pair) == 2),
         affinity=tuple(moving.affinity),
         anti_affinity=tuple(moving.anti_affinity),
     )

@@ -38,13 +38,13 @@ class Sequence:
 
     def ready(self, waiting: Collection[str]) -> Iterator[str]:
         """Yield which of those that wait, in the plan's order, may begin now."""
-        held = set[tuple[str, str]]()
+        busy_keys = set[tuple[str, str]]()
         for name in waiting:
             concerned = set(self._concerned(name))
-            if held.isdisjoint(concerned) and self._fits(name):
+            if busy_keys.isdisjoint(concerned) and self._fits(name):
                 yield name
             # Whoever goes on has not begun it.
-            held |= concerned
+            busy_keys |= concerned
 
     def begin(self, name: str) -> None:
         """Count a VM where it goes, too."""
@@ -55,9 +55,9 @@ class Sequence:
     def end(self, name: str, *, has_moved: bool) -> None:
         """Count a VM where it went, or where it stays, alone."""
         required, (source, target) = self._needs[name], self._moves[name]
-        left, at = (source, target) if has_moved else (target, source)
-        self._hosts[left] = whatif.without_vm(self._hosts[left], required)
-        self._spots.move(required, left, at)
+        left_host, vm_host = (source, target) if has_moved else (target, source)
+        self._hosts[left_host] = whatif.without_vm(self._hosts[left_host], required)
+        self._spots.move(required, left_host, vm_host)
 
     def _concerned(self, name: str) -> Iterable[tuple[str, str]]:
         required = self._needs[name]
@@ -66,8 +66,8 @@ class Sequence:
             ("affinity", required.affinity),
             ("anti_affinity", required.anti_affinity),
         ):
-            for one in names:
-                yield kind, one
+            for member in names:
+                yield kind, member
 
     def _fits(self, name: str) -> bool:
         required, (_source, target) = self._needs[name], self._moves[name]

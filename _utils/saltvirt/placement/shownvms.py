@@ -63,13 +63,15 @@ class FoundVms:
     names: list[str]
 
 
-def shown(said: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def select_vms(answer: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return what a host says of itself and of some of its VMs, but for what is the master's."""
     vms = {
-        name: {key: one for key, one in said["vm_info"][name].items() if key not in _OF_MASTER}
+        name: {
+            key: value for key, value in answer["vm_info"][name].items() if key not in _OF_MASTER
+        }
         for name in names
     }
-    return {**{key: one for key, one in said.items() if key != "names"}, "vm_info": vms}
+    return {**{key: value for key, value in answer.items() if key != "names"}, "vm_info": vms}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,30 +16,30 @@ def with_vm(host: HostInfo, required: Requirements) -> HostInfo:
         affinity=list(required.affinity),
         anti_affinity=list(required.anti_affinity),
     )
-    return _committed(host, {**host.vms, required.name: vm}, required, 1)
+    return _with_commitments(host, {**host.vms, required.name: vm}, required, 1)
 
 
 def without_vm(host: HostInfo, required: Requirements) -> HostInfo:
     """Return what a host would say of itself with one VM less on it."""
     vms = {name: vm for name, vm in host.vms.items() if name != required.name}
-    return _committed(host, vms, required, -1)
+    return _with_commitments(host, vms, required, -1)
 
 
-def _committed(
+def _with_commitments(
     host: HostInfo, vms: dict[str, VmFacts], required: Requirements, sign: int
 ) -> HostInfo:
     """Return what a host would say with these VMs, and with more or less of it promised."""
     cpu, memory, disk = host.cpu, host.memory, host.storage
     disk_mib = fit.disk_mib(host, required)
-    taken = dict(required.stocks)
+    mib_by_stock = dict(required.stocks)
     stocks = {
-        name: replace(one, committed_mib=one.committed_mib + sign * taken.get(name, 0))
-        for name, one in (host.stocks or {}).items()
+        name: replace(stock, committed_mib=stock.committed_mib + sign * mib_by_stock.get(name, 0))
+        for name, stock in (host.stocks or {}).items()
     }
     return replace(
         host,
         vms=vms,
-        stocks=stocks if taken and host.stocks is not None else host.stocks,
+        stocks=stocks if mib_by_stock and host.stocks is not None else host.stocks,
         cpu=replace(cpu, vcpus_committed=cpu.vcpus_committed + sign * required.vcpus),
         memory=replace(memory, committed_mib=memory.committed_mib + sign * required.memory_mib),
         storage=replace(disk, committed_mib=disk.committed_mib + sign * disk_mib),

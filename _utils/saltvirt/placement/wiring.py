@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from saltvirt.model import DEFAULT_BRIDGE, CalledNic, Requirements, need_of
+from saltvirt.model import DEFAULT_BRIDGE, CalledNic, Requirements, host_need
 from saltvirt.placement.answers import NicPlace, NicProfile
 
 _NOTHING = CalledNic()
@@ -21,7 +21,7 @@ class Wiring:
     is_tagged: bool
 
 
-def of(required: Requirements, profile: NicProfile | None) -> Wiring:
+def for_vm(required: Requirements, profile: NicProfile | None) -> Wiring:
     """
     Return what a VM's NICs need of a host.
 
@@ -38,53 +38,55 @@ def of(required: Requirements, profile: NicProfile | None) -> Wiring:
             is_tagged=required.bridge_vlans or bool(profile.bridge_vlans),
         )
     called = dict(required.called)
-    found = [
-        _merged(called.get(name, _NOTHING), profile.nics.get(name, _USUAL))
+    nic_places = [
+        _merge(called.get(name, _NOTHING), profile.nics.get(name, _USUAL))
         for name in {**profile.nics, **called}
     ]
     return Wiring(
-        bridges=_on("bridges", found),
-        networks=_on("networks", found),
-        links=_on("links", found),
-        is_tagged=any(one.tagged and _need(one) == "bridges" for one in found),
+        bridges=_needed_names("bridges", nic_places),
+        networks=_needed_names("networks", nic_places),
+        links=_needed_names("links", nic_places),
+        is_tagged=any(place.tagged and _need(place) == "bridges" for place in nic_places),
     )
 
 
-def _on(need: str, places: Iterable[NicPlace]) -> frozenset[str]:
-    return frozenset(one.on for one in places if one.on and _need(one) == need)
+def _needed_names(need: str, places: Iterable[NicPlace]) -> frozenset[str]:
+    return frozenset(place.on for place in places if place.on and _need(place) == need)
 
 
-def _need(one: NicPlace) -> str | None:
-    return need_of(one.type, is_switched=one.switched)
+def _need(place: NicPlace) -> str | None:
+    return host_need(place.type, is_switched=place.switched)
 
 
-def _merged(said: CalledNic, has: NicPlace) -> NicPlace:
+def _merge(called_nic: CalledNic, profile_nic: NicPlace) -> NicPlace:
     """Return where a NIC is, by what a call says of it: as :func:`saltvirt.nics.override` does."""
-    kind = said.type or has.type
+    kind = called_nic.type or profile_nic.type
     # Of another type, the profile's source would be something else's name.
-    on = said.source or (has.on if kind == has.type else None)
+    on = called_nic.source or (profile_nic.on if kind == profile_nic.type else None)
     return NicPlace(
         type=kind,
         on=on or (DEFAULT_BRIDGE if kind == "bridge" else None),
-        tagged=has.tagged if said.tagged is None else said.tagged,
-        switched=has.switched if said.switched is None else said.switched,
+        tagged=profile_nic.tagged if called_nic.tagged is None else called_nic.tagged,
+        switched=profile_nic.switched if called_nic.switched is None else called_nic.switched,
     )
 
 
-def may_be_on(requests: Iterable[Requirements]) -> set[str]:
+def possible_names(requests: Iterable[Requirements]) -> set[str]:
     """Return the names that NICs of calls with a profile may be on: of what, the profile says."""
-    called = [said for one in requests for _name, said in one.called]
-    return {said.source or DEFAULT_BRIDGE for said in called}
+    called_nics = [called_nic for request in requests for _name, called_nic in request.called]
+    return {called_nic.source or DEFAULT_BRIDGE for called_nic in called_nics}
 
 
-def told(profiles: Collection[NicProfile]) -> dict[str, set[str]]:
+def names_in_profiles(profiles: Collection[NicProfile]) -> dict[str, set[str]]:
     """
     Return the bridges, networks and links that a host says of whether it has them, by profiles.
 
     A call may make a port of Open vSwitch, say, of what a profile has on a Linux bridge.
     """
-    on = {place.on for one in profiles for place in (one.nics or {}).values() if place.on}
+    names = {
+        place.on for profile in profiles for place in (profile.nics or {}).values() if place.on
+    }
     return {
-        need: on.union(*(getattr(one, need) or () for one in profiles))
+        need: names.union(*(getattr(profile, need) or () for profile in profiles))
         for need in ("bridges", "networks", "links")
     }

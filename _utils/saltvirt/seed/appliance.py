@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from saltvirt import locks, terminal
 from saltvirt.errors import SeedError
-from saltvirt.room import Meter, OverLimit, Room, taken
+from saltvirt.room import Meter, OverLimit, Room, allocated_bytes
 from saltvirt.seed import barrier, lending
 from saltvirt.units import MIB
 
@@ -26,23 +26,25 @@ LIMIT_S, MEMORY_MIB = 300, 768
 _GENTLE_S = 5
 _LOOK_S = 0.5
 # What is written beside the disk: an overlay over one that is only read, and a socket.
-_BESIDE_MIB = 1024
+_MOST_EXTRA_MIB = 1024
 # So many characters of an answer are read: what it finds is names, and some lines of errors.
-_SAID_MOST = 4 * MIB
+_MOST_ANSWER_CHARS = 4 * MIB
 _LONGEST = 1000
-_WHO = {"guestfs": "libguestfs", "nbd": "mounting by this host", "folder": "writing"}
+_METHOD_NAMES = {"guestfs": "libguestfs", "nbd": "mounting by this host", "folder": "writing"}
 
 
 def why_missing(python: str = PYTHON) -> str | None:
     """Return why no worker can run on this host, None if one can."""
     argv = [python, "-I", "-B", str(_WORKER), "--check"]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        result = subprocess.run(argv, capture_output=True, text=True, check=False)
     except OSError as exc:
         return f"{python}: {exc.strerror}"
-    if done.returncode == 0:
+    if result.returncode == 0:
         return None
-    return f"{python}: {done.stderr.strip()}; install python3-guestfs (python3-libguestfs on RHEL)"
+    return (
+        f"{python}: {result.stderr.strip()}; install python3-guestfs (python3-libguestfs on RHEL)"
+    )
 
 
 def run(
@@ -78,14 +80,14 @@ def run(
     """
     job = {**job, "limit_s": limit_s, "memory_mib": memory_mib}
     with (
-        _folder(Path(state_dir) / "appliances") as folder,
-        _account(job, lending.place(state_dir), masters) as who,
-        _confined(job, folder, room, use_kvm, who) as told,
+        _make_work_folder(Path(state_dir) / "appliances") as folder,
+        _borrow_account(job, lending.locks_folder(state_dir), masters) as account,
+        _confine_job(job, folder, room, use_kvm, account) as worker_job,
         # Not pipes: whoever has taken a worker over could fill this process's memory.
         open(f"{folder}/answer", "w+", errors="replace") as out,
         open(f"{folder}/printed", "w+", errors="replace") as err,
     ):
-        given, before = json.dumps(told), _all_taken(folder)
+        job_text, bytes_before = json.dumps(worker_job), _count_folder_bytes(folder)
         worker = subprocess.Popen(
             [python, "-I", "-B", str(_WORKER)],
             stdin=subprocess.PIPE,
@@ -97,89 +99,95 @@ def run(
         )
         with worker:
             try:
-                _watched(worker, given, job, room, folder, before)
+                _watch(worker, job_text, job, room, folder, bytes_before)
             finally:
                 _end(worker)
-        return _answer(job, worker.returncode, _read(out), _read(err))
+        return _answer(job, worker.returncode, _read_output(out), _read_output(err))
 
 
-def _read(said: TextIO) -> str:
-    said.seek(0)
-    return said.read(_SAID_MOST)
+def _read_output(stream: TextIO) -> str:
+    stream.seek(0)
+    return stream.read(_MOST_ANSWER_CHARS)
 
 
 @contextmanager
-def _account(
+def _borrow_account(
     job: dict[str, Any], place: Path, masters: Iterable[str]
 ) -> Iterator[lending.Account | None]:
     """Yield the user that an appliance is meanwhile; None for a job without one."""
     if job.get("via", "guestfs") != "guestfs":
         yield None
         return
-    known = lending.accounts()
+    accounts = lending.accounts()
     if job.get("network"):
         # It is one table for all of them: others may be at work.
-        barrier.put_up([one.uid for one in known], masters)
-    with lending.borrowed(known, place, job["limit_s"]) as who:
-        yield who
+        barrier.put_up([candidate.uid for candidate in accounts], masters)
+    with lending.borrow_account(accounts, place, job["limit_s"]) as account:
+        yield account
 
 
 @contextmanager
-def _confined(
-    job: dict[str, Any], folder: str, room: Room, use_kvm: bool, who: lending.Account | None
+def _confine_job(
+    job: dict[str, Any], folder: str, room: Room, use_kvm: bool, account: lending.Account | None
 ) -> Iterator[dict[str, Any]]:
     """Yield the job as the worker gets it, with all that the appliance's user may have."""
-    if who is None:
+    if account is None:
         yield job
         return
-    told = lending.furnished(job, folder, who, room)
+    worker_job = lending.prepare_job(job, folder, account, room)
     is_read, limit_s = job["action"] == "look", job["limit_s"]
-    with lending.lent(job["path"], who, is_read=is_read, limit_s=limit_s) as lent:
-        told["confined"] = {
-            "uid": who.uid,
-            "gid": who.gid,
+    with lending.lend_during(job["path"], account, is_read=is_read, limit_s=limit_s) as lent_disk:
+        worker_job["confined"] = {
+            "uid": account.uid,
+            "gid": account.gid,
             "folder": folder,
             "use_kvm": use_kvm,
-            "lent": lent,
+            "lent": lent_disk,
         }
-        yield told
+        yield worker_job
 
 
-def _watched(
+def _watch(
     worker: subprocess.Popen[str],
-    given: str,
+    job_text: str,
     job: dict[str, Any],
     room: Room,
     folder: str,
-    beside: int,
+    bytes_before: int,
 ) -> None:
     """Wait until a worker ends; raise as soon as it takes too much room or time."""
     path, limit_s = job["path"], job["limit_s"]
     deadline = time.monotonic() + limit_s
-    told: str | None = given
-    before = taken(path)
+    pending_text: str | None = job_text
+    disk_bytes = allocated_bytes(path)
     # A device has its size.
     grows = job["action"] != "look" and not Path(path).is_block_device()
     meter = replace(room, limit_s=limit_s).meter(path, Path(path).parent)
     while True:
         try:
-            worker.communicate(told, timeout=min(_LOOK_S, limit_s))
+            worker.communicate(pending_text, timeout=min(_LOOK_S, limit_s))
             return
         except subprocess.TimeoutExpired as exc:
-            told = None  # what is not written yet is, and a second time is refused
+            pending_text = None  # what is not written yet is, and a second time is refused
             if time.monotonic() > deadline:
                 raise SeedError(
                     f"{path}: the worker took longer than {limit_s} s; raise "
                     "virt:seed:limit_s if this host is slow"
                 ) from exc
         if grows:
-            _refuse_growth(meter, max(0, taken(path) - before))
-        if _all_taken(folder) - beside > _BESIDE_MIB * MIB:
-            raise SeedError(f"{path}: the appliance wrote more than {_BESIDE_MIB} MiB beside it")
+            _refuse_growth(meter, max(0, allocated_bytes(path) - disk_bytes))
+        if _count_folder_bytes(folder) - bytes_before > _MOST_EXTRA_MIB * MIB:
+            raise SeedError(
+                f"{path}: the appliance wrote more than {_MOST_EXTRA_MIB} MiB beside it"
+            )
 
 
-def _all_taken(folder: str) -> int:
-    return sum(taken(f"{at}/{name}") for at, _folders, names in os.walk(folder) for name in names)
+def _count_folder_bytes(folder: str) -> int:
+    return sum(
+        allocated_bytes(f"{subfolder}/{name}")
+        for subfolder, _folders, names in os.walk(folder)
+        for name in names
+    )
 
 
 def _refuse_growth(meter: Meter, written_bytes: int) -> None:
@@ -203,15 +211,15 @@ def _end(worker: subprocess.Popen[str]) -> None:
 
 
 @contextmanager
-def _folder(every: Path) -> Iterator[str]:
+def _make_work_folder(parent: Path) -> Iterator[str]:
     """Yield a folder that goes with the block; those of processes that were killed go too."""
-    every.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for path in every.glob("*.lock"):
-        with locks.held(path, wait=False) as handle:
+    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for path in parent.glob("*.lock"):
+        with locks.hold_lock(path, wait=False) as handle:
             if handle:
                 shutil.rmtree(path.with_suffix(""), ignore_errors=True)
-    folder = new_folder(every)
-    with locks.held(folder.with_suffix(".lock")):
+    folder = new_folder(parent)
+    with locks.hold_lock(folder.with_suffix(".lock")):
         folder.mkdir(mode=0o700)
         try:
             yield str(folder)
@@ -219,9 +227,9 @@ def _folder(every: Path) -> Iterator[str]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def new_folder(every: Path) -> Path:
+def new_folder(parent: Path) -> Path:
     """Return the path of an appliance's folder; short, as a socket's has at most 107 characters."""
-    return every / uuid.uuid4().hex[:8]
+    return parent / uuid.uuid4().hex[:8]
 
 
 def environment(folder: str, *, use_kvm: bool) -> dict[str, str]:
@@ -245,15 +253,15 @@ def _answer(job: dict[str, Any], code: int, out: str, err: str) -> dict[str, Any
     if not isinstance(answer, dict):
         answer = {"failed": "its worker has answered with something else than it was asked"}
     if "refused" in answer:
-        done = "built" if job["action"] == "build" else "seeded"
-        raise SeedError(f"{job['path']} cannot be {done}: {_line(answer['refused'])}")
+        verb = "built" if job["action"] == "build" else "seeded"
+        raise SeedError(f"{job['path']} cannot be {verb}: {_one_line(answer['refused'])}")
     if "failed" in answer:
-        who = _WHO[job.get("via", "guestfs")]
-        raise SeedError(f"{who} failed on {job['path']}: {_line(answer['failed'])}")
-    found: dict[str, Any] = answer
-    return found
+        method_name = _METHOD_NAMES[job.get("via", "guestfs")]
+        raise SeedError(f"{method_name} failed on {job['path']}: {_one_line(answer['failed'])}")
+    result: dict[str, Any] = answer
+    return result
 
 
-def _line(why: object) -> str:
+def _one_line(reason: object) -> str:
     # Names in an image, and what its programs print, are in it.
-    return terminal.one_line(str(why), _LONGEST)
+    return terminal.one_line(str(reason), _LONGEST)

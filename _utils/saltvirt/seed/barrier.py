@@ -32,45 +32,50 @@ _IP = ("-4", "-6")
 _SBIN = "/usr/sbin:/sbin"
 
 
-def own_networks(listed: str) -> list[str]:
+def own_networks(output: str) -> list[str]:
     """Return the networks of all addresses in what ``ip -json address`` has printed."""
-    found = []
-    for link in json.loads(listed):
-        for one in link.get("addr_info", ()):
-            if one.get("local"):
-                found.append(f"{one['local']}/{one['prefixlen']}")
-                if one.get("address"):  # the other end of a line
-                    found.append(one["address"])
-    return found
+    networks = []
+    for link in json.loads(output):
+        for address in link.get("addr_info", ()):
+            if address.get("local"):
+                networks.append(f"{address['local']}/{address['prefixlen']}")
+                if address.get("address"):  # the other end of a line
+                    networks.append(address["address"])
+    return networks
 
 
-def own_links(listed: str) -> list[str]:
+def own_links(output: str) -> list[str]:
     """Return what is reached without a gateway, of what ``ip -json route`` has printed."""
-    rows = json.loads(listed or "[]")
+    rows = json.loads(output or "[]")
     direct = [row["dst"] for row in rows if row.get("dev") and not {"gateway", "via"} & {*row}]
     # A line that everything goes to has the others at its end, not on the link.
-    return [one for one in direct if one != "default"]
+    return [destination for destination in direct if destination != "default"]
 
 
 def resolvers(text: str) -> list[str]:
     """Return the name servers that a resolv.conf has, whose names the guest is told by."""
     rows = [row.split() for row in text.splitlines()]
-    named = [row[1].partition("%")[0] for row in rows if len(row) > 1 and row[0] == "nameserver"]
-    return [name for name in named if _is_address(name)]
+    addresses = [
+        row[1].partition("%")[0] for row in rows if len(row) > 1 and row[0] == "nameserver"
+    ]
+    return [name for name in addresses if _is_address(name)]
 
 
 def rules(uids: Iterable[int], networks: Iterable[str], servers: Iterable[str]) -> str:
     """Return the table: names are asked for, and nothing else goes to this host's networks."""
-    shut = _by_family([*_ALWAYS, *networks])
-    asked = _by_family(servers)
+    networks_by_family = _by_family([*_ALWAYS, *networks])
+    servers_by_family = _by_family(servers)
     lines = [
         f"{family} daddr {{ {hosts} }} {protocol} dport 53 accept"
-        for family, hosts in asked
+        for family, hosts in servers_by_family
         for protocol in ("udp", "tcp")
     ]
     # What a cloud tells its machine is reached by a gateway, too.
-    shut += _by_family(connection.METADATA)
-    lines += ['oif "lo" reject', *(f"{family} daddr {{ {nets} }} reject" for family, nets in shut)]
+    networks_by_family += _by_family(connection.METADATA)
+    lines += [
+        'oif "lo" reject',
+        *(f"{family} daddr {{ {nets} }} reject" for family, nets in networks_by_family),
+    ]
     body = "\n".join(f"        {line}" for line in lines)
     return f"""\
 table inet {TABLE}
@@ -89,16 +94,19 @@ table inet {TABLE} {{
 
 def put_up(uids: Iterable[int], masters: Iterable[str]) -> None:
     """Load the table; raise SeedError if it cannot be: then the appliance gets no network."""
-    listed = _ran(["ip", "-json", "address"], "iproute2")
+    address_output = _run_program(["ip", "-json", "address"], "iproute2")
     try:
         servers = resolvers(Path("/etc/resolv.conf").read_text(errors="replace"))
     except OSError:
         servers = []
     # An address of DHCPv6, or of a rented server, says nothing of the network that it is in.
-    ways = [_ran(["ip", "-json", one, "route", "show", "table", "all"], "iproute2") for one in _IP]
-    links = [one for way in ways for one in own_links(way)]
-    text = rules(uids, [*own_networks(listed), *links, *masters], servers)
-    _ran(["nft", "-f", "-"], "nftables", text)
+    route_outputs = [
+        _run_program(["ip", "-json", family, "route", "show", "table", "all"], "iproute2")
+        for family in _IP
+    ]
+    links = [link for route_output in route_outputs for link in own_links(route_output)]
+    text = rules(uids, [*own_networks(address_output), *links, *masters], servers)
+    _run_program(["nft", "-f", "-"], "nftables", text)
 
 
 def _is_address(text: str) -> bool:
@@ -111,33 +119,37 @@ def _is_address(text: str) -> bool:
 
 def _by_family(networks: Iterable[str]) -> list[tuple[str, str]]:
     """Return ``[(nftables' name of the family, its networks)]``: none is part of another."""
-    read = [ipaddress.ip_network(one, strict=False) for one in networks]
-    v4 = ipaddress.collapse_addresses(n for n in read if isinstance(n, ipaddress.IPv4Network))
-    v6 = ipaddress.collapse_addresses(n for n in read if isinstance(n, ipaddress.IPv6Network))
-    both = (("ip", ", ".join(map(str, v4))), ("ip6", ", ".join(map(str, v6))))
-    return [(family, shown) for family, shown in both if shown]
+    parsed_networks = [ipaddress.ip_network(network, strict=False) for network in networks]
+    v4 = ipaddress.collapse_addresses(
+        n for n in parsed_networks if isinstance(n, ipaddress.IPv4Network)
+    )
+    v6 = ipaddress.collapse_addresses(
+        n for n in parsed_networks if isinstance(n, ipaddress.IPv6Network)
+    )
+    families = (("ip", ", ".join(map(str, v4))), ("ip6", ", ".join(map(str, v6))))
+    return [(family, networks_text) for family, networks_text in families if networks_text]
 
 
-def _ran(argv: Sequence[str], package: str, told: str | None = None) -> str:
-    why = "the appliance gets no network without its rules"
+def _run_program(argv: Sequence[str], package: str, stdin_text: str | None = None) -> str:
+    consequence = "the appliance gets no network without its rules"
     program = shutil.which(argv[0], path=f"{os.environ.get('PATH', os.defpath)}:{_SBIN}")
     if not program:
         raise SeedError(
-            f"{argv[0]} is missing on this host, and {why}; install {package}, or give "
+            f"{argv[0]} is missing on this host, and {consequence}; install {package}, or give "
             "install_from= and leave virt:seed:install_network out"
         )
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [program, *argv[1:]],
-            input=told,
+            input=stdin_text,
             capture_output=True,
             text=True,
             check=False,
             timeout=30,
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
-        raise SeedError(f"{argv[0]} failed, and {why}: {exc}") from exc
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise SeedError(f"{argv[0]} failed, and {why}: {lines[0]}")
-    return done.stdout
+        raise SeedError(f"{argv[0]} failed, and {consequence}: {exc}") from exc
+    if result.returncode:
+        lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
+        raise SeedError(f"{argv[0]} failed, and {consequence}: {lines[0]}")
+    return result.stdout

@@ -13,7 +13,7 @@ from saltvirt.model import Nic
 
 _MARK = "#cloud-config"
 # Whoever changes these breaks the guest's identity.
-_OURS = ("hostname", "fqdn", "preserve_hostname")
+_RESERVED_KEYS = ("hostname", "fqdn", "preserve_hostname")
 # Ours are in these, too. Anything but a list would be there instead of them.
 _LISTS = ("bootcmd", "runcmd", "ssh_authorized_keys")
 # What cloud-init takes for "no", as YAML itself does.
@@ -28,7 +28,7 @@ def mapping(argument: str, value: Any) -> dict[str, Any]:
         try:
             value = yaml.safe_load(value)
         except yaml.YAMLError as exc:
-            raise BadArgument(argument, f"is not YAML{_where(exc)}") from None
+            raise BadArgument(argument, f"is not YAML{_describe_yaml_error(exc)}") from None
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -37,23 +37,23 @@ def mapping(argument: str, value: Any) -> dict[str, Any]:
             f"is neither a mapping nor a text that begins with {_MARK}; a "
             "script goes under its 'runcmd'",
         )
-    taken = sorted(set(value) & set(_OURS))
-    if taken:
-        raise BadArgument(argument, f"{taken[0]!r} is the VM's name, which virt.init gives")
+    reserved_keys = sorted(set(value) & set(_RESERVED_KEYS))
+    if reserved_keys:
+        raise BadArgument(argument, f"{reserved_keys[0]!r} is the VM's name, which virt.init gives")
     for key in _LISTS:
         if not isinstance(value.get(key), list | None):
             raise BadArgument(argument, f"{key!r} is not a list, as cloud-init wants it")
     # In YAML a key with nothing behind it is null, and says nothing.
-    return {key: one for key, one in value.items() if one is not None or key not in _LISTS}
+    return {key: item for key, item in value.items() if item is not None or key not in _LISTS}
 
 
-def _where(exc: yaml.YAMLError) -> str:
+def _describe_yaml_error(exc: yaml.YAMLError) -> str:
     """Return what is wrong, and where; not the line itself, in which there may be a password."""
     mark, problem = getattr(exc, "problem_mark", None), getattr(exc, "problem", None)
-    at = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    position = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     # What stands between quotes is the text's own.
-    why = re.sub(r"'.*'", "something", " ".join(str(problem).split())) if problem else ""
-    return f"{at}: {why}" if why else at
+    problem_text = re.sub(r"'.*'", "something", " ".join(str(problem).split())) if problem else ""
+    return f"{position}: {problem_text}" if problem_text else position
 
 
 def names_users(config: dict[str, Any]) -> bool:
@@ -76,11 +76,11 @@ def merge(*parts: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():
-            before = out.get(key)
-            if isinstance(before, dict) and isinstance(value, dict):
-                out[key] = merge(before, value)
-            elif isinstance(before, list) and isinstance(value, list):
-                out[key] = [*before, *value]
+            merged_value = out.get(key)
+            if isinstance(merged_value, dict) and isinstance(value, dict):
+                out[key] = merge(merged_value, value)
+            elif isinstance(merged_value, list) and isinstance(value, list):
+                out[key] = [*merged_value, *value]
             else:
                 out[key] = value
     return out
@@ -102,12 +102,12 @@ def lists_in_both(vendor_data: dict[str, Any], user_data: dict[str, Any]) -> dic
 def _in_both(vendor_data: dict[str, Any], user_data: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in vendor_data.items():
-        other = user_data.get(key)
-        if isinstance(value, list) and isinstance(other, list):
+        user_value = user_data.get(key)
+        if isinstance(value, list) and isinstance(user_value, list):
             out[key] = value
-        elif isinstance(value, dict) and isinstance(other, dict):
-            below = _in_both(value, other)
-            out |= {key: below} if below else {}
+        elif isinstance(value, dict) and isinstance(user_value, dict):
+            nested_lists = _in_both(value, user_value)
+            out |= {key: nested_lists} if nested_lists else {}
     return out
 
 
@@ -123,21 +123,24 @@ def network(nics: Iterable[Nic]) -> dict[str, Any] | None:
     files, those before 23.1 make no default route of IPv6. But only version 2 can say which name
     servers a NIC with DHCP alone has.
     """
-    named = _named(nics)
-    if not named:
+    configured_nics = _list_configured_nics(nics)
+    if not configured_nics:
         return None
-    guests = [guest for _link, _mac, guest in named]
+    guests = [guest for _link, _mac, guest in configured_nics]
     servers = [_server(guest) for guest in guests if _has_servers_alone(guest)]
     if servers and not any(guest["gateways"] for guest in guests):
-        return {"version": 2, "ethernets": {one[0]: _port(*one) for one in named}}
-    return {"version": 1, "config": [*(_device(*one) for one in named), *servers]}
+        return {"version": 2, "ethernets": {nic[0]: _port(*nic) for nic in configured_nics}}
+    return {"version": 1, "config": [*(_device(*nic) for nic in configured_nics), *servers]}
 
 
-def _named(nics: Iterable[Nic]) -> list[tuple[str, str, dict[str, Any]]]:
+def _list_configured_nics(nics: Iterable[Nic]) -> list[tuple[str, str, dict[str, Any]]]:
     """Return ``(name in the guest, MAC, what is said)`` of the NICs that say something."""
-    wanted = [nic for nic in nics if "guest" in nic.extra]
-    links = _link_names([nic.name for nic in wanted])
-    return [(link, nic.mac, nic.extra["guest"]) for link, nic in zip(links, wanted, strict=True)]
+    configured_nics = [nic for nic in nics if "guest" in nic.extra]
+    links = _link_names([nic.name for nic in configured_nics])
+    return [
+        (link, nic.mac, nic.extra["guest"])
+        for link, nic in zip(links, configured_nics, strict=True)
+    ]
 
 
 def _device(link: str, mac: str, guest: dict[str, Any]) -> dict[str, Any]:
@@ -146,17 +149,17 @@ def _device(link: str, mac: str, guest: dict[str, Any]) -> dict[str, Any]:
     return {"type": "physical", "name": link, "mac_address": mac, "subnets": subnets}
 
 
-def outside(config: dict[str, Any] | None) -> list[list[str]]:
+def find_gateways_outside(config: dict[str, Any] | None) -> list[list[str]]:
     """Return the gateways that are in no network of their NIC, by NIC; no NIC without any."""
-    found = [
+    gateways_by_nic = [
         [
             subnet["gateway"]
             for subnet in device.get("subnets", [])
-            if "gateway" in subnet and not _holds(subnet["address"], subnet["gateway"])
+            if "gateway" in subnet and not _contains_gateway(subnet["address"], subnet["gateway"])
         ]
         for device in (config or {}).get("config", [])
     ]
-    return [gateways for gateways in found if gateways]
+    return [gateways for gateways in gateways_by_nic if gateways]
 
 
 def _link_names(names: list[str]) -> list[str]:
@@ -167,10 +170,12 @@ def _link_names(names: list[str]) -> list[str]:
     return [name if _LINK.fullmatch(name) and name != "lo" else next(free) for name in names]
 
 
-def _holds(address: str, gateway: str) -> bool:
+def _contains_gateway(address: str, gateway: str) -> bool:
     """Return whether a gateway is in the network of an address, or on every link."""
-    network, found = ipaddress.ip_interface(address).network, ipaddress.ip_address(gateway)
-    return found in network or (network.version == found.version and found.is_link_local)
+    network, gateway_ip = ipaddress.ip_interface(address).network, ipaddress.ip_address(gateway)
+    return gateway_ip in network or (
+        network.version == gateway_ip.version and gateway_ip.is_link_local
+    )
 
 
 def _has_servers_alone(guest: dict[str, Any]) -> bool:
@@ -190,14 +195,17 @@ def _subnets(guest: dict[str, Any]) -> list[dict[str, Any]]:
     extra = {"dns_nameservers": list(guest["dns"]), "dns_search": list(guest["search"])}
     for subnet in subnets[:1]:
         subnet |= {key: value for key, value in extra.items() if value}
-    leased = [{"type": "dhcp4"}] if guest["dhcp"] else []
-    return [*leased, *subnets] or [{"type": "manual"}]
+    dhcp_subnets = [{"type": "dhcp4"}] if guest["dhcp"] else []
+    return [*dhcp_subnets, *subnets] or [{"type": "manual"}]
 
 
 def _subnet_of(gateway: str, subnets: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the subnet that has a gateway; of one outside, the first of its family."""
     family = [subnet for subnet in subnets if (":" in subnet["address"]) == (":" in gateway)]
-    return next((one for one in family if _holds(one["address"], gateway)), family[0])
+    return next(
+        (candidate for candidate in family if _contains_gateway(candidate["address"], gateway)),
+        family[0],
+    )
 
 
 def _port(link: str, mac: str, guest: dict[str, Any]) -> dict[str, Any]:

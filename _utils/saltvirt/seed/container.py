@@ -38,20 +38,28 @@ def qcow2(data: bytes) -> bytes:
     )
     return b"".join(
         (
-            _whole(header),
-            _whole(_numbers(_CLUSTER * (2 + at) for at in range(blocks))),
+            _pad_to_cluster(header),
+            _pad_to_cluster(_pack_numbers(_CLUSTER * (2 + number) for number in range(blocks))),
             struct.pack(f">{total}H", *[1] * total).ljust(blocks * _CLUSTER, b"\0"),
-            _whole(_numbers(_COPIED | _CLUSTER * (first_table + at) for at in range(tables))),
-            _whole(_numbers(_COPIED | _CLUSTER * (first_data + at) for at in range(clusters))),
-            _whole(data),
+            _pad_to_cluster(
+                _pack_numbers(
+                    _COPIED | _CLUSTER * (first_table + number) for number in range(tables)
+                )
+            ),
+            _pad_to_cluster(
+                _pack_numbers(
+                    _COPIED | _CLUSTER * (first_data + number) for number in range(clusters)
+                )
+            ),
+            _pad_to_cluster(data),
         )
     )
 
 
-def _numbers(values: Iterable[int]) -> bytes:
-    found = list(values)
-    return struct.pack(f">{len(found)}Q", *found)
+def _pack_numbers(values: Iterable[int]) -> bytes:
+    numbers = list(values)
+    return struct.pack(f">{len(numbers)}Q", *numbers)
 
 
-def _whole(data: bytes) -> bytes:
+def _pad_to_cluster(data: bytes) -> bytes:
     return data + bytes(-len(data) % _CLUSTER)

@@ -32,23 +32,23 @@ def content(files: Iterable[tuple[str, str, str]], ssh_keys: Sequence[str] = ())
     ssh_keys
         Of those who may log in as root; those that the image lets in are let in no more.
     """
-    lines, made = [], set()
-    authorized = "".join(f"{key}\n" for key in ssh_keys)
-    files = [*files, *([(f"{_SSH}/authorized_keys", authorized, "600")] if ssh_keys else [])]
+    lines, made_folders = [], set()
+    authorized_text = "".join(f"{key}\n" for key in ssh_keys)
+    files = [*files, *([(f"{_SSH}/authorized_keys", authorized_text, "600")] if ssh_keys else [])]
     for path, _text, _mode in files:
         for folder in reversed(PurePosixPath(path).parents):
-            if str(folder) not in _NOT_MADE and folder not in made:
-                made.add(folder)
+            if str(folder) not in _NOT_MADE and folder not in made_folders:
+                made_folders.add(folder)
                 lines.append(f"d {folder} {_MODES.get(str(folder), '0755')} root root -")
     lines += [f"r {key}" for key in _KEYS if key not in {path for path, _text, _mode in files}]
     for path, text, mode in files:
-        encoded = base64.b64encode(text.encode()).decode()
-        lines.append(f"f+~ {path} 0{mode} root root - {encoded}")
+        encoded_text = base64.b64encode(text.encode()).decode()
+        lines.append(f"f+~ {path} 0{mode} root root - {encoded_text}")
     return ("\n".join(lines) + "\n").encode()
 
 
-def added(xml: str, path: object) -> str:
+def add_credential(xml: str, path: object) -> str:
     """Return a domain's XML with the file as its credential."""
     root = parse(xml)
-    sysinfo.add(root, sysinfo.of(NAME, path))
+    sysinfo.add(root, sysinfo.for_file(NAME, path))
     return to_text(root)

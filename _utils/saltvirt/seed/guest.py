@@ -125,8 +125,8 @@ if command -v netplan >/dev/null 2>&1; then netplan generate; fi
 
 
 def _write(path: str, text: str, mode: str) -> str:
-    quoted = shlex.quote(text)
-    return f"printf '%s' {quoted} >{path}\nchmod {mode} {path}\n"
+    quoted_text = shlex.quote(text)
+    return f"printf '%s' {quoted_text} >{path}\nchmod {mode} {path}\n"
 
 
 def first_boot(
@@ -184,7 +184,7 @@ def _on_link(gateways: Sequence[str]) -> Iterator[str]:
     ]
     # All routes of a port are in one list.
     commands = [rf"s#{lines[0]}#\1routes: [{routes}]#", *(f"\\#{line}#d" for line in lines[1:])]
-    yield _NETPLAN.format(commands=" ".join(f"-e {shlex.quote(one)}" for one in commands))
+    yield _NETPLAN.format(commands=" ".join(f"-e {shlex.quote(command)}" for command in commands))
     yield _NETWORKD.format(gateways=shlex.quote(" ".join(gateways)))
 
 

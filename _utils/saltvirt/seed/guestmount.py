@@ -32,7 +32,7 @@ _ACCESS = ("rw", "ro")
 _KINDS = ("fuse", "fuse.guestmount")
 _LIMIT_S = 300
 _WAIT_S = 60
-_SAID_MOST = 1 << 16
+_MOST_OUTPUT_CHARS = 1 << 16
 
 
 def mount(settings: HostSettings, location: str, fmt: str, access: str, root: str | None) -> str:
@@ -40,8 +40,8 @@ def mount(settings: HostSettings, location: str, fmt: str, access: str, root: st
     if access not in _ACCESS:
         raise BadArgument("access", f"{access!r}; rw or ro")
     flat = str(location).strip("/").replace("/", ".")
-    folder = _place(root or lending.mounts(settings.state_dir) / flat)
-    if _kind(folder):
+    folder = _resolve_folder(root or lending.mounts_folder(settings.state_dir) / flat)
+    if _find_mounted_type(folder):
         raise StorageError(f"something is mounted at {folder}; guestfs.umount it, or give another")
     _settle_before(settings, folder)
     hostmount.refuse_others(folder)
@@ -54,53 +54,53 @@ def mount(settings: HostSettings, location: str, fmt: str, access: str, root: st
             steps.undo_with(folder.rmdir)
         if any(folder.iterdir()):
             raise StorageError(f"{folder} is not empty; give another root")
-        job, kept = _furnished(settings, location, access == "ro", handles, steps)
-        record = _record(settings, folder)
+        job, kept_handles = _prepare_job(settings, location, access == "ro", handles, steps)
+        record = _record_path(settings, folder)
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         files.write(record, json.dumps(job["confined"]).encode())
         steps.undo_with(record.unlink)
         job["argv"] = ["guestmount", *options, str(folder)]
-        _launch(job, kept)
+        _launch(job, kept_handles)
     return str(folder)
 
 
 def _settle_before(settings: HostSettings, folder: Path) -> None:
     """Give back what was mounted at a folder before its host went down."""
-    record = _record(settings, folder)
-    known = _read(record)
-    if known:
-        if locks.is_held(_lock(known)):
+    record = _record_path(settings, folder)
+    mount_facts = _read(record)
+    if mount_facts:
+        if locks.is_held(_lock_path(mount_facts)):
             raise StorageError(f"something is being mounted at {folder}, or unmounted; try again")
-        _settle(settings, known)
+        _settle(settings, mount_facts)
         record.unlink(missing_ok=True)
 
 
-def _furnished(
+def _prepare_job(
     settings: HostSettings, location: str, is_read: bool, handles: ExitStack, steps: undo.Steps
 ) -> tuple[dict[str, Any], list[int]]:
     """Return the job of a mount: a user, a folder, the disk; and the handles that keep them."""
-    state, users = Path(settings.state_dir), lending.place(settings.state_dir)
+    state, users = Path(settings.state_dir), lending.locks_folder(settings.state_dir)
     # Once the handles are closed: it leaves what guestmount holds.
     handles.callback(locks.sweep, users)
-    who, user_lock = lending.kept(lending.accounts(), users)
-    handles.callback(os.close, user_lock)
+    account, user_handle = lending.reserve_account(lending.accounts(), users)
+    handles.callback(os.close, user_handle)
     work = appliance.new_folder(state / "appliances").resolve()
-    work_lock = locks.kept(work.with_suffix(".lock"))
-    if work_lock is None:
+    work_handle = locks.lock_for_program(work.with_suffix(".lock"))
+    if work_handle is None:
         raise SeedError(f"{work} is in use; try again")
-    handles.callback(os.close, work_lock)
+    handles.callback(os.close, work_handle)
     steps.undo_with(work.with_suffix(".lock").unlink)
     (work / "work").mkdir(mode=0o700, parents=True)
     steps.undo_with(shutil.rmtree, work)
-    disk = lending.opened(location)
+    disk = lending.open_disk(location)
     handles.callback(os.close, disk)
     most_bytes = None if is_read else _most_bytes(settings, location, disk)
-    lent = lending.lend(disk, location, who, is_read=is_read)
-    steps.undo_with(confined.give_back, lent)
-    confined_to = {"uid": who.uid, "gid": who.gid, "folder": str(work), "lent": lent}
-    confined_to["user"] = who.name
+    lent_disk = lending.lend(disk, location, account, is_read=is_read)
+    steps.undo_with(confined.give_back, lent_disk)
+    confined_to = {"uid": account.uid, "gid": account.gid, "folder": str(work), "lent": lent_disk}
+    confined_to["user"] = account.name
     job = {"path": location, "is_read": is_read, "confined": confined_to, "most_bytes": most_bytes}
-    return job, [user_lock, work_lock, disk]
+    return job, [user_handle, work_handle, disk]
 
 
 def _most_bytes(settings: HostSettings, location: str, disk: int) -> int | None:
@@ -109,27 +109,27 @@ def _most_bytes(settings: HostSettings, location: str, disk: int) -> int | None:
 
     Refuses one in a folder that leaves VMs too little room.
     """
-    found = os.fstat(disk)
-    if not stat.S_ISREG(found.st_mode):
+    disk_stat = os.fstat(disk)
+    if not stat.S_ISREG(disk_stat.st_mode):
         return None
-    meter = room.of(settings).meter(location, Path(os.path.realpath(location)).parent)
+    meter = room.from_settings(settings).meter(location, Path(os.path.realpath(location)).parent)
     meter.check(0)
-    return found.st_size + meter.most_bytes()
+    return disk_stat.st_size + meter.most_bytes()
 
 
-def _launch(job: dict[str, Any], kept: list[int]) -> None:
+def _launch(job: dict[str, Any], kept_handles: list[int]) -> None:
     """Have guestmount run until the files are there; raise SeedError if they are not."""
     location = job["path"]
     # Not a pipe: whoever has taken QEMU over could keep it open.
-    with tempfile.TemporaryFile("w+", errors="replace") as said:
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
         program = subprocess.Popen(
             [appliance.PYTHON, "-I", "-B", str(_WORKER), "--mount"],
             stdin=subprocess.PIPE,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             text=True,
             env=appliance.environment(f"{job['confined']['folder']}/work", use_kvm=False),
-            pass_fds=kept,
+            pass_fds=kept_handles,
             start_new_session=True,
         )
         try:
@@ -140,8 +140,8 @@ def _launch(job: dict[str, Any], kept: list[int]) -> None:
             if isinstance(exc, subprocess.TimeoutExpired):
                 raise SeedError(f"{location} was not mounted within {_LIMIT_S} s") from exc
             raise
-        said.seek(0)
-        lines = said.read(_SAID_MOST).strip().splitlines()
+        output.seek(0)
+        lines = output.read(_MOST_OUTPUT_CHARS).strip().splitlines()
     if program.returncode:
         # After the cause comes advice of many lines.
         causes = [line for line in lines if "error:" in line or "guestmount:" in line] or lines
@@ -156,31 +156,31 @@ def umount(settings: HostSettings, name: str, *, force: bool = False) -> bool:
         End the appliance first: what it has not written is lost. It serves whoever looks below the
         folder, and may never answer: so nothing here asks it, not even whether it is there.
     """
-    folder = _place(name)
-    record, kind = _record(settings, folder), _kind(folder)
-    known = _read(record)
-    if not kind and known is None:
+    folder = _resolve_folder(name)
+    record, kind = _record_path(settings, folder), _find_mounted_type(folder)
+    mount_facts = _read(record)
+    if not kind and mount_facts is None:
         raise BadArgument("name", f"nothing is mounted at {name}")
     if kind and kind not in _KINDS:
         raise BadArgument("name", f"what is mounted at {name} is {kind}, and not a guest's disk")
-    if force and known and locks.is_held(_lock(known)):
+    if force and mount_facts and locks.is_held(_lock_path(mount_facts)):
         # Nobody else is that user as long as it is held.
-        lending.end_all(_account(known))
+        lending.end_all(_account(mount_facts))
     if kind:
-        why = f"{name} cannot be unmounted (force=True ends an appliance that does not answer)"
-        hostmount.run(["guestunmount", str(folder)], why)
-    if known:
-        _settle(settings, known)
+        failure = f"{name} cannot be unmounted (force=True ends an appliance that does not answer)"
+        hostmount.run(["guestunmount", str(folder)], failure)
+    if mount_facts:
+        _settle(settings, mount_facts)
         record.unlink(missing_ok=True)
-    if folder.is_relative_to(lending.mounts(os.path.realpath(settings.state_dir))):
+    if folder.is_relative_to(lending.mounts_folder(os.path.realpath(settings.state_dir))):
         with suppress(OSError):
             folder.rmdir()
     return True
 
 
-def _settle(settings: HostSettings, known: dict[str, Any]) -> None:
+def _settle(settings: HostSettings, mount_facts: dict[str, Any]) -> None:
     """Give a disk back once guestmount is gone: only then is everything written."""
-    lock, users = _lock(known), lending.place(settings.state_dir)
+    lock, users = _lock_path(mount_facts), lending.locks_folder(settings.state_dir)
     deadline = time.monotonic() + _WAIT_S
     while locks.is_held(lock):
         if time.monotonic() > deadline:
@@ -190,49 +190,49 @@ def _settle(settings: HostSettings, known: dict[str, Any]) -> None:
             )
         time.sleep(0.1)
     # Where guestmount was killed, its QEMU may be there; whoever else is that user has ended it.
-    with locks.held(users / f"{known['user']}.lock", wait=False) as handle:
+    with locks.hold_lock(users / f"{mount_facts['user']}.lock", wait=False) as handle:
         if handle:
-            lending.end_all(_account(known))
-    _give_back(known["lent"])
-    shutil.rmtree(known["folder"], ignore_errors=True)
+            lending.end_all(_account(mount_facts))
+    _give_back(mount_facts["lent"])
+    shutil.rmtree(mount_facts["folder"], ignore_errors=True)
     lock.unlink(missing_ok=True)
     locks.sweep(users)
 
 
-def _give_back(lent: list[Any] | None) -> None:
+def _give_back(lent_disk: list[Any] | None) -> None:
     try:
-        confined.give_back(lent)
+        confined.give_back(lent_disk)
     except FileNotFoundError:
         pass
     except FileExistsError as exc:
         log.warning("%s; the one that was has to be given back by chown", exc)
 
 
-def _place(root: str | Path) -> Path:
+def _resolve_folder(root: str | Path) -> Path:
     """Return where a folder really is; whoever serves what is mounted there is not asked."""
     path = Path(root).absolute()
-    at = Path(os.path.realpath(path.parent), path.name)
-    return at if _kind(at) else Path(os.path.realpath(at))
+    place = Path(os.path.realpath(path.parent), path.name)
+    return place if _find_mounted_type(place) else Path(os.path.realpath(place))
 
 
-def _kind(folder: Path) -> str | None:
+def _find_mounted_type(folder: Path) -> str | None:
     """Return the type of what is mounted at a folder, None if it is no such place."""
     kinds = [mount.kind for mount in mountinfo.mounts() if mount.folder == str(folder)]
     return kinds[-1] if kinds else None
 
 
-def _account(known: dict[str, Any]) -> lending.Account:
-    return lending.Account(known["user"], known["uid"], known["gid"])
+def _account(mount_facts: dict[str, Any]) -> lending.Account:
+    return lending.Account(mount_facts["user"], mount_facts["uid"], mount_facts["gid"])
 
 
-def _lock(known: dict[str, Any]) -> Path:
-    return Path(known["folder"]).with_suffix(".lock")
+def _lock_path(mount_facts: dict[str, Any]) -> Path:
+    return Path(mount_facts["folder"]).with_suffix(".lock")
 
 
 def _read(record: Path) -> dict[str, Any] | None:
     return json.loads(record.read_text()) if record.exists() else None
 
 
-def _record(settings: HostSettings, folder: Path) -> Path:
+def _record_path(settings: HostSettings, folder: Path) -> Path:
     name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
-    return lending.mounts(settings.state_dir) / f"{name}.json"
+    return lending.mounts_folder(settings.state_dir) / f"{name}.json"

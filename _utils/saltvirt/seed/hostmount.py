@@ -29,10 +29,10 @@ _PACKAGES = {
 }
 
 
-def run(argv: Sequence[object], what: object) -> None:
+def run(argv: Sequence[object], subject: object) -> None:
     """Run a program; raise SeedError with its last line, after ``what``, if it fails."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             list(map(str, argv)),
             capture_output=True,
             text=True,
@@ -43,27 +43,27 @@ def run(argv: Sequence[object], what: object) -> None:
             timeout=300,
         )
     except FileNotFoundError:
-        where = _PACKAGES[str(argv[0])]
-        raise SeedError(f"{argv[0]} is missing on this host; install {where}") from None
+        package = _PACKAGES[str(argv[0])]
+        raise SeedError(f"{argv[0]} is missing on this host; install {package}") from None
     except subprocess.TimeoutExpired as exc:
-        raise SeedError(f"{what}: {argv[0]} did not end within 300 s") from exc
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise SeedError(f"{subject}: {argv[0]} did not end within 300 s") from exc
+    if result.returncode:
+        lines = (result.stderr or result.stdout).strip().splitlines()
         # What it says first is the cause; then who has something open.
-        at = 0 if argv[0] == "guestunmount" else -1
-        raise SeedError(f"{what}: {lines[at] if lines else done.returncode}")
+        line_index = 0 if argv[0] == "guestunmount" else -1
+        raise SeedError(f"{subject}: {lines[line_index] if lines else result.returncode}")
 
 
 def refuse_others(folder: Path) -> None:
     """Refuse a folder that somebody else could replace by a link until something is mounted."""
-    for one in (at for at in (folder, *folder.parents) if at.exists()):
+    for parent in (path for path in (folder, *folder.parents) if path.exists()):
         # A link's own bits are all set.
-        found = one.lstat()
+        parent_stat = parent.lstat()
         # In a folder like /tmp everybody may make some, and replace no one else's.
-        is_shared = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
-        if found.st_uid != 0 or is_shared:
+        is_shared = parent_stat.st_mode & 0o022 and not parent_stat.st_mode & stat.S_ISVTX
+        if parent_stat.st_uid != 0 or is_shared:
             raise StorageError(
-                f"{one} is not root's alone, so that others could have {folder} lead elsewhere; "
+                f"{parent} is not root's alone, so that others could have {folder} lead elsewhere; "
                 "give another root"
             )
 
@@ -104,7 +104,7 @@ def mount_device(settings: HostSettings, device: str, root: str | None) -> dict[
         )
     base = Path(os.path.realpath(root or Path(settings.state_dir, "guests", str(uuid.uuid4()))))
     refuse_others(base)
-    out, why = {}, []
+    out, errors = {}, []
     for part in nbd.parts(device):
         folder = base / Path(part).name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -113,29 +113,29 @@ def mount_device(settings: HostSettings, device: str, root: str | None) -> dict[
             run(["mount", "-o", _OPTIONS, part, folder], part)
             out[str(folder)] = part
         except SeedError as exc:
-            why.append(str(exc))
+            errors.append(str(exc))
             folder.rmdir()
     if not out:
         with suppress(OSError):
             base.rmdir()
-        raise SeedError(f"nothing on {device} can be mounted: {'; '.join(why)}")
+        raise SeedError(f"nothing on {device} can be mounted: {'; '.join(errors)}")
     return out
 
 
-def clear(mounted: Mapping[str, str]) -> dict[str, str]:
+def clear(devices_by_folder: Mapping[str, str]) -> dict[str, str]:
     """Unmount what :func:`mount_device` mounted and detach its devices; return what is left."""
-    for part in mounted.values():
+    for part in devices_by_folder.values():
         if not re.fullmatch(r"/dev/nbd\d+(p\d+)?", str(part)):
             raise BadArgument("mnt", f"{part!r} is not an nbd device; give what was mounted")
-    left, devices = {}, set()
-    for folder, part in mounted.items():
+    still_mounted, devices = {}, set()
+    for folder, part in devices_by_folder.items():
         try:
             run(["umount", folder], folder)
             Path(folder).rmdir()
             devices.add(part.partition("p")[0])
         except (SeedError, OSError) as exc:
             log.warning("%s", exc)
-            left[folder] = part
-    for device in devices - {part.partition("p")[0] for part in left.values()}:
+            still_mounted[folder] = part
+    for device in devices - {part.partition("p")[0] for part in still_mounted.values()}:
         disconnect(device)
-    return left
+    return still_mounted

@@ -37,41 +37,44 @@ class Account:
     gid: int
 
 
-def place(state_dir: str | Path) -> Path:
+def locks_folder(state_dir: str | Path) -> Path:
     """Return the folder in which it is locked who is in use."""
     return Path(state_dir) / "appliance-users"
 
 
 def accounts(names: Iterable[str] = USERS) -> list[Account]:
     """Return the appliances' users; raise SeedError if this host has none, or not of their own."""
-    everybody, wanted = pwd.getpwall(), list(names)
-    found = [one for one in everybody if one.pw_name in wanted]
-    if not found:
+    all_entries, wanted_names = pwd.getpwall(), list(names)
+    entries = [entry for entry in all_entries if entry.pw_name in wanted_names]
+    if not entries:
         raise SeedError(
-            f"the appliance's user {wanted[0]} is missing on this host; run: salt HOST state.apply "
+            f"the appliance's user {wanted_names[0]} is missing on this host; run: salt HOST "
+            "state.apply "
             f"hypervisor, or on the host: useradd --system --user-group --shell "
-            f"/usr/sbin/nologin {wanted[0]}"
+            f"/usr/sbin/nologin {wanted_names[0]}"
         )
-    uids = [(one.pw_name, one.pw_uid) for one in everybody]
-    for one in found:
-        refuse_shared(one.pw_name, one.pw_uid, uids)
-    found.sort(key=lambda one: wanted.index(one.pw_name))
-    return [Account(one.pw_name, one.pw_uid, one.pw_gid) for one in found]
+    uids = [(entry.pw_name, entry.pw_uid) for entry in all_entries]
+    for entry in entries:
+        refuse_shared(entry.pw_name, entry.pw_uid, uids)
+    entries.sort(key=lambda entry: wanted_names.index(entry.pw_name))
+    return [Account(entry.pw_name, entry.pw_uid, entry.pw_gid) for entry in entries]
 
 
 @contextmanager
-def borrowed(known: Sequence[Account], place: str | Path, limit_s: float) -> Iterator[Account]:
+def borrow_account(
+    candidates: Sequence[Account], place: str | Path, limit_s: float
+) -> Iterator[Account]:
     """Yield a user that no other appliance has, waiting for one; raise SeedError if none comes."""
     deadline = time.monotonic() + limit_s
     while True:
-        for one in known:
-            with locks.held(Path(place) / f"{one.name}.lock", wait=False) as handle:
+        for account in candidates:
+            with locks.hold_lock(Path(place) / f"{account.name}.lock", wait=False) as handle:
                 if handle is not None:
-                    _clear(one, place)
-                    yield one
+                    _clear(account, place)
+                    yield account
                     return
         if time.monotonic() > deadline:
-            names = ", ".join(one.name for one in known)
+            names = ", ".join(account.name for account in candidates)
             raise SeedError(
                 f"the users of appliances ({names}) were in use by other jobs for {limit_s:g} s; "
                 "try again, or raise virt:seed:limit_s"
@@ -79,45 +82,45 @@ def borrowed(known: Sequence[Account], place: str | Path, limit_s: float) -> Ite
         time.sleep(_LOOK_S)
 
 
-def kept(known: Sequence[Account], place: str | Path) -> tuple[Account, int]:
+def reserve_account(candidates: Sequence[Account], place: str | Path) -> tuple[Account, int]:
     """
     Return a user for a mount, and the handle of its lock; raise SeedError if none is free.
 
     The first user is left to jobs that come and go, where there is another.
     """
-    for one in known[1:] or known:
-        handle = locks.kept(Path(place) / f"{one.name}.lock")
+    for account in candidates[1:] or candidates:
+        handle = locks.lock_for_program(Path(place) / f"{account.name}.lock")
         if handle is not None:
             try:
-                _clear(one, place)
+                _clear(account, place)
             except BaseException:
                 os.close(handle)
                 raise
-            return one, handle
+            return account, handle
     raise SeedError(
         "all users of appliances for mounts are in use; guestfs.umount what is mounted, or try "
         "again when seeding is done"
     )
 
 
-def _clear(who: Account, place: str | Path) -> None:
+def _clear(account: Account, place: str | Path) -> None:
     """Take from a user what a mount has left whose guestmount was killed: a QEMU, a disk."""
-    end_all(who)
-    for record in sorted(mounts(Path(place).parent).glob("*.json")):
+    end_all(account)
+    for record in sorted(mounts_folder(Path(place).parent).glob("*.json")):
         # Another mount's may be gone by now.
         with suppress(OSError):
-            known = json.loads(record.read_text())
+            mount_facts = json.loads(record.read_text())
             # One that lives would have the user's lock.
-            if known["user"] == who.name:
-                confined.give_back(known["lent"])
+            if mount_facts["user"] == account.name:
+                confined.give_back(mount_facts["lent"])
 
 
-def mounts(state_dir: str | Path) -> Path:
+def mounts_folder(state_dir: str | Path) -> Path:
     """Return the folder in which it is noted what is mounted."""
     return Path(state_dir) / "guests"
 
 
-def end_all(who: Account) -> None:
+def end_all(account: Account) -> None:
     """
     End all processes of a user; raise SeedError if one does not end.
 
@@ -125,9 +128,9 @@ def end_all(who: Account) -> None:
     the next job is given. Processes of a container that has a user of the same number are others.
     """
     deadline = time.monotonic() + _END_S
-    while any([_is_killed(pid, who.uid) for pid in os.listdir("/proc") if pid.isdigit()]):
+    while any([_is_killed(pid, account.uid) for pid in os.listdir("/proc") if pid.isdigit()]):
         if time.monotonic() > deadline:
-            raise SeedError(f"a process of the appliance's user {who.name} does not end")
+            raise SeedError(f"a process of the appliance's user {account.name} does not end")
         time.sleep(_LOOK_S / 4)
 
 
@@ -136,9 +139,9 @@ def _is_killed(pid: str, uid: int) -> bool:
     try:
         # Each user of the host may call a process of theirs by bytes that are no text.
         rows = Path("/proc", pid, "status").read_text(errors="replace").splitlines()
-        said = dict(row.split(":", 1) for row in rows if row.startswith(("State:", "Uid:")))
+        fields = dict(row.split(":", 1) for row in rows if row.startswith(("State:", "Uid:")))
         # One that has ended, and that nobody has waited for, is harmless.
-        if str(uid) not in said["Uid"].split() or said["State"].split()[0] == "Z":
+        if str(uid) not in fields["Uid"].split() or fields["State"].split()[0] == "Z":
             return False
         if Path("/proc", pid, "ns/pid").readlink() != _OUR_PIDS.readlink():
             return False
@@ -148,39 +151,43 @@ def _is_killed(pid: str, uid: int) -> bool:
     return True
 
 
-def refuse_shared(name: str, uid: int, everybody: Iterable[tuple[str, int]]) -> None:
+def refuse_shared(name: str, uid: int, all_users: Iterable[tuple[str, int]]) -> None:
     """Refuse a user that is another one too: root, QEMU's, nobody."""
-    others = sorted(other for other, number in everybody if number == uid and other != name)
-    if uid == 0 or others:
+    other_names = sorted(user for user, number in all_users if number == uid and user != name)
+    if uid == 0 or other_names:
         raise SeedError(
-            f"the appliance's user {name} is {' and '.join(others) or 'root'} too (uid {uid}); "
+            f"the appliance's user {name} is {' and '.join(other_names) or 'root'} too (uid "
+            f"{uid}); "
             "give it a uid of its own"
         )
 
 
-def furnished(job: dict[str, Any], folder: str, who: Account, room: Room) -> dict[str, Any]:
+def prepare_job(job: dict[str, Any], folder: str, account: Account, room: Room) -> dict[str, Any]:
     """Return a job whose files are copies that the user can read, in a folder that it can use."""
-    work, given = Path(folder, "work"), Path(folder, "given")
+    work, copies_folder = Path(folder, "work"), Path(folder, "given")
     work.mkdir(mode=0o700)
-    os.chown(work, who.uid, who.gid)
-    given.mkdir(mode=0o755)
-    given.chmod(0o755)
+    os.chown(work, account.uid, account.gid)
+    copies_folder.mkdir(mode=0o755)
+    copies_folder.chmod(0o755)
     out = dict(job)
     if job.get("install") and job["install"].get("files"):
-        files = [(_copied(path, given, room), name) for path, name in job["install"]["files"]]
+        files = [
+            (_copy_file(path, copies_folder, room), name) for path, name in job["install"]["files"]
+        ]
         out["install"] = {**job["install"], "files": files}
     if job.get("uploads"):
         out["uploads"] = [
-            (inside, _copied(path, given, room), mode) for inside, path, mode in job["uploads"]
+            (inside, _copy_file(path, copies_folder, room), mode)
+            for inside, path, mode in job["uploads"]
         ]
     return out
 
 
-def _copied(path: str, given: Path, room: Room) -> str:
+def _copy_file(path: str, copies_folder: Path, room: Room) -> str:
     """Copy a file that root alone reads; return the path that the appliance's process sees."""
-    target = given / str(len(list(given.iterdir())))
+    target = copies_folder / str(len(list(copies_folder.iterdir())))
     try:
-        room.meter(Path(path).name, given).expect(os.stat(path).st_size)
+        room.meter(Path(path).name, copies_folder).expect(os.stat(path).st_size)
         shutil.copyfile(path, target)
         target.chmod(0o644)
     except OverLimit as exc:
@@ -191,27 +198,29 @@ def _copied(path: str, given: Path, room: Room) -> str:
 
 
 @contextmanager
-def lent(path: str, who: Account, *, is_read: bool, limit_s: float) -> Iterator[list[Any] | None]:
+def lend_during(
+    path: str, account: Account, *, is_read: bool, limit_s: float
+) -> Iterator[list[Any] | None]:
     """
     Have a disk belong to the user while the block runs; yield what ``give_back`` needs.
 
     limit_s
         How long another job of the disk is waited for, in seconds.
     """
-    handle = opened(path)
+    handle = open_disk(path)
     try:
-        back = lend(handle, path, who, is_read=is_read, limit_s=limit_s)
+        lent_disk = lend(handle, path, account, is_read=is_read, limit_s=limit_s)
         try:
-            yield back
+            yield lent_disk
         finally:
-            if back:
+            if lent_disk:
                 with suppress(OSError):
-                    confined.give_back([handle, *back[1:]])
+                    confined.give_back([handle, *lent_disk[1:]])
     finally:
         os.close(handle)
 
 
-def opened(path: str) -> int:
+def open_disk(path: str) -> int:
     """Return a handle of a disk; raise SeedError if there is none."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -220,7 +229,7 @@ def opened(path: str) -> int:
 
 
 def lend(
-    handle: int, path: str, who: Account, *, is_read: bool, limit_s: float = 0
+    handle: int, path: str, account: Account, *, is_read: bool, limit_s: float = 0
 ) -> list[Any] | None:
     """
     Have a disk belong to the user, as long as the handle is open; return what ``give_back`` needs.
@@ -235,20 +244,20 @@ def lend(
     if is_read and os.fstat(handle).st_mode & 0o004:
         return None
     _lock(handle, path, limit_s)
-    before = os.fstat(handle)
-    mode = stat.S_IMODE(before.st_mode)
-    ours = {one.pw_uid for one in pwd.getpwall() if one.pw_name in USERS} | {who.uid}
-    owner = 0 if before.st_uid in ours else before.st_uid
-    who_may = confined.others(handle)
-    back = [os.path.realpath(path), owner, mode, who_may, [who.uid, before.st_ino]]
+    disk_stat = os.fstat(handle)
+    mode = stat.S_IMODE(disk_stat.st_mode)
+    own_uids = {entry.pw_uid for entry in pwd.getpwall() if entry.pw_name in USERS} | {account.uid}
+    owner = 0 if disk_stat.st_uid in own_uids else disk_stat.st_uid
+    acl = confined.others(handle)
+    lent_disk = [os.path.realpath(path), owner, mode, acl, [account.uid, disk_stat.st_ino]]
     try:
-        os.fchown(handle, who.uid, -1)
+        os.fchown(handle, account.uid, -1)
     except OSError as exc:
         raise SeedError(
-            f"{path} cannot be lent to the appliance's user {who.name}: {exc.strerror}; put it "
+            f"{path} cannot be lent to the appliance's user {account.name}: {exc.strerror}; put it "
             "on a file system where root may change owners"
         ) from exc
-    return back
+    return lent_disk
 
 
 def _lock(handle: int, path: str, limit_s: float) -> None:
@@ -262,8 +271,9 @@ def _lock(handle: int, path: str, limit_s: float) -> None:
             if time.monotonic() < deadline:
                 time.sleep(_LOOK_S)
                 continue
-        so_long = f", for {limit_s:g} s" if limit_s else ""
+        waited_text = f", for {limit_s:g} s" if limit_s else ""
         raise SeedError(
-            f"{path} is in use by another job of this host, or mounted{so_long}; try again when "
+            f"{path} is in use by another job of this host, or mounted{waited_text}; try again "
+            "when "
             "that is over, or guestfs.umount it"
         )

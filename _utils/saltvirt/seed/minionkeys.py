@@ -38,8 +38,8 @@ def read(
     if not (pub_key and priv_key):
         return None, None
     if sealed.is_sealed(priv_key):
-        own = _text("this minion's key", os.path.join(minion_pki, "minion.pem"))
-        priv_key = sealed.unseal(priv_key, own)
+        minion_key = _text("this minion's key", os.path.join(minion_pki, "minion.pem"))
+        priv_key = sealed.unseal(priv_key, minion_key)
     public, private = _text("pub_key", pub_key), _text("priv_key", priv_key)
     _refuse_mismatch(public, private)
     return public, private
@@ -47,7 +47,7 @@ def read(
 
 def _refuse_mismatch(public: str, private: str) -> None:
     try:
-        given = serialization.load_pem_public_key(public.strip().encode())
+        public_key = serialization.load_pem_public_key(public.strip().encode())
         # Nothing is signed with it here; whether its primes are prime is its owner's business.
         derived = serialization.load_pem_private_key(
             private.encode(), password=None, unsafe_skip_rsa_key_validation=True
@@ -55,5 +55,5 @@ def _refuse_mismatch(public: str, private: str) -> None:
     except (ValueError, TypeError):
         raise SeedError("pub_key or priv_key is not a PEM key without a passphrase") from None
     plain = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    if given.public_bytes(*plain) != derived.public_bytes(*plain):
+    if public_key.public_bytes(*plain) != derived.public_bytes(*plain):
         raise SeedError("pub_key is not the public half of priv_key")

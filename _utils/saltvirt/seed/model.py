@@ -97,7 +97,7 @@ _Words = Annotated[str, "one line"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Inspection:
     """
     What a disk has in it, as the worker says; ``root`` is None if there is no system in it.
 

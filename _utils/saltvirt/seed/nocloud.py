@@ -59,16 +59,16 @@ def _files(identity: Identity, instance: str, first_block: int, install: object)
         first_block,
         is_another=identity.is_another,
     )
-    own: dict[str, Any] = {
+    identity_data: dict[str, Any] = {
         "preserve_hostname": False,
         "hostname": identity.id.split(".")[0],
         "fqdn": identity.id,
         "bootcmd": [["cloud-init-per", "instance", "salt-virt", "sh", "-c", script]],
     }
     if identity.ssh_keys:
-        own["ssh_authorized_keys"] = list(identity.ssh_keys)
+        identity_data["ssh_authorized_keys"] = list(identity.ssh_keys)
     if install:
-        own["runcmd"] = [["sh", "-c", guest.install()]]
+        identity_data["runcmd"] = [["sh", "-c", guest.install()]]
     meta = {
         "instance-id": instance,
         "local-hostname": identity.id,
@@ -76,28 +76,30 @@ def _files(identity: Identity, instance: str, first_block: int, install: object)
         "dsmode": "local",
     }
     cloud = identity.cloud_init
-    outside = cloudconfig.outside(cloud.network)
+    outside = cloudconfig.find_gateways_outside(cloud.network)
     if outside:
         script = guest.gateways_on_link(outside)
-        own["bootcmd"].append(
+        identity_data["bootcmd"].append(
             ["cloud-init-per", "instance", "salt-virt-gateway", "sh", "-c", script]
         )
     if not any(data.get("bootcmd") for data in cloud.all_data):
-        own["bootcmd"].append(["sh", "-c", guest.image_bootcmd()])
-    user_data = cloudconfig.merge(own, *cloud.user_data)
+        identity_data["bootcmd"].append(["sh", "-c", guest.image_bootcmd()])
+    user_data = cloudconfig.merge(identity_data, *cloud.user_data)
     vendor_lists = cloudconfig.lists_in_both(cloud.vendor_data or {}, user_data)
     out = {
         "meta-data": json.dumps(meta, indent=1),
-        "user-data": _marked(cloudconfig.merge(own, vendor_lists, *cloud.user_data)),
+        "user-data": _cloud_config_text(
+            cloudconfig.merge(identity_data, vendor_lists, *cloud.user_data)
+        ),
     }
     if cloud.vendor_data:
-        out["vendor-data"] = _marked(cloud.vendor_data)
+        out["vendor-data"] = _cloud_config_text(cloud.vendor_data)
     if cloud.network:
         out["network-config"] = json.dumps(cloud.network, indent=1)
     return out
 
 
-def _marked(config: object) -> str:
+def _cloud_config_text(config: object) -> str:
     try:
         # JSON is YAML; it needs no quoting rules of its own.
         text = json.dumps(config, indent=1)

@@ -62,7 +62,7 @@ def is_back(place: Path, path: str) -> bool:
     return os.path.lexists(path) and not Path(path).is_symlink() and place.samefile(path)
 
 
-def empty(place: Path) -> None:
+def remove_trashed(place: Path) -> None:
     """Remove a file of the trash for good; ``place`` is where it lies there."""
     try:
         files.unlink(place)
@@ -134,7 +134,7 @@ def delete_snapshots(
 def revert(
     conn: Any,
     vm: str,
-    plan: snapshots.Reverting,
+    plan: snapshots.RevertPlan,
     verdicts: Iterable[tuple[str, Verdict]],
     *,
     with_cleanup: bool,
@@ -144,13 +144,13 @@ def revert(
     return snapshots.revert(conn, vm, plan, with_cleanup=with_cleanup)
 
 
-def _refuse(verdicts: Iterable[Verdict], what: str) -> None:
+def _refuse(verdicts: Iterable[Verdict], outcome: str) -> None:
     for verdict in verdicts:
-        verdict.refuse(what)
+        verdict.refuse(outcome)
 
 
 def refuse_snapshots(vm: str, verdicts: Iterable[tuple[str, Verdict]]) -> None:
     """Raise LibvirtRefused if a file of a VM's snapshots is not free."""
     for name, verdict in verdicts:
-        what = f"file {verdict.path} of snapshot {name!r} of VM {vm!r} stays as it is"
-        verdict.refuse(what, LibvirtRefused)
+        outcome = f"file {verdict.path} of snapshot {name!r} of VM {vm!r} stays as it is"
+        verdict.refuse(outcome, LibvirtRefused)

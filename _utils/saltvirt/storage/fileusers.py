@@ -22,28 +22,30 @@ def file_users(
         The VM that is removed: a definition that this host kept of it needs nothing. Defaults to
         none.
     """
-    asked = arguments.paths("paths", paths)
-    removed = None if uuid is None else arguments.uuid("uuid", uuid)
-    name = None if removed is None else lifecycle.name_of(conn, removed)
-    but = [name] if name is not None and _is_kept(conn, name) else []
-    seen = _seen_there(settings, asked)
-    index = usage.index(conn, settings, but=but, seen=seen, uuid=removed)
-    verdicts = index.verdicts(policies.ASKED, asked)
+    file_paths = arguments.paths("paths", paths)
+    removed_uuid = None if uuid is None else arguments.uuid("uuid", uuid)
+    name = None if removed_uuid is None else lifecycle.name_of(conn, removed_uuid)
+    excluded_vms = [name] if name is not None and _is_kept_definition(conn, name) else []
+    seen_folders = _find_seen_folders(settings, file_paths)
+    index = usage.index(
+        conn, settings, but=excluded_vms, seen_folders=seen_folders, uuid=removed_uuid
+    )
+    verdicts = index.verdicts(policies.ASKED, file_paths)
     return {
         path: FileUsers(
-            used_by=[terminal.escaped(reference.reason) for reference in verdict.used_by],
-            doubts=[terminal.escaped(reason) for _source, reason in verdict.doubts],
+            used_by=[terminal.escape(reference.reason) for reference in verdict.used_by],
+            doubts=[terminal.escape(reason) for _source, reason in verdict.doubts],
         )
         for path, verdict in verdicts.items()
     }
 
 
-def _is_kept(conn: Any, name: str) -> bool:
+def _is_kept_definition(conn: Any, name: str) -> bool:
     """Return whether a VM is a definition that a move left: any other one may need its files."""
     return lifecycle.moved_to(conn, name) is not None and not lifecycle.is_active(conn, name)
 
 
-def _seen_there(settings: HostSettings, paths: Iterable[str]) -> set[Path]:
+def _find_seen_folders(settings: HostSettings, paths: Iterable[str]) -> set[Path]:
     """
     Return the folders that the host which removes files looks through itself.
 

@@ -108,24 +108,24 @@ class Policy:
     doubts: frozenset[str]
 
 
-def _parsed() -> dict[str, Policy]:
+def _parse_table() -> dict[str, Policy]:
     header, *rows = (line.split() for line in TABLE.strip().splitlines())
-    marked: dict[str, set[str]] = {name: set() for name in header}
+    sources_by_use: dict[str, set[str]] = {name: set() for name in header}
     for source, *marks in rows:
         for name, mark in zip(header, marks, strict=True):
             if mark == "x":
-                marked[name].add(source)
+                sources_by_use[name].add(source)
     return {
         name: Policy(
             name=name,
             counts=frozenset(sources.difference(DOUBTS)),
             doubts=frozenset(sources.intersection(DOUBTS)),
         )
-        for name, sources in marked.items()
+        for name, sources in sources_by_use.items()
     }
 
 
-POLICIES = _parsed()
+POLICIES = _parse_table()
 DELETE, UNDO, VOLUME, FILL, GROUP, WIPE = (
     POLICIES[name] for name in ("delete", "undo", "volume", "fill", "group", "wipe")
 )

@@ -9,11 +9,11 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.ops import owned, reservations, trash
 from saltvirt.storage import policies, sharing, usage
-from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.sharing import OtherHostsUsage
 
 
 def put(
-    conn: Any, settings: HostSettings, path: object, elsewhere: Elsewhere | None = None
+    conn: Any, settings: HostSettings, path: object, other_hosts: OtherHostsUsage | None = None
 ) -> dict[str, Any]:
     """
     Move a file into the trash, if nothing needs it; return ``{"entry", "undo"}``.
@@ -28,13 +28,13 @@ def put(
     file = Path(arguments.text("path", path))
     if not file.is_absolute() or not file.is_file() or file.is_symlink():
         raise BadArgument("path", f"{file} is not a regular file of this host")
-    owner = owned.of(file)
+    owner = owned.read_owner(file)
     vm = owner.vm if owner else file.stem
     with reservations.host_lock(settings):
         index = usage.index(
-            conn, settings, beside=[str(file)], going=[str(file)], elsewhere=elsewhere
+            conn, settings, beside_files=[str(file)], going=[str(file)], other_hosts=other_hosts
         )
-        if str(file) in reservations.every_file(settings):
+        if str(file) in reservations.list_files(settings):
             raise StorageError(f"{file} stays: a record names it; salt-run virt.settle ends that")
         for policy in (policies.LOOSE, policies.DELETE):
             verdict = index.verdict(policy, str(file))
@@ -44,10 +44,10 @@ def put(
                 f"salt-run virt.trash_put HOST {shlex.quote(str(file))}",
             )
             verdict.without_doubt(policies.UNSURE).refuse(f"{file} stays")
-        with trash.filling(
+        with trash.fill_trash(
             settings,
             vm,
-            why="virt.trash_put",
+            reason="virt.trash_put",
             uuid=owner.uuid if owner else None,
             days=trash.settled_days(settings),
         ) as put_away:

@@ -50,7 +50,7 @@ _TRASHED = f"a disk in the trash (entry {{}}) is based on it; {trashbacking.REME
 _FILE = "{} is based on it, a file that no VM here has; remove that file first, or give it to a VM"
 
 
-Found = Iterator[tuple[str, Reference]]
+PathReferences = Iterator[tuple[str, Reference]]
 
 
 @dataclass(kw_only=True)
@@ -101,13 +101,13 @@ class Host:
     @cached_property
     def taken(self) -> Mapping[str, list[Snapshot]]:
         """``{VM: snapshots}``."""
-        return {} if self.conn is None else snapshots.every(self.conn)
+        return {} if self.conn is None else snapshots.read_all(self.conn)
 
     @cached_property
     def places(self) -> set[Path]:
         """The folders in which files of VMs may lie."""
-        usual = [] if self.conn is None else storage.folders(self.conn, self.settings)
-        return {*usual, *(one for one in self.folders if one.is_dir())}
+        disk_folders = [] if self.conn is None else storage.folders(self.conn, self.settings)
+        return {*disk_folders, *(folder for folder in self.folders if folder.is_dir())}
 
     @cached_property
     def spared(self) -> set[str]:
@@ -126,122 +126,128 @@ class Host:
     def known(self, source: str) -> Mapping[str, Reference]:
         """Return ``{path or POOL/VOLUME: reference}`` of one source."""
         if source not in self._sources:
-            found: dict[str, Reference] = {}
+            references_by_path: dict[str, Reference] = {}
             for path, reference in self.every(source):
                 # The first reference is the one that is shown.
-                found.setdefault(path, reference)
+                references_by_path.setdefault(path, reference)
                 if path.startswith("/"):
-                    found.setdefault(os.path.realpath(path), reference)
-            self._sources[source] = found
+                    references_by_path.setdefault(os.path.realpath(path), reference)
+            self._sources[source] = references_by_path
         return self._sources[source]
 
 
-def _disks(host: Host) -> Found:
+def _disks(host: Host) -> PathReferences:
     for vm, paths in sorted(host.disks.items()):
         if vm not in host.but:
             for path in sorted(paths):
-                yield path, _of(policies.DISK, vm, _DISK)
+                yield path, _build_reference(policies.DISK, vm, _DISK)
 
 
-def _of(source: str, owner: str, text: str, *more: str) -> Reference:
-    return Reference(source=source, owner=owner, reason=_reason(text, owner, *more))
+def _build_reference(source: str, owner: str, text: str, *details: str) -> Reference:
+    return Reference(source=source, owner=owner, reason=_reason(text, owner, *details))
 
 
-def _reason(text: str, owner: str, *more: str) -> str:
+def _reason(text: str, owner: str, *details: str) -> str:
     """Fill in a reason; ``{vm}`` and ``{words}`` stand in commands, where the shell reads them."""
-    words = shlex.join([owner, *more])
-    return text.format(owner, *more, vm=shlex.quote(owner), words=words)
+    words = shlex.join([owner, *details])
+    return text.format(owner, *details, vm=shlex.quote(owner), words=words)
 
 
-def _backing(host: Host) -> Found:
+def _backing(host: Host) -> PathReferences:
     if host.conn is None:
         return
-    for vm, paths in sorted(lifecycle.overlays_of(host.conn).items()):
+    for vm, paths in sorted(lifecycle.overlays_by_vm(host.conn).items()):
         if vm in host.but:
             continue
         # libvirt knows what is below a disk only while its domain runs.
-        for path in (below for disk in sorted(paths) for below in storage.chain_below(disk)):
-            yield path, _of(policies.BACKING, vm, _BACKING)
+        for path in (
+            backing_path for disk in sorted(paths) for backing_path in storage.chain_below(disk)
+        ):
+            yield path, _build_reference(policies.BACKING, vm, _BACKING)
 
 
-def _pool_disks(host: Host) -> Found:
+def _pool_disks(host: Host) -> PathReferences:
     """Yield the volumes that VMs have as disks, or below them, by what their pools say."""
-    for where, vms in volumes.users(host.conn).items() if host.conn is not None else ():
+    for place, vms in volumes.users(host.conn).items() if host.conn is not None else ():
         for vm in sorted(vms.difference(host.but)):
-            yield "/".join(where), _of(policies.POOL_DISK, vm, _DISK)
+            yield "/".join(place), _build_reference(policies.POOL_DISK, vm, _DISK)
 
 
-def _pool_backing(host: Host) -> Found:
+def _pool_backing(host: Host) -> PathReferences:
     """Yield the volumes that are below disks: a volume on a server has no header to be read."""
-    for where, vms in volumes.based(host.conn).items() if host.conn is not None else ():
+    for place, vms in (
+        volumes.find_backing_users(host.conn).items() if host.conn is not None else ()
+    ):
         for vm in sorted(vms.difference(host.but)):
-            yield "/".join(where), _of(policies.POOL_BACKING, vm, _BACKING)
+            yield "/".join(place), _build_reference(policies.POOL_BACKING, vm, _BACKING)
 
 
-def _snapshots(host: Host, source: str, *, is_external: bool, is_own: bool) -> Found:
+def _snapshots(host: Host, source: str, *, is_external: bool, is_own: bool) -> PathReferences:
     """Yield what snapshots go back to, and what is below that."""
-    for vm, taken in sorted(host.taken.items()):
+    for vm, vm_snapshots in sorted(host.taken.items()):
         if (vm in host.but) != is_own:
             continue
         disks = set(map(os.path.realpath, host.disks.get(vm, ())))
-        for one in taken:
-            if one.is_external != is_external or (is_own and one.name in host.snapshots_going):
+        for snapshot in vm_snapshots:
+            if snapshot.is_external != is_external or (
+                is_own and snapshot.name in host.snapshots_going
+            ):
                 continue
-            reference = _of_snapshot(source, vm, one)
-            for path in _reverted(host.conn, one, () if is_own else disks):
+            reference = _build_snapshot_reference(source, vm, snapshot)
+            for path in _find_revert_files(host.conn, snapshot, () if is_own else disks):
                 yield path, reference
 
 
-def _of_snapshot(source: str, vm: str, taken: Snapshot) -> Reference:
+def _build_snapshot_reference(source: str, vm: str, snapshot: Snapshot) -> Reference:
     texts = {policies.OWN_SNAPSHOT: _OWN_SNAPSHOT, policies.OWN_INTERNAL: _OWN_INTERNAL}
-    return _of(source, vm, texts.get(source, _SNAPSHOT), taken.name)
+    return _build_reference(source, vm, texts.get(source, _SNAPSHOT), snapshot.name)
 
 
-def _reverted(conn: Any, taken: Snapshot, disks: Collection[str]) -> Iterator[str]:
+def _find_revert_files(conn: Any, snapshot: Snapshot, disks: Collection[str]) -> Iterator[str]:
     """Yield the files that a snapshot goes back to, but for its VM's disks, and their chains."""
-    for path in taken.reverted:
-        file = lifecycle.file_of(conn, path)
+    for path in snapshot.reverted:
+        file = lifecycle.find_disk_file(conn, path)
         if os.path.realpath(file) not in disks:
             yield file
         # A guest can write what looks like the header of an overlay into a raw disk.
-        yield from storage.chain_below(file) if path in taken.overlays else ()
+        yield from storage.chain_below(file) if path in snapshot.overlays else ()
 
 
-def _external(host: Host) -> Found:
+def _external(host: Host) -> PathReferences:
     return _snapshots(host, policies.SNAPSHOT, is_external=True, is_own=False)
 
 
-def _internal(host: Host) -> Found:
+def _internal(host: Host) -> PathReferences:
     return _snapshots(host, policies.INTERNAL, is_external=False, is_own=False)
 
 
-def _own_external(host: Host) -> Found:
+def _own_external(host: Host) -> PathReferences:
     return _snapshots(host, policies.OWN_SNAPSHOT, is_external=True, is_own=True)
 
 
-def _own_internal(host: Host) -> Found:
+def _own_internal(host: Host) -> PathReferences:
     return _snapshots(host, policies.OWN_INTERNAL, is_external=False, is_own=True)
 
 
-def _saved(host: Host) -> Found:
+def _saved_states(host: Host) -> PathReferences:
     for vm in sorted(lifecycle.saved(host.conn)) if host.conn is not None else ():
         for path in sorted(host.disks.get(vm, ())) if vm not in host.but else ():
-            yield path, _of(policies.SAVED, vm, _SAVED)
+            yield path, _build_reference(policies.SAVED, vm, _SAVED)
 
 
-def _kept(host: Host) -> Found:
+def _kept_definitions(host: Host) -> PathReferences:
     for vm, path, root in kept.definitions(host.settings):
         is_spared = vm in host.spared or (host.uuid is not None and read.uuid(root) == host.uuid)
         for disk in read.disk_sources(root) if not is_spared else ():
             if disk["path"]:
-                yield disk["path"], _of(policies.KEPT, vm, _KEPT, str(path))
+                yield disk["path"], _build_reference(policies.KEPT, vm, _KEPT, str(path))
 
 
-def _boot(host: Host) -> Found:
-    for one in query.definitions(host.conn, with_next=True) if host.conn is not None else ():
-        for root in (one.root, one.next_root):
-            for path in _boot_files(root) if one.name not in host.but else ():
-                yield path, _of(policies.BOOT, one.name, _BOOT)
+def _boot_references(host: Host) -> PathReferences:
+    for definition in query.definitions(host.conn, with_next=True) if host.conn is not None else ():
+        for root in (definition.root, definition.next_root):
+            for path in _boot_files(root) if definition.name not in host.but else ():
+                yield path, _build_reference(policies.BOOT, definition.name, _BOOT)
 
 
 def _boot_files(root: ET.Element | None) -> list[str]:
@@ -251,19 +257,19 @@ def _boot_files(root: ET.Element | None) -> list[str]:
     return [*read.boot_files(root), *([variables] if variables else [])]
 
 
-def _coming(host: Host) -> Found:
+def _coming_files(host: Host) -> PathReferences:
     for path, vm in reservations.coming_files(host.settings, "").items():
         if vm not in host.spared:
-            yield path, _of(policies.COMING, vm, _COMING)
+            yield path, _build_reference(policies.COMING, vm, _COMING)
 
 
-def _going(host: Host) -> Found:
+def _going_files(host: Host) -> PathReferences:
     for path, (vm, words) in reservations.going_by_vm(host.settings).items():
         if vm not in host.spared:
-            yield path, _of(policies.GOING, vm, _GOING.replace("{}", "{1}"), words)
+            yield path, _build_reference(policies.GOING, vm, _GOING.replace("{}", "{1}"), words)
 
 
-def _recorded(host: Host) -> Found:
+def _record_backing(host: Host) -> PathReferences:
     """Yield what is below disks of VMs that come or go."""
     coming = reservations.coming_files(host.settings, "").items()
     going = reservations.going_by_vm(host.settings).items()
@@ -274,30 +280,30 @@ def _recorded(host: Host) -> Found:
     for path, (vm, text) in texts.items():
         if vm in host.spared or not path.startswith("/") or path in host.gone:
             continue
-        for below in storage.chain_below(path):
-            yield below, Reference(source=policies.RECORD, owner=vm, reason=text)
+        for backing_path in storage.chain_below(path):
+            yield backing_path, Reference(source=policies.RECORD, owner=vm, reason=text)
 
 
-def _trash(host: Host) -> Found:
+def _trash(host: Host) -> PathReferences:
     for path, entry in trashbacking.backing_files(host.settings).items():
-        yield path, _of(policies.TRASH, entry, _TRASHED)
+        yield path, _build_reference(policies.TRASH, entry, _TRASHED)
 
 
-def _other_trash(host: Host) -> Found:
+def _other_trash(host: Host) -> PathReferences:
     for path in trashbacking.backing_files_beside(host.settings, host.places):
-        yield path, _of(policies.OTHER_TRASH, "of another host", _TRASHED)
+        yield path, _build_reference(policies.OTHER_TRASH, "of another host", _TRASHED)
 
 
-def _files(host: Host) -> Found:
+def _files(host: Host) -> PathReferences:
     """Yield what files of no VM are based on, as disks that ``virt.undefine`` left are."""
     disks = {os.path.realpath(path) for paths in host.disks.values() for path in paths}
     for folder in sorted(host.places):
-        for above in _plain_files(folder):
-            real = os.path.realpath(above)
-            if above in host.gone or real in {*disks, *host.gone} or Path(real).parent in host.seen:
+        for file in _plain_files(folder):
+            real = os.path.realpath(file)
+            if file in host.gone or real in {*disks, *host.gone} or Path(real).parent in host.seen:
                 continue
-            for path in storage.chain_below(above):
-                yield path, _of(policies.FILE, above, _FILE)
+            for path in storage.chain_below(file):
+                yield path, _build_reference(policies.FILE, file, _FILE)
 
 
 def _plain_files(folder: Path) -> Iterator[str]:
@@ -305,7 +311,7 @@ def _plain_files(folder: Path) -> Iterator[str]:
         yield from sorted(entry.path for entry in entries if entry.is_file())
 
 
-PROVIDERS: Mapping[str, Callable[[Host], Found]] = {
+PROVIDERS: Mapping[str, Callable[[Host], PathReferences]] = {
     policies.DISK: _disks,
     policies.BACKING: _backing,
     policies.POOL_DISK: _pool_disks,
@@ -314,12 +320,12 @@ PROVIDERS: Mapping[str, Callable[[Host], Found]] = {
     policies.INTERNAL: _internal,
     policies.OWN_SNAPSHOT: _own_external,
     policies.OWN_INTERNAL: _own_internal,
-    policies.SAVED: _saved,
-    policies.KEPT: _kept,
-    policies.BOOT: _boot,
-    policies.COMING: _coming,
-    policies.GOING: _going,
-    policies.RECORD: _recorded,
+    policies.SAVED: _saved_states,
+    policies.KEPT: _kept_definitions,
+    policies.BOOT: _boot_references,
+    policies.COMING: _coming_files,
+    policies.GOING: _going_files,
+    policies.RECORD: _record_backing,
     policies.TRASH: _trash,
     policies.OTHER_TRASH: _other_trash,
     policies.FILE: _files,

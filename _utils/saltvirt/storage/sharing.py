@@ -38,7 +38,7 @@ class AskAll(StorageError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
+class OtherHostsUsage:
     """
     What the other hosts said of files, as the master passes it on.
 
@@ -59,18 +59,20 @@ class Elsewhere:
         return path in self.free or path in self.used or path in self.doubts
 
 
-def read(replies: object) -> Elsewhere:
+def usage_from_replies(replies: object) -> OtherHostsUsage:
     """Return what the master's order passes on of other hosts' replies; nothing without them."""
-    known = arguments.mapping("replies", replies) or {}
-    arguments.refuse_unknown_keys("replies", known, set(_KEYS))
-    return Elsewhere(
-        free=frozenset(arguments.paths("replies", known.get("free") or [])),
-        used=arguments.mapping("replies", known.get("used")) or {},
-        doubts=arguments.mapping("replies", known.get("doubts")) or {},
+    values = arguments.mapping("replies", replies) or {}
+    arguments.refuse_unknown_keys("replies", values, set(_KEYS))
+    return OtherHostsUsage(
+        free=frozenset(arguments.paths("replies", values.get("free") or [])),
+        used=arguments.mapping("replies", values.get("used")) or {},
+        doubts=arguments.mapping("replies", values.get("doubts")) or {},
     )
 
 
-def answered(replies: object, work: Callable[[Elsewhere], _Answer]) -> _Answer | dict[str, Any]:
+def run_or_ask(
+    replies: object, work: Callable[[OtherHostsUsage], _Answer]
+) -> _Answer | dict[str, Any]:
     """
     Return what some work returns, or which files all hosts have to be asked about first.
 
@@ -78,14 +80,14 @@ def answered(replies: object, work: Callable[[Elsewhere], _Answer]) -> _Answer |
         What the master's order passes on; None for a call on the host, which is refused instead.
     """
     try:
-        return work(read(replies))
+        return work(usage_from_replies(replies))
     except AskAll as error:
         if replies is None:
             raise
         return {ASK: error.paths}
 
 
-def refuse_unasked(verdicts: Iterable[Verdict], what: str, ask_all: str) -> None:
+def refuse_unasked(verdicts: Iterable[Verdict], outcome: str, ask_all: str) -> None:
     """
     Raise AskAll if nobody has asked the other hosts about a file on storage that they see.
 
@@ -94,10 +96,10 @@ def refuse_unasked(verdicts: Iterable[Verdict], what: str, ask_all: str) -> None
     ask_all
         The command on the master that asks them.
     """
-    paths = [name for one in verdicts for name in one.unasked]
+    paths = [name for verdict in verdicts for name in verdict.unasked]
     if paths:
         raise AskAll(
-            f"{what}: {', '.join(paths)} is on storage that other hosts see, and VMs there may "
+            f"{outcome}: {', '.join(paths)} is on storage that other hosts see, and VMs there may "
             f"need it; this host cannot tell; ask all hosts: {ask_all}{UNLESS_OWN}",
             paths,
         )
@@ -124,9 +126,9 @@ def _is_networked(path: Path) -> bool:
     device = os.stat(path).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     # Subvolumes of btrfs have other numbers than their mount; they are local.
-    return _mounts().get(number, "").partition(".")[0] in _NETWORKED
+    return _file_systems_by_device().get(number, "").partition(".")[0] in _NETWORKED
 
 
-def _mounts() -> dict[str, str]:
+def _file_systems_by_device() -> dict[str, str]:
     """Return ``{device: kind of file system}`` of what is mounted."""
     return {mount.device: mount.kind for mount in mountinfo.mounts()}

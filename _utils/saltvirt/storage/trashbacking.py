@@ -17,37 +17,47 @@ from saltvirt.xml import read
 REMEDY = "bring that disk back, or remove it for good (virt.trash_empty)"
 
 
-def unreadable(settings: HostSettings) -> dict[str, str]:
+def find_unreadable_entries(settings: HostSettings) -> dict[str, str]:
     """Return ``{entry: why, and what to do}`` of the entries whose backing files are unknown."""
-    entries = trash.recorded(settings)
-    away = {record.name: why for record in entries for why in trash.out_of_reach(record)}
-    return {**dict(_unreadable(settings, entries)), **away, **trash.unreadable(settings)}
+    entries = trash.read_entries(settings)
+    missing_files = {
+        record.name: reason for record in entries for reason in trash.find_out_of_reach(record)
+    }
+    return {
+        **dict(_find_unreadable_files(settings, entries)),
+        **missing_files,
+        **trash.unreadable(settings),
+    }
 
 
-def _unreadable(
+def _find_unreadable_files(
     settings: HostSettings, entries: Iterable[records.Record]
 ) -> Iterator[tuple[str, str]]:
     """Yield entries, each with a file of its disks' chains that cannot be read, and why."""
     places = {record.name: trash.files_of(record) for record in entries}
     # A disk's backing file may be in the trash too.
-    trashed = {path for of_entry in places.values() for path in of_entry}
+    trashed_paths = {path for paths_of_entry in places.values() for path in paths_of_entry}
     for record in entries:
-        raw = _raw(record)
+        raw = _find_raw_disks(record)
         for path, place in places[record.name].items():
             # A guest can write what looks like the header of an overlay into a raw disk.
             home = Path(path).parent
             is_raw = path.endswith(".raw") or not raw.isdisjoint((path, Path(path).name))
-            chain = () if is_raw else unreadablechains.of_disk(settings, str(place), home)
-            for file, why in chain:
-                if storage.known_as(file, trashed) is None:
+            chain = (
+                ()
+                if is_raw
+                else unreadablechains.find_unreachable_files(settings, str(place), home)
+            )
+            for file, reason in chain:
+                if storage.find_known_path(file, trashed_paths) is None:
                     entry = shlex.quote(record.name)
                     yield (
                         record.name,
-                        f"{file} {why}; or if it is gone for good: virt.trash_empty {entry}",
+                        f"{file} {reason}; or if it is gone for good: virt.trash_empty {entry}",
                     )
 
 
-def _raw(record: records.Record) -> set[str]:
+def _find_raw_disks(record: records.Record) -> set[str]:
     """Return the raw disks that an entry's VM had by its definition: paths, and volumes' names."""
     text = record.read(TrashFacts).definition
     disks = []
@@ -62,7 +72,7 @@ def _raw(record: records.Record) -> set[str]:
 def backing_files(settings: HostSettings) -> dict[str, str]:
     """Return ``{path: entry}`` of the files that disks in this host's trash are based on."""
     out: dict[str, str] = {}
-    for record in trash.recorded(settings):
+    for record in trash.read_entries(settings):
         for path, place in trash.files_of(record).items():
             # Names in a header are relative to the folder in which the disk was.
             for file in storage.chain_below(str(place), home=Path(path).parent):
@@ -72,12 +82,12 @@ def backing_files(settings: HostSettings) -> dict[str, str]:
 
 def backing_files_beside(settings: HostSettings, folders: Iterable[Path]) -> set[str]:
     """Return the files that disks in the trash of folders are based on, of other hosts' trash."""
-    own = {record.name for record in trash.recorded(settings)}
+    own_entries = {record.name for record in trash.read_entries(settings)}
     return {
         name
         for folder in folders
         for place in (folder / trash.FOLDER).glob("*/*")
-        if place.parent.name not in own
+        if place.parent.name not in own_entries
         for file in storage.chain_below(str(place), home=folder)
         for name in (file, os.path.realpath(file))
     }

@@ -17,7 +17,7 @@ from saltvirt.xml import read
 _NETWORK = re.compile("/([a-z][a-z+]*:/|(nbd|rbd|sheepdog):)")
 
 
-def reasons(conn: Any, settings: HostSettings, but: str | None = None) -> dict[str, str]:
+def reasons(conn: Any, settings: HostSettings, exclude: str | None = None) -> dict[str, str]:
     """
     Return ``{VM: why, and what to do}`` of the VMs whose backing chains cannot be read.
 
@@ -26,27 +26,38 @@ def reasons(conn: Any, settings: HostSettings, but: str | None = None) -> dict[s
 
     A definition that this host kept of a VM that has moved needs nothing here.
     """
-    known = query.definitions(conn, with_next=True)
-    kept = {*_kept(conn, known), but}
+    definitions = query.definitions(conn, with_next=True)
+    skipped_vms = {*_kept_definitions(conn, definitions), exclude}
     # The last is what is said: what libvirt has not loaded comes before all.
-    found = {
-        **{name: _no_pool(name, volume) for name, volume in _of_no_pool(conn, known)},
-        **{name: _no_file(name, path, why) for name, path, why in _away(conn, settings)},
+    reasons_by_vm = {
+        **{
+            name: _pool_reason(name, volume)
+            for name, volume in _find_volumes_without_pool(conn, definitions)
+        },
+        **{
+            name: _file_reason(name, path, reason)
+            for name, path, reason in _find_missing_files(conn, settings)
+        },
     }
     return {
-        **{name: why for name, why in found.items() if name not in kept},
-        **{name: why for name, why in storage.not_loaded(conn).items() if name != but},
+        **{name: reason for name, reason in reasons_by_vm.items() if name not in skipped_vms},
+        **{
+            name: reason
+            for name, reason in storage.find_not_loaded(conn).items()
+            if name != exclude
+        },
     }
 
 
-def _no_file(name: str, path: str, why: str) -> str:
+def _file_reason(name: str, path: str, reason: str) -> str:
     return (
-        f"nobody knows what disk {path} of VM {name!r} is based on, as it {why}; or if it is gone "
+        f"nobody knows what disk {path} of VM {name!r} is based on, as it {reason}; or if it is "
+        "gone "
         "for good, remove that VM (virt.purge), or the disk from it (virt.update)"
     )
 
 
-def _no_pool(name: str, volume: str) -> str:
+def _pool_reason(name: str, volume: str) -> str:
     return (
         f"nobody knows what volume {volume} of VM {name!r} is based on, as this host has no such "
         "pool: define it again (virt.pool_running); or if it is gone for good, remove that VM "
@@ -54,23 +65,27 @@ def _no_pool(name: str, volume: str) -> str:
     )
 
 
-def _kept(conn: Any, known: Iterable[query.Definition]) -> Iterator[str]:
-    for one in known:
+def _kept_definitions(conn: Any, definitions: Iterable[query.Definition]) -> Iterator[str]:
+    for definition in definitions:
         # Somebody may have started it all the same.
-        is_noted = read.ours(one.root)["moved_to"] is not None
-        if is_noted and not lifecycle.is_active(conn, one.name):
-            yield one.name
+        is_noted = read.describe_notes(definition.root)["moved_to"] is not None
+        if is_noted and not lifecycle.is_active(conn, definition.name):
+            yield definition.name
 
 
-def _away(conn: Any, settings: HostSettings) -> Iterator[tuple[str, str, str]]:
+def _find_missing_files(conn: Any, settings: HostSettings) -> Iterator[tuple[str, str, str]]:
     """Yield VMs, each with a file that may have others below it and is out of reach, and why."""
     overlays = lifecycle.overlays(conn)
     for name, paths in sorted(lifecycle.disks(conn).items()):
-        for path in (one for one in sorted(paths & overlays) if one.startswith("/")):
-            yield from ((name, one, why) for one, why in of_disk(settings, path))
+        for path in (
+            candidate for candidate in sorted(paths & overlays) if candidate.startswith("/")
+        ):
+            yield from (
+                (name, file, reason) for file, reason in find_unreachable_files(settings, path)
+            )
 
 
-def of_disk(
+def find_unreachable_files(
     settings: HostSettings, path: str, home: Path | None = None
 ) -> Iterator[tuple[str, str]]:
     """
@@ -79,23 +94,27 @@ def of_disk(
     home
         The folder from which the names in its header are seen, if that is not its own.
     """
-    for one, why in storage.walked(path, home):
+    for file, reason in storage.walk_chain(path, home):
         # An image itself is based on nothing, and what a network has is no file.
-        if cache.digest_of(settings, one) is not None or _NETWORK.search(one):
+        if cache.digest_of(settings, file) is not None or _NETWORK.search(file):
             continue
-        if not os.path.exists(one):
-            yield one, "is not there: mount its file system"
-        elif why is not None:
-            yield one, f"cannot be read ({why}): let root of this host read it, or mend it"
+        if not os.path.exists(file):
+            yield file, "is not there: mount its file system"
+        elif reason is not None:
+            yield file, f"cannot be read ({reason}): let root of this host read it, or mend it"
 
 
-def _of_no_pool(conn: Any, known: Iterable[query.Definition]) -> Iterator[tuple[str, str]]:
+def _find_volumes_without_pool(
+    conn: Any, definitions: Iterable[query.Definition]
+) -> Iterator[tuple[str, str]]:
     """Yield VMs, each with a volume that may have others below it, of a pool that is gone."""
     pools = host.pools(conn)
-    for one in known:
-        for disk in (disk for root in (one.root, one.next_root) for disk in _volumes(root)):
+    for definition in definitions:
+        for disk in (
+            disk for root in (definition.root, definition.next_root) for disk in _volumes(root)
+        ):
             if disk["path"].partition("/")[0] not in pools:
-                yield one.name, disk["path"]
+                yield definition.name, disk["path"]
 
 
 def _volumes(root: ET.Element | None) -> Iterator[dict[str, Any]]:

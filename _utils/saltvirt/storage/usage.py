@@ -20,7 +20,7 @@ from saltvirt.ops import reservations, storage
 from saltvirt.storage import policies, sharing, trashbacking, unreadablechains
 from saltvirt.storage.policies import Policy
 from saltvirt.storage.references import PROVIDERS, Host
-from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Reference, Verdict
 
 # In a hard link's content all that these need is spoilt too.
@@ -51,7 +51,7 @@ class Index:
 
     host: Host
     readable: Collection[str] = ()
-    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    elsewhere: OtherHostsUsage = field(default_factory=OtherHostsUsage)
     _doubts: dict[str, list[str]] = field(default_factory=dict)
 
     def verdict(self, policy: Policy, path: str, *aliases: str) -> Verdict:
@@ -91,32 +91,34 @@ class Index:
             if source in policy.counts:
                 yield from self.host.every(source)
 
-    def refuse_doubts(self, policy: Policy, what: str) -> None:
+    def refuse_doubts(self, policy: Policy, outcome: str) -> None:
         """Raise StorageError if anything that a use depends on cannot be read."""
         for doubt in self._doubts_here(policy):
-            Verdict(path="", policy=policy, doubts=(doubt,)).refuse(what)
+            Verdict(path="", policy=policy, doubts=(doubt,)).refuse(outcome)
 
     def _used_by(self, policy: Policy, names: list[str]) -> Iterator[Reference]:
         for source in PROVIDERS:
             if source in policy.counts and _is_asked(source, names):
                 yield from self._known(source, names)
         paths = [name for name in names if name.startswith("/")] if self.host.is_local else []
-        found = (one for path in paths for one in self._by_file(path))
-        yield from (one for one in found if one.source in policy.counts)
+        references = (reference for path in paths for reference in self._by_file(path))
+        yield from (reference for reference in references if reference.source in policy.counts)
         if policies.ELSEWHERE in policy.doubts:
             yield from self._used_elsewhere(names)
 
     def _used_elsewhere(self, names: list[str]) -> Iterator[Reference]:
-        used = self.elsewhere.used
-        for name in (one for one in names if one in used):
-            yield Reference(source=policies.USED_ELSEWHERE, owner=name, reason=used[name])
+        reasons_by_name = self.elsewhere.used
+        for name in (candidate for candidate in names if candidate in reasons_by_name):
+            yield Reference(
+                source=policies.USED_ELSEWHERE, owner=name, reason=reasons_by_name[name]
+            )
 
     def _known(self, source: str, names: list[str]) -> Iterator[Reference]:
-        known = self.host.known(source)
+        references = self.host.known(source)
         for name in names:
-            found = storage.known_as(name, known)
-            if found is not None:
-                yield known[found]
+            known_name = storage.find_known_path(name, references)
+            if known_name is not None:
+                yield references[known_name]
 
     def _by_file(self, path: str) -> Iterator[Reference]:
         """Yield what is known of a file by itself."""
@@ -124,7 +126,7 @@ class Index:
         digest = cache.digest_of(settings, path)
         if digest is not None:
             yield Reference(source=policies.CACHED, owner=digest, reason=_CACHED)
-        elif cache.is_kept_in(settings, path):
+        elif cache.is_golden_or_link(settings, path):
             yield Reference(source=policies.GOLDEN, owner=path, reason=_GOLDEN)
         yield from self._by_link(path)
         if storage.is_open(path):
@@ -134,12 +136,16 @@ class Index:
 
     def _by_link(self, path: str) -> Iterator[Reference]:
         for source in _CONTENT:
-            known = self.host.known(source)
+            references = self.host.known(source)
             # The same name is no link, but the file itself.
-            twin = storage.twin(path, known) if storage.known_as(path, known) is None else None
+            twin = (
+                storage.find_hard_link(path, references)
+                if storage.find_known_path(path, references) is None
+                else None
+            )
             if twin is not None:
-                reason = _LINK.format(twin, known[twin].reason)
-                yield Reference(source=policies.LINK, owner=known[twin].owner, reason=reason)
+                reason = _LINK.format(twin, references[twin].reason)
+                yield Reference(source=policies.LINK, owner=references[twin].owner, reason=reason)
                 return
 
     def _doubts_here(self, policy: Policy) -> Iterator[tuple[str, str]]:
@@ -151,11 +157,11 @@ class Index:
         """Return ``{name: (source, reason)}`` of what other hosts may need."""
         if policies.ELSEWHERE not in policy.doubts:
             return {}
-        told, out = self.elsewhere, {}
+        other_hosts, out = self.elsewhere, {}
         for name in names:
-            if name in told.doubts:
-                out[name] = (policies.UNSURE, told.doubts[name])
-            elif not told.is_told(name) and sharing.is_shared(self.host.settings, name):
+            if name in other_hosts.doubts:
+                out[name] = (policies.UNSURE, other_hosts.doubts[name])
+            elif not other_hosts.is_told(name) and sharing.is_shared(self.host.settings, name):
                 out[name] = (policies.ELSEWHERE, _UNASKED)
         return out
 
@@ -177,26 +183,28 @@ def _is_asked(source: str, names: list[str]) -> bool:
     return True
 
 
-def _chains(index: Index) -> Iterator[str]:
+def _unreadable_chains(index: Index) -> Iterator[str]:
     host = index.host
-    found = {} if host.conn is None else unreadablechains.reasons(host.conn, host.settings)
-    yield from (_CHAIN.format(why) for vm, why in found.items() if vm not in index.spared)
+    reasons_by_vm = {} if host.conn is None else unreadablechains.reasons(host.conn, host.settings)
+    yield from (
+        _CHAIN.format(reason) for vm, reason in reasons_by_vm.items() if vm not in index.spared
+    )
 
 
-def _trash(index: Index) -> Iterator[str]:
-    for entry, why in trashbacking.unreadable(index.host.settings).items():
-        yield _TRASH.format(entry, why)
+def _unreadable_trash(index: Index) -> Iterator[str]:
+    for entry, reason in trashbacking.find_unreadable_entries(index.host.settings).items():
+        yield _TRASH.format(entry, reason)
 
 
-def _records(index: Index) -> Iterator[str]:
-    for vm, why in reservations.unreadable(index.host.settings).items():
-        yield _RECORD.format(vm, why)
+def _unreadable_records(index: Index) -> Iterator[str]:
+    for vm, reason in reservations.find_unreadable(index.host.settings).items():
+        yield _RECORD.format(vm, reason)
 
 
 _READERS = {
-    policies.NO_CHAIN: _chains,
-    policies.NO_TRASH: _trash,
-    policies.NO_RECORD: _records,
+    policies.NO_CHAIN: _unreadable_chains,
+    policies.NO_TRASH: _unreadable_trash,
+    policies.NO_RECORD: _unreadable_records,
 }
 
 
@@ -205,13 +213,13 @@ def index(
     settings: HostSettings,
     *,
     but: Collection[str] = (),
-    own: Collection[str] = (),
+    skip_records_of: Collection[str] = (),
     going: Collection[str] = (),
     snapshots_going: Collection[str] = (),
     readable: Collection[str] = (),
-    elsewhere: Elsewhere | None = None,
-    beside: Iterable[str] = (),
-    seen: Collection[Path] = (),
+    other_hosts: OtherHostsUsage | None = None,
+    beside_files: Iterable[str] = (),
+    seen_folders: Collection[Path] = (),
     uuid: str | None = None,
 ) -> Index:
     """
@@ -236,16 +244,18 @@ def index(
     uuid
         A VM whose kept definition does not count. Defaults to none.
     """
-    folders = {Path(os.path.realpath(path)).parent for path in (*beside, *going) if path[:1] == "/"}
+    folders = {
+        Path(os.path.realpath(path)).parent for path in (*beside_files, *going) if path[:1] == "/"
+    }
     host = Host(
         conn=conn,
         settings=settings,
         but=but,
-        own=own,
+        own=skip_records_of,
         going=going,
         snapshots_going=snapshots_going,
         folders=folders,
-        seen=seen,
+        seen=seen_folders,
         uuid=uuid,
     )
-    return Index(host=host, readable=readable, elsewhere=elsewhere or Elsewhere())
+    return Index(host=host, readable=readable, elsewhere=other_hosts or OtherHostsUsage())

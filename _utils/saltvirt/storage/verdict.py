@@ -60,20 +60,25 @@ class Verdict:
     @property
     def reasons(self) -> tuple[str, ...]:
         """All reasons for which the file stays as it is."""
-        return (*(one.reason for one in self.used_by), *(reason for _source, reason in self.doubts))
+        return (
+            *(reference.reason for reference in self.used_by),
+            *(reason for _source, reason in self.doubts),
+        )
 
     def without(self, source: str, owner: str | None = None) -> "Verdict":
         """Return the verdict without the references of a source, by default of all its owners."""
-        kept = [
-            one for one in self.used_by if one.source != source or owner not in (None, one.owner)
+        references = [
+            reference
+            for reference in self.used_by
+            if reference.source != source or owner not in (None, reference.owner)
         ]
-        return replace(self, used_by=tuple(kept))
+        return replace(self, used_by=tuple(references))
 
     def without_doubt(self, source: str) -> "Verdict":
         """Return the verdict without the doubts of a source."""
-        return replace(self, doubts=tuple(one for one in self.doubts if one[0] != source))
+        return replace(self, doubts=tuple(doubt for doubt in self.doubts if doubt[0] != source))
 
-    def refuse(self, what: str, error: type[Exception] = StorageError) -> None:
+    def refuse(self, outcome: str, error: type[Exception] = StorageError) -> None:
         """
         Raise if the file is not free.
 
@@ -81,4 +86,4 @@ class Verdict:
             What is not done: ``volume p/v stays``; the reason follows it.
         """
         if self.reason is not None:
-            raise error(f"{what}: {self.reason}")
+            raise error(f"{outcome}: {self.reason}")

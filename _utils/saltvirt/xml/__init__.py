@@ -38,11 +38,11 @@ def tag(
 
 def set_first(root: ET.Element, name: str, text: str) -> None:
     """Have an element's child of a name have a text; it becomes the first if there is none."""
-    found = root.find(name)
-    if found is None:
-        found = tag(name)
-        root.insert(0, found)
-    found.text = text
+    child = root.find(name)
+    if child is None:
+        child = tag(name)
+        root.insert(0, child)
+    child.text = text
 
 
 def leaf(name: str, text: object) -> ET.Element | None:
@@ -57,8 +57,8 @@ def bag(name: str, attributes: Mapping[str, object] | None) -> ET.Element | None
 
 def texts(attributes: Mapping[str, object] | None) -> dict[str, str]:
     """Return attributes as an element has them; those that are ``None`` are left out."""
-    given = (attributes or {}).items()
-    return {str(key): _text(str(key), value) for key, value in given if value is not None}
+    pairs = (attributes or {}).items()
+    return {str(key): _text(str(key), value) for key, value in pairs if value is not None}
 
 
 def attributes_of(element: ET.Element | None) -> dict[str, str] | None:

@@ -11,103 +11,107 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from saltvirt.xml import tag, to_text
-from saltvirt.xml.merging import cpus
+from saltvirt.xml.merging import format_cpus
 
 # Attributes that are sets of CPUs or nodes, which may be written in several ways.
 _SETS = {"cpuset", "nodeset", "cpus", "vcpus", "iothreads"}
 Elements = Iterable[ET.Element | None]
 
 
-def changed(root: ET.Element, was: Elements, wanted: Elements) -> bool:
+def change_children(root: ET.Element, old: Elements, new: Elements) -> bool:
     """
     Change the children of an element from what they said to what they are to say.
 
     Returns whether anything was to be changed.
     """
-    return _amend(root, tag("all", None, *was), tag("all", None, *wanted))
+    return _amend(root, tag("all", None, *old), tag("all", None, *new))
 
 
-def element(actual: ET.Element, was: ET.Element, wanted: ET.Element) -> bool:
+def change_element(actual: ET.Element, old: ET.Element, new: ET.Element) -> bool:
     """Change an element from what it said to what is wanted; return whether these differ."""
-    return _amend(actual, was, wanted)
+    return _amend(actual, old, new)
 
 
-def _amend(actual: ET.Element, was: ET.Element, wanted: ET.Element) -> bool:
+def _amend(actual: ET.Element, old: ET.Element, new: ET.Element) -> bool:
     """Change an element that said ``was``, so that it says what is wanted."""
-    if _said(was) == _said(wanted):
+    if _to_comparable(old) == _to_comparable(new):
         return False
-    for key in {*was.attrib, *wanted.attrib}:
-        if key not in wanted.attrib:
+    for key in {*old.attrib, *new.attrib}:
+        if key not in new.attrib:
             actual.attrib.pop(key, None)
-        elif _value(key, was.get(key)) != _value(key, wanted.get(key)):
-            actual.set(key, wanted.attrib[key])
-    if (was.text or "").strip() != (wanted.text or "").strip():
-        actual.text = wanted.text
-    for name in dict.fromkeys(child.tag for child in (*was, *wanted)):
-        _amend_children(actual, _named(was, name), _named(wanted, name), name)
+        elif _normalize_value(key, old.get(key)) != _normalize_value(key, new.get(key)):
+            actual.set(key, new.attrib[key])
+    if (old.text or "").strip() != (new.text or "").strip():
+        actual.text = new.text
+    for name in dict.fromkeys(child.tag for child in (*old, *new)):
+        _amend_children(actual, _find_children(old, name), _find_children(new, name), name)
     return True
 
 
 def _amend_children(
-    actual: ET.Element, was: list[ET.Element], wanted: list[ET.Element], name: str
+    actual: ET.Element, old: list[ET.Element], new: list[ET.Element], name: str
 ) -> None:
-    if sorted(map(_said, was)) == sorted(map(_said, wanted)):
+    if sorted(map(_to_comparable, old)) == sorted(map(_to_comparable, new)):
         return
-    mine = _named(actual, name)
-    if len(mine) == 1 and len(was) <= 1 and len(wanted) <= 1:
+    children = _find_children(actual, name)
+    if len(children) == 1 and len(old) <= 1 and len(new) <= 1:
         empty = tag(name)
-        _amend(mine[0], was[0] if was else empty, wanted[0] if wanted else empty)
-        if not wanted and not (mine[0].attrib or len(mine[0]) or (mine[0].text or "").strip()):
-            actual.remove(mine[0])
+        _amend(children[0], old[0] if old else empty, new[0] if new else empty)
+        if not new and not (
+            children[0].attrib or len(children[0]) or (children[0].text or "").strip()
+        ):
+            actual.remove(children[0])
         return
-    put(actual, name, wanted)
+    put_children(actual, name, new)
 
 
-def put(parent: ET.Element, name: str, wanted: Sequence[ET.Element]) -> None:
+def put_children(parent: ET.Element, name: str, elements: Sequence[ET.Element]) -> None:
     """Have these be all children of that name, where the first of them was, or at the end."""
-    mine = _named(parent, name)
-    at = list(parent).index(mine[0]) if mine else len(parent)
-    for child in mine:
+    children = _find_children(parent, name)
+    index = list(parent).index(children[0]) if children else len(parent)
+    for child in children:
         parent.remove(child)
-    for number, child in enumerate(wanted):
-        parent.insert(at + number, child)
+    for number, child in enumerate(elements):
+        parent.insert(index + number, child)
 
 
-def alike(one: ET.Element | None, other: ET.Element | None) -> bool:
+def is_equivalent(first: ET.Element | None, second: ET.Element | None) -> bool:
     """Return whether two elements say the same, in whatever order."""
-    if one is None or other is None:
-        return one is other
-    return _said(one) == _said(other)
+    if first is None or second is None:
+        return first is second
+    return _to_comparable(first) == _to_comparable(second)
 
 
-def _named(parent: ET.Element, name: str) -> list[ET.Element]:
+def _find_children(parent: ET.Element, name: str) -> list[ET.Element]:
     return [child for child in parent if child.tag == name]
 
 
-def _value(key: str, value: str | None) -> str | None:
-    return cpus(value) if value is not None and key in _SETS else value
+def _normalize_value(key: str, value: str | None) -> str | None:
+    return format_cpus(value) if value is not None and key in _SETS else value
 
 
-def _said(element: ET.Element) -> tuple[Any, ...]:
+def _to_comparable(element: ET.Element) -> tuple[Any, ...]:
     """Return what an element says in a form that can be compared and sorted."""
-    attributes = sorted((key, str(_value(key, one))) for key, one in element.attrib.items())
+    attributes = sorted(
+        (key, str(_normalize_value(key, value))) for key, value in element.attrib.items()
+    )
     text = (element.text or "").strip()
-    return element.tag, tuple(attributes), text, tuple(sorted(map(_said, element)))
+    return element.tag, tuple(attributes), text, tuple(sorted(map(_to_comparable, element)))
 
 
 def devices(root: ET.Element, *names: str) -> list[ET.Element]:
     """Return the devices of some names, in their order."""
-    return [one for one in root.iterfind("devices/*") if one.tag in names]
+    return [device for device in root.iterfind("devices/*") if device.tag in names]
 
 
-def put_devices(root: ET.Element, name: str, wanted: Sequence[ET.Element]) -> None:
+def put_devices(root: ET.Element, name: str, elements: Sequence[ET.Element]) -> None:
     """Have these be all devices of that name; if only their order differs, it stays."""
-    if sorted(map(_said, devices(root, name))) == sorted(map(_said, wanted)):
+    if sorted(map(_to_comparable, devices(root, name))) == sorted(map(_to_comparable, elements)):
         return
     parent = root.find("devices")
     if parent is None:
         parent = ET.SubElement(root, "devices")
-    put(parent, name, wanted)
+    put_children(parent, name, elements)
 
 
 def text_of(element: ET.Element) -> str:
@@ -115,17 +119,17 @@ def text_of(element: ET.Element) -> str:
     return to_text(copy.deepcopy(element)).strip()
 
 
-def same(one: ET.Element, other: ET.Element) -> bool:
+def is_identical(first: ET.Element, second: ET.Element) -> bool:
     """Return whether two domains are written alike, but for their indentation."""
     return (
-        one.tag == other.tag
-        and one.attrib == other.attrib
-        and _words(one.text) == _words(other.text)
-        and _words(one.tail) == _words(other.tail)
-        and len(one) == len(other)
-        and all(map(same, one, other))
+        first.tag == second.tag
+        and first.attrib == second.attrib
+        and _strip(first.text) == _strip(second.text)
+        and _strip(first.tail) == _strip(second.tail)
+        and len(first) == len(second)
+        and all(map(is_identical, first, second))
     )
 
 
-def _words(text: str | None) -> str:
+def _strip(text: str | None) -> str:
     return (text or "").strip()

@@ -12,7 +12,7 @@ _ABOUT = "vcpu|memory|maxMemory|size|hugepages|cell|memnode"
 _RELEVANT = re.compile(f"<(?:{_ABOUT}|driver |source (?:file|dev|pool)=)")
 
 
-def is_same(now: str, then: str) -> bool:
+def has_same_demand(running_xml: str, next_xml: str) -> bool:
     """
     Return whether a domain asks for nothing else; False is only a reason to parse it.
 
@@ -21,18 +21,20 @@ def is_same(now: str, then: str) -> bool:
         each element.
     """
     # A size that is left out may leave another one to all of the memory.
-    if _pages(now) != _pages(then):
+    if _pages(running_xml) != _pages(next_xml):
         return False
-    known = set(now.splitlines())
-    return not any(_is_new(line, now) for line in then.splitlines() if line not in known)
+    running_lines = set(running_xml.splitlines())
+    return not any(
+        _is_new(line, running_xml) for line in next_xml.splitlines() if line not in running_lines
+    )
 
 
 def _pages(text: str) -> list[str]:
     return [line for line in text.splitlines() if "<page " in line] if "<page " in text else []
 
 
-def _is_new(line: str, now: str) -> bool:
+def _is_new(line: str, running_xml: str) -> bool:
     if not _RELEVANT.search(line):
         return False
     # That of a running one has more attributes at its end. What is below a disk is indented deeper.
-    return "\n" + line.removesuffix("/>").removesuffix(">") not in now
+    return "\n" + line.removesuffix("/>").removesuffix(">") not in running_xml

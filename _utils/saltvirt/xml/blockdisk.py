@@ -4,22 +4,26 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
 
-def made(root: ET.Element, is_device: Callable[[str], bool]) -> bool:
+def make_block_disks(root: ET.Element, is_device: Callable[[str], bool]) -> bool:
     """
     Make each disk of a domain that is said to be a file, and is a device, one of type ``block``.
 
     Return whether there was any. Salt 3006 defined such disks, and QEMU starts none of them.
     """
-    found = [one for one in root.iterfind("devices/disk[@type='file']") if _is_one(one, is_device)]
-    for disk in found:
+    disks = [
+        element
+        for element in root.iterfind("devices/disk[@type='file']")
+        if _is_on_device(element, is_device)
+    ]
+    for disk in disks:
         disk.set("type", "block")
         source = disk.find("source")
         if source is not None:
             source.set("dev", source.attrib.pop("file"))
-    return bool(found)
+    return bool(disks)
 
 
-def _is_one(disk: ET.Element, is_device: Callable[[str], bool]) -> bool:
+def _is_on_device(disk: ET.Element, is_device: Callable[[str], bool]) -> bool:
     source = disk.find("source")
     path = source.get("file") if source is not None else None
     return path is not None and is_device(path)

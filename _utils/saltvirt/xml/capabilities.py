@@ -33,8 +33,8 @@ def _node(cell: ET.Element) -> tuple[int, dict[str, Any]]:
     memory = cell.find("memory")
     memory_kib = None if memory is None else kib(memory.text, memory.get("unit"))
     sizes = {
-        kib(one.get("size"), one.get("unit")) or 0: int(one.text or 0)
-        for one in cell.iterfind("pages")
+        kib(page.get("size"), page.get("unit")) or 0: int(page.text or 0)
+        for page in cell.iterfind("pages")
     }
     return int(cell.get("id", 0)), {
         "memory_mib": (memory_kib or 0) // 1024,
@@ -58,13 +58,13 @@ def _guest(guest: ET.Element, arch: ET.Element) -> dict[str, Any]:
 
 
 def _names(features: Any) -> list[str]:
-    return sorted(filter(None, (one.get("name") for one in features)))
+    return sorted(filter(None, (feature.get("name") for feature in features)))
 
 
 def own_cpu(text: str) -> str | None:
     """Return the XML of a host's own CPU, by its capabilities; None if they say nothing of it."""
-    found = parse(text).find("host/cpu")
-    return None if found is None else to_text(found)
+    cpu = parse(text).find("host/cpu")
+    return None if cpu is None else to_text(cpu)
 
 
 def host_model(text: str) -> str | None:
@@ -85,8 +85,8 @@ def host_model(text: str) -> str | None:
 
 def required_features(text: str) -> list[str]:
     """Return the names of the features that a ``<cpu>`` has, without those it disables, sorted."""
-    found = parse(text).iterfind("feature")
-    return _names(one for one in found if one.get("policy") in (None, "require"))
+    features = parse(text).iterfind("feature")
+    return _names(feature for feature in features if feature.get("policy") in (None, "require"))
 
 
 def cpu_summary(text: str) -> dict[str, Any]:
@@ -95,5 +95,5 @@ def cpu_summary(text: str) -> dict[str, Any]:
     return {
         "model": root.findtext("model"),
         "vendor": root.findtext("vendor"),
-        "features": [one.get("name") for one in root.iterfind("feature")],
+        "features": [feature.get("name") for feature in root.iterfind("feature")],
     }

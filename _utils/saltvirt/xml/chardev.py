@@ -30,7 +30,7 @@ class Chardev:
     target: dict[str, str] | None = None
 
 
-def of(
+def from_call(
     serials: Sequence[Mapping[str, Any]] | None,
     consoles: Sequence[Mapping[str, Any]] | None,
     log_path: str | None,
@@ -49,14 +49,14 @@ def of(
 
 
 def _devices(
-    element: str, given: Sequence[Mapping[str, Any]], log_path: str | None
+    element: str, devices: Sequence[Mapping[str, Any]], log_path: str | None
 ) -> Iterator[Chardev]:
     """Yield the devices, each at a port of its own, the first of them logged."""
-    taken = {str(one["target_port"]) for one in given if "target_port" in one}
-    free = (number for number in count() if str(number) not in taken)
-    for number, one in enumerate(given):
-        port = one["target_port"] if "target_port" in one else next(free)
-        yield _chardev(element, one, log_path if number == 0 else None, port)
+    used_ports = {str(device["target_port"]) for device in devices if "target_port" in device}
+    free_ports = (number for number in count() if str(number) not in used_ports)
+    for number, device in enumerate(devices):
+        port = device["target_port"] if "target_port" in device else next(free_ports)
+        yield _chardev(element, device, log_path if number == 0 else None, port)
 
 
 def guest_agent() -> Chardev:
@@ -123,11 +123,13 @@ def build(device: Chardev) -> ET.Element:
     )
 
 
-def listens(element: ET.Element) -> list[dict[str, str]]:
+def find_bound_sources(element: ET.Element) -> list[dict[str, str]]:
     """Return the sources of such an element that are bound to an address of the host."""
     if element.get("type") not in ("tcp", "udp"):
         return []
-    return [dict(one.attrib) for one in element.iterfind("source") if one.get("mode") == "bind"]
+    return [
+        dict(source.attrib) for source in element.iterfind("source") if source.get("mode") == "bind"
+    ]
 
 
 def read(element: ET.Element) -> Chardev:
@@ -142,7 +144,7 @@ def read(element: ET.Element) -> Chardev:
     )
 
 
-def completed(now: Chardev, wanted: Chardev, given: Mapping[str, Any]) -> Chardev:
+def complete(current: Chardev, requested: Chardev, call: Mapping[str, Any]) -> Chardev:
     """
     Return a device as a call wants it, with what the call does not say as it is now.
 
@@ -151,46 +153,48 @@ def completed(now: Chardev, wanted: Chardev, given: Mapping[str, Any]) -> Charde
     given
         The call's mapping that ``wanted`` is made of; null says nothing.
     """
-    if now.type != wanted.type:
-        return wanted
-    names = {name for key, name in _SOURCE.items() if given.get(key) is not None}
-    parts = {"type"} if given.get("target_type") else set()
-    parts |= {"port"} if "target_port" in given else set()
+    if current.type != requested.type:
+        return requested
+    source_names = {name for key, name in _SOURCE.items() if call.get(key) is not None}
+    target_names = {"type"} if call.get("target_type") else set()
+    target_names |= {"port"} if "target_port" in call else set()
     return replace(
-        wanted,
-        source=_with(now.source, wanted.source, names),
-        protocol=now.protocol if given.get("protocol") is None else wanted.protocol,
-        log=now.log or wanted.log,
-        target=_with(now.target, wanted.target, parts),
+        requested,
+        source=_override(current.source, requested.source, source_names),
+        protocol=current.protocol if call.get("protocol") is None else requested.protocol,
+        log=current.log or requested.log,
+        target=_override(current.target, requested.target, target_names),
     )
 
 
-def _with(
-    now: Mapping[str, str] | None, wanted: Mapping[str, str] | None, names: Collection[str]
+def _override(
+    current: Mapping[str, str] | None, requested: Mapping[str, str] | None, names: Collection[str]
 ) -> dict[str, str] | None:
     """Return attributes as they are now, but for those of some names."""
-    said = {key: value for key, value in (wanted or {}).items() if key in names}
-    return (dict(now or {}) | said) or None
+    overrides = {key: value for key, value in (requested or {}).items() if key in names}
+    return (dict(current or {}) | overrides) or None
 
 
-def is_like(now: Chardev, wanted: Chardev, has_port: bool) -> bool:
+def is_like(current: Chardev, requested: Chardev, has_port: bool) -> bool:
     """
     Return whether a device is what a call wants; what libvirt has filled in does not matter.
 
     has_port
         Whether the call says the port of its target.
     """
-    pairs = [(now.source, wanted.source), (now.protocol, wanted.protocol)]
-    target = dict(wanted.target or {})
+    pairs = [(current.source, requested.source), (current.protocol, requested.protocol)]
+    target = dict(requested.target or {})
     if not has_port:
         target.pop("port", None)
-    return now.type == wanted.type and all(_has(*pair) for pair in [*pairs, (now.target, target)])
+    return current.type == requested.type and all(
+        _has_attributes(*pair) for pair in [*pairs, (current.target, target)]
+    )
 
 
-def _has(now: Mapping[str, str] | None, wanted: Mapping[str, str] | None) -> bool:
+def _has_attributes(current: Mapping[str, str] | None, requested: Mapping[str, str] | None) -> bool:
     # What is off is not written.
-    said = {key: value for key, value in (wanted or {}).items() if value != "no"}
-    return said.items() <= (now or {}).items()
+    attributes = {key: value for key, value in (requested or {}).items() if value != "no"}
+    return attributes.items() <= (current or {}).items()
 
 
 def is_shadow(device: Chardev) -> bool:

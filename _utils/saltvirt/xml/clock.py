@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltvirt.arguments import mapping, refuse_unknown_keys, whole
+from saltvirt.arguments import mapping, refuse_unknown_keys, whole_number
 from saltvirt.errors import BadArgument
 from saltvirt.xml import attributes_of, bag, flag, tag, texts, yes_no
-from saltvirt.xml.merging import merged
+from saltvirt.xml.merging import merge
 
 _KEYS = {"adjustment", "utc", "timezone", "timers"}
 _TIMER = ("track", "tickpolicy", "frequency", "mode", "present")
@@ -31,7 +31,7 @@ class Clock:
     timers: tuple[Timer, ...] = ()
 
 
-def of(clock: Mapping[str, Any] | None) -> Clock:
+def from_call(clock: Mapping[str, Any] | None) -> Clock:
     """
     Return the clock of ``{utc, adjustment, timezone, timers}``; UTC by default.
 
@@ -50,7 +50,7 @@ def _offset(clock: Mapping[str, Any]) -> dict[str, object]:
     """Return the attributes of a clock: what it is based on, and how far it is from that."""
     adjustment = clock.get("adjustment")
     if adjustment not in (None, "reset"):
-        adjustment = whole("clock:adjustment", adjustment, least=-(2**63))
+        adjustment = whole_number("clock:adjustment", adjustment, least=-(2**63))
     if clock.get("timezone"):
         return {"offset": "timezone", "timezone": clock["timezone"]}
     basis = "utc" if flag(clock.get("utc", True)) else "localtime"
@@ -59,24 +59,24 @@ def _offset(clock: Mapping[str, Any]) -> dict[str, object]:
     return {"offset": "variable", "adjustment": adjustment, "basis": basis}
 
 
-def _timer(name: object, given: Mapping[str, Any]) -> Timer:
-    what = f"clock:timers:{name}"
-    refuse_unknown_keys(what, given, {*_TIMER, *_CATCHUP, "catchup"})
-    timer = {**_catching_up(what, given.get("catchup")), **given}
+def _timer(name: object, options: Mapping[str, Any]) -> Timer:
+    argument = f"clock:timers:{name}"
+    refuse_unknown_keys(argument, options, {*_TIMER, *_CATCHUP, "catchup"})
+    timer = {**_catchup_options(argument, options.get("catchup")), **options}
     attributes = {"name": name, **{key: timer.get(key) for key in _TIMER}}
     attributes["present"] = yes_no(flag(attributes["present"]))
     catchup = texts({key: timer.get(key) for key in _CATCHUP})
     return Timer(attributes=texts(attributes), catchup=catchup or None)
 
 
-def _catching_up(what: str, given: object) -> Mapping[str, Any]:
+def _catchup_options(argument: str, catchup: object) -> Mapping[str, Any]:
     """Return what ``catchup`` means: True is the policy, a mapping is how it catches up."""
-    if isinstance(given, Mapping):
-        refuse_unknown_keys(f"{what}:catchup", given, set(_CATCHUP))
-        return given
-    if given not in (None, True, False):
-        raise BadArgument(f"{what}:catchup", f"{given!r}; a mapping of {', '.join(_CATCHUP)}")
-    return {"tickpolicy": "catchup"} if given else {}
+    if isinstance(catchup, Mapping):
+        refuse_unknown_keys(f"{argument}:catchup", catchup, set(_CATCHUP))
+        return catchup
+    if catchup not in (None, True, False):
+        raise BadArgument(f"{argument}:catchup", f"{catchup!r}; a mapping of {', '.join(_CATCHUP)}")
+    return {"tickpolicy": "catchup"} if catchup else {}
 
 
 def build(clock: Clock) -> ET.Element:
@@ -100,7 +100,7 @@ def read(element: ET.Element | None) -> Clock:
     )
 
 
-def changed(now: Clock, given: Mapping[str, Any]) -> Clock:
+def apply_changes(current: Clock, changes: Mapping[str, Any]) -> Clock:
     """
     Return the clock when a call has changed it.
 
@@ -108,25 +108,29 @@ def changed(now: Clock, given: Mapping[str, Any]) -> Clock:
         As for :func:`of`: null removes, and what is not given stays; timers that are given are all
         there are.
     """
-    refuse_unknown_keys("clock", given, _KEYS)
-    wanted = of({key: value for key, value in given.items() if value is not None})
-    timers = wanted.timers if "timers" in given else now.timers
-    if not {"utc", "timezone", "adjustment"} & set(given):
-        return Clock(attributes=now.attributes, timers=timers)
-    call = _call(now)
-    if {"utc", "timezone"} & set(given):
+    refuse_unknown_keys("clock", changes, _KEYS)
+    requested = from_call({key: value for key, value in changes.items() if value is not None})
+    timers = requested.timers if "timers" in changes else current.timers
+    if not {"utc", "timezone", "adjustment"} & set(changes):
+        return Clock(attributes=current.attributes, timers=timers)
+    call = _to_call(current)
+    if {"utc", "timezone"} & set(changes):
         call = {key: call[key] for key in ("adjustment",) if key in call}
-    asked = {key: value for key, value in given.items() if key != "timers"}
-    return Clock(attributes=of(merged(call, asked)).attributes, timers=timers)
+    offset_changes = {key: value for key, value in changes.items() if key != "timers"}
+    return Clock(attributes=from_call(merge(call, offset_changes)).attributes, timers=timers)
 
 
-def _call(clock: Clock) -> dict[str, Any]:
+def _to_call(clock: Clock) -> dict[str, Any]:
     """Return the call's mapping that leads to a clock, but for its timers."""
-    said = clock.attributes
-    basis = said.get("basis") if said.get("offset") == "variable" else said.get("offset")
-    given = {
+    attributes = clock.attributes
+    basis = (
+        attributes.get("basis")
+        if attributes.get("offset") == "variable"
+        else attributes.get("offset")
+    )
+    call = {
         "utc": basis != "localtime",
-        "timezone": said.get("timezone"),
-        "adjustment": said.get("adjustment"),
+        "timezone": attributes.get("timezone"),
+        "adjustment": attributes.get("adjustment"),
     }
-    return {key: value for key, value in given.items() if value is not None}
+    return {key: value for key, value in call.items() if value is not None}

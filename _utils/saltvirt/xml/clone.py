@@ -28,10 +28,10 @@ def writable(text: str) -> list[Writable]:
 
     Raises StorageError for one that is not a file of a format that can be copied.
     """
-    return [_writable(disk) for disk in own_disks(parse(text))]
+    return [_writable(disk) for disk in exclusive_disks(parse(text))]
 
 
-def own_disks(root: ET.Element) -> list[ET.Element]:
+def exclusive_disks(root: ET.Element) -> list[ET.Element]:
     """Return the disks that only one VM may have."""
     return [
         disk
@@ -78,47 +78,51 @@ def domain(
     _remove(root, "uuid")
     set_first(root, "name", name)
     set_first(root, "description", f"Cloned from {base}")
-    for disk in own_disks(root):
+    for disk in exclusive_disks(root):
         disk.find("source").set("file", paths[disk.find("source").get("file")])  # type: ignore
         _remove(disk, "backingStore")
     for nic in root.findall("devices/interface"):
         _remove(nic, "mac")
         if learn_addresses and nic.find("filterref/parameter[@name='CTRL_IP_LEARNING']") is None:
             _remove(nic, "filterref")
-            how = tag("parameter", {"name": "CTRL_IP_LEARNING", "value": "any"})
-            nic.append(tag("filterref", {"filter": "clean-traffic"}, how))
+            parameter = tag("parameter", {"name": "CTRL_IP_LEARNING", "value": "any"})
+            nic.append(tag("filterref", {"filter": "clean-traffic"}, parameter))
     for channel in root.findall("devices/channel[@type='unix']"):
         if channel.find(f"target[@name='{_AGENT}']") is not None:
             _remove(channel, "source")
-    end_in_ptys(root)
+    replace_by_ptys(root)
     for device in (*root.findall("devices/serial"), *root.findall("devices/console")):
         _remove(device, "log")
-    for own in (*root.findall("os/nvram"), *root.findall("genid")):
-        unsay(own)
+    for element in (*root.findall("os/nvram"), *root.findall("genid")):
+        clear_source(element)
     return to_text(root)
 
 
-def ends_of_host(root: ET.Element) -> Iterator[tuple[ET.Element, str]]:
+def find_host_chardevs(root: ET.Element) -> Iterator[tuple[ET.Element, str]]:
     """Yield the serial ports, consoles and channels at a file or device of the host, with that."""
-    for one in root.findall("devices/*"):
-        source = one.find("source")
-        if one.tag not in (*chardev.ELEMENTS, "parallel") or source is None:
+    for device in root.findall("devices/*"):
+        source = device.find("source")
+        if device.tag not in (*chardev.ELEMENTS, "parallel") or source is None:
             continue
         # What libvirt itself names for a channel is another matter.
-        binds = one.get("type") == "unix" and source.get("mode") == "bind" and one.tag != "channel"
-        if binds or one.get("type") in _ENDS_OF_HOST:
-            yield one, source.get("path", "")
+        binds = (
+            device.get("type") == "unix"
+            and source.get("mode") == "bind"
+            and device.tag != "channel"
+        )
+        if binds or device.get("type") in _ENDS_OF_HOST:
+            yield device, source.get("path", "")
 
 
-def end_in_ptys(root: ET.Element) -> None:
+def replace_by_ptys(root: ET.Element) -> None:
     """Have a copy's serial ports, consoles and channels end in ptys where only one VM's can."""
-    for device, _path in ends_of_host(root):
+    for device, _path in find_host_chardevs(root):
         device.set("type", "pty")
         for part in ("source", "protocol"):
             _remove(device, part)
 
 
-def unsay(element: ET.Element) -> None:
+def clear_source(element: ET.Element) -> None:
     """Leave it to libvirt what an element names, by its text or by a source."""
     element.text = None
     _remove(element, "source")
@@ -139,21 +143,25 @@ def volume(name: str, capacity: int, kind: str, backing: str | None = None) -> s
     backing
         The qcow2 file that it is an overlay of; None for one of its own.
     """
-    below = (
+    backing_store = (
         tag("backingStore", None, tag("path", text=backing), tag("format", {"type": "qcow2"}))
         if backing
         else None
     )
     size = tag("capacity", {"unit": "bytes"}, text=capacity)
     target = tag("target", None, tag("format", {"type": kind}))
-    none_yet = tag("allocation", text=0)
-    return to_text(tag("volume", None, tag("name", text=name), size, none_yet, target, below))
+    allocation = tag("allocation", text=0)
+    return to_text(
+        tag("volume", None, tag("name", text=name), size, allocation, target, backing_store)
+    )
 
 
-def own_files(text: str) -> list[str]:
+def exclusive_files(text: str) -> list[str]:
     """Return the files of a VM's disks that only it may have."""
-    found = (disk.find("source") for disk in own_disks(parse(text)) if disk.get("type") == "file")
-    return [source.get("file", "") for source in found if source is not None]
+    sources = (
+        disk.find("source") for disk in exclusive_disks(parse(text)) if disk.get("type") == "file"
+    )
+    return [source.get("file", "") for source in sources if source is not None]
 
 
 def backing(text: str) -> str | None:

@@ -32,10 +32,10 @@ def ports(vm: Vm) -> Iterator[Controller]:
     """
     if not _has_pcie(vm):
         return
-    used = len(vm.disks) + len(vm.nics) + len(vm.host_devices) + bool(vm.seed_path)
+    device_count = len(vm.disks) + len(vm.nics) + len(vm.host_devices) + bool(vm.seed_path)
     # The root itself has to be named where ports are.
     yield Controller(type="pci", index="0", model="pcie-root")
-    for _port in range(used + _ADDED + SPARE):
+    for _port in range(device_count + _ADDED + SPARE):
         yield Controller(type="pci", model="pcie-root-port")
 
 
@@ -58,9 +58,14 @@ def scsi(disks: Iterable[ET.Element], present: Iterable[Controller] = ()) -> tup
     present
         The controllers of the VM. Defaults to none.
     """
-    taken = {one.index for one in present if one.type == "scsi"}
-    wanted = sorted(set(_indexes(disks)) - {int(index) for index in taken if index})
-    return tuple(Controller(type="scsi", index=str(one), model="virtio-scsi") for one in wanted)
+    present_indexes = {controller.index for controller in present if controller.type == "scsi"}
+    missing_indexes = sorted(
+        set(_indexes(disks)) - {int(index) for index in present_indexes if index}
+    )
+    return tuple(
+        Controller(type="scsi", index=str(number), model="virtio-scsi")
+        for number in missing_indexes
+    )
 
 
 def _indexes(disks: Iterable[ET.Element]) -> Iterator[int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from saltvirt.xml import METADATA_NS, chardev, disk, metadata, parse, read, set_first, tag, to_text
-from saltvirt.xml.clone import end_in_ptys, ends_of_host, own_disks, unsay
+from saltvirt.xml.clone import clear_source, exclusive_disks, find_host_chardevs, replace_by_ptys
 
 # The types of disks that are copied: which attribute of their <source> says what they are.
 TYPES = {"file": "file", "block": "dev", "volume": "volume", "network": "name"}
@@ -20,7 +20,7 @@ _PATH = re.compile(r"(?:^|[=,:\"\s])(/[^,\"\s]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Own:
+class CopySettings:
     """
     What a copy has of its own.
 
@@ -51,38 +51,43 @@ class Own:
 
 def disks(root: ET.Element) -> list[disk.Disk]:
     """Return the disks that only one VM may have; those that several may share are left out."""
-    return list(map(disk.read, own_disks(root)))
+    return list(map(disk.read, exclusive_disks(root)))
 
 
 def seed(root: ET.Element) -> str | None:
     """Return the target of the seed that a VM has as a disk, None if it has none."""
-    noted = metadata.read(root.find("metadata")).seed
-    mine = disk.seed("", "").serial
-    for one in disks(root):
-        if one.serial == mine or (noted and one.path == noted):
-            return one.target.get("dev")
+    noted_path = metadata.read(root.find("metadata")).seed
+    seed_serial = disk.seed("", "").serial
+    for vm_disk in disks(root):
+        if vm_disk.serial == seed_serial or (noted_path and vm_disk.path == noted_path):
+            return vm_disk.target.get("dev")
     return None
 
 
-def first(root: ET.Element) -> str | None:
+def find_boot_target(root: ET.Element) -> str | None:
     """Return the target of the disk that a VM boots from, as far as its definition says."""
     orders = {
         target.get("dev"): int(boot.get("order", "0"))
-        for one in own_disks(root)
-        if (boot := one.find("boot")) is not None and (target := one.find("target")) is not None
+        for element in exclusive_disks(root)
+        if (boot := element.find("boot")) is not None
+        and (target := element.find("target")) is not None
     }
-    other = seed(root)
-    found = [one.target.get("dev") for one in disks(root) if one.target.get("dev") != other]
-    return min(found, key=lambda name: orders.get(name, 1 << 16), default=None)
+    seed_target = seed(root)
+    targets = [
+        vm_disk.target.get("dev")
+        for vm_disk in disks(root)
+        if vm_disk.target.get("dev") != seed_target
+    ]
+    return min(targets, key=lambda name: orders.get(name, 1 << 16), default=None)
 
 
 def obstacles(root: ET.Element) -> Iterator[str]:
     """Yield what a VM has that no other one can have too."""
-    if read.has_host_device(root) or _of_types(root, "interface", _NICS_OF_HOST):
+    if read.has_host_device(root) or _has_device_type(root, "interface", _NICS_OF_HOST):
         yield "it has a device of this host, which only one VM can have; detach it first"
-    if _of_types(root, "input", _INPUTS_OF_HOST):
+    if _has_device_type(root, "input", _INPUTS_OF_HOST):
         yield "it has an input device of this host, which only one VM can have; detach it first"
-    if any(one.get("model") in _MEMORY_OF_HOST for one in root.iterfind("devices/memory")):
+    if any(memory.get("model") in _MEMORY_OF_HOST for memory in root.iterfind("devices/memory")):
         yield "it has persistent memory, whose file is not copied; detach it first"
     if root.find("devices/tpm") is not None:
         yield (
@@ -94,61 +99,75 @@ def obstacles(root: ET.Element) -> Iterator[str]:
             "QEMU is given a disk or a folder by <qemu:commandline>, which is not copied, and to "
             "which both would write; make it a <disk>, or take it out"
         )
-    yield from _of_disks(root)
+    yield from _find_disk_obstacles(root)
 
 
-def _of_disks(root: ET.Element) -> Iterator[str]:
-    if any(one.find("source/snapshot") is not None for one in own_disks(root)):
+def _find_disk_obstacles(root: ET.Element) -> Iterator[str]:
+    if any(element.find("source/snapshot") is not None for element in exclusive_disks(root)):
         yield "it has a snapshot of a network disk as a disk, which is not copied; detach it"
-    for one in disks(root):
-        if one.type not in TYPES:
-            yield f"its disk {one.target.get('dev')} is of type {one.type}, which is not copied"
+    for vm_disk in disks(root):
+        if vm_disk.type not in TYPES:
+            yield (
+                f"its disk {vm_disk.target.get('dev')} is of type {vm_disk.type}, which is not "
+                "copied"
+            )
 
 
-def _of_types(root: ET.Element, name: str, types: tuple[str, ...]) -> bool:
-    return any(one.get("type") in types for one in root.iterfind(f"devices/{name}"))
+def _has_device_type(root: ET.Element, name: str, types: tuple[str, ...]) -> bool:
+    return any(device.get("type") in types for device in root.iterfind(f"devices/{name}"))
 
 
 def arguments(root: ET.Element) -> list[str]:
     """Return what QEMU is given that libvirt knows nothing of."""
     return [
-        one.get("value", "")
-        for one in root.iterfind(f"{{{_QEMU_NS}}}commandline/{{{_QEMU_NS}}}arg")
+        argument.get("value", "")
+        for argument in root.iterfind(f"{{{_QEMU_NS}}}commandline/{{{_QEMU_NS}}}arg")
     ]
 
 
-def given_files(root: ET.Element) -> list[str]:
+def find_argument_files(root: ET.Element) -> list[str]:
     """Return the files and folders that QEMU may be given as disks behind libvirt's back."""
-    found = arguments(root)
-    is_given = any(map(_DISK_ARGUMENT.fullmatch, found))
-    paths = (path for one in found for path in _PATH.findall(one)) if is_given else ()
+    qemu_arguments = arguments(root)
+    is_given = any(map(_DISK_ARGUMENT.fullmatch, qemu_arguments))
+    paths = (
+        (path for argument in qemu_arguments for path in _PATH.findall(argument))
+        if is_given
+        else ()
+    )
     return list(dict.fromkeys(paths))
 
 
-def ended(root: ET.Element) -> Iterator[str]:
+def describe_replaced_chardevs(root: ET.Element) -> Iterator[str]:
     """Yield what a copy has in place of what its original has at a file or device of the host."""
-    for path in dict.fromkeys(path for _device, path in ends_of_host(root)):
+    for path in dict.fromkeys(path for _device, path in find_host_chardevs(root)):
         yield f"a serial port, console or channel has a pty, not {path}, which only one VM can have"
 
 
-def shared(root: ET.Element) -> Iterator[str]:
+def describe_shared(root: ET.Element) -> Iterator[str]:
     """Yield what a copy has in common with its original."""
-    for one in root.iterfind("devices/disk"):
-        if one.find("shareable") is not None and one.find("readonly") is None:
-            says = disk.read(one)
-            yield f"disk {says.target.get('dev')} ({says.path}), which is shareable, is not copied"
-    for one in root.iterfind("devices/filesystem"):
-        target = one.find("target")
+    for element in root.iterfind("devices/disk"):
+        if element.find("shareable") is not None and element.find("readonly") is None:
+            vm_disk = disk.read(element)
+            yield (
+                f"disk {vm_disk.target.get('dev')} ({vm_disk.path}), which is shareable, is not "
+                "copied"
+            )
+    for filesystem in root.iterfind("devices/filesystem"):
+        target = filesystem.find("target")
         yield f"file system {target.get('dir') if target is not None else '?'} is not copied"
-    yield from _beside_disks(root)
-    for service in sorted({one["service"] for one in read.listeners(root) if _is_fixed(one)}):
+    yield from _describe_uncopied(root)
+    for service in sorted(
+        {listener["service"] for listener in read.listeners(root) if _is_fixed(listener)}
+    ):
         yield f"a serial port or console listens on port {service}: one of them runs at a time"
 
 
-def _beside_disks(root: ET.Element) -> Iterator[str]:
+def _describe_uncopied(root: ET.Element) -> Iterator[str]:
     for memory in root.iterfind("devices/shmem"):
         yield f"shared memory {memory.get('name')} is not copied"
-    for path in dict.fromkeys(path for one in arguments(root) for path in _PATH.findall(one)):
+    for path in dict.fromkeys(
+        path for argument in arguments(root) for path in _PATH.findall(argument)
+    ):
         yield f"QEMU is given {path} by <qemu:commandline>, which is not copied"
 
 
@@ -156,7 +175,7 @@ def _is_fixed(listener: Mapping[str, str]) -> bool:
     return bool(listener.get("service"))
 
 
-def definition(text: str, own: Own) -> str:
+def definition(text: str, settings: CopySettings) -> str:
     """
     Return the definition of a copy.
 
@@ -165,50 +184,50 @@ def definition(text: str, own: Own) -> str:
     """
     root = parse(text)
     for name in ("name", "uuid"):
-        set_first(root, name, getattr(own, name))
+        set_first(root, name, getattr(settings, name))
     for entry in root.findall("sysinfo/system/entry[@name='uuid']"):
-        entry.text = own.uuid
-    for one in root.findall("genid"):
-        one.text = None
-    _note(root, own.notes)
-    _own_sources(root, own)
-    _own_nics(root, own.macs)
-    _own_ends(root, own.console_log)
-    _own_firmware(root, own.variables)
+        entry.text = settings.uuid
+    for genid in root.findall("genid"):
+        genid.text = None
+    _replace_notes(root, settings.notes)
+    _set_sources(root, settings)
+    _set_nics(root, settings.macs)
+    _set_chardevs(root, settings.console_log)
+    _set_firmware(root, settings.variables)
     return to_text(root)
 
 
-def _note(root: ET.Element, notes: metadata.Notes) -> None:
+def _replace_notes(root: ET.Element, notes: metadata.Notes) -> None:
     """Have our notes be the copy's; what others have noted stays."""
-    (ours,) = metadata.build(notes)
-    there = root.find("metadata")
-    if there is None:
-        there = tag("metadata")
-        root.append(there)
-    for one in there.findall(f"{{{METADATA_NS}}}vm"):
-        there.remove(one)
-    there.append(ours)
+    (notes_element,) = metadata.build(notes)
+    metadata_element = root.find("metadata")
+    if metadata_element is None:
+        metadata_element = tag("metadata")
+        root.append(metadata_element)
+    for child in metadata_element.findall(f"{{{METADATA_NS}}}vm"):
+        metadata_element.remove(child)
+    metadata_element.append(notes_element)
 
 
-def _own_sources(root: ET.Element, own: Own) -> None:
+def _set_sources(root: ET.Element, settings: CopySettings) -> None:
     devices = root.find("devices")
     if devices is None:
         return
-    for one in own_disks(root):
-        target = (disk.read(one).target or {}).get("dev", "")
-        source = one.find("source")
-        if target in own.dropped:
-            devices.remove(one)
-        elif source is not None and target in own.sources:
-            source.set(TYPES[one.get("type", "file")], own.sources[target])
+    for element in exclusive_disks(root):
+        target = (disk.read(element).target or {}).get("dev", "")
+        source = element.find("source")
+        if target in settings.dropped:
+            devices.remove(element)
+        elif source is not None and target in settings.sources:
+            source.set(TYPES[element.get("type", "file")], settings.sources[target])
             # What was below the other one's is in the copy.
-            _remove(one, "backingStore")
-    if own.seed is not None:
-        last = [at for at, one in enumerate(devices) if one.tag == "disk"]
-        devices.insert(last[-1] + 1 if last else 0, disk.build(own.seed))
+            _remove(element, "backingStore")
+    if settings.seed is not None:
+        disk_indexes = [index for index, child in enumerate(devices) if child.tag == "disk"]
+        devices.insert(disk_indexes[-1] + 1 if disk_indexes else 0, disk.build(settings.seed))
 
 
-def _own_nics(root: ET.Element, macs: tuple[str, ...]) -> None:
+def _set_nics(root: ET.Element, macs: tuple[str, ...]) -> None:
     for nic, mac in zip(root.findall("devices/interface"), macs, strict=True):
         _remove(nic, "mac")
         nic.insert(0, tag("mac", {"address": mac}))
@@ -222,31 +241,33 @@ def _own_nics(root: ET.Element, macs: tuple[str, ...]) -> None:
             parameters.attrib.pop("interfaceid", None)
 
 
-def _own_ends(root: ET.Element, console_log: tuple[str, str]) -> None:
+def _set_chardevs(root: ET.Element, console_log: tuple[str, str]) -> None:
     """Have sockets, ports and logs be the copy's."""
     for channel in root.findall("devices/channel[@type='unix']"):
         for source in channel.findall("source[@mode='bind']"):
             channel.remove(source)
-    end_in_ptys(root)
-    for device in filter(lambda one: one.tag in chardev.ELEMENTS, root.findall("devices/*")):
-        _own_log(device, console_log)
+    replace_by_ptys(root)
+    for device in filter(
+        lambda element: element.tag in chardev.ELEMENTS, root.findall("devices/*")
+    ):
+        _set_log(device, console_log)
     for display in root.findall("devices/graphics"):
-        _own_display(display)
+        _reset_display(display)
     for cid in root.findall("devices/vsock/cid"):
         cid.attrib.pop("address", None)
         cid.set("auto", "yes")
 
 
-def _own_display(display: ET.Element) -> None:
+def _reset_display(display: ET.Element) -> None:
     if display.get("port") or display.get("tlsPort"):
         display.set("autoport", "yes")
     for name in ("port", "tlsPort", "websocket", "socket"):
         display.attrib.pop(name, None)
-    for one in display.findall("listen[@type='socket']"):
-        one.attrib.pop("socket", None)
+    for listener in display.findall("listen[@type='socket']"):
+        listener.attrib.pop("socket", None)
 
 
-def _own_log(device: ET.Element, console_log: tuple[str, str]) -> None:
+def _set_log(device: ET.Element, console_log: tuple[str, str]) -> None:
     # Where somebody else has it logged, two would write.
     log, (old, new) = device.find("log"), console_log
     if log is not None and log.get("file") == old:
@@ -255,16 +276,16 @@ def _own_log(device: ET.Element, console_log: tuple[str, str]) -> None:
         device.remove(log)
 
 
-def _own_firmware(root: ET.Element, variables: str | None) -> None:
-    os, found = root.find("os"), root.find("os/nvram")
-    if found is not None:
-        unsay(found)
+def _set_firmware(root: ET.Element, variables: str | None) -> None:
+    os, nvram = root.find("os"), root.find("os/nvram")
+    if nvram is not None:
+        clear_source(nvram)
     if os is None or variables is None:
         return
-    if found is None:
-        found = tag("nvram")
-        os.append(found)
-    found.text = variables
+    if nvram is None:
+        nvram = tag("nvram")
+        os.append(nvram)
+    nvram.text = variables
 
 
 def _remove(parent: ET.Element, name: str) -> None:

@@ -9,7 +9,7 @@ from saltvirt.arguments import mapping, refuse_unknown_keys
 from saltvirt.errors import BadArgument
 from saltvirt.units import size_kib
 from saltvirt.xml import attributes_of, bag, distances, flag, kib, leaf, switch, tag, texts, yes_no
-from saltvirt.xml.merging import merged, rest
+from saltvirt.xml.merging import add_free_cpus, merge
 
 _ATTRIBUTES = ("mode", "match", "check")
 # The keys of a call, and the fields that they lead to.
@@ -74,7 +74,9 @@ class Cpu:
     cells: tuple[Cell, ...] = ()
 
 
-def of(cpu: int | Mapping[str, Any], domain_type: str | None, *, has_default: bool = True) -> Cpu:
+def from_call(
+    cpu: int | Mapping[str, Any], domain_type: str | None, *, has_default: bool = True
+) -> Cpu:
     """
     Return what a number of CPUs or a ``cpu`` mapping leads to.
 
@@ -102,30 +104,30 @@ def of(cpu: int | Mapping[str, Any], domain_type: str | None, *, has_default: bo
             str(name): None if policy is None else str(policy)
             for name, policy in sorted(features.items())
         },
-        cells=_near(tuple(_cell(number, cell) for number, cell in cells)),
+        cells=_check_distances(tuple(_cell(number, cell) for number, cell in cells)),
     )
 
 
-def _near(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+def _check_distances(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
     """Return the cells; refuse a distance to one that is not there, over which libvirt 9.0 dies."""
-    known = [str(one.id) for one in cells]
+    cell_ids = [str(numa_cell.id) for numa_cell in cells]
     for cell in cells:
-        far = [one["id"] for one in cell.distances if one["id"] not in known]
-        if far:
+        unknown_ids = [row["id"] for row in cell.distances if row["id"] not in cell_ids]
+        if unknown_ids:
             raise BadArgument(
                 f"cpu:numa:{cell.id}:distances",
-                f"there is no cell {far[0]}; the cells are {', '.join(known)}",
+                f"there is no cell {unknown_ids[0]}; the cells are {', '.join(cell_ids)}",
             )
     return cells
 
 
 def features_of(cpu: Mapping[str, Any]) -> dict[Any, Any]:
     """Return the features that a ``cpu`` mapping asks for, and how."""
-    given = [mapping(f"cpu:{key}", cpu.get(key)) or {} for key in ("feature", "features")]
-    return {**named(given[0]), **named(given[1])}
+    policies = [mapping(f"cpu:{key}", cpu.get(key)) or {} for key in ("feature", "features")]
+    return {**normalize_features(policies[0]), **normalize_features(policies[1])}
 
 
-def named(features: Mapping[Any, Any]) -> dict[Any, Any]:
+def normalize_features(features: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return policies by the names of features, also of one as Salt 3006's states showed it."""
     if set(features) == {"policy", "name"}:
         return {features["name"]: features["policy"]}
@@ -151,13 +153,13 @@ def _model(model: Any) -> Model | None:
 
 
 def _cell(number: object, cell: Mapping[str, Any]) -> Cell:
-    given = texts({key: cell.get(key) for key in ("cpus", "memAccess")})
+    attributes = texts({key: cell.get(key) for key in ("cpus", "memAccess")})
     distances = sorted((cell.get("distances") or {}).items())
     return Cell(
         id=str(number),
-        cpus=given.get("cpus"),
+        cpus=attributes.get("cpus"),
         memory_kib=size_kib(cell.get("memory"), f"cpu:numa:{number}:memory"),
-        mem_access=given.get("memAccess"),
+        mem_access=attributes.get("memAccess"),
         discard=flag(cell.get("discard")),
         distances=tuple(texts({"id": to, "value": far}) for to, far in distances),
     )
@@ -210,7 +212,10 @@ def read(element: ET.Element | None) -> Cpu | None:
         vendor=element.findtext("vendor") or None,
         topology=attributes_of(element.find("topology")),
         cache=attributes_of(element.find("cache")),
-        features={one.get("name", ""): one.get("policy") for one in element.iterfind("feature")},
+        features={
+            feature.get("name", ""): feature.get("policy")
+            for feature in element.iterfind("feature")
+        },
         cells=tuple(_read_cell(cell) for cell in element.iterfind("numa/cell")),
     )
 
@@ -226,65 +231,77 @@ def _read_cell(cell: ET.Element) -> Cell:
     )
 
 
-def as_filled(wanted: Cpu | None, now: Cpu | None, vcpus: int) -> Cpu | None:
+def fill_first_cell(requested: Cpu | None, current: Cpu | None, vcpus: int) -> Cpu | None:
     """Return what is wanted, with the CPUs of no cell in the first if QEMU's driver has done so."""
-    if wanted is None or now is None or not (wanted.cells and now.cells):
-        return wanted
-    first, *others = wanted.cells
-    own = rest(vcpus, first.cpus, (one.cpus for one in others if one.cpus))
-    if first.cpus is None or own != now.cells[0].cpus:
-        return wanted
-    return replace(wanted, cells=(replace(first, cpus=own), *others))
+    if requested is None or current is None or not (requested.cells and current.cells):
+        return requested
+    first, *other_cells = requested.cells
+    first_cpus = add_free_cpus(vcpus, first.cpus, (cell.cpus for cell in other_cells if cell.cpus))
+    if first.cpus is None or first_cpus != current.cells[0].cpus:
+        return requested
+    return replace(requested, cells=(replace(first, cpus=first_cpus), *other_cells))
 
 
-def changed(now: Cpu | None, given: Mapping[str, Any]) -> Cpu | None:
+def apply_changes(current: Cpu | None, changes: Mapping[str, Any]) -> Cpu | None:
     """
     Return the processor that a domain has when a call has changed it.
 
     given
         A ``cpu`` mapping, of which null removes and what is not given stays.
     """
-    refuse_unknown_keys("cpu", given, _KEYS)
-    own = {key: given[key] for key in _OWN if key in given}
-    if isinstance(own.get("model"), str):
-        own["model"] = {"name": own["model"]}
-    call = merged(_call(now), own)
+    refuse_unknown_keys("cpu", changes, _KEYS)
+    cpu_changes = {key: changes[key] for key in _OWN if key in changes}
+    if isinstance(cpu_changes.get("model"), str):
+        cpu_changes["model"] = {"name": cpu_changes["model"]}
+    call = merge(_to_call(current), cpu_changes)
     # libvirt takes features of a model alone, and Salt 3006 passed these over.
-    if given.get("feature") and (call.get("mode") or call.get("model")):
-        own["features"] = features_of(given)
-        call = merged(_call(now), own)
-    call["numa"] = distances.unlinked(call.get("numa") or {}, own.get("numa"))
-    wanted = _with_the_rest(_as_libvirt_keeps(of(call, None), call), now or Cpu(), own)
-    return None if now is None and wanted == Cpu() else wanted
+    if changes.get("feature") and (call.get("mode") or call.get("model")):
+        cpu_changes["features"] = features_of(changes)
+        call = merge(_to_call(current), cpu_changes)
+    call["numa"] = distances.remove_links(call.get("numa") or {}, cpu_changes.get("numa"))
+    requested = _keep_unchanged(
+        _as_libvirt_keeps(from_call(call, None), call), current or Cpu(), cpu_changes
+    )
+    return None if current is None and requested == Cpu() else requested
 
 
-def _as_libvirt_keeps(wanted: Cpu, call: Mapping[str, Any]) -> Cpu:
+def _as_libvirt_keeps(requested: Cpu, call: Mapping[str, Any]) -> Cpu:
     """Return a processor with what libvirt fills in, and without what it leaves out."""
     # Without a model there is nothing to match.
-    said = call.keys() if wanted.model and wanted.model.name else call.keys() - {"match"}
-    far = distances.linked({str(cell.id): cell.distances for cell in wanted.cells})
+    keys = call.keys() if requested.model and requested.model.name else call.keys() - {"match"}
+    distances_by_cell = distances.complete_links(
+        {str(cell.id): cell.distances for cell in requested.cells}
+    )
     return replace(
-        wanted,
-        attributes={key: value for key, value in wanted.attributes.items() if key in said},
-        cells=tuple(replace(cell, distances=far[str(cell.id)]) for cell in wanted.cells),
+        requested,
+        attributes={key: value for key, value in requested.attributes.items() if key in keys},
+        cells=tuple(
+            replace(cell, distances=distances_by_cell[str(cell.id)]) for cell in requested.cells
+        ),
     )
 
 
-def _with_the_rest(wanted: Cpu, now: Cpu, own: Mapping[str, Any]) -> Cpu:
+def _keep_unchanged(requested: Cpu, current: Cpu, cpu_changes: Mapping[str, Any]) -> Cpu:
     """Return a processor with what a call does not name, which may say more than a call can."""
     # What libvirt has filled in.
-    kept = {key: value for key, value in now.attributes.items() if key not in _ATTRIBUTES}
-    left = {name: getattr(now, name) for key, name in _FIELDS.items() if key not in own}
-    return replace(wanted, attributes={**wanted.attributes, **kept}, **left)
+    filled_attributes = {
+        key: value for key, value in current.attributes.items() if key not in _ATTRIBUTES
+    }
+    unchanged_fields = {
+        name: getattr(current, name) for key, name in _FIELDS.items() if key not in cpu_changes
+    }
+    return replace(
+        requested, attributes={**requested.attributes, **filled_attributes}, **unchanged_fields
+    )
 
 
-def _call(cpu: Cpu | None) -> dict[str, Any]:
+def _to_call(cpu: Cpu | None) -> dict[str, Any]:
     """Return the call's mapping that leads to a domain's processor."""
     if cpu is None:
         return {}
     model = cpu.model
-    cells = {cell.id or "": _call_of_cell(cell) for cell in cpu.cells}
-    given = {
+    cells = {cell.id or "": _cell_to_call(cell) for cell in cpu.cells}
+    call = {
         **{key: value for key, value in cpu.attributes.items() if key in _ATTRIBUTES},
         "model": model and {"name": model.name, **model.attributes},
         "vendor": cpu.vendor,
@@ -293,15 +310,15 @@ def _call(cpu: Cpu | None) -> dict[str, Any]:
         "features": cpu.features or None,
         "numa": cells or None,
     }
-    return {key: value for key, value in given.items() if value is not None}
+    return {key: value for key, value in call.items() if value is not None}
 
 
-def _call_of_cell(cell: Cell) -> dict[str, Any]:
-    given = {
+def _cell_to_call(cell: Cell) -> dict[str, Any]:
+    call = {
         "cpus": cell.cpus,
         "memory": f"{cell.memory_kib}KiB",
         "memAccess": cell.mem_access,
         "discard": cell.discard,
         "distances": {row.get("id", ""): row.get("value") for row in cell.distances} or None,
     }
-    return {key: value for key, value in given.items() if value is not None}
+    return {key: value for key, value in call.items() if value is not None}

@@ -8,7 +8,7 @@ from typing import Any
 from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.units import size_kib
 from saltvirt.xml import is_silent, tag, texts
-from saltvirt.xml.merging import cpus, merged
+from saltvirt.xml.merging import format_cpus, merge
 
 _NUMBERS = (
     "shares",
@@ -49,7 +49,7 @@ class Cputune:
     parts: tuple[Part, ...] = ()
 
 
-def of(tuning: Mapping[str, Any] | None) -> Cputune | None:
+def from_call(tuning: Mapping[str, Any] | None) -> Cputune | None:
     """Return it from the mapping ``cpu:tuning``; None if that says nothing."""
     if not tuning:
         return None
@@ -87,16 +87,16 @@ def _emulatorpin(tuning: Mapping[str, Any]) -> list[Row]:
     return [("emulatorpin", texts({"cpuset": tuning["emulatorpin"]}))]
 
 
-def _rules(given: Any) -> list[Mapping[str, Any]]:
+def _rules(value: Any) -> list[Mapping[str, Any]]:
     """Return rules as a list; of the emulator there is one alone."""
-    return [given] if isinstance(given, Mapping) else list(given or ())
+    return [value] if isinstance(value, Mapping) else list(value or ())
 
 
 def _sched(name: str, rule: Mapping[str, Any]) -> Row:
     members = _SCHEDS[name]
-    who = {members: rule.get(members)} if members else {}
-    how = {"scheduler": rule.get("scheduler"), "priority": rule.get("priority")}
-    return name, texts({**who, **how})
+    threads = {members: rule.get(members)} if members else {}
+    schedule = {"scheduler": rule.get("scheduler"), "priority": rule.get("priority")}
+    return name, texts({**threads, **schedule})
 
 
 def _cachetune(members: object, rules: Mapping[Any, Any]) -> Part:
@@ -110,8 +110,8 @@ def _cachetune(members: object, rules: Mapping[Any, Any]) -> Part:
         for number, rule in rules.items()
         if number != "monitor"
     ]
-    watched = (rules.get("monitor") or {}).items()
-    monitors = [{"vcpus": threads, "level": level} for threads, level in watched]
+    monitor_levels = (rules.get("monitor") or {}).items()
+    monitors = [{"vcpus": threads, "level": level} for threads, level in monitor_levels]
     rows = (*_rows("cache", caches), *_rows("monitor", monitors))
     return Part(name="cachetune", vcpus=str(members), rows=rows)
 
@@ -162,7 +162,9 @@ def read(element: ET.Element | None) -> Cputune | None:
     if element is None:
         return None
     return Cputune(
-        numbers={one.tag: one.text for one in element if one.tag in _NUMBERS and one.text},
+        numbers={
+            child.tag: child.text for child in element if child.tag in _NUMBERS and child.text
+        },
         pins=_read_rows(element, _PINS),
         scheds=_read_rows(element, _SCHEDS),
         parts=tuple(
@@ -178,12 +180,12 @@ def read(element: ET.Element | None) -> Cputune | None:
 
 
 def _read_rows(element: ET.Element, names: Iterable[str]) -> tuple[Row, ...]:
-    known = set(names)
-    return tuple((one.tag, dict(one.attrib)) for one in element if one.tag in known)
+    known_names = set(names)
+    return tuple((child.tag, dict(child.attrib)) for child in element if child.tag in known_names)
 
 
-def changed(
-    now: Cputune | None, given: Mapping[str, Any] | None, most: int | None = None
+def apply_changes(
+    current: Cputune | None, changes: Mapping[str, Any] | None, max_vcpus: int | None = None
 ) -> Cputune | None:
     """
     Return the tuning that a domain has when a call has changed it.
@@ -194,19 +196,25 @@ def changed(
     most
         How many virtual CPUs there can be: libvirt leaves out the pins of others.
     """
-    if given is None:
+    if changes is None:
         return None
-    refuse_unknown_keys("cpu:tuning", given, _KEYS)
-    own = {key: _by_cpus(value) if key in _PARTS else value for key, value in given.items()}
-    call = merged(_call(now), own)
-    if most is not None and call.get("vcpupin"):
+    refuse_unknown_keys("cpu:tuning", changes, _KEYS)
+    tuning_changes = {
+        key: _by_cpus(value) if key in _PARTS else value for key, value in changes.items()
+    }
+    call = merge(_to_call(current), tuning_changes)
+    if max_vcpus is not None and call.get("vcpupin"):
         call["vcpupin"] = {
-            number: cpuset for number, cpuset in call["vcpupin"].items() if int(number) < most
+            number: cpuset for number, cpuset in call["vcpupin"].items() if int(number) < max_vcpus
         }
-    wanted = of(call)
-    if wanted is None or now is None or _by_rule(wanted.scheds) != _by_rule(now.scheds):
-        return wanted
-    return replace(wanted, scheds=now.scheds)
+    requested = from_call(call)
+    if (
+        requested is None
+        or current is None
+        or _by_rule(requested.scheds) != _by_rule(current.scheds)
+    ):
+        return requested
+    return replace(requested, scheds=current.scheds)
 
 
 def _by_rule(scheds: tuple[Row, ...]) -> dict[tuple[str | None, ...], str]:
@@ -215,32 +223,36 @@ def _by_rule(scheds: tuple[Row, ...]) -> dict[tuple[str | None, ...], str]:
     for name, row in scheds:
         members = row.get(_SCHEDS[name] or "", "")
         rule = (name, row.get("scheduler"), row.get("priority"))
-        out[rule] = cpus(f"{out[rule]},{members}" if rule in out else members)
+        out[rule] = format_cpus(f"{out[rule]},{members}" if rule in out else members)
     return out
 
 
 def _by_cpus(value: Any) -> Any:
     """Return a mapping by sets of CPUs, these as libvirt writes them."""
-    return {cpus(key): one for key, one in value.items()} if isinstance(value, Mapping) else value
+    return (
+        {format_cpus(key): rule for key, rule in value.items()}
+        if isinstance(value, Mapping)
+        else value
+    )
 
 
-def _call(tune: Cputune | None) -> dict[str, Any]:
+def _to_call(tune: Cputune | None) -> dict[str, Any]:
     """Return the call's mapping that leads to a domain's tuning."""
     if tune is None:
         return {}
     parts: dict[str, dict[str, Any]] = {name: {} for name in _PARTS}
     for part in tune.parts:
-        parts[part.name][cpus(part.vcpus)] = _call_of_part(part)
-    given = {
+        parts[part.name][format_cpus(part.vcpus)] = _part_to_call(part)
+    call = {
         **tune.numbers,
-        **_call_of_pins(tune.pins),
-        **_call_of_scheds(tune.scheds),
+        **_pins_to_call(tune.pins),
+        **_scheds_to_call(tune.scheds),
         **parts,
     }
-    return {key: value for key, value in given.items() if value not in (None, {}, [])}
+    return {key: value for key, value in call.items() if value not in (None, {}, [])}
 
 
-def _call_of_scheds(scheds: tuple[Row, ...]) -> dict[str, Any]:
+def _scheds_to_call(scheds: tuple[Row, ...]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, row in scheds:
         if _SCHEDS[name]:
@@ -250,7 +262,7 @@ def _call_of_scheds(scheds: tuple[Row, ...]) -> dict[str, Any]:
     return out
 
 
-def _call_of_pins(pins: tuple[Row, ...]) -> dict[str, Any]:
+def _pins_to_call(pins: tuple[Row, ...]) -> dict[str, Any]:
     out: dict[str, Any] = {"vcpupin": {}, "iothreadpin": {}}
     for name, row in pins:
         if name == "emulatorpin":
@@ -260,7 +272,7 @@ def _call_of_pins(pins: tuple[Row, ...]) -> dict[str, Any]:
     return out
 
 
-def _call_of_part(part: Part) -> dict[str, Any]:
+def _part_to_call(part: Part) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, row in part.rows:
         if name == "node":

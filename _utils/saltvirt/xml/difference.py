@@ -10,18 +10,20 @@ from saltvirt.xml import to_text
 _SECRET = re.compile(r"""\b(passwd)=("[^"]*"|'[^']*')""")
 
 
-def lines(now: ET.Element, then: ET.Element) -> list[str]:
+def lines(old: ET.Element, new: ET.Element) -> list[str]:
     """Return the lines of a definition that go (``-``) and come (``+``), without passwords."""
-    found = difflib.unified_diff(_lines(now), _lines(then), lineterm="", n=0)
+    diff_lines = difflib.unified_diff(_lines(old), _lines(new), lineterm="", n=0)
     # The first two name files, which there are none of.
-    return [_SECRET.sub(r'\1="…"', one) for one in list(found)[2:] if not one.startswith("@@")]
+    return [
+        _SECRET.sub(r'\1="…"', line) for line in list(diff_lines)[2:] if not line.startswith("@@")
+    ]
 
 
 def _lines(root: ET.Element) -> list[str]:
     shown = copy.deepcopy(root)
-    for one in shown.iter():
+    for element in shown.iter():
         # As libvirt and a call wrote it, it is indented in two ways.
-        one.text = (one.text or "").strip() or None
-        one.tail = None
+        element.text = (element.text or "").strip() or None
+        element.tail = None
     ET.indent(shown)
     return to_text(shown).splitlines()

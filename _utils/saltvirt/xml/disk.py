@@ -61,21 +61,21 @@ class Disk:
         return (self.driver or {}).get("type", "raw")
 
 
-def of(disk: model.Disk) -> Disk:
+def from_call(disk: model.Disk) -> Disk:
     """Return a disk, or an empty drive; the format is always said, never probed."""
     is_drive = disk.device in ("cdrom", "floppy")
-    there = disk.elsewhere
-    if disk.path is None and there is None and not is_drive:
+    remote_source = disk.elsewhere
+    if disk.path is None and remote_source is None and not is_drive:
         raise AssertionError(f"disk {disk.name} has no path yet")
     driver = {
         "name": "qemu",
         "type": disk.format or "raw",
-        **(_of_3006(disk) if disk.is_3006 else _usual(disk, is_drive)),
+        **(_driver_of_3006(disk) if disk.is_3006 else _usual_driver(disk, is_drive)),
         "iothread": disk.iothread_id,
     }
-    said = _elsewhere(there) if there else _here(disk.path)
+    source_disk = _remote_disk(remote_source) if remote_source else _local_disk(disk.path)
     return replace(
-        said,
+        source_disk,
         device=disk.device,
         driver=texts(driver),
         target={"dev": disk.target, "bus": disk.model},
@@ -83,17 +83,17 @@ def of(disk: model.Disk) -> Disk:
     )
 
 
-def _of_3006(disk: model.Disk) -> dict[str, str | None]:
+def _driver_of_3006(disk: model.Disk) -> dict[str, str | None]:
     return {"io": disk.io or "native", "cache": "none"}
 
 
-def _usual(disk: model.Disk, is_drive: bool) -> dict[str, str | None]:
+def _usual_driver(disk: model.Disk, is_drive: bool) -> dict[str, str | None]:
     # Native I/O needs a cache that bypasses the host's.
     cache = "none" if disk.io == "native" else None
     return {"io": disk.io, "cache": cache, "discard": None if is_drive else "unmap"}
 
 
-def _here(path: str | None) -> Disk:
+def _local_disk(path: str | None) -> Disk:
     """Return a disk that is a file or a device of the host, or an empty drive."""
     if path is None:
         return Disk()
@@ -101,16 +101,21 @@ def _here(path: str | None) -> Disk:
     return Disk(type="block" if is_block else "file", source={"dev" if is_block else "file": path})
 
 
-def _elsewhere(there: model.Elsewhere) -> Disk:
-    auth = _auth(there.auth)
-    return Disk(type=there.type, source=dict(there.source), hosts=there.hosts, auth=auth)
+def _remote_disk(remote_source: model.RemoteSource) -> Disk:
+    auth = _auth(remote_source.auth)
+    return Disk(
+        type=remote_source.type,
+        source=dict(remote_source.source),
+        hosts=remote_source.hosts,
+        auth=auth,
+    )
 
 
-def _auth(given: dict[str, str] | None) -> Auth | None:
-    if given is None:
+def _auth(attributes: dict[str, str] | None) -> Auth | None:
+    if attributes is None:
         return None
-    secret = {key: value for key, value in given.items() if key != "username"}
-    return Auth(username=given["username"], secret=secret)
+    secret = {key: value for key, value in attributes.items() if key != "username"}
+    return Auth(username=attributes["username"], secret=secret)
 
 
 def seed(path: str, target: str) -> Disk:
@@ -139,7 +144,7 @@ def build(disk: Disk) -> ET.Element:
         else tag(
             "source",
             disk.source,
-            *(tag("host", one) for one in disk.hosts),
+            *(tag("host", host) for host in disk.hosts),
             None
             if disk.auth is None
             else tag("auth", {"username": disk.auth.username}, tag("secret", disk.auth.secret)),
@@ -154,14 +159,14 @@ def build(disk: Disk) -> ET.Element:
 def read(element: ET.Element) -> Disk:
     """Return what a <disk> says."""
     source_ = element.find("source")
-    within = tag("source") if source_ is None else source_
+    source_tag = tag("source") if source_ is None else source_
     return Disk(
         type=element.get("type"),
         device=element.get("device", "disk"),
         driver=attributes_of(element.find("driver")),
         source=attributes_of(source_),
-        hosts=tuple(dict(one.attrib) for one in within.findall("host")),
-        auth=_read_auth(within.find("auth")),
+        hosts=tuple(dict(host.attrib) for host in source_tag.findall("host")),
+        auth=_read_auth(source_tag.find("auth")),
         backing=_read_backing(element.find("backingStore")),
         target=attributes_of(element.find("target")) or {},
         is_readonly=element.find("readonly") is not None,

@@ -84,7 +84,9 @@ class Domain:
 
 
 def build(
-    vm: Vm, host_devices: Iterable[Mapping[str, str]] = (), made: Iterable[str] | None = None
+    vm: Vm,
+    host_devices: Iterable[Mapping[str, str]] = (),
+    created_storage: Iterable[str] | None = None,
 ) -> str:
     """
     Return the domain XML of a VM.
@@ -96,40 +98,40 @@ def build(
     made
         The files and volumes that are made for the VM; None has nothing noted of them.
     """
-    found = of(vm, host_devices)
-    if made is not None:
-        found = replace(found, notes=replace(found.notes, made=tuple(made)))
-    return to_text(element(found))
+    domain = from_call(vm, host_devices)
+    if created_storage is not None:
+        domain = replace(domain, notes=replace(domain.notes, made=tuple(created_storage)))
+    return to_text(element(domain))
 
 
-def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
+def from_call(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
     """Return the domain that a VM leads to; the arguments are those of :func:`build`."""
-    display = _shaped("graphics", graphics.of, vm.graphics)
-    card = video.of(display)
-    memory_ = _shaped("mem", memory.of, vm.memory)
-    vcpus = _shaped("cpu", vcpu.of, vm.cpu)
+    display = _shaped("graphics", graphics.from_call, vm.graphics)
+    card = video.for_display(display)
+    memory_ = _shaped("mem", memory.from_call, vm.memory)
+    vcpus = _shaped("cpu", vcpu.from_call, vm.cpu)
     cpu_ = _cpu(vm)
     if hotplug.has_rules(vm.domain_type):
-        memory_, cpu_ = hotplug.filled(memory_, cpu_, int(vcpus.maximum))
+        memory_, cpu_ = hotplug.add_hotplug(memory_, cpu_, int(vcpus.maximum))
     domain = Domain(
         type=vm.domain_type,
         name=vm.name,
         uuid=vm.uuid,
-        notes=metadata.of(vm),
+        notes=metadata.from_call(vm),
         memory=memory_,
         vcpus=vcpus,
-        cputune=_shaped("cpu:tuning", cputune.of, vm.cpu.get("tuning"))
+        cputune=_shaped("cpu:tuning", cputune.from_call, vm.cpu.get("tuning"))
         if isinstance(vm.cpu, Mapping)
         else None,
-        numatune=_shaped("numatune", numatune.of, vm.numatune),
-        os=osboot.of(vm),
-        features=features.of(vm.hypervisor_features, vm.arch),
+        numatune=_shaped("numatune", numatune.from_call, vm.numatune),
+        os=osboot.from_call(vm),
+        features=features.from_call(vm.hypervisor_features, vm.arch),
         cpu=cpu_,
-        clock=_shaped("clock", clock.of, vm.clock),
+        clock=_shaped("clock", clock.from_call, vm.clock),
         on_reboot="destroy" if vm.stop_on_reboot else "restart",
-        interfaces=tuple(map(nic.of, vm.nics)),
+        interfaces=tuple(map(nic.from_call, vm.nics)),
         chardevs=(
-            *chardev.of(vm.serials, vm.consoles, vm.console_log),
+            *chardev.from_call(vm.serials, vm.consoles, vm.console_log),
             *(
                 [chardev.spice_agent()]
                 if vm.is_3006 and display and display.type == "spice"
@@ -139,26 +141,30 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
         ),
         graphics=(display,) if display else (),
         videos=(card,) if card else (),
-        hostdevs=tuple(map(hostdev.of, host_devices)),
-        rngs=(rng.of(),),
+        hostdevs=tuple(map(hostdev.from_call, host_devices)),
+        rngs=(rng.for_vm(),),
     )
     # Last, as disks need paths: a wrong shape of another argument is reported before.
-    disks = (*map(disk.of, vm.disks), *seeds(vm, {one.target for one in vm.disks}))
+    disks = (*map(disk.from_call, vm.disks), *seeds(vm, {vm_disk.target for vm_disk in vm.disks}))
     controllers = (*controller.ports(vm), *controller.scsi(map(disk.build, disks)))
     return replace(domain, disks=disks, controllers=controllers)
 
 
 def _cpu(vm: Vm) -> Cpu | None:
-    made: Cpu | None = _shaped("cpu", cpu.of, vm.cpu, vm.domain_type, has_default=not vm.is_3006)
-    return made
+    cpu_: Cpu | None = _shaped(
+        "cpu", cpu.from_call, vm.cpu, vm.domain_type, has_default=not vm.is_3006
+    )
+    return cpu_
 
 
-def _shaped(argument: str, of: Callable[..., _Element], *given: Any, **more: Any) -> _Element:
-    with arguments.shaped(argument):
-        return of(*given, **more)
+def _shaped(
+    argument: str, construct: Callable[..., _Element], *args: Any, **options: Any
+) -> _Element:
+    with arguments.shape_errors(argument):
+        return construct(*args, **options)
 
 
-def seeds(vm: Vm, taken: Container[str]) -> Iterator[Disk]:
+def seeds(vm: Vm, used_targets: Container[str]) -> Iterator[Disk]:
     """
     Yield the disk of a VM's seed, if it has one.
 
@@ -167,10 +173,12 @@ def seeds(vm: Vm, taken: Container[str]) -> Iterator[Disk]:
     """
     if not vm.seed_path:
         return
-    free = [f"vd{letter}" for letter in "bcdefghijklmnopqrstuvwxyz" if f"vd{letter}" not in taken]
-    if not free:
+    free_targets = [
+        f"vd{letter}" for letter in "bcdefghijklmnopqrstuvwxyz" if f"vd{letter}" not in used_targets
+    ]
+    if not free_targets:
         raise BadArgument("disks", "none of vdb to vdz is left for the seed; use another bus")
-    yield disk.seed(vm.seed_path, free[0])
+    yield disk.seed(vm.seed_path, free_targets[0])
 
 
 def element(domain: Domain) -> ET.Element:
@@ -230,7 +238,9 @@ def read(root: ET.Element) -> Domain:
         disks=tuple(map(disk.read, root.iterfind("devices/disk"))),
         interfaces=tuple(map(nic.read, root.iterfind("devices/interface"))),
         chardevs=tuple(
-            chardev.read(one) for one in root.iterfind("devices/*") if one.tag in chardev.ELEMENTS
+            chardev.read(device)
+            for device in root.iterfind("devices/*")
+            if device.tag in chardev.ELEMENTS
         ),
         graphics=tuple(map(graphics.read, root.iterfind("devices/graphics"))),
         videos=tuple(map(video.read, root.iterfind("devices/video"))),

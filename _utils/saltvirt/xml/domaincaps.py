@@ -29,9 +29,9 @@ def read(text: str) -> dict[str, Any]:
         loader = system.find("loader")
         is_known = loader is not None and _is_supported(loader)
         out["os"] = {"loader": _loader(loader)} if loader is not None and is_known else {}
-    more = {"cpu": _cpu(root), "devices": _listed(root, "devices")}
-    more["features"] = _listed(root, "features")
-    return {**out, **{key: one for key, one in more.items() if one}}
+    sections = {"cpu": _cpu(root), "devices": _supported_enums(root, "devices")}
+    sections["features"] = _supported_enums(root, "features")
+    return {**out, **{key: value for key, value in sections.items() if value}}
 
 
 def _is_supported(element: ET.Element) -> bool:
@@ -40,20 +40,24 @@ def _is_supported(element: ET.Element) -> bool:
 
 def _enums(element: ET.Element) -> dict[str, list[str | None]]:
     return {
-        one.get("name", ""): [value.text for value in one.iterfind("value")]
-        for one in element.iterfind("enum")
-        if one.get("name")
+        enum.get("name", ""): [value.text for value in enum.iterfind("value")]
+        for enum in element.iterfind("enum")
+        if enum.get("name")
     }
 
 
 def _loader(loader: ET.Element) -> dict[str, Any]:
-    values = [one.text for one in loader.iterfind("value")]
+    values = [value.text for value in loader.iterfind("value")]
     return {**_enums(loader), **({"values": values} if values else {})}
 
 
-def _listed(root: ET.Element, name: str) -> dict[str, Any]:
-    found = root.find(name)
-    return {} if found is None else {one.tag: _enums(one) for one in found if _is_supported(one)}
+def _supported_enums(root: ET.Element, name: str) -> dict[str, Any]:
+    section = root.find(name)
+    return (
+        {}
+        if section is None
+        else {child.tag: _enums(child) for child in section if _is_supported(child)}
+    )
 
 
 def _cpu(root: ET.Element) -> dict[str, Any]:
@@ -62,7 +66,7 @@ def _cpu(root: ET.Element) -> dict[str, Any]:
         "host-model": _host_model,
         "custom": _custom,
     }
-    modes = [one for one in root.iterfind("cpu/mode") if _is_supported(one)]
+    modes = [element for element in root.iterfind("cpu/mode") if _is_supported(element)]
     return {
         name: readers[name](mode) for mode in modes if (name := mode.get("name", "")) in readers
     }
@@ -76,10 +80,10 @@ def _host_model(mode: ET.Element) -> dict[str, Any]:
         out["model"] = {"name": model.text} | {k: model.get(k) for k in keys if model.get(k)}
     if vendor:
         out["vendor"] = vendor
-    features = {one.get("name"): one.get("policy") for one in mode.iterfind("feature")}
+    features = {feature.get("name"): feature.get("policy") for feature in mode.iterfind("feature")}
     return {**out, "features": features} if features else out
 
 
 def _custom(mode: ET.Element) -> dict[str, Any]:
-    models = {one.text: one.get("usable") for one in mode.iterfind("model")}
+    models = {model.text: model.get("usable") for model in mode.iterfind("model")}
     return {"models": models} if models else {}

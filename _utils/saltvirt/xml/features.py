@@ -19,12 +19,12 @@ class Features:
     hint_dedicated: bool | None = None
 
 
-def of(hypervisor_features: Mapping[str, Any] | None, arch: str | None) -> Features:
+def from_call(hypervisor_features: Mapping[str, Any] | None, arch: str | None) -> Features:
     """Return the features: ACPI and APIC on x86, and what the call asks of the hypervisor."""
-    wanted = hypervisor_features or {}
-    refuse_unknown_keys("hypervisor_features", wanted, {"kvm-hint-dedicated"})
+    requested = hypervisor_features or {}
+    refuse_unknown_keys("hypervisor_features", requested, {"kvm-hint-dedicated"})
     is_x86 = arch in (None, "x86_64", "i686")
-    hint = wanted.get("kvm-hint-dedicated")
+    hint = requested.get("kvm-hint-dedicated")
     return Features(
         acpi=is_x86 or arch == "aarch64",
         apic=is_x86,
@@ -59,8 +59,8 @@ def read(element: ET.Element | None) -> Features:
     )
 
 
-def changed(now: Features, given: Mapping[str, Any]) -> Features:
+def apply_changes(current: Features, changes: Mapping[str, Any]) -> Features:
     """Return the features when a call has changed what it asks of the hypervisor."""
-    wanted = of(given, None)
-    is_given = "kvm-hint-dedicated" in given
-    return replace(now, hint_dedicated=wanted.hint_dedicated) if is_given else now
+    requested = from_call(changes, None)
+    is_given = "kvm-hint-dedicated" in changes
+    return replace(current, hint_dedicated=requested.hint_dedicated) if is_given else current

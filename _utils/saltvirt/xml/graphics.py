@@ -40,7 +40,7 @@ def vnc(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def of(graphics: Mapping[str, Any] | None) -> Graphics | None:
+def from_call(graphics: Mapping[str, Any] | None) -> Graphics | None:
     """Return the display of a ``graphics`` mapping; without a listen address it is 127.0.0.1."""
     # First, or a misspelt 'type' would mean none, and an update would take the display away.
     refuse_unknown_keys("graphics", graphics or {}, _KEYS)
@@ -52,46 +52,46 @@ def of(graphics: Mapping[str, Any] | None) -> Graphics | None:
     if kind == "vnc" and password is not None and len(str(password)) > 8:
         # The protocol cuts it: a longer one would be weaker than it looks.
         raise BadArgument("graphics:password", "VNC uses only 8 characters; give at most 8")
-    given = texts({**graphics, "listen": None})
-    port = _port(given.get("port"))
-    tls_port = _port(given.get("tls_port")) if kind == "spice" else None
+    values = texts({**graphics, "listen": None})
+    port = _port(values.get("port"))
+    tls_port = _port(values.get("tls_port")) if kind == "spice" else None
     # It would choose the port for TLS, too.
     is_chosen = not (port or tls_port)
-    return _as_kept(
+    return _as_libvirt_keeps(
         Graphics(
             type=kind,
             port=port,
             autoport=is_chosen,
             tls_port=tls_port,
-            password=given.get("password"),
-            keymap=given.get("keymap"),
+            password=values.get("password"),
+            keymap=values.get("keymap"),
             listen=_listen(graphics.get("listen")) if kind in _REACHED else None,
         )
     )
 
 
-def _port(given: str | None) -> str | None:
+def _port(port: str | None) -> str | None:
     """Return a port, None if libvirt is to choose it, which it shows as -1 or 0 itself."""
-    return None if given in ("", "-1", "0") else given
+    return None if port in ("", "-1", "0") else port
 
 
-def _as_kept(wanted: Graphics) -> Graphics:
+def _as_libvirt_keeps(requested: Graphics) -> Graphics:
     """Return a display as libvirt keeps it: in another form it would be a change each time."""
-    if wanted.type not in _REACHED:
-        return replace(wanted, port=None, autoport=None)
-    if (wanted.listen or {}).get("type") in ("none", "socket"):
-        return replace(wanted, port=None, autoport=None, tls_port=None)
-    if wanted.type == "rdp":
-        return replace(wanted, autoport=wanted.autoport or None)
-    return wanted
+    if requested.type not in _REACHED:
+        return replace(requested, port=None, autoport=None)
+    if (requested.listen or {}).get("type") in ("none", "socket"):
+        return replace(requested, port=None, autoport=None, tls_port=None)
+    if requested.type == "rdp":
+        return replace(requested, autoport=requested.autoport or None)
+    return requested
 
 
 def _listen(listen: Any) -> dict[str, str]:
     """Return the listener: never all addresses, unless they are asked for."""
-    given = listen if isinstance(listen, Mapping) else {"address": listen} if listen else {}
+    listener = listen if isinstance(listen, Mapping) else {"address": listen} if listen else {}
     # Null, and an empty address, say nothing.
-    kind = given.get("type") or "address"
-    address = (given.get("address") or "127.0.0.1") if kind == "address" else None
+    kind = listener.get("type") or "address"
+    address = (listener.get("address") or "127.0.0.1") if kind == "address" else None
     return texts({"type": kind, "address": address})
 
 
@@ -131,7 +131,7 @@ def describe(elements: Iterable[ET.Element]) -> dict[str, str]:
     for element in elements:
         listen = attributes_of(element.find("listen")) or {}
         address = {"listen": listen["address"]} if "address" in listen else {}
-        out |= address | {key: one for key, one in element.attrib.items() if key != "passwd"}
+        out |= address | {key: value for key, value in element.attrib.items() if key != "passwd"}
     return out
 
 
@@ -145,7 +145,7 @@ def without_passwords(text: str) -> str:
     return to_text(root)
 
 
-def changed(now: Graphics | None, given: Mapping[str, Any]) -> Graphics | None:
+def apply_changes(current: Graphics | None, changes: Mapping[str, Any]) -> Graphics | None:
     """
     Return the display when a call has changed it, None if it is to have none.
 
@@ -153,43 +153,49 @@ def changed(now: Graphics | None, given: Mapping[str, Any]) -> Graphics | None:
         The display of that type that there is, if any: its port, password, keymap and listener
         stay where the call does not name them.
     """
-    wanted = of(given)
-    if wanted is None or now is None or now.type != wanted.type:
-        return wanted
-    is_chosen = wanted.autoport is True and now.autoport is True
-    is_kept = "port" not in given and _port(now.port) is not None
-    return _as_kept(
+    requested = from_call(changes)
+    if requested is None or current is None or current.type != requested.type:
+        return requested
+    is_chosen = requested.autoport is True and current.autoport is True
+    is_kept = "port" not in changes and _port(current.port) is not None
+    return _as_libvirt_keeps(
         replace(
-            wanted,
-            port=now.port if is_chosen or is_kept else wanted.port,
-            autoport=now.autoport if is_kept else wanted.autoport,
-            tls_port=_kept(given, "tls_port", wanted, now),
-            password=_kept(given, "password", wanted, now),
-            keymap=_kept(given, "keymap", wanted, now),
-            listen=_kept_listen(given.get("listen"), wanted, now),
+            requested,
+            port=current.port if is_chosen or is_kept else requested.port,
+            autoport=current.autoport if is_kept else requested.autoport,
+            tls_port=_choose_attribute(changes, "tls_port", requested, current),
+            password=_choose_attribute(changes, "password", requested, current),
+            keymap=_choose_attribute(changes, "keymap", requested, current),
+            listen=_choose_listen(changes.get("listen"), requested, current),
         )
     )
 
 
-def _kept_listen(given: Any, wanted: Graphics, now: Graphics) -> dict[str, str] | None:
+def _choose_listen(listen: Any, requested: Graphics, current: Graphics) -> dict[str, str] | None:
     """Return the listener that is wanted, with what a call does not say of one of its type."""
-    has, says = now.listen or {}, wanted.listen or {}
-    if not given:
-        return now.listen
-    is_silent = isinstance(given, Mapping) and not given.get("address")
-    return now.listen if is_silent and has.get("type") == says.get("type") else wanted.listen
+    current_listen, requested_listen = current.listen or {}, requested.listen or {}
+    if not listen:
+        return current.listen
+    is_silent = isinstance(listen, Mapping) and not listen.get("address")
+    return (
+        current.listen
+        if is_silent and current_listen.get("type") == requested_listen.get("type")
+        else requested.listen
+    )
 
 
-def _kept(given: Mapping[str, Any], key: str, wanted: Graphics, now: Graphics) -> str | None:
-    is_removed = key in given and given[key] is None
-    value: str | None = getattr(wanted, key) or (None if is_removed else getattr(now, key))
+def _choose_attribute(
+    changes: Mapping[str, Any], key: str, requested: Graphics, current: Graphics
+) -> str | None:
+    is_removed = key in changes and changes[key] is None
+    value: str | None = getattr(requested, key) or (None if is_removed else getattr(current, key))
     return value
 
 
-def amended(element: ET.Element, wanted: Graphics) -> None:
+def amend_element(element: ET.Element, requested: Graphics) -> None:
     """Change a <graphics> where it is."""
-    now = read(element)
-    amend.element(element, build(now), build(wanted))
-    if wanted.listen != now.listen:
+    current = read(element)
+    amend.change_element(element, build(current), build(requested))
+    if requested.listen != current.listen:
         # It says the same in an attribute, from which the listener may not differ.
         element.attrib.pop("listen", None)

@@ -24,59 +24,64 @@ def is_seed(element: ET.Element) -> bool:
     return disk.read(element).serial == SEED_SERIAL
 
 
-def kept_source(one: Disk) -> dict[str, str] | None:
+def persistent_source(vm_disk: Disk) -> dict[str, str] | None:
     """Return a disk's source without what it has only while the domain runs."""
-    said = {key: value for key, value in (one.source or {}).items() if key not in _OF_RUN}
-    return said or None
+    attributes = {key: value for key, value in (vm_disk.source or {}).items() if key not in _OF_RUN}
+    return attributes or None
 
 
-def content(one: Disk) -> dict[str, str]:
+def content(vm_disk: Disk) -> dict[str, str]:
     """Return where a disk's content is, as attributes."""
-    servers = {f"host {n}": str(sorted(host.items())) for n, host in enumerate(one.hosts)}
-    return {**(kept_source(one) or {}), **servers}
+    servers = {f"host {n}": str(sorted(host.items())) for n, host in enumerate(vm_disk.hosts)}
+    return {**(persistent_source(vm_disk) or {}), **servers}
 
 
-def with_medium(now: Disk, wanted: Disk) -> Disk:
+def with_medium(current: Disk, requested: Disk) -> Disk:
     """Return a drive with the medium of another, and else as it is."""
-    kind = wanted.type if wanted.source else "file"
-    return replace(now, type=kind, source=wanted.source, hosts=wanted.hosts, auth=wanted.auth)
+    kind = requested.type if requested.source else "file"
+    return replace(
+        current, type=kind, source=requested.source, hosts=requested.hosts, auth=requested.auth
+    )
 
 
-def amended_disk(element: ET.Element, wanted: Disk) -> ET.Element:
+def amend_disk_copy(element: ET.Element, requested: Disk) -> ET.Element:
     """Return a copy of a <disk> that says what is wanted."""
     out = copy.deepcopy(element)
-    now = disk.read(out)
-    if amend.element(out, disk.build(now), disk.build(wanted)):
-        if now.target.get("bus") != wanted.target.get("bus"):
+    current = disk.read(out)
+    if amend.change_element(out, disk.build(current), disk.build(requested)):
+        if current.target.get("bus") != requested.target.get("bus"):
             # It is on another bus, where that address means nothing.
-            amend.put(out, "address", [])
-        if content(now) != content(wanted):
-            amend.put(out, "backingStore", [])
+            amend.put_children(out, "address", [])
+        if content(current) != content(requested):
+            amend.put_children(out, "backingStore", [])
     return out
 
 
-def amended_nic(element: ET.Element, wanted: Interface) -> ET.Element:
+def amend_nic_copy(element: ET.Element, requested: Interface) -> ET.Element:
     """Return a copy of an <interface> that says what is wanted."""
     out = copy.deepcopy(element)
-    now = nic.read(out)
-    if amend.element(out, nic.build(now), nic.build(wanted)) and now.model != wanted.model:
-        amend.put(out, "address", [])
+    current = nic.read(out)
+    if (
+        amend.change_element(out, nic.build(current), nic.build(requested))
+        and current.model != requested.model
+    ):
+        amend.put_children(out, "address", [])
     return out
 
 
-def _kind(one: Interface) -> str | None:
+def _kind(interface: Interface) -> str | None:
     # What runs on a network is shown as what libvirt made of it.
-    return "network" if "network" in (one.source or {}) else one.type
+    return "network" if "network" in (interface.source or {}) else interface.type
 
 
-def place(one: Interface) -> tuple[Any, ...]:
+def place(interface: Interface) -> tuple[Any, ...]:
     """Return what a NIC is on: its kind, and a bridge, network, link or device of the host."""
-    kind = _kind(one)
-    on = (one.source or {}).get("network") if kind == "network" else one.on
-    return kind, on, number(one.address)
+    kind = _kind(interface)
+    on = (interface.source or {}).get("network") if kind == "network" else interface.on
+    return kind, on, parse_pci_address(interface.address)
 
 
-def number(address: dict[str, str] | None) -> tuple[int, ...] | None:
+def parse_pci_address(address: dict[str, str] | None) -> tuple[int, ...] | None:
     """Return a PCI address as numbers, None without one."""
     try:
         return address and tuple(int(address.get(key, "0"), 16) for key in _ADDRESS)  # type: ignore[return-value]
@@ -84,50 +89,58 @@ def number(address: dict[str, str] | None) -> tuple[int, ...] | None:
         return None
 
 
-def changed_nic(now: Interface, wanted: Interface) -> Interface:
+def merge_nic(current: Interface, requested: Interface) -> Interface:
     """Return a NIC as a call wants it; what the call does not say stays."""
-    out = replace(now, **_extras(now, wanted), mac=wanted.mac)
-    if place(now) != place(wanted):
+    out = replace(current, **_extras(current, requested), mac=requested.mac)
+    if place(current) != place(requested):
         return replace(
             out,
-            type=wanted.type,
-            managed=wanted.managed,
-            source=wanted.source,
-            address=wanted.address,
-            model=wanted.model,
+            type=requested.type,
+            managed=requested.managed,
+            source=requested.source,
+            address=requested.address,
+            model=requested.model,
         )
-    return replace(out, model=wanted.model, source=_source(now, wanted))
+    return replace(out, model=requested.model, source=_source(current, requested))
 
 
-def _source(now: Interface, wanted: Interface) -> dict[str, str] | None:
+def _source(current: Interface, requested: Interface) -> dict[str, str] | None:
     """Return the source of a NIC that stays where it is, with what the call says of it."""
-    said = wanted.source or {}
-    given = {key: value for key, value in said.items() if key in ("portgroup", "mode")}
-    return given or None if now.source is None else {**now.source, **given}
+    requested_source = requested.source or {}
+    overrides = {
+        key: value for key, value in requested_source.items() if key in ("portgroup", "mode")
+    }
+    return overrides or None if current.source is None else {**current.source, **overrides}
 
 
-def differs(now: Interface, wanted: Interface) -> bool:
+def differs(current: Interface, requested: Interface) -> bool:
     """Return whether a NIC that stays where it is has other limits, tags or filters."""
-    return any(getattr(now, key) != one for key, one in _extras(now, wanted).items())
+    return any(getattr(current, key) != value for key, value in _extras(current, requested).items())
 
 
-def _extras(now: Interface, wanted: Interface) -> dict[str, Any]:
+def _extras(current: Interface, requested: Interface) -> dict[str, Any]:
     """Return what a call says of a NIC beside its place, with what it leaves of each part."""
-    given = {key: getattr(wanted, key) for key in _EXTRAS if getattr(wanted, key) is not None}
-    if wanted.driver is not None:
-        given["driver"] = {**(now.driver or {}), **wanted.driver}
-    has, wants = now.virtualport, wanted.virtualport
-    if has is not None and wants is not None and has.type == wants.type:
+    extras = {
+        key: getattr(requested, key) for key in _EXTRAS if getattr(requested, key) is not None
+    }
+    if requested.driver is not None:
+        extras["driver"] = {**(current.driver or {}), **requested.driver}
+    current_port, requested_port = current.virtualport, requested.virtualport
+    if (
+        current_port is not None
+        and requested_port is not None
+        and current_port.type == requested_port.type
+    ):
         # libvirt has given the port an id, by which the switch knows it.
-        said = {**(has.parameters or {}), **(wants.parameters or {})}
-        given["virtualport"] = replace(wants, parameters=said or None)
-    return given
+        parameters = {**(current_port.parameters or {}), **(requested_port.parameters or {})}
+        extras["virtualport"] = replace(requested_port, parameters=parameters or None)
+    return extras
 
 
-def host_device(one: Hostdev) -> tuple[Any, ...] | None:
+def host_device_key(device: Hostdev) -> tuple[Any, ...] | None:
     """Return what a device of the host is known by; None if calls cannot name such a device."""
-    if one.type == "pci" and one.address:
-        return ("pci", *(number(one.address) or ()))
-    if one.type == "usb" and one.vendor and one.product:
-        return ("usb", one.vendor.get("id", "").lower(), one.product.get("id", "").lower())
+    if device.type == "pci" and device.address:
+        return ("pci", *(parse_pci_address(device.address) or ()))
+    if device.type == "usb" and device.vendor and device.product:
+        return ("usb", device.vendor.get("id", "").lower(), device.product.get("id", "").lower())
     return None

@@ -15,25 +15,28 @@ def read(text: str) -> dict[str, Any]:
     host = root.find("host")
     return {
         "host": {} if host is None else _host(host),
-        "guests": [_guest(one) for one in root.iterfind("guest")],
+        "guests": [_guest(guest) for guest in root.iterfind("guest")],
     }
 
 
 def _host(host: ET.Element) -> dict[str, Any]:
     readers: dict[str, tuple[str, Callable[[ET.Element], Any]]] = {
-        "uuid": ("uuid", lambda one: one.text),
+        "uuid": ("uuid", lambda element: element.text),
         "cpu": ("cpu", _cpu),
-        "power_management": ("power_management", lambda one: [child.tag for child in one]),
+        "power_management": ("power_management", lambda element: [child.tag for child in element]),
         "migration_features": ("migration", _migration),
-        "topology": ("topology", lambda one: {"cells": [*map(_cell, one.iterfind("cells/cell"))]}),
-        "cache": ("cache", lambda one: {"banks": [*map(_bank, one.iterfind("bank"))]}),
+        "topology": (
+            "topology",
+            lambda element: {"cells": [*map(_cell, element.iterfind("cells/cell"))]},
+        ),
+        "cache": ("cache", lambda element: {"banks": [*map(_bank, element.iterfind("bank"))]}),
     }
     out: dict[str, Any] = {}
     for child in host:
         if child.tag in readers:
             key, reader = readers[child.tag]
             out[key] = reader(child)
-    return {**out, "security": [_security(one) for one in host.iterfind("secmodel")]}
+    return {**out, "security": [_security(secmodel) for secmodel in host.iterfind("secmodel")]}
 
 
 def _amount(number: str | None, unit: str | None) -> str:
@@ -46,7 +49,7 @@ def _page_size(page: ET.Element) -> str:
 
 def _cpu(cpu: ET.Element) -> dict[str, Any]:
     out: dict[str, Any] = {key: cpu.findtext(key) for key in ("arch", "model", "vendor")}
-    out["features"] = [one.get("name") for one in cpu.iterfind("feature")]
+    out["features"] = [feature.get("name") for feature in cpu.iterfind("feature")]
     out["pages"] = [{"size": _page_size(page)} for page in cpu.iterfind("pages")]
     microcode, topology = cpu.find("microcode"), cpu.find("topology")
     if microcode is not None:
@@ -59,7 +62,9 @@ def _cpu(cpu: ET.Element) -> dict[str, Any]:
 def _migration(features: ET.Element) -> dict[str, Any]:
     return {
         "live": features.find("live") is not None,
-        "transports": [one.text for one in features.iterfind("uri_transports/uri_transport")],
+        "transports": [
+            transport.text for transport in features.iterfind("uri_transports/uri_transport")
+        ],
     }
 
 
@@ -72,12 +77,12 @@ def _cell(cell: ET.Element) -> dict[str, Any]:
             for page in cell.iterfind("pages")
         ],
         "distances": {
-            int(one.get("id", "0")): int(one.get("value", "0"))
-            for one in cell.iterfind("distances/sibling")
+            int(sibling.get("id", "0")): int(sibling.get("value", "0"))
+            for sibling in cell.iterfind("distances/sibling")
         },
-        "cpus": [_thread(one) for one in cell.iterfind("cpus/cpu")],
+        "cpus": [_thread(thread) for thread in cell.iterfind("cpus/cpu")],
     }
-    return {"id": int(cell.get("id", "0")), **{key: one for key, one in lists.items() if one}}
+    return {"id": int(cell.get("id", "0")), **{key: value for key, value in lists.items() if value}}
 
 
 def _thread(cpu: ET.Element) -> dict[str, Any]:
@@ -94,7 +99,7 @@ def _bank(bank: ET.Element) -> dict[str, Any]:
         "size": _amount(bank.get("size"), bank.get("unit")),
         "cpus": bank.get("cpus"),
     }
-    controls = [_control(one) for one in bank.iterfind("control")]
+    controls = [_control(control) for control in bank.iterfind("control")]
     return {**out, "controls": controls} if controls else out
 
 
@@ -110,8 +115,8 @@ def _control(control: ET.Element) -> dict[str, Any]:
 
 def _security(model: ET.Element) -> dict[str, Any]:
     def text(name: str) -> str | None:
-        found = model.find(name)
-        return None if found is None else found.text
+        child = model.find(name)
+        return None if child is None else child.text
 
     return {
         "model": text("model"),
@@ -129,11 +134,11 @@ def _guest(guest: ET.Element) -> dict[str, Any]:
     if features is not None:
         # A feature that says nothing of it is on, and cannot be switched.
         out["features"] = {
-            one.tag: {
-                "toggle": one.get("toggle", "no") == "yes",
-                "default": one.get("default", "on") == "on",
+            feature.tag: {
+                "toggle": feature.get("toggle", "no") == "yes",
+                "default": feature.get("default", "on") == "on",
             }
-            for one in features
+            for feature in features
         }
     return out
 
@@ -145,11 +150,11 @@ def _arch(arch: ET.Element | None) -> dict[str, Any]:
         "name": arch.get("name"),
         "machines": _machines(arch),
         "domains": {
-            one.get("type"): {
-                "emulator": one.findtext("emulator"),
-                "machines": _machines(one),
+            domain.get("type"): {
+                "emulator": domain.findtext("emulator"),
+                "machines": _machines(domain),
             }
-            for one in arch.iterfind("domain")
+            for domain in arch.iterfind("domain")
         },
     }
     wordsize, emulator = arch.findtext("wordsize"), arch.findtext("emulator")
@@ -161,11 +166,11 @@ def _arch(arch: ET.Element | None) -> dict[str, Any]:
 def _machines(parent: ET.Element) -> dict[str, dict[str, Any]]:
     """Return ``{machine: {alternate_names, maxcpus}}``; an alias belongs to what it stands for."""
     out: dict[str, dict[str, Any]] = {}
-    for one in parent.iterfind("machine"):
-        canonical, most = one.get("canonical"), one.get("maxCpus")
-        name = canonical or one.text or ""
+    for machine in parent.iterfind("machine"):
+        canonical, max_cpus = machine.get("canonical"), machine.get("maxCpus")
+        name = canonical or machine.text or ""
         if name not in out:
-            out[name] = {"alternate_names": [], **({"maxcpus": int(most)} if most else {})}
+            out[name] = {"alternate_names": [], **({"maxcpus": int(max_cpus)} if max_cpus else {})}
         if canonical:
-            out[name]["alternate_names"].append(one.text)
+            out[name]["alternate_names"].append(machine.text)
     return out

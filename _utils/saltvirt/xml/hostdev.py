@@ -30,14 +30,14 @@ class Hostdev:
     product: dict[str, str] | None = None
 
 
-def refuse_unknown(name: str, known: Container[str]) -> None:
+def refuse_unknown(name: str, host_device_names: Container[str]) -> None:
     """
     Raise BadArgument for a name that no PCI or USB device of the host has.
 
     known
         The names of the host's PCI and USB devices.
     """
-    if name in known:
+    if name in host_device_names:
         return
     if not name.startswith(("pci_", "usb_")):
         raise BadArgument(
@@ -49,7 +49,7 @@ def refuse_unknown(name: str, known: Container[str]) -> None:
     )
 
 
-def of(device: Mapping[str, str]) -> Hostdev:
+def from_call(device: Mapping[str, str]) -> Hostdev:
     """
     Return it from a device as ``virt.node_devices`` describes it.
 
@@ -60,9 +60,9 @@ def of(device: Mapping[str, str]) -> Hostdev:
         ``vendor_id`` and ``product_id``.
     """
     name = device["name"]
-    found = _ADDRESS.fullmatch(device.get("address") or "") or _NAME.fullmatch(name)
-    if found:
-        address = {key: f"0x{one}" for key, one in found.groupdict().items()}
+    match = _ADDRESS.fullmatch(device.get("address") or "") or _NAME.fullmatch(name)
+    if match:
+        address = {key: f"0x{value}" for key, value in match.groupdict().items()}
         return Hostdev(type="pci", address=address)
     if device.get("vendor_id") and device.get("product_id"):
         return Hostdev(

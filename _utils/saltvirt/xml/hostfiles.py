@@ -56,11 +56,16 @@ _EVERYWHERE = ("/dev/random", "/dev/urandom")
 _OF_LIBVIRT = ("/var/lib/libvirt/", "/run/libvirt/", "/var/run/libvirt/")
 
 
-def needed(root: ET.Element) -> list[str]:
+def required_files(root: ET.Element) -> list[str]:
     """Return what a host must have so that a domain starts there; see the module's text."""
-    found = [*_named(root), *_of_chardevs(root), *_given(root), *_of_arguments(root)]
-    wanted = (path for path in found if path.startswith("/") and path not in _EVERYWHERE)
-    return list(dict.fromkeys(wanted))
+    paths = [
+        *_named_files(root),
+        *_chardev_files(root),
+        *_sysinfo_files(root),
+        *_argument_files(root),
+    ]
+    host_paths = (path for path in paths if path.startswith("/") and path not in _EVERYWHERE)
+    return list(dict.fromkeys(host_paths))
 
 
 def template(root: ET.Element) -> str | None:
@@ -69,7 +74,7 @@ def template(root: ET.Element) -> str | None:
     return nvram.get("template") if nvram is not None else None
 
 
-def _named(root: ET.Element) -> Iterator[str]:
+def _named_files(root: ET.Element) -> Iterator[str]:
     for path, attribute in _NAMED:
         for element in root.iterfind(path):
             yield (element.get(attribute, "") if attribute else element.text or "").strip()
@@ -81,7 +86,7 @@ def _named(root: ET.Element) -> Iterator[str]:
             yield _folder(element.get(attribute or "", ""))
 
 
-def _of_chardevs(root: ET.Element) -> Iterator[str]:
+def _chardev_files(root: ET.Element) -> Iterator[str]:
     for name in _CHARDEVS:
         for device in root.iterfind(f"devices/{name}"):
             source = device.find("source")
@@ -101,13 +106,13 @@ def _folder(path: str) -> str:
     return f"{dirname(path).rstrip('/')}/"
 
 
-def _given(root: ET.Element) -> Iterator[str]:
+def _sysinfo_files(root: ET.Element) -> Iterator[str]:
     """Yield the files that the guest's firmware is given."""
     for info in map(sysinfo.read, root.iterfind("sysinfo")):
         yield from (entry.file or "" for entry in info.entries if not sysinfo.is_credential(entry))
 
 
-def _of_arguments(root: ET.Element) -> Iterator[str]:
+def _argument_files(root: ET.Element) -> Iterator[str]:
     """Yield the files that QEMU reads by <qemu:commandline>; for disks see given_files."""
     option = ""
     for argument in copied.arguments(root):

@@ -17,7 +17,7 @@ def has_rules(domain_type: str | None) -> bool:
     return domain_type in _TYPES
 
 
-def filled(
+def add_hotplug(
     memory: Memory, cpu: Cpu | None, vcpus: int, *, slots: str | None = SLOTS
 ) -> tuple[Memory, Cpu | None]:
     """
@@ -35,14 +35,16 @@ def filled(
     if memory.maximum_kib == memory.size_kib:
         # Nothing can be plugged in, and QEMU starts no VM with slots for nothing.
         return replace(memory, maximum_kib=None, slots=None), cpu
-    found = cpu or Cpu()
-    if not found.cells:
+    new_cpu = cpu or Cpu()
+    if not new_cpu.cells:
         cpus = f"0-{vcpus - 1}" if vcpus > 1 else "0"
-        found = replace(found, cells=(Cell(id="0", cpus=cpus, memory_kib=memory.size_kib),))
-    return replace(memory, slots=memory.slots or slots), found
+        new_cpu = replace(new_cpu, cells=(Cell(id="0", cpus=cpus, memory_kib=memory.size_kib),))
+    return replace(memory, slots=memory.slots or slots), new_cpu
 
 
-def resized(now: Memory, wanted: Memory, cpu: Cpu, *, has_cells: bool) -> tuple[Memory, Cpu]:
+def resize_cells(
+    current: Memory, requested: Memory, cpu: Cpu, *, has_cells: bool
+) -> tuple[Memory, Cpu]:
     """
     Return memory and processor of a domain with NUMA cells whose memory a call changes.
 
@@ -55,17 +57,17 @@ def resized(now: Memory, wanted: Memory, cpu: Cpu, *, has_cells: bool) -> tuple[
         Whether the call itself says the memory of the cells, which counts then.
     """
     total = sum(cell.memory_kib or 0 for cell in cpu.cells)
-    if not total or now.size_kib != total or wanted.size_kib == total:
-        return wanted, cpu
+    if not total or current.size_kib != total or requested.size_kib == total:
+        return requested, cpu
     if has_cells:
-        current_kib = min(wanted.current_kib, total)
-        return replace(wanted, size_kib=total, current_kib=current_kib), cpu
-    return wanted, replace(cpu, cells=_shares(cpu.cells, total, wanted.size_kib))
+        current_kib = min(requested.current_kib, total)
+        return replace(requested, size_kib=total, current_kib=current_kib), cpu
+    return requested, replace(cpu, cells=_shares(cpu.cells, total, requested.size_kib))
 
 
-def _shares(cells: tuple[Cell, ...], total: int, wanted: int) -> tuple[Cell, ...]:
+def _shares(cells: tuple[Cell, ...], total: int, new_total: int) -> tuple[Cell, ...]:
     """Return the cells with their shares of an amount of KiB, in whole MiB but for the first."""
-    sizes = [(cell.memory_kib or 0) * wanted // total // 1024 * 1024 for cell in cells]
-    sizes[0] += wanted - sum(sizes)
+    sizes = [(cell.memory_kib or 0) * new_total // total // 1024 * 1024 for cell in cells]
+    sizes[0] += new_total - sum(sizes)
     pairs = zip(cells, sizes, strict=True)
     return tuple(replace(cell, memory_kib=size) for cell, size in pairs)

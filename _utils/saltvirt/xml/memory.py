@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt.arguments import mappings, refuse_unknown_keys, whole
+from saltvirt.arguments import mappings, refuse_unknown_keys, whole_number
 from saltvirt.errors import BadArgument
 from saltvirt.units import human, size_kib
 from saltvirt.xml import attributes_of, bag, flag, kib, tag, texts
-from saltvirt.xml.merging import merged
+from saltvirt.xml.merging import merge
 
 _LIMITS = ("hard_limit", "soft_limit", "swap_hard_limit", "min_guarantee")
 _BACKING = ("hugepages", "nosharepages", "locked", "source", "access", "allocation", "discard")
@@ -53,7 +53,7 @@ class Memory:
     limits_kib: dict[str, int] = field(default_factory=dict)
 
 
-def of(mem: int | Mapping[str, Any]) -> Memory:
+def from_call(mem: int | Mapping[str, Any]) -> Memory:
     """Return what a number of MiB or a ``mem`` mapping leads to."""
     if not isinstance(mem, Mapping):
         mem = {"boot": mem}
@@ -68,7 +68,7 @@ def of(mem: int | Mapping[str, Any]) -> Memory:
         size_kib=size_kib(boot, "mem:boot"),
         current_kib=size_kib(mem.get("current") or boot, "mem:current"),
         maximum_kib=maximum,
-        slots=str(whole("mem:slots", mem["slots"], most=_MOST_SLOTS)) if has_slots else None,
+        slots=str(whole_number("mem:slots", mem["slots"], most=_MOST_SLOTS)) if has_slots else None,
         backing=_backing(mem),
         limits_kib={
             limit: size_kib(mem[limit], f"mem:{limit}")
@@ -102,21 +102,21 @@ def _backing(mem: Mapping[str, Any]) -> Backing:
         hugepages=pages or None,
         nosharepages=bool(flag(mem.get("nosharepages"))),
         locked=bool(flag(mem.get("locked"))),
-        source=_way("type", mem.get("source")),
-        access=_way("mode", mem.get("access")),
-        allocation=_way("mode", mem.get("allocation")),
+        source=_single_attribute("type", mem.get("source")),
+        access=_single_attribute("mode", mem.get("access")),
+        allocation=_single_attribute("mode", mem.get("allocation")),
         discard=bool(flag(mem.get("discard"))),
     )
 
 
-def _way(attribute: str, value: Any) -> dict[str, str] | None:
+def _single_attribute(attribute: str, value: Any) -> dict[str, str] | None:
     return texts({attribute: value}) if value else None
 
 
 def build(memory: Memory) -> list[ET.Element]:
     """Return the elements, in libvirt's order."""
     maximum = {"slots": memory.slots, "unit": "KiB"}
-    found = [
+    elements = [
         tag("maxMemory", maximum, text=memory.maximum_kib)
         if memory.maximum_kib is not None
         else None,
@@ -125,7 +125,7 @@ def build(memory: Memory) -> list[ET.Element]:
         _build_backing(memory.backing),
         _build_limits(memory.limits_kib),
     ]
-    return [element for element in found if element is not None]
+    return [element for element in elements if element is not None]
 
 
 def _build_backing(backing: Backing) -> ET.Element | None:
@@ -168,14 +168,14 @@ def read(root: ET.Element) -> Memory:
     """Return what a domain says of its memory."""
     size = most_kib(root)
     current = _amount(root.find("currentMemory"))
-    most = root.find("maxMemory")
-    maximum = _amount(most)
+    max_memory = root.find("maxMemory")
+    maximum = _amount(max_memory)
     limits = {limit: _amount(root.find(f"memtune/{limit}")) for limit in _LIMITS}
     return Memory(
         size_kib=size,
         current_kib=size if current is None else current,
         maximum_kib=maximum,
-        slots=most.get("slots") if most is not None and maximum is not None else None,
+        slots=max_memory.get("slots") if max_memory is not None and maximum is not None else None,
         backing=_read_backing(root.find("memoryBacking")),
         limits_kib={limit: amount for limit, amount in limits.items() if amount is not None},
     )
@@ -206,49 +206,53 @@ def _read_backing(element: ET.Element | None) -> Backing:
     )
 
 
-def changed(now: Memory, given: int | Mapping[str, Any]) -> Memory:
+def apply_changes(current: Memory, changes: int | Mapping[str, Any]) -> Memory:
     """
     Return the memory that a domain has when a call has changed it.
 
     given
         MiB, or a mapping of which null removes and what is not given stays.
     """
-    given = given if isinstance(given, Mapping) else {"boot": given, "current": given}
-    wanted = of(merged(_call(now), given))
+    changes = changes if isinstance(changes, Mapping) else {"boot": changes, "current": changes}
+    requested = from_call(merge(_to_call(current), changes))
     # What a call does not name may say more than a call can.
-    kept = {key: getattr(now.backing, key) for key in _BACKING if key not in given}
-    size_kib = _about(now.size_kib, wanted.size_kib)
+    unchanged_fields = {
+        key: getattr(current.backing, key) for key in _BACKING if key not in changes
+    }
+    size_kib = _ignore_rounding(current.size_kib, requested.size_kib)
     return replace(
-        wanted,
-        backing=replace(_on_its_nodes(now.backing, wanted.backing), **kept),
+        requested,
+        backing=replace(
+            _keep_nodeless_pages(current.backing, requested.backing), **unchanged_fields
+        ),
         size_kib=size_kib,
         # libvirt makes more than there is as much as there is.
-        current_kib=min(_about(now.current_kib, wanted.current_kib), size_kib),
-        maximum_kib=_about(now.maximum_kib, wanted.maximum_kib),
+        current_kib=min(_ignore_rounding(current.current_kib, requested.current_kib), size_kib),
+        maximum_kib=_ignore_rounding(current.maximum_kib, requested.maximum_kib),
     )
 
 
-def _on_its_nodes(now: Backing, wanted: Backing) -> Backing:
+def _keep_nodeless_pages(current: Backing, requested: Backing) -> Backing:
     """Return what is wanted, but for pages of node 0 that libvirt keeps without a node."""
     # Where the guest has no cells it leaves that out, and it would be a change each time.
-    pages = wanted.hugepages or ()
-    has = now.hugepages or ()
-    if len(pages) != len(has):
-        return wanted
-    kept = [
+    requested_pages = requested.hugepages or ()
+    current_pages = current.hugepages or ()
+    if len(requested_pages) != len(current_pages):
+        return requested
+    merged_pages = [
         old if replace(new, nodeset=None) == old and new.nodeset == "0" else new
-        for old, new in zip(has, pages, strict=True)
+        for old, new in zip(current_pages, requested_pages, strict=True)
     ]
-    return replace(wanted, hugepages=tuple(kept) or None)
+    return replace(requested, hugepages=tuple(merged_pages) or None)
 
 
-def _about(now: Any, wanted: Any) -> Any:
+def _ignore_rounding(current: Any, requested: Any) -> Any:
     """Return what there is if QEMU has only rounded what is wanted."""
-    is_rounded = now and wanted and abs(now - wanted) < _ROUNDED_KIB
-    return now if is_rounded else wanted
+    is_rounded = current and requested and abs(current - requested) < _ROUNDED_KIB
+    return current if is_rounded else requested
 
 
-def _call(memory: Memory) -> dict[str, Any]:
+def _to_call(memory: Memory) -> dict[str, Any]:
     """Return the call's mapping that leads to a domain's memory."""
     backing = memory.backing
     sizes = {
@@ -266,11 +270,11 @@ def _call(memory: Memory) -> dict[str, Any]:
     pages = [
         {"size": f"{page.size_kib}KiB", "nodeset": page.nodeset} for page in backing.hugepages or ()
     ]
-    given = {
+    call = {
         **{key: f"{size}KiB" for key, size in sizes.items() if size is not None},
         "slots": memory.slots,
         "hugepages": pages or None,
         **ways,
         **flags,
     }
-    return {key: value for key, value in given.items() if value is not None}
+    return {key: value for key, value in call.items() if value is not None}

@@ -19,47 +19,49 @@ _WHOLE = {
 }
 
 
-def merged(now: Mapping[str, Any], given: Mapping[Any, Any]) -> dict[str, Any]:
+def merge(current: Mapping[str, Any], changes: Mapping[Any, Any]) -> dict[str, Any]:
     """
     Return a call's mapping with what another call changes of it.
 
     A value of None removes what is there, and of a mapping only the keys that are given change.
     But where the keys are ids (features, timers, pins, ...), those that are given are all.
     """
-    out = dict(now)
-    for name, value in given.items():
+    out = dict(current)
+    for name, value in changes.items():
         key = str(name)
         if value is None:
             out.pop(key, None)
         elif isinstance(value, Mapping):
             old = out.get(key)
-            out[key] = _merged_at(key, old if isinstance(old, Mapping) else {}, value)
+            out[key] = _merge_entry(key, old if isinstance(old, Mapping) else {}, value)
         else:
             out[key] = value
     return out
 
 
-def _merged_at(key: str, now: Mapping[str, Any], given: Mapping[Any, Any]) -> dict[str, Any]:
-    kept = {str(one): value for one, value in given.items() if value is not None}
+def _merge_entry(
+    key: str, current: Mapping[str, Any], changes: Mapping[Any, Any]
+) -> dict[str, Any]:
+    new_entries = {str(name): value for name, value in changes.items() if value is not None}
     if key in _WHOLE:
-        return kept
+        return new_entries
     if key in _MERGED:
         return {
-            one: merged(now.get(one, {}), value) if isinstance(value, Mapping) else value
-            for one, value in kept.items()
+            name: merge(current.get(name, {}), value) if isinstance(value, Mapping) else value
+            for name, value in new_entries.items()
         }
-    return merged(now, given)
+    return merge(current, changes)
 
 
-def sections(given: Mapping[str, Any], names: frozenset[str] | set[str]) -> None:
+def refuse_non_mappings(call: Mapping[str, Any], names: frozenset[str] | set[str]) -> None:
     """Refuse a value that is no mapping where there must be one."""
     for name in names:
-        value = given.get(name)
+        value = call.get(name)
         if value is not None and not isinstance(value, Mapping):
             raise BadArgument(name, f"{value!r} is not a mapping")
 
 
-def cpus(text: object) -> str:
+def format_cpus(text: object) -> str:
     """Return a set of CPUs or nodes as libvirt writes it: ``0-2,5``; other text as it is."""
     try:
         numbers = _numbers(str(text))
@@ -74,23 +76,23 @@ def cpus(text: object) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
 
 
-def rest(count: int, own: object, others: Iterable[object]) -> str:
+def add_free_cpus(count: int, cpuset: object, other_sets: Iterable[object]) -> str:
     """Return a set of CPUs with those of the first ``count`` that are in no other set."""
     try:
-        taken = set[int]().union(*(_numbers(str(one)) for one in others))
-        free = (set(range(count)) - taken) | _numbers(str(own))
+        used_cpus = set[int]().union(*(_numbers(str(other_set)) for other_set in other_sets))
+        free_cpus = (set(range(count)) - used_cpus) | _numbers(str(cpuset))
     except ValueError:
-        return str(own)
-    return cpus(",".join(map(str, sorted(free))))
+        return str(cpuset)
+    return format_cpus(",".join(map(str, sorted(free_cpus))))
 
 
 def _numbers(text: str) -> set[int]:
-    found: set[int] = set()
-    without: set[int] = set()
+    members: set[int] = set()
+    exclusions: set[int] = set()
     for part in text.replace(" ", "").removesuffix(",").split(","):
         low, _dash, high = part.removeprefix("^").partition("-")
         numbers = range(int(low), int(high or low) + 1)
         if len(numbers) > 65536:
             raise ValueError
-        (without if part.startswith("^") else found).update(numbers)
-    return found - without
+        (exclusions if part.startswith("^") else members).update(numbers)
+    return members - exclusions

@@ -36,10 +36,10 @@ class Notes:
     made_variables: bool = False
 
 
-def of(vm: Vm) -> Notes:
+def from_call(vm: Vm) -> Notes:
     """Return what is noted of a VM when it is defined."""
     return Notes(
-        disk_mib=sum(one.size_mib or 0 for one in vm.disks),
+        disk_mib=sum(disk.size_mib or 0 for disk in vm.disks),
         seed=vm.seed_path,
         ssh_user=vm.ssh_user,
         affinity=vm.affinity,
@@ -49,8 +49,8 @@ def of(vm: Vm) -> Notes:
 
 def build(notes: Notes) -> ET.Element:
     """Return the <metadata>."""
-    members = [tag(_OURS + name, text=one) for name in _GROUPS for one in getattr(notes, name)]
-    members += [tag(f"{_OURS}made", text=one) for one in notes.made or ()]
+    members = [tag(_OURS + name, text=group) for name in _GROUPS for group in getattr(notes, name)]
+    members += [tag(f"{_OURS}made", text=path) for path in notes.made or ()]
     attributes = {
         "disk_mib": notes.disk_mib,
         "seed": notes.seed,
@@ -67,31 +67,32 @@ def build(notes: Notes) -> ET.Element:
 
 def read(element: ET.Element | None) -> Notes:
     """Return what is noted in a <metadata>, nothing if that is missing or without ours."""
-    ours = element.find(f"{_OURS}vm") if element is not None else None
-    if ours is None:
+    vm_element = element.find(f"{_OURS}vm") if element is not None else None
+    if vm_element is None:
         return Notes()
-    disk_mib = ours.get("disk_mib", "")
+    disk_mib = vm_element.get("disk_mib", "")
     groups = {
-        name: tuple(one.text for one in ours.iterfind(_OURS + name) if one.text) for name in _GROUPS
+        name: tuple(child.text for child in vm_element.iterfind(_OURS + name) if child.text)
+        for name in _GROUPS
     }
     return Notes(
         # Whoever edits a VM's XML may write anything here.
         disk_mib=int(disk_mib) if disk_mib.isascii() and disk_mib.isdigit() else 0,
-        seed=ours.get("seed"),
-        stay=ours.get("stay") == "yes",
-        cpu_qemu=ours.get("cpu_qemu"),
-        moved_to=ours.get("moved_to"),
-        ssh_user=ours.get("ssh_user"),
-        made=_made(ours),
-        made_variables=ours.get("made_variables") == "yes",
+        seed=vm_element.get("seed"),
+        stay=vm_element.get("stay") == "yes",
+        cpu_qemu=vm_element.get("cpu_qemu"),
+        moved_to=vm_element.get("moved_to"),
+        ssh_user=vm_element.get("ssh_user"),
+        made=_read_made(vm_element),
+        made_variables=vm_element.get("made_variables") == "yes",
         **groups,
     )
 
 
-def _made(ours: ET.Element) -> tuple[str, ...] | None:
-    if ours.get("made") is None:
+def _read_made(vm_element: ET.Element) -> tuple[str, ...] | None:
+    if vm_element.get("made") is None:
         return None
-    return tuple(one.text for one in ours.iterfind(f"{_OURS}made") if one.text)
+    return tuple(child.text for child in vm_element.iterfind(f"{_OURS}made") if child.text)
 
 
 def describe(notes: Notes) -> dict[str, Any]:
@@ -108,7 +109,7 @@ def describe(notes: Notes) -> dict[str, Any]:
     }
 
 
-def changed(text: str, key: str, value: str | None) -> ET.Element:
+def build_with_note(text: str, key: str, value: str | None) -> ET.Element:
     """
     Return the element with this project's notes of a domain's XML, one set anew or taken out.
 
@@ -118,8 +119,8 @@ def changed(text: str, key: str, value: str | None) -> ET.Element:
     element = parse(text).find(f"metadata/{_OURS}vm")
     if element is None:
         element = tag("vm")
-    for one in element.iter():
-        one.tag = one.tag.removeprefix(_OURS)
+    for child in element.iter():
+        child.tag = child.tag.removeprefix(_OURS)
     element.attrib.pop(key, None)
     if value is not None:
         element.set(key, value)
@@ -128,6 +129,6 @@ def changed(text: str, key: str, value: str | None) -> ET.Element:
 
 def promise_more(root: ET.Element, disk_mib: int) -> None:
     """Note in a domain that its disks may take so many MiB more; nothing in one without notes."""
-    ours = root.find(f"metadata/{_OURS}vm")
-    if ours is not None and disk_mib:
-        ours.set("disk_mib", str(max(read(root.find("metadata")).disk_mib + disk_mib, 0)))
+    vm_element = root.find(f"metadata/{_OURS}vm")
+    if vm_element is not None and disk_mib:
+        vm_element.set("disk_mib", str(max(read(root.find("metadata")).disk_mib + disk_mib, 0)))

@@ -96,29 +96,31 @@ def _build_forward(network: Network) -> ET.Element | None:
     if network.forward is None:
         return None
     spans = [
-        one
-        for one in (
+        span
+        for span in (
             _span("address", network.nat_addresses),
             _span("port", network.nat_ports),
         )
-        if one is not None
+        if span is not None
     ]
     pf = network.physical_function
     return tag(
         "forward",
         {"mode": network.forward, "managed": "yes" if network.forward == "hostdev" else None},
         tag("nat", None, *spans) if spans else None,
-        *[tag("interface", {"dev": one}) for one in network.interfaces],
-        *[_build_address(one) for one in network.addresses],
+        *[tag("interface", {"dev": device}) for device in network.interfaces],
+        *[_build_address(address) for address in network.addresses],
         tag("pf", {"dev": pf}) if pf else None,
     )
 
 
 def _build_address(address: str) -> ET.Element:
-    domain, bus, rest = address.split(":")
-    slot, function = rest.split(".")
+    domain, bus, slot_and_function = address.split(":")
+    slot, function = slot_and_function.split(".")
     numbers = {"domain": domain, "bus": bus, "slot": slot, "function": function}
-    return tag("address", {"type": "pci", **{key: f"0x{one}" for key, one in numbers.items()}})
+    return tag(
+        "address", {"type": "pci", **{key: f"0x{number}" for key, number in numbers.items()}}
+    )
 
 
 def _build_dns(dns: Dns | None) -> ET.Element | None:
@@ -127,20 +129,20 @@ def _build_dns(dns: Dns | None) -> ET.Element | None:
     return tag(
         "dns",
         None,
-        *[tag("forwarder", dict(one)) for one in dns.forwarders],
-        *[tag("txt", dict(one)) for one in dns.txt],
+        *[tag("forwarder", dict(row)) for row in dns.forwarders],
+        *[tag("txt", dict(row)) for row in dns.txt],
         *[
-            tag("host", {"ip": ip}, *[tag("hostname", text=one) for one in names])
+            tag("host", {"ip": ip}, *[tag("hostname", text=hostname) for hostname in names])
             for ip, names in dns.hosts
         ],
-        *[tag("srv", dict(one)) for one in dns.srvs],
+        *[tag("srv", dict(srv)) for srv in dns.srvs],
     )
 
 
 def _build_ip(ip: Ip) -> ET.Element:
     handed_out = [
         *[tag("range", {"start": start, "end": end}) for start, end in ip.ranges],
-        *[tag("host", dict(one)) for one in ip.hosts],
+        *[tag("host", dict(row)) for row in ip.hosts],
         *([tag("bootp", dict(ip.bootp))] if ip.bootp else []),
     ]
     return tag(
@@ -182,8 +184,8 @@ def bridge_of(element: ET.Element) -> str | None:
 
 
 def _attribute(element: ET.Element, path: str, key: str) -> str | None:
-    found = element.find(path)
-    return None if found is None else found.get(key)
+    child = element.find(path)
+    return None if child is None else child.get(key)
 
 
 def _read_span(element: ET.Element | None) -> tuple[str, str] | None:
@@ -197,7 +199,7 @@ def _read_domain(element: ET.Element | None) -> tuple[str, bool | None] | None:
 def _read_forward(forward: ET.Element | None, name: str) -> Network:
     if forward is None:
         return Network(name=name)
-    devices = tuple(one.get("dev", "") for one in forward.iterfind("interface"))
+    devices = tuple(interface.get("dev", "") for interface in forward.iterfind("interface"))
     # The older way to name one interface; libvirt repeats the first one there.
     dev = forward.get("dev")
     return Network(
@@ -218,7 +220,7 @@ def _read_address(element: ET.Element) -> str:
 
 
 def _rows(element: ET.Element, name: str) -> Rows:
-    return tuple(tuple(sorted(one.attrib.items())) for one in element.iterfind(name))
+    return tuple(tuple(sorted(row.attrib.items())) for row in element.iterfind(name))
 
 
 def _read_dns(element: ET.Element | None) -> Dns | None:
@@ -246,7 +248,7 @@ def _read_ip(element: ET.Element) -> Ip:
         address=address,
         prefix=prefix,
         ranges=tuple(
-            (one.get("start", ""), one.get("end", "")) for one in element.iterfind("dhcp/range")
+            (span.get("start", ""), span.get("end", "")) for span in element.iterfind("dhcp/range")
         ),
         hosts=_rows(element, "dhcp/host"),
         bootp=None if bootp is None else tuple(sorted(bootp.attrib.items())),
@@ -254,32 +256,32 @@ def _read_ip(element: ET.Element) -> Ip:
     )
 
 
-def with_identity(wanted: Network, defined: Network) -> Network:
+def with_identity(requested: Network, defined: Network) -> Network:
     """
     Return what is wanted, as the network that is defined: its UUID, MAC and named bridge.
 
     Only a network whose bridge is libvirt's own has a MAC: libvirt refuses one of others.
     """
-    keeps_bridge = wanted.bridge is None and _is_generated(wanted, defined)
-    bridge = defined.bridge if keeps_bridge else wanted.bridge
-    mac = defined.mac if wanted.forward in GENERATED else None
-    return replace(wanted, uuid=defined.uuid, mac=mac, bridge=bridge)
+    keeps_bridge = requested.bridge is None and _is_generated(requested, defined)
+    bridge = defined.bridge if keeps_bridge else requested.bridge
+    mac = defined.mac if requested.forward in GENERATED else None
+    return replace(requested, uuid=defined.uuid, mac=mac, bridge=bridge)
 
 
-def _is_generated(wanted: Network, defined: Network) -> bool:
+def _is_generated(requested: Network, defined: Network) -> bool:
     return (
-        wanted.forward in GENERATED
-        and wanted.forward == defined.forward
+        requested.forward in GENERATED
+        and requested.forward == defined.forward
         and (defined.bridge or "").startswith("virbr")
     )
 
 
-def differs(wanted: Network, defined: Network) -> bool:
+def differs(requested: Network, defined: Network) -> bool:
     """Return whether a definition says other than what is wanted, but for what libvirt fills in."""
-    return _plain(with_identity(wanted, defined)) != _plain(defined)
+    return _normalize(with_identity(requested, defined)) != _normalize(defined)
 
 
-def _plain(network: Network) -> Network:
+def _normalize(network: Network) -> Network:
     """Return it without what means nothing: orders of tables, and defaults."""
     dns = network.dns
     if dns is not None:

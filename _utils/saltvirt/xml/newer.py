@@ -57,11 +57,11 @@ _NEWER = (
 _ALIKE = "os/nvram[@templateFormat='qcow2'][@format='qcow2']"
 
 
-def newer(root: ET.Element) -> list[list[str]]:
+def find_newer_features(root: ET.Element) -> list[list[str]]:
     """Return ``[[what, libvirt's version since when]]`` of what a domain has; mostly empty."""
     is_alike = root.find(_ALIKE) is not None
     return [
-        [what, since]
-        for what, path, since in _NEWER
+        [feature, since]
+        for feature, path, since in _NEWER
         if root.find(path) is not None and not (path is _TEMPLATE and is_alike)
     ]

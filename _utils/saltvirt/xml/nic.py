@@ -76,7 +76,7 @@ class Interface:
         return self.virtualport is not None and self.virtualport.type == "openvswitch"
 
 
-def of(nic: Nic) -> Interface:
+def from_call(nic: Nic) -> Interface:
     """Return the interface that a NIC leads to."""
     extra, kind = nic.extra, nic.type
     address = pci(nic.source) if kind == "hostdev" else None
@@ -111,7 +111,7 @@ def _vlan(vlan: dict[str, Any] | None) -> Vlan | None:
     if vlan is None:
         return None
     native = vlan["native"]
-    tags = tuple((str(one), "untagged" if one == native else None) for one in vlan["tags"])
+    tags = tuple((str(number), "untagged" if number == native else None) for number in vlan["tags"])
     return Vlan(is_trunk=vlan["trunk"], tags=tags)
 
 
@@ -125,10 +125,10 @@ def _limits(limits: dict[str, Any] | None) -> dict[str, dict[str, str]] | None:
     return limits and {side: texts(values) for side, values in limits.items()}
 
 
-def _filter(one: dict[str, Any] | None) -> Filter | None:
-    if one is None:
+def _filter(filter_: dict[str, Any] | None) -> Filter | None:
+    if filter_ is None:
         return None
-    return Filter(name=one["name"], parameters=tuple(one["parameters"]))
+    return Filter(name=filter_["name"], parameters=tuple(filter_["parameters"]))
 
 
 def build(interface: Interface) -> ET.Element:
@@ -173,11 +173,11 @@ def _build_limits(limits: dict[str, dict[str, str]] | None) -> ET.Element | None
     return tag("bandwidth", None, *[tag(side, values) for side, values in limits.items()])
 
 
-def _build_filter(one: Filter | None) -> ET.Element | None:
-    if one is None:
+def _build_filter(filter_: Filter | None) -> ET.Element | None:
+    if filter_ is None:
         return None
-    rows = [tag("parameter", {"name": name, "value": value}) for name, value in one.parameters]
-    return tag("filterref", {"filter": one.name}, *rows)
+    rows = [tag("parameter", {"name": name, "value": value}) for name, value in filter_.parameters]
+    return tag("filterref", {"filter": filter_.name}, *rows)
 
 
 def read(element: ET.Element) -> Interface:
@@ -200,14 +200,16 @@ def read(element: ET.Element) -> Interface:
 
 
 def _attribute(element: ET.Element, name: str, key: str) -> str | None:
-    found = element.find(name)
-    return None if found is None else found.get(key)
+    child = element.find(name)
+    return None if child is None else child.get(key)
 
 
 def read_vlan(element: ET.Element | None) -> Vlan | None:
     if element is None:
         return None
-    tags = tuple((one.get("id", ""), one.get("nativeMode")) for one in element.iterfind("tag"))
+    tags = tuple(
+        (child.get("id", ""), child.get("nativeMode")) for child in element.iterfind("tag")
+    )
     return Vlan(is_trunk=switch(element.get("trunk")) is True, tags=tags)
 
 
@@ -224,7 +226,10 @@ def _read_limits(element: ET.Element | None) -> dict[str, dict[str, str]] | None
 def _read_filter(element: ET.Element | None) -> Filter | None:
     if element is None:
         return None
-    rows = tuple((one.get("name"), one.get("value")) for one in element.iterfind("parameter"))
+    rows = tuple(
+        (parameter.get("name"), parameter.get("value"))
+        for parameter in element.iterfind("parameter")
+    )
     return Filter(name=element.get("filter"), parameters=rows)
 
 

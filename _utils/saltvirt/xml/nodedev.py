@@ -36,35 +36,37 @@ def _pci_address(capability: ET.Element) -> str:
     return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
 
 
-def shown(text: str) -> dict[str, Any] | None:
+def describe(text: str) -> dict[str, Any] | None:
     """
     Return a device as ``virt.node_devices`` shows it; None if it is of no use to a VM.
 
     Those are bridges of PCI, USB hosts of Linux, and links that are not of a device.
     """
     root = parse(text)
-    capabilities = {one.get("type", ""): one for one in root.iterfind("capability")}
-    caps = {"caps": " ".join([*capabilities, *_more(capabilities)])}
+    capabilities = {element.get("type", ""): element for element in root.iterfind("capability")}
+    caps = {"caps": " ".join([*capabilities, *_extra_capabilities(capabilities)])}
     if "net" in capabilities:
-        return _shown_link(root, capabilities["net"], caps)
-    kind = next((one for one in ("pci", "usb_device") if one in capabilities), None)
+        return _describe_link(root, capabilities["net"], caps)
+    kind = next((name for name in ("pci", "usb_device") if name in capabilities), None)
     if kind is None:
         return None
     capability = capabilities[kind]
-    out = {"name": root.findtext("name", ""), **caps, **_shown_maker(capability)}
+    out = {"name": root.findtext("name", ""), **caps, **_describe_maker(capability)}
     is_host = (out["vendor_id"], out["product_id"]) in _USB_HOSTS
     if is_host or capability.find("capability[@type='pci-bridge']") is not None:
         return None
-    return {**out, **(_shown_pci(capability) if kind == "pci" else _shown_usb(capability))}
+    return {**out, **(_describe_pci(capability) if kind == "pci" else _describe_usb(capability))}
 
 
-def _more(capabilities: dict[str, ET.Element]) -> list[str]:
+def _extra_capabilities(capabilities: dict[str, ET.Element]) -> list[str]:
     pci = capabilities.get("pci")
-    within = [] if pci is None else pci.findall("capability")
-    return [name for name in _LISTED if any(one.get("type") == name for one in within)]
+    children = [] if pci is None else pci.findall("capability")
+    return [name for name in _LISTED if any(child.get("type") == name for child in children)]
 
 
-def _shown_link(root: ET.Element, link: ET.Element, caps: dict[str, Any]) -> dict[str, Any] | None:
+def _describe_link(
+    root: ET.Element, link: ET.Element, caps: dict[str, Any]
+) -> dict[str, Any] | None:
     parent, state = root.findtext("parent"), link.find("link")
     if parent in (None, "computer"):
         return None
@@ -77,7 +79,7 @@ def _shown_link(root: ET.Element, link: ET.Element, caps: dict[str, Any]) -> dic
     }
 
 
-def _shown_maker(capability: ET.Element) -> dict[str, str]:
+def _describe_maker(capability: ET.Element) -> dict[str, str]:
     out = {}
     for key in ("vendor", "product"):
         element = capability.find(key)
@@ -87,22 +89,25 @@ def _shown_maker(capability: ET.Element) -> dict[str, str]:
     return out
 
 
-def _shown_usb(usb: ET.Element) -> dict[str, Any]:
+def _describe_usb(usb: ET.Element) -> dict[str, Any]:
     bus, device = (int(usb.findtext(part, "0")) for part in ("bus", "device"))
     return {"address": f"{bus:03}:{device:03}"}
 
 
-def _shown_pci(pci: ET.Element) -> dict[str, Any]:
+def _describe_pci(pci: ET.Element) -> dict[str, Any]:
     out: dict[str, Any] = {"address": _pci_address(pci)}
     if pci.find("class") is not None:
         out["PCI class"] = pci.findtext("class")
-    virtual = [_named(one) for one in pci.iterfind("capability[@type='virt_functions']/address")]
+    virtual = [
+        _device_name(address)
+        for address in pci.iterfind("capability[@type='virt_functions']/address")
+    ]
     physical = pci.find("capability[@type='phys_function']/address")
     if virtual:
         out["virtual functions"] = virtual
-    return out if physical is None else {**out, "physical function": _named(physical)}
+    return out if physical is None else {**out, "physical function": _device_name(physical)}
 
 
-def _named(address: ET.Element) -> str:
+def _device_name(address: ET.Element) -> str:
     domain, bus, slot, function = (int(address.get(part, "0"), 0) for part in _PCI_PARTS)
     return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"

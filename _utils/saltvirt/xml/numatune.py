@@ -7,7 +7,7 @@ from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.xml import attributes_of, bag, tag, texts
-from saltvirt.xml.merging import merged
+from saltvirt.xml.merging import merge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Numatune:
     memnodes: tuple[dict[str, str], ...] = ()
 
 
-def of(tune: Mapping[str, Any] | None) -> Numatune | None:
+def from_call(tune: Mapping[str, Any] | None) -> Numatune | None:
     """Return it from ``{memory: {mode, nodeset}, memnodes: {cell: {...}}}``."""
     if not tune:
         return None
@@ -48,14 +48,14 @@ def read(element: ET.Element | None) -> Numatune | None:
     )
 
 
-def changed(now: Numatune | None, given: Mapping[str, Any]) -> Numatune | None:
+def apply_changes(current: Numatune | None, changes: Mapping[str, Any]) -> Numatune | None:
     """Return it when a call has changed it; null removes, and what is not given stays."""
     call: dict[str, Any] = {}
-    if now is not None:
-        nodes = {node.get("cellid", ""): _without_id(node) for node in now.memnodes}
-        call = {"memory": now.memory or {}, "memnodes": nodes}
-    wanted = of(merged(call, given))
-    return wanted if wanted is not None and (wanted.memory or wanted.memnodes) else None
+    if current is not None:
+        nodes = {node.get("cellid", ""): _without_id(node) for node in current.memnodes}
+        call = {"memory": current.memory or {}, "memnodes": nodes}
+    requested = from_call(merge(call, changes))
+    return requested if requested is not None and (requested.memory or requested.memnodes) else None
 
 
 def _without_id(node: Mapping[str, str]) -> dict[str, str]:

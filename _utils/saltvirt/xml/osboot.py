@@ -49,14 +49,14 @@ class Os:
     boot: tuple[str, ...] = ()
 
 
-def devices(boot_dev: object) -> tuple[str, ...]:
+def parse_boot_devices(boot_dev: object) -> tuple[str, ...]:
     """Return the boot devices of ``"network hd"`` as a tuple; refuse one libvirt lacks."""
-    listed = tuple(str(boot_dev or "hd").split())
-    for device in listed:
+    names = tuple(str(boot_dev or "hd").split())
+    for device in names:
         if device not in _DEVICES:
-            known = ", ".join(sorted(_DEVICES))
-            raise BadArgument("boot_dev", f"{device!r}; any of {known}, separated by spaces")
-    return listed
+            device_names = ", ".join(sorted(_DEVICES))
+            raise BadArgument("boot_dev", f"{device!r}; any of {device_names}, separated by spaces")
+    return names
 
 
 def check(boot: Mapping[str, Any] | None) -> None:
@@ -80,7 +80,7 @@ def _check_efi(boot: Mapping[str, Any]) -> None:
         boolean("boot:efi", boot["efi"])
 
 
-def of(vm: Vm) -> Os:
+def from_call(vm: Vm) -> Os:
     """Return the <os> of a VM whose ``boot`` names local files only."""
     boot = vm.boot or {}
     loader = nvram = None
@@ -131,7 +131,7 @@ def read(element: ET.Element | None) -> Os:
         loader=_read_loader(element.find("loader")),
         nvram=_read_nvram(element.find("nvram")),
         **{key: element.findtext(key) or None for key in ("kernel", "initrd", "cmdline")},
-        boot=tuple(one.get("dev", "") for one in element.iterfind("boot")),
+        boot=tuple(child.get("dev", "") for child in element.iterfind("boot")),
     )
 
 
@@ -186,7 +186,9 @@ def variables_format(os: Os) -> str | None:
     return os.nvram.attributes.get("format", "raw") if os.nvram is not None else None
 
 
-def changed(now: Os, boot: Mapping[str, Any], devices_: tuple[str, ...] | None = None) -> Os:
+def apply_changes(
+    current: Os, boot: Mapping[str, Any], boot_devices: tuple[str, ...] | None = None
+) -> Os:
     """
     Return what a domain boots when a call has changed it.
 
@@ -203,38 +205,38 @@ def changed(now: Os, boot: Mapping[str, Any], devices_: tuple[str, ...] | None =
         for key in ("kernel", "initrd", "cmdline")
         if key in boot
     }
-    out = _with_firmware(replace(now, **direct), boot)
-    out = out if devices_ is None else replace(out, boot=devices_)
+    out = _with_firmware(replace(current, **direct), boot)
+    out = out if boot_devices is None else replace(out, boot=boot_devices)
     if (out.initrd or out.cmdline) and not out.kernel:
         part = "initrd" if out.initrd else "cmdline"
         raise BadArgument("boot", f"{part!r} needs 'kernel'")
     return out
 
 
-def _with_firmware(now: Os, boot: Mapping[str, Any]) -> Os:
+def _with_firmware(current: Os, boot: Mapping[str, Any]) -> Os:
     if boot.get("efi") is False or _is_cleared(boot):
-        return replace(now, firmware=None, loader=None, nvram=None)
+        return replace(current, firmware=None, loader=None, nvram=None)
     if boot.get("efi"):
         if boot.get("loader"):
             raise BadArgument("boot", "'efi: True' finds its own loader; leave 'loader' out")
         # What libvirt has found for it stands in its place from then on.
-        return replace(now, firmware="efi") if now.loader is None else now
-    return _with_loader(now, boot)
+        return replace(current, firmware="efi") if current.loader is None else current
+    return _with_loader(current, boot)
 
 
-def _with_loader(now: Os, boot: Mapping[str, Any]) -> Os:
-    loader, nvram = now.loader, now.nvram
+def _with_loader(current: Os, boot: Mapping[str, Any]) -> Os:
+    loader, nvram = current.loader, current.nvram
     if boot.get("loader"):
         old = loader.attributes if loader is not None else {}
         attributes = {**old, "readonly": "yes", "type": "pflash"}
         loader = Loader(path=str(boot["loader"]), attributes=attributes)
-        now = replace(now, firmware=None)
+        current = replace(current, firmware=None)
     if boot.get("nvram"):
         nvram = nvram or Nvram()
         nvram = replace(nvram, attributes={**nvram.attributes, **_template(boot["nvram"])})
     if {"loader", "nvram"} & set(boot) and (loader is None) != (nvram is None):
         raise BadArgument("boot", "'loader' and 'nvram' go together; or use 'efi: True'")
-    return replace(now, loader=loader, nvram=nvram)
+    return replace(current, loader=loader, nvram=nvram)
 
 
 def _template(path: object) -> dict[str, str]:
@@ -248,16 +250,18 @@ def _is_cleared(boot: Mapping[str, Any]) -> bool:
     return all(key in boot and boot[key] is None for key in ("loader", "nvram"))
 
 
-def amended(root: ET.Element, wanted: Os) -> None:
+def amend_domain(root: ET.Element, requested: Os) -> None:
     """Change the <os> of a domain where it is."""
     element = root.find("os")
-    now = read(element)
-    amend.changed(root, [build(now)], [build(wanted)])
+    current = read(element)
+    amend.change_children(root, [build(current)], [build(requested)])
     if element is None:
         return
-    if wanted.firmware is None and now.firmware is not None:
+    if requested.firmware is None and current.firmware is not None:
         # The features that a firmware was to be chosen by.
-        amend.put(element, "firmware", [])
-    if wanted.boot != now.boot:
+        amend.put_children(element, "firmware", [])
+    if requested.boot != current.boot:
         # Their order says which one is first.
-        amend.put(element, "boot", [tag("boot", {"dev": device}) for device in wanted.boot])
+        amend.put_children(
+            element, "boot", [tag("boot", {"dev": device}) for device in requested.boot]
+        )

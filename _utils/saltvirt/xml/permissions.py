@@ -13,26 +13,26 @@ KEYS = ("mode", "owner", "group", "label")
 _WHOEVER = "-1"
 
 
-def of(value: object) -> dict[str, str] | None:
+def from_call(value: object) -> dict[str, str] | None:
     """
     Return permissions from a mapping or, as old formulas have it, a list of mappings.
 
     ``mode`` is octal, as text or as the digits of a number, which is what Salt makes of ``0770``;
     ``owner`` and ``group`` are numbers of a user and a group; -1 is whoever it is, as in libvirt.
     """
-    if isinstance(value, list | tuple) and all(isinstance(one, Mapping) for one in value):
-        value = {key: one for part in value for key, one in part.items()}
-    given = arguments.mapping("permissions", value)
-    if given is None:
+    if isinstance(value, list | tuple) and all(isinstance(item, Mapping) for item in value):
+        value = {key: setting for part in value for key, setting in part.items()}
+    requested = arguments.mapping("permissions", value)
+    if requested is None:
         return None
-    arguments.refuse_unknown_keys("permissions", given, KEYS)
-    out = {key: _text(key, given[key]) for key in KEYS if given.get(key) is not None}
+    arguments.refuse_unknown_keys("permissions", requested, KEYS)
+    out = {key: _text(key, requested[key]) for key in KEYS if requested.get(key) is not None}
     return {key: value for key, value in out.items() if value != _WHOEVER} or None
 
 
 def _text(key: str, value: object) -> str:
     if key in ("owner", "group"):
-        return str(arguments.whole(f"permissions:{key}", value, least=-1))
+        return str(arguments.whole_number(f"permissions:{key}", value, least=-1))
     if key == "mode":
         if isinstance(value, bool) or not re.fullmatch(r"0?[0-7]{1,4}", str(value)):
             raise BadArgument("permissions:mode", f"{value!r} is no mode, such as '0711'")
@@ -51,5 +51,5 @@ def read(element: ET.Element | None) -> dict[str, str] | None:
     """Return what <permissions> say; None without the element."""
     if element is None:
         return None
-    found = {key: element.findtext(key) for key in KEYS}
-    return {key: value for key, value in found.items() if value not in (None, "", _WHOEVER)}
+    texts_by_key = {key: element.findtext(key) for key in KEYS}
+    return {key: value for key, value in texts_by_key.items() if value not in (None, "", _WHOEVER)}

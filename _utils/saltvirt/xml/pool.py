@@ -74,7 +74,7 @@ class Pool:
     permissions: dict[str, str] | None = None
 
 
-def of(
+def from_call(
     name: str,
     ptype: str,
     target: str | None = None,
@@ -94,18 +94,18 @@ def of(
     if target is not None and not str(target).startswith("/"):
         raise BadArgument("target", f"{target!r} is not an absolute path")
     name = arguments.object_name("pool", name)
-    asked = source or {}
-    arguments.refuse_unknown_keys("source", asked, poolsource.KEYS)
-    taken = {key: asked.get(key) for key in TAKES[ptype]}
-    if "name" in taken:
+    source_options = source or {}
+    arguments.refuse_unknown_keys("source", source_options, poolsource.KEYS)
+    type_options = {key: source_options.get(key) for key in TAKES[ptype]}
+    if "name" in type_options:
         # As libvirt would have it.
-        taken["name"] = taken["name"] or name
+        type_options["name"] = type_options["name"] or name
     return Pool(
         type=ptype,
         name=name,
-        source=poolsource.of(name, ptype, taken),
-        target=_target(ptype, target, taken.get("name")),
-        permissions=permissions.of(given_permissions) if _has_folder(ptype) else None,
+        source=poolsource.from_call(name, ptype, type_options),
+        target=_target(ptype, target, type_options.get("name")),
+        permissions=permissions.from_call(given_permissions) if _has_folder(ptype) else None,
     )
 
 
@@ -157,23 +157,23 @@ def read(root: ET.Element) -> Pool:
     )
 
 
-def completed(wanted: Pool, old: Pool, *, has_source: bool) -> Pool:
+def complete(requested: Pool, old: Pool, *, has_source: bool) -> Pool:
     """
     Return the pool that is asked for, with what a call leaves as it is defined.
 
     has_source
         Whether the call says a source; without one the old one stays.
     """
-    is_same_type = wanted.type == old.type
+    is_same_type = requested.type == old.type
     return replace(
-        wanted,
+        requested,
         uuid=old.uuid,
-        target=wanted.target or (old.target if is_same_type else None),
-        source=wanted.source if has_source or not is_same_type else old.source,
+        target=requested.target or (old.target if is_same_type else None),
+        source=requested.source if has_source or not is_same_type else old.source,
     )
 
 
-def differences(old: Pool, wanted: Pool, *, runs: bool = False) -> list[str]:
+def differences(old: Pool, requested: Pool, *, runs: bool = False) -> list[str]:
     """
     Return what a definition has to be changed in: ``type``, ``target``, ``source:hosts``, ...
 
@@ -181,17 +181,17 @@ def differences(old: Pool, wanted: Pool, *, runs: bool = False) -> list[str]:
         Whether the pool does. Defaults to False.
     """
     # While one is mounted libvirt says of it what the file system there has, which it never sets.
-    is_mounted = runs and wanted.type in _MOUNTED
-    asked = {} if is_mounted else wanted.permissions or {}
-    had = old.permissions or {}
-    before, after = _plain(old), _plain(wanted)
-    out = [key for key, value in after.items() if before[key] != value]
-    if any(had.get(key) != value for key, value in asked.items()):
+    is_mounted = runs and requested.type in _MOUNTED
+    requested_permissions = {} if is_mounted else requested.permissions or {}
+    old_permissions = old.permissions or {}
+    old_values, new_values = _comparable_values(old), _comparable_values(requested)
+    out = [key for key, value in new_values.items() if old_values[key] != value]
+    if any(old_permissions.get(key) != value for key, value in requested_permissions.items()):
         out.append("permissions")
     return out
 
 
-def _plain(pool: Pool) -> dict[str, Any]:
+def _comparable_values(pool: Pool) -> dict[str, Any]:
     """Return what is compared, with libvirt's own defaults filled in."""
     source, kind = pool.source, pool.type
     formats = _FORMATS.get(kind, ())
@@ -199,8 +199,10 @@ def _plain(pool: Pool) -> dict[str, Any]:
     return {
         "type": kind,
         "target": None if kind in _TARGETLESS else pool.target,
-        "source:hosts": [(one.get("name"), one.get("port")) for one in source.hosts],
-        "source:devices": [(one.get("path"), one.get("part_separator")) for one in source.devices],
+        "source:hosts": [(host.get("name"), host.get("port")) for host in source.hosts],
+        "source:devices": [
+            (device.get("path"), device.get("part_separator")) for device in source.devices
+        ],
         "source:dir": (source.dir or ("/" if kind == "gluster" else None))
         if kind != "dir"
         else None,
@@ -218,8 +220,8 @@ def _plain_adapter(adapter: poolsource.Adapter) -> Any:
     )
     address = {key: _number(value) for key, value in (adapter.address or {}).items()}
     # libvirt says that it manages what it made by itself, and only then.
-    said = {**adapter.attributes, "type": kind}
-    return said, adapter.unique_id, address
+    attributes = {**adapter.attributes, "type": kind}
+    return attributes, adapter.unique_id, address
 
 
 def _number(text: str) -> int | str:
@@ -229,21 +231,23 @@ def _number(text: str) -> int | str:
         return text
 
 
-def changed(root: ET.Element, wanted: Pool) -> ET.Element:
+def build_changed(root: ET.Element, requested: Pool) -> ET.Element:
     """
     Return a <pool> as it is asked for, with what else was defined: its UUID, ``<features>``, ...
 
     Permissions that a call does not say stay.
     """
     old = read(root)
-    kept = {**(old.permissions or {}), **(wanted.permissions or {})}
-    new = build(replace(wanted, uuid=old.uuid, permissions=kept or None))
+    merged_permissions = {**(old.permissions or {}), **(requested.permissions or {})}
+    new = build(replace(requested, uuid=old.uuid, permissions=merged_permissions or None))
     for child in root:
         if child.tag not in _OWN:
             new.append(copy.deepcopy(child))
-    source, before = new.find("source"), root.find("source")
-    if source is not None and before is not None and old.type == wanted.type:
-        source.extend(copy.deepcopy(one) for one in before if one.tag not in _OWN_SOURCE)
+    source, old_source = new.find("source"), root.find("source")
+    if source is not None and old_source is not None and old.type == requested.type:
+        source.extend(
+            copy.deepcopy(element) for element in old_source if element.tag not in _OWN_SOURCE
+        )
     return new
 
 
@@ -261,9 +265,12 @@ def has_device(pool: Pool, path: str) -> bool:
     )
 
 
-def is_same_group(one: Pool, other: Pool) -> bool:
+def is_same_group(first: Pool, second: Pool) -> bool:
     """Return whether two pools are of one volume group."""
-    return (one.type, one.source.name or one.name) == (other.type, other.source.name or other.name)
+    return (first.type, first.source.name or first.name) == (
+        second.type,
+        second.source.name or second.name,
+    )
 
 
 def folder(root: ET.Element) -> str | None:
@@ -274,5 +281,5 @@ def folder(root: ET.Element) -> str | None:
 
 def volume_path(root: ET.Element, volume: str) -> str | None:
     """Return where a pool has the file of a volume, None if its volumes are no files."""
-    found = folder(root)
-    return None if found is None else posixpath.join(found, volume)
+    folder_path = folder(root)
+    return None if folder_path is None else posixpath.join(folder_path, volume)

@@ -11,11 +11,11 @@ def read(root: ET.Element) -> list[dict[str, Any]]:
 
 def _read(pool: ET.Element) -> dict[str, Any]:
     out = {"name": pool.get("type"), "supported": pool.get("supported") == "yes"}
-    found = {
+    all_options = {
         "pool": _options(pool.find("poolOptions")),
         "volume": _options(pool.find("volOptions")),
     }
-    options = {key: value for key, value in found.items() if value}
+    options = {key: value for key, value in all_options.items() if value}
     return {**out, "options": options} if options else out
 
 

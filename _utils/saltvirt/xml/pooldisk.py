@@ -2,7 +2,7 @@
 
 import posixpath
 
-from saltvirt.model import Elsewhere
+from saltvirt.model import RemoteSource
 from saltvirt.xml.pool import Pool
 
 # Their volumes are files in a folder, and disks are files there.
@@ -22,19 +22,25 @@ THIN = (*FILES, *_NETWORK)
 WRITABLE = ("logical", "disk", "zfs")
 
 
-def elsewhere(pool: Pool, volume: str) -> Elsewhere | None:
+def remote_source(pool: Pool, volume: str) -> RemoteSource | None:
     """Return where a volume is as a disk, None if it is a device of this host."""
     if pool.type in _DEVICES:
         return None
     if pool.type not in _NETWORK:
-        return Elsewhere(type="volume", source={"pool": pool.name, "volume": volume})
-    says = pool.source
-    name = f"{says.name}/{volume}" if says.name else volume
+        return RemoteSource(type="volume", source={"pool": pool.name, "volume": volume})
+    pool_source = pool.source
+    name = f"{pool_source.name}/{volume}" if pool_source.name else volume
     auth = None
-    if says.auth is not None:
-        auth = {"username": says.auth.username or "", "type": "ceph", **says.auth.secret}
-    hosts = tuple({k: v for k, v in one.items() if k in ("name", "port")} for one in says.hosts)
-    return Elsewhere(
+    if pool_source.auth is not None:
+        auth = {
+            "username": pool_source.auth.username or "",
+            "type": "ceph",
+            **pool_source.auth.secret,
+        }
+    hosts = tuple(
+        {k: v for k, v in host.items() if k in ("name", "port")} for host in pool_source.hosts
+    )
+    return RemoteSource(
         type="network", source={"protocol": pool.type, "name": name}, hosts=hosts, auth=auth
     )
 
@@ -45,10 +51,12 @@ def path(pool: Pool, volume: str) -> str | None:
     return posixpath.join(pool.target, volume) if is_here and pool.target else None
 
 
-def partition(device: str, taken: list[str]) -> str:
+def next_partition_name(device: str, existing_names: list[str]) -> str:
     """Return the name of the next partition of a device, as the kernel names them."""
     base = posixpath.basename(device)
     # nvme0n1p1, and not nvme0n11, which would be another disk.
     stem = f"{base}p" if base[-1:].isdigit() else base
-    used = {name.removeprefix(stem) for name in taken}
-    return next(f"{stem}{n}" for n in range(1, len(taken) + 2) if str(n) not in used)
+    used_suffixes = {name.removeprefix(stem) for name in existing_names}
+    return next(
+        f"{stem}{n}" for n in range(1, len(existing_names) + 2) if str(n) not in used_suffixes
+    )

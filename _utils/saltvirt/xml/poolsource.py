@@ -68,17 +68,17 @@ class Source:
     initiator: str | None = None
 
 
-def of(name: str, ptype: str, taken: Mapping[str, Any]) -> Source:
+def from_call(name: str, ptype: str, options: Mapping[str, Any]) -> Source:
     """Return the source that a call asks for; raise BadArgument if it cannot be one."""
     return Source(
-        hosts=tuple(map(_host, arguments.names("source:hosts", taken.get("hosts")))),
-        devices=_devices(taken.get("devices")),
-        dir=_dir(taken.get("dir"), taken.get("format")),
-        adapter=_adapter(taken.get("adapter")),
-        auth=_auth(name, ptype, taken.get("auth")),
-        name=_text(taken.get("name")),
-        format=_format(ptype, taken.get("format")),
-        initiator=_text(taken.get("initiator")),
+        hosts=tuple(map(_host, arguments.names("source:hosts", options.get("hosts")))),
+        devices=_devices(options.get("devices")),
+        dir=_dir(options.get("dir"), options.get("format")),
+        adapter=_adapter(options.get("adapter")),
+        auth=_auth(name, ptype, options.get("auth")),
+        name=_text(options.get("name")),
+        format=_format(ptype, options.get("format")),
+        initiator=_text(options.get("initiator")),
     )
 
 
@@ -87,15 +87,17 @@ def _text(value: object) -> str | None:
 
 
 def _format(ptype: str, value: object) -> str | None:
-    known = _FORMATS.get(ptype, "").split()
-    if known and value not in (None, "") and value not in known:
-        raise BadArgument("source:format", f"{value!r}; for type {ptype} one of {', '.join(known)}")
+    formats = _FORMATS.get(ptype, "").split()
+    if formats and value not in (None, "") and value not in formats:
+        raise BadArgument(
+            "source:format", f"{value!r}; for type {ptype} one of {', '.join(formats)}"
+        )
     return _text(value)
 
 
-def _flag(what: str, value: object) -> bool | None:
-    wanted = {"yes": True, "no": False}.get(value, value) if isinstance(value, str) else value
-    return None if wanted is None else arguments.boolean(what, wanted)
+def _flag(argument: str, value: object) -> bool | None:
+    flag = {"yes": True, "no": False}.get(value, value) if isinstance(value, str) else value
+    return None if flag is None else arguments.boolean(argument, flag)
 
 
 def clean(path: str) -> str:
@@ -113,15 +115,15 @@ def _dir(value: object, kind: object) -> str | None:
 
 def _host(text: str) -> dict[str, str]:
     """Return the attributes of a host: ``name``, ``name:port``, ``[IPv6]:port`` or an IPv6."""
-    found = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?|([^:]*):(\d+)", text)
-    if found is None:
+    match = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?|([^:]*):(\d+)", text)
+    if match is None:
         if text.count(":") == 1 or text.startswith("["):
             raise BadArgument("source:hosts", f"{text!r} is no host with its port, as in san1:3260")
         return {"name": text}
-    name, port = found[1] or found[3], found[2] or found[4]
+    name, port = match[1] or match[3], match[2] or match[4]
     if port is None:
         return {"name": name}
-    return {"name": name, "port": str(arguments.whole("source:hosts", port, most=65535))}
+    return {"name": name, "port": str(arguments.whole_number("source:hosts", port, most=65535))}
 
 
 def _devices(value: object) -> tuple[dict[str, str], ...]:
@@ -133,32 +135,32 @@ def _devices(value: object) -> tuple[dict[str, str], ...]:
 
 
 def _device(value: object) -> dict[str, str]:
-    given = value if isinstance(value, Mapping) else {"path": value}
-    arguments.refuse_unknown_keys("source:devices", given, ("path", "part_separator"))
-    if not given.get("path"):
+    device = value if isinstance(value, Mapping) else {"path": value}
+    arguments.refuse_unknown_keys("source:devices", device, ("path", "part_separator"))
+    if not device.get("path"):
         raise BadArgument("source:devices", f"{value!r} has no path")
-    separator = _flag("source:devices:part_separator", given.get("part_separator"))
-    return texts({"path": given["path"], "part_separator": separator})
+    separator = _flag("source:devices:part_separator", device.get("part_separator"))
+    return texts({"path": device["path"], "part_separator": separator})
 
 
 def _adapter(value: object) -> Adapter | None:
-    given = arguments.mapping("source:adapter", value)
-    if not given:
+    adapter = arguments.mapping("source:adapter", value)
+    if not adapter:
         return None
-    arguments.refuse_unknown_keys("source:adapter", given, (*_ADAPTER, "parent_address"))
-    kind = given.get("type")
+    arguments.refuse_unknown_keys("source:adapter", adapter, (*_ADAPTER, "parent_address"))
+    kind = adapter.get("type")
     if kind is not None and kind not in _ADAPTERS:
         raise BadArgument("source:adapter:type", f"{kind!r}; one of {', '.join(_ADAPTERS)}")
     for key in _WWNS:
-        if given.get(key) is not None and not _WWN.fullmatch(str(given[key])):
-            raise BadArgument(f"source:adapter:{key}", f"{given[key]!r} is not 16 hex digits")
-    managed = _flag("source:adapter:managed", given.get("managed"))
-    parent = arguments.mapping("source:adapter:parent_address", given.get("parent_address")) or {}
+        if adapter.get(key) is not None and not _WWN.fullmatch(str(adapter[key])):
+            raise BadArgument(f"source:adapter:{key}", f"{adapter[key]!r} is not 16 hex digits")
+    managed = _flag("source:adapter:managed", adapter.get("managed"))
+    parent = arguments.mapping("source:adapter:parent_address", adapter.get("parent_address")) or {}
     arguments.refuse_unknown_keys("parent_address", parent, ("unique_id", "address"))
     address = arguments.mapping("parent_address:address", parent.get("address"))
     arguments.refuse_unknown_keys("address", address or {}, _ADDRESS)
     return Adapter(
-        attributes=texts({**{key: given.get(key) for key in _ADAPTER}, "managed": managed}),
+        attributes=texts({**{key: adapter.get(key) for key in _ADAPTER}, "managed": managed}),
         unique_id=_text(parent.get("unique_id")),
         address=None if address is None else texts(address),
     )
@@ -170,14 +172,14 @@ def _auth(name: str, ptype: str, value: object) -> Auth | None:
         raise BadArgument("source:auth", "is not a mapping")
     if not value:
         return None
-    known = ("type", "username", "password", "secret")
-    arguments.refuse_unknown_keys("source:auth", value, known)
+    keys = ("type", "username", "password", "secret")
+    arguments.refuse_unknown_keys("source:auth", value, keys)
     username = _text(value.get("username"))
     if username is None:
         raise BadArgument("source:auth", "has no username")
     if value.get("password") is not None:
-        own = {"usage": f"pool_{name}"}
-        return Auth(type=SECRET_TYPES[ptype], username=username, secret=own)
+        usage_secret = {"usage": f"pool_{name}"}
+        return Auth(type=SECRET_TYPES[ptype], username=username, secret=usage_secret)
     secret = value.get("secret")
     if not isinstance(secret, Mapping) or secret.get("type") not in ("usage", "uuid"):
         raise BadArgument(
@@ -187,10 +189,14 @@ def _auth(name: str, ptype: str, value: object) -> Auth | None:
     if not secret.get("value"):
         raise BadArgument("source:auth:secret", "has no value")
     kind = _text(value.get("type")) or SECRET_TYPES[ptype]
-    by, what = str(secret["type"]), str(secret["value"])
+    secret_kind, secret_value = str(secret["type"]), str(secret["value"])
     # As libvirt writes it: in capitals it would be a change each time.
-    what = arguments.uuid("source:auth:secret", what) if by == "uuid" else what
-    return Auth(type=kind, username=username, secret={by: what})
+    secret_value = (
+        arguments.uuid("source:auth:secret", secret_value)
+        if secret_kind == "uuid"
+        else secret_value
+    )
+    return Auth(type=kind, username=username, secret={secret_kind: secret_value})
 
 
 def build(source: Source) -> ET.Element:
@@ -227,8 +233,8 @@ def read(source: ET.Element | None) -> Source:
         return Source()
     auth, adapter = source.find("auth"), source.find("adapter")
     return Source(
-        hosts=tuple(dict(one.attrib) for one in source.iterfind("host")),
-        devices=tuple(dict(one.attrib) for one in source.iterfind("device")),
+        hosts=tuple(dict(host.attrib) for host in source.iterfind("host")),
+        devices=tuple(dict(device.attrib) for device in source.iterfind("device")),
         dir=(attributes_of(source.find("dir")) or {}).get("path"),
         adapter=None if adapter is None else _read_adapter(adapter),
         auth=None if auth is None else _read_auth(auth),

@@ -41,21 +41,21 @@ def learn(text: str) -> None:
 
 def tostring(element: ET.Element) -> str:
     """Return an element as text, with the prefixes that are known."""
-    named = dict(_named(element))
+    uris_by_prefix = dict(_find_prefixes(element))
     # Python has one table of prefixes for all documents.
     with _LOCK:
-        for prefix, uri in named.items():
+        for prefix, uri in uris_by_prefix.items():
             ET.register_namespace(prefix, uri)
         return ET.tostring(element, encoding="unicode")
 
 
-def _named(element: ET.Element) -> Iterator[tuple[str, str]]:
+def _find_prefixes(element: ET.Element) -> Iterator[tuple[str, str]]:
     """Yield ``(prefix, URI)`` of the namespaces of an element; the first has a prefix of two."""
-    taken = set()
+    used_prefixes = set()
     for uri in _uris(element):
         prefix = _FIXED.get(uri) or _SEEN.get(uri)
-        if prefix is not None and prefix not in taken:
-            taken.add(prefix)
+        if prefix is not None and prefix not in used_prefixes:
+            used_prefixes.add(prefix)
             yield prefix, uri
 
 
@@ -63,8 +63,8 @@ def _uris(element: ET.Element) -> dict[str, None]:
     """Return the namespaces of an element and all in it, in their order."""
     names = (
         name
-        for one in element.iter()
-        for name in (one.tag, *one.attrib)
+        for node in element.iter()
+        for name in (node.tag, *node.attrib)
         if isinstance(name, str) and name.startswith("{")
     )
     return dict.fromkeys(name[1:].partition("}")[0] for name in names)

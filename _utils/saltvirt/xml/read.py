@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 from saltvirt.errors import VirtError
-from saltvirt.nics import needs
+from saltvirt.nics import host_needs
 from saltvirt.xml import (
     chardev,
     disk,
@@ -46,18 +46,20 @@ def uuid(root: ET.Element) -> str:
 
 def nics(root: ET.Element) -> dict[str, dict[str, Any]]:
     """Return ``{mac: {type, mac, source, model, ...}}``."""
-    found = map(nic.describe, _devices(root, "interface"))
-    return {one["mac"]: one for one in found if one.get("mac")}
+    descriptions = map(nic.describe, _devices(root, "interface"))
+    return {
+        description["mac"]: description for description in descriptions if description.get("mac")
+    }
 
 
-def nics_of(text: str) -> dict[str, dict[str, Any]]:
+def nics_from_text(text: str) -> dict[str, dict[str, Any]]:
     """Return :func:`nics` of a domain of which nothing else is wanted: only they are parsed."""
     begin = text.find("<interface ", text.rfind("<devices>"))
     end = text.rfind("</interface>")
     if -1 not in (begin, end):
-        found = f"{text[begin:end]}</interface>"
+        interfaces_xml = f"{text[begin:end]}</interface>"
         try:
-            return nics(domain(f"<domain><devices>{found}</devices></domain>"))
+            return nics(domain(f"<domain><devices>{interfaces_xml}</devices></domain>"))
         except VirtError:
             # Another device has an element of that name within it, say.
             pass
@@ -66,19 +68,22 @@ def nics_of(text: str) -> dict[str, dict[str, Any]]:
 
 def interfaces(root: ET.Element) -> list[nic.Interface]:
     """Return what a VM's NICs say."""
-    return [nic.read(one) for one in _devices(root, "interface")]
+    return [nic.read(element) for element in _devices(root, "interface")]
 
 
 def macs(root: ET.Element) -> list[str]:
     """Return the MAC addresses of a VM's NICs."""
-    found = map(nic.read, _devices(root, "interface"))
-    return [one.mac for one in found if one.mac]
+    vm_nics = map(nic.read, _devices(root, "interface"))
+    return [interface.mac for interface in vm_nics if interface.mac]
 
 
 def links(root: ET.Element) -> dict[str, Any]:
     """Return what a VM's NICs need of a host, as :func:`saltvirt.nics.needs` does."""
-    found = needs(nic.read(one) for one in _devices(root, "interface"))
-    return {key: list(one) if isinstance(one, tuple) else one for key, one in found.items()}
+    needed_links = host_needs(nic.read(element) for element in _devices(root, "interface"))
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in needed_links.items()
+    }
 
 
 def graphics(root: ET.Element) -> dict[str, str]:
@@ -88,12 +93,14 @@ def graphics(root: ET.Element) -> dict[str, str]:
 
 def displays(root: ET.Element) -> list[graphics_.Graphics]:
     """Return all displays of a VM; with a password only if the XML was read with its secrets."""
-    return [graphics_.read(one) for one in _devices(root, "graphics")]
+    return [graphics_.read(element) for element in _devices(root, "graphics")]
 
 
 def listeners(root: ET.Element) -> list[dict[str, str]]:
     """Return ``host``, ``service`` and ``tls`` of each device that others can connect to."""
-    return [source for device in _devices(root, "*") for source in chardev.listens(device)]
+    return [
+        source for device in _devices(root, "*") for source in chardev.find_bound_sources(device)
+    ]
 
 
 def system(root: ET.Element) -> osboot.Os:
@@ -103,8 +110,8 @@ def system(root: ET.Element) -> osboot.Os:
 
 def loader(root: ET.Element) -> dict[str, str]:
     """Return ``{path: ...}`` of the VM's firmware, with its attributes."""
-    found = system(root).loader or osboot.Loader()
-    return {"path": found.path or "None", **found.attributes}
+    vm_loader = system(root).loader or osboot.Loader()
+    return {"path": vm_loader.path or "None", **vm_loader.attributes}
 
 
 def boot_files(root: ET.Element) -> list[str]:
@@ -119,20 +126,22 @@ def firmware_variables(root: ET.Element) -> str | None:
 
 def is_filtered(root: ET.Element) -> bool:
     """Return whether a NIC of a VM has a network filter."""
-    return any(one.find("filterref") is not None for one in _devices(root, "interface"))
+    return any(element.find("filterref") is not None for element in _devices(root, "interface"))
 
 
 def disks(root: ET.Element) -> list[disk.Disk]:
     """Return what a VM's disks say, but for one without a target."""
-    return [one for one in map(disk.read, _devices(root, "disk")) if "dev" in one.target]
+    return [
+        vm_disk for vm_disk in map(disk.read, _devices(root, "disk")) if "dev" in vm_disk.target
+    ]
 
 
 def disk_sources(root: ET.Element) -> list[dict[str, Any]]:
     """Return ``[{target, device, type, path, format, backing, is_readonly}]`` of a VM's disks."""
-    return [disk.describe(one) for one in disks(root)]
+    return [disk.describe(vm_disk) for vm_disk in disks(root)]
 
 
-def after(root: ET.Element) -> dict[str, str]:
+def lifecycle_actions(root: ET.Element) -> dict[str, str]:
     """Return what happens when the guest powers off, reboots or crashes."""
     return {key: root.findtext(key, "") for key in ("on_crash", "on_reboot", "on_poweroff")}
 
@@ -142,15 +151,15 @@ def notes(root: ET.Element) -> metadata.Notes:
     return metadata.read(root.find("metadata"))
 
 
-def ours(root: ET.Element) -> dict[str, Any]:
+def describe_notes(root: ET.Element) -> dict[str, Any]:
     """Return what this project noted in the VM's metadata: groups, promised disk, seed, ..."""
     return metadata.describe(metadata.read(root.find("metadata")))
 
 
 def cpu(root: ET.Element) -> tuple[str | None, str | None]:
     """Return ``(mode, XML)`` of a domain's CPU."""
-    found = root.find("cpu")
-    return (None, None) if found is None else (found.get("mode"), to_text(found))
+    cpu_element = root.find("cpu")
+    return (None, None) if cpu_element is None else (cpu_element.get("mode"), to_text(cpu_element))
 
 
 def memory_from(
@@ -169,25 +178,27 @@ def sizes(root: ET.Element) -> tuple[int, int]:
 
 def is_cpu_checked(root: ET.Element) -> bool:
     """Return whether libvirt starts a VM only where QEMU has all that its CPU asks for."""
-    found = cpu_.read(root.find("cpu"))
-    return found is None or found.attributes.get("check") != "none"
+    vm_cpu = cpu_.read(root.find("cpu"))
+    return vm_cpu is None or vm_cpu.attributes.get("check") != "none"
 
 
 def has_host_device(root: ET.Element) -> bool:
     """Return whether a VM has a device of its host, be it as a NIC."""
-    found = map(nic.read, _devices(root, "interface"))
-    return bool(_devices(root, "hostdev")) or any(one.type == "hostdev" for one in found)
+    vm_nics = map(nic.read, _devices(root, "interface"))
+    return bool(_devices(root, "hostdev")) or any(
+        interface.type == "hostdev" for interface in vm_nics
+    )
 
 
 def sends_as_host(root: ET.Element) -> bool:
     """Return whether a VM has a NIC for which QEMU, or passt, sends by sockets of the host."""
-    return any(nic.read(one).type == "user" for one in _devices(root, "interface"))
+    return any(nic.read(element).type == "user" for element in _devices(root, "interface"))
 
 
-def was_given_file(root: ET.Element) -> bool:
+def has_seed_credential(root: ET.Element) -> bool:
     """Return whether a VM runs with the credential of its seed, whose file QEMU has read."""
-    found = map(sysinfo.read, root.iterfind("sysinfo"))
-    return any(sysinfo.is_credential(entry) for one in found for entry in one.entries)
+    sysinfos = map(sysinfo.read, root.iterfind("sysinfo"))
+    return any(sysinfo.is_credential(entry) for info in sysinfos for entry in info.entries)
 
 
 def has_agent_channel(root: ET.Element) -> bool:
@@ -197,19 +208,21 @@ def has_agent_channel(root: ET.Element) -> bool:
 
 def has_agent(root: ET.Element) -> bool:
     """Return whether the agent of a running guest listens on its channel."""
-    return any(one.get("state") == "connected" for one in _agents(root))
+    return any(target.get("state") == "connected" for target in _agents(root))
 
 
 def _agents(root: ET.Element) -> list[dict[str, str]]:
-    targets = [chardev.read(one).target or {} for one in _devices(root, "channel")]
-    wanted = (chardev.guest_agent().target or {}).get("name")
-    return [one for one in targets if one.get("name") == wanted]
+    targets = [chardev.read(element).target or {} for element in _devices(root, "channel")]
+    agent_name = (chardev.guest_agent().target or {}).get("name")
+    return [target for target in targets if target.get("name") == agent_name]
 
 
 def tpm_state(root: ET.Element) -> str | None:
     """Return where the emulated TPM of a VM has its state; None without one."""
-    found = [tpm.state(tpm.read(one), root.findtext("uuid")) for one in _devices(root, "tpm")]
-    return next((path for path in found if path), None)
+    paths = [
+        tpm.state(tpm.read(element), root.findtext("uuid")) for element in _devices(root, "tpm")
+    ]
+    return next((path for path in paths if path), None)
 
 
 def emulator(root: ET.Element) -> str:

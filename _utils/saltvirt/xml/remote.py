@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from saltvirt.errors import BadArgument
-from saltvirt.model import Elsewhere
+from saltvirt.model import RemoteSource
 
 # What QEMU has a driver for, and the ports that libvirt writes where none is said.
 PORTS = {"http": 80, "https": 443, "ftp": 21, "ftps": 990, "tftp": 69}
@@ -15,36 +15,44 @@ def is_url(text: object) -> bool:
     return isinstance(text, str) and "://" in text and not text.startswith("/")
 
 
-def of(what: str, url: str) -> Elsewhere:
+def from_url(argument: str, url: str) -> RemoteSource:
     """Return where a URL is; refuse one that QEMU cannot fetch, or that has a secret in it."""
     try:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname
     except ValueError as exc:
-        raise BadArgument(what, f"its source_file is no URL: {exc}") from None
+        raise BadArgument(argument, f"its source_file is no URL: {exc}") from None
     if parts.scheme not in PORTS:
         raise BadArgument(
-            what, f"its source_file is at {parts.scheme}://; one of {', '.join(PORTS)}, or a path"
+            argument,
+            f"its source_file is at {parts.scheme}://; one of {', '.join(PORTS)}, or a path",
         )
     if parts.username or parts.password:
         raise BadArgument(
-            what, "its source_file has a user or a password, which all who read the VM would see"
+            argument,
+            "its source_file has a user or a password, which all who read the VM would see",
         )
     if not host or not parts.path.strip("/"):
-        raise BadArgument(what, "its source_file names no host, or no file there")
+        raise BadArgument(argument, "its source_file names no host, or no file there")
     source = {"protocol": parts.scheme, "name": parts.path}
     if parts.query:
         source["query"] = parts.query
     server = {"name": host, **({"port": str(port)} if port else {})}
-    return Elsewhere(type="network", source=source, hosts=(server,))
+    return RemoteSource(type="network", source=source, hosts=(server,))
 
 
-def same(one: Elsewhere, source: Mapping[str, str], hosts: Iterable[Mapping[str, str]]) -> bool:
+def is_same_source(
+    remote_source: RemoteSource, source: Mapping[str, str], hosts: Iterable[Mapping[str, str]]
+) -> bool:
     """Return whether a <source> is where a URL is, also after libvirt has written its port."""
-    return _plain(one.source, one.hosts) == _plain(source, hosts)
+    return _comparable_source(remote_source.source, remote_source.hosts) == _comparable_source(
+        source, hosts
+    )
 
 
-def _plain(source: Mapping[str, str], hosts: Iterable[Mapping[str, str]]) -> tuple[object, ...]:
+def _comparable_source(
+    source: Mapping[str, str], hosts: Iterable[Mapping[str, str]]
+) -> tuple[object, ...]:
     protocol = source.get("protocol", "")
-    servers = [(one.get("name"), one.get("port") or str(PORTS.get(protocol))) for one in hosts]
+    servers = [(host.get("name"), host.get("port") or str(PORTS.get(protocol))) for host in hosts]
     return protocol, source.get("name", "").lstrip("/"), source.get("query") or "", servers

@@ -15,7 +15,7 @@ class Rng:
     path: str | None = None
 
 
-def of() -> Rng:
+def for_vm() -> Rng:
     """Return the device that every VM gets: its random numbers are the host's."""
     return Rng(backend={"model": "random"}, path="/dev/urandom")
 

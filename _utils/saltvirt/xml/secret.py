@@ -20,7 +20,7 @@ class Secret:
     is_private: bool = True
 
 
-def of_pool(name: str, auth_type: str, usage: str) -> Secret:
+def for_pool(name: str, auth_type: str, usage: str) -> Secret:
     """Return the secret of a pool that logs in by ``ceph`` or ``chap``."""
     kind = "ceph" if auth_type == "ceph" else "iscsi"
     words = f"Passphrase for {name} pool created by Salt"

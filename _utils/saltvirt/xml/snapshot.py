@@ -54,7 +54,7 @@ class Snapshot:
         return self.state in ("running", "paused") and not self.is_external
 
 
-def to_take(name: str) -> ET.Element:
+def build_new(name: str) -> ET.Element:
     """Return the <domainsnapshot> of a snapshot to be taken; libvirt fills in the rest."""
     return tag("domainsnapshot", None, leaf("name", name))
 
@@ -62,33 +62,35 @@ def to_take(name: str) -> ET.Element:
 def read(text: str) -> Snapshot:
     """Return what a <domainsnapshot> says."""
     root = parse(text)
-    kept = [root.find("memory"), *root.iterfind("disks/disk")]
+    elements = [root.find("memory"), *root.iterfind("disks/disk")]
     return Snapshot(
         name=root.findtext("name", ""),
         created_s=int(root.findtext("creationTime", "0")),
         state=root.findtext("state"),
         parent=root.findtext("parent/name"),
-        places=tuple(one.get("snapshot", "") for one in kept if one is not None),
+        places=tuple(element.get("snapshot", "") for element in elements if element is not None),
         files=tuple(_files(root, {INTERNAL})),
         reverted=tuple(_files(root, {INTERNAL, EXTERNAL})),
-        overlays=tuple(_files(root, {INTERNAL, EXTERNAL}, but="raw")),
+        overlays=tuple(_files(root, {INTERNAL, EXTERNAL}, excluded_format="raw")),
         above=tuple(_above(root)),
     )
 
 
-def _files(root: ET.Element, places: set[str], but: str | None = None) -> Iterator[str]:
+def _files(root: ET.Element, places: set[str], excluded_format: str | None = None) -> Iterator[str]:
     within = {
         disk.get("name") for disk in root.iterfind("disks/disk") if disk.get("snapshot") in places
     }
-    then = root.find("domain")
-    for disk in [] if then is None else read_domain.disk_sources(then):
-        is_of_it = disk["target"] in within and (but is None or disk["format"] != but)
-        if is_of_it and disk["path"] is not None:
+    domain = root.find("domain")
+    for disk in [] if domain is None else read_domain.disk_sources(domain):
+        is_selected = disk["target"] in within and (
+            excluded_format is None or disk["format"] != excluded_format
+        )
+        if is_selected and disk["path"] is not None:
             yield disk["path"]
 
 
 def _above(root: ET.Element) -> Iterator[str]:
-    for one in root.iterfind("disks/disk/source"):
-        path = one.get("file") or one.get("dev")
+    for source in root.iterfind("disks/disk/source"):
+        path = source.get("file") or source.get("dev")
         if path:
             yield path

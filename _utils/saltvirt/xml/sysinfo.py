@@ -32,7 +32,7 @@ def is_credential(entry: Entry) -> bool:
     return entry.name == CREDENTIAL and (entry.file or "").endswith(".credentials")
 
 
-def of(name: str, path: object) -> Sysinfo:
+def for_file(name: str, path: object) -> Sysinfo:
     """Return the one that hands a file to the guest through QEMU's fw_cfg."""
     return Sysinfo(type="fwcfg", entries=(Entry(name=name, file=str(path)),))
 
@@ -40,21 +40,22 @@ def of(name: str, path: object) -> Sysinfo:
 def build(info: Sysinfo) -> ET.Element:
     """Return the <sysinfo>."""
     entries = [
-        tag("entry", {"name": one.name, "file": one.file}, text=one.text) for one in info.entries
+        tag("entry", {"name": entry.name, "file": entry.file}, text=entry.text)
+        for entry in info.entries
     ]
     return tag("sysinfo", {"type": info.type}, *entries)
 
 
 def add(root: ET.Element, info: Sysinfo) -> None:
     """Put it into a domain that others may have written, where libvirt's schema has it."""
-    place = next(at for at, element in enumerate(root) if element.tag == "os")
+    place = next(index for index, element in enumerate(root) if element.tag == "os")
     root.insert(place, build(info))
 
 
 def read(element: ET.Element) -> Sysinfo:
     """Return what a <sysinfo> says."""
     entries = [
-        Entry(name=one.get("name"), text=one.text or None, file=one.get("file"))
-        for one in element.iterfind("entry")
+        Entry(name=child.get("name"), text=child.text or None, file=child.get("file"))
+        for child in element.iterfind("entry")
     ]
     return Sysinfo(type=element.get("type"), entries=tuple(entries))

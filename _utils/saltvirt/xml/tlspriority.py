@@ -11,7 +11,7 @@ _LINE = f"<commandline xmlns='{_QEMU}'><env name='{_VARIABLE}' value='{FILE}'/><
 _END = "</domain>"
 
 
-def added(definition: str) -> str:
+def add_variable(definition: str) -> str:
     """Return a domain's XML with that variable; as it is if the domain sets the variable itself."""
     variables = read.domain(definition).iterfind(f"{{{_QEMU}}}commandline/{{{_QEMU}}}env")
     if any(variable.get("name") == _VARIABLE for variable in variables):

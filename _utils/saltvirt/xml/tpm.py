@@ -43,8 +43,8 @@ def read(element: ET.Element) -> Tpm:
     if backend is None:
         return Tpm(model=element.get("model"))
     source = attributes_of(backend.find("source"))
-    found = Backend(attributes=dict(backend.attrib), source=source)
-    return Tpm(model=element.get("model"), backend=found)
+    tpm_backend = Backend(attributes=dict(backend.attrib), source=source)
+    return Tpm(model=element.get("model"), backend=tpm_backend)
 
 
 def state(tpm: Tpm, uuid: str | None) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from saltvirt.arguments import vcpus
 from saltvirt.xml import flag, leaf, switch, tag, texts, yes_no
-from saltvirt.xml.merging import merged
+from saltvirt.xml.merging import merge
 
 _ATTRIBUTES = ("placement", "cpuset", "current")
 # What of a call's `cpu` is told here.
@@ -34,20 +34,20 @@ class Vcpus:
     iothreads: str | None = None
 
 
-def of(cpu: int | Mapping[str, Any]) -> Vcpus:
+def from_call(cpu: int | Mapping[str, Any]) -> Vcpus:
     """Return what a number of CPUs or a ``cpu`` mapping leads to."""
     if not isinstance(cpu, Mapping):
         return Vcpus(maximum=str(cpu))
     rows = sorted((cpu.get("vcpus") or {}).items(), key=lambda item: int(item[0]))
-    listed = tuple(_vcpu(number, state) for number, state in rows)
+    vcpu_states = tuple(_vcpu(number, state) for number, state in rows)
     maximum, attributes = str(vcpus(cpu)), texts({key: cpu.get(key) for key in _ATTRIBUTES})
-    if listed:
+    if vcpu_states:
         # Where they are listed libvirt goes by the list, whatever else a call says.
-        attributes["current"] = str(sum(one.enabled is True for one in listed))
+        attributes["current"] = str(sum(vcpu.enabled is True for vcpu in vcpu_states))
     return Vcpus(
         maximum=maximum,
         attributes=_as_libvirt_keeps(attributes, maximum),
-        listed=listed,
+        listed=vcpu_states,
         iothreads=str(cpu["iothreads"]) if cpu.get("iothreads") else None,
     )
 
@@ -72,26 +72,26 @@ def build(vcpus_: Vcpus) -> list[ET.Element]:
         tag(
             "vcpu",
             {
-                "id": one.id,
-                "enabled": yes_no(one.enabled),
-                "hotpluggable": yes_no(one.hotpluggable),
-                "order": one.order,
+                "id": vcpu.id,
+                "enabled": yes_no(vcpu.enabled),
+                "hotpluggable": yes_no(vcpu.hotpluggable),
+                "order": vcpu.order,
             },
         )
-        for one in vcpus_.listed
+        for vcpu in vcpus_.listed
     ]
-    found = [
+    elements = [
         tag("vcpu", vcpus_.attributes, text=vcpus_.maximum),
         tag("vcpus", None, *rows) if rows else None,
         leaf("iothreads", vcpus_.iothreads),
     ]
-    return [element for element in found if element is not None]
+    return [element for element in elements if element is not None]
 
 
 def most(root: ET.Element) -> int:
     """Return how many virtual CPUs a domain can have; one if it says nothing, as libvirt does."""
-    said = (root.findtext("vcpu") or "").strip()
-    return int(said) if said.isdecimal() else 1
+    text = (root.findtext("vcpu") or "").strip()
+    return int(text) if text.isdecimal() else 1
 
 
 def read(root: ET.Element) -> Vcpus:
@@ -102,36 +102,40 @@ def read(root: ET.Element) -> Vcpus:
         attributes=dict(element.attrib) if element is not None else {},
         listed=tuple(
             Vcpu(
-                id=one.get("id", ""),
-                enabled=switch(one.get("enabled")),
-                hotpluggable=switch(one.get("hotpluggable")),
-                order=one.get("order"),
+                id=child.get("id", ""),
+                enabled=switch(child.get("enabled")),
+                hotpluggable=switch(child.get("hotpluggable")),
+                order=child.get("order"),
             )
-            for one in root.iterfind("vcpus/vcpu")
+            for child in root.iterfind("vcpus/vcpu")
         ),
         iothreads=root.findtext("iothreads") or None,
     )
 
 
-def changed(now: Vcpus, given: int | Mapping[str, Any]) -> Vcpus:
+def apply_changes(current: Vcpus, changes: int | Mapping[str, Any]) -> Vcpus:
     """
     Return the virtual CPUs that a domain has when a call has changed them.
 
     given
         How many, or a ``cpu`` mapping of which null removes and what is not given stays.
     """
-    if isinstance(given, Mapping):
+    if isinstance(changes, Mapping):
         # Cut off what others make of the mapping: it would be merged for nothing.
-        own = {key: given[key] for key in _OWN if key in given}
-        if "vcpus" in own:
-            return of(merged(_call(now), own))
-        wanted = of(merged(_call(replace(now, listed=())), own))
-        return replace(wanted, listed=now.listed) if _counts(wanted) == _counts(now) else wanted
-    if set(_counts(now)) == {str(given)}:
-        return now
-    kept = {key: value for key, value in now.attributes.items() if key != "current"}
+        vcpu_changes = {key: changes[key] for key in _OWN if key in changes}
+        if "vcpus" in vcpu_changes:
+            return from_call(merge(_to_call(current), vcpu_changes))
+        requested = from_call(merge(_to_call(replace(current, listed=())), vcpu_changes))
+        return (
+            replace(requested, listed=current.listed)
+            if _counts(requested) == _counts(current)
+            else requested
+        )
+    if set(_counts(current)) == {str(changes)}:
+        return current
+    other_attributes = {key: value for key, value in current.attributes.items() if key != "current"}
     # Those that are listed one by one would not be all of them any more.
-    return replace(now, maximum=str(given), attributes=kept, listed=())
+    return replace(current, maximum=str(changes), attributes=other_attributes, listed=())
 
 
 def _counts(vcpus_: Vcpus) -> tuple[str, str]:
@@ -139,26 +143,30 @@ def _counts(vcpus_: Vcpus) -> tuple[str, str]:
     return vcpus_.maximum, vcpus_.attributes.get("current", vcpus_.maximum)
 
 
-def _call(vcpus_: Vcpus) -> dict[str, Any]:
+def _to_call(vcpus_: Vcpus) -> dict[str, Any]:
     """Return the call's mapping that leads to a domain's virtual CPUs."""
-    listed = {
-        one.id: {
-            "enabled": one.enabled,
-            "hotpluggable": one.hotpluggable,
-            "order": one.order,
+    states_by_id = {
+        vcpu.id: {
+            "enabled": vcpu.enabled,
+            "hotpluggable": vcpu.hotpluggable,
+            "order": vcpu.order,
         }
-        for one in vcpus_.listed
+        for vcpu in vcpus_.listed
     }
-    more = {"vcpus": listed or None, "iothreads": vcpus_.iothreads}
-    given = {"maximum": vcpus_.maximum, **vcpus_.attributes, **more}
-    return {key: value for key, value in given.items() if value is not None}
+    threads = {"vcpus": states_by_id or None, "iothreads": vcpus_.iothreads}
+    call = {"maximum": vcpus_.maximum, **vcpus_.attributes, **threads}
+    return {key: value for key, value in call.items() if value is not None}
 
 
 def least(root: ET.Element) -> int:
     """Return how many virtual CPUs a running domain keeps: QEMU never takes away those of boot."""
-    now = read(root)
+    current = read(root)
     if root.get("type") not in ("kvm", "qemu"):
         return 1
     # libvirt lists them as soon as one was added to those of boot.
-    listed = [one for one in now.listed if one.enabled and one.hotpluggable is False]
-    return len(listed) if now.listed else int(now.attributes.get("current", now.maximum))
+    boot_vcpus = [vcpu for vcpu in current.listed if vcpu.enabled and vcpu.hotpluggable is False]
+    return (
+        len(boot_vcpus)
+        if current.listed
+        else int(current.attributes.get("current", current.maximum))
+    )

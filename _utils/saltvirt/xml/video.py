@@ -14,7 +14,7 @@ class Video:
     model: dict[str, str] | None
 
 
-def of(graphics: Graphics | None) -> Video | None:
+def for_display(graphics: Graphics | None) -> Video | None:
     """Return the video card that a display needs, None without a display."""
     if graphics is None:
         return None

@@ -42,7 +42,7 @@ class Volume:
     backing: Backing | None = None
 
 
-def of(
+def from_call(
     name: str,
     size: object,
     *,
@@ -65,7 +65,7 @@ def of(
         capacity=size_of("size", size),
         allocation=size_of("allocation", allocation or 0),
         format=None if format is None else str(format),
-        permissions=permissions.of(given_permissions),
+        permissions=permissions.from_call(given_permissions),
         is_nocow=arguments.boolean("nocow", nocow or False),
         backing=_backing(backing_store),
     )
@@ -78,22 +78,22 @@ def has_header(fmt: str | None) -> bool:
 
 def size_of(argument: str, value: object) -> int:
     """Return a size in bytes, from MiB or a text with its unit."""
-    found = size_bytes(value, argument)
-    if found > _MOST:
+    size = size_bytes(value, argument)
+    if size > _MOST:
         raise BadArgument(argument, f"{value!r} is more than libvirt can count")
-    return found
+    return size
 
 
 def _backing(value: object) -> Backing | None:
-    given = arguments.mapping("backing_store", value)
-    if not given:
+    options = arguments.mapping("backing_store", value)
+    if not options:
         return None
-    arguments.refuse_unknown_keys("backing_store", given, ("path", "format"))
-    if not given.get("path") or not given.get("format"):
+    arguments.refuse_unknown_keys("backing_store", options, ("path", "format"))
+    if not options.get("path") or not options.get("format"):
         raise BadArgument(
             "backing_store", "give its path and its format: a format that is guessed is unsafe"
         )
-    return Backing(path=str(given["path"]), format=str(given["format"]))
+    return Backing(path=str(options["path"]), format=str(options["format"]))
 
 
 def build(volume: Volume) -> ET.Element:
@@ -171,35 +171,37 @@ def describe(volume: Volume, used_by: list[str]) -> dict[str, Any]:
     }
 
 
-def differences(there: Volume, wanted: Volume) -> list[str]:
+def differences(current: Volume, requested: Volume) -> list[str]:
     """Return what a volume that is there cannot be made without losing it: its format, its base."""
     out = []
     # Of what is in a volume group, say, libvirt knows no format, whatever was asked for.
-    if there.format is not None and wanted.format not in (None, there.format):
+    if current.format is not None and requested.format not in (None, current.format):
         out.append("format")
-    if not _is_same_base(there.backing, wanted.backing):
+    if not _is_same_base(current.backing, requested.backing):
         out.append("backing store")
     return out
 
 
-def _is_same_base(there: Backing | None, wanted: Backing | None) -> bool:
-    if there is None or wanted is None:
-        return there is wanted
-    return there.path == wanted.path and there.format in (None, wanted.format)
+def _is_same_base(current: Backing | None, requested: Backing | None) -> bool:
+    if current is None or requested is None:
+        return current is requested
+    return current.path == requested.path and current.format in (None, requested.format)
 
 
-def used(root: ET.Element) -> set[tuple[str, ...]]:
+def find_used_locations(root: ET.Element) -> set[tuple[str, ...]]:
     """
     Return where the disks of a <domain>, and all that it says is below them, are.
 
     Each is ``("path", where)``, with the name of what lies elsewhere for a path as libvirt has it
     of volumes of RBD, or ``("volume", pool, name)``.
     """
-    found = (source for one in root.iterfind("devices/disk") for source in one.iter("source"))
-    return {where for source in found for where in _where(source)}
+    sources = (
+        source for element in root.iterfind("devices/disk") for source in element.iter("source")
+    )
+    return {location for source in sources for location in _find_locations(source)}
 
 
-def _where(source: ET.Element) -> Iterator[tuple[str, ...]]:
+def _find_locations(source: ET.Element) -> Iterator[tuple[str, ...]]:
     pool, name = source.get("pool"), source.get("volume")
     if pool and name:
         yield "volume", pool, name
@@ -220,14 +222,14 @@ class DiskPlace:
     hosts: tuple[dict[str, str], ...]
 
 
-def place_of(one: disk.Disk) -> DiskPlace:
+def place_of(vm_disk: disk.Disk) -> DiskPlace:
     """Return where a disk is that is no file."""
     return DiskPlace(
-        type=one.type or "",
-        device=one.device,
-        source=one.source or {},
-        hosts=one.hosts,
-        is_readonly=one.is_readonly,
+        type=vm_disk.type or "",
+        device=vm_disk.device,
+        source=vm_disk.source or {},
+        hosts=vm_disk.hosts,
+        is_readonly=vm_disk.is_readonly,
     )
 
 
@@ -235,13 +237,13 @@ def places(root: ET.Element) -> list[DiskPlace]:
     """Return where the disks of a <domain> are that are no files; empty drives are nowhere."""
     return [
         DiskPlace(
-            type=one.get("type", ""),
-            device=one.get("device", "disk"),
-            is_readonly=one.find("readonly") is not None,
+            type=element.get("type", ""),
+            device=element.get("device", "disk"),
+            is_readonly=element.find("readonly") is not None,
             source=dict(source.attrib),
             hosts=tuple(dict(host.attrib) for host in source.iterfind("host")),
         )
-        for one in root.iterfind("devices/disk")
-        for source in one.iterfind("source")
-        if one.get("type") in ("volume", "block", "network")
+        for element in root.iterfind("devices/disk")
+        for source in element.iterfind("source")
+        if element.get("type") in ("volume", "block", "network")
     ]

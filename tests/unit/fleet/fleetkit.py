@@ -97,7 +97,7 @@ class Hosts:
         """Have the hosts do what they have queued."""
         self.queues, queued = None, self.queued
         for host, fun, arg, kwarg, order_id in queued:
-            with ordered.begun(self.settings(host), order_id):
+            with ordered.begin(self.settings(host), order_id):
                 self.does[fun](host, *arg, **kwarg)
 
     def settings(self, host):
@@ -177,7 +177,7 @@ def cloud(monkeypatch, opts, tmp_path, count=3):
     folder = tmp_path / "hosts"
     folder.mkdir()
     hosts = Hosts(opts, folder, [f"hyper{n}" for n in range(1, count + 1)])
-    monkeypatch.setattr(inventory, "every", hosts.names)
+    monkeypatch.setattr(inventory, "all_hosts", hosts.names)
     monkeypatch.setattr(minions, "ask", hosts.ask)
     monkeypatch.setattr(minions, "order", hosts.order)
     monkeypatch.setattr(building, "_UNDOING_S", (0, 0))
@@ -221,7 +221,7 @@ def die(*_args, **_kwarg):
 
 def left(cloud, name="web"):
     """Return the phase in which the order of a VM was left, None if there is none."""
-    record = records.look(orders.folder(cloud.opts), "order", name)
+    record = records.read_record(orders.folder(cloud.opts), "order", name)
     return record and record.phase
 
 
@@ -233,4 +233,4 @@ def is_tidy(cloud):
 
 def key(cloud, name="web"):
     """Return the accepted key of a minion."""
-    return keys.accepted(cloud.opts, name)
+    return keys.read_accepted(cloud.opts, name)

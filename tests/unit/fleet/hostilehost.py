@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from saltvirt import signed, vmfilter
 from saltvirt.errors import NoSuchVm, VirtError
 from saltvirt.fleet import minions
-from saltvirt.fleet.hearing import reply_of
+from saltvirt.fleet.hearing import reply_from_answer
 from saltvirt.fleet.publishing import Target
 
 HOSTILE = "h3"
@@ -144,7 +144,7 @@ class Cloud(playedhosts.Cloud):
         }
 
     def _vms(self, host, name=(), state=(), tag=(), fields=()):
-        look = vmfilter.of(list(name), list(state), list(tag), list(fields))
+        look = vmfilter.from_call(list(name), list(state), list(tag), list(fields))
         there = {
             one: look.shown({**SHOWN_VM, "state": vm["state"]})
             for one, vm in self.hosts[host].items()
@@ -302,7 +302,7 @@ class Edge:
             if "id" in what:
                 self.told.append((host, fun, arg, kwarg))
             self.said.add((host, fun))
-            hearing.replies[host] = reply_of(signed.Said(**said))
+            hearing.replies[host] = reply_from_answer(signed.SignedAnswer(**said))
             return
         self.heard += 1
         changes = self.changes if self.heard > self.from_the else []

@@ -24,7 +24,7 @@ class _Side:
     @property
     def there(self):
         left = self.records.get((self.host, self.name))
-        return left and protocol.There(token=left["token"], phase=left["phase"])
+        return left and protocol.MoveRecord(token=left["token"], phase=left["phase"])
 
     @property
     def record(self):
@@ -231,7 +231,7 @@ class Cloud:
     def _reply(self, host, fun, arg, kwarg):
         try:
             return self._does(host, fun, arg, kwarg)
-        except hosts.DeployError as error:
+        except hosts.HostCommandFailed as error:
             return minions.Reply(minion=host, error=str(error).removeprefix(f"{host}: "))
 
     def ask(self, _cloud, targets, fun, arg=(), kwarg=None, **_options):
@@ -383,7 +383,7 @@ def clouds(monkeypatch):
 
     def make(count):
         made = Cloud([f"h{n}" for n in range(1, count + 1)])
-        monkeypatch.setattr(inventory, "every", lambda _cloud: list(made.hosts))
+        monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: list(made.hosts))
         monkeypatch.setattr(minions, "ask", made.ask)
         monkeypatch.setattr(minions, "order", made.order)
         monkeypatch.setattr(effects, "_PATIENCE_S", 0)

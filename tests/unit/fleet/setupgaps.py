@@ -90,7 +90,7 @@ def answers(value):
 def changed(setup):
     """Have the configuration be newer than the running master."""
     before = Path(setup.opts["conf_file"]).stat().st_mtime - 100
-    setup.monkeypatch.setattr(masterfacts, "_started", lambda _path: before)
+    setup.monkeypatch.setattr(masterfacts, "_read_start_s", lambda _path: before)
 
 
 def broken(setup):

@@ -57,7 +57,7 @@ def now():
 
 def allowed(opts):
     """Return which minions are hypervisors."""
-    return inventory.allowed(Cloud.of(opts))
+    return inventory.allowed_hosts(Cloud.of(opts))
 
 
 def test_a_master_that_nobody_configured_has_no_hypervisors(master):
@@ -66,7 +66,7 @@ def test_a_master_that_nobody_configured_has_no_hypervisors(master):
 
 def test_the_first_hour_costs_one_command_and_no_reading(master):
     with pytest.raises(MasterError) as refused:
-        inventory.every(Cloud.of(master))
+        inventory.all_hosts(Cloud.of(master))
 
     line = str(refused.value)
     assert "guest, hyper1, hyper2 and hyper3 may be" in line and "\n" not in line
@@ -76,14 +76,14 @@ def test_the_first_hour_costs_one_command_and_no_reading(master):
     assert set(shown) == {"guest", *HOSTS}
     assert shown["hyper1"]["fingerprint"] == compat.KeyStore(master).fingerprint("hyper1")
     allowing.allow(master, ["hyper1", "hyper2", "hyper3"])
-    assert inventory.every(Cloud.of(master)) == HOSTS
+    assert inventory.all_hosts(Cloud.of(master)) == HOSTS
 
 
 def test_a_guest_is_named_as_one_and_left_out_of_the_command(master):
-    hints.moved(master, "guest", "hyper2")
+    hints.record_move(master, "guest", "hyper2")
 
     with pytest.raises(MasterError) as refused:
-        inventory.every(Cloud.of(master))
+        inventory.all_hosts(Cloud.of(master))
 
     assert str(refused.value).endswith("salt-run virt.allow hyper1 hyper2 hyper3")
     assert refused.value.table["candidates"]["guest"]["vm_on"] == ["hyper2"]
@@ -92,14 +92,14 @@ def test_a_guest_is_named_as_one_and_left_out_of_the_command(master):
 def test_hosts_that_have_certificates_today_are_shown_and_allowed_with_one_command(opts):
     for one in ("old1", "old2", "over", "revoked"):
         keys.accept(opts, one, keypairs.named("a guest")[0])
-    place = certificates.opened(opts)
+    place = certificates.open_authorities(opts)
     ask(place, "old1", now=now())
     ask(place, "old2", now=now())
     ask(place, "over", now=now() - timedelta(days=1000))
     ask(place, "revoked", now=now())
-    certificates.shut_out(opts, ["revoked"], now())
+    certificates.revoke_hosts(opts, ["revoked"], now())
 
-    shown = allowing.shown(opts)
+    shown = allowing.show_members(opts)
 
     assert {one: row["why"] for one, row in shown["candidates"].items()} == {
         "old1": "has certificates",
@@ -112,7 +112,7 @@ def test_hosts_that_have_certificates_today_are_shown_and_allowed_with_one_comma
 
 def test_with_nobody_to_show_the_line_says_whom_to_name(opts):
     with pytest.raises(MasterError, match="name yours: salt-run virt.allow HOST") as refused:
-        inventory.every(Cloud.of(opts))
+        inventory.all_hosts(Cloud.of(opts))
 
     assert refused.value.table == {}
 
@@ -121,12 +121,12 @@ def test_with_nobody_accepted_of_those_who_are_allowed_the_line_says_so(opts):
     opts["virt"] = {"hypervisors": "hyper1"}
 
     with pytest.raises(MasterError, match="none of those that are allowed .* is accepted"):
-        inventory.every(Cloud.of(opts))
+        inventory.all_hosts(Cloud.of(opts))
 
 
 def test_a_target_of_an_older_configuration_is_refused_with_who_it_meant(master):
     master["virt"] = {"hypervisors": "G@virt_hypervisor:True or hyper1"}
-    hints.moved(master, "guest", "hyper1")
+    hints.record_move(master, "guest", "hyper1")
 
     with pytest.raises(BadConfig) as refused:
         Cloud.of(master)
@@ -144,7 +144,7 @@ def test_who_is_a_hypervisor_is_shown_with_why(master):
     allowing.allow(master, ["hyper2"])
     membership.disallow(master, ["hyper3"])
 
-    shown = allowing.shown(master)
+    shown = allowing.show_members(master)
 
     assert {one: row["by"] for one, row in shown["hypervisors"].items()} == {
         "hyper1": "virt:hypervisors: hyper1",
@@ -193,7 +193,7 @@ def test_who_cannot_be_meant_is_refused_and_nobody_is_allowed(master, given, why
 
 
 def test_a_vm_is_never_allowed_even_beside_its_own_host(master):
-    hints.moved(master, "guest", "hyper1")
+    hints.record_move(master, "guest", "hyper1")
 
     with pytest.raises(MasterError, match="guest is a VM on hyper1; a VM is never a hypervisor"):
         allowing.allow(master, ["hyper*", "guest"])
@@ -202,7 +202,7 @@ def test_a_vm_is_never_allowed_even_beside_its_own_host(master):
 
 
 def test_what_a_guest_said_when_it_was_asked_as_a_hypervisor_keeps_no_host_out(master):
-    hints.moved(master, "hyper1", "guest")
+    hints.record_move(master, "hyper1", "guest")
 
     assert allowing.allow(master, HOSTS) == {"allowed": HOSTS}
 
@@ -223,13 +223,13 @@ def secured(master):
     """Three allowed hosts with certificates."""
     allowing.allow(master, HOSTS)
     for host in HOSTS:
-        ask(certificates.opened(master), host, now=now())
+        ask(certificates.open_authorities(master), host, now=now())
     return master
 
 
 def states(opts):
     """Return ``{host: states of its certificates}``."""
-    rows = certificates.listed(certificates.opened(opts), now())
+    rows = certificates.list_certificates(certificates.open_authorities(opts), now())
     return {host: {r["state"] for r in rows if r["host"] == host} for host in HOSTS}
 
 
@@ -311,7 +311,7 @@ def test_shutting_out_does_not_wait_for_a_configuration_that_cannot_be_used(secu
     said = caught.value.table
     assert said["disallowed"] == ["hyper3"] and len(said["revoked"]) == 1
     assert states(secured)["hyper3"] == {"revoked"}
-    assert membership.listed(secured).is_disallowed("hyper3")
+    assert membership.read_listed(secured).is_disallowed("hyper3")
 
 
 # Orders.
@@ -362,15 +362,15 @@ def globbed(monkeypatch, master):
 
 def test_a_glob_that_has_come_to_match_a_vm_is_refused_by_the_next_command(globbed):
     keys.accept(globbed.opts, "hyper9", keypairs.named("a guest")[0])
-    hints.moved(globbed.opts, "hyper9", "hyper1")
+    hints.record_move(globbed.opts, "hyper9", "hyper1")
     globbed.vms["hyper1"] = ["hyper9"]
 
     with pytest.raises(MasterError, match="hyper9 is a VM on hyper1, and virt:hypervisors match"):
-        inventory.every(Cloud.of(globbed.opts))
+        inventory.all_hosts(Cloud.of(globbed.opts))
     assert globbed.asked == [("virt.vm_state", ["hyper1"])]
 
     allowing.disallow(globbed.opts, ["hyper9"], now())
-    assert inventory.every(Cloud.of(globbed.opts)) == HOSTS
+    assert inventory.all_hosts(Cloud.of(globbed.opts)) == HOSTS
 
 
 def test_a_vm_that_nobody_has_seen_yet_is_met_by_the_first_look(globbed):
@@ -378,20 +378,20 @@ def test_a_vm_that_nobody_has_seen_yet_is_met_by_the_first_look(globbed):
     globbed.vms["hyper2"] = ["web1", "HYPER9"]
 
     with pytest.raises(MasterError, match="HYPER9 is a VM on hyper2"):
-        inventory.survey(cloud, inventory.every(cloud), "virt.vm_state")
+        inventory.survey(cloud, inventory.all_hosts(cloud), "virt.vm_state")
 
 
 def test_a_host_that_is_silent_keeps_the_name_of_its_vm(globbed):
-    hints.moved(globbed.opts, "hyper9", "hyper1")
+    hints.record_move(globbed.opts, "hyper9", "hyper1")
     globbed.silent.add("hyper1")
 
     with pytest.raises(MasterError, match="hyper9 is a VM on hyper1"):
-        inventory.every(Cloud.of(globbed.opts))
+        inventory.all_hosts(Cloud.of(globbed.opts))
 
 
 def test_a_vm_that_is_not_there_any_more_is_in_nobodys_way(globbed):
-    hints.moved(globbed.opts, "hyper9", "hyper1")
+    hints.record_move(globbed.opts, "hyper9", "hyper1")
     keys.accept(globbed.opts, "hyper9", keypairs.named("a guest")[0])
 
-    assert inventory.every(Cloud.of(globbed.opts)) == [*HOSTS, "hyper9"]
-    assert hints.every(globbed.opts) == {}
+    assert inventory.all_hosts(Cloud.of(globbed.opts)) == [*HOSTS, "hyper9"]
+    assert hints.read_all(globbed.opts) == {}

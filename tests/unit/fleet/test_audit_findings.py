@@ -107,7 +107,7 @@ def also_trusting(use):
 
 def noted_glob(world):
     """Have a glob match a VM of a host that is silent."""
-    hints.moved(world.opts, "web7", "hyper2")
+    hints.record_move(world.opts, "web7", "hyper2")
     world.opts["virt"] = {"hypervisors": ["hyper*", "web*"]}
     world.say(vms=[])
     world.replies["hyper2"] = minions.Reply(minion="hyper2", missing=True)

@@ -13,7 +13,7 @@ from askedpillar import asked
 from auditkit import HOSTS, NOW
 from saltvirt.fleet import keys, minions
 from saltvirt.fleet.audit import run
-from saltvirt.fleet.audit.granted import granted
+from saltvirt.fleet.audit.granted import find_grants
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.pki import ca
 from test_audit_findings import CHECKS as on_a_host
@@ -145,7 +145,7 @@ def stray(path):
 def stray_note(world):
     """Have a file among the notes of VMs' keys that is none."""
     keys.accept(world.opts, "web1", "K")
-    (keys._note(world.opts, "any").parent / "x.p").write_bytes(b"\x81\xa1a\x01")
+    (keys._note_path(world.opts, "any").parent / "x.p").write_bytes(b"\x81\xa1a\x01")
 
 
 def reactor(tag, text):
@@ -346,7 +346,7 @@ def test_what_only_looks_may_be_given_to_others():
     looks = ["test.ping", "virt.query", "network.interfaces", "state.show_top", "mine.get"]
     wheels = {"@wheel": ["key.list_all", "key.finger"], "@runner": ["manage.status", "jobs.*"]}
 
-    assert list(granted(["virt.vm_state", {"*": looks}, wheels, "@jobs", 7, "("])) == []
+    assert list(find_grants(["virt.vm_state", {"*": looks}, wheels, "@jobs", 7, "("])) == []
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from saltvirt import compat, keypair, sealed
 from saltvirt.errors import BadArgument, MasterError, NameTaken, VirtError
 from saltvirt.fleet import authorization, keys, membership
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import HostSilent
+from saltvirt.fleet.hosts import HostUnresponsive
 
 PUBLIC = keypairs.named("a guest")[0]
 HOST = keypairs.named("a host")
@@ -47,12 +47,12 @@ def known(opts):
 
 def silent(*_words, **_more):
     """Stand for a host that gives no answer."""
-    raise HostSilent("hyper1 does not answer")
+    raise HostUnresponsive("hyper1 does not answer")
 
 
 def submit(opts, given, name="web1", host="hyper1", key=PUBLIC, now=None):
     """Submit a key as the external pillar does."""
-    authorization.submitted(opts, host, name, key, given, now=now or time.time())
+    authorization.accept_key(opts, host, name, key, given, now=now or time.time())
 
 
 def test_the_host_that_is_authorized_has_its_key_accepted_once(opts, token):
@@ -201,7 +201,7 @@ def test_a_host_that_cannot_be_reached_gets_no_authorization(opts, monkeypatch):
     monkeypatch.setattr(authorization, "act", silent)
     known(opts)
 
-    with pytest.raises(HostSilent):
+    with pytest.raises(HostUnresponsive):
         authorization.grant(Cloud.of(opts), "web1", "hyper1", minutes=10, replace=False)
     with pytest.raises(MasterError, match="no host is authorized"):
         authorization.revoke(Cloud.of(opts), "web1")
@@ -290,4 +290,4 @@ def test_what_is_interrupted_before_its_host_has_heard_of_it_is_taken_back(
     with pytest.raises(KeyboardInterrupt):
         token()
 
-    assert authorization.known(opts) == {}
+    assert authorization.list_unused(opts) == {}

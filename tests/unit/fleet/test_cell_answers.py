@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from salt.utils.dicttrim import trim_dict
 from saltvirt.errors import NameTaken, NoSuchVm
 from saltvirt.fleet.cells import answers, merging
-from saltvirt.fleet.cells.answers import Beside, Found, Hosts
+from saltvirt.fleet.cells.answers import Hosts, ListingExtras, NameReport
 from saltvirt.fleet.cells.known import LOCAL, CellFailed
-from saltvirt.fleet.cells.merging import Sought
+from saltvirt.fleet.cells.merging import NameSearch
 from saltvirt.fleet.looking import Look
 
 UNDERSTOOD = "cell west: its answer is not understood: "
@@ -18,12 +18,12 @@ UNDERSTOOD = "cell west: its answer is not understood: "
 
 def listed(rows, **beside):
     """Return what a cell lists."""
-    return Hosts(rows=rows, said=rows, beside=Beside(**beside))
+    return Hosts(rows=rows, said=rows, beside=ListingExtras(**beside))
 
 
 def body(said):
     """Return what a cell's salt-api makes of an answer, as it is taken in."""
-    return answers.body("west", json.dumps({"return": [said]}).encode())
+    return answers.read_body("west", json.dumps({"return": [said]}).encode())
 
 
 def test_what_would_take_much_more_memory_than_it_has_letters_is_not_read(monkeypatch):
@@ -34,7 +34,7 @@ def test_what_would_take_much_more_memory_than_it_has_letters_is_not_read(monkey
         with pytest.raises(CellFailed, match="is not understood: it has more than 1,000 values"):
             body(many)
     with pytest.raises(CellFailed, match="it is not JSON"):
-        answers.body("west", b"\xff\xfe[")
+        answers.read_body("west", b"\xff\xfe[")
 
 
 def test_an_answer_of_which_salt_has_left_something_out_says_what_helps():
@@ -70,7 +70,7 @@ def test_an_answer_of_which_salt_has_left_something_out_says_what_helps():
 )
 def test_what_is_not_salt_apis_is_not_understood(text):
     with pytest.raises(CellFailed) as refused:
-        answers.of_function("west", "virt.list", answers.body("west", text))
+        answers.read_function_answer("west", "virt.list", answers.read_body("west", text))
     assert str(refused.value).startswith(UNDERSTOOD)
 
 
@@ -102,15 +102,15 @@ def test_nothing_that_a_cell_says_is_obeyed_by_a_terminal_or_looks_like_anothers
         "unreachable": ["h3\x1b]0;owned\x07"],
         "failed": {"h4\x9b31m": "no\r\x08"},
     }
-    answer = answers.of_function("west", "virt.list", body(said))
+    answer = answers.read_function_answer("west", "virt.list", body(said))
 
     found = answers.hosts("west", "virt.list", answer, is_plain=True)
-    shown = merging.shown("virt.list", {"west": found}, {}, Look())
+    shown = merging.merge_answers("virt.list", {"west": found}, {}, Look())
 
     assert shown["west/h1"] == {r"run\x1b[2J": [r"web\u202e", "a h2: does not answer"]}
     assert all(one.isprintable() for one in str(shown))
     # A console has many lines.
-    assert answers.of_function("west", "virt.console_log", body("a\n\x1bb")) == "a\n\\x1bb"
+    assert answers.read_function_answer("west", "virt.console_log", body("a\n\x1bb")) == "a\n\\x1bb"
 
 
 def test_a_query_of_a_cell_has_no_command_of_its_hosts_to_log_in_by():
@@ -138,9 +138,9 @@ _JSON = st.recursive(
 @given(_JSON, st.sampled_from(["virt.list", "virt.query", "virt.host_info"]))
 def test_whatever_a_cell_says_is_read_or_refused_in_one_line(said, fun):
     try:
-        answer = answers.of_function("west", fun, body(said))
+        answer = answers.read_function_answer("west", fun, body(said))
         answers.hosts("west", fun, answer, is_plain=True)
-        answers.read("west", dict[str, Found], answer)
+        answers.read("west", dict[str, NameReport], answer)
     except CellFailed as error:
         assert str(error).startswith("cell west: ")
         assert str(error).count("\n") == 0
@@ -149,10 +149,10 @@ def test_whatever_a_cell_says_is_read_or_refused_in_one_line(said, fun):
 def test_a_failure_is_that_of_the_cell_with_its_table():
     with pytest.raises(CellFailed, match="^cell west: no host fits$") as refused:
         answer = {"error": "no host\nfits", "hosts": {"h1": {}}, "retcode": 1}
-        answers.of_function("west", "virt.init", answer)
+        answers.read_function_answer("west", "virt.init", answer)
     assert refused.value.table == {"hosts": {"h1": {}}}
     with pytest.raises(CellFailed, match="older version"):
-        answers.of_function("west", "virt.find", "'virt.find' is not available.")
+        answers.read_function_answer("west", "virt.find", "'virt.find' is not available.")
 
 
 def test_hosts_of_all_cells_are_in_one_order():
@@ -160,7 +160,7 @@ def test_hosts_of_all_cells_are_in_one_order():
         "west": listed({"h1": {"running": ["b"]}}, unreachable=["h2"]),
         LOCAL: listed({"h1": {"running": ["a"]}, "h9": {}}, failed={"h3": "no"}),
     }
-    out = merging.shown("virt.list", cells, {"east": "is silent"}, Look())
+    out = merging.merge_answers("virt.list", cells, {"east": "is silent"}, Look())
     assert list(out) == ["h1", "h9", "west/h1", "unreachable", "failed"]
     assert out["unreachable"] == ["west/h2"]
     assert out["failed"] == {"h3": "no", "east/*": "is silent"}
@@ -171,8 +171,8 @@ def test_a_page_is_one_of_all_hosts():
         "west": listed({"h1": {"running": ["b", "c"]}, "h2": {}}),
         LOCAL: listed({"h1": {"running": ["a"]}}),
     }
-    page = merging.shown("virt.list", cells, {}, Look(sort="vms", limit=2))
-    rest = merging.shown("virt.list", cells, {}, Look(sort="vms", offset=2))
+    page = merging.merge_answers("virt.list", cells, {}, Look(sort="vms", limit=2))
+    rest = merging.merge_answers("virt.list", cells, {}, Look(sort="vms", offset=2))
     assert list(page) == ["west/h1", "h1"]
     assert list(rest) == ["west/h2"]
 
@@ -192,7 +192,7 @@ def test_each_host_is_on_one_page_where_some_are_silent(sort):
             for cell, hosts in every.items()
         }
         look = Look(sort=sort, offset=offset, limit=2)
-        page = merging.shown("virt.list", cells, {}, look)
+        page = merging.merge_answers("virt.list", cells, {}, look)
         seen += [host for host in page if host != "unreachable"]
     assert seen == ["east/h1", "east/h3", "west/h4", "west/h5"]
 
@@ -202,58 +202,60 @@ def test_a_vm_of_two_cells_is_there_twice():
         "west": listed({"h1": {"running": ["a"]}}, duplicates={"d": ["h1", "h2"]}),
         LOCAL: listed({"h1": {"shutdown": ["a"]}}),
     }
-    out = merging.shown("virt.list", cells, {}, Look())
+    out = merging.merge_answers("virt.list", cells, {}, Look())
     assert out["duplicates"] == {"a": ["h1", "west/h1"], "d": ["west/h1", "west/h2"]}
 
 
 def test_a_vm_is_where_it_is():
-    nothing, has = Found(), Found(hosts={"h1": "running"})
-    assert Sought(name="a", found={"west": has, "east": nothing}).cell() == "west"
-    left = Found(traces=["h1"])
-    assert Sought(name="a", found={"west": has, "east": left}).cell() == "west"
-    assert Sought(name="a", found={"west": nothing, "east": left}).cell() == "east"
-    away = Found(may_have={"h1": "does not answer"})
-    assert Sought(name="a", found={"west": away, "east": nothing}).cell() == "west"
+    nothing, has = NameReport(), NameReport(hosts={"h1": "running"})
+    assert NameSearch(name="a", found={"west": has, "east": nothing}).cell() == "west"
+    left = NameReport(traces=["h1"])
+    assert NameSearch(name="a", found={"west": has, "east": left}).cell() == "west"
+    assert NameSearch(name="a", found={"west": nothing, "east": left}).cell() == "east"
+    away = NameReport(may_have={"h1": "does not answer"})
+    assert NameSearch(name="a", found={"west": away, "east": nothing}).cell() == "west"
     with pytest.raises(NameTaken, match="several cells, east and west"):
-        Sought(name="a", found={"west": has, "east": has}).cell()
+        NameSearch(name="a", found={"west": has, "east": has}).cell()
     with pytest.raises(NoSuchVm, match="in any of east .not asked: cell west: is silent"):
-        Sought(name="a", found={"east": nothing}, failed={"west": "cell west: is silent"}).cell()
+        NameSearch(
+            name="a", found={"east": nothing}, failed={"west": "cell west: is silent"}
+        ).cell()
 
 
-@pytest.mark.parametrize("has", [Found(hosts={"h1": "shutdown"}), Found(traces=["h1"])])
+@pytest.mark.parametrize("has", [NameReport(hosts={"h1": "shutdown"}), NameReport(traces=["h1"])])
 def test_a_stale_definition_in_one_cell_is_not_the_vm_of_another_whose_host_is_silent(has):
-    away = Found(may_have={"h2": "does not answer"})
+    away = NameReport(may_have={"h2": "does not answer"})
     with pytest.raises(NameTaken, match=r"was on west/h2 \(does not answer\).*cell=east"):
-        Sought(name="a", found={"east": has, "west": away}).cell()
-    runs = Found(hosts={"h1": "running"})
-    assert Sought(name="a", found={"east": runs, "west": away}).cell() == "east"
+        NameSearch(name="a", found={"east": has, "west": away}).cell()
+    runs = NameReport(hosts={"h1": "running"})
+    assert NameSearch(name="a", found={"east": runs, "west": away}).cell() == "east"
 
 
 def test_the_vms_of_silent_hosts_of_cells_are_shown():
     cells = {
         "west": listed({"h1": {"running": ["a"]}}, last_seen={"h2": ["b"]}, unreachable=["h2"])
     }
-    assert merging.shown("virt.list", cells, {}, Look())["last_seen"] == {"west/h2": ["b"]}
+    assert merging.merge_answers("virt.list", cells, {}, Look())["last_seen"] == {"west/h2": ["b"]}
 
 
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        (Found(hosts={"h1": "running"}), "is on west/h1 already"),
-        (Found(traces=["h1"]), "is on west/h1 already"),
-        (Found(order="keyed"), "being worked on by the master of cell west"),
-        (Found(may_have={"h1": "does not answer"}), r"west/h1 \(does not answer\)"),
+        (NameReport(hosts={"h1": "running"}), "is on west/h1 already"),
+        (NameReport(traces=["h1"]), "is on west/h1 already"),
+        (NameReport(order="keyed"), "being worked on by the master of cell west"),
+        (NameReport(may_have={"h1": "does not answer"}), r"west/h1 \(does not answer\)"),
     ],
 )
 def test_a_name_that_another_cell_may_have_is_refused(found, why):
     with pytest.raises(NameTaken, match=why):
-        Sought(name="a", found={"west": found}).refuse_taken(force=False)
+        NameSearch(name="a", found={"west": found}).refuse_taken(force=False)
 
 
 def test_a_silent_cell_may_have_it_unless_somebody_knows_better():
-    sought = Sought(name="a", failed={"west": "cell west: is silent"})
+    sought = NameSearch(name="a", failed={"west": "cell west: is silent"})
     with pytest.raises(NameTaken, match="cell west: is silent"):
         sought.refuse_taken(force=False)
     sought.refuse_taken(force=True)
     with pytest.raises(NameTaken):
-        Sought(name="a", found={"west": Found(order="keyed")}).refuse_taken(force=True)
+        NameSearch(name="a", found={"west": NameReport(order="keyed")}).refuse_taken(force=True)

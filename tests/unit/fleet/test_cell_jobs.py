@@ -22,17 +22,17 @@ def test_what_a_minion_has_returned_to_a_job_of_the_runner_is_not_its_answer(opt
     cloud = Cloud(opts=opts, settings=MasterSettings(), progress=print)
 
     assert here.job(cloud, JID, 1)["state"] == "lost"
-    here.keep(opts, JID, {"web": "purged"})
+    here.keep_answer(opts, JID, {"web": "purged"})
     assert here.job(cloud, JID, 1) == {"state": "over", "answer": {"web": "purged"}}
 
 
 def test_answers_that_nobody_asks_for_any_more_are_forgotten(opts):
     for age_s, jid in ((0, JID), (23 * 3600, f"{JID}_1"), (25 * 3600, f"{JID}_2")):
-        here.keep(opts, jid, 1)
+        here.keep_answer(opts, jid, 1)
         os.utime(here._answer_path(opts, jid), 2 * (time.time() - age_s,))
-    here.keep(opts, f"{JID}_3", None)
+    here.keep_answer(opts, f"{JID}_3", None)
 
-    kept = [here._answer(opts, f"{JID}{end}") for end in ("", "_1", "_2", "_3")]
+    kept = [here._read_answer(opts, f"{JID}{end}") for end in ("", "_1", "_2", "_3")]
     assert kept == [(1,), (1,), None, (None,)]
     assert here._answer_path(opts, JID).stat().st_mode & 0o077 == 0
 
@@ -42,7 +42,7 @@ def test_a_job_that_ends_late_in_a_turn_has_time_to_leave_its_answer(opts, monke
     at = [0.0]
     clock = SimpleNamespace(monotonic=lambda: at[0], sleep=lambda s: at.__setitem__(0, at[0] + s))
     answered = lambda *_job: ({"web": "purged"},) if at[0] > 18 else None  # noqa: E731
-    monkeypatch.setattr(here, "_answer", answered)
+    monkeypatch.setattr(here, "_read_answer", answered)
     monkeypatch.setattr(here, "time", clock)
     monkeypatch.setattr(here.locks, "is_held", lambda _path: at[0] < 17)
     cloud = Cloud(opts=opts, settings=MasterSettings(), progress=print)
@@ -51,16 +51,16 @@ def test_a_job_that_ends_late_in_a_turn_has_time_to_leave_its_answer(opts, monke
 
 
 def test_of_many_names_only_those_that_were_heard_of_are_looked_for_further(cloud, monkeypatch):
-    master, looked_for, usual = cloud.master, [], inventory.unheard
+    master, looked_for, usual = cloud.master, [], inventory.find_suspects
 
     def unheard(cloud_, found, name, *args):
         looked_for.append(name)
         return usual(cloud_, found, name, *args)
 
-    monkeypatch.setattr(inventory, "unheard", unheard)
-    monkeypatch.setattr(inventory, "allowed", cloud.hosts.names)
+    monkeypatch.setattr(inventory, "find_suspects", unheard)
+    monkeypatch.setattr(inventory, "allowed_hosts", cloud.hosts.names)
     cloud.hosts.put("hyper1", "web1")
-    hints.moved(master.opts, "web2", "hyper3")
+    hints.record_move(master.opts, "web2", "hyper3")
     cloud.hosts.silence("hyper3")
 
     told = here.find(master, [f"web{n}" for n in range(1, 101)])

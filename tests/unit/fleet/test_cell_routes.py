@@ -20,7 +20,7 @@ CELLS = {
 
 def cells(own_prefix="", **given):
     """Return the cells of a configuration."""
-    return known.of(MasterSettings(cells=given, cell_prefix=own_prefix))
+    return known.from_settings(MasterSettings(cells=given, cell_prefix=own_prefix))
 
 
 def test_a_cell_has_what_its_option_says():
@@ -48,26 +48,26 @@ def test_a_cell_has_what_its_option_says():
 )
 def test_an_entry_that_cannot_be_used_is_named_and_stops_no_other(name, given, why):
     settings = MasterSettings(cells={name: given, "east": {**GIVEN, "prefix": "e-"}})
-    made = known.of(settings)
+    made = known.from_settings(settings)
     (wrong,) = (one for one in made.values() if isinstance(one, Unusable))
 
     assert wrong.why.startswith("option virt:cells") and why in wrong.why
     assert "word" not in wrong.why
-    assert known.wrong(settings) == [wrong.why]
+    assert known.find_errors(settings) == [wrong.why]
     assert made["east"] == Cell(name="east", url=URL, credentials=FILE, prefix="e-")
     with pytest.raises(CellFailed) as refused:
-        asking.question(wrong, {}, Call(fun="virt.list"))
+        asking.ask(wrong, {}, Call(fun="virt.list"))
     assert str(refused.value) == f"cell {wrong.name}: {wrong.why}"
     assert LOCAL not in made and set(made) == {"east", wrong.name}
 
 
 def test_cells_that_are_no_mapping_are_said_to_whoever_names_one():
     opts = {"virt": {"cells": ["west"]}}
-    made = known.of(config.master_settings(opts))
+    made = known.from_settings(config.master_settings(opts))
 
-    assert routes.aimed(Call(fun="virt.evacuate", arguments={"host": "h1"}), made)[0] is None
+    assert routes.resolve_cell(Call(fun="virt.evacuate", arguments={"host": "h1"}), made)[0] is None
     with pytest.raises(BadConfig, match=r"option virt:cells: expected a mapping"):
-        routes.aimed(Call(fun="virt.evacuate", cell="west"), made)
+        routes.resolve_cell(Call(fun="virt.evacuate", cell="west"), made)
 
 
 def clashing(own_prefix="", **prefixes):
@@ -81,7 +81,9 @@ def test_no_name_can_be_of_two_cells():
     wrong, made = clashing(west="w", east="we")
     assert list(wrong) == ["east"] and "begins like virt:cells:west:prefix" in wrong["east"]
     # What begins like both is refused; what begins like one alone is that one's.
-    assert known.whose("web1", made, "") == "east" and known.whose("wx1", made, "") == "west"
+    assert (
+        known.find_cell("web1", made, "") == "east" and known.find_cell("wx1", made, "") == "west"
+    )
 
     assert set(clashing(west="w", east="w")[0]) == {"west", "east"}
     for own, cell in (("w", "we"), ("we", "w"), ("w", "w")):
@@ -90,9 +92,9 @@ def test_no_name_can_be_of_two_cells():
 
 
 def test_a_name_says_whose_it_is():
-    assert known.whose("w-1", CELLS, "top-") == "west"
-    assert known.whose("top-1", CELLS, "top-") == LOCAL
-    assert known.whose("web1", CELLS, "top-") is None
+    assert known.find_cell("w-1", CELLS, "top-") == "west"
+    assert known.find_cell("top-1", CELLS, "top-") == LOCAL
+    assert known.find_cell("web1", CELLS, "top-") is None
     assert known.may_have("", "web1") and not known.may_have("w-", "web1")
 
 
@@ -112,19 +114,19 @@ def test_a_name_says_whose_it_is():
     ],
 )
 def test_a_call_says_its_cell(call, cell, given):
-    where, aimed = routes.aimed(call, CELLS)
+    where, aimed = routes.resolve_cell(call, CELLS)
     assert (where, aimed.arguments) == (cell, given)
 
 
 def test_nothing_goes_from_cell_to_cell():
     call = Call(fun="virt.migrate", arguments={"name": "a", "target": "west/h1"}, cell="east")
     with pytest.raises(BadArgument, match="nothing goes across"):
-        routes.aimed(call, CELLS)
+        routes.resolve_cell(call, CELLS)
     with pytest.raises(BadArgument, match="no cell of this master; there are: east, west, local"):
-        routes.aimed(Call(fun="virt.start", cell="north"), CELLS)
+        routes.resolve_cell(Call(fun="virt.start", cell="north"), CELLS)
     for several in (["west"], {"west": 1}):
         with pytest.raises(BadArgument, match="is no cell of this master"):
-            routes.aimed(Call(fun="virt.start", cell=several), CELLS)
+            routes.resolve_cell(Call(fun="virt.start", cell=several), CELLS)
 
 
 def asked(*, has_own=True, cell=None, fun="virt.list", **arguments):
@@ -236,8 +238,8 @@ def test_new_names_are_those_of_the_vms():
 )
 def test_hosts_of_a_cell_are_called_by_it(fun, data, renamed):
     call = Call(fun=f"virt.{fun}")
-    assert routes.renamed(call, "west", data) == renamed
-    assert routes.renamed(call, LOCAL, data) == data
+    assert routes.rename_hosts(call, "west", data) == renamed
+    assert routes.rename_hosts(call, LOCAL, data) == data
 
 
 _JUNK = ("x", None, 5, [1], {"a": 5}, {"a": None}, {"a": {"b": []}}, [[]])
@@ -248,7 +250,9 @@ _KEYS = ("name", "host", "unreachable", "hosts", "failed", "built", "moves", "du
 def test_whatever_a_cell_answers_its_hosts_are_called_by_it(fun):
     for key in _KEYS:
         for junk in _JUNK:
-            assert isinstance(routes.renamed(Call(fun=f"virt.{fun}"), "west", {key: junk}), dict)
+            assert isinstance(
+                routes.rename_hosts(Call(fun=f"virt.{fun}"), "west", {key: junk}), dict
+            )
 
 
 def test_what_any_number_is_given_of_stands_behind_what_comes_before_it():

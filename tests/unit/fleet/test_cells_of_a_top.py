@@ -126,9 +126,9 @@ def test_a_new_vm_is_told_of_a_beginning_of_names_that_cannot_be_used(top):
 
 def test_two_commands_of_one_name_say_the_same_wherever_they_are(top, opts):
     folder = Path(opts["cachedir"]) / "salt-virt/names"
-    with locks.held(folder / "web.lock"), pytest.raises(NameTaken) as refused:
+    with locks.hold_lock(folder / "web.lock"), pytest.raises(NameTaken) as refused:
         top.does(of("virt.init", cell="west", name="web"))
-    assert str(refused.value) == str(orders.taken("web", "deployed"))
+    assert str(refused.value) == str(orders.taken_error("web", "deployed"))
 
 
 def test_a_name_that_is_asked_for_twice_is_no_other_commands(top):

@@ -45,7 +45,7 @@ def test_a_serial_is_revoked_again_until_all_have_heard(cloud, monkeypatch):
     monkeypatch.setattr(
         Authorities, "revoke", lambda _self, rows, _now: revoked.update(map(of, rows))
     )
-    monkeypatch.setattr(inventory, "allowed", lambda _cloud: ["hyper1", "hyper2"])
+    monkeypatch.setattr(inventory, "allowed_hosts", lambda _cloud: ["hyper1", "hyper2"])
     replies = {"hyper2": minions.Reply(minion="hyper2", missing=True)}
     monkeypatch.setattr(minions, "ask", lambda *_args, **_how: replies)
 

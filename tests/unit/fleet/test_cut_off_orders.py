@@ -107,7 +107,7 @@ def test_a_vm_of_a_killed_deployment_that_went_to_a_silent_host_keeps_its_key(cl
     before = key(cloud)
     cloud.hosts.remove("hyper1", "web")
     cloud.hosts.put("hyper3", "web")
-    hints.moved(cloud.opts, "web", "hyper3")
+    hints.record_move(cloud.opts, "web", "hyper3")
     cloud.hosts.silence("hyper3")
 
     with pytest.raises(NameTaken, match="hyper3"):
@@ -204,7 +204,7 @@ def test_an_interrupted_deployment_that_its_host_may_finish_is_not_taken_back(cl
     cloud.hosts.does["virt.init"] = build
 
     with pytest.raises(
-        building.DeployError, match="interrupted, but VM 'web' may still be "
+        building.HostCommandFailed, match="interrupted, but VM 'web' may still be "
     ) as caught:
         cloud.init()
     assert "on hyper1; when that answers, run virt.init again" in str(caught.value)
@@ -218,7 +218,9 @@ def test_a_host_that_falls_silent_while_it_builds_may_have_the_vm(cloud):
 
     cloud.hosts.does["virt.init"] = build
 
-    with pytest.raises(building.HostSilent, match="hyper1 does not answer, while it built 'web'; "):
+    with pytest.raises(
+        building.HostUnresponsive, match="hyper1 does not answer, while it built 'web'; "
+    ):
         cloud.init()
 
     before = key(cloud)
@@ -236,7 +238,7 @@ def test_a_host_that_fails_is_taken_at_its_word(cloud):
 
     cloud.hosts.does["virt.init"] = build
 
-    with pytest.raises(building.DeployError, match="hyper1: no space left on hyper1"):
+    with pytest.raises(building.HostCommandFailed, match="hyper1: no space left on hyper1"):
         cloud.init()
     assert key(cloud) is None and is_tidy(cloud)
 
@@ -256,7 +258,7 @@ def test_a_host_that_cannot_take_a_build_back_may_have_the_vm(cloud, is_silent):
     with (
         pytest.MonkeyPatch.context() as dead,
         pytest.raises(
-            building.DeployError,
+            building.HostCommandFailed,
             match="hyper1: libvirt does not answer; .* 'web' may still be .*, or be "
             "left, on hyper1; when that answers, run virt.init again, .* salt-run virt.purge web",
         ),
@@ -279,7 +281,7 @@ def test_a_host_that_has_not_defined_what_it_cannot_remove_needs_no_key(cloud):
 
     cloud.hosts.does["virt.init"] = build
 
-    with pytest.raises(building.DeployError, match="hyper1: no space left; .* be removed$"):
+    with pytest.raises(building.HostCommandFailed, match="hyper1: no space left; .* be removed$"):
         cloud.init()
     assert key(cloud) is None and is_tidy(cloud)
 
@@ -292,7 +294,7 @@ def test_an_undo_that_fails_leaves_the_order_to_the_next_command(cloud, monkeypa
         raise OSError("the disk of the master is full")
 
     cloud.hosts.does["virt.init"] = build
-    with monkeypatch.context() as patch, pytest.raises(building.DeployError):
+    with monkeypatch.context() as patch, pytest.raises(building.HostCommandFailed):
         patch.setattr(keys, "discard", fails)
         cloud.init()
     assert key(cloud) and left(cloud) == "keyed"

@@ -16,10 +16,10 @@ NOW = store.utc_now()
 @pytest.fixture
 def tended(cloud, monkeypatch):
     """Three hosts that are folders, and a doctor: ``look()`` returns what it says."""
-    monkeypatch.setattr(run, "_AGAIN_S", 0)
+    monkeypatch.setattr(run, "_PAUSE_S", 0)
     # No unit test has minions of guests that could answer.
-    monkeypatch.setattr(masterfacts, "answering", lambda _cloud, _names: cloud.live)
-    monkeypatch.setattr(inventory, "allowed", cloud.hosts.names)
+    monkeypatch.setattr(masterfacts, "find_answering_minions", lambda _cloud, _names: cloud.live)
+    monkeypatch.setattr(inventory, "allowed_hosts", cloud.hosts.names)
     cloud.live, cloud.says, cloud.mended, cloud.said = set(), {}, [], []
     for host in cloud.hosts.names():
         # A hypervisor's key was never accepted for a VM.
@@ -56,7 +56,7 @@ def look(cloud, **given):
     """Return what the doctor says, and whether nothing is left over."""
     try:
         return run.doctor(cloud.master, NOW, **given), True
-    except run.LeftOver as error:
+    except run.LeftoversFound as error:
         return error.table, False
 
 
@@ -73,7 +73,7 @@ def test_nothing_is_left_over_of_a_vm_that_was_built_and_purged(tended):
     said, is_well = look(tended)
 
     assert (said["findings"], is_well, said["ready"]) == ([], True, "nothing is left over")
-    assert keys.noted(tended.opts) == {}
+    assert keys.read_vm_keys(tended.opts) == {}
 
 
 def test_a_key_whose_vm_no_host_has_is_named_and_stays(tended):
@@ -87,7 +87,7 @@ def test_a_key_whose_vm_no_host_has_is_named_and_stays(tended):
     assert [one["fix"] for one in said["findings"]] == [
         "define it again; or if it is gone for good: salt-key -d web"
     ]
-    assert keys.accepted(tended.opts, "web") == "K"
+    assert keys.read_accepted(tended.opts, "web") == "K"
 
 
 @pytest.mark.parametrize("more", ["silent", "answers"])
@@ -100,7 +100,7 @@ def test_a_key_stays_while_a_host_is_silent_or_its_minion_answers(tended, more):
     said, _is_well = look(tended, fix=True)
 
     assert ("key", "web") not in [(one["check"], one["subject"]) for one in said["findings"]]
-    assert keys.accepted(tended.opts, "web") == "K"
+    assert keys.read_accepted(tended.opts, "web") == "K"
 
 
 def test_a_minion_that_is_not_a_vm_keeps_its_key(tended):
@@ -108,13 +108,13 @@ def test_a_minion_that_is_not_a_vm_keeps_its_key(tended):
     keys.forget(tended.opts, "server")
 
     assert look(tended, fix=True)[1] is True
-    assert keys.accepted(tended.opts, "server") == "K"
+    assert keys.read_accepted(tended.opts, "server") == "K"
 
 
 def test_a_host_that_is_shut_out_and_had_vms_keeps_all_keys(tended, monkeypatch):
     keys.accept(tended.opts, "web", "K")
-    hints.moved(tended.opts, "other", "hyper3")
-    monkeypatch.setattr(inventory, "allowed", lambda _cloud: ["hyper1", "hyper2"])
+    hints.record_move(tended.opts, "other", "hyper3")
+    monkeypatch.setattr(inventory, "allowed_hosts", lambda _cloud: ["hyper1", "hyper2"])
 
     assert named(tended) == [("not-checked", "hyper3")]
 
@@ -151,7 +151,7 @@ def test_an_order_that_was_cut_off_is_settled(tended, kill_at):
 
     assert is_well, said
     assert said["mended"][0] == "order web: what an interrupted virt.init had begun was taken back"
-    assert keys.accepted(tended.opts, "web") is None
+    assert keys.read_accepted(tended.opts, "web") is None
 
 
 def leave_an_order(tended):
@@ -194,7 +194,7 @@ def test_an_authorization_that_is_over_is_revoked_and_one_that_is_not_stays(tend
     said, is_well = look(tended, fix=True)
 
     assert (said["mended"], is_well) == (["authorization old: revoked"], True)
-    assert list(authorization.known(tended.opts)) == ["new"]
+    assert list(authorization.list_unused(tended.opts)) == ["new"]
 
 
 def test_a_lock_that_no_command_holds_is_removed(tended):

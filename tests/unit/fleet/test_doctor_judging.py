@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from saltvirt.fleet.doctor import ofhost, ofmaster
-from saltvirt.fleet.doctor.leftover import MasterFacts, OrderLeft, Seen
+from saltvirt.fleet.doctor.leftover import CloudFacts, MasterFacts, OrderLeft
 from saltvirt.placement.doctor import DoctorFacts, LooseFile, MoveLeft, SeenVm
 
 HOSTS = ("hyper1", "hyper2", "hyper3")
@@ -31,7 +31,7 @@ def loose(kind="disk", path="/srv/gone1_system.qcow2", vm="gone1", uuid="u-gone1
 def cloud(master=None, silent=None, **hosts):
     """Return a look at a cloud of two hosts."""
     said = {"hyper1": facts(), "hyper2": facts(), **hosts}
-    return Seen(
+    return CloudFacts(
         master=master or MasterFacts(code="1", copies=["/a"]), hosts=said, silent=silent or {}
     )
 
@@ -285,7 +285,7 @@ class Truth:
             # A host that is away tells nothing, and may have more than anybody remembers.
             hints={host: self.hints.get(host, []) for host in away},
         )
-        return Seen(
+        return CloudFacts(
             master=master,
             hosts={host: facts(**self.hosts[host]) for host in self.are("well")},
             silent=dict.fromkeys(self.are("silent"), "silent"),

@@ -50,11 +50,11 @@ def test_nobody_guesses_where_a_vm_is_while_its_host_is_silent(cloud, opts):
     three.put("web1", "h1")
     three.silent.add("h3")
     master = Master(opts=opts, settings=three, progress=lambda *_args, **_figures: None)
-    there = inventory.look_for(master, "web1")
+    there = inventory.survey_for_vm(master, "web1")
 
-    assert several._arrived(there, "h3") is None
-    assert several._arrived(there, "h2") == "h1"
-    assert several._arrived(there, "h1") is None
+    assert several._find_arrival(there, "h3") is None
+    assert several._find_arrival(there, "h2") == "h1"
+    assert several._find_arrival(there, "h1") is None
 
 
 def test_nothing_moves_that_cannot_be_noted(cloud, run):
@@ -62,7 +62,7 @@ def test_nothing_moves_that_cannot_be_noted(cloud, run):
     three.put("web1", "h3")
     three.silent.add(("h3", "virt.evacuated"))
 
-    with pytest.raises(building.HostSilent, match="h3 does not answer"):
+    with pytest.raises(building.HostUnresponsive, match="h3 does not answer"):
         run(evacuate.evacuate, three, "h3", **HOW)
 
     assert three.where("web1") == ["h3"]
@@ -83,7 +83,7 @@ def test_what_was_noted_of_a_vm_that_did_not_move_is_taken_back(cloud, run):
     three.put("web1", "h3")
 
     def fails():
-        raise building.DeployError("h3: disk full")
+        raise building.HostCommandFailed("h3: disk full")
 
     three.before["h3", "virt.migrate"] = fails
     with pytest.raises(
@@ -243,7 +243,7 @@ def test_a_stop_in_between_is_no_failure(cloud, run):
         tries.append(1)
         if len(tries) == 1:
             three.hosts["h3"]["web1"]["state"] = "shutdown"
-            raise building.DeployError("h3: domain is not running")
+            raise building.HostCommandFailed("h3: domain is not running")
 
     three.before["h3", "virt.migrate"] = stopped
 

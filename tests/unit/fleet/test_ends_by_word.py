@@ -22,7 +22,7 @@ def _every_word(made, hosts):
     said = []
     for force, keep in itertools.product((False, True), (None, *hosts)):
         try:
-            return settle.every(made.master, "web", force=force, keep=keep)["settled"]
+            return settle.settle_all(made.master, "web", force=force, keep=keep)["settled"]
         except VirtError as error:
             said.append(f"keep={keep} force={force}: {error}")
     pytest.fail("\n".join(said))
@@ -33,7 +33,7 @@ def test_a_source_that_had_begun_to_tidy_up_and_a_target_that_is_lost(made, is_u
     """h1 loses its power as it tidies up; kept on h2, moved on to h3; h2 burns; h1 is back."""
     made.put("web", "h1", autostart=True, state="running")
     _lost_power_at(made, "h1", "virt.migrate_step finish")
-    settle.every(made.master, "web", keep="h2")
+    settle.settle_all(made.master, "web", keep="h2")
     migrate.migrate(made.master, "web", "h3", {}, "h2")
     made.silent = {"h2"}
     made.departures["h1", "web"]["phase"] = "leaving"
@@ -69,7 +69,7 @@ def test_what_has_arrived_and_is_over_on_its_target_is_not_called_lost(made, opt
         held.begin("t-old", orders.MOVING, source="h1", target="h2")
     made.silent = {"h1"}
 
-    said = settle.every(made.master, "web", keep="h2")["settled"]["web"]
+    said = settle.settle_all(made.master, "web", keep="h2")["settled"]["web"]
 
     assert said.startswith("is on h2")
 
@@ -80,7 +80,7 @@ def test_what_has_arrived_and_is_over_is_not_said_to_be_given_up(made, opts):
         held.begin("t-old", orders.MOVING, source="h1", target="h2")
     made.silent = {"h1"}
 
-    said = settle.every(made.master, "web", keep="h2", force=True)["settled"]["web"]
+    said = settle.settle_all(made.master, "web", keep="h2", force=True)["settled"]["web"]
 
     assert "nothing of it" not in said and made.where("web") == ["h2"]
 
@@ -96,12 +96,12 @@ def test_a_definition_that_was_kept_on_the_target_is_not_the_vm(made, opts):
     """From h2 it went on to h3, and its definition stayed on h2; h3 does not answer."""
     _open(made, opts)
     made.put("web", "h2", state="shutdown", moved_to="h3")
-    hints.moved(opts, "web", "h3")
+    hints.record_move(opts, "web", "h3")
     made.silent = {"h3"}
 
     with pytest.raises(moves.Unsettled, match="h3 .* may have it, and cannot be asked"):
-        settle.every(made.master, "web")
-    assert hints.where(opts, "web") == ["h3"]
+        settle.settle_all(made.master, "web")
+    assert hints.find_hosts(opts, "web") == ["h3"]
 
 
 def test_a_third_host_says_where_the_vm_went_that_it_only_kept(made, opts):
@@ -110,7 +110,7 @@ def test_a_third_host_says_where_the_vm_went_that_it_only_kept(made, opts):
     made.put("web", "h3", state="shutdown", moved_to="h5")
 
     with pytest.raises(moves.Unsettled, match="h5"):
-        settle.every(made.master, "web")
+        settle.settle_all(made.master, "web")
 
     assert "web" not in made.hosts["h1"]
 
@@ -126,7 +126,7 @@ def test_a_vm_that_comes_to_the_target_while_the_others_are_asked(made, opts):
 
     made.before["h3", "virt.presence"] = by_hand
 
-    assert settle.every(made.master, "web")["settled"] == {"web": "has moved to h2"}
+    assert settle.settle_all(made.master, "web")["settled"] == {"web": "has moved to h2"}
 
     assert made.where("web") == ["h2"] and made.is_settled()
 
@@ -139,7 +139,7 @@ def test_a_vm_that_was_moved_on_by_other_means_does_not_arrive(made, opts):
     made.put("web", "h3", autostart=False, state="running")
 
     with pytest.raises(moves.Unsettled, match="'web' is on h3"):
-        settle.every(made.master, "web")
+        settle.settle_all(made.master, "web")
 
     assert not made.hosts["h2"]["web"]["autostart"]
 
@@ -149,7 +149,7 @@ def test_it_is_the_same_when_the_lost_target_is_taken_off_this_master(made, opts
     made.put("web", "h3", autostart=True, state="running")
     made.departures["h1", "web"] = {**LEFT, "token": "t-old", "phase": "leaving"}
     keys.discard(opts, "h2", "a key")
-    monkeypatch.setattr(inventory, "every", lambda _cloud: ["h1", "h3", "h4"])
+    monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["h1", "h3", "h4"])
     made.silent = {"h2"}
 
     _every_word(made, ("h1", "h2", "h3", "h4"))

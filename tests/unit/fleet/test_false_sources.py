@@ -37,7 +37,7 @@ def lying(opts, monkeypatch, request, state):
     # It is of another master, or its cache was lost.
     for path in (orders.folder(opts) / orders.PURPOSE).iterdir():
         files.unlink(path)
-    assert records.look(orders.folder(opts), orders.PURPOSE, "web") is None
+    assert records.read_record(orders.folder(opts), orders.PURPOSE, "web") is None
     made.departures["h1", "web"] = {
         "phase": "cancelled",
         "token": token,
@@ -53,7 +53,7 @@ def test_a_host_that_lies_does_not_have_what_has_come_to_another_removed(lying):
     assert lying.where("web") == ["h3"]
 
     with pytest.raises(moves.Unsettled, match="from h2 to h3 .*from h1 to h3.*virt.disallow"):
-        settle.every(lying.master, "web")
+        settle.settle_all(lying.master, "web")
 
     assert lying.where("web") == ["h3"]
 
@@ -61,6 +61,6 @@ def test_a_host_that_lies_does_not_have_what_has_come_to_another_removed(lying):
 def test_once_it_is_shut_out_the_move_is_settled(lying):
     del lying.departures["h1", "web"]
 
-    settle.every(lying.master, "web")
+    settle.settle_all(lying.master, "web")
 
     assert lying.where("web") == ["h3"] and lying.is_settled()

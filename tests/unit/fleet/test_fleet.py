@@ -28,14 +28,16 @@ from saltvirt.model import Evaluation
     ],
 )
 def test_a_minions_error_loses_salts_wrapping(error, short):
-    text = hearing.short(error)
+    text = hearing.shorten_error(error)
 
     assert text == short or short.endswith(text)
 
 
 def test_a_reply_is_what_its_exit_code_says():
-    good = hearing.reply_of(signed.Said(minion="h", about="1", value={"a": 1}))
-    bad = hearing.reply_of(signed.Said(minion="h", about="1", value={"error": "x"}, retcode=1))
+    good = hearing.reply_from_answer(signed.SignedAnswer(minion="h", about="1", value={"a": 1}))
+    bad = hearing.reply_from_answer(
+        signed.SignedAnswer(minion="h", about="1", value={"error": "x"}, retcode=1)
+    )
 
     assert (good.ok, good.value) == (True, {"a": 1})
     assert (bad.ok, bad.value, bad.missing) == (False, {"error": "x"}, False)
@@ -80,7 +82,7 @@ def test_progress_reads_as_one_line(stage, figures, line):
     [(0.4, "0 s"), (119, "119 s"), (150, "2 min"), (7300, "2 h"), (200000, "2 days")],
 )
 def test_a_time_reads_as_people_say_it(seconds, words):
-    assert progress.longish(seconds) == words
+    assert progress.format_s(seconds) == words
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,7 @@ class LateMaster:
         time.sleep(min(wait, 0.05))
         if time.monotonic() < self._said_at:
             return None
-        said = signed.Said(minion="hyper1", about="1", fun="virt.init", value="built")
+        said = signed.SignedAnswer(minion="hyper1", about="1", fun="virt.init", value="built")
         packed = signed.pack(said, keypairs.named("hyper1")[1].encode())
         data = {"id": "hyper1", "return": packed, "retcode": 0, "success": True}
         return {"tag": "salt/job/1/ret/hyper1", "data": data}
@@ -266,7 +268,7 @@ def test_our_limit_is_named_by_its_option(monkeypatch, impatient, limit_s, is_na
     late = minions.Reply(minion="h", missing=True, is_late=True, error="h was still at it")
     monkeypatch.setattr(minions, "order", lambda *_args, **_options: late)
 
-    with pytest.raises(hosts.HostSilent, match="h was still at it") as caught:
+    with pytest.raises(hosts.HostUnresponsive, match="h was still at it") as caught:
         hosts.act(impatient, "h", "virt.start", "web", limit_s=limit_s)
 
     assert ("virt:deploy_timeout_s" in str(caught.value)) is is_named

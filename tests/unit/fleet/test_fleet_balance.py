@@ -181,7 +181,7 @@ def test_a_pace_at_which_nothing_moves_is_refused(argument):
 def test_what_was_moved_is_told_if_the_rest_cannot_be_planned(lopsided, run, failing, monkeypatch):
     first, second, *_rest = run(is_dry=True)["moves"]
     failing({second["name"]: full(second["name"])})
-    planned, calls = balance._planned, []
+    planned, calls = balance._plan_steps, []
 
     def once(*args):
         calls.append(args)
@@ -189,7 +189,7 @@ def test_what_was_moved_is_told_if_the_rest_cannot_be_planned(lopsided, run, fai
             raise migrate.MoveFailed("the Salt master does not answer")
         return planned(*args)
 
-    monkeypatch.setattr(balance, "_planned", once)
+    monkeypatch.setattr(balance, "_plan_steps", once)
     with pytest.raises(balance.NotEven, match="does not answer; moved: ") as caught:
         run()
 

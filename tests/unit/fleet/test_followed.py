@@ -80,7 +80,9 @@ def test_of_an_image_it_is_said_who_has_died_and_the_others_are_counted_once(bus
     told = dict.fromkeys(HOSTS)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(images, "listed", lambda *_: listed(answers=told, failed={}, unreachable=[]))
+        patch.setattr(
+            images, "survey_images", lambda *_: listed(answers=told, failed={}, unreachable=[])
+        )
         with pytest.raises(images.MasterError) as caught:
             images.pull(cloud(is_reading=False), "salt://a.qcow2", None, {})
 

@@ -12,7 +12,7 @@ def _gone_on(made, state):
     made.after["h1", "virt.migrate"] = lambda: made.silent.add("h1")
     with pytest.raises(moves.Unsettled):
         migrate.migrate(made.master, "web", "h2", {})
-    settle.every(made.master, "web", keep="h2")
+    settle.settle_all(made.master, "web", keep="h2")
     migrate.migrate(made.master, "web", "h3", {}, "h2")
     made.silent.clear()
     made.after.clear()
@@ -31,7 +31,7 @@ def test_a_third_host_whose_move_was_refused_has_the_vm(made):
 
     for line in ("another move of it, by h3 and h4, is not over", "'web' is on h3"):
         with pytest.raises(moves.Unsettled, match=line):
-            settle.every(made.master)
+            settle.settle_all(made.master)
 
     assert made.where("web") == ["h3"] and list(made.departures) == [("h1", "web")]
 
@@ -41,11 +41,11 @@ def test_a_lost_target_gives_nothing_back_to_a_source_while_a_third_host_has_it(
     _gone_on(made, "running")
     made.silent.add("h2")
     with pytest.raises(moves.Unsettled, match="if h2 never comes back, with keep=h1"):
-        settle.every(made.master, "web")
+        settle.settle_all(made.master, "web")
 
     for force in (False, True):
         with pytest.raises(moves.Unsettled, match="'web' is on h3.*with keep=h3 force=True"):
-            settle.every(made.master, "web", keep="h1", force=force)
+            settle.settle_all(made.master, "web", keep="h1", force=force)
 
     assert made.where("web") == ["h3"]
 
@@ -55,8 +55,8 @@ def test_a_lost_target_can_be_ended_by_keeping_the_third_host(made):
     made.silent.add("h2")
 
     with pytest.raises(moves.Unsettled, match="if h2 never comes back, with force=True too"):
-        settle.every(made.master, "web", keep="h3")
-    said = settle.every(made.master, "web", keep="h3", force=True)
+        settle.settle_all(made.master, "web", keep="h3")
+    said = settle.settle_all(made.master, "web", keep="h3", force=True)
 
     assert said["settled"]["web"].startswith("is on h3") and not made.departures
 
@@ -76,9 +76,9 @@ def test_what_a_cancelled_move_has_left_on_a_third_host_is_not_the_vm(made, opts
         held.begin("t-second", orders.MOVING, source="h1", target="h2")
 
     with pytest.raises(VirtError, match="'h3'; one of h1, h2"):
-        settle.every(made.master, "web", keep="h3")
+        settle.settle_all(made.master, "web", keep="h3")
 
-    settle.every(made.master)
+    settle.settle_all(made.master)
 
     assert made.where("web") == ["h1"] and not made.kept and made.is_settled()
 
@@ -86,11 +86,11 @@ def test_what_a_cancelled_move_has_left_on_a_third_host_is_not_the_vm(made, opts
 def test_a_third_host_that_is_no_hypervisor_any_more_may_have_it(made, monkeypatch):
     """Web runs on h3, which was taken off the list; this master noted itself that it has it."""
     _gone_on(made, "running")
-    assert "h3" in hints.where(made.master.opts, "web")
-    monkeypatch.setattr(inventory, "every", lambda _cloud: ["h1", "h2", "h4"])
+    assert "h3" in hints.find_hosts(made.master.opts, "web")
+    monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["h1", "h2", "h4"])
 
     with pytest.raises(moves.Unsettled, match="h3 .this master does not know it as a hypervisor"):
-        settle.every(made.master, "web")
+        settle.settle_all(made.master, "web")
 
     assert made.where("web") == ["h3"]
 
@@ -107,7 +107,7 @@ def test_what_runs_is_the_vm_whatever_its_definition_says(made, monkeypatch):
     monkeypatch.setattr(made, "_presence", with_note)
 
     with pytest.raises(moves.Unsettled, match="'web' is on h3"):
-        settle.every(made.master, "web")
+        settle.settle_all(made.master, "web")
 
     assert made.where("web") == ["h3"]
 
@@ -138,7 +138,7 @@ def test_another_vm_of_that_name_holds_no_move_up_for_ever(made, monkeypatch):
         },
     )
 
-    settle.every(made.master, "web")
+    settle.settle_all(made.master, "web")
 
     assert made.where("web") == ["h1", "h3"] and not made.departures
 
@@ -152,9 +152,9 @@ def test_two_moves_that_wait_for_each_other_are_ended_by_who_knows(made):
     made.away["h1", "web"] = made.hosts["h1"].pop("web")
     line = "another move of it, by h[13], is not over either.*with keep=h[13]"
     with pytest.raises(moves.Unsettled, match=line):
-        settle.every(made.master, "web")
+        settle.settle_all(made.master, "web")
 
-    said = settle.every(made.master, "web", keep="h3")["settled"]
+    said = settle.settle_all(made.master, "web", keep="h3")["settled"]
 
     assert said == {"web": "is on h3; h1: its files are left there: /a; stays on h3"}
     assert made.where("web") == ["h3"] and not made.departures

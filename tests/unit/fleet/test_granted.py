@@ -7,7 +7,7 @@ import pytest
 from salt.utils.minions import CkMinions
 from saltvirt import lookonly
 from saltvirt.fleet.audit import saltlooks
-from saltvirt.fleet.audit.granted import described, granted
+from saltvirt.fleet.audit.granted import describe_grants, find_grants
 
 ROWS = [*lookonly.MODULES.values(), *lookonly.RUNNERS.values()]
 LOOKING = frozenset().union(*(row.looking() for row in ROWS))
@@ -18,9 +18,9 @@ BEGINS = ["virt.trash"]
 
 @pytest.mark.parametrize("name", sorted(LOOKING | CHANGING))
 def test_each_function_of_the_project_is_named_unless_it_only_looks(name):
-    assert bool(list(granted([f"{name}$"]))) is (name in CHANGING)
-    assert bool(list(granted([{"@runner": [f"{name}$"]}]))) is (name in CHANGING)
-    assert bool(list(granted([name]))) is (name in CHANGING or name in BEGINS)
+    assert bool(list(find_grants([f"{name}$"]))) is (name in CHANGING)
+    assert bool(list(find_grants([{"@runner": [f"{name}$"]}]))) is (name in CHANGING)
+    assert bool(list(find_grants([name]))) is (name in CHANGING or name in BEGINS)
 
 
 @pytest.mark.parametrize(
@@ -33,27 +33,27 @@ def test_each_function_of_the_project_is_named_unless_it_only_looks(name):
     ],
 )
 def test_a_function_that_is_not_known_only_to_look_is_named(name):
-    assert list(granted([name])) == [name]
-    assert list(granted([{"@runner": [name]}])) == [f"@runner: {name}"]
-    assert list(granted([name], "runner")) == [name]
+    assert list(find_grants([name])) == [name]
+    assert list(find_grants([{"@runner": [name]}])) == [f"@runner: {name}"]
+    assert list(find_grants([name], "runner")) == [name]
 
 
 @pytest.mark.parametrize("pattern", ["test.*", "", ".*", "grains.set", "(ping|virt).*", "pkg."])
 def test_a_pattern_that_takes_in_more_than_looks_is_named(pattern):
-    assert list(granted([{"web*": [pattern]}])) == [f"web*: {pattern}"]
+    assert list(find_grants([{"web*": [pattern]}])) == [f"web*: {pattern}"]
 
 
 @pytest.mark.parametrize(
     "pattern", ["test.version.*", "^virt.list_.*$", "virt.(query|list)$", "grains.item"]
 )
 def test_a_pattern_that_takes_in_looks_alone_is_not_named(pattern):
-    assert list(granted([pattern])) == []
+    assert list(find_grants([pattern])) == []
 
 
 def test_each_grant_is_named_with_what_it_gives():
     grants = ["virt.purge", "cmd.run", "file.line", "ours.report", ".*", {"@wheel": "key.accept"}]
 
-    assert described([*grants, "test.ping"]) == [
+    assert describe_grants([*grants, "test.ping"]) == [
         ".* (does whatever it is told)",
         "@wheel: key.accept (accepts or deletes the keys of minions)",
         "cmd.run (runs any program)",
@@ -64,8 +64,8 @@ def test_each_grant_is_named_with_what_it_gives():
 
 
 def test_peer_run_means_runners():
-    assert list(granted(["jobs.active", "manage.status"], "runner")) == []
-    assert list(granted(["jobs.active"])) == ["jobs.active"]
+    assert list(find_grants(["jobs.active", "manage.status"], "runner")) == []
+    assert list(find_grants(["jobs.active"])) == ["jobs.active"]
 
 
 @pytest.mark.parametrize("table", [saltlooks.MODULES, saltlooks.RUNNERS, saltlooks.WHEELS])
@@ -82,7 +82,7 @@ def test_the_list_of_salts_functions_has_none_twice(table):
     ],
 )
 def test_what_runs_whatever_it_is_given_is_named(name):
-    assert list(granted([{"hyper*": [name]}])) == [f"hyper*: {name}"]
+    assert list(find_grants([{"hyper*": [name]}])) == [f"hyper*: {name}"]
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_what_runs_whatever_it_is_given_is_named(name):
     ],
 )
 def test_a_function_whose_argument_can_change_a_host_is_named(name):
-    assert list(granted([name])) == [name]
+    assert list(find_grants([name])) == [name]
 
 
 def test_the_runner_that_can_delete_the_keys_of_silent_minions_is_named():
-    assert list(granted([{"@runner": ["manage.down"]}])) == ["@runner: manage.down"]
-    assert list(granted(["manage.down"], "runner")) == ["manage.down"]
+    assert list(find_grants([{"@runner": ["manage.down"]}])) == ["@runner: manage.down"]
+    assert list(find_grants(["manage.down"], "runner")) == ["manage.down"]
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,9 @@ def test_what_salt_takes_for_a_module_of_runners_or_wheels_is_named(grant):
         for name in names
         for form in ("runner", "wheel")
     )
-    assert list(granted([grant]))
+    assert list(find_grants([grant]))
 
 
 @pytest.mark.parametrize("grant", ["@jobs", {"@virt": ["list", "query"]}, {"@key": ["list"]}])
 def test_what_only_looks_in_such_a_module_is_not_named(grant):
-    assert not list(granted([grant]))
+    assert not list(find_grants([grant]))

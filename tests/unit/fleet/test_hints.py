@@ -8,8 +8,8 @@ import pytest
 from saltvirt import compat
 from saltvirt.errors import NameTaken, NoSuchVm
 from saltvirt.fleet import hints, inventory
-from saltvirt.fleet.hints import Heard
-from saltvirt.fleet.sightings import Sighting, having
+from saltvirt.fleet.hints import ReportedNames
+from saltvirt.fleet.sightings import VmPresence, find_hosts
 
 HERE = {"hyper1": ["db", "web"], "hyper2": ["mail"]}
 
@@ -17,56 +17,58 @@ HERE = {"hyper1": ["db", "web"], "hyper2": ["mail"]}
 @pytest.mark.parametrize(
     ("heard", "after"),
     [
-        (Heard(), HERE),
-        (Heard(whole={"hyper1": ["web"]}), {"hyper1": ["web"], "hyper2": ["mail"]}),
-        (Heard(whole={"hyper1": []}), {"hyper2": ["mail"]}),
-        (Heard(whole={"hyper3": {"web": 1}}), {**HERE, "hyper3": ["web"]}),
-        (Heard(whole={h: ["web"] for h in HERE}), {"hyper1": ["web"], "hyper2": ["web"]}),
+        (ReportedNames(), HERE),
+        (ReportedNames(whole={"hyper1": ["web"]}), {"hyper1": ["web"], "hyper2": ["mail"]}),
+        (ReportedNames(whole={"hyper1": []}), {"hyper2": ["mail"]}),
+        (ReportedNames(whole={"hyper3": {"web": 1}}), {**HERE, "hyper3": ["web"]}),
+        (ReportedNames(whole={h: ["web"] for h in HERE}), {"hyper1": ["web"], "hyper2": ["web"]}),
         (
-            Heard(name="db", one={"hyper1": Sighting()}),
+            ReportedNames(name="db", one={"hyper1": VmPresence()}),
             {"hyper1": ["web"], "hyper2": ["mail"]},
         ),
         (
-            Heard(name="db", one={"hyper2": Sighting(state="running")}),
+            ReportedNames(name="db", one={"hyper2": VmPresence(state="running")}),
             {"hyper1": ["db", "web"], "hyper2": ["db", "mail"]},
         ),
         (
-            Heard(name="db", one={"hyper2": Sighting(state="shutdown", moved_to="hyper1")}),
+            ReportedNames(
+                name="db", one={"hyper2": VmPresence(state="shutdown", moved_to="hyper1")}
+            ),
             HERE,
         ),
-        (Heard(whole={"hyper3": ["x" * 64, "", 7]}), HERE),
+        (ReportedNames(whole={"hyper3": ["x" * 64, "", 7]}), HERE),
     ],
 )
 def test_a_live_answer_is_taken_and_who_is_silent_keeps_what_it_had(heard, after):
-    assert hints.refreshed(HERE, heard) == after
+    assert hints.merge_report(HERE, heard) == after
 
 
 def test_a_move_puts_a_name_on_one_host():
-    assert hints.placed(HERE, "web", "hyper2") == {"hyper1": ["db"], "hyper2": ["mail", "web"]}
-    assert hints.placed(HERE, "mail", None) == {"hyper1": ["db", "web"]}
+    assert hints.place_name(HERE, "web", "hyper2") == {"hyper1": ["db"], "hyper2": ["mail", "web"]}
+    assert hints.place_name(HERE, "mail", None) == {"hyper1": ["db", "web"]}
 
 
 def test_a_host_that_makes_names_up_fills_no_disk():
     many = [f"vm{n}" for n in range(100_000)]
 
-    assert len(hints.refreshed({}, Heard(whole={"hyper1": many}))["hyper1"]) <= 4096
+    assert len(hints.merge_report({}, ReportedNames(whole={"hyper1": many}))["hyper1"]) <= 4096
 
 
 def test_one_that_is_on_its_way_is_not_there_twice():
-    arriving = {"h1": Sighting(state="running"), "h2": Sighting(state="paused", building=True)}
+    arriving = {"h1": VmPresence(state="running"), "h2": VmPresence(state="paused", building=True)}
 
-    assert having(arriving) == ["h1"]
-    assert having({"h2": arriving["h2"]}) == ["h2"]
-    assert having({**arriving, "h3": Sighting(state="shutdown")}) == ["h1", "h3"]
+    assert find_hosts(arriving) == ["h1"]
+    assert find_hosts({"h2": arriving["h2"]}) == ["h2"]
+    assert find_hosts({**arriving, "h3": VmPresence(state="shutdown")}) == ["h1", "h3"]
 
 
 def test_one_that_left_its_definition_behind_is_not_there_twice():
-    kept = {"h0": Sighting(state="shutdown", moved_to="h1")}
+    kept = {"h0": VmPresence(state="shutdown", moved_to="h1")}
 
-    assert having({**kept, "h1": Sighting(state="running")}) == ["h1"]
-    assert having({**kept, "h1": Sighting(state="paused", building=True)}) == ["h1"]
+    assert find_hosts({**kept, "h1": VmPresence(state="running")}) == ["h1"]
+    assert find_hosts({**kept, "h1": VmPresence(state="paused", building=True)}) == ["h1"]
     # It can still be removed, when nobody else has it.
-    assert having(kept) == ["h0"]
+    assert find_hosts(kept) == ["h0"]
 
 
 @pytest.mark.parametrize("command", ["init", "dry_run"])
@@ -91,7 +93,7 @@ def test_a_name_that_a_silent_host_has_is_not_free_as_another_had_it_meanwhile(c
     (host,) = cloud.hosts.where("web")
     cloud.hosts.silence(host)
     cloud.hosts.put("hyper3", "web")
-    inventory.survey(cloud.master, inventory.every(cloud.master), fun, arg)
+    inventory.survey(cloud.master, inventory.all_hosts(cloud.master), fun, arg)
     # One that was wrong is removed there, or a host has only claimed it.
     cloud.hosts.remove("hyper3", "web")
 
@@ -141,25 +143,27 @@ def test_a_vm_that_moves_is_not_a_duplicate(cloud):
 
 
 def test_a_host_that_was_taken_out_of_the_cloud_holds_no_names(cloud, opts):
-    hints.moved(opts, "web", "hyper9")
+    hints.record_move(opts, "web", "hyper9")
     compat.KeyStore(opts).accept("hyper9", "a key")
 
     with pytest.raises(NameTaken, match="was on hyper9 "):
         cloud.init("web", image=None)
     compat.KeyStore(opts).discard("hyper9")
     assert cloud.init("web", image=None)["host"] == "hyper1"
-    assert hints.where(opts, "web") == ["hyper1"]
+    assert hints.find_hosts(opts, "web") == ["hyper1"]
 
 
 def test_what_is_purged_is_hinted_at_no_more(cloud, opts):
     cloud.init()
     cloud.purge()
 
-    assert hints.where(opts, "web") == []
+    assert hints.find_hosts(opts, "web") == []
 
 
 def test_hints_are_written_only_when_they_change(opts):
-    heard = Heard(whole={f"hyper{h}": [f"vm{h}-{n}" for n in range(20)] for h in range(1000)})
+    heard = ReportedNames(
+        whole={f"hyper{h}": [f"vm{h}-{n}" for n in range(20)] for h in range(1000)}
+    )
     hints.refresh(opts, heard)
     path = hints._path(opts)
     before, begin = path.stat(), time.process_time()
@@ -169,14 +173,14 @@ def test_hints_are_written_only_when_they_change(opts):
     assert time.process_time() - begin < 1
     assert path.stat().st_ino == before.st_ino and before.st_size < 300_000
     assert before.st_mode & 0o777 == 0o600
-    hints.moved(opts, "vm1-1", "hyper2")
+    hints.record_move(opts, "vm1-1", "hyper2")
     assert path.stat().st_ino != before.st_ino
 
 
 def test_surveys_at_once_lose_nothing(opts):
     def refresh(number):
         for n in range(20):
-            hints.moved(opts, f"vm{number}-{n}", f"hyper{number}")
+            hints.record_move(opts, f"vm{number}-{n}", f"hyper{number}")
 
     threads = [threading.Thread(target=refresh, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -185,7 +189,7 @@ def test_surveys_at_once_lose_nothing(opts):
         thread.join()
 
     assert all(
-        hints.where(opts, f"vm{number}-{n}") == [f"hyper{number}"]
+        hints.find_hosts(opts, f"vm{number}-{n}") == [f"hyper{number}"]
         for number in range(4)
         for n in range(20)
     )
@@ -195,19 +199,19 @@ def test_surveys_at_once_lose_nothing(opts):
     "text", ["", "[]", '{"version": 1}', '{"version": 1, "hosts": {"h": 1}}', '{"version": 9}']
 )
 def test_hints_that_cannot_be_read_stop_nothing(opts, caplog, text):
-    hints.moved(opts, "web", "hyper1")
+    hints.record_move(opts, "web", "hyper1")
     hints._path(opts).write_text(text)
 
-    assert hints.where(opts, "web") == []
+    assert hints.find_hosts(opts, "web") == []
     assert "it is written anew" in caplog.text
-    hints.moved(opts, "web", "hyper1")
+    hints.record_move(opts, "web", "hyper1")
     assert json.loads(hints._path(opts).read_text())["hosts"] == {"hyper1": ["web"]}
 
 
 def test_hints_that_cannot_be_written_stop_nothing(opts, caplog):
     hints._path(opts).parent.write_text("a file where the folder should be")
 
-    hints.moved(opts, "web", "hyper1")
+    hints.record_move(opts, "web", "hyper1")
 
     assert "cannot note in" in caplog.text
 

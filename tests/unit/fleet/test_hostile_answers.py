@@ -219,7 +219,7 @@ def lab(monkeypatch, opts, tmp_path):
     monkeypatch.setattr(building, "_UNDOING_S", (0,))
     monkeypatch.setattr(effects, "_PATIENCE_S", -1)
     monkeypatch.setattr(effects, "LIMIT_S", 20)
-    monkeypatch.setattr(effects, "_BESIDE_S", 5)
+    monkeypatch.setattr(effects, "_OVERHEAD_S", 5)
     monkeypatch.setattr(evacuate, "_LOOK_S", 0)
     modules = {name: _runner(name, opts) for name in RUNNERS}
     return SimpleNamespace(opts=opts, folder=tmp_path, modules=modules, nested=nested)

@@ -56,12 +56,12 @@ def checked(lab, monkeypatch, signed):
         ("_trash_empty", lambda _cloud, _host, *_entries: {"own-1": 7}),
     ):
         monkeypatch.setattr(hostilehost.Cloud, name, says, raising=False)
-    monkeypatch.setattr(doctors, "_AGAIN_S", 0)
+    monkeypatch.setattr(doctors, "_PAUSE_S", 0)
     # No unit test has minions that could answer.
-    monkeypatch.setattr(masterfacts, "answering", lambda _cloud, _names: frozenset())
+    monkeypatch.setattr(masterfacts, "find_answering_minions", lambda _cloud, _names: frozenset())
     monkeypatch.setattr(unsigned, "answers", lambda *_asked: {})
     # Salt's loaders begin processes.
-    monkeypatch.setattr(setupfacts, "_served", lambda _opts: setupfacts.Served())
+    monkeypatch.setattr(setupfacts, "_read_served", lambda _opts: setupfacts.ServedFiles())
     monkeypatch.setattr(setupfacts, "_has_pillar", lambda _opts: True)
     monkeypatch.setattr(hostilehost.Keys, "waiting", lambda _keys: [], raising=False)
     for name in {call[0] for call in CALLS}:

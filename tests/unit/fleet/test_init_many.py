@@ -20,10 +20,10 @@ def call(count=6, pattern="web{}", *, vms=None, per_host=2, whole=False, wait=Fa
     """Return a call for some VMs of one CPU and one MiB."""
     usual = {"cpu": 1, "mem": 1, "image": IMAGE}
     if vms is None:
-        wanted = [{**usual, "name": name} for name in asked.names(pattern, count)]
+        wanted = [{**usual, "name": name} for name in asked.number_names(pattern, count)]
     else:
-        wanted = asked.listed(vms, usual)
-    requests = asked.requests(wanted, common)
+        wanted = asked.parse_list(vms, usual)
+    requests = asked.parse_requests(wanted, common)
     return Call(requests=requests, per_host=per_host, max_parallel=8, whole=whole, wait=wait)
 
 
@@ -282,7 +282,7 @@ def test_killed_in_the_middle_it_goes_on_when_it_is_called_again(cloud, kill_at)
     assert {*done["built"], *done["exists"]} == names
     assert all(len(cloud.hosts.where(name)) == 1 and key(cloud, name) for name in names)
     # Killed while it wrote, it may leave a part of a file, but no record.
-    assert records.every(orders.folder(cloud.opts), "order") == []
+    assert records.read_records(orders.folder(cloud.opts), "order") == []
 
 
 def test_where_one_has_no_place_the_others_are_built_and_all_or_nothing_builds_none(cloud):

@@ -54,4 +54,4 @@ def test_a_key_that_another_command_forgets_while_they_are_read_is_none(opts, mo
 
     monkeypatch.setattr(Path, "read_text", forgotten)
 
-    assert keys.noted(opts) == {"web2": "a key"}
+    assert keys.read_vm_keys(opts) == {"web2": "a key"}

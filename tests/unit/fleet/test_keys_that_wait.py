@@ -18,7 +18,7 @@ def test_keys_that_wait_are_shown_as_their_hosts_show_them(opts, tmp_path):
     pending.mkdir(parents=True, exist_ok=True)
     (pending / "newhost").write_text(public)
 
-    shown = allowing.shown(opts)
+    shown = allowing.show_members(opts)
 
     # What salt-key -f shows of it on 3008 is no help: a host shows this.
     finger = pem_finger(str(own), sum_type=opts["hash_type"])
@@ -57,7 +57,7 @@ def odd(opts):
 
 
 def test_an_odd_id_is_named_as_hostile_and_has_no_fingerprint_to_compare(opts, tmp_path, odd):
-    shown = allowing.shown(opts)
+    shown = allowing.show_members(opts)
 
     assert list(shown["waiting"]) == ["hyper3"]
     assert sorted(shown["odd_ids"]) == sorted(ODD)
@@ -79,8 +79,8 @@ def test_an_odd_id_is_suggested_in_no_command(opts, odd, name):
 def test_an_odd_id_that_is_accepted_is_in_no_command_that_allows_others():
     candidate = candidates.Candidate(why="says that it is one", fingerprint="00", vm_on=[])
 
-    command = candidates.command(dict.fromkeys([*ODD, "hyper3"], candidate))
+    command = candidates.allow_command(dict.fromkeys([*ODD, "hyper3"], candidate))
 
     assert command == "salt-run virt.allow hyper3"
-    assert candidates.command(dict.fromkeys(ODD, candidate)) is None
-    assert candidates.meant("hyper", ODD) == ""
+    assert candidates.allow_command(dict.fromkeys(ODD, candidate)) is None
+    assert candidates.suggest_ids("hyper", ODD) == ""

@@ -59,10 +59,10 @@ def test_a_word_of_megabytes_is_not_wrapped():
 @pytest.mark.parametrize("text", ["", "x", "9.x", "\N{SUPERSCRIPT ONE}.0", "8." + "1" * 5000])
 def test_what_is_no_version_is_older_than_all_and_no_traceback(text):
     said = told.but(tightclouds.host(1), versions={"libvirt": text, "qemu": text})
-    there = generation.of(said)
+    there = generation.for_host(said)
 
     assert generation.numbers(text) < (9, 1)
-    wanted = requirements.of(told.moving(newer=[["a thing", "9.1"]], cpu_qemu="9.1"))
+    wanted = requirements.for_move(told.moving(newer=[["a thing", "9.1"]], cpu_qemu="9.1"))
     assert len(list(generation.reasons(there, wanted))) == 2
 
 
@@ -75,15 +75,17 @@ def test_a_machine_type_of_megabytes_has_no_version(name):
 @pytest.mark.parametrize("ends", [[], ["7.2"], ["5.0", "7.2", "8.0"], ["x", "y"]])
 def test_a_family_of_machine_types_without_two_ends_is_no_traceback(ends):
     machines = {"x86_64": {"versions": {"pc-q35-": ends}, "names": []}}
-    there = generation.of(told.but(tightclouds.host(1), machines=machines))
+    there = generation.for_host(told.but(tightclouds.host(1), machines=machines))
 
-    assert list(generation.machine(there, requirements.of(told.moving(machine="pc-q35-7.2"))))
+    assert list(
+        generation.machine_reasons(there, requirements.for_move(told.moving(machine="pc-q35-7.2")))
+    )
 
 
 def test_of_what_a_vm_needs_only_pairs_count():
     odd = [["tpm", "9.0"], [], ["one"], ["a", "b", "c"]]
 
-    assert requirements.of(told.moving(newer=odd)).newer == (("tpm", "9.0"),)
+    assert requirements.for_move(told.moving(newer=odd)).newer == (("tpm", "9.0"),)
 
 
 @pytest.mark.parametrize(
@@ -108,11 +110,11 @@ def test_of_moves_that_a_host_makes_up_so_many_are_looked_at(opts, monkeypatch):
     there = {f"vm{n}": [SimpleNamespace(token=f"t{n}", **one, **more)] for n in range(5000)}
     found = inventory.Survey(answers={"h1": {}, "h3": there})
     asked = []
-    monkeypatch.setattr(inventory, "every", lambda _cloud: ["h1", "h3"])
+    monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["h1", "h3"])
     monkeypatch.setattr(inventory, "survey", lambda *_args: found)
     monkeypatch.setattr(moves, "settle", lambda *_args, **_options: asked.append(1) or "over")
     cloud = Cloud(opts=opts, settings=MasterSettings(), progress=lambda *_a, **_k: None)
 
     with pytest.raises(moves.Unsettled, match="h3 says that 5,000 moves are on record there"):
-        settle.every(cloud)
+        settle.settle_all(cloud)
     assert len(asked) == 100

@@ -7,7 +7,7 @@ from fleetkit import is_tidy, key, left
 from saltvirt import records
 from saltvirt.errors import NameTaken, VirtError
 from saltvirt.fleet import building, deploy, minions, orders, purge
-from saltvirt.fleet.hosts import DeployError, HostSilent
+from saltvirt.fleet.hosts import HostCommandFailed, HostUnresponsive
 from saltvirt.ops import ordered
 
 GIVEN_UP = "the master has given this order up"
@@ -15,7 +15,7 @@ GIVEN_UP = "the master has given this order up"
 
 def test_a_vm_that_was_given_up_is_not_made_later(cloud):
     cloud.hosts.is_queueing("virt.init")
-    with pytest.raises(DeployError):
+    with pytest.raises(HostCommandFailed):
         cloud.init(host="hyper1")
     assert key(cloud) is None and is_tidy(cloud)
     cloud.hosts.queues = None
@@ -57,13 +57,13 @@ def test_a_killed_masters_order_is_refused_before_it_is_settled(cloud, kill_at, 
 
 
 def _noted(cloud):
-    return records.look(orders.folder(cloud.opts), "order", "web").facts["order_id"]
+    return records.read_record(orders.folder(cloud.opts), "order", "web").facts["order_id"]
 
 
 def test_a_purge_that_was_given_up_removes_no_later_vm(cloud):
     cloud.init(host="hyper1")
     cloud.hosts.is_queueing("virt.purge")
-    with pytest.raises(HostSilent, match="run salt-run virt.purge web again"):
+    with pytest.raises(HostUnresponsive, match="run salt-run virt.purge web again"):
         cloud.purge()
     cloud.hosts.queues = None
     cloud.purge()
@@ -79,7 +79,7 @@ def test_a_purge_that_was_given_up_removes_no_later_vm(cloud):
 def test_an_order_that_may_still_be_done_is_kept_with_its_key(cloud, monkeypatch, said):
     cloud.hosts.is_queueing("virt.init")
     monkeypatch.setattr(minions, "refuse", lambda *_args: said)
-    with pytest.raises(HostSilent, match="may still be made, or be left, on hyper1"):
+    with pytest.raises(HostUnresponsive, match="may still be made, or be left, on hyper1"):
         cloud.init(host="hyper1")
     before = key(cloud)
     cloud.hosts.queues = None
@@ -103,7 +103,7 @@ def test_a_late_purge_of_one_master_removes_no_vm_that_another_has_made_since(cl
     cloud.init(host="hyper1")
     # The first master is killed while this waits in the host's queue, so nobody refuses it.
     cloud.hosts.is_queueing("virt.purge")
-    with pytest.raises(HostSilent):
+    with pytest.raises(HostUnresponsive):
         cloud.purge()
     cloud.hosts.queues = None
     second = replace(cloud.master, opts={**cloud.opts, "cachedir": str(tmp_path / "second")})

@@ -23,7 +23,7 @@ def _reinstall(cloud, host):
 
 
 def _ended(cloud, **given):
-    return settle.every(cloud.master, "web", **given)["settled"]["web"]
+    return settle.settle_all(cloud.master, "web", **given)["settled"]["web"]
 
 
 @pytest.mark.parametrize("is_on_record", [True, False])
@@ -34,9 +34,9 @@ def test_what_may_be_the_only_copy_waits_for_its_operator(leaving, is_on_record)
         _reinstall(leaving, "h2")
 
     with pytest.raises(moves.Unsettled, match="h2, which does not have it any more.*keep=h1"):
-        settle.every(leaving.master, "web")
+        settle.settle_all(leaving.master, "web")
     with pytest.raises(moves.Unsettled, match="h1 answers, so it is not lost"):
-        settle.every(leaving.master, "web", keep="h2")
+        settle.settle_all(leaving.master, "web", keep="h2")
     assert ("h1", "web") in leaving.away and ("h1", "web") in leaving.departures
 
     assert _ended(leaving, keep="h1") == "stays on h1"
@@ -59,7 +59,7 @@ def test_a_third_host_that_has_it_ends_the_move_by_the_operators_word(leaving):
     leaving.hosts["h2"].clear()
 
     with pytest.raises(moves.Unsettled, match="'web' is on h3.*keep=h3"):
-        settle.every(leaving.master, "web")
+        settle.settle_all(leaving.master, "web")
     assert ("h1", "web") in leaving.away
 
     assert _ended(leaving, keep="h3").startswith("is on h3; h1: its files are left there")
@@ -71,9 +71,9 @@ def test_a_silent_third_host_may_have_it(leaving):
     leaving.silent.add("h3")
 
     with pytest.raises(moves.Unsettled, match="h3 .* may have it, and cannot be asked"):
-        settle.every(leaving.master, "web")
+        settle.settle_all(leaving.master, "web")
     with pytest.raises(moves.Unsettled, match="h3 .* may have it, and cannot be asked"):
-        settle.every(leaving.master, "web", keep="h1")
+        settle.settle_all(leaving.master, "web", keep="h1")
     assert ("h1", "web") in leaving.away
 
     assert _ended(leaving, keep="h1", force=True) == "stays on h1"

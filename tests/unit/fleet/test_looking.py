@@ -62,7 +62,7 @@ class Hosts:
         return {**free, "vm_info": {name: shown(state) for name, state in STATES[host].items()}}
 
     def _vms(self, host, **given):
-        wanted = vmfilter.of(**given)
+        wanted = vmfilter.from_call(**given)
         whole = self._full_info(host)
         taken = {
             name: wanted.shown(vm)
@@ -87,7 +87,7 @@ def hosts(monkeypatch):
     """Four hypervisors."""
     made = Hosts()
     monkeypatch.setattr(minions, "ask", made.ask)
-    monkeypatch.setattr(inventory, "every", lambda _cloud: sorted(STATES))
+    monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: sorted(STATES))
     return made
 
 
@@ -102,7 +102,7 @@ def cloud(opts):
 def look(host=None, sort=None, limit=None, offset=0, stream=False, **vms):
     """Return the look of a call."""
     page = {"sort": sort, "limit": limit, "offset": offset}
-    return looking.asked(host, vmfilter.of(**vms), **page, stream=stream)
+    return looking.from_call(host, vmfilter.from_call(**vms), **page, stream=stream)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_filter_does_not_hide_that_a_vm_is_there_twice_nor_lose_a_hint(
 
     assert list(found) == ["hyper1", "duplicates"]
     assert found["duplicates"] == {"web1": ["hyper1", "hyper3"]}
-    assert hints.where(opts, "db1") == ["hyper1"]
+    assert hints.find_hosts(opts, "db1") == ["hyper1"]
 
 
 def test_a_host_that_claims_all_vms_does_not_have_each_asked_for(hosts, cloud, monkeypatch):
@@ -287,7 +287,7 @@ def test_the_vms_that_silent_and_failing_hosts_had_are_shown_as_they_were_last_s
         had["hyper2"],
         had["hyper1"],
     ]
-    some = looking.Look(vms=vmfilter.of("db*", None, None))
+    some = looking.Look(vms=vmfilter.from_call("db*", None, None))
     assert looking.listed(cloud, some)["last_seen"] == {"hyper1": ["db1"]}
     one = looking.Look(hosts=("rack1",))
     assert "last_seen" not in looking.listed(cloud, one)
@@ -298,7 +298,7 @@ def test_the_vms_of_a_host_that_was_shut_out_are_shown_as_they_were_last_seen(
 ):
     looking.listed(cloud, looking.Look())
     keys.accept(cloud.opts, "gone", "a key")
-    hints.refresh(cloud.opts, hints.Heard(whole={"gone": ["mail"], "deleted": ["old"]}))
+    hints.refresh(cloud.opts, hints.ReportedNames(whole={"gone": ["mail"], "deleted": ["old"]}))
 
     assert looking.listed(cloud, looking.Look())["last_seen"] == {"gone": ["mail"]}
     assert "last_seen" not in looking.listed(cloud, looking.Look(hosts=("hyper*",)))
@@ -340,14 +340,14 @@ def test_an_error_names_some_of_a_thousand_hypervisors(opts):
 @pytest.mark.parametrize("known", [vmfilter.FIELDS, looking.HOST_FIELDS])
 def test_a_field_that_there_is_not_is_refused_with_those_there_are(known):
     with pytest.raises(BadArgument) as refused:
-        vmfilter.of(fields=f"{known[0]},memry", known=known)
+        vmfilter.from_call(fields=f"{known[0]},memry", known=known)
 
     assert str(refused.value) == f"fields: 'memry'; one of {', '.join(known)}"
-    assert vmfilter.of(fields=list(known), known=known).fields == known
+    assert vmfilter.from_call(fields=list(known), known=known).fields == known
 
 
 def test_the_fields_there_are_are_those_that_hosts_say():
-    with connect.opened(HostSettings(uri="test:///default"), readonly=True) as conn:
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=True) as conn:
         vm = inspect.vm_info(conn, "test")["test"]
 
     assert sorted(vm) == sorted(vmfilter.FIELDS)

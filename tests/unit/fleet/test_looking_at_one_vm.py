@@ -6,7 +6,7 @@ import pytest
 from saltvirt import compat
 from saltvirt.errors import BadArgument, NameTaken, NoSuchVm
 from saltvirt.fleet import finding, hints, inventory, keys, migrate, minions, reaching, settle
-from saltvirt.fleet.hosts import DeployError
+from saltvirt.fleet.hosts import HostCommandFailed
 from saltvirt.wire import BadAnswer
 
 SHOWN = {"cpu": 1, "mem": 1024, "state": "running", "graphics": {}, "disks": {}, "nics": {}}
@@ -91,7 +91,7 @@ def test_behind_nat_the_login_leads_through_the_host(cloud):
         "web": {**NOWHERE, "addresses": ["192.168.122.7"], "behind_host": behind}
     }
 
-    said = reaching.of(cloud.master, "hyper2", "web", has_minion=True)
+    said = reaching.find_login(cloud.master, "hyper2", "web", has_minion=True)
 
     assert said["login"] == "ssh -J hyper2 debian@192.168.122.7"
 
@@ -102,7 +102,7 @@ def test_networks_that_are_none_change_nothing(cloud, behind):
         "web": {**NOWHERE, "addresses": ["192.0.2.7"], "behind_host": behind}
     }
 
-    said = reaching.of(cloud.master, "hyper2", "web", has_minion=False)
+    said = reaching.find_login(cloud.master, "hyper2", "web", has_minion=False)
 
     assert said["login"] == "ssh debian@192.0.2.7"
 
@@ -111,7 +111,9 @@ def test_a_source_that_nobody_knows_is_not_repeated(cloud):
     told = {**NOWHERE, "addresses": ["192.0.2.7"], "addresses_from": "\x1b[31m"}
     cloud.says["virt.vm_info"] = {"web": told}
 
-    assert "addresses_from" not in reaching.of(cloud.master, "hyper2", "web", has_minion=False)
+    assert "addresses_from" not in reaching.find_login(
+        cloud.master, "hyper2", "web", has_minion=False
+    )
 
 
 def test_an_answer_of_another_kind_is_one_line(cloud):
@@ -144,7 +146,7 @@ def test_the_console_is_shown_wherever_the_vm_is(cloud):
 def test_a_console_that_cannot_be_shown_is_one_line(cloud, said, error):
     cloud.says["virt.console_log"] = said
 
-    with pytest.raises(DeployError, match=error) as refused:
+    with pytest.raises(HostCommandFailed, match=error) as refused:
         reaching.console_log(cloud.master, "web", 20)
     assert "\n" not in str(refused.value)
 
@@ -170,52 +172,52 @@ EVERY = ["hyper1", "hyper2", "hyper3"]
 
 
 def test_the_host_that_had_a_vm_is_asked_alone_if_it_has_it_still(cloud, monkeypatch):
-    hints.moved(cloud.opts, "web", "hyper2")
+    hints.record_move(cloud.opts, "web", "hyper2")
     questions = asked(cloud, monkeypatch)
 
-    assert finding.to_read(cloud.master, "web") == "hyper2"
+    assert finding.locate_for_read(cloud.master, "web") == "hyper2"
     assert questions == [("virt.presence", ["hyper2"])]
 
 
 @pytest.mark.parametrize("hinted", [["hyper1"], ["hyper9"], ["hyper1", "hyper2"], []])
 def test_all_are_asked_where_the_hint_is_wrong_or_there_are_more(cloud, monkeypatch, hinted):
     heard = {host: ["web"] for host in hinted}
-    hints.refresh(cloud.opts, hints.Heard(whole=heard))
+    hints.refresh(cloud.opts, hints.ReportedNames(whole=heard))
     questions = asked(cloud, monkeypatch)
 
-    assert finding.to_read(cloud.master, "web") == "hyper2"
+    assert finding.locate_for_read(cloud.master, "web") == "hyper2"
     assert questions[-1] == ("virt.presence", EVERY)
-    assert "hyper1" not in hints.where(cloud.opts, "web")
+    assert "hyper1" not in hints.find_hosts(cloud.opts, "web")
 
 
 @pytest.mark.parametrize(
     "more", [{"building": True}, {"unfinished": True, "state": None}, {"moved_to": "hyper2"}]
 )
 def test_what_is_not_whole_on_the_host_that_had_it_is_looked_for_everywhere(cloud, more):
-    hints.moved(cloud.opts, "web", "hyper1")
+    hints.record_move(cloud.opts, "web", "hyper1")
     cloud.hosts.put("hyper1", "web", **{"state": "shutdown", **more})
 
-    assert finding.to_read(cloud.master, "web") == "hyper2"
+    assert finding.locate_for_read(cloud.master, "web") == "hyper2"
 
 
 def test_one_that_does_not_run_where_it_was_may_run_elsewhere(cloud):
-    hints.moved(cloud.opts, "web", "hyper1")
+    hints.record_move(cloud.opts, "web", "hyper1")
     cloud.hosts.put("hyper1", "web", state="shutdown")
 
     with pytest.raises(NameTaken, match="'web' is on hyper1 and hyper2"):
-        finding.to_read(cloud.master, "web")
+        finding.locate_for_read(cloud.master, "web")
 
 
 def test_a_host_that_had_it_and_is_silent_is_named(cloud):
-    hints.moved(cloud.opts, "web", "hyper2")
+    hints.record_move(cloud.opts, "web", "hyper2")
     cloud.hosts.silence("hyper2")
 
     with pytest.raises(NoSuchVm, match="not asked: hyper2; it was last seen on hyper2"):
-        finding.to_read(cloud.master, "web")
+        finding.locate_for_read(cloud.master, "web")
 
 
 def test_a_host_that_answers_nonsense_is_not_believed(cloud, monkeypatch):
-    hints.moved(cloud.opts, "web", "hyper1")
+    hints.record_move(cloud.opts, "web", "hyper1")
     usual = minions.ask
 
     def ask(cloud_, targets, fun, *args, **options):
@@ -226,18 +228,18 @@ def test_a_host_that_answers_nonsense_is_not_believed(cloud, monkeypatch):
 
     monkeypatch.setattr(minions, "ask", ask)
 
-    assert finding.to_read(cloud.master, "web") == "hyper2"
+    assert finding.locate_for_read(cloud.master, "web") == "hyper2"
 
 
 def test_whoever_changes_a_vm_asks_all_and_hears_of_a_second_one(cloud):
-    hints.moved(cloud.opts, "web", "hyper2")
+    hints.record_move(cloud.opts, "web", "hyper2")
     cloud.hosts.put("hyper3", "web")
 
     with pytest.raises(NameTaken, match="'web' is on hyper2 and hyper3"):
         inventory.locate(cloud.master, "web")
-    assert hints.where(cloud.opts, "web") == ["hyper2", "hyper3"]
+    assert hints.find_hosts(cloud.opts, "web") == ["hyper2", "hyper3"]
     with pytest.raises(NameTaken, match="'web' is on hyper2 and hyper3"):
-        finding.to_read(cloud.master, "web")
+        finding.locate_for_read(cloud.master, "web")
 
 
 @pytest.mark.parametrize(
@@ -246,7 +248,7 @@ def test_whoever_changes_a_vm_asks_all_and_hears_of_a_second_one(cloud):
         reaching.vm_info,
         inventory.locate,
         lambda cloud, name: migrate.plan(cloud, "web", name),
-        lambda cloud, name: settle.every(cloud, name),
+        lambda cloud, name: settle.settle_all(cloud, name),
     ],
 )
 def test_of_a_name_that_salt_reads_as_a_number_no_host_is_asked(cloud, read):

@@ -9,7 +9,7 @@ PLANNED = {"target": "h2", "autostart": True, "was": True}
 
 def settled(master, **given):
     """Settle as salt-run virt.settle does; return how the move of web ended."""
-    return settle.every(master, "web", **given)["settled"]["web"]
+    return settle.settle_all(master, "web", **given)["settled"]["web"]
 
 
 def cut_off(two, master, host, call):
@@ -151,7 +151,7 @@ def test_that_nobody_answers_is_no_success(two, master):
     two.silent = {"h1", "h2"}
 
     with pytest.raises(MasterError, match="no hypervisor answers: h1: does not answer; h2: does"):
-        settle.every(master)
+        settle.settle_all(master)
 
 
 def test_what_had_left_for_a_target_that_is_lost_is_forgotten_by_force(two, master):

@@ -10,7 +10,7 @@ from saltvirt.fleet.many.outcome import Call, NotAllBuilt
 def call(*vms, **common):
     """Return a call for some VMs of one CPU and one MiB, unless they say otherwise."""
     usual = {"cpu": 1, "mem": 1, "image": "salt://a.qcow2"}
-    requests = asked.requests(asked.listed(list(vms), usual), common)
+    requests = asked.parse_requests(asked.parse_list(list(vms), usual), common)
     return Call(requests=requests, per_host=2, max_parallel=8, wait=False)
 
 

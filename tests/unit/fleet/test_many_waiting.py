@@ -64,7 +64,7 @@ def waited(opts, monkeypatch):
         master = Cloud(opts={**opts, **options}, settings=MasterSettings(), progress=print)
         until = dict.fromkeys(["web1", "web2"], time.monotonic() + 0.5)
         answered = {}
-        answering.wait(master, until, answered, every_s=0.1)
+        answering.wait_for_minions(master, until, answered, every_s=0.1)
         return set(answered)
 
     return wait

@@ -88,18 +88,18 @@ def test_a_host_can_be_shut_out(master):
     ],
 )
 def test_which_calls_look(function, given, looks):
-    assert masterconfig.is_look(function, given) is looks
+    assert masterconfig.is_read_only(function, given) is looks
 
 
 def test_a_daemon_that_read_the_file_before_goes_on(master):
     opts, broken = master
     opts["virt"] = {"timeout_s": 5, "hypervisors": ["hyper*"]}
 
-    assert masterconfig.missing(opts) is None
+    assert masterconfig.explain_missing(opts) is None
     opts["virt"] = {"timeout_s": 5}
-    assert masterconfig.missing(opts).startswith(str(broken))
+    assert masterconfig.explain_missing(opts).startswith(str(broken))
     broken.write_text("virt: {hypervisors: ['hyper*']}\n")
-    assert masterconfig.missing(opts) is None
+    assert masterconfig.explain_missing(opts) is None
 
 
 @pytest.fixture

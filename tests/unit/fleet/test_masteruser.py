@@ -49,10 +49,10 @@ def test_what_root_makes_belongs_to_the_masters_user_and_is_nobody_elses(master)
     place = store.Store(Path(master["pki_dir"]) / "libvirt")
     groups = os.getgroups()
 
-    with masteruser.acting(master):
+    with masteruser.as_master_user(master):
         place.authority(NOW)
         place.revoke(["ab" * 16], NOW)
-        with locks.held(Path(master["cachedir"]) / "salt-virt" / "vm.json") as handle:
+        with locks.hold_lock(Path(master["cachedir"]) / "salt-virt" / "vm.json") as handle:
             assert os.fstat(handle.fileno()).st_uid == USER.pw_uid
 
     made = {path for path in place.folder.rglob("*")} | {place.folder}
@@ -67,10 +67,10 @@ def test_what_root_makes_belongs_to_the_masters_user_and_is_nobody_elses(master)
 
 @needs_root
 def test_the_masters_user_has_the_orders_and_the_hints(master):
-    with masteruser.acting(master):
+    with masteruser.as_master_user(master):
         with orders.opened(master, "web") as order:
             orders.begin(order, orders.PLACING)
-        hints.moved(master, "web", "hyper1")
+        hints.record_move(master, "web", "hyper1")
 
     made = list((orders.folder(master).parent).rglob("*"))
     assert len(made) == 4
@@ -83,7 +83,7 @@ def test_threads_that_are_begun_inside_are_that_user_and_the_others_stay_root(ma
 
     with ThreadPoolExecutor(1) as before:
         before.submit(path.read_text).result()
-        with masteruser.acting(master), ThreadPoolExecutor(1) as inside:
+        with masteruser.as_master_user(master), ThreadPoolExecutor(1) as inside:
             with pytest.raises(PermissionError):
                 inside.submit(path.read_text).result()
             assert before.submit(path.read_text).result() == "of root"
@@ -95,7 +95,7 @@ def test_two_threads_at_once_have_groups_of_their_own(master):
     theirs = os.getgrouplist(USER.pw_name, USER.pw_gid)
 
     def act(wait):
-        with masteruser.acting(master):
+        with masteruser.as_master_user(master):
             both.wait(10)
             wait(10)
             return os.getgroups()
@@ -130,7 +130,7 @@ def test_rights_that_cannot_be_lent_are_not_lent_in_part(master, monkeypatch, ca
         return lend(*wanted)
 
     monkeypatch.setattr(masteruser, call, refuse)
-    with pytest.raises(MasterError), masteruser.acting(master):
+    with pytest.raises(MasterError), masteruser.as_master_user(master):
         pass
 
     assert os.getgroups() == before
@@ -144,7 +144,7 @@ def test_groups_are_set_on_every_kind_of_machine(master, monkeypatch, machine):
         monkeypatch.setattr(masteruser.platform, "machine", lambda: machine)
     before = os.getgroups()
 
-    with masteruser.acting(master):
+    with masteruser.as_master_user(master):
         assert os.getgroups() == os.getgrouplist(USER.pw_name, USER.pw_gid)
     assert os.getgroups() == before
 
@@ -202,10 +202,10 @@ def test_a_link_that_the_masters_user_planted_leads_root_nowhere(master):
         (folder / name).symlink_to(secret)
     (folder / "folder").symlink_to(folder.parent)
 
-    with masteruser.acting(master):
+    with masteruser.as_master_user(master):
         for attempt in (
             (folder / "cakey.pem").read_bytes,
-            locks.held(folder / "ca.lock").__enter__,
+            locks.hold_lock(folder / "ca.lock").__enter__,
             lambda: files.write(folder / "folder" / "secret", b"of nobody"),
         ):
             with pytest.raises(PermissionError) as caught:
@@ -219,7 +219,7 @@ def test_a_link_that_the_masters_user_planted_leads_root_nowhere(master):
 @pytest.mark.parametrize("name", ["revoked", "issued", "next"])
 def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(master, name):
     place = store.Store(Path(master["pki_dir"]) / "libvirt")
-    with masteruser.acting(master):
+    with masteruser.as_master_user(master):
         place.authority(NOW)
         place.revoke(["ab" * 16], NOW)
         for folder in ("issued", "next"):
@@ -228,7 +228,7 @@ def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(master, name
     (place.folder / name).chmod(0o700)
 
     ask = {"revoked": place.revoked, "issued": place.issued, "next": lambda: place.bundle(NOW)}
-    with masteruser.acting(master):
+    with masteruser.as_master_user(master):
         for attempt in (ask[name], lambda: backup.read_all(place.folder)):
             with pytest.raises(PermissionError):
                 attempt()
@@ -304,10 +304,10 @@ def test_a_runner_says_whose_file_is_in_the_way_and_what_mends_it(master, path, 
 def test_a_backup_that_cannot_be_written_is_named_as_it_was_typed(master):
     path = Path(master["pki_dir"]).parent / "ca.backup"
 
-    with masteruser.acting(master), pytest.raises(PermissionError) as caught:
+    with masteruser.as_master_user(master), pytest.raises(PermissionError) as caught:
         files.write(path, b"")
 
-    why = masteruser.why(caught.value, master)
+    why = masteruser.explain_error(caught.value, master)
     assert why.startswith(f"{path.parent} belongs to root (0755), and user nobody, as which")
     assert "cannot write in it; choose a place that nobody can use" in why
     assert ".part" not in why
@@ -323,13 +323,16 @@ def test_a_masters_user_that_is_not_there_is_said():
     __opts__.clear()
     __opts__.update(user="nosuchuser")
 
-    with pytest.raises(MasterError, match="says user: nosuchuser"), masteruser.acting(__opts__):
+    with (
+        pytest.raises(MasterError, match="says user: nosuchuser"),
+        masteruser.as_master_user(__opts__),
+    ):
         pass
     assert "has no such user" in opens("/etc/hostname")()["error"]
 
 
 def test_a_master_of_this_very_user_changes_nothing(tmp_path):
-    with masteruser.acting({"user": pwd.getpwuid(os.geteuid()).pw_name}):
+    with masteruser.as_master_user({"user": pwd.getpwuid(os.geteuid()).pw_name}):
         files.write(tmp_path / "a", b"")
     assert owner(tmp_path / "a")[0] == os.geteuid()
 

@@ -55,13 +55,13 @@ def read(opts, monkeypatch):
 def test_a_target_means_what_it_means_to_salt_among_the_hypervisors(opts, read, where, meant):
     opts["nodegroups"] = {"racked": "G@rack:r1"}
 
-    assert sorted(matching.among(opts, HOSTS, where, "where")) == meant
+    assert sorted(matching.match_hosts(opts, HOSTS, where, "where")) == meant
     # Once for each host, however many guests are minions too.
     assert len(read) <= len(HOSTS)
 
 
 def test_a_listed_guest_is_not_said_to_have_no_key(opts, read):
     with pytest.raises(BadArgument, match="lists gone, whose key") as caught:
-        matching.among(opts, HOSTS, "L@hyper1,web1,gone", "where")
+        matching.match_hosts(opts, HOSTS, "L@hyper1,web1,gone", "where")
 
     assert "web1," not in str(caught.value).replace("L@hyper1,web1,gone", "")

@@ -171,7 +171,7 @@ def test_what_is_said_of_a_stranger_is_the_next_command():
 
 def listed(opts):
     """Return what the list says."""
-    found = membership.listed(opts)
+    found = membership.read_listed(opts)
     return sorted(found.allowed), sorted(found.disallowed)
 
 
@@ -226,7 +226,7 @@ def test_a_list_that_cannot_be_read_is_an_error_and_is_not_written_over(opts, co
     path = membership.folder(opts) / "hypervisors.json"
     path.write_text(content)
 
-    for work in (membership.listed, lambda opts: membership.allow(opts, ["hyper2"])):
+    for work in (membership.read_listed, lambda opts: membership.allow(opts, ["hyper2"])):
         with pytest.raises(MasterError, match="does not say who is a hypervisor"):
             work(opts)
 
@@ -234,7 +234,7 @@ def test_a_list_that_cannot_be_read_is_an_error_and_is_not_written_over(opts, co
 
 
 def test_without_a_list_and_a_configuration_nobody_is(opts):
-    found = membership.of(opts)
+    found = membership.read_members(opts)
 
     assert not any(found.has(one) for one in IDS)
 
@@ -244,7 +244,7 @@ def test_the_masters_configuration_and_its_list_are_united(accepted):
     membership.allow(accepted, ["web1"])
     membership.disallow(accepted, ["hyper2"])
 
-    found = membership.of(accepted)
+    found = membership.read_members(accepted)
 
     assert [one for one in IDS if found.has(one)] == ["hyper1", "web1"]
 
@@ -254,11 +254,11 @@ def test_the_masters_configuration_and_its_list_are_united(accepted):
 
 def test_a_vm_that_a_hypervisor_has_is_a_guest_whatever_its_name(opts):
     for vm, host in (("hyper9", "hyper1"), ("HYPER8", "hyper2"), ("web1", "hyper1")):
-        hints.moved(opts, vm, host)
-    hints.moved(opts, "hyper1", "guest")
+        hints.record_move(opts, vm, host)
+    hints.record_move(opts, "hyper1", "guest")
     members = Members(patterns=("hyper*",), disallowed=frozenset({"hyper7"}))
 
-    found = membership.guests(opts, members, ["hyper1", "hyper2"])
+    found = membership.find_last_seen_guests(opts, members, ["hyper1", "hyper2"])
 
     assert found == {"hyper9": ["hyper1"], "HYPER8": ["hyper2"]}
     with pytest.raises(MasterError) as refused:
@@ -291,7 +291,7 @@ def test_thousands_of_hosts_and_vms_are_looked_through_at_once():
             looked.append(self)
             return super().casefold()
 
-    assert membership.among(members, {h: map(Counted, vms) for h, vms in there.items()}) == {}
+    assert membership.find_guests(members, {h: map(Counted, vms) for h, vms in there.items()}) == {}
     assert len(looked) == 2 * 20 * 2000
 
 
@@ -324,7 +324,7 @@ def test_a_target_means_just_these_hypervisors_to_master_and_minions(opts, optio
     for one in accepted:
         keys.accept(opts, one, "a key")
 
-    target = membership.expression(members, wanted, accepted)
+    target = membership.compound_target(members, wanted, accepted)
 
     assert len(wanted) >= 297 and len(target) < 100
     on_master = CkMinions(opts).check_minions(target, "compound")["minions"]
@@ -348,7 +348,7 @@ def test_a_target_means_just_these_hypervisors_to_master_and_minions(opts, optio
 def test_where_no_short_target_means_them_hosts_are_listed(option, wanted, accepted):
     members = Members(patterns=membership.patterns(option, {}), allowed=frozenset(["a or *"]))
 
-    assert membership.expression(members, wanted, accepted) is None
+    assert membership.compound_target(members, wanted, accepted) is None
 
 
 def test_a_command_that_is_suggested_can_be_typed_whatever_a_host_is_called():
@@ -356,4 +356,4 @@ def test_a_command_that_is_suggested_can_be_typed_whatever_a_host_is_called():
 
     for members in (membership.Members(), shut_out):
         assert members.why_not("rack 1").endswith("run: salt-run virt.allow 'rack 1'")
-    assert "see: salt 'rack 1' test.ping" in minions._unheard("rack 1", "virt.list", None, 1).error
+    assert "see: salt 'rack 1' test.ping" in minions._no_reply("rack 1", "virt.list", None, 1).error

@@ -97,7 +97,7 @@ def cloud(opts, root, address, said):
 
 def fetch(cloud, kind="onedir", arch="x86_64,aarch64", source=None, saltenv="base", folder=None):
     """Fetch as the runner does."""
-    asked = minionfiles.wanted(cloud, kind, VERSION, arch, source)
+    asked = minionfiles.from_call(cloud, kind, VERSION, arch, source)
     return minionfiles.fetch(cloud, asked, saltenv, folder)
 
 
@@ -281,7 +281,7 @@ def test_packages_come_with_what_a_folder_has_beside_them(cloud, root, tmp_path)
     fetch(cloud)
     fetch(cloud, kind="deb", arch="x86_64", source=str(folder))
 
-    found = minionpackages.read((root / "salt-virt/minion/index.json").read_text())
+    found = minionpackages.read_index((root / "salt-virt/minion/index.json").read_text())
     assert [one.file for one in found["deb"]] == [
         *DEBS,
         "bsdmainutils_12_all.deb",
@@ -379,16 +379,18 @@ def test_the_first_folder_that_can_be_written_to_is_taken(cloud, opts, root, tmp
 )
 def test_what_is_not_to_be_had_is_refused(cloud, given, why):
     with pytest.raises(BadArgument, match=why):
-        minionfiles.wanted(cloud, *given)
+        minionfiles.from_call(cloud, *given)
 
 
 def test_a_processor_that_is_named_twice_counts_once(cloud):
-    assert minionfiles.wanted(cloud, "onedir", VERSION, "x86_64,x86_64", None).arches == ("x86_64",)
+    assert minionfiles.from_call(cloud, "onedir", VERSION, "x86_64,x86_64", None).arches == (
+        "x86_64",
+    )
 
 
 def test_the_release_is_the_masters_own(cloud, monkeypatch):
     monkeypatch.setattr(minionfiles.salt.version, "__version__", "3006.25")
-    assert minionfiles.wanted(cloud, "onedir", None, "x86_64", None).version == "3006.25"
+    assert minionfiles.from_call(cloud, "onedir", None, "x86_64", None).version == "3006.25"
     monkeypatch.setattr(minionfiles.salt.version, "__version__", "3006.25+12.g1f")
     with pytest.raises(BadArgument, match="which is no release; say which"):
-        minionfiles.wanted(cloud, "onedir", None, "x86_64", None)
+        minionfiles.from_call(cloud, "onedir", None, "x86_64", None)

@@ -16,7 +16,7 @@ NAMES = ["my vm", "Windows 10 (Büro)", "a..b", "x" * 100, "%41", "Ж" * 120]
 
 def left(master, name):
     """Return the order that is on record."""
-    return records.look(orders.folder(master.opts), "order", name)
+    return records.read_record(orders.folder(master.opts), "order", name)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -36,7 +36,7 @@ def test_a_move_of_them_that_was_cut_off_is_settled(two, master, name):
         migrate.migrate(master, name, "h2", {})
     two.silent.clear()
 
-    assert settle.every(master) == {"settled": {name: "stays on h1"}}
+    assert settle.settle_all(master) == {"settled": {name: "stays on h1"}}
 
     assert two.where(name) == ["h1"] and two.is_settled() and left(master, name) is None
 
@@ -48,7 +48,7 @@ def test_the_doctor_settles_an_order_of_them(two, master, name):
     with pytest.raises(VirtError):
         migrate.migrate(master, name, "h2", {})
     two.silent.clear()
-    found = leftover.mended("order", MASTER, name, "it was cut off", "settles it")
+    found = leftover.fixable_leftover("order", MASTER, name, "it was cut off", "settles it")
 
     done, failed = mend.mend(master, [found], store.utc_now())
 

@@ -86,7 +86,7 @@ def asking(opts, monkeypatch):
     # Whoever is silent is asked at once whether it is at it.
     monkeypatch.setattr(minions, "_ASK_S", 0)
     monkeypatch.setattr(minions, "_QUIET_S", 0.3)
-    said = signed.Said(minion="hyper1", about="1", value={})
+    said = signed.SignedAnswer(minion="hyper1", about="1", value={})
     answer = {"id": "hyper1", "return": signed.pack(said, keypairs.named("hyper1")[1].encode())}
 
     def asked(*events, later=()):

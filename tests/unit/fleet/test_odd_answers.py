@@ -54,11 +54,11 @@ def test_a_hosts_progress_is_one_line_of_ours(monkeypatch):
             shown.append((stage, figures))
 
     data = {"name": "web", "stage": "Moving\nhyper1: done", "detail": ["a\nb"], "percent": 3}
-    monkeypatch.setattr(hosts, "_signed", lambda *_args: data)
+    monkeypatch.setattr(hosts, "_read_signed_event", lambda *_args: data)
 
-    hosts.watching(Cloud(), "tag", "h1", "web")("tag", {"id": "h1"})
+    hosts.progress_watcher(Cloud(), "tag", "h1", "web")("tag", {"id": "h1"})
     data["stage"] = "x" * 10_000
-    hosts.watching(Cloud(), "tag", "h1", "web")("tag", {"id": "h1"})
+    hosts.progress_watcher(Cloud(), "tag", "h1", "web")("tag", {"id": "h1"})
 
     assert shown[0] == (
         "Moving hyper1: done",
@@ -94,7 +94,7 @@ def test_a_digest_is_a_text_and_a_state_true_or_false(monkeypatch):
         "h1": minions.Reply(minion="h1", value="digest"),
         "h2": minions.Reply(minion="h2", value={"a": [1]}),
     }
-    monkeypatch.setattr(images, "listed", lambda *_args: Found())
+    monkeypatch.setattr(images, "survey_images", lambda *_args: Found())
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
     monkeypatch.setattr(images.inventory, "hosts", lambda *_args, **_options: ["h2"])
     monkeypatch.setattr(images, "act", lambda *_args, **_options: [1])
@@ -111,16 +111,18 @@ def test_a_digest_is_a_text_and_a_state_true_or_false(monkeypatch):
 
 
 def test_an_error_of_a_host_has_an_end():
-    said = signed.Said(minion="h1", about="1", why="x" * 100_000, retcode=1)
+    said = signed.SignedAnswer(minion="h1", about="1", why="x" * 100_000, retcode=1)
 
-    assert len(hearing.reply_of(said).error) < 5000
+    assert len(hearing.reply_from_answer(said).error) < 5000
 
 
 OWN = keypairs.named("hyper1")
 
 
 def _heard(value, about="1"):
-    packed = signed.pack(signed.Said(minion="h1", about=about, value=value), OWN[1].encode())
+    packed = signed.pack(
+        signed.SignedAnswer(minion="h1", about=about, value=value), OWN[1].encode()
+    )
     return signed.unpack(packed, OWN[0], minion="h1", about="1").value
 
 

@@ -9,7 +9,7 @@ import pytest
 from playedhosts import HOW, clouds, table
 from saltvirt.errors import MasterError
 from saltvirt.fleet import evacuate, proofs, restore
-from saltvirt.fleet.hosts import DeployError
+from saltvirt.fleet.hosts import HostCommandFailed
 
 HOME = {"max_parallel": 2}
 LINE = (
@@ -224,10 +224,10 @@ def test_a_host_that_is_not_told_of_new_proofs_keeps_those_it_has(three, run, op
     class Cut(Exception):
         pass
 
-    with pytest.raises(Cut), proofs.renewed(opts, "h3"):
+    with pytest.raises(Cut), proofs.renewed_key(opts, "h3"):
         raise Cut
     assert run(restore.dry_run, three, "h3")["moves"] == {"web1": "h3"}
-    with proofs.renewed(opts, "h3"):
+    with proofs.renewed_key(opts, "h3"):
         assert run(restore.dry_run, three, "h3")["moves"] == {"web1": "h3"}
         three.proved(opts, "h3", web1=["h1"])
     assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}
@@ -244,7 +244,7 @@ def test_a_host_that_says_it_has_the_vm_of_another_gets_no_proof(three, run):
     def gone():
         seen.append(copy.deepcopy(three.notes["h3"]))
         three.hosts["h3"].pop("web1", None)
-        raise DeployError("h3: it is not here")
+        raise HostCommandFailed("h3: it is not here")
 
     for fun in ("virt.migrate_begin", "virt.migrate"):
         three.before["h3", fun] = gone
@@ -259,7 +259,7 @@ def test_a_host_that_says_it_has_the_vm_of_another_gets_no_proof(three, run):
 
 
 def test_the_key_is_the_masters_alone(three, opts):
-    assert proofs.proved(opts, {"h3": {}}) == {"h3": {}}
+    assert proofs.select_proved(opts, {"h3": {}}) == {"h3": {}}
     assert not key_file(opts).exists(), "nobody has been emptied"
 
     three.proved(opts, "h3", web1=["h1"])

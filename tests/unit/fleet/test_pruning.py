@@ -47,7 +47,7 @@ def asked(monkeypatch):
         return out
 
     monkeypatch.setattr(minions, "ask", ask)
-    monkeypatch.setattr(inventory, "every", lambda _cloud: list(HOSTS))
+    monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: list(HOSTS))
     return questions
 
 
@@ -118,7 +118,7 @@ def test_an_interruption_keeps_all(cloud, asked, monkeypatch, step):
 
 def test_two_runners_do_not_end_what_the_other_has_begun(cloud, asked):
     with (
-        locks.held(f"{cloud.opts['cachedir']}/salt-virt/image-prune.lock"),
+        locks.hold_lock(f"{cloud.opts['cachedir']}/salt-virt/image-prune.lock"),
         pytest.raises(MasterError, match="another virt.image_prune is at work on this master"),
     ):
         images.prune(cloud, is_dry=False)
@@ -168,9 +168,9 @@ def test_images_of_hosts_that_are_all_silent_are_no_answer(cloud, asked, monkeyp
     monkeypatch.setattr(minions, "ask", ask)
 
     silent |= {"hyper1", "hyper2"}
-    assert images.shown(cloud, None) == {
+    assert images.show_images(cloud, None) == {
         "hyper3": {"a": {"users": []}},
         "unreachable": ["hyper1", "hyper2"],
     }
     with pytest.raises(MasterError, match="^no hypervisor answers: hyper1: does not answer$"):
-        images.shown(cloud, "hyper1")
+        images.show_images(cloud, "hyper1")

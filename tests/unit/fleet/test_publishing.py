@@ -26,7 +26,7 @@ class Local:
 def of(patterns, hosts=HOSTS, minions=(*HOSTS, *GUESTS), **opts):
     """Return ``(type, parts)`` of a target."""
     members = Members(patterns=tuple(patterns))
-    found = publishing.chosen({**CACHE, **opts}, members, list(hosts), minions)
+    found = publishing.choose_target({**CACHE, **opts}, members, list(hosts), minions)
     return found.kind, list(found.parts)
 
 

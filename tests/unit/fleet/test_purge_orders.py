@@ -78,7 +78,7 @@ def test_a_purge_that_its_host_refuses_leaves_no_order(cloud):
         raise ValueError("it is being moved")
 
     cloud.hosts.does["virt.purge"] = remove
-    with pytest.raises(building.DeployError, match="hyper1: it is being moved"):
+    with pytest.raises(building.HostCommandFailed, match="hyper1: it is being moved"):
         cloud.purge()
     assert key(cloud) and is_tidy(cloud)
 
@@ -95,7 +95,9 @@ def test_a_purge_that_was_cut_off_says_that_the_next_one_goes_on(cloud, error, w
         raise error
 
     cloud.hosts.does["virt.purge"] = remove
-    with pytest.raises(building.DeployError, match=f"{why}.* run salt-run virt.purge web again"):
+    with pytest.raises(
+        building.HostCommandFailed, match=f"{why}.* run salt-run virt.purge web again"
+    ):
         cloud.purge()
     assert key(cloud) and left(cloud) == "removing"
     if error == "silent":
@@ -185,7 +187,7 @@ def test_a_journal_that_says_nothing_was_cut_off_before_anything_was_done(cloud,
 def test_a_command_of_an_older_version_is_not_disturbed(cloud):
     path = journal(cloud, "{}")
 
-    with locks.held(path), pytest.raises(NameTaken, match="by another salt-run"):
+    with locks.hold_lock(path), pytest.raises(NameTaken, match="by another salt-run"):
         cloud.init()
 
 
@@ -195,7 +197,7 @@ def test_a_journal_that_was_taken_over_when_the_power_went_is_not_taken_over_twi
 
     kill_at("order.ordered", lambda: orders.opened(cloud.opts, "web").__enter__())
     assert path.exists() and left(cloud) == "ordered"
-    first = records.look(orders.folder(cloud.opts), "order", "web").token
+    first = records.read_record(orders.folder(cloud.opts), "order", "web").token
     with orders.opened(cloud.opts, "web") as order:
         assert order.now.token == first and not path.exists()
 
@@ -209,7 +211,7 @@ def test_a_kept_definition_does_not_cost_the_vm_that_moved_on_its_key(cloud):
     cloud.hosts.silence("hyper2")
 
     with pytest.raises(
-        building.DeployError, match="hyper2 may have it and .*hyper1 virt.undefine web "
+        building.HostCommandFailed, match="hyper2 may have it and .*hyper1 virt.undefine web "
     ):
         cloud.purge()
 
@@ -232,7 +234,7 @@ def test_a_vm_that_moved_on_from_where_its_definition_says_keeps_its_key(cloud, 
     cloud.hosts.silence("hyper3" if is_seen else "hyper2")
 
     with pytest.raises(
-        building.DeployError, match="so nothing is removed, not even its minion key"
+        building.HostCommandFailed, match="so nothing is removed, not even its minion key"
     ):
         cloud.purge()
 
@@ -305,7 +307,7 @@ def test_the_key_of_an_interrupted_purge_goes_though_a_kept_definition_cannot(cl
         raise building.VirtError("its files are on storage that all hosts share")
 
     cloud.hosts.does["virt.purge"] = refuse
-    with pytest.raises(building.DeployError, match="storage that all hosts share"):
+    with pytest.raises(building.HostCommandFailed, match="storage that all hosts share"):
         cloud.purge()
 
     assert key(cloud) is None
@@ -316,7 +318,7 @@ def test_the_key_of_a_vm_that_moved_on_stays_while_any_host_is_silent(cloud):
     before = key(cloud)
     cloud.hosts.silence("hyper3")
 
-    with pytest.raises(building.DeployError, match="hyper3 may have it"):
+    with pytest.raises(building.HostCommandFailed, match="hyper3 may have it"):
         cloud.purge()
 
     assert key(cloud) == before

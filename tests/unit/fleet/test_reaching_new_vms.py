@@ -7,7 +7,7 @@ from saltvirt import compat
 from saltvirt.errors import MasterError, VirtError
 from saltvirt.fleet import awaiting, deploy, minions, reaching
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import DeployError
+from saltvirt.fleet.hosts import HostCommandFailed
 
 VM = {"addresses": ["192.0.2.7"], "ssh_user": "debian"}
 
@@ -81,13 +81,13 @@ def test_of_a_minion_that_came_and_is_silent_the_master_knows_what_it_said(cloud
     told = {"ipv4": ["127.0.0.1", "192.0.2.9"]}
     monkeypatch.setattr(compat.Grains, "of", lambda _self, name: {"web": told}.get(name))
 
-    with pytest.raises(DeployError) as silent:
+    with pytest.raises(HostCommandFailed) as silent:
         awaited(cloud, monkeypatch, None)
 
     assert silent.value.table["addresses"] == ["192.0.2.9"]
     assert silent.value.table["login"] == "ssh debian@192.0.2.9"
     # Of a name without a key it is what another VM has said.
-    assert reaching._told(cloud.master, "other") == {}
+    assert reaching._read_grains(cloud.master, "other") == {}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_master_that_does_not_answer_any_more_takes_nothing_back(cloud, monkey
 
 def silent(cloud, monkeypatch):
     """Deploy a VM whose minion never answers; return the error as a runner tells it."""
-    with pytest.raises(DeployError, match="does not answer after") as caught:
+    with pytest.raises(HostCommandFailed, match="does not answer after") as caught:
         awaited(cloud, monkeypatch, None)
     assert "\n" not in str(caught.value)
     return {"error": str(caught.value), **caught.value.table}
@@ -169,11 +169,11 @@ def test_what_a_guest_has_not_told_with_its_request_for_pillar_is_not_asked_for(
     cloud.says["virt.vm_info"] = {"web": {"addresses": [], "ssh_user": "debian"}}
     cloud.init()
 
-    said = reaching.of(cloud.master, "hyper1", "web", has_minion=True)
+    said = reaching.find_login(cloud.master, "hyper1", "web", has_minion=True)
 
     assert said == {"addresses": [], "login": "salt web cmd.run COMMAND"}
     asked(cloud.opts, "web", {"ipv4": ["192.0.2.9"]})
-    said = reaching.of(cloud.master, "hyper1", "web", has_minion=True)
+    said = reaching.find_login(cloud.master, "hyper1", "web", has_minion=True)
     assert said["login"] == "ssh debian@192.0.2.9"
 
 

@@ -82,14 +82,14 @@ def test_events_in_a_hosts_name_are_one_warning_of_a_command(opts, caplog):
     keys.accept(opts, "hyper1", public)
     shown = []
     cloud = SimpleNamespace(opts=opts, progress=lambda stage, **_said: shown.append(stage))
-    watch = hosts.watching(cloud, PROGRESS, "hyper1", "web1")
+    watch = hosts.progress_watcher(cloud, PROGRESS, "hyper1", "web1")
 
     for _number in range(2000):
         watch(PROGRESS, {"id": "hyper1", "data": {"said": "x", "signature": "x"}})
 
     warned = [row for row in caplog.records if row.levelno == logging.WARNING]
     assert len(warned) == 1 and "passed over, in the name of hyper1" in warned[0].getMessage()
-    said = signed.Said(
+    said = signed.SignedAnswer(
         minion="hyper1", about=PROGRESS, fun="", value={"name": "web1", "stage": "S"}, why=None
     )
     watch(PROGRESS, {"id": "hyper1", "data": signed.pack(said, private.encode())})

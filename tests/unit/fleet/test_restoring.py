@@ -71,7 +71,7 @@ def test_a_restore_forgets_nothing_that_a_host_has_which_is_shut_out(cloud, run,
     three.put("web1", "h3")
     keys.accept(opts, "h1", "a key")
     assert run(evacuate.evacuate, three, "h3", **HOW)["moved"] == {"web1": "h1"}
-    monkeypatch.setattr(inventory, "every", lambda _cloud: ["h2", "h3"])
+    monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["h2", "h3"])
 
     with pytest.raises(evacuate.NotAllMoved, match="web1 did not come back to h3") as caught:
         run(restore.restore, three, "h3", **HOME)
@@ -128,7 +128,7 @@ def test_a_vm_that_is_stopped_under_its_way_home_comes_home(cloud, run, opts):
         tries.append(1)
         if len(tries) == 1:
             three.hosts["h1"]["web1"]["state"] = "shutdown"
-            raise building.DeployError("h1: domain is not running")
+            raise building.HostCommandFailed("h1: domain is not running")
 
     three.before["h1", "virt.migrate"] = stopped
 

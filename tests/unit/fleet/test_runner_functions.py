@@ -113,7 +113,7 @@ def test_what_a_master_above_has_ordered_is_kept_for_it(tmp_path, monkeypatch, d
         return does
 
     monkeypatch.setitem(__opts__, "cachedir", str(tmp_path))
-    monkeypatch.setattr(runners, "_called", called)
+    monkeypatch.setattr(runners, "_dispatch", called)
     ours, others = job("20261124202137000000"), job("20261124202137000001")
     answers = []
     for one, kwargs in ((ours, {"cell": "local"}), (others, {})):
@@ -123,8 +123,8 @@ def test_what_a_master_above_has_ordered_is_kept_for_it(tmp_path, monkeypatch, d
         except RuntimeError:
             answers.append("Exception occurred in runner virt.command: broken")
 
-    assert here._answer(__opts__, "20261124202137000000") == (answers[0],)
-    assert here._answer(__opts__, "20261124202137000001") is None
+    assert here._read_answer(__opts__, "20261124202137000000") == (answers[0],)
+    assert here._read_answer(__opts__, "20261124202137000001") is None
 
 
 @pytest.mark.parametrize(("args", "kwargs"), [((), {}), (("a", 1, 2), {}), (("a",), {"cuont": 2})])

@@ -31,7 +31,7 @@ def move(master, name="web", target="h2", **given):
 
 def left(master):
     """Return the phase of the order that is on record."""
-    record = records.look(orders.folder(master.opts), "order", "web")
+    record = records.read_record(orders.folder(master.opts), "order", "web")
     return record and record.phase
 
 
@@ -44,7 +44,7 @@ def is_over(cloud, master, *where):
 
 def settled(master, name=None, **given):
     """Settle as salt-run virt.settle does."""
-    return settle.every(master, name, **given)
+    return settle.settle_all(master, name, **given)
 
 
 def test_a_move_comes_to_its_end_and_the_order_of_what_is_asked(two, master):
@@ -66,7 +66,7 @@ def test_a_host_that_falls_silent_is_waited_for_and_the_rest_is_settled(two, mas
         assert "go on with: salt-run virt.settle web" in str(error)
         assert f"{call[0]} does not answer" in str(error) or "cannot be asked" in str(error)
         assert left(master) == "moving"
-    except hosts.HostSilent as error:
+    except hosts.HostUnresponsive as error:
         # It has come to its end at once: the VM stays.
         assert call[0] in str(error) and is_over(two, master, "h1")
     two.silent.clear()
@@ -99,7 +99,7 @@ def test_what_a_killed_runner_leaves_is_settled_by_the_next(two, master, call, h
 @pytest.mark.parametrize("call", CALLS[:3], ids=" ".join)
 def test_a_refusal_keeps_the_vm_and_names_its_host(two, master, call):
     def refuse():
-        raise hosts.DeployError("no")
+        raise hosts.HostCommandFailed("no")
 
     two.before[call] = refuse
     with pytest.raises(VirtError, match="no$|h2: no") as caught:
@@ -158,7 +158,7 @@ def test_an_older_host_is_named_with_what_brings_it_up_to_date(two, master):
 
 
 def _old():
-    raise hosts.DeployError("'virt.migrate_begin' is not available.")
+    raise hosts.HostCommandFailed("'virt.migrate_begin' is not available.")
 
 
 def test_an_older_target_is_named_as_one(two, master):
@@ -171,7 +171,9 @@ def test_an_older_target_is_named_as_one(two, master):
 
 def _old_target():
     # In Salt's words; its arguments stand in the order of the call.
-    raise hosts.DeployError("h2: The following keyword arguments are not valid: token=1, source=h1")
+    raise hosts.HostCommandFailed(
+        "h2: The following keyword arguments are not valid: token=1, source=h1"
+    )
 
 
 def test_a_second_master_does_not_take_part_in_the_move_of_the_first(two, master, tmp_path):
@@ -364,7 +366,7 @@ def test_a_host_that_answers_is_not_lost(two, master):
 )
 def test_what_a_move_waits_for_is_said_in_words(master, source, target, says):
     with orders.opened(master.opts, "web") as held:
-        hands = effects.Hands(master, held, "t1", HOSTS)
+        hands = effects.MoveExecutor(master, held, "t1", HOSTS)
         hands.seen = {"h1": source, "h2": target}
         assert re.search(says, hands.waits())
 

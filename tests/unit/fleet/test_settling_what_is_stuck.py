@@ -19,7 +19,7 @@ UNREADABLE = {
 
 def settled(master, name=None, **given):
     """Settle as salt-run virt.settle does."""
-    return settle.every(master, name, **given)
+    return settle.settle_all(master, name, **given)
 
 
 @pytest.mark.parametrize("source", ["h1", None])
@@ -46,7 +46,7 @@ def test_a_move_whose_target_is_silent_and_whose_source_nobody_knows_names_no_ho
     two, master
 ):
     two.arrivals["h2", "web"] = {"token": "t1", "phase": "ready", "source": None}
-    held = records.held(orders.folder(master.opts), orders.PURPOSE, "web")
+    held = records.hold_record(orders.folder(master.opts), orders.PURPOSE, "web")
     hosts = effects.MoveHosts(source=None, target="h2")
     two.silent.add(("h2", "virt.migration_state"))
 

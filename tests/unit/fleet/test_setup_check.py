@@ -73,7 +73,7 @@ def test_what_comes_first_is_mended_first(seed):
     ]
     some = chance.sample(every, 60)
 
-    found = gaps.in_order(some)
+    found = gaps.sort_gaps(some)
 
     assert sorted(found, key=str) == sorted(some, key=str)
     ranks = [(LEVELS.index(one.level), ORDER.index(one.check)) for one in found]
@@ -134,7 +134,7 @@ def test_a_host_that_is_named_tries_whether_others_let_it_in(setup):
     assert setup.check("hyper2") == [("firewall", "hyper1", MOVING)]
     assert setup.asked == ["hyper2"] and [*setup.others] == ["hyper1"]
     # One that is silent cannot be reached, whatever its firewall does.
-    silence.noted(setup.opts, ["hyper1"], ["hyper1"], lambda _host: True)
+    silence.record_silence(setup.opts, ["hyper1"], ["hyper1"], lambda _host: True)
     assert setup.check("hyper2") == [] and setup.others == {}
 
 
@@ -160,7 +160,7 @@ def test_names_of_links_that_jinja_would_run_are_in_no_fix(setup):
 
 def test_a_guest_is_not_proposed_as_a_hypervisor(setup):
     candidate(setup)
-    hints.refresh(setup.opts, hints.Heard(whole={"hyper1": ["hyper9"]}))
+    hints.refresh(setup.opts, hints.ReportedNames(whole={"hyper1": ["hyper9"]}))
 
     assert setup.check() == []
 
@@ -184,7 +184,7 @@ def test_a_project_that_came_by_pip_needs_no_file_server(setup):
 
 def test_a_master_that_started_after_its_configuration_is_not_to_be_restarted(setup):
     after = Path(setup.opts["conf_file"]).stat().st_mtime + 1
-    setup.monkeypatch.setattr(masterfacts, "_started", lambda _path: after)
+    setup.monkeypatch.setattr(masterfacts, "_read_start_s", lambda _path: after)
 
     assert setup.check() == []
 

@@ -27,14 +27,14 @@ def test_when_a_process_started_is_read_from_the_kernel(tmp_path):
         (tmp_path / "pid").write_text(f"{process.pid}\n")
         while b"salt-master" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
             assert time.time() < before + 10
-        found = masterfacts._started(tmp_path / "pid")
+        found = masterfacts._read_start_s(tmp_path / "pid")
         assert found is not None and abs(found - before) < 5
         (tmp_path / "pid").write_text(str(os.getpid()))
-        assert masterfacts._started(tmp_path / "pid") is None  # not a master
+        assert masterfacts._read_start_s(tmp_path / "pid") is None  # not a master
     finally:
         process.kill()
         process.wait()
-    assert masterfacts._started(tmp_path / "nothing") is None
+    assert masterfacts._read_start_s(tmp_path / "nothing") is None
 
 
 def test_included_files_of_the_configuration_count(setup):

@@ -29,7 +29,7 @@ def test_planted_files_keep_no_host_in(secured, told):  # noqa: F811
     done = allowing.disallow(secured, ["hyper3"], store.utc_now())
 
     assert done["disallowed"] == ["hyper3"] and len(done["revoked"]) == 1
-    assert membership.listed(secured).is_disallowed("hyper3")
+    assert membership.read_listed(secured).is_disallowed("hyper3")
 
 
 def test_certificates_are_revoked_though_the_list_of_hosts_cannot_be_written(
@@ -51,7 +51,7 @@ def test_a_host_is_listed_though_its_certificates_cannot_be_revoked(secured, tol
 
     error = refused(secured, "hyper3")
 
-    assert membership.listed(secured).is_disallowed("hyper3")
+    assert membership.read_listed(secured).is_disallowed("hyper3")
     assert "hyper3: shut out, but not all is revoked: hyper3: the CA's key" in str(error)
     assert told.hosts == [["hyper1", "hyper2"]]
     # It is noted all the same: the next list has it.
@@ -63,20 +63,20 @@ def test_one_hosts_certificates_keep_no_other_hosts_from_being_revoked(
     told,  # noqa: F811
     monkeypatch,
 ):
-    revoked = certificates._revoked
+    revoked = certificates._revoke_valid
 
     def fails_for_one(opts, rows, now):
         if any(row["host"] == "hyper2" for row in rows):
             raise OSError("Input/output error")  # a disk cannot be had to fail for one file
         return revoked(opts, rows, now)
 
-    monkeypatch.setattr(certificates, "_revoked", fails_for_one)
+    monkeypatch.setattr(certificates, "_revoke_valid", fails_for_one)
 
     error = refused(secured, "hyper2", "hyper3")
 
     assert states(secured)["hyper3"] == {"revoked"}
     assert len(error.table["revoked"]) == 1
-    assert {"hyper2", "hyper3"} <= membership.listed(secured).disallowed
+    assert {"hyper2", "hyper3"} <= membership.read_listed(secured).disallowed
 
 
 @pytest.mark.parametrize("target", ["hyper3", "unheard-of"])
@@ -93,20 +93,25 @@ def test_a_host_is_shut_out_though_no_certificate_can_be_listed(
     with pytest.raises(MasterError, match="the certificates cannot be listed: Input/output"):
         allowing.revoke(secured, target, store.utc_now())
 
-    assert membership.listed(secured).is_disallowed(target)
+    assert membership.read_listed(secured).is_disallowed(target)
 
 
 def test_a_planted_note_of_a_key_is_no_note(opts):
     keys.accept(opts, "web1", "a key")
     keys.accept(opts, "web2.p", "another key")
-    folder = keys._note(opts, "any").parent
+    folder = keys._note_path(opts, "any").parent
     (folder / "x.p").write_bytes(PLANTED)
     (folder / "%").write_text("a key")
     (folder / "large.p").write_text("K" * 100_000)
     (folder / "folder.p").mkdir()
 
-    assert keys.noted(opts) == {"web1": "a key", "web2.p": "another key"}
-    assert [path.name for path in keys.strange(opts)] == ["%", "folder.p", "large.p", "x.p"]
+    assert keys.read_vm_keys(opts) == {"web1": "a key", "web2.p": "another key"}
+    assert [path.name for path in keys.find_foreign_files(opts)] == [
+        "%",
+        "folder.p",
+        "large.p",
+        "x.p",
+    ]
 
 
 def test_a_damaged_authorization_is_passed_over(opts):
@@ -114,7 +119,7 @@ def test_a_damaged_authorization_is_passed_over(opts):
     path.parent.mkdir(parents=True)
     path.write_text("{")
 
-    assert authorization.known(opts) == {}
+    assert authorization.list_unused(opts) == {}
 
 
 KEYS = {"bytes": b"\xff\xfe\x00bad", "words": b"not a key at all", "nothing": b""}
@@ -125,7 +130,7 @@ KEYS = {"bytes": b"\xff\xfe\x00bad", "words": b"not a key at all", "nothing": b"
     ("name", "listed"),
     [
         ("badpub1", {"waiting": {"badpub1": compat.UNREADABLE}}),
-        ("odd name", {"odd_ids": {"odd name": candidates.ODD}}),
+        ("odd name", {"odd_ids": {"odd name": candidates.ODD_ID_MESSAGE}}),
     ],
 )
 def test_a_waiting_key_that_is_none_is_shown_as_none(opts, content, name, listed):
@@ -134,9 +139,9 @@ def test_a_waiting_key_that_is_none_is_shown_as_none(opts, content, name, listed
     folder.mkdir(exist_ok=True)
     (folder / name).write_bytes(content)
 
-    shown = allowing.shown(opts)
+    shown = allowing.show_members(opts)
     assert {key: shown[key] for key in ("waiting", "odd_ids") if key in shown} == listed
-    assert keys.accepted(opts, name) is None
+    assert keys.read_accepted(opts, name) is None
     keys.refuse_taken(opts, name)
 
 
@@ -162,7 +167,7 @@ CLAIM = {"fqdn": "hyper1.site-b", "ipv4": ["10.1.0.1"]}
 def test_allowing_a_host_takes_its_name_back_from_others(opts, told):  # noqa: F811
     for one in ("hyper1.site-a", "hyper1.site-b"):
         compat.KeyStore(opts).accept(one, "K")
-    place = certificates.opened(opts)
+    place = certificates.open_authorities(opts)
     allowing.allow(opts, ["hyper1.site-a"])
     ask(place, "hyper1.site-a", now=store.utc_now(), grains=CLAIM)
 
@@ -181,7 +186,7 @@ def test_a_host_that_does_not_hear_of_it_is_named(opts, told):  # noqa: F811
     for one in ("hyper1.site-a", "hyper1.site-b"):
         compat.KeyStore(opts).accept(one, "K")
     allowing.allow(opts, ["hyper1.site-a"])
-    ask(certificates.opened(opts), "hyper1.site-a", now=store.utc_now(), grains=CLAIM)
+    ask(certificates.open_authorities(opts), "hyper1.site-a", now=store.utc_now(), grains=CLAIM)
     told.silent = "hyper1.site-a"
 
     why = "site-a that had such a name are revoked, but not every other host has heard"
@@ -189,4 +194,4 @@ def test_a_host_that_does_not_hear_of_it_is_named(opts, told):  # noqa: F811
         allowing.allow(opts, ["hyper1.site-b"])
 
     assert caught.value.table["allowed"] == ["hyper1.site-b"]
-    assert membership.listed(opts).has("hyper1.site-b")
+    assert membership.read_listed(opts).has("hyper1.site-b")

@@ -50,7 +50,7 @@ class Bus:
                     late_s = None
             else:
                 late_s = self.answers_s.get(host)
-                one = signed.Said(minion=host, about=jid, value=self.value[host])
+                one = signed.SignedAnswer(minion=host, about=jid, value=self.value[host])
                 said = signed.pack(one, keypairs.named(host)[1].encode())
             if late_s is not None:
                 event = {"tag": f"salt/job/{jid}/ret/{host}", "data": {"id": host, "return": said}}
@@ -301,7 +301,7 @@ def test_to_find_a_vm_a_host_that_may_have_it_too_is_waited_for_long(
 ):
     bus.value = {"hyper1": HERE, "hyper2": NOT_HERE, "hyper3": NOT_HERE}
     if is_hinted:
-        hints.moved(opts, "web", "hyper3")
+        hints.record_move(opts, "web", "hyper3")
 
     assert inventory.locate(cloud(is_reading=False), "web") == "hyper1"
     assert least_s <= bus.now <= most_s
@@ -365,15 +365,15 @@ def test_who_answers_again_and_who_is_not_a_host_any_more_is_forgotten(bus, clou
     survey(cloud(is_reading=True))
 
     assert json.loads(path.read_text())["since"] == {}
-    asked = silence.noted(opts, ["old"], ["old"], lambda _host: True)
+    asked = silence.record_silence(opts, ["old"], ["old"], lambda _host: True)
     assert list(asked) == ["old"]
-    assert silence.noted(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {"hyper1"}
+    assert silence.record_silence(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {"hyper1"}
 
 
 def test_a_line_of_many_names_some_and_counts_the_others():
     silent = [f"h{n:04}" for n in range(1013)]
 
-    line = silence.line(2000, silent, {}, 0)
+    line = silence.silence_line(2000, silent, {}, 0)
 
     assert line.startswith("987 of 2,000 answered; silent: h0000, h0001, ")
     assert line.endswith("h0009 and 1,003 more")
@@ -384,7 +384,7 @@ def test_a_file_that_cannot_be_read_is_written_anew(opts, caplog):
     path.parent.mkdir(parents=True)
     path.write_text("{")
 
-    assert silence.noted(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {"hyper1"}
+    assert silence.record_silence(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {"hyper1"}
     assert "is written anew" in caplog.text and json.loads(path.read_text())["version"] == 1
 
 

@@ -6,7 +6,7 @@ import pytest
 from playedhosts import HOW, clouds
 from saltvirt.fleet import evacuate, lost, notes, sightings
 from saltvirt.fleet.doctor import ofhost, ofmaster
-from saltvirt.fleet.doctor.leftover import MasterFacts, Seen
+from saltvirt.fleet.doctor.leftover import CloudFacts, MasterFacts
 from saltvirt.placement.doctor import DoctorFacts, MoveLeft
 
 # libvirt takes all but a slash and a line break.
@@ -25,7 +25,7 @@ def doctored(**more):
         **{"busy": [], "left": {}, "unreadable": {}, "moves": [], "trash_days": 0},
     }
     master = MasterFacts(code="1", copies=["/a"], authorized={NAME: ("h1", -1)}, now_s=0)
-    return Seen(master=master, hosts={"h1": DoctorFacts(**{**empty, **more})}, silent={})
+    return CloudFacts(master=master, hosts={"h1": DoctorFacts(**{**empty, **more})}, silent={})
 
 
 def test_what_the_doctor_suggests_of_a_move():
@@ -67,9 +67,9 @@ def test_what_an_emptied_host_waits_for(monkeypatch, run):
 def test_what_is_said_of_notes_that_are_not_proved():
     noted = {"h1": {NAME: ["h2"]}, "h2": {}, "h3": {}}
 
-    back = notes.away(noted, "h1", {"h2": {NAME}}, set())
-    unsure = notes.same(back, "h1", {}, {}, {}).unsure[NAME]
-    elsewhere = notes.away(noted, "h1", {"h3": {NAME}}, {"h2"}).unsure[NAME]
+    back = notes.find_away(noted, "h1", {"h2": {NAME}}, set())
+    unsure = notes.confirm_away(back, "h1", {}, {}, {}).unsure[NAME]
+    elsewhere = notes.find_away(noted, "h1", {"h3": {NAME}}, {"h2"}).unsure[NAME]
 
     assert suggests(unsure, "salt-run", "virt.migrate", NAME, "h1")
     assert suggests(elsewhere, "salt-run", "virt.migrate", NAME, "h1")
@@ -77,6 +77,6 @@ def test_what_is_said_of_notes_that_are_not_proved():
 
 
 def test_what_is_said_of_a_vm_on_its_way_or_on_several_hosts():
-    assert suggests(sightings.coming(NAME, "h1"), "salt-run", "virt.settle", NAME)
-    assert shlex.quote(NAME) in sightings.several(NAME, ["h1", "h2"])
-    assert suggests(lost._settle(NAME), "salt-run", "virt.settle", NAME)
+    assert suggests(sightings.coming_message(NAME, "h1"), "salt-run", "virt.settle", NAME)
+    assert shlex.quote(NAME) in sightings.several_message(NAME, ["h1", "h2"])
+    assert suggests(lost._settle_command(NAME), "salt-run", "virt.settle", NAME)

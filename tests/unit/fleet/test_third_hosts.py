@@ -18,7 +18,7 @@ def three(opts, monkeypatch):
     master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
     with pytest.raises(moves.Unsettled):
         migrate.migrate(master, "web", "h2", {})
-    settle.every(master, "web", keep="h2")
+    settle.settle_all(master, "web", keep="h2")
     migrate.migrate(master, "web", "h3", {}, "h2")
     made.silent.clear()
     made.master = master
@@ -38,14 +38,14 @@ def test_a_vm_that_has_gone_on_is_not_taken_back(three):
         match=r"'web' is on h3, and the move from h1 to h2.* is not over on record: if h3's is "
         r"the VM, run salt-run virt.settle web keep=h3",
     ):
-        settle.every(three.master)
+        settle.settle_all(three.master)
     for force in (False, True):
         with pytest.raises(moves.Unsettled, match="keep=h3"):
-            settle.every(three.master, "web", force=force)
+            settle.settle_all(three.master, "web", force=force)
 
     assert three.where("web") == ["h3"] and three.departures and three.away
 
-    assert settle.every(three.master, "web", keep="h3")["settled"] == {
+    assert settle.settle_all(three.master, "web", keep="h3")["settled"] == {
         "web": "is on h3; h1: its files are left there: /a"
     }
     assert three.where("web") == ["h3"] and not (three.departures or three.arrivals)
@@ -60,18 +60,18 @@ def test_a_silent_host_that_may_have_it_is_waited_for_unless_forced(three):
     with pytest.raises(
         moves.Unsettled, match=r"h3 \(.*\) may have it, and cannot be asked.*with force=True"
     ):
-        settle.every(three.master, "web")
+        settle.settle_all(three.master, "web")
     assert three.where("web") == [] and three.departures
 
-    settle.every(three.master, "web", force=True)
+    settle.settle_all(three.master, "web", force=True)
     assert not three.departures and three.where("web")
 
 
 def test_a_host_that_does_not_have_it_cannot_be_kept(three):
     with pytest.raises(moves.Unsettled):
-        settle.every(three.master, "web")
+        settle.settle_all(three.master, "web")
     with pytest.raises(moves.Unsettled, match="'h4'; one of h1, h2"):
-        settle.every(three.master, "web", keep="h4")
+        settle.settle_all(three.master, "web", keep="h4")
 
 
 def test_what_is_on_its_way_to_a_third_host_by_another_name_counts(three, monkeypatch):
@@ -89,7 +89,7 @@ def test_what_is_on_its_way_to_a_third_host_by_another_name_counts(three, monkey
     monkeypatch.setattr(three, "_on_record", lambda host: _with_uuid(on_record(host)))
 
     with pytest.raises(moves.Unsettled, match="another move of it, by h3, is not over either"):
-        settle.every(three.master)
+        settle.settle_all(three.master)
 
 
 def _with_uuid(said):

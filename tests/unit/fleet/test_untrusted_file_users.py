@@ -3,7 +3,7 @@
 import pytest
 from saltvirt.errors import MasterError
 from saltvirt.fleet import fileusers, inventory
-from saltvirt.fleet.hosts import DeployError
+from saltvirt.fleet.hosts import HostCommandFailed
 from saltvirt.fleet.surveys import Survey
 from saltvirt.placement.answers import FileUsers
 
@@ -25,7 +25,7 @@ def two_hosts(monkeypatch):
     def survey(_cloud, hosts, _fun, args, _kwarg):
         return Survey(answers={host: {path: FileUsers() for path in args[0]} for host in hosts})
 
-    monkeypatch.setattr(inventory, "allowed", lambda _cloud: ["h1", "h2"])
+    monkeypatch.setattr(inventory, "allowed_hosts", lambda _cloud: ["h1", "h2"])
     monkeypatch.setattr(inventory, "survey", survey)
 
 
@@ -42,7 +42,7 @@ def test_a_host_that_asks_about_a_file_again_and_again_has_done_nothing(monkeypa
     # As of a name with a character that cannot be shown: the master sees it escaped.
     monkeypatch.setattr(fileusers, "act", lambda *_args, **_more: {"ask_all_hosts": [PATH]})
 
-    with pytest.raises(DeployError, match="h1 has changed nothing, .*web1.qcow2.*; run the"):
+    with pytest.raises(HostCommandFailed, match="h1 has changed nothing, .*web1.qcow2.*; run the"):
         fileusers.order(Cloud(), "h1", "virt.volume_delete", ["pool", "web1.qcow2"])
 
 

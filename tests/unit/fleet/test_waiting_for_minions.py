@@ -8,7 +8,7 @@ from saltvirt.config import MasterSettings
 from saltvirt.errors import MasterError
 from saltvirt.fleet import awaiting, deploy, hosts, minions, reaching
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import DeployError
+from saltvirt.fleet.hosts import HostCommandFailed
 from saltvirt.fleet.many import run
 from saltvirt.fleet.many.outcome import Call
 
@@ -28,7 +28,7 @@ def cloud(monkeypatch, opts, tmp_path):
         made.waited.append(wait_s)
 
     monkeypatch.setattr(awaiting, "wait_for_start", wait)
-    monkeypatch.setattr(reaching, "of", lambda *_args, **_options: {"addresses": []})
+    monkeypatch.setattr(reaching, "find_login", lambda *_args, **_options: {"addresses": []})
     return made
 
 
@@ -45,7 +45,7 @@ def silent(cloud, **given):
     request = deploy.Request(
         name="web", cpu=1, mem=1, given={"image": "salt://a", **given}, **asked
     )
-    with pytest.raises(DeployError) as caught:
+    with pytest.raises(HostCommandFailed) as caught:
         deploy.deploy(cloud.master, request)
     return caught.value
 

@@ -6,7 +6,7 @@ from saltvirt import minionpackages
 from saltvirt.errors import MasterError
 from saltvirt.fleet import awaiting, deploy, minions, pings
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import DeployError
+from saltvirt.fleet.hosts import HostCommandFailed
 
 LINE = minionpackages.NO_MINION
 
@@ -66,7 +66,9 @@ def waiting(cloud):
 def test_a_guest_that_says_that_it_has_no_minion_is_not_waited_for(cloud, before):
     cloud.console = f"booting\n{before}{LINE}\nweb login: "
 
-    with pytest.raises(DeployError, match="says that there is no salt-minion in its image") as why:
+    with pytest.raises(
+        HostCommandFailed, match="says that there is no salt-minion in its image"
+    ) as why:
         deployed(cloud)
 
     assert cloud.clock < 60
@@ -88,7 +90,7 @@ def test_a_guest_that_says_that_it_has_no_minion_is_not_waited_for(cloud, before
 def test_no_other_line_ends_the_wait(cloud, line):
     cloud.console = line
 
-    with pytest.raises(DeployError, match="does not answer after 300 s"):
+    with pytest.raises(HostCommandFailed, match="does not answer after 300 s"):
         deployed(cloud)
 
 

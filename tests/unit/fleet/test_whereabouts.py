@@ -25,14 +25,14 @@ from saltvirt.fleet import (
     whereabouts,
 )
 from saltvirt.fleet.hearing import Reply
-from saltvirt.fleet.hosts import DeployError
-from saltvirt.fleet.sightings import Sighting
+from saltvirt.fleet.hosts import HostCommandFailed
+from saltvirt.fleet.sightings import VmPresence
 from saltvirt.fleet.whereabouts import Whereabouts
 from saltvirt.recordfacts import MoveOrderFacts
 
 STATES = (None, "shutdown", "crashed", "paused", "running", "unknown")
 SIGHTINGS = [
-    Sighting(state=state, building=building, unfinished=unfinished, moved_to=moved_to)
+    VmPresence(state=state, building=building, unfinished=unfinished, moved_to=moved_to)
     for state, building, unfinished, moved_to in itertools.product(
         STATES, (False, True), (False, True), (None, "b")
     )
@@ -88,11 +88,11 @@ def test_a_silent_host_that_had_nothing_of_the_vm_does_not_count():
 )
 def test_the_other_host_of_a_move_on_record_does_not_count_beside_one_that_has_the_vm(ends, left):
     out_of_reach = {"b": "does not answer", "c": "does not answer"}
-    seen = {"a": Sighting(state="shutdown")}
+    seen = {"a": VmPresence(state="shutdown")}
 
-    assert [*whereabouts.beside_move(out_of_reach, seen, ends)] == left
-    arriving = {"a": Sighting(state="shutdown", building=True)}
-    assert whereabouts.beside_move(out_of_reach, arriving, ends) == out_of_reach
+    assert [*whereabouts.outside_move(out_of_reach, seen, ends)] == left
+    arriving = {"a": VmPresence(state="shutdown", building=True)}
+    assert whereabouts.outside_move(out_of_reach, arriving, ends) == out_of_reach
 
 
 # Commands.
@@ -102,7 +102,7 @@ def test_the_other_host_of_a_move_on_record_does_not_count_beside_one_that_has_t
     "act",
     [
         lambda cloud: inventory.locate(cloud.master, "web"),
-        lambda cloud: finding.to_read(cloud.master, "web"),
+        lambda cloud: finding.locate_for_read(cloud.master, "web"),
         lambda cloud: cloud.purge(),
         lambda cloud: cloud.purge(delete_key=False),
         lambda cloud: finding.confirm(cloud.master, "web", "hyper1"),
@@ -120,7 +120,7 @@ def test_nothing_is_done_with_a_stale_definition_while_the_vms_host_is_silent(st
 
 def test_a_vm_that_runs_where_its_host_answers_is_no_stale_definition(cloud):
     cloud.hosts.put("hyper1", "web", state="running")
-    hints.moved(cloud.opts, "web", "hyper2")
+    hints.record_move(cloud.opts, "web", "hyper2")
     cloud.hosts.silence("hyper2")
 
     assert inventory.locate(cloud.master, "web") == "hyper1"
@@ -142,13 +142,13 @@ def test_a_vm_that_was_last_seen_where_it_is_does_not_wait_for_an_unrelated_host
 
 def test_a_host_that_is_no_minion_of_this_master_any_more_is_given_up(stale, monkeypatch):
     compat.KeyStore(stale.opts).discard("hyper2")
-    monkeypatch.setattr(inventory, "every", lambda _cloud: ["hyper1", "hyper3"])
+    monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["hyper1", "hyper3"])
 
     assert inventory.locate(stale.master, "web") == "hyper1"
 
 
 def test_for_how_long_the_host_is_silent_is_said(stale):
-    silence.noted(stale.opts, ["hyper2"], ["hyper2"], lambda _host: True)
+    silence.record_silence(stale.opts, ["hyper2"], ["hyper2"], lambda _host: True)
     path = silence._path(stale.opts)
     path.write_text(json.dumps({"version": 1, "since": {"hyper2": time.time() - 7201}}))
 
@@ -179,7 +179,7 @@ def test_the_silent_host_of_a_move_that_is_not_over_does_not_count(stale, source
     ],
 )
 def test_why_a_host_cannot_say_is_told(cloud, monkeypatch, reply, reason):
-    monkeypatch.setattr(inventory, "every", lambda _cloud: ["hyper1", "hyper2"])
+    monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["hyper1", "hyper2"])
     usual = minions.ask
 
     def ask(cloud_, targets, fun, *args, **options):
@@ -190,7 +190,7 @@ def test_why_a_host_cannot_say_is_told(cloud, monkeypatch, reply, reason):
         }
 
     monkeypatch.setattr(minions, "ask", ask)
-    hints.moved(cloud.opts, "web", "hyper2")
+    hints.record_move(cloud.opts, "web", "hyper2")
     word = reason.replace("b answers", "hyper2 answers")
 
     with pytest.raises(NoSuchVm, match=rf"last seen on hyper2\); hyper2 \(.*{word}"):
@@ -204,14 +204,14 @@ def test_a_kept_definition_is_not_purged_while_a_host_that_may_have_the_vm_is_si
     cloud.hosts.put("hyper1", "web", state="shutdown", moved_to="hyper2")
     cloud.hosts.silence("hyper2")
 
-    with pytest.raises(DeployError, match="only kept its definition"):
+    with pytest.raises(HostCommandFailed, match="only kept its definition"):
         cloud.purge()
     with pytest.raises(NameTaken, match="moved to hyper2, and hyper1 only kept its definition"):
         inventory.locate(cloud.master, "web")
 
 
 def test_a_survey_says_why_a_silent_host_counts_as_silent():
-    found = surveys.of_replies(
+    found = surveys.from_replies(
         "virt.presence", {"a": Reply(minion="a", missing=True, error="not signed")}
     )
 
@@ -267,13 +267,13 @@ def test_a_target_that_has_taken_nothing_is_no_place_where_the_vm_was_last_seen(
     two.put("web", "h1", state="shutdown")
     two.swallows.add("h2")
     # A look while it was on its way has seen it there.
-    seen = hints.Heard(whole={"h1": ["web"], "h2": ["web"]})
+    seen = hints.ReportedNames(whole={"h1": ["web"], "h2": ["web"]})
     two.after["h1", "virt.migrate"] = lambda: hints.refresh(master.opts, seen)
 
     with pytest.raises(effects.MoveFailed, match="on h1 as before"):
         migrate.migrate(master, "web", "h2", {})
 
-    assert hints.where(master.opts, "web") == ["h1"]
+    assert hints.find_hosts(master.opts, "web") == ["h1"]
 
 
 def test_a_key_is_not_submitted_by_one_host_for_the_vm_of_another(cloud):
@@ -286,4 +286,4 @@ def test_a_key_is_not_submitted_by_one_host_for_the_vm_of_another(cloud):
     cloud.hosts.silence("hyper2")
     with pytest.raises(NameTaken, match="was on hyper2 .*give replace=True"):
         authorization.grant(cloud.master, "web", "hyper1", **given)
-    assert authorization.known(cloud.opts) == {}
+    assert authorization.list_unused(cloud.opts) == {}

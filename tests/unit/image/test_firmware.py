@@ -60,7 +60,7 @@ def test_the_beginning_of_a_qcow2_disk_is_read_as_qemu_reads_it(tmp_path, how):
     argv = ["qemu-img", "convert", *how, "-f", "raw", "-O", "qcow2", tmp_path / "raw"]
     subprocess.run([*argv, tmp_path / "x.qcow2"], check=True)
 
-    assert qcow2.beginning(tmp_path / "x.qcow2", 65536) == disk[:65536]
+    assert qcow2.read_disk_start(tmp_path / "x.qcow2", 65536) == disk[:65536]
     assert validation.validate(tmp_path / "x.qcow2").needs_uefi
     assert validation.validate(tmp_path / "raw").needs_uefi
 
@@ -71,9 +71,9 @@ def test_damaged_tables_are_no_error(tmp_path):
     good = path.read_bytes()
     for at in (20, 40, 72):
         path.write_bytes(good[:at] + b"\xff" * 8 + good[at + 8 :])
-        assert not any(qcow2.beginning(path, 65536))
+        assert not any(qcow2.read_disk_start(path, 65536))
     path.write_bytes(good[:60])
-    assert qcow2.beginning(path, 65536) == b""
+    assert qcow2.read_disk_start(path, 65536) == b""
 
 
 @pytest.mark.parametrize("fmt", ["vdi", "vmdk", "vpc", "vhdx", "qed", "parallels"])

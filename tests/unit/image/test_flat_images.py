@@ -47,7 +47,7 @@ def context(host, tmp_path):
 def kept_by_a_release_before(host, image):
     """Have what is kept of an image called by the digest of the image."""
     got = obtain(host, image)
-    base, digest = cache.folder(host), source.file_digest(image)
+    base, digest = cache.ensure_folder(host), source.file_digest(image)
     own = cache.digest_of(host, got.path)
     path = base / f"{digest}.qcow2"
     shutil.move(got.path, path)
@@ -62,7 +62,7 @@ def kept_by_a_release_before(host, image):
 def test_what_is_kept_can_be_sent_to_another_host(host, other, image):
     got = obtain(host, image)
     digest = cache.digest_of(host, got.path)
-    shutil.copy(cache.to_send(host, digest).path, incoming.path(other, digest, "t1"))
+    shutil.copy(cache.find_sendable(host, digest).path, incoming.path(other, digest, "t1"))
 
     incoming.admit(other, digest, incoming.path(other, digest, "t1"))
 
@@ -85,7 +85,7 @@ def test_the_checksum_of_the_image_is_the_one_that_counts(host, image, kind):
         )
 
     assert get() == get()
-    assert len(cache.every(host)) == 1
+    assert len(cache.read_notes(host)) == 1
 
 
 def test_what_is_kept_is_removed_with_all_that_leads_to_it(host, image):
@@ -93,18 +93,18 @@ def test_what_is_kept_is_removed_with_all_that_leads_to_it(host, image):
 
     assert removal.remove(host, [digest], dict, os.unlink).kept == {}
 
-    assert sorted(path.name for path in cache.folder(host).iterdir()) == ["index.json"]
+    assert sorted(path.name for path in cache.ensure_folder(host).iterdir()) == ["index.json"]
 
 
 def test_what_a_release_before_kept_is_not_sent_and_not_used_for_new_vms(host, image):
     misnamed = kept_by_a_release_before(host, image)
 
     with pytest.raises(StorageError, match="was flattened by an older release, and no host could"):
-        cache.to_send(host, misnamed)
+        cache.find_sendable(host, misnamed)
     got = obtain(host, image)
 
-    assert cache.to_send(host, cache.digest_of(host, got.path)) == got
-    assert sorted(cache.every(host)) == sorted([misnamed, cache.digest_of(host, got.path)])
+    assert cache.find_sendable(host, cache.digest_of(host, got.path)) == got
+    assert sorted(cache.read_notes(host)) == sorted([misnamed, cache.digest_of(host, got.path)])
 
 
 def test_a_host_that_has_something_else_of_an_image_does_not_say_that_it_has_it(context, image):
@@ -112,7 +112,7 @@ def test_a_host_that_has_something_else_of_an_image_does_not_say_that_it_has_it(
     fetched = cache.fetch_same(context, {"source": f"salt://{image.name}"}, digest)
 
     assert (fetched, cache.find(context.settings, digest)) == (False, None)
-    assert len(cache.every(context.settings)) == 1
+    assert len(cache.read_notes(context.settings)) == 1
 
 
 def test_an_image_with_snapshots_is_not_taken_from_another_host(other, image):
@@ -122,17 +122,17 @@ def test_an_image_with_snapshots_is_not_taken_from_another_host(other, image):
     with pytest.raises(ImageError, match="has snapshots, and hosts keep images without any"):
         incoming.admit(other, digest, incoming.path(other, digest, "t1"))
 
-    assert cache.every(other) == {}
+    assert cache.read_notes(other) == {}
 
 
 def test_an_image_that_is_not_there_is_not_sent(host):
     with pytest.raises(StorageError, match="is not on this host any more"):
-        cache.to_send(host, "0" * 64)
+        cache.find_sendable(host, "0" * 64)
 
 
 @pytest.mark.parametrize("name", ["ab" * 32, "z" * 64, "x"])
 def test_a_file_in_the_cache_that_is_no_note_is_passed_over(host, name):
     """Hosts that share the folder can put files there."""
-    (cache.folder(host) / f"{name}.json").write_bytes(b"\xff\xfe")
+    (cache.ensure_folder(host) / f"{name}.json").write_bytes(b"\xff\xfe")
 
-    assert cache.every(host) == {}
+    assert cache.read_notes(host) == {}

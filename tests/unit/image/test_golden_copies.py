@@ -57,7 +57,10 @@ def overlay(host, digest):
 def linked_as_before(host, golden):
     """Have a golden image and the cached image be one file, as earlier releases did."""
     digest = cache.adopt(host, golden, validation.validate(golden))
-    base, note = Path(cache.find(host, digest).path), cache.note_path(cache.where(host), digest)
+    base, note = (
+        Path(cache.find(host, digest).path),
+        cache.note_path(cache.folder_path(host), digest),
+    )
     known = json.loads(note.read_text())
     base.unlink()
     os.link(golden, base)
@@ -95,19 +98,23 @@ def test_without_room_for_a_copy_nothing_is_left_in_the_cache(host, golden, monk
     monkeypatch.setattr(
         clone.fcntl, "ioctl", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOTTY, "no"))
     )
-    monkeypatch.setattr(room, "space", lambda _path: (1 << 40, 1 << 20))
+    monkeypatch.setattr(room, "read_space", lambda _path: (1 << 40, 1 << 20))
 
     with pytest.raises(room.OverLimit, match="no room for image .*web.qcow2"):
         cache.adopt(host, golden, validation.validate(golden))
 
-    assert [*cache.where(host).glob("*.qcow2*")] == [*cache.where(host).glob("*.part*")] == []
+    assert (
+        [*cache.folder_path(host).glob("*.qcow2*")]
+        == [*cache.folder_path(host).glob("*.part*")]
+        == []
+    )
 
 
 def test_golden_images_of_earlier_releases_get_a_file_of_their_own(host, golden, tmp_path):
     digest = linked_as_before(host, golden)
     base, disk = overlay(host, digest)
     golden.chmod(0o640)
-    assert [one.golden for one in hardlinks.linked(host)] == [str(golden)]
+    assert [one.golden for one in hardlinks.find_linked_images(host)] == [str(golden)]
     inode, stat = base.stat().st_ino, golden.stat()
 
     hardlinks.separate(host)
@@ -115,7 +122,7 @@ def test_golden_images_of_earlier_releases_get_a_file_of_their_own(host, golden,
     assert base.stat().st_ino == inode, "the disks of VMs are based on it"
     assert not golden.samefile(base)
     assert golden.stat().st_mode == stat.st_mode
-    assert [*hardlinks.linked(host)] == []
+    assert [*hardlinks.find_linked_images(host)] == []
     assert sorted(golden.parent.iterdir()) == [golden]
     subprocess.run(["cp", image(tmp_path / "newer.qcow2", b"GOLDEN TWO"), golden], check=True)
     assert content(disk) == b"GOLDEN ONE"
@@ -127,11 +134,11 @@ def test_a_golden_image_that_cannot_be_copied_stays_and_is_named(host, golden, m
     monkeypatch.setattr(
         clone.fcntl, "ioctl", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOTTY, "no"))
     )
-    monkeypatch.setattr(room, "space", lambda _path: (1 << 40, 1 << 20))
+    monkeypatch.setattr(room, "read_space", lambda _path: (1 << 40, 1 << 20))
 
     hardlinks.separate(host)
 
-    assert [one.golden for one in hardlinks.linked(host)] == [str(golden)]
+    assert [one.golden for one in hardlinks.find_linked_images(host)] == [str(golden)]
     assert f"{golden} stays one file with" in caplog.text
     assert sorted(golden.parent.iterdir()) == [golden]
 
@@ -142,7 +149,7 @@ def test_another_name_of_a_cached_image_is_known_though_nobody_knows_which(host,
 
     hardlinks.separate(host)
 
-    (found,) = hardlinks.linked(host)
+    (found,) = hardlinks.find_linked_images(host)
     assert (found.digest, found.golden) == (digest, None)
 
 
@@ -154,6 +161,6 @@ def test_a_golden_image_is_told_from_other_files(host, golden, tmp_path, is_link
         cache.adopt(host, golden, validation.validate(golden))
     other = image(tmp_path / "other.qcow2", b"OTHER")
 
-    assert cache.is_kept_in(host, golden)
-    assert not cache.is_kept_in(host, other)
-    assert not cache.is_kept_in(host, tmp_path / "gone")
+    assert cache.is_golden_or_link(host, golden)
+    assert not cache.is_golden_or_link(host, other)
+    assert not cache.is_golden_or_link(host, tmp_path / "gone")

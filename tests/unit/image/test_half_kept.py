@@ -43,13 +43,13 @@ def test_it_takes_no_room(host, raw_disk, broken, error):
     with pytest.raises((StorageError, KeyboardInterrupt)):
         obtain(host, raw_disk)
 
-    assert [one.name for one in cache.folder(host).iterdir() if one.suffix == ".raw"] == []
+    assert [one.name for one in cache.ensure_folder(host).iterdir() if one.suffix == ".raw"] == []
 
 
 def test_one_that_disks_may_be_based_on_stays(host, raw_disk, broken):
     there = obtain(host, raw_disk)
     digest = source.file_digest(raw_disk)
-    cache.note_path(cache.folder(host), digest).unlink()
+    cache.note_path(cache.ensure_folder(host), digest).unlink()
     broken(OSError(errno.ENOSPC, "No space left on device"))
 
     with pytest.raises(StorageError):

@@ -21,7 +21,7 @@ from saltvirt.model import Disk
 from saltvirt.units import MIB
 
 DISK = Disk(name="system", target="vda", size_mib=64)
-ROOM = room.of(HostSettings())
+ROOM = room.from_settings(HostSettings())
 
 
 def qemu_img(*words):
@@ -235,8 +235,8 @@ def test_an_image_is_on_the_disk_before_it_is_noted_that_it_is_there(host, image
     assert f"{digest}.qcow2" not in synced[at + 1][1]
     assert f"{digest}.qcow2" in synced[at + 2][1]
     assert f"{digest}.json" not in synced[at + 2][1]
-    assert synced[-1] == ("base", sorted(os.listdir(cache.folder(host))))
-    assert got.path == str(cache.folder(host) / f"{digest}.qcow2")
+    assert synced[-1] == ("base", sorted(os.listdir(cache.ensure_folder(host))))
+    assert got.path == str(cache.ensure_folder(host) / f"{digest}.qcow2")
 
 
 def contents(host):
@@ -302,7 +302,7 @@ def test_fetches_that_were_killed_are_swept(host, image):
     obtain(host, image)
     dead = subprocess.Popen(["true"])
     dead.wait()
-    live = files.part_path(cache.folder(host), "1")
+    live = files.part_path(cache.ensure_folder(host), "1")
     left = live.with_name(live.name.replace(f"-{os.getpid()}-", f"-{dead.pid}-"))
     other = live.with_name(f".0123456789ab-{dead.pid}-1.part")
     for path in (left, live, other):

@@ -58,7 +58,7 @@ def raw_disk(tmp_path):
 
 def left(settings):
     """Return what is in a cache beside its index."""
-    return sorted(set(os.listdir(cache.folder(settings))) - {"index.json"})
+    return sorted(set(os.listdir(cache.ensure_folder(settings))) - {"index.json"})
 
 
 def test_an_image_that_swells_is_stopped_before_vms_suffer(small, small_disk, bomb):
@@ -93,7 +93,7 @@ def test_a_conversion_is_stopped_in_every_format(small_disk, bomb, fmt):
     with (
         least_free(small_disk) as least,
         pytest.raises(OverLimit, match=f"no room for image {bomb} in {small_disk}"),
-        clone.storing(target),
+        clone.remove_on_failure(target),
     ):
         tool.convert(bomb, "qcow2", target, fmt, limits.meter(bomb, small_disk))
 
@@ -105,7 +105,10 @@ def test_a_conversion_is_stopped_in_every_format(small_disk, bomb, fmt):
 def test_a_conversion_has_its_time(tmp_path, bomb):
     limits = room.Room(max_bytes=1 << 40, reserve_bytes=0, limit_s=0)
 
-    with pytest.raises(OverLimit, match="took longer than 0 s"), clone.storing(tmp_path / "out"):
+    with (
+        pytest.raises(OverLimit, match="took longer than 0 s"),
+        clone.remove_on_failure(tmp_path / "out"),
+    ):
         tool.convert(bomb, "qcow2", tmp_path / "out", "raw", limits.meter(bomb, tmp_path))
 
     assert not (tmp_path / "out").exists()

@@ -36,5 +36,5 @@ def led(monkeypatch, *peers):
             pass
 
     monkeypatch.setattr(connection.socket, "create_connection", lambda *_a, **_k: Made())
-    way, request = connection._Way(), urllib.request.Request("http://localhost/x")
+    way, request = connection._Connector(), urllib.request.Request("http://localhost/x")
     return [way.to(request)(("localhost", 80)) for _ in peers]

@@ -160,7 +160,7 @@ def test_a_name_is_looked_up_once(monkeypatch):
 
     monkeypatch.setattr(connection.socket, "getaddrinfo", look_up)
     monkeypatch.setattr(connection.socket, "create_connection", reach)
-    way, request = connection._Way(), urllib.request.Request("http://images.example.org/x")
+    way, request = connection._Connector(), urllib.request.Request("http://images.example.org/x")
 
     way.to(request)(("images.example.org", 80))
     way.to(request)(("elsewhere.example.org", 80))
@@ -176,7 +176,7 @@ def test_of_several_addresses_those_are_taken_that_others_reach(monkeypatch):
     ]
     monkeypatch.setattr(connection.socket, "getaddrinfo", lambda *_a, **_k: found)
     monkeypatch.setattr(connection.socket, "create_connection", lambda to, *_a, **_k: Made(to[0]))
-    way, request = connection._Way(), urllib.request.Request("http://images.example.org/x")
+    way, request = connection._Connector(), urllib.request.Request("http://images.example.org/x")
     way.to(request)(("198.51.100.1", 80))
 
     assert way.to(request)(("both.example.org", 80)).peer == "198.51.100.7"
@@ -186,7 +186,7 @@ def test_a_name_that_leads_to_metadata_is_no_place_of_an_image(monkeypatch):
     """A stranger may have the name of a server, which the operator trusts, lead there."""
     made = Made("169.254.169.254")
     monkeypatch.setattr(connection.socket, "create_connection", lambda *_a, **_k: made)
-    way, request = connection._Way(), urllib.request.Request("http://images.example.org/x")
+    way, request = connection._Connector(), urllib.request.Request("http://images.example.org/x")
 
     with pytest.raises(OSError, match="leads to 169.254.169.254, which only this host reaches"):
         way.to(request)(("images.example.org", 80))
@@ -196,7 +196,7 @@ def test_a_name_that_leads_to_metadata_is_no_place_of_an_image(monkeypatch):
 
 def test_no_proxy_is_asked_for_an_address_of_this_host(monkeypatch):
     monkeypatch.setattr(connection.socket, "create_connection", lambda *_a, **_k: Made("10.0.0.9"))
-    way, request = connection._Way(), urllib.request.Request("http://images.example.org/x")
+    way, request = connection._Connector(), urllib.request.Request("http://images.example.org/x")
     request.set_proxy("proxy.example.org:3128", "http")
     way.to(request)(("proxy.example.org", 3128))
 

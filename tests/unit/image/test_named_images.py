@@ -54,7 +54,7 @@ def test_an_image_is_of_the_environment_that_its_url_names(host, opts, name, sal
     assert found.size_bytes == mib * 1024**2
     assert cache.peek(name, saltenv, host, opts) == found
     digest = cache.digest_of(host, found.path)
-    assert cache.note(host, digest)["source"] == name
+    assert cache.read_note(host, digest)["source"] == name
 
 
 def test_an_environment_that_salt_would_leave_out_is_refused(host, opts):
@@ -65,7 +65,7 @@ def test_an_environment_that_salt_would_leave_out_is_refused(host, opts):
 def test_an_environment_without_the_image_is_named(host, opts):
     with pytest.raises(ImageError, match="is not on the Salt file server .saltenv dev."):
         obtain(host, "salt://x.qcow2?saltenv=dev", opts=opts)
-    assert source.placed("salt://a/b", "base") == ("salt://a/b", "base")
+    assert source.split_environment("salt://a/b", "base") == ("salt://a/b", "base")
 
 
 @pytest.mark.parametrize("name", ["größe.qcow2", "a b.qcow2", "a%20b.qcow2", "日本.qcow2"])
@@ -95,7 +95,7 @@ def test_an_image_whose_url_has_other_letters_is_fetched(host, image, tmp_path, 
 )
 def test_a_server_is_asked_for_ascii_alone(url, asked):
     wanted = asked or "http://xn--bcher-kva.example:8080/a?q=%C3%BC&b=%C3%BC"
-    assert web.encoded(urllib.parse.urlsplit(url)) == wanted
+    assert web.encode_url(urllib.parse.urlsplit(url)) == wanted
 
 
 @pytest.mark.parametrize("url", ["http://a.example/a\x01b", f"http://{'ü' * 70}.example/a"])

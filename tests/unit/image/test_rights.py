@@ -55,10 +55,10 @@ def test_a_disk_is_readable_for_qemu_and_what_is_noted_of_it_is_not(host, image)
     subprocess.run(["qemu-img", "snapshot", "-c", "one", image], check=True)
     got = obtain(host, image)
 
-    rest = [path for path in cache.folder(host).iterdir() if str(path) != got.path]
+    rest = [path for path in cache.ensure_folder(host).iterdir() if str(path) != got.path]
     assert mode(got.path) == 0o644
     assert {path.suffix: mode(path) for path in rest} == {".json": 0o600, ".flat": 0o600}
-    assert mode(cache.folder(host)) == 0o711
+    assert mode(cache.ensure_folder(host)) == 0o711
 
 
 @pytest.mark.usefixtures("bare_umask")
@@ -101,7 +101,12 @@ class Asking(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def asking(host, image):
     """Serve with :class:`Asking`; yield the address and the handler to be changed."""
-    kept = {"asked": [], "parts": [], "folder": cache.folder(host), "data": image.read_bytes()}
+    kept = {
+        "asked": [],
+        "parts": [],
+        "folder": cache.ensure_folder(host),
+        "data": image.read_bytes(),
+    }
     handler = type("Handler", (Asking,), kept)
     with served(handler) as address:
         yield address.removeprefix("http://"), handler
@@ -109,7 +114,7 @@ def asking(host, image):
 
 def told(host):
     """Return all that is in the notes of the cache."""
-    return "".join(path.read_text() for path in sorted(cache.folder(host).glob("*.json")))
+    return "".join(path.read_text() for path in sorted(cache.ensure_folder(host).glob("*.json")))
 
 
 def test_what_is_secret_of_a_url_is_sent_to_its_server_and_stored_nowhere(host, asking):
@@ -121,7 +126,7 @@ def test_what_is_secret_of_a_url_is_sent_to_its_server_and_stored_nowhere(host, 
 
     basic = f"Basic {base64.b64encode(b'me:p@ss-word').decode()}"
     assert handler.asked[:2] == [("/moved.img?sig=s3cret", basic), ("/there.img", None)]
-    assert cache.note(host, cache.digest_of(host, got.path))["source"] == (
+    assert cache.read_note(host, cache.digest_of(host, got.path))["source"] == (
         f"http://{address}/moved.img"
     )
     assert not any(secret in told(host) for secret in ("s3cret", "ss-word", "me:", "sig"))
@@ -153,10 +158,12 @@ def test_no_error_says_what_is_secret_of_a_url(host, path):
 
 
 def test_what_is_shown_of_a_source():
-    assert arguments.shown("https://a:b@c.org:8/d/e.img?f=g#h") == "https://c.org:8/d/e.img"
-    assert arguments.shown("HTTPS://a@c.org") == "HTTPS://c.org"
+    assert (
+        arguments.hide_credentials("https://a:b@c.org:8/d/e.img?f=g#h") == "https://c.org:8/d/e.img"
+    )
+    assert arguments.hide_credentials("HTTPS://a@c.org") == "HTTPS://c.org"
     for plain in ("salt://a@b?saltenv=dev", "/srv/a@b?c.img", "file:///a?b", "https://c.org/d@e"):
-        assert arguments.shown(plain) == plain
+        assert arguments.hide_credentials(plain) == plain
     with pytest.raises(BadArgument, match="'ftp://x' is not an image"):
         source.kind("ftp://x")
 
@@ -164,7 +171,7 @@ def test_what_is_shown_of_a_source():
 def test_what_a_release_before_has_stored_is_closed_and_its_secrets_are_removed(host, image):
     url = "https://me:s3cret@example.org/x.img?sig=s3cret"
     got = obtain(host, image)
-    base, digest = cache.folder(host), hashlib.sha256(image.read_bytes()).hexdigest()
+    base, digest = cache.ensure_folder(host), hashlib.sha256(image.read_bytes()).hexdigest()
     note = json.loads((base / f"{digest}.json").read_text())
     (base / f"{digest}.json").write_text(json.dumps({**note, "source": url}))
     (base / "index.json").write_text(json.dumps({url: {"digest": digest, "etag": '"1"'}}))
@@ -179,6 +186,6 @@ def test_what_a_release_before_has_stored_is_closed_and_its_secrets_are_removed(
 
     assert {path.name for path in base.iterdir() if mode(path) != 0o600} == {f"{digest}.qcow2"}
     assert "s3cret" not in told(host)
-    assert cache.note(host, digest)["source"] == "https://example.org/x.img"
+    assert cache.read_note(host, digest)["source"] == "https://example.org/x.img"
     assert cache.peek(url, "base", host, {}) == got
     assert (base / "cut.json").read_text() == '{"sour'

@@ -90,14 +90,18 @@ def test_a_server_that_leads_out_of_the_web_is_not_followed(leading, host, image
     with pytest.raises(ImageError, match=f"leads to {scheme}, and only http and https are"):
         obtain(host, f"{url}/x.qcow2")
     with pytest.raises(ImageError, match=f"leads to {scheme}, and only http and https are"):
-        saltvirt_web.fetch_small(f"{url}/x", 100, Meter(limits.of(host), "x", host.images))
+        saltvirt_web.fetch_small(
+            f"{url}/x", 100, Meter(limits.from_settings(host), "x", host.images)
+        )
 
 
 def test_a_server_that_leads_on_within_the_web_is_followed(leading, web, host, image):
     url, handler = leading
     plain, asked = web
     for handler.to in (f"{plain}/{image.name}", f"//{plain.removeprefix('http://')}/{image.name}"):
-        got = saltvirt_web.fetch_small(f"{url}/x", MIB, Meter(limits.of(host), "x", host.images))
+        got = saltvirt_web.fetch_small(
+            f"{url}/x", MIB, Meter(limits.from_settings(host), "x", host.images)
+        )
         assert got == image.read_bytes()
     assert asked == [200, 200]
 
@@ -116,7 +120,9 @@ def test_a_server_leads_nobody_to_what_this_host_alone_reaches(leading, host):
         with pytest.raises(ImageError, match="the server leads to 127.0.0.2, which only this host"):
             obtain(host, f"{url}/x.qcow2", validate=validation.accept_any)
         with pytest.raises(ImageError, match="the server leads to 127.0.0.2, which only this host"):
-            saltvirt_web.fetch_small(f"{url}/x", 100, Meter(limits.of(host), "x", host.images))
+            saltvirt_web.fetch_small(
+                f"{url}/x", 100, Meter(limits.from_settings(host), "x", host.images)
+            )
 
     assert asked == []
 
@@ -137,7 +143,9 @@ def test_a_proxy_on_this_host_is_asked_wherever_a_server_leads_to(leading, host,
     with served(Proxy, at="127.0.0.2") as proxy:
         monkeypatch.setenv("http_proxy", proxy)
         monkeypatch.setenv("no_proxy", "127.0.0.1")
-        got = saltvirt_web.fetch_small(f"{url}/x", 100, Meter(limits.of(host), "x", host.images))
+        got = saltvirt_web.fetch_small(
+            f"{url}/x", 100, Meter(limits.from_settings(host), "x", host.images)
+        )
 
     assert got == b"image" and asked == ["http://images.example.org/x"]
 
@@ -147,7 +155,7 @@ def test_only_what_is_of_the_web_is_opened(host, image, scheme):
     url = {"file": f"file://{image}", "ftp": "ftp://127.0.0.1:9/x", "data": "data:,x"}[scheme]
 
     with pytest.raises(ImageError, match=f"unknown url type: {scheme}"):
-        saltvirt_web.fetch_small(url, 100, Meter(limits.of(host), "x", host.images))
+        saltvirt_web.fetch_small(url, 100, Meter(limits.from_settings(host), "x", host.images))
 
 
 @pytest.fixture
@@ -186,7 +194,9 @@ def test_a_server_that_is_proved_leads_to_none_that_is_not(web, proved, host, im
     with pytest.raises(ImageError, match="leads to http://127.0.0.1, where nobody vouches"):
         obtain(host, f"{url}/x.qcow2")
     with pytest.raises(ImageError, match="leads to http://127.0.0.1, where nobody vouches"):
-        saltvirt_web.fetch_small(f"{url}/x", 100, Meter(limits.of(host), "x", host.images))
+        saltvirt_web.fetch_small(
+            f"{url}/x", 100, Meter(limits.from_settings(host), "x", host.images)
+        )
     assert asked == []
 
 
@@ -272,7 +282,7 @@ def shaky():
 
 def partials(host):
     """Return what lies in the cache of a download that is not over."""
-    return sorted(p.name for p in cache.folder(host).glob("*.partial*"))
+    return sorted(p.name for p in cache.ensure_folder(host).glob("*.partial*"))
 
 
 def test_a_download_that_breaks_goes_on_where_it_was(shaky, host, raw_disk):
@@ -308,9 +318,9 @@ def test_what_arrived_before_the_host_was_started_anew_is_not_trusted(
     handler.data, handler.most = raw_disk.read_bytes(), MIB
     with pytest.raises(ImageError, match="cut off"):
         obtain(host, url)
-    (part,) = cache.folder(host).glob("*.partial")
+    (part,) = cache.ensure_folder(host).glob("*.partial")
     part.write_bytes(bytes(part.stat().st_size))
-    monkeypatch.setattr(files, "boot", lambda: "another")
+    monkeypatch.setattr(files, "read_boot_id", lambda: "another")
     handler.most = 8 * MIB
 
     got = obtain(host, url)
@@ -342,7 +352,7 @@ def test_without_a_strong_tag_nothing_is_kept(shaky, host, tag):
 
 
 def test_a_download_that_nobody_takes_up_is_swept_after_a_day(host, image):
-    old, new = (cache.folder(host) / f"{name}.partial" for name in ("old", "new"))
+    old, new = (cache.ensure_folder(host) / f"{name}.partial" for name in ("old", "new"))
     old.write_text("x")
     new.write_text("x")
     os.utime(old, (0, 0))

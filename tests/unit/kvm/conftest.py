@@ -21,7 +21,7 @@ MODULES, STATES = (
 @pytest.fixture
 def conn():
     """A connection; what is defined is kept as long as it is open."""
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as opened:
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as opened:
         yield opened
         remove_domains(opened)
         remove_pools(opened)

@@ -37,7 +37,7 @@ def test_a_device_that_is_said_to_be_a_file_is_started_as_a_device(conn, tmp_pat
     lifecycle.start(conn, "old")
 
     assert lifecycle.is_active(conn, "old")
-    for text in (lifecycle.kept_xml(conn, "old"), lifecycle.xml(conn, "old")):
+    for text in (lifecycle.inactive_xml(conn, "old"), lifecycle.xml(conn, "old")):
         kinds = [
             (kind, {key: source[key] for key in ("dev", "file") if key in source})
             for kind, source in disks(text)
@@ -47,9 +47,9 @@ def test_a_device_that_is_said_to_be_a_file_is_started_as_a_device(conn, tmp_pat
 
 def test_a_definition_without_such_a_disk_is_not_touched(conn, tmp_path):
     conn.defineXML(DOMAIN.format(device=tmp_path / "a", file=tmp_path / "b"))
-    before = lifecycle.own_xml(conn, "old")
+    before = lifecycle.secure_xml(conn, "old")
 
-    assert not blockdisk.made(parse(before), lambda _path: False)
+    assert not blockdisk.make_block_disks(parse(before), lambda _path: False)
     lifecycle.start(conn, "old")
 
-    assert lifecycle.own_xml(conn, "old") == before
+    assert lifecycle.secure_xml(conn, "old") == before

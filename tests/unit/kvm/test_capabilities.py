@@ -200,7 +200,7 @@ def test_no_emulator_is_run_that_libvirt_does_not_list(emulator):
     conn = Probed()
 
     with pytest.raises(BadArgument, match="^emulator: ") as refused:
-        capable.of_domains(conn, emulator, "x86_64", None, None)
+        capable.read_domain_capabilities(conn, emulator, "x86_64", None, None)
 
     assert conn.asked == []
     assert "none that libvirt lists" in str(refused.value) or "not text" in str(refused.value)
@@ -210,6 +210,6 @@ def test_no_emulator_is_run_that_libvirt_does_not_list(emulator):
 def test_what_libvirt_lists_is_asked_about(emulator):
     conn = Probed()
 
-    capable.of_domains(conn, emulator, None, "q35", "kvm")
+    capable.read_domain_capabilities(conn, emulator, None, "q35", "kvm")
 
     assert conn.asked == [(emulator, None, "q35", "kvm", 0)]

@@ -25,7 +25,7 @@ def test_a_disk_that_a_clone_has_got_since_stays(conn, base, options):
     attach(conn, "web1", data)
     conn.lookupByName("base").undefine()
 
-    cloudvms.take_back(conn, "web1", made)
+    cloudvms.remove_clone(conn, "web1", made)
 
     assert names(conn) == before and "web1" not in {one.name() for one in conn.listAllDomains()}
 
@@ -38,7 +38,7 @@ def test_a_vm_that_has_got_the_name_of_a_clone_stays(conn, base):
     cloudvms.clone(conn, "base", "web1", **FULL)
     there = names(conn)
 
-    cloudvms.take_back(conn, "web1", made)
+    cloudvms.remove_clone(conn, "web1", made)
 
     assert names(conn) == there and lifecycle.is_defined(conn, "web1")
 
@@ -49,6 +49,6 @@ def test_the_variables_of_an_earlier_vm_stay(conn, base, undefined, monkeypatch,
     base(disk())
     made = cloudvms.clone(conn, "base", "web1", **{**QUICK, "validate": False})
 
-    cloudvms.take_back(conn, "web1", made)
+    cloudvms.remove_clone(conn, "web1", made)
 
     assert undefined == [had]

@@ -34,7 +34,7 @@ REST = (
 @pytest.fixture
 def conn():
     """A libvirt with a pool that has a volume of each format."""
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         pool = conn.storagePoolLookupByName("default-pool")
         for kind in ("qcow2", "raw"):
             pool.createXML(clone.volume(f"base.{kind}", 1 << 20, kind))
@@ -234,7 +234,7 @@ def test_a_vm_that_has_moved_keeps_the_disks_that_another_host_may_have_too(
 ):
     base(disk())
     if to == "hyper2":
-        lifecycle.keep_moved(conn, "base", to)
+        lifecycle.mark_moved(conn, "base", to)
     else:
         # As after "virsh migrate", which leaves the definition.
         monkeypatch.setattr(lifecycle, "is_migrated", lambda _conn, name: name == "base")

@@ -312,7 +312,7 @@ def kept(driver, conn, tmp_path):
     pool = pool_with(conn, "vms", own)
     conn.defineXML(definition("web1", own))
     settings = HostSettings(state_dir=str(tmp_path / "state"), trash_days=7)
-    with trash.filling(settings, "web2", why="a test") as drop:
+    with trash.fill_trash(settings, "web2", reason="a test") as drop:
         drop(verdicts.free(top))
     return pool
 
@@ -334,7 +334,7 @@ def test_a_disk_goes_once_the_trash_is_empty(driver, conn, kept, tmp_path):
 def test_a_disk_stays_that_a_vm_which_is_off_has_below_one_in_no_pool(driver, conn, kept, tmp_path):
     trash.restore(
         HostSettings(state_dir=str(tmp_path / "state"), uri=URI),
-        *trash.listed(HostSettings(state_dir=str(tmp_path / "state"))),
+        *trash.list_entries(HostSettings(state_dir=str(tmp_path / "state"))),
     )
     conn.defineXML(definition("web3", tmp_path / "disks/top.qcow2"))
 
@@ -349,10 +349,10 @@ def test_a_disk_stays_on_which_one_of_a_vm_that_is_made_or_purged_is_based(
 ):
     """Such a VM is not defined, and what it has is not in the trash."""
     settings = HostSettings(state_dir=str(tmp_path / "state"), uri=URI)
-    trash.restore(settings, *trash.listed(settings))
+    trash.restore(settings, *trash.list_entries(settings))
     says = getattr(onrecord, purpose)(paths=[str(tmp_path / "disks/top.qcow2")])
     phase = protocol.MAKING if purpose == "build" else "removing"
-    with records.held(reservations.folder(settings), purpose, "web2") as held:
+    with records.hold_record(reservations.folder(settings), purpose, "web2") as held:
         held.begin("t1", phase, **says)
     seen, destroy = [], cloudvms.destroy
 

@@ -16,7 +16,7 @@ SHAPES = {
 
 @pytest.fixture
 def conn():
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         yield conn
 
 

@@ -123,7 +123,7 @@ def test_whether_a_disk_is_an_overlay_is_true_or_false(flag):
 
 @pytest.mark.parametrize("profile", ["nic", "disk"])
 def test_a_profile_is_named_by_one_name(profile):
-    given = spec.given((), {profile: ["default"]})
+    given = spec.options_by_name((), {profile: ["default"]})
 
     with pytest.raises(BadArgument, match=rf"{profile}: \['default'\] is not the name of a prof"):
         spec.deployment(HostSettings(), "web1", 1, 64, given)

@@ -101,8 +101,10 @@ def test_a_command_that_cannot_be_is_refused(conn, words, given, why):
 def test_a_command_is_a_list_or_words():
     usual = (None, 60, 65536)
 
-    assert inguest.command((["ls", "A=b", 1],), *usual) == inguest.command(("ls", "A=b", 1), *usual)
-    assert inguest.command(("ls", 1.5), *usual).words == ("ls", "1.5")
+    assert inguest.parse_command((["ls", "A=b", 1],), *usual) == inguest.parse_command(
+        ("ls", "A=b", 1), *usual
+    )
+    assert inguest.parse_command(("ls", 1.5), *usual).words == ("ls", "1.5")
 
 
 class Plays:

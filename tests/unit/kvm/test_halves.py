@@ -65,7 +65,7 @@ def test_each_half_is_known_by_its_state(
 
     assert halves.is_arriving(None, "web") == is_arriving
     assert halves.runs_alone(None, "web") == is_alone
-    assert halves.is_cut(None, "web") == is_cut
+    assert halves.has_failed_postcopy(None, "web") == is_cut
 
 
 @pytest.mark.parametrize("now", [COMING, CUT_HERE])

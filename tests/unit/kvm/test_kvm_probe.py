@@ -81,7 +81,7 @@ def test_where_no_test_guest_can_be_run_it_is_said_and_emulation_is_no_default(
     machines, why, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(inspect, "RUN_DIR", str(tmp_path))
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         types = inspect.domain_types(conn, HostSettings(), capabilities(machines))
 
     assert (types.default, types.usable) == (None, ["qemu"])
@@ -93,7 +93,7 @@ def test_where_no_test_guest_can_be_run_it_is_said_and_emulation_is_no_default(
 
 def test_a_host_that_offers_no_kvm_emulates(tmp_path, monkeypatch):
     monkeypatch.setattr(inspect, "RUN_DIR", str(tmp_path))
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         types = inspect.domain_types(conn, HostSettings(), capabilities(kinds=["qemu"]))
 
     assert wire.plain(types) == {
@@ -129,7 +129,7 @@ def test_features_that_the_model_has_and_the_host_lacks_do_not_count():
 
 
 def test_where_libvirt_has_no_data_of_cpus_the_listed_features_are_all():
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         known = {"arch": "x86_64", "model": None, "features": ["avx"]}
         assert host.cpu_features(conn, known, "test") == ["avx"]
 
@@ -137,7 +137,7 @@ def test_where_libvirt_has_no_data_of_cpus_the_listed_features_are_all():
 def test_what_the_hosts_model_implies_counts_where_libvirt_cannot_say_what_guests_get(monkeypatch):
     own = "<cpu><arch>x86_64</arch><model>Haswell</model><feature name='vmx'/></cpu>"
     monkeypatch.setattr(host, "own_cpu", lambda _conn: own)  # the test driver's CPU has no model
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         known = {"arch": "x86_64", "model": "Haswell", "features": ["vmx"]}
         found = host.cpu_features(conn, known, "test")
 
@@ -148,10 +148,10 @@ def test_no_user_of_the_host_keeps_it_from_looking_for_kvm(tmp_path, monkeypatch
     monkeypatch.setattr(probe, "attempt", lambda *_given: {"usable": True, "why": "it ran"})
     found = []
 
-    with connect.opened(TEST) as conn:
+    with connect.open_connection(TEST) as conn:
 
         def look():
-            found.append(probe._remembered(conn, "x86_64", "pc", tmp_path / "run"))
+            found.append(probe._probe_once(conn, "x86_64", "pc", tmp_path / "run"))
 
         look()
         with another_user_holds(tmp_path / "run"):

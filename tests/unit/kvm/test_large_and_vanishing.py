@@ -47,7 +47,7 @@ LISTINGS = {
     "volumes": lambda conn: volumes.infos(conn, "default-pool")["default-pool"]["v7"]["used_by"],
     "salt-cloud": cloudvms.nodes,
     "reachable": query.reachable,
-    "snapshots": snapshots.every,
+    "snapshots": snapshots.read_all,
     "migration": lambda conn: migrationinfo.gather(conn, HOST),
 }
 

@@ -13,7 +13,7 @@ TEST = HostSettings(uri="test:///default")
 @pytest.mark.parametrize("caught", [libvirt.libvirtError, LibvirtRefused, CommandExecutionError])
 def test_what_libvirt_refuses_is_caught_by_either_name(caught):
     words = "no network with matching name 'none'"
-    with pytest.raises(caught, match=words) as told, connect.opened(TEST) as conn:
+    with pytest.raises(caught, match=words) as told, connect.open_connection(TEST) as conn:
         conn.networkLookupByName("none")
 
     assert told.value.get_error_code() == libvirt.VIR_ERR_NO_NETWORK
@@ -23,9 +23,9 @@ def test_what_libvirt_refuses_is_caught_by_either_name(caught):
 
 
 def test_an_error_keeps_its_own_words_after_another():
-    with pytest.raises(LibvirtRefused) as first, connect.opened(TEST) as conn:
+    with pytest.raises(LibvirtRefused) as first, connect.open_connection(TEST) as conn:
         conn.networkLookupByName("none")
-    with pytest.raises(LibvirtRefused), connect.opened(TEST) as conn:
+    with pytest.raises(LibvirtRefused), connect.open_connection(TEST) as conn:
         conn.storagePoolLookupByName("none")
 
     assert first.value.get_error_code() == libvirt.VIR_ERR_NO_NETWORK
@@ -41,7 +41,10 @@ def test_an_error_has_its_own_words_though_an_undo_has_failed_since():
                 conn.storagePoolLookupByName("none")
             raise
 
-    with pytest.raises(LibvirtRefused, match="no network") as told, connect.opened(TEST) as conn:
+    with (
+        pytest.raises(LibvirtRefused, match="no network") as told,
+        connect.open_connection(TEST) as conn,
+    ):
         fail_twice(conn)
 
     assert told.value.get_error_code() == libvirt.VIR_ERR_NO_NETWORK

@@ -39,7 +39,7 @@ class Mounted:
 
 
 def asked(host="nas"):
-    return poolstates.Asked(
+    return poolstates.PoolStateRequest(
         name="share",
         ptype="netfs",
         target="/mnt/share",

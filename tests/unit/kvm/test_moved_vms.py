@@ -16,7 +16,7 @@ VM = f"""<domain type='test'><name>m1</name><uuid>{UUID}</uuid><memory>1024</mem
 @pytest.fixture
 def other():
     """The other host's libvirt, which has a VM by then."""
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         lifecycle.create_transient(conn, VM)
         yield conn
         lifecycle.destroy(conn, "m1")
@@ -24,7 +24,9 @@ def other():
 
 def missing(other, *, is_kept=False, sizes=None, uuid=UUID, **more):
     """Return what is missing there."""
-    return list(migrate.missing_there(other, uuid, is_kept=is_kept, sizes=sizes or {}, **more))
+    return list(
+        migrate.find_missing_on_target(other, uuid, is_kept=is_kept, sizes=sizes or {}, **more)
+    )
 
 
 def test_a_vm_that_is_not_there_is_missing(other):

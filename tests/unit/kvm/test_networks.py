@@ -68,7 +68,7 @@ CASES = [
 @pytest.fixture
 def conn():
     """A connection to a libvirt that has one network, ``default``, which runs."""
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         for one in conn.listAllNetworks():
             if one.name() != "default":
                 one.destroy() if one.isActive() else None
@@ -78,7 +78,7 @@ def conn():
 
 def wanted(bridge="br7", forward="nat", name="lan", **given):
     """Return a network as a call asks for it."""
-    return networkspec.of(name, bridge, forward, given)
+    return networkspec.from_call(name, bridge, forward, given)
 
 
 @pytest.mark.parametrize(("bridge", "forward", "args"), CASES)
@@ -91,9 +91,9 @@ def test_what_is_asked_for_is_read_as_it_was_built_and_updates_once(conn, bridge
     assert networks.update(conn, one) is False
     assert networks.update(conn, other, is_test=True) is True
     assert networks.update(conn, one) is False
-    before = networks.defined(conn.networkLookupByName("lan"))
+    before = networks.read_definition(conn.networkLookupByName("lan"))
     assert networks.update(conn, other) is True
-    after = networks.defined(conn.networkLookupByName("lan"))
+    after = networks.read_definition(conn.networkLookupByName("lan"))
     assert (after.uuid, after.mtu) == (before.uuid, 1400)
     assert networks.update(conn, other) is False
 
@@ -313,7 +313,7 @@ def test_of_one_that_runs_the_next_definition_is_compared():
         def XMLDesc(self, flags):  # noqa: N802 - libvirt's name
             return FILLED.replace("virbr3", "next") if flags else FILLED
 
-    assert networks.defined(Running()).bridge == "next"
+    assert networks.read_definition(Running()).bridge == "next"
 
 
 def test_a_network_with_running_vms_in_it_is_not_removed():
@@ -341,7 +341,7 @@ def of_mode(mode, **given):
     is_own = mode in network.GENERATED
     bridge = "br7" if mode == "bridge" else None
     more = {"ipv4_config": {"cidr": "10.9.0.0/24"}} if is_own else {}
-    return networkspec.of("lan", bridge, mode, {**more, **given})
+    return networkspec.from_call("lan", bridge, mode, {**more, **given})
 
 
 @pytest.mark.parametrize("before", MODES)

@@ -37,7 +37,7 @@ def test_a_vm_is_shown_without_bulk_statistics(face):
 
 def test_nics_are_those_of_the_definition(face):
     nic = "<interface type='network'><mac address='52:54:00:aa:00:01'/><source network='lan'/>"
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         running = conn.lookupByName("test").XMLDesc(0)
         conn.defineXML(running.replace("<devices>", f"<devices>{nic}</interface>"))
 
@@ -47,7 +47,7 @@ def test_nics_are_those_of_the_definition(face):
 
 
 def test_a_paused_vm_keeps_what_it_was_given_and_one_that_is_off_does_not(face):
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         vm = conn.lookupByName("test")
         vm.suspend()
         assert (face.freemem(), face.freecpu()) == (768.0, 14)
@@ -70,7 +70,7 @@ def test_some_vms_are_shown_by_name_state_and_tag_with_some_fields():
 def test_a_tag_is_a_group_or_that_it_is_held():
     own, moving = faces.load("modules", "virt_answers"), faces.load("modules", "virt_migrate")
     # Its state lasts as long as a connection.
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False):
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False):
         moving.hold("test")
 
         assert set(own.vms(tag="hold")["vm_info"]) == {"test"}

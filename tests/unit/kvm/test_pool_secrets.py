@@ -64,7 +64,7 @@ def test_a_password_becomes_the_secret_of_3006_and_goes_with_its_pool(
     conn, ptype, target, source, kind, value
 ):
     host, given = Secrets(conn), {**source, "auth": dict(source["auth"])}
-    asked = poolstates.Asked(name="p1", ptype=ptype, target=target, source=given)
+    asked = poolstates.PoolStateRequest(name="p1", ptype=ptype, target=target, source=given)
 
     todo = poolstates.plan(host, asked)
     assert host.kept == {} and "hush" not in repr(todo) and PASSWORD not in repr((todo, asked))
@@ -85,22 +85,29 @@ def test_a_password_becomes_the_secret_of_3006_and_goes_with_its_pool(
 
 def test_a_transient_pool_whose_name_is_taken_leaves_the_other_ones_password(conn):
     host = Secrets(conn)
-    pools.define(host, pools.wanted("p1", "rbd", source=CEPH), is_transient=False, starts=True)
+    pools.define(
+        host, pools.request_from_call("p1", "rbd", source=CEPH), is_transient=False, starts=True
+    )
     wrong = {**CEPH, "auth": {"username": "admin", "password": "d3Jvbmc="}}
 
     with pytest.raises(StorageError, match="there is a pool .p1. already"):
-        pools.define(host, pools.wanted("p1", "rbd", source=wrong), is_transient=True, starts=True)
+        pools.define(
+            host, pools.request_from_call("p1", "rbd", source=wrong), is_transient=True, starts=True
+        )
 
     assert [one.value for one in host.kept.values()] == [b"secretword"]
 
 
 def test_another_password_is_put_where_the_pool_has_its_own(conn):
     host = Secrets(conn)
-    asked = pools.wanted("p1", "rbd", source=CEPH)
+    asked = pools.request_from_call("p1", "rbd", source=CEPH)
     pools.define(host, asked, is_transient=False, starts=False)
 
     other = {**CEPH, "auth": {"username": "admin", "password": "b3RoZXI="}}
-    assert pools.update(host, pools.wanted("p1", "rbd", source=other), is_test=False) is False
+    assert (
+        pools.update(host, pools.request_from_call("p1", "rbd", source=other), is_test=False)
+        is False
+    )
 
     assert [one.value for one in host.kept.values()] == [b"other"]
 
@@ -110,7 +117,9 @@ def test_a_secret_of_others_stays(conn):
     mine = {"type": "usage", "value": "mine"}
     host.secretDefineXML("<secret><usage type='ceph'><name>mine</name></usage></secret>", 0)
     source = {**CEPH, "auth": {"type": "ceph", "username": "admin", "secret": mine}}
-    pools.define(host, pools.wanted("p1", "rbd", source=source), is_transient=False, starts=False)
+    pools.define(
+        host, pools.request_from_call("p1", "rbd", source=source), is_transient=False, starts=False
+    )
 
     pools.undefine(host, "p1")
 
@@ -119,7 +128,7 @@ def test_a_secret_of_others_stays(conn):
 
 def test_a_pool_that_cannot_be_defined_leaves_no_secret(conn):
     host = Secrets(conn)
-    asked = pools.wanted("default-pool", "rbd", source=CEPH)
+    asked = pools.request_from_call("default-pool", "rbd", source=CEPH)
 
     with pytest.raises(libvirt.libvirtError):
         pools.define(host, asked, is_transient=False, starts=False)
@@ -139,7 +148,7 @@ def test_a_new_pool_that_fails_leaves_the_secret_that_was_there_before(
         raise StorageError("no start")
 
     monkeypatch.setattr(poolstates, "_finish", fails)
-    todo = poolstates.plan(host, poolstates.Asked(name="p1", ptype="rbd", source=CEPH))
+    todo = poolstates.plan(host, poolstates.PoolStateRequest(name="p1", ptype="rbd", source=CEPH))
     with pytest.raises(StorageError, match="no start"):
         poolstates.apply(host, todo)
 
@@ -148,7 +157,7 @@ def test_a_new_pool_that_fails_leaves_the_secret_that_was_there_before(
 
 def test_a_key_that_is_no_base64_is_refused_unseen():
     with pytest.raises(BadArgument, match="is not base64") as raised:
-        poolsecrets.value_of("rbd", "hush, hush")
+        poolsecrets.encode_password("rbd", "hush, hush")
     assert "hush" not in str(raised.value) and raised.value.__cause__ is None
     assert raised.value.__context__ is None
 

@@ -21,7 +21,7 @@ STATES = [
 @pytest.fixture
 def conn():
     """The test host, with a second VM that is off."""
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         lifecycle.define(conn, VM)
         yield conn
         lifecycle.destroy(conn, "web1")

@@ -23,7 +23,7 @@ NIC = (
 @pytest.fixture
 def conn():
     """A connection to a libvirt that has one VM, ``test``, which runs."""
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         yield conn
 
 
@@ -41,7 +41,7 @@ def with_nic(conn, name="web1", note=""):
 def test_one_vm_says_where_it_is_reached_and_a_list_of_all_does_not(conn):
     with_nic(conn, note='ssh_user="debian"')
 
-    shown = reached.one_vm(conn, "web1", "hyper1")["web1"]
+    shown = reached.describe_vm(conn, "web1", "hyper1")["web1"]
 
     (address,) = shown["addresses"]
     assert access.addresses([address]) == [address]
@@ -55,7 +55,7 @@ def test_one_vm_says_where_it_is_reached_and_a_list_of_all_does_not(conn):
 def test_without_keys_the_console_is_the_way_in(conn):
     with_nic(conn, note='ssh_user="-oProxyCommand=reboot"')
 
-    shown = reached.one_vm(conn, "web1", "hyper1")["web1"]
+    shown = reached.describe_vm(conn, "web1", "hyper1")["web1"]
 
     assert shown["ssh_user"] is None
     assert shown["login"].startswith("virsh console web1 (on hyper1; asks for a password")
@@ -64,7 +64,7 @@ def test_without_keys_the_console_is_the_way_in(conn):
 def test_a_vm_that_does_not_run_is_reached_nowhere(conn):
     power.act(conn, "test", "destroy")
 
-    shown = reached.one_vm(conn, "test", "hyper1")["test"]
+    shown = reached.describe_vm(conn, "test", "hyper1")["test"]
 
     assert (shown["addresses"], shown["login"]) == ([], None)
 
@@ -117,7 +117,7 @@ def test_sources_are_asked_until_one_knows(monkeypatch, caplog, said, listens, f
     root = parse(f"<domain><devices>{NIC}{agent}</devices></domain>")
 
     with caplog.at_level("DEBUG", "saltvirt"):
-        shown, source = reached._addresses(guest, "web1", root)
+        shown, source = reached._find_addresses(guest, "web1", root)
 
     assert (shown, guest.asked) == (found, asked)
     last = "neighbours" if wanted else asked[-1]

@@ -39,12 +39,12 @@ SHOWN = {
     ],
 )
 def test_a_pci_device_is_shown_with_its_functions(more, added):
-    assert nodedev.shown(PCI.format(more=more)) == {**SHOWN, **added}
+    assert nodedev.describe(PCI.format(more=more)) == {**SHOWN, **added}
 
 
 def test_a_usb_device_and_a_link_are_shown():
-    assert nodedev.shown(USB.format(vendor="0x413C"))["address"] == "003:004"
-    assert nodedev.shown(NET.format(parent="pci_0000_01_00_0")) == {
+    assert nodedev.describe(USB.format(vendor="0x413C"))["address"] == "003:004"
+    assert nodedev.describe(NET.format(parent="pci_0000_01_00_0")) == {
         "name": "enp1s0",
         "caps": "net",
         "address": "52:54:00:00:00:01",
@@ -63,7 +63,7 @@ def test_a_usb_device_and_a_link_are_shown():
     ],
 )
 def test_what_no_vm_can_have_is_left_out(text):
-    assert nodedev.shown(text) is None
+    assert nodedev.describe(text) is None
 
 
 def test_a_display_is_shown_whole_but_for_its_password():

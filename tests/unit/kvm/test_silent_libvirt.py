@@ -47,7 +47,10 @@ def test_a_connection_has_a_deadline(silent, readonly, user):
     settings = HostSettings(uri=uri, username=user, password=user)
     begun = time.monotonic()
 
-    with pytest.raises(HostUnreachable) as refused, connect.opened(settings, readonly=readonly):
+    with (
+        pytest.raises(HostUnreachable) as refused,
+        connect.open_connection(settings, readonly=readonly),
+    ):
         pass
 
     assert time.monotonic() - begun < 4 and len(taken) == 1
@@ -62,7 +65,7 @@ def test_a_process_that_asks_again_and_again_keeps_one_thread(silent):
     before = threading.active_count()
 
     for _time in range(3):
-        with pytest.raises(HostUnreachable), connect.opened(HostSettings(uri=uri)):
+        with pytest.raises(HostUnreachable), connect.open_connection(HostSettings(uri=uri)):
             pass
 
     assert len(taken) == 1 and threading.active_count() <= before + 1
@@ -70,11 +73,11 @@ def test_a_process_that_asks_again_and_again_keeps_one_thread(silent):
 
 def test_it_is_asked_anew_once_it_has_ended(silent):
     uri, taken = silent
-    with pytest.raises(HostUnreachable), connect.opened(HostSettings(uri=uri)):
+    with pytest.raises(HostUnreachable), connect.open_connection(HostSettings(uri=uri)):
         pass
 
     taken[0].close()
-    with pytest.raises(HostUnreachable), connect.opened(HostSettings(uri=uri)):
+    with pytest.raises(HostUnreachable), connect.open_connection(HostSettings(uri=uri)):
         pass
 
     assert len(taken) == 2
@@ -84,7 +87,7 @@ def test_the_engine_goes_on(silent):
     uri, _taken = silent
 
     with pytest.raises(TimeoutError, match="no answer within 1 s"):
-        events._listening(uri, [], "tag", print).__enter__()
+        events._open_listening(uri, [], "tag", print).__enter__()
 
 
 def test_another_hosts_libvirt_has_a_deadline_too(monkeypatch):
@@ -112,7 +115,7 @@ def test_a_connection_that_comes_too_late_is_closed(monkeypatch):
         return Late()
 
     with pytest.raises(TimeoutError):
-        connect.opened_in_time(opening, "late:///")
+        connect.open_in_time(opening, "late:///")
     begun.set()
 
     assert closed.wait(5)

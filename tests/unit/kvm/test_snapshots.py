@@ -22,7 +22,7 @@ def conn():
     """A connection that keeps the test host, which all connections of a process have in common."""
     # An exception that a test before has looked at may have the host as it was then.
     gc.collect()
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         yield conn
 
 
@@ -252,11 +252,11 @@ def test_external_snapshots_are_reverted_to_by_a_libvirt_that_can():
         snapshots.plan_revert(Old(9000000), "web", "a")
 
     assert snapshots.plan_revert(Old(9009000), "web", "a").to == "a"
-    assert snapshots.listed(Old(9000000), "web")["web"][0]["external"] is True
+    assert snapshots.list_snapshots(Old(9000000), "web")["web"][0]["external"] is True
 
 
 def test_what_is_to_be_taken_says_its_name_and_is_read_back():
-    assert snapshot_.read(to_text(snapshot_.to_take("a <b>"))).name == "a <b>"
+    assert snapshot_.read(to_text(snapshot_.build_new("a <b>"))).name == "a <b>"
 
 
 @pytest.mark.parametrize("state", ["snapshot", "saved"])

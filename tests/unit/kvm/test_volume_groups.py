@@ -43,6 +43,6 @@ def test_a_volume_that_a_vm_has_by_another_name_keeps_its_group(conn, virt, kind
     ],
 )
 def test_whose_a_mapped_volume_is_says_its_name(group, path, is_its):
-    pool = pool_.of("p", "logical", None, None, {"name": group})
+    pool = pool_.from_call("p", "logical", None, None, {"name": group})
 
     assert pool_.has_device(pool, path) is is_its

@@ -47,14 +47,14 @@ def test_its_variable_wins_over_its_file(conf, monkeypatch):
     monkeypatch.setenv("LIBVIRT_DEFAULT_URI", "test:///default")
 
     assert connect.default_uri() == "test:///default"
-    with connect.opened(HostSettings()) as conn:
+    with connect.open_connection(HostSettings()) as conn:
         assert conn.getType() == "TEST"
 
 
 def test_an_option_wins_over_both(conf, monkeypatch):
     monkeypatch.setenv("LIBVIRT_DEFAULT_URI", "xen:///system")
 
-    with connect.opened(HostSettings(uri="test:///default")) as conn:
+    with connect.open_connection(HostSettings(uri="test:///default")) as conn:
         assert conn.getType() == "TEST"
 
 
@@ -77,7 +77,7 @@ def test_a_file_that_cannot_be_read_is_said(conf):
     "uri", ["xen:///system", "xen+ssh://host/", "esx://host/", "bhyve:///system", "vpx://h/dc"]
 )
 def test_other_drivers_are_refused_in_one_line(uri):
-    with pytest.raises(BadConfig) as refused, connect.opened(HostSettings(uri=uri)):
+    with pytest.raises(BadConfig) as refused, connect.open_connection(HostSettings(uri=uri)):
         pass
 
     driver = uri.partition(":")[0].partition("+")[0]

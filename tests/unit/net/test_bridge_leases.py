@@ -55,13 +55,13 @@ def snapshot(valid_s, *names):
 
 
 def test_each_client_of_dhcp_says_what_it_holds():
-    assert leases.of_networkd(NETWORKD) == leases.Lease(
+    assert leases.from_networkd(NETWORKD) == leases.Lease(
         address="10.77.4.145", client_id=DUID, lasts_s=120
     )
-    assert leases.of_networkmanager(NETWORKMANAGER) == leases.Lease(
+    assert leases.from_networkmanager(NETWORKMANAGER) == leases.Lease(
         address="10.77.4.144", client_id="01520000770001", lasts_s=120
     )
-    assert leases.of_dhclient(DHCLIENT) == leases.Lease(address="10.77.4.147", lasts_s=120)
+    assert leases.from_dhclient(DHCLIENT) == leases.Lease(address="10.77.4.147", lasts_s=120)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_each_client_of_dhcp_says_what_it_holds():
     ],
 )
 def test_what_is_no_lease_is_none(text):
-    assert leases.of_networkd(text) is None
-    assert leases.of_networkmanager(text) is None
-    assert leases.of_dhclient(text) is None
+    assert leases.from_networkd(text) is None
+    assert leases.from_networkmanager(text) is None
+    assert leases.from_dhclient(text) is None
 
 
 # Of systemd 262, which keeps no file of a lease; cut to what is read.
@@ -100,7 +100,7 @@ NETWORKCTL = {
 
 
 def test_a_lease_is_read_as_networkctl_says_it():
-    assert leases.of_networkctl(json.dumps(NETWORKCTL)) == leases.Lease(
+    assert leases.from_networkctl(json.dumps(NETWORKCTL)) == leases.Lease(
         address="10.77.1.1", client_id=DUID, lasts_s=120
     )
 
@@ -114,33 +114,33 @@ def test_a_lease_is_read_as_networkctl_says_it():
     ],
 )
 def test_a_link_without_a_lease_has_none_for_networkctl(text):
-    assert leases.of_networkctl(text) is None
+    assert leases.from_networkctl(text) is None
 
 
 def test_a_client_id_that_is_no_hex_is_left_out():
     text = NETWORKMANAGER.replace("01:52:00:00:77:00:01", "x\nmethod=shared")
 
-    assert leases.of_networkmanager(text).client_id is None
+    assert leases.from_networkmanager(text).client_id is None
 
 
 def test_dhclients_file_goes_to_another_link_with_its_duid_and_all():
-    moved = leases.moved(DHCLIENT, "br0")
+    moved = leases.for_link(DHCLIENT, "br0")
 
     assert moved.count('interface "br0"') == 2 and "eth0" not in moved
     assert moved.splitlines()[0] == DHCLIENT.splitlines()[0]
-    assert leases.moved(moved, "eth0") == DHCLIENT
+    assert leases.for_link(moved, "eth0") == DHCLIENT
 
 
 def test_a_lease_is_kept_unless_addresses_take_its_place():
-    assert leases.is_there(snapshot(90, "eth0"), {})
-    assert leases.is_there(snapshot(None, "eth0"), HELD)  # a lease that never ends is one too
-    assert not leases.is_there(snapshot(None, "eth0"), {})
-    assert leases.is_kept(None, None, True) is True
-    assert leases.is_kept(None, ("10.0.0.4/16",), True) is False
-    assert leases.is_kept(False, ("10.0.0.4/16",), True) is False
-    assert leases.is_kept(True, None, False) is True
+    assert leases.is_any_leased(snapshot(90, "eth0"), {})
+    assert leases.is_any_leased(snapshot(None, "eth0"), HELD)  # a lease that never ends is one too
+    assert not leases.is_any_leased(snapshot(None, "eth0"), {})
+    assert leases.uses_dhcp(None, None, True) is True
+    assert leases.uses_dhcp(None, ("10.0.0.4/16",), True) is False
+    assert leases.uses_dhcp(False, ("10.0.0.4/16",), True) is False
+    assert leases.uses_dhcp(True, None, False) is True
     with pytest.raises(BadArgument, match="dhcp: False on a host whose address is leased"):
-        leases.is_kept(False, None, True)
+        leases.uses_dhcp(False, None, True)
 
 
 def test_a_lease_that_others_renew_is_refused():
@@ -183,7 +183,7 @@ def test_the_bridge_is_the_client_that_its_port_was():
     bridge = files["/etc/NetworkManager/system-connections/salt-virt-br0.nmconnection"]
     assert "[ipv4]\nmethod=auto\ndhcp-client-id=01:52:00:00:00:00:01\nroute1=10.9.0.0/16" in bridge
 
-    beside = netplan.written(replace(LEASED, client_id=DUID), [])[
+    beside = netplan.build_files(replace(LEASED, client_id=DUID), [])[
         "/etc/systemd/network/10-netplan-br0.network.d/salt-virt.conf"
     ]
     assert beside.startswith("[DHCPv4]\n") and f"IAID={0xF9F26F41}" in beside
@@ -198,7 +198,7 @@ def test_any_client_id_gives_files_that_say_dhcp(client_id):
 
 def test_a_static_bridge_says_nothing_of_dhcp():
     assert "DHCPv4" not in linkconfig.networkd(netcases.CONFIG)[BRIDGE]
-    assert list(netplan.written(netcases.CONFIG, [])) == ["/etc/netplan/90-salt-virt-br0.yaml"]
+    assert list(netplan.build_files(netcases.CONFIG, [])) == ["/etc/netplan/90-salt-virt-br0.yaml"]
 
 
 def test_ifupdowns_file_says_who_has_a_lease():

@@ -124,7 +124,7 @@ def test_what_a_port_makes_of_its_lease_the_bridge_does_too(root):
     assert "UseRoutes" not in manager.wanted(CONFIG)[own]
 
     said = "network: {ethernets: {eth0: {dhcp4: true, dhcp4-overrides: {route-metric: 300}}}}"
-    text = netplan.written(one, [said])["/etc/netplan/90-salt-virt-br0.yaml"]
+    text = netplan.build_files(one, [said])["/etc/netplan/90-salt-virt-br0.yaml"]
     bridge = netplan.yaml.safe_load(text)["network"]["bridges"]["br0"]
     assert bridge["dhcp4-overrides"] == {"route-metric": 300}
 
@@ -223,7 +223,9 @@ def test_a_port_that_is_not_asked_for_any_more_stays(site):
 
 def test_search_domains_go_with_the_bridge():
     found = replace(CONFIG, search=("corp.example",))
-    text = netplan.written(replace(CONFIG, dns=()), [SITE])["/etc/netplan/90-salt-virt-br0.yaml"]
+    text = netplan.build_files(replace(CONFIG, dns=()), [SITE])[
+        "/etc/netplan/90-salt-virt-br0.yaml"
+    ]
     bridge = netplan.yaml.safe_load(text)["network"]["bridges"]["br0"]
     assert bridge["nameservers"] == {"addresses": ["10.0.0.53"], "search": ["corp.example"]}
 
@@ -269,8 +271,8 @@ def test_netplan_knows_the_port_by_what_it_calls_it(tmp_path, text, port, file):
     ids = netplan.ids(one.ports, [text])
     folder = tmp_path / "etc/netplan"
     folder.mkdir(parents=True)
-    (folder / "01.yaml").write_text(netplan.freed(text, ids) or text)
-    for path, own in netplan.written(one, [text]).items():
+    (folder / "01.yaml").write_text(netplan.without_ports(text, ids) or text)
+    for path, own in netplan.build_files(one, [text]).items():
         (folder / path.rpartition("/")[2]).write_text(own)
     for path in folder.iterdir():
         path.chmod(0o600)
@@ -292,7 +294,7 @@ def test_netplan_knows_the_port_by_what_it_calls_it(tmp_path, text, port, file):
     )
     assert "Destination=10.9.0.0/16" in made["10-netplan-br0.network"]
     assert netplan.yaml.safe_load(
-        netplan.restored(netplan.freed(text, ids) or text, text, ids)
+        netplan.restore_ports(netplan.without_ports(text, ids) or text, text, ids)
     ) == netplan.yaml.safe_load(text)
 
 
@@ -307,10 +309,10 @@ def test_a_renderer_of_one_kind_is_no_link():
     text = "network: {version: 2, ethernets: {renderer: networkd, eth0: {dhcp4: true}, eth1: }}"
     ids = netplan.ids(["eth0"], [text])
 
-    assert netplan.written(CONFIG, [text]) and list(ids) == ["eth0"]
-    there = netplan.freed(text, ids)
+    assert netplan.build_files(CONFIG, [text]) and list(ids) == ["eth0"]
+    there = netplan.without_ports(text, ids)
     assert "renderer: networkd" in there and "dhcp4" not in there
-    assert netplan.restored(there, text, ids) == text
+    assert netplan.restore_ports(there, text, ids) == text
 
 
 @pytest.mark.parametrize(

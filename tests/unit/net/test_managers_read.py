@@ -39,8 +39,8 @@ def test_networkmanager_reads_every_keyfile(path):
 def test_netplan_gives_the_addresses_to_the_bridge_alone(tmp_path):
     folder = tmp_path / "etc/netplan"
     folder.mkdir(parents=True)
-    (folder / "50-cloud-init.yaml").write_text(netplan.freed(OLD, ["eth0"]))
-    for path, text in netplan.written(netcases.CONFIG, [OLD]).items():
+    (folder / "50-cloud-init.yaml").write_text(netplan.without_ports(OLD, ["eth0"]))
+    for path, text in netplan.build_files(netcases.CONFIG, [OLD]).items():
         (folder / path.rpartition("/")[2]).write_text(text)
     for path in folder.iterdir():
         path.chmod(0o600)

@@ -40,7 +40,7 @@ def learned(monkeypatch):
                 return [one for one in rows if (":" in one.get_attr("NDA_DST")) == (family == 10)]
 
         monkeypatch.setattr(links, "refuse_if_impossible", lambda: None)
-        monkeypatch.setattr(links, "_asking", lambda: contextlib.nullcontext(Kernel()))
+        monkeypatch.setattr(links, "_open_netlink", lambda: contextlib.nullcontext(Kernel()))
         return links.neighbours(wanted)
 
     return ask

@@ -59,7 +59,7 @@ def test_a_bridge_goes_and_its_one_port_inherits():
     there = carried_out(BEFORE, bridgeplan.operations(BEFORE, bridgeplan.target(BEFORE, BR0)))
 
     gone = carried_out(
-        there, bridgeplan.operations(there, bridgeplan.without(there, "br0", ["eth0"]))
+        there, bridgeplan.operations(there, bridgeplan.without_bridge(there, "br0", ["eth0"]))
     )
 
     assert "br0" not in gone["links"]
@@ -71,7 +71,7 @@ def test_a_port_that_has_left_its_bridge_already_is_not_removed_with_it():
     there["links"]["eth0"]["master"] = None  # its manager was faster
 
     gone = carried_out(
-        there, bridgeplan.operations(there, bridgeplan.without(there, "br0", ["eth0"]))
+        there, bridgeplan.operations(there, bridgeplan.without_bridge(there, "br0", ["eth0"]))
     )
 
     assert same(gone, BEFORE)
@@ -198,10 +198,10 @@ def test_netplan_gives_up_the_addresses_of_a_port_and_nothing_else():
         "network: {ethernets: {eth0: {addresses: [10.0.0.4/16], wakeonlan: true}, "
         "eth1: {dhcp4: true}}}"
     )
-    freed = netplan.freed(old, ["eth0"])
+    freed = netplan.without_ports(old, ["eth0"])
 
     assert "10.0.0.4" not in freed and "wakeonlan" in freed and "dhcp4: true" in freed
-    assert netplan.freed(freed, ["eth0"]) is None
+    assert netplan.without_ports(freed, ["eth0"]) is None
 
 
 def test_ifupdown_loses_the_stanzas_of_one_interface_only():

@@ -327,7 +327,7 @@ class Manager:
     ],
 )
 def test_of_several_managers_the_one_that_has_the_link_is_chosen(found, chosen):
-    assert managers._chosen(found, ["br0", "eth0"]) == chosen
+    assert managers._choose(found, ["br0", "eth0"]) == chosen
 
 
 @pytest.mark.parametrize("wanted", ["nobody", ["none"], {"none": None}, None])

@@ -51,7 +51,7 @@ class Hypervisor:
     @contextmanager
     def libvirt(self):
         """Yield a connection that knows what was defined; as long as it is open it is known."""
-        with connect.opened(self.settings, readonly=False) as conn:
+        with connect.open_connection(self.settings, readonly=False) as conn:
             for name in query.names(conn):
                 lifecycle.destroy(conn, name)
                 _forget(conn, name)
@@ -112,7 +112,7 @@ class Hypervisor:
         return [
             (record.purpose, record.name, record.phase)
             for purpose in ("build", "purge")
-            for record in records.every(folder, purpose)
+            for record in records.read_records(folder, purpose)
         ]
 
     def domains(self):

@@ -63,7 +63,7 @@ def test_what_an_interrupted_purge_left_is_removed(states, hypervisor):
 
     gone = {"web1": "purged"}
     assert said == [(None, gone), (True, gone), (True, {})]
-    assert list(records.every(hypervisor.root / "state/records", "purge")) == []
+    assert list(records.read_records(hypervisor.root / "state/records", "purge")) == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from saltvirt.errors import StorageError
 from saltvirt.ops import ownvolumes, purge, snapshotted, trash
 from saltvirt.ops.images import cached
 from saltvirt.storage import policies, putaway, sharing
-from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
@@ -63,7 +63,9 @@ def test_a_volume_that_is_to_be_smaller_is_not_said_to_be_deleted(shared, pool):
     with pytest.raises(
         StorageError, match="salt-run virt.volume_resize HOST p1 a.raw SIZE shrink=True; or"
     ):
-        ownvolumes.resizable(shared.conn, shared.settings, "p1", "a.raw", Elsewhere(), True)
+        ownvolumes.judge_resize(
+            shared.conn, shared.settings, "p1", "a.raw", OtherHostsUsage(), True
+        )
 
 
 def test_all_files_of_snapshots_are_asked_about_at_once():
@@ -82,7 +84,9 @@ def test_a_purge_asks_about_devices_of_volumes_too(shared, monkeypatch):
     shared.init(start=False)
     volumes = [["vg", "web1_data"]]
     # Mocked: the test driver has no volume groups.
-    monkeypatch.setattr(ownvolumes, "of", lambda *_, **__: ownvolumes.Own(volumes=volumes))
+    monkeypatch.setattr(
+        ownvolumes, "find_volumes", lambda *_, **__: ownvolumes.VmVolumes(volumes=volumes)
+    )
     monkeypatch.setattr(
         ownvolumes.diskvolumes, "path_of", lambda *_: str(shared.folder / "web1_data")
     )
@@ -90,7 +94,7 @@ def test_a_purge_asks_about_devices_of_volumes_too(shared, monkeypatch):
     with pytest.raises(sharing.AskAll) as raised:
         purge.purge(shared.conn, shared.settings, "web1")
 
-    assert purge.shared_files(shared.conn, shared.settings, "web1") == raised.value.paths
+    assert purge.find_shared_files(shared.conn, shared.settings, "web1") == raised.value.paths
     assert raised.value.paths == [str(shared.folder / "web1_data")]
 
 
@@ -101,14 +105,14 @@ def test_a_file_that_no_vm_has_goes_into_the_trash_once_all_hosts_were_asked(sha
     with pytest.raises(sharing.AskAll, match=f"salt-run virt.trash_put HOST {path}; or"):
         putaway.put(*given)
     with pytest.raises(StorageError, match="left1_system.raw stays: hyper2: VM 'left1' has it"):
-        putaway.put(*given, Elsewhere(used={path: "hyper2: VM 'left1' has it as a disk"}))
+        putaway.put(*given, OtherHostsUsage(used={path: "hyper2: VM 'left1' has it as a disk"}))
     assert Path(path).exists()
 
-    entry = putaway.put(*given, Elsewhere(free=frozenset([path])))["entry"]
+    entry = putaway.put(*given, OtherHostsUsage(free=frozenset([path])))["entry"]
     assert not Path(path).exists()
     trash.restore(shared.settings, entry)
     # A host that cannot tell keeps no file out of the trash, from where it comes back.
-    entry = putaway.put(*given, Elsewhere(doubts={path: "hyper2 cannot be asked"}))["entry"]
+    entry = putaway.put(*given, OtherHostsUsage(doubts={path: "hyper2 cannot be asked"}))["entry"]
     trash.restore(shared.settings, entry)
     assert Path(path).read_bytes().startswith(b"left")
 
@@ -120,12 +124,12 @@ def test_a_host_alone_on_a_network_file_system_needs_no_master(
     # Mocked: a test mounts no NFS.
     device = os.stat(tmp_path).st_dev
     mounts = {f"{os.major(device)}:{os.minor(device)}": "nfs4"}
-    monkeypatch.setattr(sharing, "_mounts", lambda: mounts)
+    monkeypatch.setattr(sharing, "_file_systems_by_device", lambda: mounts)
     own_paths = [str(tmp_path / one) for one in own]
     hypervisor.settings = dataclasses.replace(hypervisor.settings, own_paths=own_paths)
     with hypervisor.libvirt() as conn:
         hypervisor.init(start=False)
-        digest = next(iter(cached.listed(conn, hypervisor.settings)))
+        digest = next(iter(cached.list_images(conn, hypervisor.settings)))
         if not is_free:
             with pytest.raises(sharing.AskAll, match="list that in virt:own_paths$"):
                 purge.purge(conn, hypervisor.settings, "web1")
@@ -151,13 +155,15 @@ def test_what_is_declared_shared_is_no_hosts_own(hypervisor):
 def test_a_volume_that_no_other_host_needs_is_free(shared, pool):
     given = (shared.conn, shared.settings, "p1", ["a.raw"])
     with pytest.raises(sharing.AskAll) as raised:
-        ownvolumes.deletable(*given)
+        ownvolumes.judge_deletion(*given)
 
-    (verdict,) = ownvolumes.deletable(*given, Elsewhere(free=frozenset(raised.value.paths)))
+    (verdict,) = ownvolumes.judge_deletion(
+        *given, OtherHostsUsage(free=frozenset(raised.value.paths))
+    )
 
     assert verdict.is_free
     # Another host can have another volume of that name in a pool that is its own.
     assert raised.value.paths == [str(shared.folder / "a.raw")]
-    used = Elsewhere(used={raised.value.paths[0]: "hyper2: VM 'db1' has it as a disk"})
-    (verdict,) = ownvolumes.deletable(*given, used)
+    used = OtherHostsUsage(used={raised.value.paths[0]: "hyper2: VM 'db1' has it as a disk"})
+    (verdict,) = ownvolumes.judge_deletion(*given, used)
     assert verdict.reason == "hyper2: VM 'db1' has it as a disk"

@@ -40,7 +40,7 @@ TEST = HostSettings(uri="test:///default")
 
 
 def test_libvirts_files_are_read_as_libvirt_reads_them():
-    assert conffiles.settings_of(CONF) == {
+    assert conffiles.parse_settings(CONF) == {
         "tls_allowed_dn_list": ["OU=salt-virt hypervisor,*", "CN=in"],
         "tls_no_verify_certificate": "1",
         "auth_unix_rw": "none",
@@ -92,10 +92,12 @@ def base(tmp_path, monkeypatch):
 
 def told(base, settings=TEST):
     """Return what a host says, as it comes to the master."""
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         for name, password, nic in (("open", "", "user"), ("closed", "secret", "ethernet")):
             lifecycle.define(conn, DOMAIN.format(name=name, password=password, nic=nic))
-        said = wire.plain(facts.of_host(conn, settings, str(base), str(base / "minion.pem")))
+        said = wire.plain(
+            facts.read_host_facts(conn, settings, str(base), str(base / "minion.pem"))
+        )
         for name in ("open", "closed"):
             conn.lookupByName(name).undefine()
     assert not {"hunter2", "secret"} & set(repr(said).replace("'", " ").split())
@@ -311,7 +313,7 @@ def test_a_library_is_the_same_wherever_it_is_and_another_with_one_other_file(tm
 def test_the_options_that_open_vms_or_cannot_be_used_are_said(tmp_path, virt, compat, wrong):
     options = config.host_settings({"virt": virt}, connection="test:///default")
 
-    with connect.opened(options, readonly=False) as conn:
-        said = facts.of_host(conn, options, str(tmp_path), str(tmp_path / "minion.pem"))
+    with connect.open_connection(options, readonly=False) as conn:
+        said = facts.read_host_facts(conn, options, str(tmp_path), str(tmp_path / "minion.pem"))
 
     assert (said.compat, said.wrong_options) == (compat, wrong)

@@ -23,21 +23,21 @@ def deep(tmp_path_factory):
 
 
 def test_files_below_a_disk_are_counted(deep):
-    assert [chains.below(deep[at]) for at in (0, 1, 20, 22)] == [0, 1, 20, 22]
+    assert [chains.count_below(deep[at]) for at in (0, 1, 20, 22)] == [0, 1, 20, 22]
 
 
 def test_a_disk_may_have_twenty_files_below_it(deep):
-    chains.refuse("disk 'system'", deep[20])
-    chains.refuse("disk 'system'", deep[19], more=1)
+    chains.refuse_too_deep("disk 'system'", deep[20])
+    chains.refuse_too_deep("disk 'system'", deep[19], more=1)
 
     for at, more in ((21, 0), (20, 1)):
         with pytest.raises(StorageError, match="disk 'system': .* files below it, and a disk may"):
-            chains.refuse("disk 'system'", deep[at], more=more)
+            chains.refuse_too_deep("disk 'system'", deep[at], more=more)
 
 
 def vm(monkeypatch, path):
     monkeypatch.setattr(lifecycle, "file_paths", lambda _conn, _name: [path])
-    monkeypatch.setattr(lifecycle, "overlays_of", lambda _conn: {"web1": {path}, "web2": {path}})
+    monkeypatch.setattr(lifecycle, "overlays_by_vm", lambda _conn: {"web1": {path}, "web2": {path}})
 
 
 def test_the_twenty_first_external_snapshot_is_refused(deep, monkeypatch):
@@ -58,7 +58,7 @@ def test_the_twenty_first_external_snapshot_is_refused(deep, monkeypatch):
 
 def test_disks_that_are_too_deep_already_are_named(deep, monkeypatch):
     vm(monkeypatch, deep[20])
-    assert chains.deep(None) == {}
+    assert chains.find_too_deep(None) == {}
 
     vm(monkeypatch, deep[21])
-    assert chains.deep(None) == {"web1": [deep[21]], "web2": [deep[21]]}
+    assert chains.find_too_deep(None) == {"web1": [deep[21]], "web2": [deep[21]]}

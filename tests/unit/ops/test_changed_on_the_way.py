@@ -17,7 +17,7 @@ CALLS = [("setmem", [128]), ("setvcpus", [2]), ("set_autostart", ["on"])]
 @pytest.fixture
 def conn(fresh_driver):
     """A connection to a host with a VM that is off."""
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         lifecycle.define(conn, VM)
         yield conn
         lifecycle.undefine(conn, "web1")
@@ -35,14 +35,14 @@ def face(settings):
 
 def told(conn):
     """Return what would change."""
-    return lifecycle.xml(conn, "web1"), "web1" in lifecycle.autostarted(conn)
+    return lifecycle.xml(conn, "web1"), "web1" in lifecycle.list_autostarted_domains(conn)
 
 
 @pytest.mark.parametrize("phase", [protocol.SENDING, protocol.HANDING])
 @pytest.mark.parametrize(("function", "given"), CALLS)
 def test_a_vm_that_is_being_sent_is_not_changed(conn, settings, face, phase, function, given):
     before, uuid = told(conn), lifecycle.uuid(conn, "web1")
-    with records.held(reservations.folder(settings), "departure", "web1") as held:
+    with records.hold_record(reservations.folder(settings), "departure", "web1") as held:
         held.begin("t1", phase, **onrecord.departure(uuid=uuid))
 
     with pytest.raises(VirtError, match="leaving this host|on its way"):
@@ -53,7 +53,7 @@ def test_a_vm_that_is_being_sent_is_not_changed(conn, settings, face, phase, fun
 
 @pytest.mark.parametrize(("function", "given"), CALLS)
 def test_a_definition_that_was_only_kept_is_not_changed(conn, face, function, given):
-    lifecycle.keep_moved(conn, "web1", "hyper2")
+    lifecycle.mark_moved(conn, "web1", "hyper2")
     before = told(conn)
 
     with pytest.raises(VirtError, match="moved to hyper2"):
@@ -81,8 +81,8 @@ def define(settings):
 
 
 def test_the_note_that_a_vm_has_moved_is_not_lost_by_defining_it(conn, define):
-    text = lifecycle.kept_xml(conn, "web1")
-    lifecycle.keep_moved(conn, "web1", "hyper2")
+    text = lifecycle.inactive_xml(conn, "web1")
+    lifecycle.mark_moved(conn, "web1", "hyper2")
 
     with pytest.raises(VirtError, match="moved to hyper2"):
         define(text)
@@ -92,10 +92,10 @@ def test_the_note_that_a_vm_has_moved_is_not_lost_by_defining_it(conn, define):
 
 @pytest.mark.parametrize("purpose", ["departure", "arrival"])
 def test_a_vm_that_is_on_its_way_is_not_defined(conn, settings, define, purpose):
-    text = lifecycle.kept_xml(conn, "web1")
+    text = lifecycle.inactive_xml(conn, "web1")
     phase = protocol.SENDING if purpose == "departure" else protocol.PREPARING
     said = getattr(onrecord, purpose)(uuid=lifecycle.uuid(conn, "web1"))
-    with records.held(reservations.folder(settings), purpose, "web1") as held:
+    with records.hold_record(reservations.folder(settings), purpose, "web1") as held:
         held.begin("t1", phase, **said)
 
     with pytest.raises(VirtError, match="this host since"):
@@ -105,7 +105,7 @@ def test_a_vm_that_is_on_its_way_is_not_defined(conn, settings, define, purpose)
 
 
 def test_a_vm_that_stays_and_one_that_is_new_are_defined(conn, define):
-    assert define(lifecycle.kept_xml(conn, "web1").replace("65536", "131072")) is True
+    assert define(lifecycle.inactive_xml(conn, "web1").replace("65536", "131072")) is True
     assert ">131072</memory>" in lifecycle.xml(conn, "web1")
     assert define(VM.replace("web1", "db1")) is True
     lifecycle.undefine(conn, "db1")

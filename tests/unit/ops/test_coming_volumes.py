@@ -20,7 +20,7 @@ PATH = "/srv/p1/web1_data.qcow2"
 @pytest.fixture
 def pool(fresh_driver):
     """A pool with a volume, on a host of libvirt's test driver."""
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         pool = conn.storagePoolDefineXML(POOL)
         pool.create()
         pool.createXML(VOLUME)
@@ -63,7 +63,7 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("phase", [protocol.PREPARING, protocol.READY])
 def test_what_a_vm_that_is_sent_here_is_to_have_stays(pool, folder, call, phase):
-    with records.held(folder, "arrival", "web1") as held:
+    with records.hold_record(folder, "arrival", "web1") as held:
         held.begin("t1", phase, **onrecord.arrival(paths=[PATH]))
 
     with pytest.raises(StorageError, match="VM 'web1', which is .* on its way here; wait until"):
@@ -74,7 +74,7 @@ def test_what_a_vm_that_is_sent_here_is_to_have_stays(pool, folder, call, phase)
 
 @pytest.mark.parametrize("said", [{"paths": [PATH]}, {"taken": [PATH]}])
 def test_what_a_vm_that_is_built_is_to_have_stays(pool, folder, call, said):
-    with records.held(folder, "build", "web1") as held:
+    with records.hold_record(folder, "build", "web1") as held:
         held.begin("t1", protocol.MAKING, **onrecord.build(**said))
         with pytest.raises(StorageError, match="VM 'web1', which is being built here"):
             call()
@@ -103,7 +103,7 @@ def test_no_build_takes_a_volume_between_the_look_and_its_end(pool, call, tmp_pa
 
 
 def test_what_an_interrupted_build_has_left_is_removed_by_hand(pool, folder, call):
-    with records.held(folder, "build", "web1") as held:
+    with records.hold_record(folder, "build", "web1") as held:
         held.begin("t1", protocol.MAKING, **onrecord.build(paths=[PATH]))
 
     # The test driver does not resize.
@@ -112,7 +112,7 @@ def test_what_an_interrupted_build_has_left_is_removed_by_hand(pool, folder, cal
 
 
 def test_a_vm_that_has_arrived_is_looked_at_by_what_libvirt_says(pool, folder, call):
-    with records.held(folder, "arrival", "web1") as held:
+    with records.hold_record(folder, "arrival", "web1") as held:
         held.begin("t1", protocol.ARRIVED, **onrecord.arrival(paths=[PATH]))
 
     with contextlib.suppress(connect.LibvirtRefused):

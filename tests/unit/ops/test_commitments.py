@@ -45,8 +45,8 @@ def taken(tmp_path, monkeypatch):
         running = {"state.state": 1 if then is not None else 5}
         monkeypatch.setattr(query, "_stats", lambda *_asked: [(Domain(now, then), running)])
         settings = HostSettings(uri="test:///default", images=str(tmp_path))
-        with connect.opened(settings) as conn:
-            return commitments.of(conn, settings)
+        with connect.open_connection(settings) as conn:
+            return commitments.read_commitments(conn, settings)
 
     return of
 

@@ -7,7 +7,7 @@ from saltvirt.errors import NoSuchVm, StorageError
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import purge, trash, unfinished
 from saltvirt.storage import sharing
-from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.sharing import OtherHostsUsage
 from test_purge_spares_others import UUID, VM, cluster_disk, conn
 from test_purges import built, purged
 
@@ -24,7 +24,7 @@ def cut_off(hypervisor, conn, monkeypatch):
 
         with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
             dying.setattr(unfinished, "remove", die)
-            elsewhere = Elsewhere(free=frozenset(map(str, free)))
+            elsewhere = OtherHostsUsage(free=frozenset(map(str, free)))
             purge.purge(conn, hypervisor.settings, name, elsewhere=elsewhere)
 
     return purge_vm
@@ -51,7 +51,7 @@ def test_a_shared_disk_goes_into_the_trash_if_its_purge_is_finished_later(
     # By now another host can have a VM whose disk is based on it; that changes nothing in it.
     unfinished.settle(conn, hypervisor.settings)
 
-    (record,) = trash.recorded(hypervisor.settings)
+    (record,) = trash.read_entries(hypervisor.settings)
     assert trash.files_of(record).keys() == {str(cluster_disk)}
     trash.restore(hypervisor.settings, record.name)
     assert cluster_disk.read_bytes().startswith(b"data of db1")
@@ -90,9 +90,9 @@ def test_a_kept_definition_takes_nothing_from_a_network_file_system(hypervisor, 
     disk = hypervisor.root / "web1.raw"
     disk.write_bytes(b"data")
     lifecycle.define(conn, VM.format("web1", UUID, "raw", disk, ""))
-    lifecycle.keep_moved(conn, "web1", "hyper2")
+    lifecycle.mark_moved(conn, "web1", "hyper2")
     monkeypatch.setattr(sharing, "_is_networked", lambda _path: True)
-    free = Elsewhere(free=frozenset([str(disk)]))
+    free = OtherHostsUsage(free=frozenset([str(disk)]))
 
     with pytest.raises(StorageError, match="has moved to hyper2.*virt.undefine web1"):
         purge.purge(conn, hypervisor.settings, "web1", elsewhere=free)

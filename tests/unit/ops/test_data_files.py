@@ -60,7 +60,7 @@ def test_that_of_what_a_disk_is_based_on_stays(host, disk, tmp_path, delete):
 
 
 def test_that_of_a_disk_in_the_trash_stays(host, disk, delete):
-    with trash.filling(host.settings, "web2", why="a test") as drop:
+    with trash.fill_trash(host.settings, "web2", reason="a test") as drop:
         drop(verdicts.free(disk))
 
     stays(host, delete, r"base.qcow2 stays: a disk in the trash .entry web2-\w+. is based on it")
@@ -70,7 +70,7 @@ def test_a_vm_that_has_that_of_anothers_disk_as_its_own_leaves_it(host, disk):
     defined(host, disk)
     vm = defined(host, host.base, "other")
 
-    assert purge.own_files(host.conn, host.settings, "other", removables=False) == []
+    assert purge.find_own_files(host.conn, host.settings, "other", removables=False) == []
 
     vm.undefine()
 

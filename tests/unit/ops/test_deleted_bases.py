@@ -219,7 +219,7 @@ def test_the_disks_of_a_vm_that_is_off_go_one_by_one(host, tmp_path):
 
 def test_what_a_disk_in_the_trash_is_based_on_stays(host, tmp_path, delete):
     top = overlay(tmp_path / "disks/top.qcow2", host.base)
-    with trash.filling(host.settings, "web2", why="a test") as drop:
+    with trash.fill_trash(host.settings, "web2", reason="a test") as drop:
         drop(verdicts.free(top))
 
     stays(host, delete, r"p1/base.qcow2 stays: a disk in the trash .entry web2-\w+. is based on it")
@@ -244,7 +244,7 @@ def test_nothing_goes_while_a_vm_is_out_of_reach(host, tmp_path, delete):
 
 @pytest.mark.parametrize("is_away", [True, False])
 def test_nothing_goes_while_an_entry_of_the_trash_cannot_be_read(host, tmp_path, delete, is_away):
-    with trash.filling(host.settings, "web2", why="a test") as drop:
+    with trash.fill_trash(host.settings, "web2", reason="a test") as drop:
         drop(verdicts.free(overlay(tmp_path / "disks/top.qcow2", host.base)))
     if is_away:
         (tmp_path / "disks").rename(tmp_path / "away")
@@ -260,7 +260,7 @@ def test_what_a_vm_that_is_made_or_removed_is_based_on_stays(host, tmp_path, del
     top = str(overlay(tmp_path / "disks/top.qcow2", host.base))
     says = getattr(onrecord, purpose)(paths=[top])
     phase = protocol.MAKING if purpose == "build" else "removing"
-    with records.held(reservations.folder(host.settings), purpose, "web1") as held:
+    with records.hold_record(reservations.folder(host.settings), purpose, "web1") as held:
         held.begin("t1", phase, **says)
 
     stays(host, delete, "base.qcow2 stays: a disk is based on it, one of VM 'web1', which is being")
@@ -303,7 +303,7 @@ def meanwhile(host, monkeypatch):
     """Have something done after the first volume of the pool is deleted; the lock is free then."""
 
     def call(work):
-        delete, held = libvirt.virStorageVol.delete, ownvolumes.none_begun
+        delete, held = libvirt.virStorageVol.delete, ownvolumes.hold_host_lock
         gone = []
 
         def deletes(volume, flags=0):
@@ -322,7 +322,7 @@ def meanwhile(host, monkeypatch):
         state = faces.load("states", "virt_pool", {"state_dir": host.settings.state_dir})
         with monkeypatch.context() as patched:
             patched.setattr(libvirt.virStorageVol, "delete", deletes)
-            patched.setattr(ownvolumes, "none_begun", begun)
+            patched.setattr(ownvolumes, "hold_host_lock", begun)
             return state.pool_deleted("p1", purge=True)
 
     host.pool.createXML(VOLUME.format("a.qcow2"))

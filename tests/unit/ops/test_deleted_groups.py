@@ -51,7 +51,7 @@ def test_a_group_stays_of_which_a_disk_needs_a_volume(host, monkeypatch, source)
 @pytest.mark.parametrize("disk", ["/dev/mapper/vg1-web1_system", "other/web1_system"])
 def test_a_group_stays_in_which_a_disk_is_made(host, disk):
     says = onrecord.build(paths=[disk])
-    with records.held(reservations.folder(host.settings), "build", "web1") as held:
+    with records.hold_record(reservations.folder(host.settings), "build", "web1") as held:
         held.begin("t1", protocol.MAKING, **says)
         why = f"'vg1' stays, as {disk} would go with it: it is to be a disk of VM 'web1', which is"
 
@@ -77,7 +77,7 @@ def test_a_group_stays_while_nobody_can_tell_what_a_vm_is_based_on(host, tmp_pat
 
 
 def test_a_group_stays_while_nobody_can_tell_what_the_trash_is_based_on(host, tmp_path):
-    with trash.filling(host.settings, "web2", why="a test") as drop:
+    with trash.fill_trash(host.settings, "web2", reason="a test") as drop:
         drop(verdicts.free(overlay(tmp_path / "disks/top.qcow2")))
     (tmp_path / "disks").rename(tmp_path / "away")
 

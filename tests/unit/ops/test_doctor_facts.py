@@ -21,8 +21,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def built(hypervisor, monkeypatch, tmp_path):
     """A host with one VM: an overlay, an empty disk, a seed; libvirt's own folders are empty."""
-    named = [(tmp_path / kind, end, kind) for _folder, end, kind in loose._NAMED]
-    monkeypatch.setattr(loose, "_NAMED", named)
+    named = [(tmp_path / kind, end, kind) for _folder, end, kind in loose._LIBVIRT_FILES]
+    monkeypatch.setattr(loose, "_LIBVIRT_FILES", named)
     monkeypatch.setattr(facts, "NETWORK_FOLDERS", (tmp_path / "network",))
     monkeypatch.setattr(facts, "_UNITS", tmp_path / "units")
     monkeypatch.setattr(facts, "_RULES", tmp_path / "rules")
@@ -52,7 +52,7 @@ def forget(host, name="web1"):
 def look(host):
     """Return what the host shows."""
     with host.libvirt() as conn:
-        return facts.of_host(conn, {"extension_modules": "/nowhere"}, host.settings)
+        return facts.read_host_facts(conn, {"extension_modules": "/nowhere"}, host.settings)
 
 
 def shown(host):
@@ -154,7 +154,7 @@ def test_what_is_on_record_is_not_shown(built, purpose):
     forget(built)
     path = path_of(built, "web1_data.qcow2")
     given = getattr(onrecord, purpose)(paths=[path])
-    with records.held(reservations.folder(built.settings), purpose, "web9") as held:
+    with records.hold_record(reservations.folder(built.settings), purpose, "web9") as held:
         held.begin("7" * 32, "cancelled" if purpose == "departure" else "making", **given)
 
     assert shown(built) == LEFT[1:]
@@ -190,10 +190,10 @@ def test_what_nothing_uses_can_be_put_into_the_trash_by_hand(built, set_days, da
 
     entry = put(built, path_of(built, "web1_data.qcow2"))
 
-    row = trash.listed(built.settings)[entry]
+    row = trash.list_entries(built.settings)[entry]
     assert row["files"] == [path_of(built, "web1_data.qcow2")]
     assert (row["vm"], row["why"]) == ("web1", "virt.trash_put")
-    (record,) = trash.recorded(built.settings)
+    (record,) = trash.read_entries(built.settings)
     assert record.facts["days"] == days
     assert built.files() == ["web1_seed.iso.qcow2", "web1_system.qcow2"]
     trash.restore(built.settings, entry)
@@ -232,7 +232,7 @@ def test_what_commands_that_died_have_left_is_shown_and_swept(built, tmp_path):
         "download": [plant(images / "base/0123.partial")],
         "mark": [plant(images / f".salt-virt-{'7' * 12}-{'8' * 12}")],
     }
-    with records.held(reservations.folder(built.settings), "build", "web9") as held:
+    with records.hold_record(reservations.folder(built.settings), "build", "web9") as held:
         held.begin("9" * 32, "making", uuid="u1", paths=[], **onrecord.ROOM)
         plant(images / f".salt-virt-{'9' * 12}-{'8' * 12}")
     assert look(built).left == {"unfinished": ["web9"], **wanted}
@@ -310,7 +310,7 @@ def test_what_a_file_system_of_a_network_has_may_be_another_hosts(built, monkeyp
     path = path_of(built, "web1_data.qcow2")
     assert sharing.is_shared(built.settings, path) is False
 
-    monkeypatch.setattr(sharing, "_mounts", lambda: {_device(path): "nfs4"})
+    monkeypatch.setattr(sharing, "_file_systems_by_device", lambda: {_device(path): "nfs4"})
 
     assert sharing.is_shared(built.settings, path) is True
     assert path in look(built).shared
@@ -325,7 +325,7 @@ def test_a_file_that_is_not_there_has_no_mark(tmp_path):
     owned.mark(tmp_path / "nowhere", "a", "u")
     owned.unmark(tmp_path / "nowhere")
 
-    assert owned.of(tmp_path / "nowhere") is None
+    assert owned.read_owner(tmp_path / "nowhere") is None
 
 
 def test_a_program_that_ends_meanwhile_is_no_obstacle(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from saltvirt.fleet.doctor import ofhost
-from saltvirt.fleet.doctor.leftover import MasterFacts, Seen
+from saltvirt.fleet.doctor.leftover import CloudFacts, MasterFacts
 from saltvirt.kvm import lifecycle
 from saltvirt.ops.doctor import facts
 
@@ -20,9 +20,9 @@ def test_the_disk_of_a_vm_that_moved_to_a_host_of_another_master_is_only_named(h
         lifecycle.undefine(conn, "web1")
         for path in images.glob("web1*"):
             os.utime(path, (time.time() - 7200,) * 2)
-        here = facts.of_host(conn, {"extension_modules": "/nowhere"}, hypervisor.settings)
+        here = facts.read_host_facts(conn, {"extension_modules": "/nowhere"}, hypervisor.settings)
 
-    seen = Seen(master=MasterFacts(code=here.code, copies=["/a"]), hosts={"hyper1": here})
+    seen = CloudFacts(master=MasterFacts(code=here.code, copies=["/a"]), hosts={"hyper1": here})
     found = [one for one in ofhost.findings("hyper1", seen) if one.check in ("disk", "seed")]
 
     assert found and [one.does for one in found] == [""] * len(found)

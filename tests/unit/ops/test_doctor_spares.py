@@ -41,7 +41,7 @@ def test_what_is_used_of_shared_storage_is_said_also_by_a_host_that_judges_nothi
     built, monkeypatch
 ):
     path = path_of(built, "web1_data.qcow2")
-    monkeypatch.setattr(sharing, "_mounts", lambda: {_device(path): "nfs4"})
+    monkeypatch.setattr(sharing, "_file_systems_by_device", lambda: {_device(path): "nfs4"})
     broken = reservations.folder(built.settings) / "build/web9.json"
     broken.parent.mkdir(parents=True, exist_ok=True)
     broken.write_text("{")
@@ -64,8 +64,8 @@ def test_a_hard_link_in_another_folder_is_not_ours(built, tmp_path):
     backup.mkdir()
     os.link(path_of(built, "web1_data.qcow2"), backup / "web1_data.qcow2")
 
-    assert owned.of(path_of(built, "web1_data.qcow2")).vm == "web1"
-    assert owned.of(backup / "web1_data.qcow2") is None
+    assert owned.read_owner(path_of(built, "web1_data.qcow2")).vm == "web1"
+    assert owned.read_owner(backup / "web1_data.qcow2") is None
 
 
 def test_a_disk_that_was_taken_as_it_is_and_then_detached_is_not_shown(built):
@@ -145,7 +145,7 @@ def test_an_entry_of_the_trash_of_which_not_all_is_known_is_told_from_a_vm(built
     disk = built.root / "far off/disk"
     disk.parent.mkdir()
     disk.write_text("x")
-    with trash.filling(built.settings, "web2", why="a test") as drop:
+    with trash.fill_trash(built.settings, "web2", reason="a test") as drop:
         drop(verdicts.free(disk))
     (record,) = (reservations.folder(built.settings) / trash.PURPOSE).glob("*.json")
     if is_away:

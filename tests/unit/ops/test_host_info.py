@@ -30,7 +30,7 @@ TYPES = DomainTypes(default="test", usable=["test"], why="")
 def test_a_libvirt_that_is_not_there_is_said_with_what_to_do():
     with (
         pytest.raises(HostUnreachable, match=r"does not answer at .*is libvirtd running"),
-        connect.opened(HostSettings(uri="qemu+unix:///system?socket=/nowhere")),
+        connect.open_connection(HostSettings(uri="qemu+unix:///system?socket=/nowhere")),
     ):
         pass
 
@@ -38,21 +38,21 @@ def test_a_libvirt_that_is_not_there_is_said_with_what_to_do():
 def test_what_libvirt_refuses_comes_out_in_its_own_words():
     with (
         pytest.raises(LibvirtRefused, match="Premature end of data"),
-        connect.opened(TEST, readonly=False) as conn,
+        connect.open_connection(TEST, readonly=False) as conn,
     ):
         lifecycle.define(conn, "<domain>")
 
 
 def test_a_vm_nobody_knows_is_named():
     with (
-        connect.opened(TEST) as conn,
+        connect.open_connection(TEST) as conn,
         pytest.raises(NoSuchVm, match="'nope' on this host; .* shows those"),
     ):
         lifecycle.xml(conn, "nope")
 
 
 def test_a_vm_goes_through_its_states():
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         assert query.names(conn) == ["test"]
         assert query.state(conn, "test") == "running"
         power.act(conn, "test", "suspend")
@@ -69,7 +69,7 @@ def test_a_vm_goes_through_its_states():
 
 
 def test_memory_of_a_running_vm_is_not_changed_behind_its_back():
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         with pytest.raises(LibvirtRefused, match="config=True"):
             lifecycle.set_memory(conn, "test", 64, config=False)
         with pytest.raises(LibvirtRefused, match="config=True"):
@@ -78,7 +78,10 @@ def test_memory_of_a_running_vm_is_not_changed_behind_its_back():
 
 @pytest.mark.parametrize("state", ["maybe", None, 2])
 def test_a_state_is_on_or_off(state, tmp_path):
-    with connect.opened(TEST, readonly=False) as conn, pytest.raises(BadArgument, match="state"):
+    with (
+        connect.open_connection(TEST, readonly=False) as conn,
+        pytest.raises(BadArgument, match="state"),
+    ):
         lifecycle.set_autostart(conn, "test", state)
     with pytest.raises(BadArgument, match="state"):
         maintenance.set_flag(HostSettings(state_dir=str(tmp_path)), state)
@@ -109,7 +112,7 @@ def test_a_disk_is_measured_without_a_subprocess(tmp_path):
 
 @pytest.mark.parametrize("end", ["", "/"])
 def test_what_a_disk_may_take_is_counted_however_its_folder_is_written(hypervisor, end):
-    folder = storage.made(hypervisor.settings.images)
+    folder = storage.make_image_folder(hypervisor.settings.images)
     subprocess.run(
         ["qemu-img", "create", "-f", "qcow2", f"{folder}/d.qcow2", "1G"],
         check=True,
@@ -150,8 +153,8 @@ def test_devices_have_what_passing_them_on_needs():
         "PCI class": "0x020000",
     }
     assert (usb["vendor_id"], usb["product_id"], usb["address"]) == ("0x046d", "0xc52b", "1:4")
-    assert hostdev.of(pci).address["bus"] == "0x03"
-    assert hostdev.of(usb).vendor == {"id": "0x046d"}
+    assert hostdev.from_call(pci).address["bus"] == "0x03"
+    assert hostdev.from_call(usb).vendor == {"id": "0x046d"}
 
 
 @pytest.fixture
@@ -168,14 +171,14 @@ def bare(tmp_path, monkeypatch):
 @contextmanager
 def built(settings, required):
     """Have a build on record while the block runs."""
-    with reservations.reserved(settings, required, "u1", lambda: None) as held:
+    with reservations.reserve(settings, required, "u1", lambda: None) as held:
         yield
         reservations.end(settings, held)
 
 
 def test_a_vm_whose_building_ends_meanwhile_is_counted(bare, monkeypatch):
     required = Requirements(name="web1", vcpus=1, memory_mib=700)
-    listed = commitments.of
+    listed = commitments.read_commitments
     building = built(bare, required)
     building.__enter__()
 
@@ -185,18 +188,18 @@ def test_a_vm_whose_building_ends_meanwhile_is_counted(bare, monkeypatch):
         building.__exit__(None, None, None)
         return found
 
-    monkeypatch.setattr(commitments, "of", list_and_end)
-    with connect.opened(bare, readonly=False) as conn:
+    monkeypatch.setattr(commitments, "read_commitments", list_and_end)
+    with connect.open_connection(bare, readonly=False) as conn:
         counted = inspect.host_info(conn, bare).memory.committed_mib
-        monkeypatch.setattr(commitments, "of", listed)
+        monkeypatch.setattr(commitments, "read_commitments", listed)
         without = inspect.host_info(conn, bare).memory.committed_mib
 
     assert counted == without + 700
 
 
 def test_domains_read_before_the_lock_are_read_again_only_if_a_record_ended_since(bare):
-    with connect.opened(bare, readonly=False) as conn:
-        known = inspect.seen(conn, bare)
+    with connect.open_connection(bare, readonly=False) as conn:
+        known = inspect.read_timed_commitments(conn, bare)
         vms = set(known[0].vms)
         new = conn.defineXML(
             "<domain type='test'><name>web1</name><memory>1024</memory>"
@@ -207,7 +210,7 @@ def test_domains_read_before_the_lock_are_read_again_only_if_a_record_ended_sinc
             with built(bare, Requirements(name="web1", vcpus=1, memory_mib=1)):
                 assert set(inspect.host_info(conn, bare, known).vms) == vms
             assert set(inspect.host_info(conn, bare, known).vms) == {*vms, "web1"}
-            known = inspect.seen(conn, bare)
+            known = inspect.read_timed_commitments(conn, bare)
             reservations.note_end(bare)
             new.undefine()
             assert set(inspect.host_info(conn, bare, known).vms) == vms
@@ -230,20 +233,23 @@ def _checked(conn, settings, required):
 def test_two_of_an_anti_affinity_group_are_not_built_on_one_host_at_once(bare):
     types = DomainTypes(default="qemu", usable=["qemu"], why="it is set")
     first = Requirements(name="db1", vcpus=1, memory_mib=64, anti_affinity=("db",))
-    with pytest.MonkeyPatch.context() as patch, connect.opened(bare, readonly=False) as conn:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        connect.open_connection(bare, readonly=False) as conn,
+    ):
         patch.setattr(inspect, "domain_types", lambda *_: types)
-        with reservations.reserved(bare, first, "u1", _checked(conn, bare, first)):
+        with reservations.reserve(bare, first, "u1", _checked(conn, bare, first)):
             second = replace(first, name="db2")
             with (
                 pytest.raises(
                     ReservationRefused, match="db1 of the anti-affinity group db is being bui"
                 ),
-                reservations.reserved(bare, second, "u2", _checked(conn, bare, second)),
+                reservations.reserve(bare, second, "u2", _checked(conn, bare, second)),
             ):
                 pytest.fail("both are built on one host")
             other = replace(first, name="web1", anti_affinity=("web",), affinity=("shop",))
             place = reservations.folder(bare)
-            with records.held(place, "arrival", "web1") as held:
+            with records.hold_record(place, "arrival", "web1") as held:
                 held.begin("t1", "preparing", **onrecord.arrival(**reservations.room(other)))
                 coming = inspect.host_info(conn, bare).coming
         left = inspect.host_info(conn, bare).coming
@@ -274,7 +280,7 @@ def test_a_definition_that_was_kept_is_not_a_vm_of_the_host(hypervisor):
         hypervisor.init("web2")
         lifecycle.destroy(conn, "web1")
         before = inspect.host_info(conn, hypervisor.settings)
-        lifecycle.keep_moved(conn, "web1", "hyper2")
+        lifecycle.mark_moved(conn, "web1", "hyper2")
 
         info = inspect.host_info(conn, hypervisor.settings)
         seen = inspect.presence(conn, hypervisor.settings, "web1")

@@ -15,7 +15,7 @@ def test_a_purge_that_was_queued_does_not_take_the_kept_definition_for_the_vm(hy
         hypervisor.init()
         uuid = lifecycle.uuid(conn, "web1")  # what the runner is told by virt.presence
         lifecycle.destroy(conn, "web1")
-        lifecycle.keep_moved(conn, "web1", "hyper2")
+        lifecycle.mark_moved(conn, "web1", "hyper2")
 
         with pytest.raises(VirtError, match="moved to hyper2"):
             purge.purge(conn, hypervisor.settings, "web1", uuid=uuid)
@@ -24,7 +24,7 @@ def test_a_purge_that_was_queued_does_not_take_the_kept_definition_for_the_vm(hy
 def test_a_definition_that_was_only_kept_is_removed_alone(hypervisor):
     with hypervisor.libvirt() as conn:
         hypervisor.init()
-        lifecycle.keep_moved(conn, "web1", "hyper2")
+        lifecycle.mark_moved(conn, "web1", "hyper2")
         purge.undefine(conn, hypervisor.settings, "web1")
 
     assert hypervisor.domains() == [] and len(hypervisor.files()) == 3
@@ -40,7 +40,7 @@ def test_a_purge_leaves_the_state_of_a_tpm_to_the_host_that_has_the_vm(
     with hypervisor.libvirt() as conn:
         hypervisor.init()
         lifecycle.destroy(conn, "web1")
-        lifecycle.keep_moved(conn, "web1", "hyper2")
+        lifecycle.mark_moved(conn, "web1", "hyper2")
         # libvirt's test driver knows no TPM.
         xml = lifecycle.xml(conn, "web1").replace("</devices>", element)
         monkeypatch.setattr(lifecycle, "xml", lambda *_: xml)

@@ -25,7 +25,7 @@ def written(disk):
 
 
 def test_no_qemu_opens_what_is_kept_from_it(disk):
-    with storage.kept_from_qemu(disk):
+    with storage.keep_from_qemu(disk):
         assert "Is another process using the image" in written(disk)
         assert storage.is_open(disk)
 
@@ -40,7 +40,7 @@ def test_what_a_qemu_has_open_is_refused_and_stays_its_own(disk):
             time.sleep(0.01)
         with (
             pytest.raises(StorageError, match="is open in another program"),
-            storage.kept_from_qemu(disk),
+            storage.keep_from_qemu(disk),
         ):
             pytest.fail("it was had")
         said = program.communicate(b"write 0 512\nquit\n")[0]
@@ -49,9 +49,9 @@ def test_what_a_qemu_has_open_is_refused_and_stays_its_own(disk):
 
 
 def test_what_is_no_path_and_what_goes_wrong_meanwhile_is_as_ever():
-    with storage.kept_from_qemu("pool/volume"):
+    with storage.keep_from_qemu("pool/volume"):
         pass
-    with pytest.raises(OSError, match="full"), storage.kept_from_qemu("pool/volume"):
+    with pytest.raises(OSError, match="full"), storage.keep_from_qemu("pool/volume"):
         raise OSError("full")
 
 

@@ -12,24 +12,27 @@ from saltvirt.ops import maintenance, reservations
 
 
 def test_where_vms_were_evacuated_to_is_noted_and_forgotten(host):
-    assert maintenance.evacuated(host, None) == {}
-    assert maintenance.evacuated(host, {"web": ["h2", "h3"], "db": "h2"}) == {
+    assert maintenance.note_evacuated(host, None) == {}
+    assert maintenance.note_evacuated(host, {"web": ["h2", "h3"], "db": "h2"}) == {
         "web": ["h2", "h3"],
         "db": ["h2"],
     }
-    assert maintenance.evacuated(host, {"web": None, "other": None}) == {"db": ["h2"]}
-    assert maintenance.evacuated(host, {"db": []}) == {}
+    assert maintenance.note_evacuated(host, {"web": None, "other": None}) == {"db": ["h2"]}
+    assert maintenance.note_evacuated(host, {"db": []}) == {}
     assert not (Path(host.state_dir) / "evacuated.json").exists()
 
 
 def test_what_proves_a_note_is_kept_as_it_was_said(host):
     note = {"hosts": ["h2", "h3"], "uuid": "u1", "proof": "p1"}
 
-    assert maintenance.evacuated(host, {"web": note, "db": ["h2"]}) == {"web": note, "db": ["h2"]}
-    assert maintenance.evacuated(host, None)["web"] == note
-    assert maintenance.evacuated(host, {"web": {**note, "hosts": []}}) == {"db": ["h2"]}
+    assert maintenance.note_evacuated(host, {"web": note, "db": ["h2"]}) == {
+        "web": note,
+        "db": ["h2"],
+    }
+    assert maintenance.note_evacuated(host, None)["web"] == note
+    assert maintenance.note_evacuated(host, {"web": {**note, "hosts": []}}) == {"db": ["h2"]}
     with pytest.raises(BadArgument, match="vms: hosts is missing"):
-        maintenance.evacuated(host, {"web": {"uuid": "u1"}})
+        maintenance.note_evacuated(host, {"web": {"uuid": "u1"}})
 
 
 def test_notes_of_the_release_before_are_read(host):
@@ -37,8 +40,8 @@ def test_notes_of_the_release_before_are_read(host):
     path.parent.mkdir()
     path.write_text(json.dumps({"web": "h2", "db": "h3"}))
 
-    assert maintenance.evacuated(host, {}) == {"web": ["h2"], "db": ["h3"]}
-    assert maintenance.evacuated(host, {"web": ["h2", "h4"]})["web"] == ["h2", "h4"]
+    assert maintenance.note_evacuated(host, {}) == {"web": ["h2"], "db": ["h3"]}
+    assert maintenance.note_evacuated(host, {"web": ["h2", "h4"]})["web"] == ["h2", "h4"]
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"web": 1}', '{"web": {"hosts": 1}}'])
@@ -48,21 +51,21 @@ def test_notes_that_cannot_be_read_are_said_and_kept(host, text):
     path.write_text(text)
 
     with pytest.raises(StorageError, match="evacuated.json.* remove it, and bring them back"):
-        maintenance.evacuated(host, {"web": ["h2"]})
+        maintenance.note_evacuated(host, {"web": ["h2"]})
 
     assert path.read_text() == text
 
 
 def test_what_is_not_a_mapping_of_names_is_refused(host):
     with pytest.raises(BadArgument, match="vms: 'web' is not a mapping"):
-        maintenance.evacuated(host, "web")
+        maintenance.note_evacuated(host, "web")
     with pytest.raises(BadArgument, match="vms"):
-        maintenance.evacuated(host, {"web": 1})
+        maintenance.note_evacuated(host, {"web": 1})
 
 
 def note(host, number):
     """Note a VM, as one of several moves that end at once."""
-    maintenance.evacuated(host, {f"vm{number}": ["h2"]})
+    maintenance.note_evacuated(host, {f"vm{number}": ["h2"]})
 
 
 def test_notes_of_several_at_once_are_all_kept(host):
@@ -73,7 +76,7 @@ def test_notes_of_several_at_once_are_all_kept(host):
     for process in noting:
         process.join()
 
-    assert sorted(maintenance.evacuated(host, {})) == sorted(f"vm{n}" for n in range(12))
+    assert sorted(maintenance.note_evacuated(host, {})) == sorted(f"vm{n}" for n in range(12))
 
 
 def set_flag(host, looked):
@@ -97,7 +100,7 @@ def test_whoever_was_let_in_before_the_flag_is_seen_after_it(host):
         time.sleep(0.5)
         seen.append(maintenance.is_on(host))
 
-    with reservations.reserved(host, Requirements(name="web", vcpus=1, memory_mib=64), "u1", look):
+    with reservations.reserve(host, Requirements(name="web", vcpus=1, memory_mib=64), "u1", look):
         setting.join(10)
         assert seen == [False, False]
-        assert maintenance.is_on(host) and list(reservations.coming(host)) == ["web"]
+        assert maintenance.is_on(host) and list(reservations.read_coming_vms(host)) == ["web"]

@@ -13,9 +13,9 @@ from saltvirt.ops.migration import arrival, departure, state
 
 @pytest.mark.parametrize("phase", [protocol.READY, protocol.ARRIVED, protocol.REFUSED])
 def test_a_vm_whose_arrival_is_not_over_does_not_leave(host, phase):
-    with records.held(reservations.folder(host), "arrival", "vm1") as held:
+    with records.hold_record(reservations.folder(host), "arrival", "vm1") as held:
         held.begin("t0", phase, **onrecord.arrival())
-    with records.held(reservations.folder(host), "departure", "vm1") as held:
+    with records.hold_record(reservations.folder(host), "departure", "vm1") as held:
         context = type("Context", (), {"settings": host})
         hands = departure.Departure(context, (None, None), held, "vm1")
         hands.moving = told.moving(uuid="u1")
@@ -27,11 +27,11 @@ def test_a_vm_whose_arrival_is_not_over_does_not_leave(host, phase):
 def test_an_order_is_closed_by_its_own_move_only(host):
     place = reservations.folder(host)
     hosts = effects.MoveHosts(source="a", target="b")
-    with records.held(place, "order", "vm1") as held:
+    with records.hold_record(place, "order", "vm1") as held:
         held.begin("t1", orders.MOVING, **onrecord.move_order())
-        effects.Hands(None, held, "t0", hosts).close()
+        effects.MoveExecutor(None, held, "t0", hosts).close()
         assert held.record is not None
-        effects.Hands(None, held, "t1", hosts).close()
+        effects.MoveExecutor(None, held, "t1", hosts).close()
         assert held.record is None
 
 
@@ -48,8 +48,8 @@ def test_files_that_are_gone_hold_nothing_unless_the_vm_is_here(tmp_path):
 def test_a_vm_that_came_before_the_records_is_known_by_its_name(host, fresh_driver):
     host = type(host)(uri="test:///default", images=host.images, state_dir=host.state_dir)
     with (
-        connect.opened(host, readonly=False) as conn,
-        records.held(reservations.folder(host), "arrival", "test") as held,
+        connect.open_connection(host, readonly=False) as conn,
+        records.hold_record(reservations.folder(host), "arrival", "test") as held,
     ):
         held.begin("legacy", protocol.READY, **onrecord.arrival(uuid=None))
         context = type("Context", (), {"settings": host})

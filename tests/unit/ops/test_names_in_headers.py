@@ -24,11 +24,11 @@ def test_one_that_is_no_path_is_nothing(hypervisor, said):
     disk.parent.mkdir(exist_ok=True)
     header(disk, f'json:{{"filename": "/{said}"}}')
 
-    with trash.filling(settings, "web1", why="a test") as drop:
+    with trash.fill_trash(settings, "web1", reason="a test") as drop:
         drop(verdicts.free(disk))
 
     assert (
         trashbacking.backing_files(settings) == {}
         and trashbacking.backing_files_beside(settings, {disk.parent}) == set()
     )
-    assert trashbacking.unreadable(settings) == {}
+    assert trashbacking.find_unreadable_entries(settings) == {}

@@ -25,8 +25,8 @@ def answers(hypervisor, **asked):
     """Return what the host says asked for all, for names alone, and its whole answer."""
     with hypervisor.libvirt() as conn:
         settings = hypervisor.settings
-        whole = offering.facts(conn, settings, "hyper1", brief.About(**asked))
-        named = offering.facts(conn, settings, "hyper1", brief.About(**asked, only=["hyper2"]))
+        whole = offering.facts(conn, settings, "hyper1", brief.Query(**asked))
+        named = offering.facts(conn, settings, "hyper1", brief.Query(**asked, only=["hyper2"]))
         return whole, named, inspect.host_info(conn, settings)
 
 
@@ -36,7 +36,7 @@ def test_names_are_told_alike_whoever_is_asked_for_more(hypervisor):
     (hypervisor.definitions / "left.xml").write_text(KEPT.format(ns=METADATA_NS))
     place = reservations.folder(hypervisor.settings)
     coming = Requirements(name="db1", vcpus=1, memory_mib=64, anti_affinity=("db",))
-    with records.held(place, "arrival", "db1") as held:
+    with records.hold_record(place, "arrival", "db1") as held:
         held.begin("t1", "preparing", **onrecord.arrival(**reservations.room(coming)))
         whole, named, info = answers(hypervisor, groups=["db"])
         listed = answers(hypervisor, with_names=True)[1].names.listed
@@ -73,7 +73,7 @@ def test_each_nic_of_a_profile_is_told_where_a_call_says_more_of_one(hypervisor)
 
     def told(given):
         required = spec.requirements_from_master("web1", 1, 64, given)
-        about = brief.about([required], Policy())
+        about = brief.build_query([required], Policy())
         whole = answers(hypervisor, nic=about.nic, with_nics=about.with_nics)[0]
         return wire.plain(whole.offer.nic["dmz"])
 

@@ -48,7 +48,7 @@ def states(tmp_path, monkeypatch, fresh_driver):
         texts = json.dumps(given).replace("IMAGE", str(image))
         return getattr(module, function)("documented", **json.loads(texts))
 
-    with connect.opened(HostSettings(uri=URI), readonly=False) as conn:
+    with connect.open_connection(HostSettings(uri=URI), readonly=False) as conn:
         (tmp_path / "pool").mkdir()
         conn.storagePoolDefineXML(POOL.format(tmp_path / "pool")).create()
         conn.networkDefineXML(NETWORK).create()

@@ -22,18 +22,18 @@ def own(tmp_path):
 def test_an_order_that_was_refused_is_not_begun(own):
     assert [ordered.refuse(own, ONE), ordered.refuse(own, ONE)] == ["refused", "refused"]
 
-    with pytest.raises(VirtError, match="given this order up"), ordered.begun(own, ONE):
+    with pytest.raises(VirtError, match="given this order up"), ordered.begin(own, ONE):
         pytest.fail("it was begun")
-    with ordered.begun(own, TWO):
+    with ordered.begin(own, TWO):
         pass  # another is
 
 
 def test_an_order_that_was_begun_says_whether_it_is_over(own):
-    with ordered.begun(own, ONE):
+    with ordered.begin(own, ONE):
         assert ordered.refuse(own, ONE) == "running"
 
     assert ordered.refuse(own, ONE) == "over"
-    with pytest.raises(VirtError, match="begun before"), ordered.begun(own, ONE):
+    with pytest.raises(VirtError, match="begun before"), ordered.begin(own, ONE):
         pytest.fail("it was begun twice")
 
 
@@ -41,20 +41,20 @@ def test_the_last_orders_are_known_and_the_oldest_are_forgotten(own, monkeypatch
     monkeypatch.setattr(ordered, "_KEPT", 3)
     ids = [f"{number:032x}" for number in range(20)]
     for count, one in enumerate(ids):
-        with ordered.begun(own, one):
+        with ordered.begin(own, one):
             pass
         assert all(ordered.refuse(own, known) == "over" for known in ids[max(0, count - 2) : count])
 
     known = [path.name for path in (Path(own.state_dir) / "orders").rglob("*") if path.is_file()]
     assert len(known) <= 6
-    with ordered.begun(own, ids[0]):
+    with ordered.begin(own, ids[0]):
         pass  # it is too long ago
 
 
 def _orders(own, failed, until):
     while time.monotonic() < until:
         try:
-            with ordered.begun(own, uuid.uuid4().hex):
+            with ordered.begin(own, uuid.uuid4().hex):
                 pass
         except (OSError, VirtError) as error:
             failed.put(str(error))
@@ -89,7 +89,7 @@ def test_an_order_that_cannot_be_noted_is_not_begun_and_it_is_one_line(own, monk
     monkeypatch.setattr(ordered.files, "write", full)
     expected = "cannot note the master's order in .*/orders: No space left on device; make room"
 
-    with pytest.raises(StorageError, match=expected), ordered.begun(own, ONE):
+    with pytest.raises(StorageError, match=expected), ordered.begin(own, ONE):
         pytest.fail("it was begun")
     with pytest.raises(StorageError, match=expected):
         ordered.refuse(own, ONE)

@@ -12,7 +12,7 @@ from saltvirt.ops import ownvolumes, trash
 from saltvirt.ops.build import existing
 from saltvirt.ops.images import cached, golden
 from saltvirt.storage import policies, trashbacking, unreadablechains, usage
-from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.sharing import OtherHostsUsage
 from test_doctor_facts import LEFT, built, forget, look, path_of, stays
 
 __all__ = ["built"]
@@ -73,15 +73,15 @@ def test_no_volume_is_wiped_no_image_replaced_and_no_file_taken(hypervisor, chai
         pool.create()
         pool.createXML("<volume><name>base.qcow2</name><capacity>1024</capacity></volume>")
         try:
-            wipeable = (conn, hypervisor.settings, "p1", base.name, Elsewhere())
-            assert "middle.qcow2 of VM 'deep' " in ownvolumes.wipeable(*wipeable)[0].reason
+            wipeable = (conn, hypervisor.settings, "p1", base.name, OtherHostsUsage())
+            assert "middle.qcow2 of VM 'deep' " in ownvolumes.judge_wipe(*wipeable)[0].reason
             with pytest.raises(StorageError, match="is not replaced: .*middle.qcow2 of VM 'deep' "):
                 golden._target(hypervisor.settings, "base", {"folder": images, "replace": True})
             with pytest.raises(
                 StorageError, match="base.qcow2 is there already, and stays: .*nobody knows"
             ):
                 existing.refuse_used(conn, hypervisor.settings, "web2", [str(base)])
-            assert unreadablechains.reasons(conn, hypervisor.settings, but="deep") == {}
+            assert unreadablechains.reasons(conn, hypervisor.settings, exclude="deep") == {}
         finally:
             pool.destroy()
             pool.undefine()
@@ -117,7 +117,7 @@ def test_what_cannot_be_read_may_be_based_on_anything(hypervisor, tmp_path, spoi
             cached.prune(conn, hypervisor.settings, None, is_dry=True)
         with pytest.raises(StorageError, match=f"base.qcow2 is there already, .*nobody .*{why}"):
             existing.refuse_used(conn, hypervisor.settings, "web2", [str(base)])
-        assert unreadablechains.reasons(conn, hypervisor.settings, but="deep") == {}
+        assert unreadablechains.reasons(conn, hypervisor.settings, exclude="deep") == {}
 
 
 def test_a_raw_file_below_a_disk_need_not_be_read(hypervisor, tmp_path):
@@ -154,7 +154,7 @@ def test_a_definition_that_was_only_kept_holds_nothing_up(hypervisor, chain, is_
         define(conn, hypervisor, text)
         with pytest.raises(StorageError, match="nobody knows what .* of VM 'deep' is based on"):
             cached.prune(conn, hypervisor.settings, None, is_dry=True)
-        lifecycle.keep_moved(conn, "deep", "hyper2")
+        lifecycle.mark_moved(conn, "deep", "hyper2")
 
         cached.prune(conn, hypervisor.settings, None, is_dry=True)
 
@@ -166,7 +166,7 @@ def test_a_definition_that_was_only_kept_holds_nothing_up(hypervisor, chain, is_
 
 def test_nothing_is_written_over_while_an_entry_of_the_trash_is_out_of_reach(keeping, tmp_path):
     disk = overlay(tmp_path / "mounted.qcow2")
-    with trash.filling(keeping.settings, "web2", why="a test") as drop:
+    with trash.fill_trash(keeping.settings, "web2", reason="a test") as drop:
         drop(verdicts.free(disk))
     (tmp_path / trash.FOLDER).rename(tmp_path / "away")
 
@@ -178,7 +178,7 @@ def test_the_trash_is_read_once_however_many_files_are_there_already(
     keeping, tmp_path, monkeypatch
 ):
     base = overlay(tmp_path / "base.qcow2")
-    with trash.filling(keeping.settings, "web2", why="a test") as drop:
+    with trash.fill_trash(keeping.settings, "web2", reason="a test") as drop:
         drop(verdicts.free(overlay(tmp_path / "top.qcow2", base)))
     asked = []
     for name in ("unreadable", "backing_files", "backing_files_beside"):

@@ -74,7 +74,7 @@ def test_the_trash_stays_on_after_a_bad_edit_of_the_pillar(hypervisor, compiled,
         hypervisor.init("web1", start=False)
         own = hypervisor.settings  # the test's libvirt and folders
         purge.purge(conn, replace(own, trash_days=after.trash_days), "web1")
-    assert trash.listed(own)
+    assert trash.list_entries(own)
 
 
 def test_a_kept_definition_is_not_purged_with_the_disk_of_the_vm_that_runs_elsewhere(
@@ -96,7 +96,7 @@ def test_a_kept_definition_is_not_purged_with_the_disk_of_the_vm_that_runs_elsew
             f"<driver name='qemu' type='raw'/><source file='{disk}'/>"
             "<target dev='vda' bus='virtio'/></disk></devices></domain>",
         )
-        lifecycle.keep_moved(conn, "web1", "hyper2")
+        lifecycle.mark_moved(conn, "web1", "hyper2")
         own = replace(hypervisor.settings, shared_paths=broken.shared_paths)
         with pytest.raises(StorageError, match="nothing is removed"):
             purge.purge(conn, own, "web1")
@@ -107,7 +107,7 @@ def test_a_kept_definition_is_not_purged_with_the_disk_of_the_vm_that_runs_elsew
 def test_an_external_pillar_that_fails_is_an_error_too(compiled, minion):
     compiled_pillar = compiled("{}", ext_pillar=[{"cmd_yaml": 1, "more": 2}])
 
-    assert config.standing(minion, compiled_pillar, {}).refusal
+    assert config.effective_sources(minion, compiled_pillar, {}).refusal
 
 
 MODULES = sorted((ROOT / "_modules").glob("[a-z]*.py"))
@@ -155,7 +155,7 @@ def test_no_state_changes_anything_meanwhile(path):
 @pytest.fixture
 def kept_open(fresh_driver):
     """The test driver, which keeps what is done to it as long as somebody is connected."""
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         yield conn
 
 

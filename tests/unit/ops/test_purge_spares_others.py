@@ -8,7 +8,7 @@ import pytest
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import purge, trash
 from saltvirt.storage import sharing
-from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.sharing import OtherHostsUsage
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
 VM = """<domain type='test'><name>{}</name><uuid>{}</uuid><memory>65536</memory>
@@ -46,7 +46,7 @@ def test_a_host_alone_purges_no_vm_with_a_disk_on_shared_storage(hypervisor, con
 
 
 def test_a_disk_that_a_vm_of_another_host_has_too_stays(hypervisor, conn, cluster_disk):
-    used = Elsewhere(used={str(cluster_disk): "hyper2: VM 'db2' has it as a disk"})
+    used = OtherHostsUsage(used={str(cluster_disk): "hyper2: VM 'db2' has it as a disk"})
 
     purge.purge(conn, hypervisor.settings, "db1", uuid=UUID, elsewhere=used)
 
@@ -54,24 +54,24 @@ def test_a_disk_that_a_vm_of_another_host_has_too_stays(hypervisor, conn, cluste
 
 
 def test_a_disk_that_no_other_host_needs_goes(hypervisor, conn, cluster_disk):
-    free = Elsewhere(free=frozenset([str(cluster_disk)]))
+    free = OtherHostsUsage(free=frozenset([str(cluster_disk)]))
 
     purge.purge(conn, hypervisor.settings, "db1", uuid=UUID, elsewhere=free)
 
     assert not cluster_disk.exists()
-    assert trash.listed(hypervisor.settings) == {}
+    assert trash.list_entries(hypervisor.settings) == {}
 
 
 def test_a_disk_that_another_host_is_in_doubt_about_goes_into_the_trash(
     hypervisor, conn, cluster_disk
 ):
-    doubts = Elsewhere(doubts={str(cluster_disk): "hyper2 cannot be asked"})
+    doubts = OtherHostsUsage(doubts={str(cluster_disk): "hyper2 cannot be asked"})
 
     purge.purge(conn, hypervisor.settings, "db1", uuid=UUID, elsewhere=doubts)
 
-    (entry,) = trash.listed(hypervisor.settings).values()
+    (entry,) = trash.list_entries(hypervisor.settings).values()
     assert entry["files"] == [str(cluster_disk)]
-    (record,) = trash.recorded(hypervisor.settings)
+    (record,) = trash.read_entries(hypervisor.settings)
     assert record.facts["days"] == trash.LEAST_DAYS
     trash.restore(hypervisor.settings, record.name)
     assert cluster_disk.read_bytes().startswith(b"data of db1")

@@ -26,7 +26,7 @@ def data(hypervisor):
 def test_a_disk_that_is_detached_at_the_next_start_is_not_purged(hypervisor, data):
     with hypervisor.libvirt() as conn:
         hypervisor.init()
-        conn.defineXML(without_data(lifecycle.kept_xml(conn, "web1")))
+        conn.defineXML(without_data(lifecycle.inactive_xml(conn, "web1")))
         assert str(data) in lifecycle.xml(conn, "web1"), "it runs with it"
 
         purge.purge(conn, hypervisor.settings, "web1")
@@ -37,7 +37,7 @@ def test_a_disk_that_is_detached_at_the_next_start_is_not_purged(hypervisor, dat
 def test_a_disk_that_is_attached_at_the_next_start_is_purged(hypervisor, data):
     with hypervisor.libvirt() as conn:
         hypervisor.init()
-        whole = lifecycle.kept_xml(conn, "web1")
+        whole = lifecycle.inactive_xml(conn, "web1")
         lifecycle.destroy(conn, "web1")
         conn.defineXML(without_data(whole))
         lifecycle.start(conn, "web1")

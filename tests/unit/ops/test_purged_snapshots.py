@@ -61,7 +61,7 @@ def test_what_an_external_snapshot_of_another_vm_is_based_on_stays(hypervisor, i
                     f"<volume><name>{below.name}</name><capacity>1024</capacity></volume>"
                 )
                 where = (policies.UNDO, "p1", below.name, "web1")
-                assert ownvolumes.verdict(conn, hypervisor.settings, *where).used_by
+                assert ownvolumes.judge_volume(conn, hypervisor.settings, *where).used_by
             else:
                 purge.purge(conn, hypervisor.settings, "web1")
                 assert hypervisor.files() == [below.name]
@@ -95,7 +95,7 @@ def test_what_is_below_by_a_name_that_leads_through_another_folder_is_not_lost(h
         # Somebody tidies up, and says that it is for good: the snapshot is not wanted.
         shutil.rmtree(folder.parent.parent)
         folder.mkdir(parents=True)
-    ((entry, said),) = trash.listed(settings).items()
+    ((entry, said),) = trash.list_entries(settings).items()
 
     assert str(below) in said["files"]
     trash.restore(settings, entry)
@@ -141,7 +141,7 @@ def test_nothing_below_goes_while_a_vm_is_not_known_that_may_be_based_on_it(
 
     # Nothing is lost: all of it can be brought back.
     assert hypervisor.files() == []
-    (entry,) = trash.listed(hypervisor.settings).values()
+    (entry,) = trash.list_entries(hypervisor.settings).values()
     assert {str(below), str(upper)} <= set(entry["files"])
 
 
@@ -180,7 +180,7 @@ def test_what_a_backup_goes_on_from_is_not_lost_with_a_definition(hypervisor, mo
         assert lifecycle.is_defined(conn, "web1")
         made.delete()
         # The test driver undefines no VM that has one.
-        monkeypatch.setattr(lifecycle, "with_checkpoints", lambda _conn: {"web1"})
+        monkeypatch.setattr(lifecycle, "list_domains_with_checkpoints", lambda _conn: {"web1"})
 
         purge.undefine(conn, hypervisor.settings, "web1", snapshots=True)
 

@@ -13,7 +13,7 @@ from saltvirt.errors import NoSuchVm, StorageError
 from saltvirt.kvm import diskvolumes, lifecycle
 from saltvirt.ops import ownvolumes, purge, unfinished
 from saltvirt.storage import policies, trashbacking
-from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.sharing import OtherHostsUsage
 
 CEPH = """<pool type='rbd'><name>ceph</name><source><host name='mon1' port='6789'/>
 <host name='mon2'/><name>vms</name></source></pool>"""
@@ -171,7 +171,7 @@ def test_a_pool_that_does_not_run_is_named_and_nothing_is_removed(host):
 def test_the_volumes_of_a_vm_that_has_moved_stay(host):
     volume(host, "ceph", "x")
     lifecycle.define(host.conn, vm("d1", of_pool("ceph", "x")))
-    lifecycle.keep_moved(host.conn, "d1", "hyper2")
+    lifecycle.mark_moved(host.conn, "d1", "hyper2")
 
     with pytest.raises(StorageError, match="has moved to hyper2.*ceph/x"):
         purge.purge(host.conn, host.settings, "d1")
@@ -185,7 +185,7 @@ def kill(*_args, **_given):
 
 def numbered(patched):
     """Have volumes be numbered, as LVM's are, which the test driver's are not."""
-    patched.setattr(diskvolumes, "number_of", lambda _conn, pool, name: f"{pool} {len(name)}")
+    patched.setattr(diskvolumes, "find_volume_key", lambda _conn, pool, name: f"{pool} {len(name)}")
 
 
 @pytest.mark.parametrize("is_numbered", [True, False])
@@ -224,7 +224,7 @@ def test_another_volume_of_that_name_stays(host, monkeypatch):
         failing.setattr(diskvolumes, "remove", lambda *_args: "it is busy")
         with pytest.raises(StorageError, match="it is busy"):
             purged(host, of_pool("lvm", "x"))
-    monkeypatch.setattr(diskvolumes, "number_of", lambda *_args: "another")
+    monkeypatch.setattr(diskvolumes, "find_volume_key", lambda *_args: "another")
 
     purge.purge(host.conn, host.settings, "d1")
 
@@ -253,8 +253,8 @@ def test_what_a_disk_outside_all_pools_is_based_on_is_not_wiped(host, tmp_path):
     lifecycle.define(host.conn, text)
 
     wipeable = (host.conn, host.settings, "vms")
-    assert ownvolumes.wipeable(*wipeable, "free", Elsewhere())[0].is_free
-    (verdict,) = ownvolumes.wipeable(*wipeable, "base.qcow2", Elsewhere())
+    assert ownvolumes.judge_wipe(*wipeable, "free", OtherHostsUsage())[0].is_free
+    (verdict,) = ownvolumes.judge_wipe(*wipeable, "base.qcow2", OtherHostsUsage())
     assert "is based on it" in verdict.reason
     wiped = asloaded.module("_modules/virt_volume.py")
     wiped.config = SimpleNamespace(for_call=lambda *_given: host.settings)
@@ -265,8 +265,8 @@ def test_what_a_disk_outside_all_pools_is_based_on_is_not_wiped(host, tmp_path):
 def test_what_a_disk_in_the_trash_is_based_on_is_used(host, monkeypatch):
     volume(host, "vms", "base.qcow2")
     where = (host.conn, host.settings, policies.UNDO, "vms", "base.qcow2")
-    assert not ownvolumes.verdict(*where).used_by
+    assert not ownvolumes.judge_volume(*where).used_by
 
     path = f"{host.settings.images}/base.qcow2"
     monkeypatch.setattr(trashbacking, "backing_files", lambda _settings: {path: "deep-1"})
-    assert ownvolumes.verdict(*where).used_by[0].owner == "deep-1"
+    assert ownvolumes.judge_volume(*where).used_by[0].owner == "deep-1"

@@ -184,7 +184,7 @@ def test_the_base_of_a_stopped_vms_overlay_stays(built):
 )
 def test_a_vm_on_its_way_is_not_purged_nor_built(built, purpose, phase, words):
     folder = reservations.folder(built.settings)
-    with records.held(folder, purpose, "web1") as held:
+    with records.hold_record(folder, purpose, "web1") as held:
         held.begin("t1", phase, **getattr(onrecord, purpose)())
 
     with pytest.raises(NameTaken, match=words):
@@ -199,7 +199,7 @@ def test_a_vm_on_its_way_keeps_its_definition(built, purpose, phase):
     with built.libvirt() as conn:
         uuid = lifecycle.uuid(conn, "web1")
         # It has been renamed since.
-        with records.held(reservations.folder(built.settings), purpose, "web0") as held:
+        with records.hold_record(reservations.folder(built.settings), purpose, "web0") as held:
             held.begin("t1", phase, **getattr(onrecord, purpose)(uuid=uuid))
             with pytest.raises(NameTaken, match=f"'web0'.* .{phase}.*salt-run virt.settle web0"):
                 purge.undefine(conn, built.settings, "web1")
@@ -239,7 +239,7 @@ def test_what_was_begun_is_settled_before_its_vm_is_undefined(hypervisor, point,
 def test_a_vm_is_not_undefined_while_it_is_built_or_purged(built, purpose):
     with built.libvirt() as conn:
         uuid = lifecycle.uuid(conn, "web1")
-        with records.held(reservations.folder(built.settings), purpose, "web1") as held:
+        with records.hold_record(reservations.folder(built.settings), purpose, "web1") as held:
             held.begin("t1", "complete", **getattr(onrecord, purpose)(uuid=uuid))
             with pytest.raises(NameTaken, match="'web1' is being built or purged on this host"):
                 purge.undefine(conn, built.settings, "web1")
@@ -253,7 +253,7 @@ def test_a_vm_is_not_started_while_it_is_purged(built, monkeypatch):
 
     def start():
         try:
-            with startlock.starting(conn, built.settings, "web1"):
+            with startlock.allow_start(conn, built.settings, "web1"):
                 lifecycle.start(conn, "web1")
         except VirtError as error:
             said.append(error)
@@ -282,11 +282,11 @@ def test_a_vm_is_not_started_while_it_is_purged(built, monkeypatch):
 
 def ways(conn, built):
     """Return all ways to start the VM, also under another name."""
-    xml = lifecycle.whole_xml(conn, "web1")
+    xml = lifecycle.migratable_xml(conn, "web1")
     return [
-        lambda: startlock.starting(conn, built.settings, "web1"),
-        lambda: startlock.creating(conn, built.settings, xml),
-        lambda: startlock.creating(conn, built.settings, xml.replace(">web1<", ">web2<")),
+        lambda: startlock.allow_start(conn, built.settings, "web1"),
+        lambda: startlock.allow_creation(conn, built.settings, xml),
+        lambda: startlock.allow_creation(conn, built.settings, xml.replace(">web1<", ">web2<")),
     ]
 
 
@@ -317,7 +317,7 @@ def test_a_vm_whose_purge_was_interrupted_later_is_not_made_anew_before_that_is_
 
 
 def test_a_cancelled_departure_is_no_obstacle(built):
-    with records.held(reservations.folder(built.settings), "departure", "web1") as held:
+    with records.hold_record(reservations.folder(built.settings), "departure", "web1") as held:
         held.begin("t1", "cancelled", **onrecord.departure())
 
     purged(built)

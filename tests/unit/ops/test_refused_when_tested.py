@@ -88,7 +88,7 @@ def apply(tmp_path, fresh_driver):
         return getattr(module, function)(**{"name": "new", **given})
 
     # The driver keeps what was defined as long as somebody is connected.
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False):
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False):
         yield call
 
 
@@ -146,7 +146,7 @@ CEPH = """<pool type='rbd'><name>ceph</name><source><host name='mon'/><name>vms<
 
 @pytest.mark.parametrize("is_test", [True, False])
 def test_a_name_that_the_server_of_a_pool_takes_is_not_refused(apply, is_test):
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         conn.storagePoolDefineXML(CEPH).create()
     given = {"name": "vms/web1", "pool": "ceph", "size": 8}
 

@@ -25,7 +25,7 @@ def host(tmp_path):
 
 def reserve_and_wait(pipe, host):
     """Reserve room, and wait to be told or killed."""
-    with reservations.reserved(host, NEED, "u1", lambda: None) as held:
+    with reservations.reserve(host, NEED, "u1", lambda: None) as held:
         pipe.send("there")
         pipe.recv()
         reservations.end(host, held)
@@ -48,17 +48,17 @@ def builder(host):
 def test_a_live_build_is_seen_and_its_name_is_taken(host, builder):
     process, pipe = builder
 
-    assert reservations.coming(host)["vm1"].memory_mib == 128
-    assert reservations.coming(host)["vm1"].anti_affinity == ["db"]
-    assert reservations.unfinished(host) == []
+    assert reservations.read_coming_vms(host)["vm1"].memory_mib == 128
+    assert reservations.read_coming_vms(host)["vm1"].anti_affinity == ["db"]
+    assert reservations.find_unfinished(host) == []
     with (
         pytest.raises(NameTaken, match="being built on this host at this moment"),
-        reservations.reserved(host, NEED, "u2", lambda: None),
+        reservations.reserve(host, NEED, "u2", lambda: None),
     ):
         pass
     pipe.send("end")
     process.join()
-    assert reservations.coming(host) == {}
+    assert reservations.read_coming_vms(host) == {}
     assert os.listdir(reservations.folder(host) / "build") == []
 
 
@@ -68,14 +68,14 @@ def test_a_killed_builder_is_named_and_its_name_waits_to_be_settled(host, builde
     os.kill(process.pid, signal.SIGKILL)
     process.join()
 
-    assert reservations.coming(host) == {}
-    assert reservations.unfinished(host) == ["vm1"]
+    assert reservations.read_coming_vms(host) == {}
+    assert reservations.find_unfinished(host) == ["vm1"]
     # Said to whoever moves a VM of that name: a purge would remove that.
     with pytest.raises(NameTaken, match="if it was interrupted, .*the minion's log says why$"):
         reservations.refuse_building(host, "vm1")
     with (
         pytest.raises(StorageError, match="interrupted virt.init of 'vm1' has left"),
-        reservations.reserved(host, NEED, "u2", lambda: None),
+        reservations.reserve(host, NEED, "u2", lambda: None),
     ):
         pass
 
@@ -84,7 +84,7 @@ def test_a_host_that_refuses_has_nothing_on_record(host):
     def refuse():
         raise ReservationRefused("vm1", ["no room"])
 
-    with pytest.raises(ReservationRefused), reservations.reserved(host, NEED, "u1", refuse):
+    with pytest.raises(ReservationRefused), reservations.reserve(host, NEED, "u1", refuse):
         pass
 
     assert os.listdir(reservations.folder(host) / "build") == []
@@ -105,7 +105,7 @@ def test_a_state_folder_that_cannot_be_made_is_named(tmp_path):
 
     with (
         pytest.raises(StorageError, match="cannot make the folder"),
-        reservations.reserved(host, NEED, "u1", lambda: None),
+        reservations.reserve(host, NEED, "u1", lambda: None),
     ):
         pass
 
@@ -115,19 +115,19 @@ def test_a_state_folder_that_cannot_be_made_is_named(tmp_path):
     [("preparing", True), ("ready", True), ("arrived", False), ("cancelled", False)],
 )
 def test_a_vm_that_is_sent_here_counts_until_it_is_here(host, phase, counts):
-    with records.held(reservations.folder(host), "arrival", "vm2") as held:
+    with records.hold_record(reservations.folder(host), "arrival", "vm2") as held:
         held.begin("t1", phase, **onrecord.arrival(**reservations.room(NEED)))
 
     # Nobody works on it at this moment, and it counts all the same.
-    assert ("vm2" in reservations.coming(host)) is counts
-    assert reservations.unfinished(host) == []
+    assert ("vm2" in reservations.read_coming_vms(host)) is counts
+    assert reservations.find_unfinished(host) == []
 
 
 def test_what_is_coming_takes_its_room_and_is_shown_with_its_groups(hypervisor):
     settings = hypervisor.settings
     with hypervisor.libvirt() as conn:
         before = inspect.host_info(conn, settings)
-        with reservations.reserved(settings, NEED, "u1", lambda: None):
+        with reservations.reserve(settings, NEED, "u1", lambda: None):
             during = inspect.host_info(conn, settings)
 
     assert during.building == ["vm1"]
@@ -161,7 +161,7 @@ def test_the_claim_of_an_old_builder_that_still_runs_is_left_alone(hypervisor):
 
         unfinished.settle(conn, hypervisor.settings)
 
-        assert reservations.coming(hypervisor.settings)["web1"].memory_mib == 64
+        assert reservations.read_coming_vms(hypervisor.settings)["web1"].memory_mib == 64
         with pytest.raises(NameTaken, match="being built"):
             purge.purge(conn, hypervisor.settings, "web1")
         with pytest.raises(NameTaken, match="being built"):
@@ -171,7 +171,7 @@ def test_the_claim_of_an_old_builder_that_still_runs_is_left_alone(hypervisor):
 
 def test_the_claim_of_an_old_builder_that_died_is_settled(hypervisor):
     path = old_claim(hypervisor)
-    assert reservations.unfinished(hypervisor.settings) == ["web1"]
+    assert reservations.find_unfinished(hypervisor.settings) == ["web1"]
 
     with hypervisor.libvirt() as conn:
         unfinished.settle(conn, hypervisor.settings)

@@ -17,8 +17,8 @@ def test_what_is_brought_back_is_where_it_was_and_no_longer_marked(keeping):
     images = Path(keeping.settings.images)
     assert said["files"] == [str(images / name) for name in DISKS]
     assert keeping.files() == DISKS
-    assert [owned.of(images / name) for name in DISKS] == [None, None]
-    assert trash.listed(keeping.settings) == {}
+    assert [owned.read_owner(images / name) for name in DISKS] == [None, None]
+    assert trash.list_entries(keeping.settings) == {}
     assert not (images / trash.FOLDER).exists()
 
 

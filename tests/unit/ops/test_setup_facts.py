@@ -46,7 +46,7 @@ def closed():
 def told(options, basepath="/nowhere", peers=None, misspelt=None, **opts):
     """Return what a host says, as it comes to the master."""
     given = {"id": "hyper1", "hash_type": "sha256", "master": HERE, **opts}
-    found = facts.of_host(given, options, str(basepath), peers or {}, misspelt or {})
+    found = facts.read_host_facts(given, options, str(basepath), peers or {}, misspelt or {})
     said = wire.plain(found)
     return wire.read("hyper1", "virt.setup_facts", SetupFacts, said)
 
@@ -146,7 +146,7 @@ def test_what_nobody_answers_is_given_up():
     # RFC 5737 keeps these addresses for documentation: nobody has them.
     wanted = [(f"192.0.2.{number}", 16514) for number in range(1, 9)]
 
-    found = reaching.reached(wanted, limit_s=0.3)
+    found = reaching.explain_unreached(wanted, limit_s=0.3)
 
     assert list(found) == wanted and all(found.values())
     assert time.monotonic() - begun < 3
@@ -179,7 +179,7 @@ def test_a_name_that_nobody_answers_for_is_soon_given_up(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_given, **_more: time.sleep(1))
     begun = time.monotonic()
 
-    assert reaching.named(["hyper2"], limit_s=0.1) == {"hyper2": "no answer"}
+    assert reaching.explain_unresolved(["hyper2"], limit_s=0.1) == {"hyper2": "no answer"}
     assert time.monotonic() - begun < 0.9
 
 
@@ -211,17 +211,17 @@ def test_libvirts_port_is_closed(options, closed, monkeypatch):
 def test_each_host_looks_at_three_and_is_looked_at_by_three():
     peers = {f"h{number}": [f"192.0.2.{number}"] for number in range(7)}
 
-    near = {host: set(facts._near(host, peers)) for host in peers}
+    near = {host: set(facts._near_addresses(host, peers)) for host in peers}
 
     assert near["h5"] == {"h6", "h0", "h1"}
     assert all(sum(host in its for its in near.values()) == 3 for host in peers)
-    assert facts._near("h0", {"h0": ["192.0.2.1"], "h1": []}) == {}
+    assert facts._near_addresses("h0", {"h0": ["192.0.2.1"], "h1": []}) == {}
 
 
 def test_an_address_that_all_hosts_have_is_not_looked_at():
     peers = {"h0": ["192.0.2.1", "192.168.122.1"], "h1": ["192.168.122.1", "192.0.2.2"]}
 
-    assert facts._near("h0", peers) == {"h1": [("192.0.2.2", facts.TLS_PORT)]}
+    assert facts._near_addresses("h0", peers) == {"h1": [("192.0.2.2", facts.TLS_PORT)]}
 
 
 def test_certificates_that_are_missing_are_named(options, tmp_path):
@@ -247,10 +247,10 @@ def images():
 
 @pytest.mark.parametrize("user", ["nobody", "+65534", "65534"])
 def test_a_folder_that_qemu_cannot_enter_is_named(images, user):
-    assert folder.facts(str(images), {"user": user}).closed is None
+    assert folder.read_facts(str(images), {"user": user}).closed is None
 
     images.parent.chmod(0o700)
-    said = folder.facts(str(images), {"user": user})
+    said = folder.read_facts(str(images), {"user": user})
 
     assert (said.user, said.closed, said.why_not) == ("nobody", str(images.parent), None)
 
@@ -258,17 +258,17 @@ def test_a_folder_that_qemu_cannot_enter_is_named(images, user):
 def test_who_may_enter_by_its_group_or_as_its_owner_is_let_in(images):
     os.chown(images, 65534, 0)
     images.chmod(0o100)
-    assert folder.facts(str(images), {"user": "nobody"}).closed is None
+    assert folder.read_facts(str(images), {"user": "nobody"}).closed is None
     os.chown(images, 0, 65534)
     images.chmod(0o710)
-    assert folder.facts(str(images), {"user": "nobody"}).closed is None
+    assert folder.read_facts(str(images), {"user": "nobody"}).closed is None
     images.chmod(0o700)
-    assert folder.facts(str(images), {"user": "nobody"}).closed == str(images)
-    assert folder.facts(str(images), {"user": "root"}).closed is None
+    assert folder.read_facts(str(images), {"user": "nobody"}).closed == str(images)
+    assert folder.read_facts(str(images), {"user": "root"}).closed is None
 
 
 def test_a_folder_that_is_not_there_is_made_later(images):
-    said = folder.facts(str(images / "more/and/more"), {"user": "nobody"})
+    said = folder.read_facts(str(images / "more/and/more"), {"user": "nobody"})
 
     assert (said.why_not, said.closed) == (None, None)
 
@@ -276,10 +276,10 @@ def test_a_folder_that_is_not_there_is_made_later(images):
 def test_a_file_in_its_place_is_named(images):
     (images / "file").write_text("")
 
-    assert folder.facts(str(images / "file"), {}).why_not == f"{images}/file is not a folder"
+    assert folder.read_facts(str(images / "file"), {}).why_not == f"{images}/file is not a folder"
 
 
 def test_a_user_that_is_not_there_is_not_guessed(images):
-    said = folder.facts(str(images), {"user": "no-such-user"})
+    said = folder.read_facts(str(images), {"user": "no-such-user"})
 
     assert (said.user, said.closed) == (None, None)

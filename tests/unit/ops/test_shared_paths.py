@@ -14,7 +14,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import purge, reservations, storage, unfinished
-from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.sharing import OtherHostsUsage
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
 
@@ -117,7 +117,7 @@ def kept(paths):
 
 def free(paths):
     """Return what the master says after all hosts have said that they need none of the files."""
-    return Elsewhere(free=frozenset(map(str, paths.values())))
+    return OtherHostsUsage(free=frozenset(map(str, paths.values())))
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_a_shared_folder_stays_though_it_is_empty(hypervisor, conn, web):
 @pytest.mark.parametrize("how", ["noted", "libvirt says it"])
 def test_a_stale_definition_takes_no_shared_disk_with_it(hypervisor, conn, web, how, monkeypatch):
     if how == "noted":
-        lifecycle.keep_moved(conn, "web", "hyper2")
+        lifecycle.mark_moved(conn, "web", "hyper2")
     else:
         monkeypatch.setattr(lifecycle, "is_migrated", lambda *_: True)
 
@@ -172,7 +172,7 @@ def test_a_stale_definition_takes_no_shared_disk_with_it(hypervisor, conn, web, 
 
 def test_a_stale_definition_goes_with_the_disks_that_this_host_alone_has(hypervisor, conn, web):
     hypervisor.settings = replace(hypervisor.settings, shared_paths=[])
-    lifecycle.keep_moved(conn, "web", "hyper2")
+    lifecycle.mark_moved(conn, "web", "hyper2")
 
     purge.purge(conn, hypervisor.settings, "web")
 
@@ -234,7 +234,7 @@ def test_a_build_that_was_interrupted_removes_no_shared_file_that_it_had_not_beg
     paths = {name: shared / f"web_{name}.raw" for name in ("system", "data")}
     for path in paths.values():
         path.touch()
-    with records.held(reservations.folder(hypervisor.settings), "build", "web") as held:
+    with records.hold_record(reservations.folder(hypervisor.settings), "build", "web") as held:
         noted = [str(path) for path in paths.values()]
         begun = [str(paths["system"])]
         facts = onrecord.build(uuid=UUID, paths=noted, secrets=[], begun=begun)

@@ -48,7 +48,7 @@ def shown(root, conn=None, **stats):
 @pytest.fixture
 def conn():
     """A connection to libvirt's test driver, which has two more pools."""
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as opened:
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as opened:
         for kind, name, source in (
             ("dir", "disks", ""),
             ("rbd", "ceph", "<source><host name='mon1'/><name>libvirt</name></source>"),

@@ -19,7 +19,7 @@ VM = """<domain type='test'><name>{}</name><memory>1024</memory>
 
 @pytest.fixture
 def conn():
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as opened:
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as opened:
         yield opened
         for name in opened.listDefinedDomains():
             vm = opened.lookupByName(name)
@@ -147,7 +147,7 @@ def test_what_a_disk_in_the_trash_is_based_on_is_not_written_to(
     take(conn, "s1")
     linked = tmp_path / "db1.qcow2"
     qemu_img("create", "-f", "qcow2", "-F", "qcow2", "-b", disk, linked)
-    with trash.filling(settings, "db1", why="a test") as drop:
+    with trash.fill_trash(settings, "db1", reason="a test") as drop:
         drop(verdicts.free(linked))
     why = r"web1_system.qcow2 of .* stays as it is: a disk in the trash .entry db1-\w+. is"
 
@@ -188,13 +188,13 @@ def test_all_vms_are_looked_at_once_however_many_snapshots_go(
 ):
     for name in ("s1", "s2", "s3"):
         external(name)
-    looked, overlays_of = [], lifecycle.overlays_of
+    looked, overlays_of = [], lifecycle.overlays_by_vm
 
     def counted(*args, **given):
         looked.append(args)
         return overlays_of(*args, **given)
 
-    monkeypatch.setattr(lifecycle, "overlays_of", counted)
+    monkeypatch.setattr(lifecycle, "overlays_by_vm", counted)
 
     assert len(snapshotted.delete(conn, settings, "web1", [])["deleted"]) == 3
     assert len(looked) <= 2

@@ -59,7 +59,7 @@ def side(tmp_path, monkeypatch):
         for one in loaded:
             one.__opts__["test"] = is_test
 
-    with connect.opened(HostSettings(uri=uri), readonly=False) as conn:
+    with connect.open_connection(HostSettings(uri=uri), readonly=False) as conn:
         made = Driver(conn, tmp_path / "world", functions, say_test)
         yield made
         made.reset()

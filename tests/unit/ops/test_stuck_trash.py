@@ -37,7 +37,7 @@ def stuck(hypervisor, monkeypatch):
 
 def kept(host):
     """Return the VMs of which the trash has anything."""
-    return sorted(row["vm"] for row in trash.listed(host.settings).values())
+    return sorted(row["vm"] for row in trash.list_entries(host.settings).values())
 
 
 def test_a_build_and_a_purge_go_on_and_the_next_entry_goes(stuck):
@@ -87,8 +87,8 @@ def test_a_purge_on_a_full_disk_names_each_file_and_the_next_leaves_no_entry_stu
     is_full.clear()
     purged(hypervisor, "web1")
 
-    assert trashbacking.unreadable(hypervisor.settings) == {}
-    assert [row["away"] for row in trash.listed(hypervisor.settings).values()] == [[]]
+    assert trashbacking.find_unreadable_entries(hypervisor.settings) == {}
+    assert [row["away"] for row in trash.list_entries(hypervisor.settings).values()] == [[]]
     assert hypervisor.files() == []
 
 
@@ -101,15 +101,15 @@ def test_who_dies_before_a_file_is_on_record_leaves_no_entry_that_is_stuck(hyper
     def dies(*_, **_more):
         raise KeyboardInterrupt
 
-    for kind, name in ((door, "put_away"), (records.Held, "begin")):
+    for kind, name in ((door, "put_away"), (records.LockedRecord, "begin")):
         monkeypatch.setattr(kind, name, dies)
-        filling = trash.filling(hypervisor.settings, "web1", why="a test")
+        filling = trash.fill_trash(hypervisor.settings, "web1", reason="a test")
         with pytest.raises(KeyboardInterrupt), filling as drop:
             drop(verdicts.free(path))
         monkeypatch.undo()
     path.unlink()
 
-    assert trashbacking.unreadable(hypervisor.settings) == {}
+    assert trashbacking.find_unreadable_entries(hypervisor.settings) == {}
 
 
 @pytest.mark.parametrize("is_noted", [True, False])
@@ -126,7 +126,7 @@ def test_a_pool_does_not_go_with_the_folder_of_an_entry_that_is_on_record(
 
     where, what = (door, "put_away") if is_noted else (trash, "_is_kept")
     monkeypatch.setattr(where, what, cut)
-    with pytest.raises(SystemExit), trash.filling(settings, "web1", why="a test") as drop:
+    with pytest.raises(SystemExit), trash.fill_trash(settings, "web1", reason="a test") as drop:
         drop(verdicts.free(path))
     path.unlink()
     with hypervisor.libvirt() as conn:

@@ -27,12 +27,14 @@ def purged(host, name="web1"):
 
 def names(host):
     """Return the names of the files that the trash lists."""
-    return [Path(one).name for row in trash.listed(host.settings).values() for one in row["files"]]
+    return [
+        Path(one).name for row in trash.list_entries(host.settings).values() for one in row["files"]
+    ]
 
 
 def entry(host):
     """Return the one entry's name."""
-    (found,) = trash.listed(host.settings)
+    (found,) = trash.list_entries(host.settings)
     return found
 
 
@@ -53,7 +55,7 @@ def test_a_purge_keeps_the_disks_and_not_the_seed(keeping):
 
     assert (keeping.files(), keeping.domains(), keeping.open_records()) == ([], [], [])
     assert names(keeping) == DISKS
-    (row,) = trash.listed(keeping.settings).values()
+    (row,) = trash.list_entries(keeping.settings).values()
     assert (row["vm"], row["why"]) == ("web1", "virt.purge")
     assert row["bytes"] > 0
     assert "<name>web1</name>" in row["definition"]
@@ -67,7 +69,7 @@ def test_without_days_a_purge_removes_for_good(hypervisor):
 
     purged(hypervisor)
 
-    assert trash.listed(hypervisor.settings) == {}
+    assert trash.list_entries(hypervisor.settings) == {}
     assert list(Path(hypervisor.settings.images).rglob("web1_*")) == []
 
 
@@ -83,7 +85,7 @@ def test_the_trash_is_emptied_by_name_and_not_by_a_wrong_one(keeping):
 
     assert sum(freed.values()) > 0
     assert list(Path(keeping.settings.images).rglob("web1_*")) == []
-    assert records.every(reservations.folder(keeping.settings), trash.PURPOSE) == []
+    assert records.read_records(reservations.folder(keeping.settings), trash.PURPOSE) == []
 
 
 def test_the_next_command_removes_what_is_old_and_leaves_what_is_not(keeping):
@@ -168,7 +170,7 @@ def test_what_a_disk_in_the_trash_is_based_on_stays(keeping):
     purged(keeping)
 
     with keeping.libvirt() as conn:
-        used = cached.users(conn, keeping.settings)
+        used = cached.find_users(conn, keeping.settings)
         said = cached.prune(conn, keeping.settings, None, is_dry=False)
 
     assert [one for there in used.values() for one in there] == [f"{entry(keeping)} in the trash"]
@@ -186,7 +188,7 @@ def test_a_disk_that_one_in_the_trash_is_based_on_is_not_purged(keeping):
     argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", lower.name, upper]
     upper.unlink()
     subprocess.run(argv, check=True)
-    with trash.filling(keeping.settings, "web2", why="a test") as drop:
+    with trash.fill_trash(keeping.settings, "web2", reason="a test") as drop:
         drop(verdicts.free(upper))
 
     purged(keeping)
@@ -201,19 +203,19 @@ def test_a_seed_and_a_link_are_removed_for_good(keeping):
         shutil.copy(images / DISKS[0], images / name)
     (images / "link").symlink_to(images / DISKS[0])
 
-    with trash.filling(keeping.settings, "x", why="a test") as drop:
+    with trash.fill_trash(keeping.settings, "x", reason="a test") as drop:
         for name in (*seeds, "link", "missing"):
             drop(verdicts.free(images / name))
 
-    assert trash.listed(keeping.settings) == {}
+    assert trash.list_entries(keeping.settings) == {}
     assert {*seeds, "link"}.isdisjoint(keeping.files())
 
 
 def test_volumes_that_are_not_files_stay_and_are_named(keeping):
-    with trash.filling(keeping.settings, "web1", why="a test") as drop:
+    with trash.fill_trash(keeping.settings, "web1", reason="a test") as drop:
         assert drop.stays([["vg0", "web1_data", "7"]])
 
-    (row,) = trash.listed(keeping.settings).values()
+    (row,) = trash.list_entries(keeping.settings).values()
 
     assert (row["files"], row["volumes"], row["bytes"]) == ([], ["vg0/web1_data"], 0)
 
@@ -225,7 +227,7 @@ def test_the_trash_takes_its_room_of_what_the_host_has(keeping):
     with keeping.libvirt() as conn:
         before = inspect.host_info(conn, keeping.settings).storage.committed_mib
 
-        with trash.filling(keeping.settings, "big", why="a test") as drop:
+        with trash.fill_trash(keeping.settings, "big", reason="a test") as drop:
             drop(verdicts.free(big))
 
         assert inspect.host_info(conn, keeping.settings).storage.committed_mib == before + 8
@@ -233,24 +235,26 @@ def test_the_trash_takes_its_room_of_what_the_host_has(keeping):
 
 def test_a_vm_that_is_only_undefined_leaves_disks_that_nobody_takes_for_garbage(keeping):
     disk = Path(keeping.settings.images) / DISKS[1]
-    assert owned.of(disk).vm == "web1"
+    assert owned.read_owner(disk).vm == "web1"
 
     with keeping.libvirt() as conn:
         purge.undefine(conn, keeping.settings, "web1")
 
-    assert owned.of(disk) is None
+    assert owned.read_owner(disk) is None
 
 
 def test_a_copy_and_a_renamed_file_are_not_ours(keeping):
     disk = Path(keeping.settings.images) / DISKS[0]
-    assert owned.of(disk).vm == "web1"
+    assert owned.read_owner(disk).vm == "web1"
     copy = disk.with_name("web1_copy.qcow2")
 
     subprocess.run(["cp", "--preserve=all", disk, copy], check=True)
     disk.rename(disk.with_name("mine.qcow2"))
     subprocess.run(["cp", "--preserve=all", copy, disk], check=True)
 
-    found = [owned.of(one) for one in (copy, disk, disk.with_name("mine.qcow2"), "/nowhere")]
+    found = [
+        owned.read_owner(one) for one in (copy, disk, disk.with_name("mine.qcow2"), "/nowhere")
+    ]
     assert found == [None, None, None, None]
 
 
@@ -266,7 +270,7 @@ def test_what_is_based_on_by_a_disk_that_is_left_is_not_ours_either(keeping):
     with keeping.libvirt() as conn:
         purge.undefine(conn, keeping.settings, "web1")
 
-    assert owned.of(below) is None
+    assert owned.read_owner(below) is None
 
 
 def test_an_entry_whose_file_system_is_away_is_not_forgotten(keeping):
@@ -277,7 +281,7 @@ def test_an_entry_whose_file_system_is_away_is_not_forgotten(keeping):
 
     with keeping.libvirt() as conn:
         unfinished.settle(conn, keeping.settings)
-    (row,) = trash.listed(keeping.settings).values()
+    (row,) = trash.list_entries(keeping.settings).values()
     assert row["files"] == [] and row["bytes"] == 0 and len(row["away"]) == len(DISKS)
     assert "is not there: mount its file system" in row["away"][0]
     images.rmdir()
@@ -287,8 +291,8 @@ def test_an_entry_whose_file_system_is_away_is_not_forgotten(keeping):
 
 
 def test_what_moves_into_the_trash_while_another_command_sweeps_it_stays(keeping, monkeypatch):
-    held, path = records.held, Path(keeping.settings.images) / DISKS[0]
-    with trash.filling(keeping.settings, "web1", why="a test") as drop:
+    held, path = records.hold_record, Path(keeping.settings.images) / DISKS[0]
+    with trash.fill_trash(keeping.settings, "web1", reason="a test") as drop:
         drop(verdicts.free(path))
     place = next(Path(keeping.settings.images).rglob(f"*/{DISKS[0]}"))
     place.rename(path)
@@ -299,7 +303,7 @@ def test_what_moves_into_the_trash_while_another_command_sweeps_it_stays(keeping
             path.rename(place)
         return held(*given, **more)
 
-    monkeypatch.setattr(records, "held", late)
+    monkeypatch.setattr(records, "hold_record", late)
     trash.sweep(keeping.settings)
 
     assert place.exists() or path.exists()
@@ -307,14 +311,14 @@ def test_what_moves_into_the_trash_while_another_command_sweeps_it_stays(keeping
 
 def test_a_restore_that_dies_leaves_no_disk_that_is_taken_for_garbage(keeping, monkeypatch):
     purged(keeping)
-    (name,) = trash.listed(keeping.settings)
+    (name,) = trash.list_entries(keeping.settings)
     with monkeypatch.context() as patched:
         # The fault is between two system calls.
         patched.setattr(door.files, "unlink", kill)
         keeping.dies(lambda: trash.restore(keeping.settings, name))
 
     there = [Path(keeping.settings.images) / one for one in keeping.files()]
-    assert there and [owned.of(one) for one in there] == [None]
+    assert there and [owned.read_owner(one) for one in there] == [None]
 
     trash.restore(keeping.settings, name)
     assert keeping.files() == DISKS
@@ -361,7 +365,7 @@ def test_no_disk_is_purged_that_one_in_the_trash_of_another_host_is_based_on(kee
     argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", lower, upper]
     upper.unlink()
     subprocess.run(argv, check=True)
-    with trash.filling(keeping.settings, "web2", why="a test") as drop:
+    with trash.fill_trash(keeping.settings, "web2", reason="a test") as drop:
         drop(verdicts.free(upper))
     keeping.settings = other_host(keeping)
 

@@ -25,10 +25,10 @@ def entry(hypervisor):
     for folder in (mounted, Path(hypervisor.settings.images)):
         folder.mkdir(exist_ok=True)
         (folder / "disk").write_text("x")
-    with trash.filling(hypervisor.settings, "web1", why="a test") as drop:
+    with trash.fill_trash(hypervisor.settings, "web1", reason="a test") as drop:
         for folder in (mounted, Path(hypervisor.settings.images)):
             drop(verdicts.free(folder / "disk"))
-    (found,) = trash.listed(hypervisor.settings)
+    (found,) = trash.list_entries(hypervisor.settings)
     return found
 
 
@@ -49,22 +49,22 @@ def test_an_entry_is_not_brought_back_or_emptied_by_half(hypervisor, entry, moun
     assert not (Path(hypervisor.settings.images) / "disk").exists()
     mounted.rmdir()
     (hypervisor.root / "away").rename(mounted)
-    assert len(trash.listed(hypervisor.settings)[entry]["files"]) == 2
+    assert len(trash.list_entries(hypervisor.settings)[entry]["files"]) == 2
     act(hypervisor.settings, entry)
-    assert trash.listed(hypervisor.settings) == {}
+    assert trash.list_entries(hypervisor.settings) == {}
     assert list(mounted.rglob("*")) == ([mounted / "disk"] if act is trash.restore else [])
 
 
 def test_all_others_are_emptied_and_it_is_named(hypervisor, entry, mounted):
     other = Path(hypervisor.settings.images) / "other"
     other.write_text("x")
-    with trash.filling(hypervisor.settings, "web2", why="a test") as drop:
+    with trash.fill_trash(hypervisor.settings, "web2", reason="a test") as drop:
         drop(verdicts.free(other))
 
     with pytest.raises(StorageError, match=f"far off/disk of entry '{entry}'"):
         trash.empty(hypervisor.settings)
 
-    assert list(trash.listed(hypervisor.settings)) == [entry]
+    assert list(trash.list_entries(hypervisor.settings)) == [entry]
 
 
 def test_what_is_gone_for_good_is_given_up_as_the_line_says(hypervisor, entry, mounted):
@@ -109,7 +109,7 @@ def test_a_file_system_that_fails_is_said_in_a_line_and_holds_up_no_other(
     monkeypatch.setattr(os, "stat", fails(hypervisor.root / "far off"))
     monkeypatch.setattr(os, "lstat", fails(hypervisor.root / "far off"))
 
-    assert trash.listed(hypervisor.settings)[entry]["bytes"] >= 0
+    assert trash.list_entries(hypervisor.settings)[entry]["bytes"] >= 0
     assert trashbacking.backing_files(hypervisor.settings) == {}
     for act in (trash.restore, lambda *given: trash.empty(given[0], given[1:])):
         with pytest.raises(StorageError, match="mount its file system"):
@@ -120,12 +120,12 @@ def test_who_dies_as_an_entry_is_forgotten_leaves_none_that_is_away(hypervisor, 
     def dies(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(records.Held, "end", dies)
+    monkeypatch.setattr(records.LockedRecord, "end", dies)
     with pytest.raises(KeyboardInterrupt):
         trash.empty(hypervisor.settings)
     monkeypatch.undo()
 
-    assert trashbacking.unreadable(hypervisor.settings) == {}
+    assert trashbacking.find_unreadable_entries(hypervisor.settings) == {}
     assert list(trash.empty(hypervisor.settings)) == [entry]
 
 
@@ -135,7 +135,7 @@ def based(hypervisor, tmp_path):
     hypervisor.settings = dataclasses.replace(hypervisor.settings, trash_days=7)
     base = overlay(tmp_path / "images/base.qcow2")
     middle = overlay(tmp_path / "far/middle.qcow2", base)
-    with trash.filling(hypervisor.settings, "web1", why="a test") as drop:
+    with trash.fill_trash(hypervisor.settings, "web1", reason="a test") as drop:
         drop(verdicts.free(overlay(tmp_path / "disks/top.qcow2", middle)))
     return middle, base
 
@@ -143,7 +143,7 @@ def based(hypervisor, tmp_path):
 @pytest.mark.parametrize("spoil", [Path.unlink, unread, damaged])
 def test_nothing_goes_that_what_it_is_based_on_may_need(hypervisor, based, spoil):
     middle, base = based
-    assert trashbacking.unreadable(hypervisor.settings) == {}
+    assert trashbacking.find_unreadable_entries(hypervisor.settings) == {}
     spoil(middle)
 
     why = "entry 'web1-.*' of the trash may be based on it: .*middle.qcow2 .*; or if it is"
@@ -154,10 +154,10 @@ def test_nothing_goes_that_what_it_is_based_on_may_need(hypervisor, based, spoil
 
 
 def test_what_is_based_on_another_file_of_the_trash_is_known(hypervisor, based):
-    with trash.filling(hypervisor.settings, "web2", why="a test") as drop:
+    with trash.fill_trash(hypervisor.settings, "web2", reason="a test") as drop:
         drop(verdicts.free(based[0]))
 
-    assert trashbacking.unreadable(hypervisor.settings) == {}
+    assert trashbacking.find_unreadable_entries(hypervisor.settings) == {}
     why = "a disk in the trash .entry web.-.* is based on it"
     assert re.match(why, judged(hypervisor.settings, based[1]).reason)
 
@@ -169,20 +169,20 @@ def test_what_a_guest_wrote_into_its_raw_disk_holds_nothing_up(hypervisor, based
     text = f"<domain><devices><disk type='file' device='disk'>{says}</disk></devices></domain>"
     trash.empty(hypervisor.settings)
     based[1].unlink()
-    with trash.filling(hypervisor.settings, "web2", why="a test", definition=text) as drop:
+    with trash.fill_trash(hypervisor.settings, "web2", reason="a test", definition=text) as drop:
         drop(verdicts.free(disk))
 
-    assert trashbacking.unreadable(hypervisor.settings) == {}
+    assert trashbacking.find_unreadable_entries(hypervisor.settings) == {}
 
 
 def test_what_is_to_be_typed_of_an_entry_is_quoted(hypervisor):
     settings = dataclasses.replace(hypervisor.settings, trash_days=7)
     disk = overlay(Path(settings.images) / "data", overlay(hypervisor.root / "gone"))
     (hypervisor.root / "gone").unlink()
-    with trash.filling(settings, "my vm", why="a test") as drop:
+    with trash.fill_trash(settings, "my vm", reason="a test") as drop:
         drop(verdicts.free(disk))
 
-    ((entry, why),) = trashbacking.unreadable(settings).items()
+    ((entry, why),) = trashbacking.find_unreadable_entries(settings).items()
 
     assert shlex.split(why)[-2:] == ["virt.trash_empty", entry]
 
@@ -190,10 +190,10 @@ def test_what_is_to_be_typed_of_an_entry_is_quoted(hypervisor):
 def test_an_entry_whose_definition_cannot_be_read_holds_nothing_up(hypervisor):
     settings = dataclasses.replace(hypervisor.settings, trash_days=7)
     disk = overlay(Path(settings.images) / "data")
-    with trash.filling(settings, "web1", why="a test", definition="<domain") as drop:
+    with trash.fill_trash(settings, "web1", reason="a test", definition="<domain") as drop:
         drop(verdicts.free(disk))
 
-    assert trashbacking.unreadable(settings) == {}
+    assert trashbacking.find_unreadable_entries(settings) == {}
 
 
 def test_a_raw_volume_may_have_in_it_whatever_its_guest_has_written(hypervisor):
@@ -203,10 +203,12 @@ def test_a_raw_volume_may_have_in_it_whatever_its_guest_has_written(hypervisor):
     text = """<domain><devices><disk type='volume' device='disk'><driver type='{}'/>
 <source pool='p1' volume='data'/><target dev='vda'/></disk></devices></domain>"""
     for fmt, is_known in (("raw", True), ("qcow2", False)):
-        with trash.filling(settings, "web1", why="a test", definition=text.format(fmt)) as drop:
+        with trash.fill_trash(
+            settings, "web1", reason="a test", definition=text.format(fmt)
+        ) as drop:
             drop(verdicts.free(disk))
 
-        (entry,) = trash.listed(settings)
-        assert (trashbacking.unreadable(settings) == {}) is is_known
+        (entry,) = trash.list_entries(settings)
+        assert (trashbacking.find_unreadable_entries(settings) == {}) is is_known
 
         trash.restore(settings, entry)

@@ -9,7 +9,7 @@ from saltvirt.errors import StorageError
 from saltvirt.kvm import firmware, lifecycle
 from saltvirt.ops import inspect, owned, purge
 from saltvirt.ops.build import create, undoing
-from saltvirt.ops.ownvolumes import Own
+from saltvirt.ops.ownvolumes import VmVolumes
 from saltvirt.xml import read
 
 SEEDLESS = {"image": None, "seed": False, "pub_key": None, "priv_key": None}
@@ -44,7 +44,7 @@ def test_a_disk_that_was_there_before_the_build_stays(hypervisor, conn):
     take_back(hypervisor, conn)
 
     assert set(hypervisor.files()) == before and disk.exists()
-    assert owned.of(disk) is None, "virt.doctor would take it for left by the VM"
+    assert owned.read_owner(disk) is None, "virt.doctor would take it for left by the VM"
     assert hypervisor.domains() == [] and hypervisor.open_records() == []
 
 
@@ -81,13 +81,13 @@ def test_a_disk_that_was_attached_since_stays_with_what_it_is_based_on(hyperviso
         f"<disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='{top}'/>"
         "<target dev='vdz' bus='virtio'/></disk></devices>"
     )
-    text = lifecycle.kept_xml(conn, "web1").replace("</devices>", attached)
+    text = lifecycle.inactive_xml(conn, "web1").replace("</devices>", attached)
     lifecycle.define(conn, text)
 
     take_back(hypervisor, conn)
 
     assert top.exists() and base.exists() and hypervisor.files() == []
-    assert owned.of(top) is None and owned.of(base) is None
+    assert owned.read_owner(top) is None and owned.read_owner(base) is None
 
 
 def test_a_purge_of_the_same_vm_still_takes_all_its_disks(hypervisor, conn):
@@ -113,7 +113,7 @@ def test_what_was_not_noted_is_not_guessed(hypervisor, conn):
 
 def test_a_host_says_that_it_can_take_a_build_back(hypervisor, conn):
     build(hypervisor)
-    notes = read.notes(read.domain(lifecycle.kept_xml(conn, "web1")))
+    notes = read.notes(read.domain(lifecycle.inactive_xml(conn, "web1")))
 
     assert inspect.presence(conn, hypervisor.settings, "web1").notes_made is True
     assert {Path(path).name for path in notes.made} == set(hypervisor.files())
@@ -140,6 +140,8 @@ def test_only_volumes_that_the_build_made_go():
     undo = undoing.Undo(
         uuid="u", made=frozenset({"lvm/new", "/a"}), kept=frozenset(), keeps_variables=True
     )
-    own = Own(paths=["/a", "/b"], volumes=[["lvm", "new", "7"], ["lvm", "old", "8"], ["rbd", "x"]])
+    own = VmVolumes(
+        paths=["/a", "/b"], volumes=[["lvm", "new", "7"], ["lvm", "old", "8"], ["rbd", "x"]]
+    )
 
-    assert undo.own(own) == Own(paths=["/a"], volumes=[["lvm", "new", "7"]])
+    assert undo.own(own) == VmVolumes(paths=["/a"], volumes=[["lvm", "new", "7"]])

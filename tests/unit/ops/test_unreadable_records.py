@@ -62,10 +62,10 @@ def test_nothing_is_done_with_its_vm_and_all_with_others(hypervisor, spoilt):
         if spoilt.parent.name in ("departure", "arrival"):
             with (
                 pytest.raises(StorageError, match="cannot be read"),
-                startlock.starting(conn, settings, "web1"),
+                startlock.allow_start(conn, settings, "web1"),
             ):
                 pytest.fail("it was started")
-        with startlock.starting(conn, settings, "db1"):
+        with startlock.allow_start(conn, settings, "db1"):
             pass
         purge.purge(conn, settings, "db1")
         hypervisor.init("mail1")
@@ -76,10 +76,10 @@ def test_nothing_is_done_with_its_vm_and_all_with_others(hypervisor, spoilt):
 
 
 def test_moves_name_it_beside_the_others(hypervisor, spoilt):
-    with records.held(reservations.folder(hypervisor.settings), "departure", "db1") as held:
+    with records.hold_record(reservations.folder(hypervisor.settings), "departure", "db1") as held:
         held.begin("t1", "planned", **onrecord.departure())
 
-    known = state.every(hypervisor.settings)
+    known = state.read_moves(hypervisor.settings)
 
     assert [one.phase for one in known["db1"]] == ["planned"]
     if spoilt.parent.name in ("departure", "arrival"):

@@ -30,7 +30,7 @@ def disk(tmp_path):
 @pytest.fixture
 def vm(settings):
     """Return what defines a VM with a disk, or without one."""
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.open_connection(settings, readonly=False) as conn:
         yield lambda path=None: conn.defineXML(VM.format(DISK.format(path) if path else ""))
         conn.lookupByName("web1").undefineFlags(UNDEFINE)
 
@@ -80,7 +80,10 @@ def test_a_file_that_goes_while_it_is_looked_at_is_no_hard_link(disk, tmp_path, 
 
     monkeypatch.setattr(os, "stat", went)
 
-    assert storage.twin(str(disk), [str(other), str(tmp_path / "third")]) in (None, str(other))
+    assert storage.find_hard_link(str(disk), [str(other), str(tmp_path / "third")]) in (
+        None,
+        str(other),
+    )
 
 
 def test_not_what_an_external_snapshot_goes_back_to(settings, disk, vm, tmp_path):
@@ -104,7 +107,7 @@ def test_not_what_a_saved_state_belongs_together_with(settings, disk, vm):
 
 
 def test_not_what_a_disk_in_the_trash_is_based_on(settings, disk, tmp_path):
-    with trash.filling(settings, "web2", why="a test") as drop:
+    with trash.fill_trash(settings, "web2", reason="a test") as drop:
         drop(verdicts.free(overlay(tmp_path / "top.qcow2", disk)))
 
     with pytest.raises(StorageError, match=r"entry web2-\w+. is based on it"):
@@ -115,7 +118,7 @@ def test_not_what_a_disk_in_the_trash_is_based_on(settings, disk, tmp_path):
 def test_not_what_is_made_or_removed(settings, disk, purpose):
     says = getattr(onrecord, purpose)(paths=[str(disk)])
     phase = protocol.MAKING if purpose == "build" else "removing"
-    with records.held(reservations.folder(settings), purpose, "web1") as held:
+    with records.hold_record(reservations.folder(settings), purpose, "web1") as held:
         held.begin("t1", phase, **says)
 
     with pytest.raises(
@@ -125,7 +128,7 @@ def test_not_what_is_made_or_removed(settings, disk, purpose):
 
 
 def test_the_function_that_seeds_a_disk_that_is_being_made_may_mount_it(settings, disk):
-    with records.held(reservations.folder(settings), "build", "web1") as held:
+    with records.hold_record(reservations.folder(settings), "build", "web1") as held:
         held.begin("t1", protocol.MAKING, **onrecord.build(paths=[str(disk)]))
     seen = []
 
@@ -135,7 +138,7 @@ def test_the_function_that_seeds_a_disk_that_is_being_made_may_mount_it(settings
             written.opened_format(settings, other)
 
     other = str(overlay(disk.with_name("other.qcow2")))
-    with records.held(reservations.folder(settings), "build", "web2") as held:
+    with records.hold_record(reservations.folder(settings), "build", "web2") as held:
         held.begin("t1", protocol.MAKING, **onrecord.build(paths=[other]))
     context = Context(settings=settings, opts={}, functions={"my.seed": seed})
     who = Identity(id="web1", config={}, public_key=None, private_key=None)

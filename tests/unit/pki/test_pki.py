@@ -310,8 +310,8 @@ def test_the_list_shows_the_state_of_every_certificate(place):
     third = parsed(ask(place, "hyper2", now=NOW))
     place.revoke([f"{third.serial_number:032x}"], NOW)
 
-    rows = {int(r["serial"], 16): r for r in fleet_certificates.listed(place, NOW)}
-    late = fleet_certificates.listed(place, NOW + timedelta(days=90, hours=1))
+    rows = {int(r["serial"], 16): r for r in fleet_certificates.list_certificates(place, NOW)}
+    late = fleet_certificates.list_certificates(place, NOW + timedelta(days=90, hours=1))
 
     assert rows[first.serial_number]["state"] == "replaced"
     assert (rows[second.serial_number]["state"], rows[second.serial_number]["days_left"]) == (
@@ -364,7 +364,7 @@ def test_what_was_revoked_stays_revoked_through_a_rotation(place):
 def test_a_rotation_killed_while_it_replaced_the_ca_goes_on(place):
     place.begin_rotation(NOW)
     (place.folder / "previous").mkdir()
-    store._lay_down(place.folder / "previous", place.authority(NOW))
+    store._write_authority(place.folder / "previous", place.authority(NOW))
     coming = (place.folder / "next" / "cakey.pem").read_bytes()
     (place.folder / "cakey.pem").write_bytes(coming)
     with pytest.raises(PkiError, match="not the key"):

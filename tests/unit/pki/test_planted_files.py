@@ -37,7 +37,7 @@ def test_a_planted_file_is_no_record_and_keeps_no_host_in(place_of_two):
     main.revoke(rows, NOW)
 
     assert len(rows) == 1 and main.revoked() == {rows[0]["serial"]}
-    states = {row["host"]: row["state"] for row in certificates.listed(main, NOW)}
+    states = {row["host"]: row["state"] for row in certificates.list_certificates(main, NOW)}
     assert states == {"hyper1": "good", "hyper2": "revoked"}
 
 
@@ -60,7 +60,7 @@ def test_strange_files_and_damaged_records_are_named(place_of_two):
     folder, damaged = place_of_two.folder, "ab" * 16
     (folder / "issued" / f"{damaged}.json").write_text("{}")
 
-    assert certified.strange(folder) == [
+    assert certified.find_strange_files(folder) == [
         folder / "issued" / f"{damaged}.json",
         folder / "issued/evil.p",
         folder / "revoked/evil.p",

@@ -247,7 +247,7 @@ def test_an_address_that_a_host_has_itself_is_not_its_peers(pillar, monkeypatch)
 
 def test_a_vm_that_a_glob_has_come_to_match_gets_no_certificate(pillar):
     pillar.__opts__["virt"] = {"hypervisors": "hyper*"}
-    hints.moved(pillar.__opts__, "hyper9", "hyper1")
+    hints.record_move(pillar.__opts__, "hyper9", "hyper1")
 
     told = told_to(pillar, "hyper1", "hyper9")
 
@@ -257,7 +257,7 @@ def test_a_vm_that_a_glob_has_come_to_match_gets_no_certificate(pillar):
 
 
 def test_what_somebody_who_is_no_hypervisor_has_said_of_vms_counts_for_nothing(pillar):
-    hints.moved(pillar.__opts__, "hyper1", "guest")
+    hints.record_move(pillar.__opts__, "hyper1", "guest")
 
     assert "certificates" in told_to(pillar, "hyper1", "guest")["hyper1"]
 

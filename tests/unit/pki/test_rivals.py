@@ -44,15 +44,15 @@ def names(told):
 def test_who_says_it_has_a_vm_of_a_hypervisors_name_does_not_get_that_ones_names(asks):
     for host in GRAINS:
         asks(host)
-    hints.refresh(asks.opts, hints.Heard(whole={"hyper3": ["hyper1", "hyper2"]}))
+    hints.refresh(asks.opts, hints.ReportedNames(whole={"hyper3": ["hyper1", "hyper2"]}))
 
     assert names(asks("hyper3", RIVAL)) == {"hyper3", "10.0.0.3"}
-    hints.refresh(asks.opts, hints.Heard(whole={"hyper3": []}))
+    hints.refresh(asks.opts, hints.ReportedNames(whole={"hyper3": []}))
     assert names(asks("hyper1")) == {"hyper1", "hyper1.example.org", "10.0.0.1"}
 
 
 def test_who_says_so_has_no_certificates_of_others_revoked(asks):
-    place = certificates.opened(asks.opts)
+    place = certificates.open_authorities(asks.opts)
     main = store.Store(place.folder)
     now = store.utc_now()
     for host in GRAINS:
@@ -63,11 +63,11 @@ def test_who_says_so_has_no_certificates_of_others_revoked(asks):
             f'{{"host": "{row["host"]}", "purpose": "qemu-client", "serial": "{row["serial"]}", '
             f'"not_after": "{row["not_after"]}"}}'
         )
-    hints.refresh(asks.opts, hints.Heard(whole={"hyper3": ["hyper1", "hyper2"]}))
+    hints.refresh(asks.opts, hints.ReportedNames(whole={"hyper3": ["hyper1", "hyper2"]}))
 
     asks("hyper3", purposes=("qemu-client",))
 
-    states = {row["host"]: row["state"] for row in certificates.listed(place, now)}
+    states = {row["host"]: row["state"] for row in certificates.list_certificates(place, now)}
     assert (states["hyper1"], states["hyper2"]) == ("good", "good")
 
 
@@ -89,11 +89,11 @@ def test_who_is_shut_out_while_its_question_is_open_has_nothing_afterwards(asks,
     membership.disallow(asks.opts, ["hyper3"])
     threading.Timer(0.2, may_go_on.set).start()
 
-    certificates.shut_out(asks.opts, ["hyper3"], store.utc_now())
+    certificates.revoke_hosts(asks.opts, ["hyper3"], store.utc_now())
 
     asking.join()
     assert "was shut out" in told["error"]
-    rows = certificates.listed(certificates.opened(asks.opts), store.utc_now())
+    rows = certificates.list_certificates(certificates.open_authorities(asks.opts), store.utc_now())
     assert {row["state"] for row in rows if row["host"] == "hyper3"} == {"revoked"}
 
 

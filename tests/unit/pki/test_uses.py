@@ -227,4 +227,4 @@ def test_a_host_with_countless_addresses_is_certified_for_some(place):
 def test_the_answer_is_what_the_wire_carries(place):
     out = ask(place)
 
-    assert wire.recorded(answer.Answer, wire.plain(out)) == out
+    assert wire.read_recorded(answer.Answer, wire.plain(out)) == out

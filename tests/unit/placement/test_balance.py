@@ -30,7 +30,7 @@ def lopsided():
     hosts = {name: host(100000) for name in loads}
     vms = named(*[moving(name, 100) for name in loads["a"].vms])
     for name, one in vms.items():
-        hosts["a"] = whatif.with_vm(hosts["a"], requirements.of(one))
+        hosts["a"] = whatif.with_vm(hosts["a"], requirements.for_move(one))
         assert name in hosts["a"].vms
     return hosts, loads, vms
 
@@ -119,14 +119,14 @@ def filled(vms_of, limit_mib=100_000, **given):
         hosts[name] = host(limit_mib, **given)
         for vm, what in own.items():
             vms[vm] = moving(vm, 10, **what)
-            hosts[name] = whatif.with_vm(hosts[name], requirements.of(vms[vm]))
+            hosts[name] = whatif.with_vm(hosts[name], requirements.for_move(vms[vm]))
     return hosts, vms
 
 
 def carried_out(hosts, vms, steps):
     """Make the steps one after the other; each must pass the check of virt.migrate."""
     for step in steps:
-        required = requirements.of(vms[step.name])
+        required = requirements.for_move(vms[step.name])
         others = {name: one for name, one in hosts.items() if name != step.source}
         evaluations = {v.host: v for v in choose.evaluate(others, required)}
         assert evaluations[step.target].fits, (step, evaluations[step.target].reasons)
@@ -148,7 +148,7 @@ def test_every_step_is_one_that_migrate_takes():
                 {"anti_affinity": [draw.choice("xy")]} if draw.random() < 0.5 else {}
             )
             one = moving(f"v{number}", draw.choice([5, 10, 20]), **groups)
-            at, required = draw.choice(list(hosts)), requirements.of(one)
+            at, required = draw.choice(list(hosts)), requirements.for_move(one)
             # Groups may be in parts already, from before they were groups.
             if not choose.evaluate({at: hosts[at]}, required)[0].fits:
                 continue
@@ -215,7 +215,7 @@ def test_steps_that_were_made_count_for_those_that_follow():
     hosts, loads, vms = lopsided()
     first, *rest = balance.rebalance(hosts, loads, vms, max_moves=9, threshold=0.01)
 
-    again = balance.rebalance(hosts, loads, vms, max_moves=9, threshold=0.01, made=[first])
+    again = balance.rebalance(hosts, loads, vms, max_moves=9, threshold=0.01, done_steps=[first])
 
     assert again == rest
 
@@ -248,10 +248,10 @@ class Simulated:
     def run(self, readings=12, seconds=5):
         """Rebalance once and make the steps; return them."""
         taken = [self._reading(seconds) for _ in range(readings)]
-        loads = {host: load.over([one[host] for one in taken]) for host in self.hosts}
+        loads = {host: load.average([one[host] for one in taken]) for host in self.hosts}
         steps = balance.rebalance(self.hosts, loads, self.vms, max_moves=5, threshold=0.02)
         for step in steps:
-            required = requirements.of(self.vms[step.name])
+            required = requirements.for_move(self.vms[step.name])
             self.hosts[step.source] = whatif.without_vm(self.hosts[step.source], required)
             self.hosts[step.target] = whatif.with_vm(self.hosts[step.target], required)
         return steps
@@ -282,8 +282,8 @@ def test_a_cloud_that_is_uneven_is_evened_out_in_spite_of_chance():
 def test_the_error_of_a_mean_sees_what_lasts():
     steady, alike = [0, 1] * 10, [0] * 10 + [1] * 10
 
-    assert load.error([1.0] * 5) == 0.0 and load.error([1.0, 2.0]) is None
-    assert load.error(alike) > 1.5 * load.error(steady) > 0
+    assert load.standard_error([1.0] * 5) == 0.0 and load.standard_error([1.0, 2.0]) is None
+    assert load.standard_error(alike) > 1.5 * load.standard_error(steady) > 0
 
 
 def test_readings_are_put_together():
@@ -292,7 +292,7 @@ def test_readings_are_put_together():
     vms = {"a": VmLoad(cpu=2.0, memory_mib=7), "c": VmLoad(cpu=1, memory_mib=1)}
     last = replace(first, vms=vms)
 
-    over = load.over([first, gone, last])
+    over = load.average([first, gone, last])
 
     both = over.vms["a"]
     assert both.memory_mib == 7
@@ -304,7 +304,7 @@ def test_readings_are_put_together():
 def test_vms_that_are_busy_together_are_known_by_their_host():
     taken = [busy(**dict.fromkeys("abcd", cpu)) for cpu in (0.0, 1.0, 0.0, 1.0, 0.0, 1.0)]
 
-    over = load.over(taken)
+    over = load.average(taken)
 
     assert over.cpu_error == pytest.approx(4 * over.vms["a"].cpu_error)
     assert load.Loads({"h": over}).surely("h")[1] > 0.2 + 4 * 0.4 * over.vms["a"].cpu_error - 1e-9
@@ -349,7 +349,7 @@ def uneven_cloud(draw):
             groups_ = {"anti_affinity": [draw.choice(["x", "y@rack"])]}
         bridges = ["br0"] if draw.random() < 0.3 else []
         one = moving(f"v{number}", draw.choice([5, 10, 20]), bridges=bridges, **groups_)
-        at, required = f"h{draw.randrange(1 + len(hosts) // 2)}", requirements.of(one)
+        at, required = f"h{draw.randrange(1 + len(hosts) // 2)}", requirements.for_move(one)
         if choose.evaluate({at: hosts[at]}, replace(required, bridges=()))[0].fits:
             hosts[at] = whatif.with_vm(hosts[at], required)
             vms[one.name] = one

@@ -17,11 +17,11 @@ def over_the_wire(infos, wanted):
     """Return what a master makes of what these hosts answer."""
     out = {}
     for host, info in infos.items():
-        said = json.loads(json.dumps(wire.plain(brief.of(info, wanted))))
+        said = json.loads(json.dumps(wire.plain(brief.build_brief(info, wanted))))
         answer = wire.read(host, "virt.placement_facts", brief.Brief, said)
         assert wire.plain(answer) == said
         assert answer.names.digest == brief.digest(info.vms)
-        out[host] = brief.info(answer, info.vms)
+        out[host] = brief.to_host_info(answer, info.vms)
     return out
 
 
@@ -35,7 +35,7 @@ def test_hosts_are_evaluated_as_by_all_that_they_have(seed):
     infos = somefleets.hosts(draw)
     required = somefleets.request(draw, "new")
     for policy in somefleets.POLICIES:
-        short = over_the_wire(infos, brief.about([required], policy))
+        short = over_the_wire(infos, brief.build_query([required], policy))
 
         found = choose.evaluate(short, required, policy=policy)
 
@@ -47,7 +47,7 @@ def test_many_are_planned_as_by_all_that_hosts_have(seed):
     draw = random.Random(seed)
     infos, requests = somefleets.hosts(draw), somefleets.requests(draw)
     for policy in somefleets.POLICIES:
-        short = over_the_wire(infos, brief.about(requests, policy))
+        short = over_the_wire(infos, brief.build_query(requests, policy))
 
         assert plan_many(requests, short, policy=policy) == plan_many(
             requests, infos, policy=policy
@@ -100,7 +100,7 @@ def test_each_kind_of_need_has_its_reasons(needs):
     required = Requirements(name="new", vcpus=1, memory_mib=1, **needs)
     infos = {"h1": whole_host(), "h2": replace(whole_host(), bridges=[], networks={}, links=[])}
 
-    short = over_the_wire(infos, brief.about([required], Policy()))
+    short = over_the_wire(infos, brief.build_query([required], Policy()))
 
     found = shown(choose.evaluate(short, required))
     assert found == shown(choose.evaluate(infos, required))
@@ -113,7 +113,7 @@ def test_a_host_with_fifty_vms_says_a_few_hundred_bytes():
     info = whole_host()
     info = told.but(info, vms={f"vm-{number:03}": told.VM for number in range(50)})
 
-    said = wire.plain(brief.of(info, brief.about([required], Policy())))
+    said = wire.plain(brief.build_brief(info, brief.build_query([required], Policy())))
 
     assert len(json.dumps(said, separators=(",", ":"))) < 700
     assert "vm-001" not in json.dumps(said)
@@ -122,17 +122,17 @@ def test_a_host_with_fifty_vms_says_a_few_hundred_bytes():
 def test_a_host_decides_by_its_rank_whether_it_is_in_the_sample():
     hosts = [f"h{number:04}" for number in range(1000)]
     below = sorted(brief.rank("web1", host) for host in hosts)[99]
-    wanted = brief.About(seed="web1", below=below)
+    wanted = brief.Query(seed="web1", below=below)
 
     chosen = [host for host in hosts if wanted.is_for(host)]
 
     assert len(chosen) == 100
     other = sorted(brief.rank("web2", host) for host in hosts)[99]
-    others = [host for host in hosts if brief.About(seed="web2", below=other).is_for(host)]
+    others = [host for host in hosts if brief.Query(seed="web2", below=other).is_for(host)]
     assert len({*chosen}.intersection(others)) < 30
-    assert brief.About(only=["h0001"]).is_for("h0001")
-    assert not brief.About(only=["h0001"]).is_for("h0002")
-    assert brief.About().is_for("h0002")
+    assert brief.Query(only=["h0001"]).is_for("h0001")
+    assert not brief.Query(only=["h0001"]).is_for("h0002")
+    assert brief.Query().is_for("h0002")
 
 
 @pytest.mark.parametrize(

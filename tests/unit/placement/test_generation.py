@@ -43,7 +43,7 @@ def _said_of(release):
         "building": [],
         "maintenance": False,
         "versions": VERSIONS[release],
-        "machines": wire.plain(generation.known(found["guests"], found["arch"])),
+        "machines": wire.plain(generation.summarize_machines(found["guests"], found["arch"])),
     }
 
 
@@ -57,12 +57,12 @@ HOSTS = {"hyper1": host(12), "hyper3": host(13)}
 
 def why_not(release, **moving):
     """Return why a host of a release cannot take a VM."""
-    return list(generation.reasons(generation.of(host(release)), required(**moving)))
+    return list(generation.reasons(generation.for_host(host(release)), required(**moving)))
 
 
 def required(**moving):
     """Return what a VM needs that moves."""
-    return requirements.of(told.moving(**moving))
+    return requirements.for_move(told.moving(**moving))
 
 
 def test_a_survey_says_in_few_bytes_which_machine_types_there_are():
@@ -114,7 +114,7 @@ def test_a_machine_type_that_is_not_there_is_said_in_one_line(release, machine, 
 
 def test_a_host_that_says_nothing_of_its_machine_types_is_left_to_check_itself():
     older = {key: value for key, value in said_of(12).items() if key != "machines"}
-    here = generation.of(told.info(older))
+    here = generation.for_host(told.info(older))
 
     assert list(generation.reasons(here, required(machine="pc-q35-10.0"))) == []
     assert why_not(12, machine="virt-9.0", arch="aarch64") == []
@@ -199,12 +199,12 @@ def test_what_a_guests_cpu_needs_depends_on_where_it_was_started(root, is_runnin
 
 
 def test_a_note_of_this_run_never_gets_into_the_definition():
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         dom = connect.domain(conn, "test")
         lifecycle.note_cpu(conn, "test", "7.2.22")
         lifecycle.set_stay(conn, "test", True)
         live, kept = (
-            read.ours(parse(dom.XMLDesc(flag)))
+            read.describe_notes(parse(dom.XMLDesc(flag)))
             for flag in (0, connect.libvirt.VIR_DOMAIN_XML_INACTIVE)
         )
 
@@ -241,19 +241,19 @@ def test_a_note_of_this_run_never_gets_into_the_definition():
 def test_what_an_older_libvirt_would_leave_out_is_named(inside, what, since):
     root = domain(inside, cpu="")
 
-    ((said, version),) = newer.newer(root)
+    ((said, version),) = newer.find_newer_features(root)
 
     assert what in said and version == since
-    (why,) = why_not(12, newer=newer.newer(root))
+    (why,) = why_not(12, newer=newer.find_newer_features(root))
     assert why == f"it has {said}, which libvirt 9.0.0 there does not know ({since} does)"
-    assert why_not(13, newer=newer.newer(root)) == []
+    assert why_not(13, newer=newer.find_newer_features(root)) == []
 
 
 def test_every_path_of_the_list_can_be_looked_for_and_none_is_of_our_own_xml():
     texts = [path.read_text() for path in sorted((DATA / "domains").glob("*.xml"))]
 
     assert len(texts) > 10
-    assert [text for text in texts if newer.newer(parse(text))] == []
+    assert [text for text in texts if newer.find_newer_features(parse(text))] == []
 
 
 def test_what_a_newer_libvirt_adds_by_itself_is_no_obstacle():
@@ -262,17 +262,19 @@ def test_what_a_newer_libvirt_adds_by_itself_is_no_obstacle():
     implied = domain("<cpu><topology sockets='1' dies='1' clusters='1' cores='2'/></cpu>", cpu="")
 
     assert root.find("devices/watchdog[@model='itco']") is not None
-    assert newer.newer(root) == [["polling limits of I/O threads", "9.4"]]
-    assert newer.newer(implied) == []
+    assert newer.find_newer_features(root) == [["polling limits of I/O threads", "9.4"]]
+    assert newer.find_newer_features(implied) == []
     # As 10.10 shows every VM with firmware variables.
     raw = "<os><nvram template='/v.fd' templateFormat='raw' format='raw'>/m1.fd</nvram></os>"
-    assert newer.newer(domain(raw, cpu="")) == []
+    assert newer.find_newer_features(domain(raw, cpu="")) == []
 
 
 def test_a_template_of_the_variables_own_format_needs_what_the_variables_need():
     text = "<os><nvram template='/v.qcow2' templateFormat='qcow2' format='{}'>/m1</nvram></os>"
 
-    both, other = (newer.newer(domain(text.format(kind), cpu="")) for kind in ("qcow2", "raw"))
+    both, other = (
+        newer.find_newer_features(domain(text.format(kind), cpu="")) for kind in ("qcow2", "raw")
+    )
 
     assert both == [["firmware variables in qcow2", "9.2"]]
     assert other == [["a template of firmware variables in qcow2", "10.10"]]
@@ -331,7 +333,7 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
         there, stays = evacuation.evacuate(hosts, vms, refused=refused)
         return (there, stays, refused), there
 
-    there, stays, refused = agreement.reach(None, sorted(hosts), vms, place)
+    there, stays, refused = agreement.find_agreed_plan(None, sorted(hosts), vms, place)
 
     assert there == {"m1": "hyper2"} and not stays
     assert refused == {"m1": {"hyper1": ["its CPU does not suffice"]}}

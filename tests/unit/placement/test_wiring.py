@@ -10,7 +10,7 @@ import told
 from saltvirt import profiles, spec
 from saltvirt.errors import BadArgument
 from saltvirt.model import Nic, Policy
-from saltvirt.nics import needs
+from saltvirt.nics import host_needs
 from saltvirt.placement import brief, fit, generation, wiring
 from saltvirt.placement.answers import NetworkFacts, NicPlace, NicProfile
 
@@ -30,7 +30,7 @@ def profile(**nics):
         )
         for name, one in nics.items()
     ]
-    found = needs(made)
+    found = host_needs(made)
     names = {kind: list(found[kind]) for kind in ("bridges", "networks", "links")}
     return NicProfile(**names, bridge_vlans=found["bridge_vlans"], nics=nics)
 
@@ -43,7 +43,7 @@ NATTED = profile(eth0=replace(BRIDGED, type="network", on="default"))
 def needed(interfaces, found, nic="default"):
     """Return what a call needs of a host that has this profile."""
     required = spec.requirements_from_master("v", 1, 64, {"nic": nic, "interfaces": interfaces})
-    out = wiring.of(required, found)
+    out = wiring.for_vm(required, found)
     return {*out.bridges}, {*out.networks}, {*out.links}, out.is_tagged
 
 
@@ -110,7 +110,7 @@ PROFILES = {
 def test_a_call_needs_of_a_host_what_the_vm_has_there(name, said, nic):
     call = [{"name": nic, **said}]
     try:
-        made = needs(profiles.nics("v", PROFILES, name, call))
+        made = host_needs(profiles.nics("v", PROFILES, name, call))
     except BadArgument:
         return  # the host refuses it whatever it has
     has = {
@@ -119,7 +119,7 @@ def test_a_call_needs_of_a_host_what_the_vm_has_there(name, said, nic):
     }
     required = spec.requirements_from_master("v", 1, 64, {"nic": name, "interfaces": call})
 
-    out = wiring.of(required, profile(**has))
+    out = wiring.for_vm(required, profile(**has))
 
     found = {kind: {*getattr(out, kind)} for kind in ("bridges", "networks", "links")}
     assert found == {kind: {*made[kind]} for kind in found}
@@ -134,8 +134,8 @@ def test_a_call_needs_of_a_host_what_the_vm_has_there(name, said, nic):
         networks=networks,
         profiles=replace(host.profiles, nic={name: profile(**has)}),
     )
-    answer = brief.of(host, brief.about([required], Policy()))
-    said = fit.reasons(brief.info(answer, []), required)
+    answer = brief.build_brief(host, brief.build_query([required], Policy()))
+    said = fit.reasons(brief.to_host_info(answer, []), required)
     assert [one for one in said if one.startswith("no ")] == []
 
 
@@ -193,7 +193,7 @@ def test_a_host_is_not_refused_for_a_bridge_that_no_nic_is_on_and_is_for_vlans_i
 
     def why(nic):
         required = spec.requirements_from_master("v", 1, 64, {"interfaces": [nic]})
-        tags = generation.reasons(generation.of(host), required)
+        tags = generation.reasons(generation.for_host(host), required)
         return [one for one in {*fit.reasons(host, required), *tags} if "br0" in one or VLAN in one]
 
     assert why({"name": "eth0", "network": "default"}) == []

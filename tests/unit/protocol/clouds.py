@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from saltvirt import protocol, settling
-from saltvirt.protocol import Elsewhere, Source, There
+from saltvirt.protocol import Elsewhere, MoveRecord, Source
 
 NOTHING, PART, UNSYNCED, WHOLE = range(4)
 
@@ -70,7 +70,7 @@ class Call(NamedTuple):
     token: str
     given: tuple = ()
     answers: tuple | None = None
-    there: There | None = None
+    there: MoveRecord | None = None
     # Whether an effect that takes its time has begun and is not over.
     has_begun: bool = False
 
@@ -119,8 +119,8 @@ class Seen(Source):
 def copied(there, token):
     """Move a VM by hand, all in one job, as ``ops.migration.departure.move_unprepared`` does."""
     yield from protocol.open_departure(there, token)
-    yield from protocol.send(There(token=token, phase=protocol.PLANNED), token)
-    yield from protocol.finish(There(token=token, phase=protocol.HANDING), token)
+    yield from protocol.send(MoveRecord(token=token, phase=protocol.PLANNED), token)
+    yield from protocol.finish(MoveRecord(token=token, phase=protocol.HANDING), token)
 
 
 class Model:
@@ -149,7 +149,7 @@ class Model:
     def there(self, host, part):
         """Return the record that a part begins from."""
         record = host.departure if part in self.on_source else host.arrival
-        return record and There(token=record.token, phase=record.phase)
+        return record and MoveRecord(token=record.token, phase=record.phase)
 
     def is_startable(self, host):
         """Return whether our own commands start the VM on a host."""

@@ -5,7 +5,7 @@ from saltvirt import protocol
 from saltvirt.fleet import elsewhere
 from saltvirt.parts import Elsewhere, Target
 from saltvirt.placement.answers import Presence
-from saltvirt.records import Shown
+from saltvirt.records import ShownRecord
 
 
 class Invariants:
@@ -56,7 +56,7 @@ class Invariants:
         stands = {"has": [], "leaving": [], "coming": []}
         move = elsewhere.Move(name="vm", token=runner.token, uuid="u")
         for number in sorted(set(range(len(world.hosts))) - {runner.source, runner.target}):
-            where = elsewhere.standing(move, _third(world, number))
+            where = elsewhere.classify_third_host(move, _third(world, number))
             if where is not None:
                 stands[where].append(number)
         return Elsewhere(**{where: tuple(found) for where, found in stands.items()})
@@ -150,7 +150,9 @@ def _third(world, number):
     left = [(p, r) for p, r in (("departure", host.departure), ("arrival", host.arrival)) if r]
     is_coming = is_arriving(world, number)
     known = [
-        Shown(purpose=p, token=r.token, phase=r.phase, since=0, uuid="u", source=None, target=None)
+        ShownRecord(
+            purpose=p, token=r.token, phase=r.phase, since=0, uuid="u", source=None, target=None
+        )
         for p, r in left
     ]
     return elsewhere.Third(

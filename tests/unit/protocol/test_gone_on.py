@@ -92,7 +92,7 @@ def test_neither_copy_is_removed_where_the_source_has_lost_its_record():
 
 @pytest.mark.parametrize("phase", [protocol.ARRIVED, protocol.REFUSED, protocol.CANCELLED])
 def test_a_move_that_is_decided_makes_no_way(phase):
-    there = protocol.There(token="t0", phase=phase)
+    there = protocol.MoveRecord(token="t0", phase=phase)
     with pytest.raises(protocol.OutOfTurn):
         parts.run(protocol.give_way(there, "t0", keeper="h3"), object())
 

@@ -8,7 +8,7 @@ from cloudhands import Hands
 from clouds import PART, WHOLE, Arrival, Departure, Host, Lost, World
 from old_protocol import OldChecker
 from saltvirt import parts, protocol
-from saltvirt.protocol import Source, Target, There
+from saltvirt.protocol import MoveRecord, Source, Target
 
 
 def _world(left, *, is_running=False, hosts=2, **more):
@@ -170,7 +170,7 @@ class _Answers:
 
 def test_what_was_decided_before_a_vm_was_handed_over_does_not_cancel_it():
     # Another master saw it planned, when its target knew of nothing, and was slow.
-    there, hands = There(token="t0", phase=protocol.HANDING), _Answers()
+    there, hands = MoveRecord(token="t0", phase=protocol.HANDING), _Answers()
     late = protocol.cancel(there, "t0", seen=protocol.PLANNED, is_refused=True)
     with pytest.raises(protocol.OutOfTurn, match="handed over"):
         parts.run(late, hands)

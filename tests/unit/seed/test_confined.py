@@ -23,7 +23,7 @@ from saltvirt.seed.worker import confined
 
 # Before a fixture of all tests takes it away.
 END_ALL = lending.end_all
-ROOM = limits.of(HostSettings())
+ROOM = limits.from_settings(HostSettings())
 # A worker without libguestfs: it goes where the appliance goes, and says what it finds there.
 # A Python below /root cannot be read there: what a socket imports by itself is imported before.
 WORKER = """
@@ -149,7 +149,7 @@ def test_with_a_network_the_servers_of_names_are_there_though_the_file_is_a_link
 def test_a_disk_that_everybody_reads_stays_its_owners_while_it_is_looked_at(tmp_path, disk, who):
     disk.chmod(0o644)
 
-    with lending.lent(str(disk), who, is_read=True, limit_s=5) as lent:
+    with lending.lend_during(str(disk), who, is_read=True, limit_s=5) as lent:
         assert (lent, disk.stat().st_uid) == (None, 0)
 
     assert looked(tmp_path, disk, action="look")["disk"] == "a disk"
@@ -158,7 +158,7 @@ def test_a_disk_that_everybody_reads_stays_its_owners_while_it_is_looked_at(tmp_
 def test_a_disk_is_given_back_even_if_the_job_fails_or_its_minion_is_killed(tmp_path, disk, who):
     with (
         pytest.raises(RuntimeError),
-        lending.lent(str(disk), who, is_read=False, limit_s=5) as lent,
+        lending.lend_during(str(disk), who, is_read=False, limit_s=5) as lent,
     ):
         was = [str(disk), 0, 0o600, "", [who.uid, disk.stat().st_ino]]
         assert (lent, disk.stat().st_uid) == (was, who.uid)
@@ -178,7 +178,7 @@ def test_what_was_put_where_a_lent_disk_was_is_given_to_nobody(tmp_path, disk, w
     theirs, moved = tmp_path / "theirs", tmp_path / "moved"
     theirs.mkdir()
     (theirs / "disk").write_text("root's")
-    handle = lending.opened(str(disk))
+    handle = lending.open_disk(str(disk))
     lent = lending.lend(handle, str(disk), who, is_read=False)
     # Whoever owns its folder may do that while it is mounted, which can be for days.
     if how == "a link to a folder":
@@ -196,7 +196,7 @@ def test_what_was_put_where_a_lent_disk_was_is_given_to_nobody(tmp_path, disk, w
 
 
 def test_a_disk_that_libvirt_has_taken_meanwhile_stays_its(disk, who):
-    handle = lending.opened(str(disk))
+    handle = lending.open_disk(str(disk))
     lent = lending.lend(handle, str(disk), who, is_read=False)
     os.close(handle)
     os.chown(disk, 4711, -1)
@@ -213,17 +213,19 @@ def test_what_a_mount_has_left_that_was_killed_ends_before_another_is_its_user(
     monkeypatch.setattr(lending, "end_all", END_ALL)
     # A user that no other test is.
     account = lending.Account("left", 3_000_000 + os.getpid(), 4711)
-    handle = lending.opened(str(disk))
+    handle = lending.open_disk(str(disk))
     lent = lending.lend(handle, str(disk), account, is_read=False)
     os.close(handle)
-    lending.mounts(tmp_path).mkdir()
-    (lending.mounts(tmp_path) / "x.json").write_text(json.dumps({"user": "left", "lent": lent}))
+    lending.mounts_folder(tmp_path).mkdir()
+    (lending.mounts_folder(tmp_path) / "x.json").write_text(
+        json.dumps({"user": "left", "lent": lent})
+    )
     with subprocess.Popen(["sleep", "60"], user=account.uid) as old:
         if way == "a job":
-            with lending.borrowed([account], lending.place(tmp_path), 0):
+            with lending.borrow_account([account], lending.locks_folder(tmp_path), 0):
                 pass
         else:
-            os.close(lending.kept([account], lending.place(tmp_path))[1])
+            os.close(lending.reserve_account([account], lending.locks_folder(tmp_path))[1])
         left = old.poll()
         old.kill()
 
@@ -231,16 +233,16 @@ def test_what_a_mount_has_left_that_was_killed_ends_before_another_is_its_user(
 
 
 def test_what_another_mount_has_noted_may_be_gone_when_it_is_read(tmp_path, who):
-    lending.mounts(tmp_path).mkdir()
-    (lending.mounts(tmp_path) / "x.json").symlink_to("gone")
+    lending.mounts_folder(tmp_path).mkdir()
+    (lending.mounts_folder(tmp_path) / "x.json").symlink_to("gone")
 
-    os.close(lending.kept([who], lending.place(tmp_path))[1])
+    os.close(lending.reserve_account([who], lending.locks_folder(tmp_path))[1])
 
 
 def test_a_disk_that_a_job_cut_off_has_left_to_the_user_is_roots_after_the_next(disk, who):
     os.chown(disk, who.uid, -1)
 
-    with lending.lent(str(disk), who, is_read=False, limit_s=5):
+    with lending.lend_during(str(disk), who, is_read=False, limit_s=5):
         pass
 
     assert disk.stat().st_uid == 0
@@ -250,11 +252,13 @@ def test_two_jobs_of_one_disk_have_it_one_after_the_other(disk, who):
     owners = []
 
     def other():
-        with lending.lent(str(disk), lending.Account("other", 4711, 4711), is_read=True, limit_s=5):
+        with lending.lend_during(
+            str(disk), lending.Account("other", 4711, 4711), is_read=True, limit_s=5
+        ):
             owners.append(disk.stat().st_uid)
 
     second = threading.Thread(target=other)
-    with lending.lent(str(disk), who, is_read=True, limit_s=5):
+    with lending.lend_during(str(disk), who, is_read=True, limit_s=5):
         second.start()
         second.join(0.3)
         owners.append(disk.stat().st_uid)
@@ -280,7 +284,7 @@ def test_whom_the_user_lets_in_does_not_stay_and_others_do(disk, who, by, before
     if before is None:
         os.removexattr(disk, "system.posix_acl_access")
 
-    with lending.lent(str(disk), who, is_read=False, limit_s=5) as lent:
+    with lending.lend_during(str(disk), who, is_read=False, limit_s=5) as lent:
         os.setxattr(disk, "system.posix_acl_access", _acl(who.uid))
         if by == "the worker":
             confined.give_back(lent)
@@ -302,7 +306,7 @@ def test_what_the_appliance_is_given_finds_room_or_is_refused(tmp_path, who):
     (tmp_path / "job").mkdir()
 
     with pytest.raises(SeedError, match="no room for image minion.deb"):
-        lending.furnished(job, str(tmp_path / "job"), who, full)
+        lending.prepare_job(job, str(tmp_path / "job"), who, full)
 
 
 def test_a_host_without_the_user_is_told_how_to_make_it():
@@ -314,15 +318,15 @@ def test_a_host_without_the_user_is_told_how_to_make_it():
 def test_each_appliance_is_a_user_that_no_other_is_meanwhile(tmp_path):
     first, second = (lending.Account(name, uid, uid) for name, uid in (("a", 990), ("b", 991)))
     both = [first, second]
-    with lending.borrowed(both, tmp_path, 0) as one:
-        with lending.borrowed(both, tmp_path, 0) as other:
+    with lending.borrow_account(both, tmp_path, 0) as one:
+        with lending.borrow_account(both, tmp_path, 0) as other:
             assert [one, other] == both
             with (
                 pytest.raises(SeedError, match=r"users of appliances \(a, b\) were in use by"),
-                lending.borrowed(both, tmp_path, 0.3),
+                lending.borrow_account(both, tmp_path, 0.3),
             ):
                 pytest.fail("there were two")
-        with lending.borrowed(both, tmp_path, 0) as other:
+        with lending.borrow_account(both, tmp_path, 0) as other:
             assert other == second
 
 

@@ -29,7 +29,7 @@ def test_a_gateway_outside_the_address_is_that_of_the_first_of_its_family():
         {"type": "static", "address": "fd00::4/64", "gateway": "fd01::1"},
         {"type": "static", "address": "10.77.200.9/32", "gateway": "10.77.0.1"},
     ]
-    assert cloudconfig.outside(found) == [["fd01::1", "10.77.0.1"]]
+    assert cloudconfig.find_gateways_outside(found) == [["fd01::1", "10.77.0.1"]]
 
 
 NETPLAN = """\

@@ -152,13 +152,13 @@ def before_the_power_failed(tmp_path):
     disk = tmp_path / "disk"
     disk.write_text("a disk")
     account = applianceuser.there()
-    handle = lending.opened(str(disk))
+    handle = lending.open_disk(str(disk))
     lent = lending.lend(handle, str(disk), account, is_read=False)
     os.close(handle)
     folder = str(tmp_path / "state/appliances/1")
     known = {"user": account.name, "uid": account.uid, "gid": account.gid}
     settings = HostSettings(state_dir=str(tmp_path / "state"))
-    record = guestmount._record(settings, tmp_path / "root")
+    record = guestmount._record_path(settings, tmp_path / "root")
     record.parent.mkdir(parents=True)
     record.write_text(json.dumps({**known, "folder": folder, "lent": lent}))
     yield settings, disk, record
@@ -178,8 +178,11 @@ def test_a_disk_grows_by_what_vms_do_not_need_and_none_is_written_to_without_tha
     disk = tmp_path / "disk"
     applianceuser.there()
     disk.write_bytes(bytes(4096))
-    handle, settings = lending.opened(str(disk)), HostSettings(image_max_gib=1, disk_reserve_mib=1)
-    left = min(1 << 30, room.space(disk)[1] - (1 << 20))
+    handle, settings = (
+        lending.open_disk(str(disk)),
+        HostSettings(image_max_gib=1, disk_reserve_mib=1),
+    )
+    left = min(1 << 30, room.read_space(disk)[1] - (1 << 20))
 
     most = guestmount._most_bytes(settings, str(disk), handle)
 
@@ -190,7 +193,7 @@ def test_a_disk_grows_by_what_vms_do_not_need_and_none_is_written_to_without_tha
         guestmount.mount(full, str(disk), "raw", "rw", str(tmp_path / "root"))
     os.close(handle)
     assert disk.stat().st_uid == 0 and not (tmp_path / "root").exists()
-    device = lending.opened("/dev/null")
+    device = lending.open_disk("/dev/null")
     assert guestmount._most_bytes(HostSettings(), "/dev/null", device) is None
     os.close(device)
 
@@ -202,11 +205,11 @@ def test_a_disk_that_another_has_for_ever_is_not_waited_for_for_ever(tmp_path):
     why = f"{disk} is in use by another job of this host, or mounted, for 0.2 s; try again"
     who, other = applianceuser.there(), lending.Account("other", 4711, 4711)
 
-    with lending.lent(str(disk), who, is_read=False, limit_s=0):
+    with lending.lend_during(str(disk), who, is_read=False, limit_s=0):
         begun = time.monotonic()
         with (
             pytest.raises(SeedError, match=why),
-            lending.lent(str(disk), other, is_read=False, limit_s=0.2),
+            lending.lend_during(str(disk), other, is_read=False, limit_s=0.2),
         ):
             pass
         assert time.monotonic() - begun < 2 and disk.stat().st_uid == who.uid

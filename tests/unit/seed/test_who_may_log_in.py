@@ -17,13 +17,13 @@ from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import identity as identities
 from saltvirt.ops.seeding import method, write
 from saltvirt.seed import appliance, cloudconfig, credentials, nocloud, users
-from saltvirt.seed.model import Found, Identity
+from saltvirt.seed.model import Identity, Inspection
 from saltvirt.spec import deployment
 
 ANNA = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPt3s3pgYnnXQQxiL6PhC6JlRVFrOXdeFEa3fMQvKD6y anna"
 BERT = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGNfJQ6a1Sf2b6b1uQq3CgVUPYXM9gqVYPvlTqIYq3aA bert"
 IMAGE = {"image": "salt://images/any.qcow2", "pub_key": None}
-DEBIAN = Found(root="/dev/sda1", os="debian 12", has_cloud_init=True, has_minion=True)
+DEBIAN = Inspection(root="/dev/sda1", os="debian 12", has_cloud_init=True, has_minion=True)
 
 
 def prepared(options=None, **given):
@@ -93,7 +93,7 @@ def work(tmp_path, root, *keys):
         "files": write.files_of(Identity(id="web1", config={})),
         "ssh_keys": list(keys),
     }
-    room = limits.of(HostSettings())
+    room = limits.from_settings(HostSettings())
     appliance.run(job, state_dir=tmp_path / "state", room=room, python=sys.executable)
     return root / "root/.ssh/authorized_keys"
 
@@ -167,14 +167,17 @@ def test_systemd_writes_the_keys_that_came_as_a_credential(tmp_path):
 def wish(asked="auto", **change):
     """Return what a call with keys wishes."""
     usual = {"has_ssh_keys": True, "asks_for_ssh_keys": True, "install_from": None}
-    return method.Wish(image="/a.qcow2", asked=asked, **{**usual, **change})
+    return method.SeedRequest(image="/a.qcow2", asked=asked, **{**usual, **change})
 
 
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        (Found(root=None), "image /a.qcow2 has no operating system, so nothing in it would read"),
-        (Found(root="/dev/sda1", has_minion=True), None),
+        (
+            Inspection(root=None),
+            "image /a.qcow2 has no operating system, so nothing in it would read",
+        ),
+        (Inspection(root="/dev/sda1", has_minion=True), None),
         (DEBIAN, None),
     ],
 )
@@ -200,7 +203,7 @@ def test_a_function_of_the_users_own_is_given_no_keys():
         ("auto", DEBIAN, {}, "debian"),
         ("auto", DEBIAN, {"has_ssh_keys": False, "asks_for_ssh_keys": False}, None),
         ("auto", DEBIAN, {"has_own_users": True}, None),
-        ("auto", Found(root=None), {"asks_for_ssh_keys": False}, None),
+        ("auto", Inspection(root=None), {"asks_for_ssh_keys": False}, None),
         ("auto", replace(DEBIAN, os="some system"), {}, "USER"),
         ("nocloud", None, {}, "USER"),
         ("nocloud", None, {"has_own_users": True}, None),
@@ -226,4 +229,4 @@ def test_user_data_that_names_users_is_not_guessed_about(key):
 
 
 def test_the_keys_here_are_keys():
-    assert sshkeys.read("these", [ANNA, BERT]) == (ANNA, BERT)
+    assert sshkeys.read_keys("these", [ANNA, BERT]) == (ANNA, BERT)

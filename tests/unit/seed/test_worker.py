@@ -51,7 +51,7 @@ def run(tmp_path, root, install=BOOT, **more):
         "files": write.files_of(IDENTITY),
         **more,
     }
-    room = limits.of(HostSettings())
+    room = limits.from_settings(HostSettings())
     return appliance.run(job, state_dir=tmp_path / "state", room=room, python=sys.executable)
 
 

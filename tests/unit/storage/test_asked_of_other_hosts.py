@@ -8,7 +8,7 @@ from saltvirt.kvm import lifecycle
 from saltvirt.ops import clouddisks, ownvolumes, trash
 from saltvirt.ops.migration import kept
 from saltvirt.storage import fileusers, policies
-from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
 from usagekit import VM, disk_image
 
@@ -32,7 +32,7 @@ def asked(host, path, uuid=None):
 
 def test_a_disk_in_the_trash_of_a_host_needs_its_shared_base(host, base):
     above = disk_image(host.root / "own/db1.qcow2", base)
-    with trash.filling(host.settings, "db1", why="a test") as put:
+    with trash.fill_trash(host.settings, "db1", reason="a test") as put:
         put(Verdict(path=str(above), policy=policies.DELETE))
 
     assert "a disk in the trash" in asked(host, base)[0]
@@ -56,7 +56,7 @@ def test_a_vm_of_the_same_uuid_under_another_name_needs_its_shared_disk(host, ba
 
     assert "VM 'db1' has it as a disk" in asked(host, base, uuid)[0]
 
-    lifecycle.keep_moved(host.conn, "db1", "hyper2")
+    lifecycle.mark_moved(host.conn, "db1", "hyper2")
     assert asked(host, base, uuid) == []
 
 
@@ -69,8 +69,8 @@ def test_no_volume_is_written_over_that_is_a_hard_link_of_a_file_below_a_disk(ho
     try:
         pool.createXML(LINK)
         given = (host.conn, host.settings, "links")
-        (written,) = ownvolumes.resizable(*given, "link.qcow2", Elsewhere(), True)
-        (deleted,) = ownvolumes.deletable(*given, ["link.qcow2"])
+        (written,) = ownvolumes.judge_resize(*given, "link.qcow2", OtherHostsUsage(), True)
+        (deleted,) = ownvolumes.judge_deletion(*given, ["link.qcow2"])
     finally:
         pool.destroy()
 
@@ -86,10 +86,10 @@ def test_salt_cloud_leaves_what_a_purge_leaves(host, why):
         uuid = uuid5(NAMESPACE_DNS, "db0")
         source = f"file='{path}'"
         given = {"name": "db0", "uuid": uuid, "kind": "file", "format": "qcow2", "boot": ""}
-        kept.keep(host.settings, "db0", VM.format(source=source, **given))
+        kept.keep_definition(host.settings, "db0", VM.format(source=source, **given))
     host.define("db1", path)
 
-    assert clouddisks.needed(host.conn, host.settings, "db1", [str(path)]) == {str(path)}
+    assert clouddisks.find_needed(host.conn, host.settings, "db1", [str(path)]) == {str(path)}
 
 
 def test_a_disk_of_no_vm_counts_though_the_asking_host_sees_another_one(host, base):
@@ -119,7 +119,9 @@ def test_a_disk_in_another_shared_folder_counts_as_the_asking_host_may_not_look_
 def test_a_definition_that_was_kept_after_a_move_does_not_keep_the_disk_of_a_purged_vm(host, base):
     uuid = str(uuid5(NAMESPACE_DNS, "db1"))
     given = {"uuid": uuid, "kind": "file", "format": "qcow2", "boot": ""}
-    kept.keep(host.settings, "db1", VM.format(name="db1", source=f"file='{base}'", **given))
+    kept.keep_definition(
+        host.settings, "db1", VM.format(name="db1", source=f"file='{base}'", **given)
+    )
 
     for other in (None, str(uuid5(NAMESPACE_DNS, "db2"))):
         assert "that this host kept after a move" in asked(host, base, other)[0]

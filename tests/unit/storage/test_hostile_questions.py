@@ -23,7 +23,7 @@ def test_a_pipe_that_a_caller_names_is_not_waited_for(host):
     os.mkfifo(pipe)
 
     assert users(host, pipe) == FREE
-    with storage.kept_from_qemu(pipe):
+    with storage.keep_from_qemu(pipe):
         pass
 
 
@@ -40,7 +40,7 @@ def test_a_character_device_that_a_caller_names_is_not_opened(host):
     sys.addaudithook(note)
     try:
         assert users(host, path) == FREE
-        with storage.kept_from_qemu(path):
+        with storage.keep_from_qemu(path):
             pass
     finally:
         os.close(controller)
@@ -54,7 +54,7 @@ def test_a_file_whose_name_ends_with_a_space_is_found(host):
     host.define("web1", path)
 
     assert "VM 'web1' has it as a disk" in users(host, path)["used_by"][0]
-    assert sharing.read({"free": [str(path)]}).free == {str(path)}
+    assert sharing.usage_from_replies({"free": [str(path)]}).free == {str(path)}
 
 
 def test_a_suggested_command_is_one_whatever_a_vm_is_called(host):
@@ -75,4 +75,4 @@ def test_a_mount_is_read_whatever_its_folder_is_called(monkeypatch):
     )
     monkeypatch.setattr(Path, "read_bytes", lambda _path: text.encode())
 
-    assert sharing._mounts() == {"0:24": "nfs4", "0:25": "ext4"}
+    assert sharing._file_systems_by_device() == {"0:24": "nfs4", "0:25": "ext4"}

@@ -101,7 +101,7 @@ def _saved(host, monkeypatch):
 
 def _kept(host, monkeypatch):
     vm = host.define("db1", host.file)
-    kept.keep(host.settings, "db1", vm.XMLDesc())
+    kept.keep_definition(host.settings, "db1", vm.XMLDesc())
     vm.undefine()
 
 
@@ -112,7 +112,7 @@ def _boot(host, monkeypatch):
 
 def _record(host, purpose, phase, facts):
     place = reservations.folder(host.settings)
-    with records.held(place, purpose, "db1") as held:
+    with records.hold_record(place, purpose, "db1") as held:
         held.begin("t1", phase, **facts)
 
 
@@ -132,7 +132,7 @@ def _recorded(host, monkeypatch):
 def _trash(host, monkeypatch):
     above = disk_image(host.images / "db1.qcow2", host.file)
     free = Verdict(path=str(above), policy=policies.DELETE)
-    with trash.filling(host.settings, "db1", why="a test", days=7) as put:
+    with trash.fill_trash(host.settings, "db1", reason="a test", days=7) as put:
         put(free)
 
 
@@ -185,7 +185,7 @@ def _no_chain(host, monkeypatch):
 def _no_trash(host, monkeypatch):
     above = disk_image(host.images / "db1.qcow2", disk_image(host.root / "disks/gone.qcow2"))
     free = Verdict(path=str(above), policy=policies.DELETE)
-    with trash.filling(host.settings, "db1", why="a test", days=7) as put:
+    with trash.fill_trash(host.settings, "db1", reason="a test", days=7) as put:
         put(free)
     (host.root / "disks/gone.qcow2").unlink()
 
@@ -243,7 +243,9 @@ def test_a_source_keeps_a_file_from_the_uses_that_the_table_marks(host, monkeypa
     try:
         found = {}
         for name in NAMES:
-            index = usage.index(host.conn, host.settings, but=scene.get("but", []), beside=[path])
+            index = usage.index(
+                host.conn, host.settings, but=scene.get("but", []), beside_files=[path]
+            )
             verdict = index.verdict(policies.POLICIES[name], path)
             sources = [one.source for one in verdict.used_by]
             sources += [doubt for doubt, _reason in verdict.doubts]
@@ -260,7 +262,7 @@ def test_a_reason_is_one_clause_that_ends_with_what_to_do(host, monkeypatch, sou
     scene = SCENES[source](host, monkeypatch) or {}
     path = str(scene.get("path", host.file))
     marked = [name for name, mark in zip(NAMES, ROWS[source], strict=True) if mark == "x"]
-    index = usage.index(host.conn, host.settings, but=scene.get("but", []), beside=[path])
+    index = usage.index(host.conn, host.settings, but=scene.get("but", []), beside_files=[path])
     verdict = index.verdict(policies.POLICIES[marked[0]], path)
     if "child" in scene:
         scene["child"].communicate()
@@ -273,6 +275,6 @@ def test_a_reason_is_one_clause_that_ends_with_what_to_do(host, monkeypatch, sou
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_that_nothing_needs_is_free_for_every_use(host, name):
     host.define("db1", disk_image(host.root / "disks/db1.qcow2"))
-    index = usage.index(host.conn, host.settings, beside=[str(host.file)])
+    index = usage.index(host.conn, host.settings, beside_files=[str(host.file)])
 
     assert index.verdict(policies.POLICIES[name], str(host.file)).is_free

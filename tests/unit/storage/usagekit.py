@@ -42,7 +42,7 @@ def host(tmp_path):
         text = VM.format(name=name, uuid=uuid, kind=kind, format=format, source=source, boot=boot)
         return conn.defineXML(text)
 
-    with connect.opened(settings, readonly=False) as conn:
+    with connect.open_connection(settings, readonly=False) as conn:
         known = set(conn.listDefinedDomains())
         yield SimpleNamespace(
             conn=conn,

@@ -177,7 +177,7 @@ def _elsewhere():
     """Return disks in pools that are no folders, and a remote medium."""
     disks = list(meant(**ELSEWHERE).disks[1:])
     for number, text in enumerate(POOLS.values()):
-        place = pooldisk.elsewhere(pool.read(parse(text)), "centos1_data")
+        place = pooldisk.remote_source(pool.read(parse(text)), "centos1_data")
         disks.append(Disk(name="data", target=f"vd{'abcdef'[number]}", elsewhere=place))
     return tuple(disks)
 
@@ -271,7 +271,7 @@ def test_whatever_is_asked_for_is_valid_for_libvirt(validate):
         wanted = meant(name, cpu, mem, **given)
         text = domain.build(wanted)
         texts.append(text)
-        assert domain.read(parse(text)) == domain.of(wanted)
+        assert domain.read(parse(text)) == domain.from_call(wanted)
 
     generate()
     validate(texts)
@@ -280,7 +280,7 @@ def test_whatever_is_asked_for_is_valid_for_libvirt(validate):
 def test_no_text_of_a_user_becomes_markup():
     text = built(affinity=["</metadata><devices>", "<!--"])
 
-    assert read.ours(read.domain(text))["affinity"] == ["</metadata><devices>", "<!--"]
+    assert read.describe_notes(read.domain(text))["affinity"] == ["</metadata><devices>", "<!--"]
 
 
 def test_what_was_built_is_read_back():
@@ -289,7 +289,7 @@ def test_what_was_built_is_read_back():
     assert [d["target"] for d in read.disk_sources(root)] == ["vda", "sda", "hda", "sdb"]
     assert [n["source"] for n in read.nics(root).values()] == [{"bridge": "br0"}]
     assert read.graphics(root)["type"] == "None"
-    assert read.ours(root)["disk_mib"] == 8192 + 10240
+    assert read.describe_notes(root)["disk_mib"] == 8192 + 10240
 
 
 def test_a_uuid_that_was_chosen_is_defined(validate):
@@ -344,7 +344,9 @@ def test_an_unknown_key_inside_a_mapping_is_named(given, key):
 
 
 def test_a_host_without_our_metadata_is_read_without_complaint():
-    assert read.ours(read.domain("<domain><name>x</name></domain>"))["anti_affinity"] == []
+    assert (
+        read.describe_notes(read.domain("<domain><name>x</name></domain>"))["anti_affinity"] == []
+    )
     assert json.dumps(capabilities.read("<capabilities><host/></capabilities>"))
 
 
@@ -352,7 +354,7 @@ def test_a_credential_is_valid_for_libvirt(validate):
     deployed = spec.deployment(HOST, "vm1", 1, 512, {"image": "salt://c.img"})
     vm = replace(deployed.vm, domain_type="qemu", disks=())
 
-    text = credentials.added(domain.build(vm), "/srv/vm1_seed.credentials")
+    text = credentials.add_credential(domain.build(vm), "/srv/vm1_seed.credentials")
 
     validate([text])
     assert "type='fwcfg'" in text.replace('"', "'")

@@ -13,7 +13,7 @@ QCOW2 = {"template": "/t/VARS.qcow2", "templateFormat": "qcow2", "format": "qcow
     [("/t/VARS.fd", {"template": "/t/VARS.fd"}), ("/t/VARS.qcow2", QCOW2)],
 )
 def test_a_template_in_qcow2_makes_variables_in_qcow2(template, attributes):
-    changed = osboot.changed(Os(), {"loader": CODE, "nvram": template})
+    changed = osboot.apply_changes(Os(), {"loader": CODE, "nvram": template})
 
     assert changed.nvram == Nvram(attributes=attributes)
     assert hostfiles.template(tag("domain", None, osboot.build(changed))) == template

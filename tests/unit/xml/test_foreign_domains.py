@@ -24,10 +24,10 @@ READERS = (
     read.boot_files,
     read.firmware_variables,
     read.disk_sources,
-    read.after,
-    read.ours,
+    read.lifecycle_actions,
+    read.describe_notes,
     read.cpu,
-    newer.newer,
+    newer.find_newer_features,
 )
 TEST = HostSettings(uri="test:///default")
 
@@ -75,7 +75,7 @@ def test_what_is_shown_of_a_desktop():
     }
     assert read.firmware_variables(root) == "/var/lib/libvirt/qemu/nvram/win11_VARS.fd"
     assert read.graphics(root)["listen"] == "127.0.0.1"
-    assert read.after(root)["on_crash"] == "coredump-destroy"
+    assert read.lifecycle_actions(root)["on_crash"] == "coredump-destroy"
     assert read.cpu(root)[0] == "custom"
 
 
@@ -175,14 +175,14 @@ def test_nics_alone_are_read_as_those_of_the_whole(around):
     nics = f"{_NIC.format(1)}<disk/>{_NIC.format(2)}"
     text = f"<domain>{note}<devices><disk/>{nics}{device}</devices></domain>"
 
-    assert [*read.nics_of(text)] == ["52:54:00:00:00:01", "52:54:00:00:00:02"]
-    assert read.nics_of(f"<domain>{note}<devices/></domain>") == {}
-    assert read.nics_of(f"<domain>{note}</domain>") == {}
+    assert [*read.nics_from_text(text)] == ["52:54:00:00:00:01", "52:54:00:00:00:02"]
+    assert read.nics_from_text(f"<domain>{note}<devices/></domain>") == {}
+    assert read.nics_from_text(f"<domain>{note}</domain>") == {}
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_nics_alone_are_read_of_any_domain(text):
-    assert read.nics_of(text) == read.nics(read.domain(text))
+    assert read.nics_from_text(text) == read.nics(read.domain(text))
 
 
 @pytest.mark.parametrize("disk_mib", ["", "x", "-1", "1.5", "²"])
@@ -190,8 +190,8 @@ def test_a_note_that_somebody_spoiled_is_none(disk_mib):
     note = f"<v:vm xmlns:v='{METADATA_NS}' disk_mib='{disk_mib}'><v:affinity/></v:vm>"
     root = parse(f"<domain><metadata>{note}</metadata></domain>")
 
-    assert read.ours(root)["disk_mib"] == 0
-    assert read.ours(root)["affinity"] == []
+    assert read.describe_notes(root)["disk_mib"] == 0
+    assert read.describe_notes(root)["affinity"] == []
 
 
 def test_what_a_later_version_noted_is_kept():
@@ -200,7 +200,7 @@ def test_what_a_later_version_noted_is_kept():
         "<v:affinity>db</v:affinity><v:later>x</v:later><o:own>y</o:own></v:vm></metadata></domain>"
     )
 
-    element = metadata.changed(text, "stay", "yes")
+    element = metadata.build_with_note(text, "stay", "yes")
 
     assert element.attrib == {"later": "1", "{urn:other}a": "2", "stay": "yes"}
     assert [one.tag for one in element] == ["affinity", "later", "{urn:other}own"]
@@ -219,7 +219,7 @@ def test_a_note_leaves_all_else_in_a_domain_as_it_was():
     )
     text = TEXTS["bare"].replace("<memory>", f"{others[0]}<memory>")
     text = text.replace("</domain>", f"{others[1]}</domain>")
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         dom = conn.defineXML(text)
         before = parse(dom.XMLDesc(0))
 
@@ -227,7 +227,7 @@ def test_a_note_leaves_all_else_in_a_domain_as_it_was():
 
         after = parse(dom.XMLDesc(0))
         dom.undefine()
-    assert read.ours(after)["stay"] is True
+    assert read.describe_notes(after)["stay"] is True
     notes = after.find("metadata")
     notes.remove(notes.find(f"{{{METADATA_NS}}}vm"))
     assert shape(after) == shape(before)
@@ -237,7 +237,7 @@ def test_a_note_leaves_all_else_in_a_domain_as_it_was():
 def test_a_credential_is_all_that_is_added_to_a_domain(name):
     before = root_of(name)
 
-    after = parse(credentials.added(TEXTS[name], "/srv/x.credentials"))
+    after = parse(credentials.add_credential(TEXTS[name], "/srv/x.credentials"))
 
     (added,) = [one for one in after.iterfind("sysinfo") if one.get("type") == "fwcfg"]
     after.remove(added)
@@ -247,7 +247,7 @@ def test_a_credential_is_all_that_is_added_to_a_domain(name):
 def copy_of(text):
     """Return the definition of a clone of a domain."""
     nics = len(parse(text).findall("devices/interface"))
-    own = copied.Own(
+    own = copied.CopySettings(
         name="web2",
         uuid="3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a77",
         notes=metadata.Notes(seed="/srv/web2_seed.iso"),
@@ -275,7 +275,10 @@ def test_a_clone_has_nothing_that_there_can_be_once(name):
     text = TEXTS[name]
     before, after = parse(text), parse(copy_of(text))
 
-    assert (after.findtext("name"), read.ours(after)["seed"]) == ("web2", "/srv/web2_seed.iso")
+    assert (after.findtext("name"), read.describe_notes(after)["seed"]) == (
+        "web2",
+        "/srv/web2_seed.iso",
+    )
     assert read.uuid(after) != read.uuid(before) and not set(read.macs(before)) & set(
         read.macs(after)
     )
@@ -319,7 +322,7 @@ def test_a_copy_has_all_that_is_its_own_in_place_of_its_sources():
         "autoport": "yes",
         "passwd": "p",
     }
-    assert list(copied.shared(parse(text))) == [
+    assert list(copied.describe_shared(parse(text))) == [
         "file system data is not copied",
         "a serial port or console listens on port 5000: one of them runs at a time",
     ]
@@ -350,9 +353,9 @@ def test_a_copy_writes_to_no_file_of_the_host_that_its_source_writes_to():
         ("serial", "unix", False),
         ("parallel", "pty", True),
     ]
-    said = " ".join(copied.ended(parse(text)))
+    said = " ".join(copied.describe_replaced_chardevs(parse(text)))
     assert said.count("/var/log/web1") == 1 and "/run/web1" in said and "/dev/parport0" in said
-    assert list(copied.shared(parse(text))) == [
+    assert list(copied.describe_shared(parse(text))) == [
         "shared memory ring is not copied",
         "QEMU is given /srv/a.ign by <qemu:commandline>, which is not copied",
     ]

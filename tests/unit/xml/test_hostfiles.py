@@ -8,7 +8,7 @@ QEMU = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
 
 def needed(devices="", more=""):
     """Return what a host must have for a domain with these elements."""
-    return hostfiles.needed(
+    return hostfiles.required_files(
         read.domain(f"<domain {QEMU}><name>m1</name>{more}<devices>{devices}</devices></domain>")
     )
 
@@ -107,8 +107,8 @@ def test_what_libvirt_makes_itself_or_no_file_is(devices):
 
 
 def test_the_credential_of_a_seed_is_told_from_what_somebody_gives_a_guest():
-    ours = sysinfo.of(sysinfo.CREDENTIAL, "/srv/web1_seed.credentials")
-    other = sysinfo.of("opt/com.coreos/config", "/srv/web1.ign")
+    ours = sysinfo.for_file(sysinfo.CREDENTIAL, "/srv/web1_seed.credentials")
+    other = sysinfo.for_file("opt/com.coreos/config", "/srv/web1.ign")
 
     def root(info):
         text = "<domain><name>m1</name><os/>{}</domain>"
@@ -116,6 +116,6 @@ def test_the_credential_of_a_seed_is_told_from_what_somebody_gives_a_guest():
         sysinfo.add(made, info)
         return made
 
-    assert read.was_given_file(root(ours)) and hostfiles.needed(root(ours)) == []
-    assert not read.was_given_file(root(other))
-    assert hostfiles.needed(root(other)) == ["/srv/web1.ign"]
+    assert read.has_seed_credential(root(ours)) and hostfiles.required_files(root(ours)) == []
+    assert not read.has_seed_credential(root(other))
+    assert hostfiles.required_files(root(other)) == ["/srv/web1.ign"]

@@ -33,7 +33,7 @@ def text(kind="qemu", size=128, most=None, slots="", cells=(), vcpus=2):
 
 def update(before, **asked):
     """Return ``(max, slots, boot, current, cells)`` in MiB after an update."""
-    call = request.of(HostSettings(), "web1", {**DEFAULTS, **asked})
+    call = request.from_call(HostSettings(), "web1", {**DEFAULTS, **asked})
     return shown(plan.decide(parse(before), call).root)
 
 
@@ -116,7 +116,7 @@ def test_memory_that_cannot_be_is_refused_in_one_line(before, mem, reason):
 def test_a_new_vm_has_what_memory_hotplug_needs(mem, cpu, after, kind):
     given = {"disks": [], "disk": None, "nic": None, "interfaces": [], "seed": False}
     vm = spec.deployment(HostSettings(), "web1", cpu, mem, given).vm
-    made = domain.element(domain.of(replace(vm, domain_type=kind, arch="x86_64")))
+    made = domain.element(domain.from_call(replace(vm, domain_type=kind, arch="x86_64")))
 
     assert shown(made) == after
     cell = made.find("cpu/numa/cell")

@@ -18,31 +18,31 @@ from saltvirt.xml import chardev, clock, cpu, cputune, graphics, hostdev, nic, n
 )
 def test_a_cache_is_counted_in_kib_and_written_as_libvirt_does_it(given, size, unit):
     asked = {"cachetune": {"0": {0: {"level": 3, "type": "both", **given}}}}
-    tune = cputune.of(asked)
+    tune = cputune.from_call(asked)
 
     ((_name, row),) = tune.parts[0].rows
     assert (row["size"], row["unit"]) == (size, unit)
     # What is there is no change when it is asked for again.
-    assert cputune.changed(tune, asked) == tune
+    assert cputune.apply_changes(tune, asked) == tune
 
 
 def test_features_have_the_name_of_3006s_states_too():
     given = {"feature": {"lahf": "optional", "pcid": "disable"}, "features": {"pcid": "require"}}
     both = {"lahf": "optional", "pcid": "require"}
 
-    assert cpu.of(given, "kvm").features == both
-    assert cpu.changed(cpu.of(1, "kvm"), given).features == both
-    assert cpu.changed(cpu.of(given, "kvm"), {"feature": None}).features == both
+    assert cpu.from_call(given, "kvm").features == both
+    assert cpu.apply_changes(cpu.from_call(1, "kvm"), given).features == both
+    assert cpu.apply_changes(cpu.from_call(given, "kvm"), {"feature": None}).features == both
 
 
 @pytest.mark.parametrize("key", ["feature", "features"])
 def test_one_feature_is_taken_as_3006s_states_showed_it(key):
     given = {"model": "core2duo", key: {"policy": "optional", "name": "lahf_lm"}}
-    made = cpu.of(given, "kvm")
+    made = cpu.from_call(given, "kvm")
 
     valuekinds.check({"cpu": given})
     assert made.features == {"lahf_lm": "optional"}
-    assert cpu.changed(made, given) == made
+    assert cpu.apply_changes(made, given) == made
     with pytest.raises(BadArgument, match="cpu:.*:lahf_lm: 'x'; one of force"):
         valuekinds.check({"cpu": {key: {"policy": "x", "name": "lahf_lm"}}})
 
@@ -63,7 +63,7 @@ def test_the_largest_quota_of_each_libvirt_is_taken(most):
     ],
 )
 def test_a_timer_that_catches_up(given, attributes, catchup):
-    (timer,) = clock.of({"timers": {"rtc": given}}).timers
+    (timer,) = clock.from_call({"timers": {"rtc": given}}).timers
 
     assert timer == clock.Timer(attributes={"name": "rtc", **attributes}, catchup=catchup)
 
@@ -71,7 +71,7 @@ def test_a_timer_that_catches_up(given, attributes, catchup):
 @pytest.mark.parametrize("given", ["fast", {"speed": 1}])
 def test_a_timer_that_catches_up_in_no_way_is_refused(given):
     with pytest.raises(BadArgument, match="^clock:timers:rtc:catchup"):
-        clock.of({"timers": {"rtc": {"catchup": given}}})
+        clock.from_call({"timers": {"rtc": {"catchup": given}}})
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_timer_that_catches_up_in_no_way_is_refused(given):
 )
 def test_each_port_has_a_number_of_its_own(given, ports):
     for kind, devices in (("serial", (given, None)), ("console", (None, given))):
-        made = chardev.of(*devices, None)
+        made = chardev.from_call(*devices, None)
 
         assert [one.element for one in made] == [kind] * len(given)
         assert [one.target["port"] for one in made] == ports
@@ -92,13 +92,13 @@ def test_each_port_has_a_number_of_its_own(given, ports):
 
 @pytest.mark.parametrize("key", ["host", "port", "protocol", "tls"])
 def test_who_names_what_only_tcp_has_means_tcp(key):
-    (made,) = chardev.of([{key: "127.0.0.1" if key == "host" else 1}], None, None)
+    (made,) = chardev.from_call([{key: "127.0.0.1" if key == "host" else 1}], None, None)
 
     assert made.type == "tcp" and made.source["host"] == "127.0.0.1"
 
 
 def test_a_port_for_tls_is_not_chosen_anew():
-    display = graphics.of({"type": "spice", "tls_port": 5999})
+    display = graphics.from_call({"type": "spice", "tls_port": 5999})
 
     assert (display.autoport, display.tls_port, display.port) == (False, "5999", None)
 
@@ -108,13 +108,13 @@ def test_a_clock_of_a_time_zone_has_no_adjustment(adjustment):
     # Salt 3006 wrote both, and libvirt passed the adjustment over.
     zone = {"offset": "timezone", "timezone": "CEST"}
 
-    made = clock.of({"timezone": "CEST", "adjustment": adjustment})
+    made = clock.from_call({"timezone": "CEST", "adjustment": adjustment})
     assert made.attributes == zone
-    assert clock.changed(made, {"timezone": "CEST", "adjustment": adjustment}) == made
+    assert clock.apply_changes(made, {"timezone": "CEST", "adjustment": adjustment}) == made
     for had in ({"adjustment": 9}, {"adjustment": "reset"}, {"utc": False, "adjustment": 9}):
-        assert clock.changed(clock.of(had), {"timezone": "CEST"}).attributes == zone
+        assert clock.apply_changes(clock.from_call(had), {"timezone": "CEST"}).attributes == zone
     with pytest.raises(BadArgument, match="clock:adjustment"):
-        clock.of({"timezone": "CEST", "adjustment": "soon"})
+        clock.from_call({"timezone": "CEST", "adjustment": "soon"})
 
 
 @pytest.mark.parametrize("name", ["pci_1002_71c4", "pci_0000_03_00_0", "mygpu"])
@@ -125,7 +125,7 @@ def test_the_address_of_a_device_is_that_of_its_xml(name):
     )
 
     address = {"domain": "0x0000", "bus": "0x03", "slot": "0x10", "function": "0x2"}
-    assert hostdev.of(device) == hostdev.Hostdev(type="pci", address=address)
+    assert hostdev.from_call(device) == hostdev.Hostdev(type="pci", address=address)
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,14 @@ EVERY = {
 def of(ptype, **changed):
     """Return the pool of a type, with another source."""
     target, source = EVERY[ptype]
-    return pool.of("p1", ptype, target, None, {**source, **changed})
+    return pool.from_call("p1", ptype, target, None, {**source, **changed})
 
 
 def test_a_pool_of_each_type_is_valid_complete_and_like_itself(validate):
     assert set(EVERY) == set(pool.TAKES)
     asked = [
-        pool.of("p1", kind, *(target, MODE, source)) for kind, (target, source) in EVERY.items()
+        pool.from_call("p1", kind, *(target, MODE, source))
+        for kind, (target, source) in EVERY.items()
     ]
 
     validate((to_text(pool.build(one)) for one in asked), "storagepool")
@@ -110,17 +111,17 @@ def test_only_permissions_that_are_asked_for_are_compared():
     old = replace(of("dir"), permissions={"mode": "0711", "owner": "0", "group": "0"})
 
     for asked, found in (({"mode": "711"}, []), ({"mode": 755}, ["permissions"]), (None, [])):
-        wanted = pool.of("p1", "dir", "/srv/vms", asked)
+        wanted = pool.from_call("p1", "dir", "/srv/vms", asked)
         assert pool.differences(old, wanted) == found
 
 
 def test_an_owner_of_minus_one_is_whoever_it_is_as_libvirt_has_it():
     asked = {"mode": "0711", "owner": -1, "group": "-1"}
 
-    assert permissions.of(asked) == {"mode": "0711"}
-    assert permissions.of({"owner": -1}) is None
+    assert permissions.from_call(asked) == {"mode": "0711"}
+    assert permissions.from_call({"owner": -1}) is None
     with pytest.raises(BadArgument, match="permissions:owner"):
-        permissions.of({"owner": -2})
+        permissions.from_call({"owner": -2})
 
 
 def test_a_change_keeps_what_else_was_defined():
@@ -131,7 +132,7 @@ def test_a_change_keeps_what_else_was_defined():
         <target><path>/mnt/a</path><permissions><mode>0700</mode></permissions></target></pool>"""
     )
     source = {"hosts": ["b"], "dir": "/x", "format": "nfs"}
-    new = pool.changed(root, pool.of("p1", "netfs", "/mnt/a", {"owner": 7}, source))
+    new = pool.build_changed(root, pool.from_call("p1", "netfs", "/mnt/a", {"owner": 7}, source))
 
     says = pool.read(new)
     assert (says.uuid, says.permissions) == ("u", {"mode": "0700", "owner": "7"})
@@ -157,7 +158,7 @@ def test_a_change_keeps_what_else_was_defined():
 )
 def test_what_cannot_be_a_pool_is_refused_by_name(given, why):
     with pytest.raises(BadArgument, match=why) as raised:
-        pool.of("p1", *given)
+        pool.from_call("p1", *given)
     assert "hush" not in str(raised.value)
 
 
@@ -175,12 +176,12 @@ def test_what_a_type_cannot_do_without_is_named(ptype, key):
 def test_a_mode_is_octal_however_it_is_written(value):
     given = value if isinstance(value, list) else {"mode": value}
 
-    assert permissions.of(given) == {"mode": "0770"}
+    assert permissions.from_call(given) == {"mode": "0770"}
 
 
 @pytest.mark.parametrize(("kind", "auth"), [("ceph", "ceph"), ("iscsi", "chap")])
 def test_a_secret_is_valid_and_named_as_on_3006(validate, kind, auth):
-    made = secret.of_pool("p1", auth, "pool_p1")
+    made = secret.for_pool("p1", auth, "pool_p1")
 
     validate([to_text(secret.build(made))], "secret")
     assert (made.kind, made.usage, made.is_private, made.is_ephemeral) == (
@@ -201,7 +202,7 @@ def test_a_secret_is_valid_and_named_as_on_3006(validate, kind, auth):
 )
 def test_a_volume_is_read_as_it_was_asked_for(size, allocation, kind, nocow, base):
     given_ = {"allocation": allocation, "format": kind, "nocow": nocow, "backing_store": base}
-    asked = volume.of("v1", size, **given_)
+    asked = volume.from_call("v1", size, **given_)
 
     assert asked.capacity == size * 2**20
     assert volume.read(parse(to_text(volume.build(asked)))) == asked
@@ -209,11 +210,11 @@ def test_a_volume_is_read_as_it_was_asked_for(size, allocation, kind, nocow, bas
 
 def test_a_volume_is_valid(validate):
     base = {"path": "/srv/base", "format": "raw"}
-    whole = volume.of(
+    whole = volume.from_call(
         "v1", "8g", type="file", given_permissions=MODE, nocow=True, backing_store=base
     )
 
-    made = [whole, volume.of("v2", 1, format="qcow2")]
+    made = [whole, volume.from_call("v2", 1, format="qcow2")]
     validate((to_text(volume.build(one)) for one in made), "storagevol")
 
 
@@ -230,7 +231,7 @@ def test_a_volume_is_valid(validate):
 )
 def test_what_cannot_be_a_volume_is_refused_by_name(given, why):
     with pytest.raises(BadArgument, match=why):
-        volume.of("v1", **{"size": 1, **given})
+        volume.from_call("v1", **{"size": 1, **given})
 
 
 def test_capabilities_have_the_shape_of_3006():
@@ -265,7 +266,7 @@ def test_the_disks_of_a_domain_and_all_that_is_below_them_are_found():
         <interface><source dev='eth0'/></interface></devices></domain>"""
     )
 
-    assert volume.used(root) == {
+    assert volume.find_used_locations(root) == {
         *(("path", one) for one in ("/a", "/b", "/dev/c", "x/y")),
         ("volume", "p", "v"),
     }
@@ -273,7 +274,7 @@ def test_the_disks_of_a_domain_and_all_that_is_below_them_are_found():
 
 @pytest.mark.parametrize("ptype", ["logical", "zfs"])
 def test_a_pool_of_devices_keeps_its_permissions(validate, ptype):
-    asked = pool.of("p1", ptype, None, {"mode": "0770", "owner": 7}, {"name": "tank"})
+    asked = pool.from_call("p1", ptype, None, {"mode": "0770", "owner": 7}, {"name": "tank"})
     text = to_text(pool.build(asked))
 
     validate([text], "storagepool")
@@ -302,5 +303,6 @@ def test_a_format_that_libvirt_does_not_know_is_no_difference(asked, differs):
     base = {"path": "/dev/vg/base", "format": "raw"}
 
     assert (
-        volume.differences(there, volume.of("v", 1, **{"backing_store": base, **asked})) == differs
+        volume.differences(there, volume.from_call("v", 1, **{"backing_store": base, **asked}))
+        == differs
     )

@@ -17,7 +17,7 @@ VM = f"""<domain type='test' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/
 
 
 def test_an_update_keeps_the_prefixes():
-    call = request.of(HostSettings(), "web1", {**DEFAULTS, "mem": 128})
+    call = request.from_call(HostSettings(), "web1", {**DEFAULTS, "mem": 128})
     text = to_text(plan.decide(parse(VM.format("web1")), call).root)
 
     assert "ns0" not in text
@@ -29,7 +29,7 @@ def test_an_update_keeps_the_prefixes():
 
 
 def test_libvirt_keeps_them_too():
-    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+    with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         dom = conn.defineXML(to_text(parse(VM.format("prefixed"))))
         text = dom.XMLDesc(0)
         dom.undefine()

@@ -198,7 +198,7 @@ def test_every_network_is_valid_and_read_as_it_was_built(validate, size):
     @given(NETWORKS)
     def generate(asked):
         bridge, forward, more = asked
-        one = networkspec.of("lan", bridge, forward, more)
+        one = networkspec.from_call("lan", bridge, forward, more)
         made.append(to_text(network.build(one)))
         assert network.read(parse(made[-1])) == one
 
@@ -216,7 +216,7 @@ def test_every_snapshot_is_valid(validate):
     @settings(max_examples=20)
     @given(LABEL)
     def generate(name):
-        made.append(to_text(snapshot.to_take(name)))
+        made.append(to_text(snapshot.build_new(name)))
 
     generate()
     validate(made, "domainsnapshot")
@@ -241,7 +241,7 @@ def test_every_volume_is_valid(validate, size):
         ),
     )
     def generate(name, capacity, more):
-        made.append(to_text(volume.build(volume.of(name, capacity, **more))))
+        made.append(to_text(volume.build(volume.from_call(name, capacity, **more))))
 
     generate()
     validate(made, "storagevol")
@@ -251,12 +251,14 @@ def test_every_volume_is_valid(validate, size):
 def test_a_pool_that_is_changed_is_valid(validate, mode):
     made = []
     for kind, (target, source) in EVERY.items():
-        old = pool.build(pool.of("p1", kind, target, MODE, source))
+        old = pool.build(pool.from_call("p1", kind, target, MODE, source))
         uuid = "<uuid>6695eb01-f6a4-8304-79aa-97f2502e1001</uuid>"
         text = to_text(old).replace("</name>", f"</name>{uuid}", 1)
         kept = "<features><cow state='no'/></features>" if kind in ("dir", "fs") else ""
         root = parse(text.replace("<source", f"{kept}<source", 1))
-        made.append(to_text(pool.changed(root, pool.of("p1", kind, target, mode, source))))
+        made.append(
+            to_text(pool.build_changed(root, pool.from_call("p1", kind, target, mode, source)))
+        )
 
     validate(made, "storagepool")
 
@@ -277,8 +279,8 @@ def test_a_clone_of_salt_clouds_is_valid(validate, learns):
     made = []
     # The schema here is older than one of the domains.
     for text in (text for name, text in TEXTS.items() if name != "running13"):
-        files = {path: f"{path}.new" for path in clone.own_files(text)}
-        if len(files) == len(clone.own_disks(parse(text))):
+        files = {path: f"{path}.new" for path in clone.exclusive_files(text)}
+        if len(files) == len(clone.exclusive_disks(parse(text))):
             made.append(clone.domain(text, "web2", "web1", files, learn_addresses=learns))
 
     assert made

@@ -107,7 +107,7 @@ INTERFACES = st.one_of(
 def test_every_nic_that_can_be_asked_for_is_read_as_it_was_built(entries):
     named = [{**entry, "name": f"eth{number}"} for number, entry in enumerate(entries)]
 
-    for one in map(nic.of, profiles.nics("vm", {}, None, named)):
+    for one in map(nic.from_call, profiles.nics("vm", {}, None, named)):
         (element,) = parsed(nic.build(one))
         assert nic.read(element) == one
 
@@ -143,22 +143,22 @@ def test_a_character_that_xml_cannot_hold_is_refused_by_name(text):
 
 
 def test_a_password_is_not_shown_with_what_it_belongs_to():
-    assert "s3cret" not in repr(graphics.of({"type": "vnc", "password": "s3cret"}))
+    assert "s3cret" not in repr(graphics.from_call({"type": "vnc", "password": "s3cret"}))
 
 
 def test_a_clock_that_is_off_by_no_number_is_refused():
-    assert clock.of({"adjustment": "-3600"}).attributes["adjustment"] == "-3600"
+    assert clock.from_call({"adjustment": "-3600"}).attributes["adjustment"] == "-3600"
     with pytest.raises(BadArgument, match="^clock:adjustment: 'soon' is not a whole number"):
-        clock.of({"adjustment": "soon"})
+        clock.from_call({"adjustment": "soon"})
 
 
 def test_a_cache_of_a_processor_without_a_size_is_refused_by_name():
     with pytest.raises(BadArgument, match="^cpu:tuning:cachetune:size"):
-        cputune.of({"cachetune": {"0-1": {0: {"level": 3, "type": "both"}}}})
+        cputune.from_call({"cachetune": {"0-1": {0: {"level": 3, "type": "both"}}}})
 
 
 def test_schedulers_caches_and_bandwidths_of_a_cpu_mapping():
-    tune = cputune.of(
+    tune = cputune.from_call(
         {
             "vcpusched": [{"vcpus": "0-1", "scheduler": "fifo", "priority": 1}],
             "emulatorsched": [{"scheduler": "idle"}],
@@ -191,5 +191,5 @@ def test_schedulers_caches_and_bandwidths_of_a_cpu_mapping():
 def test_the_kind_of_guest_that_was_asked_for():
     vm = Vm(name="vm", cpu=1, vcpus=1, memory=1, memory_mib=1)
 
-    assert osboot.of(vm).type == "hvm"
-    assert osboot.of(replace(vm, os_type="linux")).type == "linux"
+    assert osboot.from_call(vm).type == "hvm"
+    assert osboot.from_call(replace(vm, os_type="linux")).type == "linux"

@@ -23,40 +23,53 @@ class _Names:
 
     def of_module(self, module: str) -> "_Names":
         """Return those of one module, by their names behind the dot."""
-        start = f"{module}."
+        prefix = f"{module}."
         return _Names(
-            looking=frozenset(_without(start, self.looking)),
-            others=frozenset(_without(start, self.others)),
+            looking=frozenset(_strip_prefix(prefix, self.looking)),
+            others=frozenset(_strip_prefix(prefix, self.others)),
         )
 
-    def __or__(self, more: "_Names") -> "_Names":
+    def __or__(self, added_names: "_Names") -> "_Names":
         """Return these and more."""
-        return _Names(looking=self.looking | more.looking, others=self.others | more.others)
+        return _Names(
+            looking=self.looking | added_names.looking, others=self.others | added_names.others
+        )
 
 
-def _without(start: str, names: Iterable[str]) -> Iterator[str]:
-    return (name.removeprefix(start) for name in names if name.startswith(start))
+def _strip_prefix(prefix: str, names: Iterable[str]) -> Iterator[str]:
+    return (name.removeprefix(prefix) for name in names if name.startswith(prefix))
 
 
 @cache
 def _names(kind: str) -> _Names:
-    salts, folder = {
+    names_by_module, folder = {
         MODULES: (saltlooks.MODULES, "modules"),
         RUNNERS: (saltlooks.RUNNERS, "runners"),
         WHEELS: (saltlooks.WHEELS, "wheel"),
     }[kind]
     # A name of this project's means the same on a minion and on the master.
-    own = [] if kind == WHEELS else [*lookonly.MODULES.values(), *lookonly.RUNNERS.values()]
-    looking = {f"{module}.{name}" for module, names in salts.items() for name in names.split()}
-    looking = looking.union(*(one.looking() for one in own))
-    others = frozenset().union(*(one.changing() for one in own))
+    project_modules = (
+        [] if kind == WHEELS else [*lookonly.MODULES.values(), *lookonly.RUNNERS.values()]
+    )
+    looking_names = {
+        f"{module}.{name}" for module, names in names_by_module.items() for name in names.split()
+    }
+    looking_names = looking_names.union(*(functions.looking() for functions in project_modules))
+    changing_names = frozenset().union(*(functions.changing() for functions in project_modules))
     # Salt 3006 has modules of the same names, which those of this project replace.
-    replaced = {one.module for one in own}
-    salt = (one for one in saltfunctions.every(folder) if one.partition(".")[0] not in replaced)
-    return _Names(looking=frozenset(looking), others=(others | frozenset(salt)) - looking)
+    replaced_modules = {functions.module for functions in project_modules}
+    salt_names = (
+        function_name
+        for function_name in saltfunctions.read_functions(folder)
+        if function_name.partition(".")[0] not in replaced_modules
+    )
+    return _Names(
+        looking=frozenset(looking_names),
+        others=(changing_names | frozenset(salt_names)) - looking_names,
+    )
 
 
-def granted(grants: object, kind: str = MODULES) -> Iterator[str]:
+def find_grants(grants: object, kind: str = MODULES) -> Iterator[str]:
     """
     Yield what of a list of allowed functions does more than look.
 
@@ -66,12 +79,12 @@ def granted(grants: object, kind: str = MODULES) -> Iterator[str]:
     kind
         What plain expressions mean: functions of minions, or ``runner`` for ``peer_run``.
     """
-    return (grant.text for grant in _granted(grants, kind))
+    return (grant.text for grant in _find_grants(grants, kind))
 
 
-def described(grants: object, kind: str = MODULES) -> list[str]:
+def describe_grants(grants: object, kind: str = MODULES) -> list[str]:
     """Return the same, each with what it gives: ``cmd.run (runs any program)``."""
-    return sorted({f"{grant.text} ({grant.gives})" for grant in _granted(grants, kind)})
+    return sorted({f"{grant.text} ({grant.gives})" for grant in _find_grants(grants, kind)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,54 +95,56 @@ class _Grant:
     gives: str
 
 
-def _granted(grants: object, kind: str) -> Iterator[_Grant]:
+def _find_grants(grants: object, kind: str) -> Iterator[_Grant]:
     if isinstance(grants, str):
-        yield from _of_text(grants, kind)
+        yield from _find_text_grants(grants, kind)
     elif isinstance(grants, Mapping):
         for target, functions in grants.items():
-            yield from _below(str(target), functions, kind)
+            yield from _find_target_grants(str(target), functions, kind)
     elif isinstance(grants, list | tuple):
         for grant in grants:
-            yield from _granted(grant, kind)
+            yield from _find_grants(grant, kind)
 
 
-def _of_text(text: str, kind: str) -> Iterator[_Grant]:
+def _find_text_grants(text: str, kind: str) -> Iterator[_Grant]:
     if not text.startswith("@"):
-        gives = _gives(text, _names(kind))
+        permission = _describe_expression(text, _names(kind))
     elif text.rstrip("s") in (f"@{RUNNERS}", f"@{WHEELS}"):
-        gives = "calls any function of the master"
+        permission = "calls any function of the master"
     else:
-        gives = _gives("", _of_module(text[1:]), text[1:])
-    if gives:
-        yield _Grant(text=text, gives=gives)
+        permission = _describe_expression("", _names_of_module(text[1:]), text[1:])
+    if permission:
+        yield _Grant(text=text, gives=permission)
 
 
-def _below(target: str, functions: Any, kind: str) -> Iterator[_Grant]:
+def _find_target_grants(target: str, functions: Any, kind: str) -> Iterator[_Grant]:
     # A function with conditions on its arguments has them in a mapping; the name is what counts.
     names = functions if isinstance(functions, list | tuple) else [functions]
-    known, module = _named(target, kind)
+    kind_names, module = _find_target_names(target, kind)
     for name in names:
         for text in list(name) if isinstance(name, Mapping) else [name]:
-            gives = _gives(text, known, module) if isinstance(text, str) else None
-            if gives:
-                yield _Grant(text=f"{target}: {text}", gives=gives)
+            permission = (
+                _describe_expression(text, kind_names, module) if isinstance(text, str) else None
+            )
+            if permission:
+                yield _Grant(text=f"{target}: {text}", gives=permission)
 
 
-def _named(target: str, kind: str) -> tuple[_Names, str]:
+def _find_target_names(target: str, kind: str) -> tuple[_Names, str]:
     """Return the functions that a target means, and their module if names are without it."""
     if not target.startswith("@"):
         return _names(kind), ""
     if target.rstrip("s") in (f"@{RUNNERS}", f"@{WHEELS}"):
         return _names(target.rstrip("s")[1:]), ""
-    return _of_module(target[1:]), target[1:]
+    return _names_of_module(target[1:]), target[1:]
 
 
-def _of_module(module: str) -> _Names:
+def _names_of_module(module: str) -> _Names:
     # Salt takes the name for that of a module of runners and of one of wheels.
     return _names(RUNNERS).of_module(module) | _names(WHEELS).of_module(module)
 
 
-def _gives(expression: str, known: _Names, module: str = "") -> str | None:
+def _describe_expression(expression: str, kind_names: _Names, module: str = "") -> str | None:
     """
     Return what an expression gives, None if it is known only to look, or means nothing.
 
@@ -138,13 +153,13 @@ def _gives(expression: str, known: _Names, module: str = "") -> str | None:
     """
     try:
         # Salt too compares from the beginning of a name, not to its end.
-        matches = re.compile(expression).match
+        match_start = re.compile(expression).match
     except re.error:
         return None
-    others = [name for name in known.others if matches(name)]
-    if not others:
+    changing_names = [name for name in kind_names.others if match_start(name)]
+    if not changing_names:
         # A function of somebody's own is not known either.
-        return None if any(map(matches, known.looking)) else _UNKNOWN
-    modules = {module} if module else {name.partition(".")[0] for name in others}
-    given = {saltlooks.GIVES.get(one, _UNKNOWN) for one in modules}
-    return given.pop() if len(given) == 1 else "does whatever it is told"
+        return None if any(map(match_start, kind_names.looking)) else _UNKNOWN
+    modules = {module} if module else {name.partition(".")[0] for name in changing_names}
+    permissions = {saltlooks.GIVES.get(module_name, _UNKNOWN) for module_name in modules}
+    return permissions.pop() if len(permissions) == 1 else "does whatever it is told"

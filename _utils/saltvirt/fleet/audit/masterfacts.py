@@ -31,7 +31,7 @@ _OLD_KEYS, _OLD_CERTIFICATES = (
 )
 # Whoever searches for keys is not to find this file.
 _MARK = re.compile(rb"PRIVATE[ ]KEY-----")
-_LOOKED_AT = 64 * 1024
+_SEARCHED_BYTES = 64 * 1024
 # The events of the engine libvirt_events, one of them, and how a reactor calls a function.
 _EVENTS = "libvirt_events/"
 _EVENT = "salt/engines/libvirt_events/qemu/system/domain/lifecycle"
@@ -120,7 +120,7 @@ class MasterFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Baseline:
     """
     By what the answers of hosts are judged.
 
@@ -142,150 +142,174 @@ class Known:
     now: datetime
 
 
-def of(opts: Mapping[str, Any], members: membership.Members, now: datetime) -> MasterFacts:
+def read_facts(opts: Mapping[str, Any], members: membership.Members, now: datetime) -> MasterFacts:
     """Return what this master has; nothing is made, and no minion is asked."""
-    place, accepted = Authorities(membership.folder(opts)), compat.KeyStore(opts).accepted()
-    roots, pillars = _roots(opts, "file_roots"), _roots(opts, "pillar_roots")
+    authorities, accepted_ids = (
+        Authorities(membership.folder(opts)),
+        compat.KeyStore(opts).accepted(),
+    )
+    roots, pillar_roots = _roots(opts, "file_roots"), _roots(opts, "pillar_roots")
     return MasterFacts(
         release=salt.version.__version__,
         options=opts,
         user=str(opts.get("user") or "root"),
         now=now,
-        files=list(_files(place)),
-        ends=dict(_ends(place)),
-        old_keys=list(_old_keys(place.stores[LIBVIRT])),
+        files=list(_files(authorities)),
+        ends=dict(_read_ends(authorities)),
+        old_keys=list(_find_old_keys(authorities.stores[LIBVIRT])),
         autosign=_lines(opts.get("autosign_file")),
         autosign_grains=_names(opts.get("autosign_grains_dir")),
         patterns=members.patterns,
-        without_key=sorted(one for one in members.named.difference(accepted) if members.has(one)),
-        may_be=candidates.found(opts, members),
-        planted=sorted(filter(membership.may_be_planted, accepted)),
-        served=sorted(path for path in _below(roots) if _is_served_key(path)),
-        loose=_loose([*roots, *pillars]),
-        strange=sorted({str(path) for path in (*_strange(place), *keys.strange(opts))}),
-        reactors=sorted(_reactors(opts.get("reactor"), roots)),
+        without_key=sorted(
+            host for host in members.named.difference(accepted_ids) if members.has(host)
+        ),
+        may_be=candidates.find_candidates(opts, members),
+        planted=sorted(filter(membership.may_be_planted, accepted_ids)),
+        served=sorted(path for path in _walk_roots(roots) if _is_served_key(path)),
+        loose=_find_loose_paths([*roots, *pillar_roots]),
+        strange=sorted(
+            {
+                str(path)
+                for path in (*_find_strange_files(authorities), *keys.find_foreign_files(opts))
+            }
+        ),
+        reactors=sorted(_find_reactors(opts.get("reactor"), roots)),
         pillar_served=[
             f"{pillar} ({root})"
-            for pillar in pillars
+            for pillar in pillar_roots
             for root in roots
             if _is_within(pillar, root) or _is_within(root, pillar)
         ],
     )
 
 
-def _strange(place: Authorities) -> Iterator[Path]:
+def _find_strange_files(authorities: Authorities) -> Iterator[Path]:
     """Yield the files in the CAs' folders that a minion may have put there, and damaged records."""
-    yield from place.strange()
-    for folder in (place.folder, *(one.folder for one in place.stores.values())):
-        for below in (".", "enrolled", layout.NEXT, layout.PREVIOUS):
-            names = certified.names_in(folder / below)
-            yield from (folder / below / name for name in names if membership.may_be_planted(name))
+    yield from authorities.strange()
+    for folder in (
+        authorities.folder,
+        *(ca_store.folder for ca_store in authorities.stores.values()),
+    ):
+        for subfolder in (".", "enrolled", layout.NEXT, layout.PREVIOUS):
+            names = certified.names_in(folder / subfolder)
+            yield from (
+                folder / subfolder / name for name in names if membership.may_be_planted(name)
+            )
 
 
-def known(opts: Mapping[str, Any], now: datetime) -> Known:
+def read_baseline(opts: Mapping[str, Any], now: datetime) -> Baseline:
     """Return what this master knows of its hosts' certificates, and of its own code."""
-    place = Authorities(membership.folder(opts))
-    own = {use: frozenset(_fingerprints(one)) for use, one in place.stores.items()}
-    revoked = {use: frozenset(_revoked(one, now)) for use, one in place.stores.items()}
-    return Known(
+    authorities = Authorities(membership.folder(opts))
+    fingerprints_by_use = {
+        use: frozenset(_fingerprints(ca_store)) for use, ca_store in authorities.stores.items()
+    }
+    revoked_by_use = {
+        use: frozenset(_find_revoked_serials(ca_store, now))
+        for use, ca_store in authorities.stores.items()
+    }
+    return Baseline(
         code=content.of_code(),
-        trusted=_with_first(place, own),
-        listed=_with_first(place, revoked),
-        issued={row["serial"]: row["host"] for row in place.issued()},
-        revoked=frozenset(place.revoked()),
+        trusted=_add_libvirt_values(authorities, fingerprints_by_use),
+        listed=_add_libvirt_values(authorities, revoked_by_use),
+        issued={row["serial"]: row["host"] for row in authorities.issued()},
+        revoked=frozenset(authorities.revoked()),
         now=now,
     )
 
 
-def _with_first(
-    place: Authorities, of_use: Mapping[str, frozenset[str]]
+def _add_libvirt_values(
+    authorities: Authorities, values_by_use: Mapping[str, frozenset[str]]
 ) -> dict[str, frozenset[str]]:
     """Return what counts for each use: as long as libvirt's CA stands for others, its part too."""
-    first = of_use[LIBVIRT]
+    libvirt_values = values_by_use[LIBVIRT]
     return {
-        use: found if place.is_separate(use) else found | first for use, found in of_use.items()
+        use: values if authorities.is_separate(use) else values | libvirt_values
+        for use, values in values_by_use.items()
     }
 
 
-def _revoked(one: store.Store, now: datetime) -> set[str]:
-    rows = one.issued()
-    return one.revoked() - {
+def _find_revoked_serials(ca_store: store.Store, now: datetime) -> set[str]:
+    rows = ca_store.issued()
+    return ca_store.revoked() - {
         row["serial"] for row in rows if datetime.fromisoformat(row["not_after"]) <= now
     }
 
 
-def _certificates(one: store.Store) -> Iterator[Path]:
-    for below in (".", layout.NEXT, layout.PREVIOUS):
-        path = one.folder / below / layout.CERTIFICATE
-        if store.is_there(path):
+def _certificate_paths(ca_store: store.Store) -> Iterator[Path]:
+    for subfolder in (".", layout.NEXT, layout.PREVIOUS):
+        path = ca_store.folder / subfolder / layout.CERTIFICATE
+        if store.exists(path):
             yield path
 
 
-def _fingerprints(one: store.Store) -> Iterator[str]:
-    for path in _certificates(one):
+def _fingerprints(ca_store: store.Store) -> Iterator[str]:
+    for path in _certificate_paths(ca_store):
         yield from ca.fingerprints(path.read_bytes())
 
 
-def _ends(place: Authorities) -> Iterator[tuple[str, datetime]]:
-    for one in place.stores.values():
-        for path in _certificates(one):
-            found = x509.load_pem_x509_certificate(path.read_bytes())
-            yield str(path), found.not_valid_after_utc
+def _read_ends(authorities: Authorities) -> Iterator[tuple[str, datetime]]:
+    for ca_store in authorities.stores.values():
+        for path in _certificate_paths(ca_store):
+            certificate = x509.load_pem_x509_certificate(path.read_bytes())
+            yield str(path), certificate.not_valid_after_utc
 
 
-def _old_keys(libvirts: store.Store) -> Iterator[OldKeysFacts]:
+def _find_old_keys(libvirt_store: store.Store) -> Iterator[OldKeysFacts]:
     """Yield the folders in that of libvirt's CA with keys of hosts."""
-    names = sorted(os.listdir(libvirts.folder)) if store.is_there(libvirts.folder) else []
-    for folder in (libvirts.folder / name for name in names):
+    names = sorted(os.listdir(libvirt_store.folder)) if store.exists(libvirt_store.folder) else []
+    for folder in (libvirt_store.folder / name for name in names):
         if any(os.path.exists(folder / key) for key in _OLD_KEYS):
-            yield OldKeysFacts(path=str(folder), is_trusted=_is_trusted(libvirts, folder))
+            yield OldKeysFacts(path=str(folder), is_trusted=_is_trusted(libvirt_store, folder))
 
 
-def _is_trusted(libvirts: store.Store, folder: Path) -> bool:
+def _is_trusted(libvirt_store: store.Store, folder: Path) -> bool:
     try:
         signers = [
-            x509.load_pem_x509_certificate(path.read_bytes()) for path in _certificates(libvirts)
+            x509.load_pem_x509_certificate(path.read_bytes())
+            for path in _certificate_paths(libvirt_store)
         ]
-        signed = [
+        host_certificates = [
             x509.load_pem_x509_certificate((folder / name).read_bytes())
             for name in _OLD_CERTIFICATES
             if (folder / name).exists()
         ]
     except (OSError, ValueError):
         return True
-    return any(_has_signed(signer, one) for signer in signers for one in signed)
+    return any(
+        _has_signed(signer, certificate) for signer in signers for certificate in host_certificates
+    )
 
 
-def _has_signed(signer: x509.Certificate, one: x509.Certificate) -> bool:
+def _has_signed(signer: x509.Certificate, certificate: x509.Certificate) -> bool:
     try:
-        one.verify_directly_issued_by(signer)
+        certificate.verify_directly_issued_by(signer)
     except (ValueError, TypeError, InvalidSignature):
         return False
     return True
 
 
-def _files(place: Authorities) -> Iterator[FileFacts]:
+def _files(authorities: Authorities) -> Iterator[FileFacts]:
     """Yield the folders of the CAs, and what is in them but for records of certificates."""
     folders = {
-        place.folder / below / more
-        for below, _name in USES.values()
-        for more in (".", layout.NEXT, layout.PREVIOUS)
+        authorities.folder / use_folder / subfolder
+        for use_folder, _name in USES.values()
+        for subfolder in (".", layout.NEXT, layout.PREVIOUS)
     }
     for folder in sorted(folders):
-        if store.is_there(folder):
-            yield _file(folder)
-            names = (folder / name for name in sorted(os.listdir(folder)))
-            yield from (_file(path) for path in names if path.is_file() or path.is_dir())
+        if store.exists(folder):
+            yield _read_file(folder)
+            paths = (folder / name for name in sorted(os.listdir(folder)))
+            yield from (_read_file(path) for path in paths if path.is_file() or path.is_dir())
 
 
-def _file(path: Path) -> FileFacts:
-    found = path.stat()
+def _read_file(path: Path) -> FileFacts:
+    status = path.stat()
     try:
-        owner = pwd.getpwuid(found.st_uid).pw_name
+        owner = pwd.getpwuid(status.st_uid).pw_name
     except KeyError:
-        owner = str(found.st_uid)
+        owner = str(status.st_uid)
     is_key = path.name.startswith(layout.KEY)
-    return FileFacts(path=str(path), mode=stat.S_IMODE(found.st_mode), owner=owner, is_key=is_key)
+    return FileFacts(path=str(path), mode=stat.S_IMODE(status.st_mode), owner=owner, is_key=is_key)
 
 
 def _lines(path: Any) -> list[str]:
@@ -303,14 +327,16 @@ def _names(folder: Any) -> list[str]:
         return []
 
 
-def _reactors(option: Any, roots: Sequence[str]) -> Iterator[str]:
+def _find_reactors(option: Any, roots: Sequence[str]) -> Iterator[str]:
     """Yield the files of reactors at libvirt's events that call functions of ``virt``."""
     rows = _reactor_map(option) if isinstance(option, str) else option
     for row in rows if isinstance(rows, list) else ():
         for tag, paths in row.items() if isinstance(row, Mapping) else ():
             if _EVENTS in str(tag) or fnmatch(_EVENT, str(tag)):
-                listed = paths if isinstance(paths, list) else [paths]
-                files = (file for path in map(str, listed) for file in _reactor_files(path, roots))
+                references = paths if isinstance(paths, list) else [paths]
+                files = (
+                    file for path in map(str, references) for file in _reactor_files(path, roots)
+                )
                 yield from filter(_calls_virt, files)
 
 
@@ -324,9 +350,11 @@ def _reactor_map(path: str) -> Any:
 
 def _reactor_files(reference: str, roots: Sequence[str]) -> Iterator[str]:
     """Yield the files that a reactor names: by a pattern, or on the file server."""
-    inside = reference.removeprefix("salt://").partition("?")[0]
+    relative_path = reference.removeprefix("salt://").partition("?")[0]
     is_served = reference.startswith("salt://")
-    for pattern in [os.path.join(root, inside) for root in roots] if is_served else [reference]:
+    for pattern in (
+        [os.path.join(root, relative_path) for root in roots] if is_served else [reference]
+    ):
         yield from sorted(glob.glob(pattern))  # noqa: PTH207 (an absolute pattern, as to Salt)
 
 
@@ -338,9 +366,9 @@ def _calls_virt(path: str) -> bool:
 
 
 def _roots(opts: Mapping[str, Any], option: str) -> list[str]:
-    found = opts.get(option) or {}
-    environments = found.values() if isinstance(found, Mapping) else [found]
-    paths = [str(path) for one in environments for path in one or ()]
+    option_value = opts.get(option) or {}
+    environments = option_value.values() if isinstance(option_value, Mapping) else [option_value]
+    paths = [str(path) for environment_paths in environments for path in environment_paths or ()]
     return list(dict.fromkeys(path for path in paths if path.startswith("/")))
 
 
@@ -348,27 +376,29 @@ def _is_within(path: str, folder: str) -> bool:
     return Path(path).is_dir() and Path(path).resolve().is_relative_to(Path(folder).resolve())
 
 
-def _below(roots: Sequence[str]) -> Iterator[str]:
+def _walk_roots(roots: Sequence[str]) -> Iterator[str]:
     """Yield folders, and all that is in them."""
-    seen: set[str] = set()
+    visited_folders: set[str] = set()
     for root in roots:
         # The file server follows links too.
         for folder, folders, names in os.walk(root, followlinks=True):
-            real = os.path.realpath(folder)
-            if real in seen:
+            real_path = os.path.realpath(folder)
+            if real_path in visited_folders:
                 folders.clear()
                 continue
-            seen.add(real)
+            visited_folders.add(real_path)
             yield folder
             yield from (os.path.join(folder, name) for name in names)
 
 
-def _loose(roots: Sequence[str]) -> dict[str, list[str]]:
-    found = {root: sorted(filter(_is_loose, _below([root]))) for root in roots}
-    return {root: paths for root, paths in found.items() if paths}
+def _find_loose_paths(roots: Sequence[str]) -> dict[str, list[str]]:
+    paths_by_root = {
+        root: sorted(filter(_is_writable_by_all, _walk_roots([root]))) for root in roots
+    }
+    return {root: paths for root, paths in paths_by_root.items() if paths}
 
 
-def _is_loose(path: str) -> bool:
+def _is_writable_by_all(path: str) -> bool:
     try:
         return bool(os.stat(path).st_mode & stat.S_IWOTH)
     except OSError:
@@ -383,6 +413,6 @@ def _is_served_key(path: str) -> bool:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return False
         with open(path, "rb") as handle:
-            return _MARK.search(handle.read(_LOOKED_AT)) is not None
+            return _MARK.search(handle.read(_SEARCHED_BYTES)) is not None
     except OSError:
         return False  # nobody gets what the master cannot read

@@ -16,6 +16,8 @@ _CHECKS = {
 
 def findings(faults: Iterable[Fault]) -> Iterator[Finding]:
     """Yield what falls short of cells."""
-    for one in faults:
-        if one.kind in _CHECKS:
-            yield Finding(check=_CHECKS[one.kind], where=one.where, what=one.what, fix=one.fix)
+    for fault in faults:
+        if fault.kind in _CHECKS:
+            yield Finding(
+                check=_CHECKS[fault.kind], where=fault.where, what=fault.what, fix=fault.fix
+            )

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from saltvirt.errors import VirtError
 from saltvirt.fleet.audit import imagechecks, ofvms, releases
-from saltvirt.fleet.audit.masterfacts import Known
-from saltvirt.fleet.findings import Finding, apply, sync
+from saltvirt.fleet.audit.masterfacts import Baseline
+from saltvirt.fleet.findings import Finding, apply_command, sync_command
 from saltvirt.fleet.membership import Members
 from saltvirt.placement.audited import (
     CertificateFacts,
@@ -28,81 +28,83 @@ _QEMU = {
 }
 
 
-class NotUnderstood(VirtError):
+class ImpossibleTime(VirtError):
     """A host's answer has an impossible time."""
 
 
-def findings(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
+def findings(host: str, facts: HostAudit, baseline: Baseline) -> Iterator[Finding]:
     """Yield all that falls short on a host."""
-    yield from _listening(host, facts)
+    yield from _open_ports(host, facts)
     yield from _forwarding(host, facts.unguarded)
-    yield from _outdated(host, facts.outdated)
+    yield from _outdated_firewall(host, facts.outdated)
     yield from imagechecks.linked_images(host, facts.linked_images)
-    yield from _local(host, facts.local)
-    yield from _trust(host, facts, known)
-    yield from _revocations(host, facts, known)
+    yield from _local_users(host, facts.local)
+    yield from _trust(host, facts, baseline)
+    yield from _revocations(host, facts, baseline)
     yield from _qemu(host, facts)
     yield from ofvms.findings(host, facts)
     yield from _options(host, facts)
     if facts.release is not None:
         yield from releases.findings(host, facts.release)
         yield from releases.filters(host, facts.release, facts.filtered)
-    for one in facts.certificates:
-        yield from _certificate(host, one, known)
+    for certificate in facts.certificates:
+        yield from _certificate(host, certificate, baseline)
     for key in facts.keys:
         yield from _key(host, key)
-    if facts.code != known.code:
+    if facts.code != baseline.code:
         yield Finding(
             check="code",
             where=host,
             what="its code is not that of this master",
-            fix=sync(host),
+            fix=sync_command(host),
         )
-    for path, why in sorted(facts.unreadable.items()):
+    for path, reason in sorted(facts.unreadable.items()):
         yield Finding(
             check="not-checked",
             where=host,
-            what=f"{path} cannot be read: {why}",
-            fix=f"see to it, {_again(host)}",
+            what=f"{path} cannot be read: {reason}",
+            fix=f"see to it, {_repeat_command(host)}",
         )
 
 
-def silent(host: str, why: str) -> Finding:
+def describe_unresponsive_host(host: str, reason: str) -> Finding:
     """Return what is to be said of a host that could not be asked."""
     name = shlex.quote(host)
     # That of an older release has no such function.
-    see = f"salt {name} saltutil.sync_all; " if "is not available" in why else ""
+    sync_command = f"salt {name} saltutil.sync_all; " if "is not available" in reason else ""
     return Finding(
         check="not-checked",
         where=host,
-        what=f"nothing of it was looked at: {why}",
-        fix=f"{see}see what it says: salt {name} virt.audit; {_again(host)}",
+        what=f"nothing of it was looked at: {reason}",
+        fix=f"{sync_command}see what it says: salt {name} virt.audit; {_repeat_command(host)}",
     )
 
 
-def guests(members: Members, found: Mapping[str, Iterable[str]]) -> Iterator[Finding]:
+def find_guests_like_hosts(
+    members: Members, hosts_by_guest: Mapping[str, Iterable[str]]
+) -> Iterator[Finding]:
     """Yield the VMs whose minions would be taken for hypervisors: ``{name: hosts}``."""
-    for name, hosts in sorted(found.items()):
-        named = members.is_named(name)
+    for name, hosts in sorted(hosts_by_guest.items()):
+        is_named = members.is_named(name)
         yield Finding(
             check="hypervisors",
             where=name,
             what=f"it is a VM on {' and '.join(hosts)}, and {members.reserved(name)}",
             fix="rename or remove that VM"
-            if named
+            if is_named
             else f"narrow virt:hypervisors, or salt-run virt.disallow {shlex.quote(name)}",
         )
 
 
-def _again(host: str) -> str:
+def _repeat_command(host: str) -> str:
     return f"then salt-run virt.audit again ({host})"
 
 
-def _keys(host: str) -> str:
+def _renew_command(host: str) -> str:
     return f"salt-run virt_pki.renew {shlex.quote(host)}"
 
 
-def _listening(host: str, facts: HostAudit) -> Iterator[Finding]:
+def _open_ports(host: str, facts: HostAudit) -> Iterator[Finding]:
     for address in facts.plain:
         yield Finding(
             check="libvirt-open",
@@ -117,7 +119,8 @@ def _listening(host: str, facts: HostAudit) -> Iterator[Finding]:
                 check="libvirt-open",
                 where=host,
                 what=f"tls_no_verify_certificate in {daemon.path}: whoever reaches it is root",
-                fix=f"take it out, then restart the daemon: {apply(host, 'hypervisor.libvirt')}",
+                fix="take it out, then restart the daemon: "
+                f"{apply_command(host, 'hypervisor.libvirt')}",
             )
 
 
@@ -129,22 +132,22 @@ def _forwarding(host: str, names: Iterable[str]) -> Iterator[Finding]:
             what=f"beside the rules {name} of its firewall nothing keeps back what it forwards: "
             "its guests on a NAT network reach libvirt and QEMU of the other hypervisors",
             fix=f"salt {shlex.quote(host)} pkg.install nftables, then "
-            f"{apply(host, 'hypervisor.firewall')}",
+            f"{apply_command(host, 'hypervisor.firewall')}",
         )
 
 
-def _outdated(host: str, names: Iterable[str]) -> Iterator[Finding]:
+def _outdated_firewall(host: str, names: Iterable[str]) -> Iterator[Finding]:
     for name in names:
         yield Finding(
             check="firewall",
             where=host,
             what=f"the rules {name} of its firewall are of an earlier release: they let guests "
             "with NAT through to libvirt and QEMU of the other hypervisors",
-            fix=f"{apply(host, 'hypervisor.firewall')}, or the state that sets them",
+            fix=f"{apply_command(host, 'hypervisor.firewall')}, or the state that sets them",
         )
 
 
-def _local(host: str, facts: LocalFacts) -> Iterator[Finding]:
+def _local_users(host: str, facts: LocalFacts) -> Iterator[Finding]:
     """Yield which of the host's own users are as good as root by libvirt."""
     for path in facts.sockets:
         yield Finding(
@@ -169,41 +172,48 @@ def _local(host: str, facts: LocalFacts) -> Iterator[Finding]:
         )
 
 
-def _trust(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
+def _trust(host: str, facts: HostAudit, baseline: Baseline) -> Iterator[Finding]:
     for daemon in facts.daemons:
-        others = [one for one in daemon.names or () if not one.startswith(_UNIT)]
-        if daemon.names is None or others:
-            whom = ", ".join(others) or "any certificate of its CA"
+        foreign_names = [name for name in daemon.names or () if not name.startswith(_UNIT)]
+        if daemon.names is None or foreign_names:
+            accepted_names = ", ".join(foreign_names) or "any certificate of its CA"
             yield Finding(
                 check="libvirt-trust",
                 where=host,
-                what=f"tls_allowed_dn_list in {daemon.path} lets in {whom}",
-                fix=f"{apply(host, 'hypervisor.libvirt')} (pillar hypervisor:tls_allowed_dn_list)",
+                what=f"tls_allowed_dn_list in {daemon.path} lets in {accepted_names}",
+                fix=f"{apply_command(host, 'hypervisor.libvirt')} (pillar "
+                "hypervisor:tls_allowed_dn_list)",
             )
-    for use, trusted in sorted(facts.trusted.items()):
-        strangers = sorted(set(trusted) - known.trusted.get(use, frozenset()))
-        if strangers:
+    for use, fingerprints in sorted(facts.trusted.items()):
+        foreign_fingerprints = sorted(set(fingerprints) - baseline.trusted.get(use, frozenset()))
+        if foreign_fingerprints:
             yield Finding(
                 check="libvirt-trust",
                 where=host,
                 what=f"for {use} it trusts a CA that is not this cloud's (SHA-256 "
-                f"{strangers[0][:16]}…)",
-                fix=f"{apply(host, 'hypervisor.keys')}, then look for what it let in",
+                f"{foreign_fingerprints[0][:16]}…)",
+                fix=f"{apply_command(host, 'hypervisor.keys')}, then look for what it let in",
             )
 
 
-def _revocations(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
+def _revocations(host: str, facts: HostAudit, baseline: Baseline) -> Iterator[Finding]:
     for use in sorted(facts.trusted):
-        heeded = facts.revoked.get(use)
-        missing = known.listed.get(use, frozenset()).difference(heeded.serials if heeded else ())
-        why = None
-        if heeded and (end := _time(host, heeded.ends)) <= known.now:
-            why = f"{heeded.path} ran out on {end:%Y-%m-%d}: it trusts nobody for {use}"
-        elif missing:
-            what = "a revoked certificate" if len(missing) == 1 else f"{len(missing)} revoked ones"
-            why = f"for {use} it still takes {what} (serial {min(missing)})"
-        if why:
-            yield Finding(check="certificates", where=host, what=why, fix=_keys(host))
+        revocation = facts.revoked.get(use)
+        missing_serials = baseline.listed.get(use, frozenset()).difference(
+            revocation.serials if revocation else ()
+        )
+        reason = None
+        if revocation and (end := _parse_time(host, revocation.ends)) <= baseline.now:
+            reason = f"{revocation.path} ran out on {end:%Y-%m-%d}: it trusts nobody for {use}"
+        elif missing_serials:
+            missing_text = (
+                "a revoked certificate"
+                if len(missing_serials) == 1
+                else f"{len(missing_serials)} revoked ones"
+            )
+            reason = f"for {use} it still takes {missing_text} (serial {min(missing_serials)})"
+        if reason:
+            yield Finding(check="certificates", where=host, what=reason, fix=_renew_command(host))
 
 
 def _qemu(host: str, facts: HostAudit) -> Iterator[Finding]:
@@ -221,104 +231,104 @@ def _qemu(host: str, facts: HostAudit) -> Iterator[Finding]:
                 where=host,
                 what=f"{key} is off in qemu.conf: {_QEMU[key]}",
                 fix=f"if pillar hypervisor:qemu_conf has it, take it out; then "
-                f"{apply(host, 'hypervisor.libvirt')}",
+                f"{apply_command(host, 'hypervisor.libvirt')}",
             )
     yield from _rights(host, conf)
 
 
 def _rights(host: str, conf: Mapping[str, str]) -> Iterator[Finding]:
     """Yield what gives a guest that breaks out of its QEMU more than that VM."""
-    what = []
+    faults = []
     if conf.get("user", "").lstrip("+") in ("root", "0"):
-        what.append("user is root: who breaks out of a QEMU is root on the host")
+        faults.append("user is root: who breaks out of a QEMU is root on the host")
     if "none" in conf.get("security_driver", "").split(", "):
-        what.append("security_driver is none: who breaks out of a QEMU has the disks of all VMs")
-    for one in what:
+        faults.append("security_driver is none: who breaks out of a QEMU has the disks of all VMs")
+    for fault in faults:
         yield Finding(
             check="qemu-rights",
             where=host,
-            what=f"in qemu.conf {one}",
+            what=f"in qemu.conf {fault}",
             fix="take that line out, restart libvirtd (virtqemud), then stop and start the VMs",
         )
 
 
 def _options(host: str, facts: HostAudit) -> Iterator[Finding]:
-    take_out = f"its minion's configuration, grains or pillar, then {_reread(host)}"
+    option_places = f"its minion's configuration, grains or pillar, then {_reread_command(host)}"
     if facts.compat:
         yield Finding(
             check="compat",
             where=host,
             what=f"virt:compat is {facts.compat}: displays, and consoles over TCP, of new VMs "
             "listen on all addresses unless a call says where",
-            fix=f"take virt:compat out of {take_out}",
+            fix=f"take virt:compat out of {option_places}",
         )
-    for why in facts.wrong_options:
+    for reason in facts.wrong_options:
         yield Finding(
             check="wrong-options",
             where=host,
-            what=f"{why}; what needs it is refused there",
-            fix=f"mend it in {take_out}",
+            what=f"{reason}; what needs it is refused there",
+            fix=f"mend it in {option_places}",
         )
 
 
-def _reread(host: str) -> str:
+def _reread_command(host: str) -> str:
     return f"salt {shlex.quote(host)} saltutil.refresh_pillar, or restart that minion"
 
 
-def _time(host: str, text: str) -> datetime:
+def _parse_time(host: str, text: str) -> datetime:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
-        raise NotUnderstood(
+        raise ImpossibleTime(
             f"{host}'s answer is not understood: it has an impossible time"
         ) from None
-    if found.tzinfo is None:
-        raise NotUnderstood(f"{host}'s answer is not understood: it has a time without a zone")
-    return found
+    if moment.tzinfo is None:
+        raise ImpossibleTime(f"{host}'s answer is not understood: it has a time without a zone")
+    return moment
 
 
-def _certificate(host: str, one: CertificateFacts, known: Known) -> Iterator[Finding]:
-    begin, end = _time(host, one.not_before), _time(host, one.not_after)
-    owner = known.issued.get(one.serial)
-    why, fix = None, _keys(host)
-    if end <= known.now:
-        why = f"ran out on {end:%Y-%m-%d}"
-    elif one.serial in known.revoked:
-        why = "was revoked"
+def _certificate(host: str, certificate: CertificateFacts, baseline: Baseline) -> Iterator[Finding]:
+    begin, end = _parse_time(host, certificate.not_before), _parse_time(host, certificate.not_after)
+    owner = baseline.issued.get(certificate.serial)
+    reason, fix = None, _renew_command(host)
+    if end <= baseline.now:
+        reason = f"ran out on {end:%Y-%m-%d}"
+    elif certificate.serial in baseline.revoked:
+        reason = "was revoked"
     elif owner is None:
-        why = "is in no record of this master's CAs"
+        reason = "is in no record of this master's CAs"
         fix = f"find out who made it; {fix}, and if its CA is not this cloud's, hypervisor.keys"
     elif owner != host:
-        why = f"is that of {owner}"
-        fix = f"salt-run virt_pki.revoke {one.serial}; {fix}; {_keys(owner)}"
-    elif (end - known.now) * _OVERDUE < end - begin:
-        why = f"runs out on {end:%Y-%m-%d}, and was not renewed in time"
-    if why is not None:
+        reason = f"is that of {owner}"
+        fix = f"salt-run virt_pki.revoke {certificate.serial}; {fix}; {_renew_command(owner)}"
+    elif (end - baseline.now) * _OVERDUE < end - begin:
+        reason = f"runs out on {end:%Y-%m-%d}, and was not renewed in time"
+    if reason is not None:
         yield Finding(
             check="certificates",
             where=host,
-            what=f"{one.path} {why} (serial {one.serial[:40]})",
+            what=f"{certificate.path} {reason} (serial {certificate.serial[:40]})",
             fix=fix,
         )
 
 
 def _key(host: str, key: KeyFacts) -> Iterator[Finding]:
     reader = key.reader if key.mode & 0o070 and key.reader else key.group
-    why = None
+    reason = None
     if key.mode & ~key.most & 0o7777:
-        why = f"can be used by others (mode {key.mode:04o})"
+        reason = f"can be used by others (mode {key.mode:04o})"
     elif key.owner != "root":
-        why = f"belongs to {key.owner}"
+        reason = f"belongs to {key.owner}"
     elif key.mode & 0o070 and key.group != reader:
-        why = f"can be read by the group {key.group}"
-    if why is not None:
-        is_minions = key.path.endswith("minion.pem")
+        reason = f"can be read by the group {key.group}"
+    if reason is not None:
+        is_minion_key = key.path.endswith("minion.pem")
         path = shlex.quote(key.path)
         yield Finding(
             check="host-keys",
             where=host,
-            what=f"{key.path} {why}",
+            what=f"{key.path} {reason}",
             fix=f"there: chown root {path}; chmod 400 {path}; then give the minion a new key"
-            if is_minions
-            else f"{apply(host, 'hypervisor.keys')} makes a new one",
+            if is_minion_key
+            else f"{apply_command(host, 'hypervisor.keys')} makes a new one",
         )

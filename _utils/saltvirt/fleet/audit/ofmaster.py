@@ -10,7 +10,7 @@ from salt.utils.stringutils import expr_match
 
 from saltvirt import config
 from saltvirt.fleet import masterconfig
-from saltvirt.fleet.audit.granted import MODULES, RUNNERS, described
+from saltvirt.fleet.audit.granted import MODULES, RUNNERS, describe_grants
 from saltvirt.fleet.audit.masterfacts import MasterFacts
 from saltvirt.fleet.cells import known
 from saltvirt.fleet.findings import MASTER, Finding
@@ -21,8 +21,8 @@ from saltvirt.fleet.membership import is_glob
 _PROOF = {3006: 17, 3007: 9}
 _SOON = timedelta(days=90)
 # Nobody's id: what accepts its key accepts any.
-_ANYBODY = "salt-virt-audit.invalid"
-_FEWER = "name only the functions, of those that only look,"
+_UNKNOWN_ID = "salt-virt-audit.invalid"
+_FEWER_FUNCTIONS = "name only the functions, of those that only look,"
 _CONFIG = "in the master's configuration, then restart salt-master"
 # What must be so: the value, what Salt takes for a missing one, and what the other one gives.
 _OPTIONS: tuple[tuple[str, bool, str], ...] = (
@@ -39,13 +39,23 @@ _OPTIONS: tuple[tuple[str, bool, str], ...] = (
 def findings(facts: MasterFacts) -> Iterator[Finding]:
     """Yield all that falls short on the master."""
     for check in (
-        *(_salt, _options, _own_options, _autosign, _grants, _peers, _files, _ends, _members),
-        *(_old_keys, _planted, _strange, _served, _reactors),
+        *(
+            _salt_release,
+            _options,
+            _virt_options,
+            _autosign,
+            _grants,
+            _peers,
+            _files,
+            _ca_ends,
+            _members,
+        ),
+        *(_old_keys, _planted_keys, _strange_files, _served_secrets, _reactors),
     ):
         yield from check(facts)
 
 
-def _salt(facts: MasterFacts) -> Iterator[Finding]:
+def _salt_release(facts: MasterFacts) -> Iterator[Finding]:
     if not is_since(facts.release, PILLAR):
         yield Finding(
             check="salt-release",
@@ -78,41 +88,51 @@ def _salt(facts: MasterFacts) -> Iterator[Finding]:
 
 
 def _options(facts: MasterFacts) -> Iterator[Finding]:
-    for option, wanted, gives in _OPTIONS:
-        is_on = bool(facts.options.get(option, wanted))
-        if is_on is not wanted:
+    for option, expected, consequence in _OPTIONS:
+        is_on = bool(facts.options.get(option, expected))
+        if is_on is not expected:
             yield Finding(
                 check="options",
                 where=MASTER,
-                what=f"{option} is {is_on}: {gives}",
-                fix=f"{option}: {wanted} {_CONFIG}",
+                what=f"{option} is {is_on}: {consequence}",
+                fix=f"{option}: {expected} {_CONFIG}",
             )
 
 
-def _own_options(facts: MasterFacts) -> Iterator[Finding]:
+def _virt_options(facts: MasterFacts) -> Iterator[Finding]:
     settings = config.master_settings(facts.options)
-    missing = filter(None, [masterconfig.missing(facts.options)])
-    for why in dict.fromkeys([*config.wrong(settings), *known.wrong(settings), *missing]):
+    missing_reasons = filter(None, [masterconfig.explain_missing(facts.options)])
+    for reason in dict.fromkeys(
+        [*config.find_errors(settings), *known.find_errors(settings), *missing_reasons]
+    ):
         yield Finding(
             check="wrong-options",
             where=MASTER,
-            what=f"{why}; what needs it is refused",
+            what=f"{reason}; what needs it is refused",
             fix=f"mend it {_CONFIG}",
         )
 
 
 def _autosign(facts: MasterFacts) -> Iterator[Finding]:
     # Whoever comes first would be a hypervisor.
-    globs = (one for one in facts.patterns if is_glob(one))
-    hosts = [re.sub(r"\[[^]]*\]|[*?]", "x", one) for one in globs]
+    globs = (pattern for pattern in facts.patterns if is_glob(pattern))
+    hosts = [re.sub(r"\[[^]]*\]|[*?]", "x", pattern) for pattern in globs]
     for line in facts.autosign:
-        taken = [one for one in (_ANYBODY, *hosts, *facts.without_key) if expr_match(one, line)]
-        if taken:
-            whose = "of any minion" if _ANYBODY in taken else f"of a hypervisor ({taken[0]})"
+        accepted_ids = [
+            minion_id
+            for minion_id in (_UNKNOWN_ID, *hosts, *facts.without_key)
+            if expr_match(minion_id, line)
+        ]
+        if accepted_ids:
+            owner_text = (
+                "of any minion"
+                if _UNKNOWN_ID in accepted_ids
+                else f"of a hypervisor ({accepted_ids[0]})"
+            )
             yield Finding(
                 check="options",
                 where=MASTER,
-                what=f"autosign_file: {line!r} has the key {whose} accepted unseen",
+                what=f"autosign_file: {line!r} has the key {owner_text} accepted unseen",
                 fix=f"take that line out of {facts.options.get('autosign_file')}; accept keys by "
                 "salt-key -a",
             )
@@ -130,24 +150,25 @@ def _grants(facts: MasterFacts) -> Iterator[Finding]:
     systems = facts.options.get("external_auth")
     if isinstance(systems, Mapping):
         acls += [(f"external_auth:{name}", users) for name, users in systems.items()]
-    for where, users in acls:
+    for option, users in acls:
         for user, grants in users.items() if isinstance(users, Mapping) else ():
             # Salt's own options of a system stand beside its users, as ^filename.
-            given = [] if str(user).startswith("^") else described(grants)
-            if given and user not in ("root", facts.user):
+            permitted_functions = [] if str(user).startswith("^") else describe_grants(grants)
+            if permitted_functions and user not in ("root", facts.user):
                 yield Finding(
                     check="acl",
                     where=MASTER,
-                    what=f"{where}: {user} may do more than look: {', '.join(given)}",
-                    fix=f"{_FEWER} that {user} needs, with a $ at their ends, {_CONFIG}",
+                    what=f"{option}: {user} may do more than look: "
+                    f"{', '.join(permitted_functions)}",
+                    fix=f"{_FEWER_FUNCTIONS} that {user} needs, with a $ at their ends, {_CONFIG}",
                 )
 
 
 def _peers(facts: MasterFacts) -> Iterator[Finding]:
     for option, kind in (("peer", MODULES), ("peer_run", RUNNERS)):
-        given = facts.options.get(option)
-        for minions, functions in given.items() if isinstance(given, Mapping) else ():
-            calls = described(functions, kind)
+        grants = facts.options.get(option)
+        for minions, functions in grants.items() if isinstance(grants, Mapping) else ():
+            calls = describe_grants(functions, kind)
             if calls:
                 yield Finding(
                     check="options",
@@ -170,16 +191,16 @@ def _reactors(facts: MasterFacts) -> Iterator[Finding]:
 def _files(facts: MasterFacts) -> Iterator[Finding]:
     for file in facts.files:
         path = shlex.quote(file.path)
-        too_much = file.mode & (0o077 if file.is_key else 0o022)
+        excess_mode = file.mode & (0o077 if file.is_key else 0o022)
         check = "ca-keys" if file.is_key else "ca-files"
-        if too_much:
-            can = "read" if too_much & 0o044 else "write"
+        if excess_mode:
+            access = "read" if excess_mode & 0o044 else "write"
             yield Finding(
                 check=check,
                 where=MASTER,
-                what=f"others than {facts.user} can {can} {file.path} (mode {file.mode:04o})",
+                what=f"others than {facts.user} can {access} {file.path} (mode {file.mode:04o})",
                 fix=f"chmod {'go=' if file.is_key else 'go-w'} {path}"
-                + ("; then salt-run virt_pki.rotate_ca" if too_much & 0o044 else ""),
+                + ("; then salt-run virt_pki.rotate_ca" if excess_mode & 0o044 else ""),
             )
         if file.owner not in (facts.user, "root"):
             yield Finding(
@@ -190,7 +211,7 @@ def _files(facts: MasterFacts) -> Iterator[Finding]:
             )
 
 
-def _ends(facts: MasterFacts) -> Iterator[Finding]:
+def _ca_ends(facts: MasterFacts) -> Iterator[Finding]:
     for path, end in facts.ends.items():
         if end - facts.now < _SOON:
             is_over = end <= facts.now
@@ -205,56 +226,57 @@ def _ends(facts: MasterFacts) -> Iterator[Finding]:
 def _old_keys(facts: MasterFacts) -> Iterator[Finding]:
     if not facts.old_keys:
         return
-    paths = [one.path for one in facts.old_keys]
-    is_trusted = any(one.is_trusted for one in facts.old_keys)
-    more = f" and {len(paths) - 1} more folders" if len(paths) > 1 else ""
-    opens = "whoever reads them is let in by libvirt" if is_trusted else "nobody needs them"
-    remove = f"rm -r {' '.join(map(shlex.quote, paths))}"
+    paths = [folder.path for folder in facts.old_keys]
+    is_trusted = any(folder.is_trusted for folder in facts.old_keys)
+    more_text = f" and {len(paths) - 1} more folders" if len(paths) > 1 else ""
+    consequence = "whoever reads them is let in by libvirt" if is_trusted else "nobody needs them"
+    remove_command = f"rm -r {' '.join(map(shlex.quote, paths))}"
     yield Finding(
         check="old-keys",
         where=MASTER,
-        what=f"private keys of hosts, as Salt 3006 made them, are in {paths[0]}{more}: {opens}",
+        what=f"private keys of hosts, as Salt 3006 made them, are in {paths[0]}{more_text}: "
+        f"{consequence}",
         fix="when all hosts have made their own (virt.keys): salt-run virt_pki.rotate_ca; then "
-        + remove
+        + remove_command
         if is_trusted
-        else remove,
+        else remove_command,
     )
 
 
 def _members(facts: MasterFacts) -> Iterator[Finding]:
-    for one, candidate in sorted(facts.may_be.items()):
-        host = shlex.quote(one)
+    for minion_id, candidate in sorted(facts.may_be.items()):
+        host = shlex.quote(minion_id)
         is_guest = f", and is a VM on {', '.join(candidate.vm_on)}" if candidate.vm_on else ""
         fix = f"if it is yours, salt-run virt.allow {host}; else salt-run virt.disallow {host}"
         yield Finding(
             check="hypervisors",
-            where=one,
+            where=minion_id,
             what=f"it is not allowed to be a hypervisor, but {candidate.why}{is_guest}",
             fix=f"salt-run virt.disallow {host}" if is_guest else fix,
         )
-    for one in facts.without_key:
-        host = shlex.quote(one)
+    for minion_id in facts.without_key:
+        host = shlex.quote(minion_id)
         yield Finding(
             check="hypervisors",
-            where=one,
+            where=minion_id,
             what="it is allowed to be a hypervisor, and whoever first has a key accepted is it",
             fix=f"accept its key (salt-key -a {host}), or salt-run virt.disallow {host}",
         )
 
 
-def _planted(facts: MasterFacts) -> Iterator[Finding]:
-    for one in facts.planted:
-        name = shlex.quote(one)
+def _planted_keys(facts: MasterFacts) -> Iterator[Finding]:
+    for minion_id in facts.planted:
+        name = shlex.quote(minion_id)
         yield Finding(
             check="planted-key",
-            where=one,
+            where=minion_id,
             what="its key is in a file that a minion may have put there itself (Salt 3008)",
             fix=f"unless you have accepted it: salt-key -d {name}, then see docs/security.md, "
             "Salt 3008 and its caches",
         )
 
 
-def _strange(facts: MasterFacts) -> Iterator[Finding]:
+def _strange_files(facts: MasterFacts) -> Iterator[Finding]:
     for path in facts.strange:
         yield Finding(
             check="ca-files",
@@ -266,7 +288,7 @@ def _strange(facts: MasterFacts) -> Iterator[Finding]:
         )
 
 
-def _served(facts: MasterFacts) -> Iterator[Finding]:
+def _served_secrets(facts: MasterFacts) -> Iterator[Finding]:
     for path in facts.served:
         yield Finding(
             check="secrets",
@@ -275,11 +297,11 @@ def _served(facts: MasterFacts) -> Iterator[Finding]:
             fix="move it out of file_roots, and use another key from now on",
         )
     for root, paths in facts.loose.items():
-        more = f" and {len(paths) - 1} more below {root}" if len(paths) > 1 else ""
+        more_text = f" and {len(paths) - 1} more below {root}" if len(paths) > 1 else ""
         yield Finding(
             check="file-roots",
             where=MASTER,
-            what=f"any user of this machine can write {paths[0]}{more}: whoever does is root "
+            what=f"any user of this machine can write {paths[0]}{more_text}: whoever does is root "
             "where it is applied",
             fix=f"chmod -R o-w {shlex.quote(root)}",
         )

@@ -35,30 +35,34 @@ def _is_open(address: str) -> bool:
         return address not in ("", "localhost")
 
 
-def _is_closed(one: DisplayFacts, conf: Mapping[str, str]) -> bool:
+def _is_closed(display: DisplayFacts, conf: Mapping[str, str]) -> bool:
     # TLS that asks for no certificate lets everybody in.
-    asks = conf.get("vnc_tls_x509_verify", conf.get("default_tls_x509_verify", "1")) == "1"
-    has_tls = one.type == "vnc" and conf.get("vnc_tls") == "1" and asks
+    has_verification = (
+        conf.get("vnc_tls_x509_verify", conf.get("default_tls_x509_verify", "1")) == "1"
+    )
+    has_tls = display.type == "vnc" and conf.get("vnc_tls") == "1" and has_verification
     # That of the file is the one of every VM that has none of its own.
-    has_password = one.has_password or f"{one.type}_password" in conf
-    return not _is_open(one.address) or has_password or has_tls
+    has_password = display.has_password or f"{display.type}_password" in conf
+    return not _is_open(display.address) or has_password or has_tls
 
 
 def _displays(host: str, facts: HostAudit) -> Iterator[Finding]:
-    for one in facts.displays:
-        if not _is_closed(one, facts.qemu):
+    for display in facts.displays:
+        if not _is_closed(display, facts.qemu):
             yield Finding(
                 check="display",
                 where=host,
-                what=f"the {one.type} display of {one.vm} listens at {one.address}, without "
+                what=f"the {display.type} display of {display.vm} listens at {display.address}, "
+                "without "
                 "password and TLS that asks for certificates",
-                fix=f"listen on 127.0.0.1 (virsh edit {shlex.quote(one.vm)}; virt:vnc:listen for "
+                fix=f"listen on 127.0.0.1 (virsh edit {shlex.quote(display.vm)}; virt:vnc:listen "
+                "for "
                 "new VMs), or set virt:vnc:password; then stop and start the VM",
             )
     for kind in ("vnc", "spice"):
         address = facts.qemu.get(f"{kind}_listen", "")
-        usual = DisplayFacts(vm="", type=kind, address=address, has_password=False)
-        if not _is_closed(usual, facts.qemu):
+        default_display = DisplayFacts(vm="", type=kind, address=address, has_password=False)
+        if not _is_closed(default_display, facts.qemu):
             yield Finding(
                 check="display",
                 where=host,
@@ -82,17 +86,20 @@ def _open_disks(host: str, disks: Mapping[str, Iterable[str]]) -> Iterator[Findi
 
 def _consoles(host: str, facts: HostAudit) -> Iterator[Finding]:
     conf = facts.qemu
-    asks = conf.get("chardev_tls_x509_verify", conf.get("default_tls_x509_verify", "1")) == "1"
+    has_verification = (
+        conf.get("chardev_tls_x509_verify", conf.get("default_tls_x509_verify", "1")) == "1"
+    )
     default = "yes" if conf.get("chardev_tls") == "1" else "no"
-    for one in facts.consoles:
-        has_tls = asks and (one.tls or default) == "yes"
+    for console in facts.consoles:
+        has_tls = has_verification and (console.tls or default) == "yes"
         # One without an address listens on all.
-        if _is_open(one.address or "0.0.0.0") and not has_tls:
+        if _is_open(console.address or "0.0.0.0") and not has_tls:
             yield Finding(
                 check="console",
                 where=host,
-                what=f"a serial, console or channel of {one.vm} listens at "
-                f"{one.address or 'all addresses'}, without TLS that asks for certificates",
-                fix=f"listen on 127.0.0.1 (virsh edit {shlex.quote(one.vm)}), then stop and start "
+                what=f"a serial, console or channel of {console.vm} listens at "
+                f"{console.address or 'all addresses'}, without TLS that asks for certificates",
+                fix=f"listen on 127.0.0.1 (virsh edit {shlex.quote(console.vm)}), then stop and "
+                "start "
                 "the VM",
             )

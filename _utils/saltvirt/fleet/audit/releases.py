@@ -83,29 +83,30 @@ _NEWEST = {"12": "9.0.0-4+deb12u2", "13": _U3}
 # QEMU's newest packages of Debian: each mends what the changelogs name, dozens of holes.
 _QEMU = {"12": "1:7.2+dfsg-7+deb12u18", "13": "1:10.0.13+ds-0+deb13u1"}
 # Hosts say what they like: so much of a version is looked at and shown, so many VMs are named.
-_SHOWN, _DIGITS, _NAMED = 80, 18, 10
+_WIDTH, _DIGITS, _NAMED_VMS = 80, 18, 10
 # From this release on, VMs start without a moment in which filters do not hold.
 _FILTERS_HOLD = "11.6.0"
 
 
 def findings(host: str, facts: ReleaseFacts) -> Iterator[Finding]:
     """Yield the known holes of the libvirt and the QEMU of a host."""
-    holes = list(_open(facts))
+    holes = list(_find_open_holes(facts))
     if holes:
         package = _package(facts, "libvirt")
         yield Finding(
             check="libvirt-release",
             where=host,
-            what=f"libvirt {facts.libvirt[:_SHOWN]}{f' ({package})' if package else ''} has known "
+            what=f"libvirt {facts.libvirt[:_WIDTH]}{f' ({package})' if package else ''} has known "
             "holes: " + ", ".join(f"{hole.cve} ({hole.what})" for hole in holes),
             fix=_fix(host, facts, "libvirt-daemon"),
         )
-    package, wanted = _package(facts, "qemu"), _QEMU.get(_debian(facts), "")
-    if package and wanted and is_older(package, wanted):
+    package, fixed_version = _package(facts, "qemu"), _QEMU.get(_debian(facts), "")
+    if package and fixed_version and is_older(package, fixed_version):
         yield Finding(
             check="qemu-release",
             where=host,
-            what=f"QEMU's package {package} is older than {wanted}, which mends known holes that "
+            what=f"QEMU's package {package} is older than {fixed_version}, which mends known holes "
+            "that "
             "guests can use",
             fix=_fix(host, facts, "qemu-system-x86")
             + ", then stop and start its VMs, or move them away and back",
@@ -118,16 +119,16 @@ def filters(host: str, facts: ReleaseFacts, vms: list[str]) -> Iterator[Finding]
         yield Finding(
             check="filter-window",
             where=host,
-            what=f"libvirt {facts.libvirt[:_SHOWN]} makes the base of all network filters anew "
-            f"whenever a VM starts, and for that moment those of {_named(vms)} do not hold",
+            what=f"libvirt {facts.libvirt[:_WIDTH]} makes the base of all network filters anew "
+            f"whenever a VM starts, and for that moment those of {_list_vms(vms)} do not hold",
             fix=f"libvirt {_FILTERS_HOLD[:-2]} or later; until then do not rely on filters alone "
             "(docs/networking.md)",
         )
 
 
-def _named(vms: list[str]) -> str:
-    more = len(vms) - _NAMED
-    return ", ".join(vms[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+def _list_vms(vms: list[str]) -> str:
+    hidden_count = len(vms) - _NAMED_VMS
+    return ", ".join(vms[:_NAMED_VMS]) + (f" and {hidden_count} more" if hidden_count > 0 else "")
 
 
 def _debian(facts: ReleaseFacts) -> str:
@@ -138,18 +139,22 @@ def _debian(facts: ReleaseFacts) -> str:
 
 def _package(facts: ReleaseFacts, begin: str) -> str:
     """Return the version of a host's package, empty where dpkg has none on record."""
-    found = (v for name, v in sorted(facts.packages.items()) if name.startswith(begin))
-    return next(found, "")[:_SHOWN]
+    versions = (
+        version for name, version in sorted(facts.packages.items()) if name.startswith(begin)
+    )
+    return next(versions, "")[:_WIDTH]
 
 
-def _open(facts: ReleaseFacts) -> Iterator[Hole]:
+def _find_open_holes(facts: ReleaseFacts) -> Iterator[Hole]:
     debian, package = _debian(facts), _package(facts, "libvirt")
-    newest = _NEWEST.get(debian, "") if package else ""
-    if newest and is_older(newest, package):
+    newest_known = _NEWEST.get(debian, "") if package else ""
+    if newest_known and is_older(newest_known, package):
         return
     for hole in HOLES:
-        mended = hole.debian.get(debian, "") if newest else ""
-        if is_older(facts.libvirt, hole.ends) and not (mended and not is_older(package, mended)):
+        fixed_version = hole.debian.get(debian, "") if newest_known else ""
+        if is_older(facts.libvirt, hole.ends) and not (
+            fixed_version and not is_older(package, fixed_version)
+        ):
             yield hole
 
 
@@ -164,23 +169,23 @@ def _fix(host: str, facts: ReleaseFacts, package: str) -> str:
     )
 
 
-def is_older(version: str, other: str) -> bool:
+def is_older(version: str, other_version: str) -> bool:
     """Return whether a version is older than another, as dpkg orders them."""
-    return _key(version) < _key(other)
+    return _key(version) < _key(other_version)
 
 
 def _key(version: str) -> tuple[int, list[tuple[list[int], int]], list[tuple[list[int], int]]]:
-    epoch, colon, rest = version.rpartition(":")
-    upstream, hyphen, revision = rest.rpartition("-")
+    epoch, colon, without_epoch = version.rpartition(":")
+    upstream, hyphen, revision = without_epoch.rpartition("-")
     upstream, revision = (upstream, revision) if hyphen else (revision, "")
     return (int(epoch) if colon and epoch.isdecimal() else 0, _parts(upstream), _parts(revision))
 
 
 def _parts(text: str) -> list[tuple[list[int], int]]:
     """Return a part of a version as pairs of what is no digit, and a number."""
-    found = re.findall(r"([^0-9]*)([0-9]*)", text[:_SHOWN])
+    parts = re.findall(r"([^0-9]*)([0-9]*)", text[:_WIDTH])
     # The end comes after a tilde, and before all else; letters come before other signs.
-    return [([*map(_rank, word), 0], int(number[:_DIGITS] or 0)) for word, number in found]
+    return [([*map(_rank, word), 0], int(number[:_DIGITS] or 0)) for word, number in parts]
 
 
 def _rank(sign: str) -> int:

@@ -27,50 +27,54 @@ def audit(cloud: Cloud, now: datetime) -> dict[str, Any]:
 
     The hosts are those that are allowed, also if a VM has such a name: then that is found.
     """
-    hosts = inventory.allowed(cloud)
+    hosts = inventory.allowed_hosts(cloud)
     replies = minions.ask(cloud, hosts, FUN, wait=Wait.brief(hosts))
-    found, answers = [], {}
+    findings, answers = [], {}
     for host, reply in replies.items():
-        answer = _read(host, reply)
+        answer = _read_answer(host, reply)
         if isinstance(answer, Finding):
-            found.append(answer)
+            findings.append(answer)
         else:
             answers[host] = answer
-    found += _judged(cloud, answers, now)
-    found += ofcells.findings(checking.faults(cloud.opts, cloud.settings))
-    out = table(found, answers)
-    if found:
-        count = f"{len(found)} things fall" if len(found) > 1 else "1 thing falls"
+    findings += _judge(cloud, answers, now)
+    findings += ofcells.findings(checking.faults(cloud.opts, cloud.settings))
+    out = table(findings, answers)
+    if findings:
+        count = f"{len(findings)} things fall" if len(findings) > 1 else "1 thing falls"
         error = FallsShort(f"{count} short of docs/security.md; each is named with its fix")
         error.table = out
         raise error
     return out
 
 
-def _read(host: str, reply: minions.Reply) -> Any:
+def _read_answer(host: str, reply: minions.Reply) -> Any:
     """Return a host's answer, or what is to be said of one that gave none."""
     if not reply.ok:
-        return ofhost.silent(host, reply.error or "it does not answer")
+        return ofhost.describe_unresponsive_host(host, reply.error or "it does not answer")
     try:
         return wire.read(host, FUN, HostAudit, reply.value)
     except wire.BadAnswer as error:
-        return ofhost.silent(host, str(error))
+        return ofhost.describe_unresponsive_host(host, str(error))
 
 
-def _judged(cloud: Cloud, answers: Mapping[str, HostAudit], now: datetime) -> list[Finding]:
+def _judge(cloud: Cloud, answers: Mapping[str, HostAudit], now: datetime) -> list[Finding]:
     members, opts = cloud.members, cloud.opts
-    known = masterfacts.known(opts, now)
-    out = list(ofmaster.findings(masterfacts.of(opts, members, now)))
-    there = membership.among(members, {host: facts.vms for host, facts in answers.items()})
-    noted = membership.guests(opts, members, set(inventory.allowed(cloud)) - set(answers))
-    out += ofhost.guests(members, {**noted, **there})
+    baseline = masterfacts.read_baseline(opts, now)
+    out = list(ofmaster.findings(masterfacts.read_facts(opts, members, now)))
+    hosts_by_guest = membership.find_guests(
+        members, {host: facts.vms for host, facts in answers.items()}
+    )
+    noted_hosts_by_guest = membership.find_last_seen_guests(
+        opts, members, set(inventory.allowed_hosts(cloud)) - set(answers)
+    )
+    out += ofhost.find_guests_like_hosts(members, {**noted_hosts_by_guest, **hosts_by_guest})
     for host, facts in answers.items():
-        out += _of_host(host, facts, known)
+        out += _judge_host(host, facts, baseline)
     return out
 
 
-def _of_host(host: str, facts: HostAudit, known: masterfacts.Known) -> Iterator[Finding]:
+def _judge_host(host: str, facts: HostAudit, baseline: masterfacts.Baseline) -> Iterator[Finding]:
     try:
-        yield from list(ofhost.findings(host, facts, known))
-    except ofhost.NotUnderstood as error:
-        yield ofhost.silent(host, str(error))
+        yield from list(ofhost.findings(host, facts, baseline))
+    except ofhost.ImpossibleTime as error:
+        yield ofhost.describe_unresponsive_host(host, str(error))

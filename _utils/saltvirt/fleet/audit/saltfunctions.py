@@ -13,21 +13,21 @@ _FUNCTION = re.compile(r"^(?:def (?=[A-Za-z]\w*\()|(?=[a-z]\w* *= .*alias_functi
 
 
 @cache
-def every(kind: str) -> frozenset[str]:
+def read_functions(kind: str) -> frozenset[str]:
     """
     Return the functions of a kind, such as ``cmd.run``.
 
     kind
         The folder of Salt's that they are in: ``modules``, ``runners`` or ``wheel``.
     """
-    return frozenset(_every(Path(salt.__file__).parent / kind))
+    return frozenset(_read_functions(Path(salt.__file__).parent / kind))
 
 
-def _every(folder: Path) -> Iterator[str]:
+def _read_functions(folder: Path) -> Iterator[str]:
     for path in folder.glob("*.py"):
         text = path.read_text(encoding="utf-8", errors="replace")
-        named = _MODULE.search(text)
-        modules = {path.stem, named[1]} if named else {path.stem}
+        module_match = _MODULE.search(text)
+        modules = {path.stem, module_match[1]} if module_match else {path.stem}
         for function in _FUNCTION.finditer(text):
             # Salt offers list_ as list.
             name = function[1].rstrip("_")

@@ -12,9 +12,9 @@ from saltvirt.placement import shownvms
 from saltvirt.placement.answers import HostInfo
 from saltvirt.placement.shownvms import FoundVms, FullInfo
 
-BESIDE = ("unreachable", "failed", "duplicates", "last_seen")
+EXTRA_KEYS = ("unreachable", "failed", "duplicates", "last_seen")
 # What Salt says of a function that it does not have.
-OLD = "is not available"
+UNAVAILABLE = "is not available"
 _LONGEST = 300
 # Each takes some 70 bytes of memory. A thousand hosts with 50 VMs each have half as many.
 MOST_VALUES = 8_000_000
@@ -23,7 +23,7 @@ _HOST = re.compile(r"[^\s/\x00-\x1f\x7f-\x9f]{1,255}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class NameReport:
     """
     What a master says of one name.
 
@@ -44,7 +44,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class ListingExtras:
     """What stands beside the answers of hosts."""
 
     unreachable: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Hosts:
 
     rows: dict[str, Any]
     said: dict[str, Any]
-    beside: Beside
+    beside: ListingExtras
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,34 +84,34 @@ class Job:
     answer: Any = None
 
 
-def body(cell: str, text: bytes) -> Any:
+def read_body(cell: str, text: bytes) -> Any:
     """Return what salt-api has answered to one call: the one answer in ``return``."""
     try:
-        plain = text.decode()
-        if terminal.most_values(plain) > MOST_VALUES:
-            raise not_understood(cell, f"it has more than {MOST_VALUES:,} values")
-        said = json.loads(plain, parse_constant=_refused)
+        body_text = text.decode()
+        if terminal.most_values(body_text) > MOST_VALUES:
+            raise bad_answer_error(cell, f"it has more than {MOST_VALUES:,} values")
+        document = json.loads(body_text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        raise not_understood(cell, "it is not JSON; is the URL that of its salt-api?") from None
-    answers = said.get("return") if isinstance(said, dict) else None
+        raise bad_answer_error(cell, "it is not JSON; is the URL that of its salt-api?") from None
+    answers = document.get("return") if isinstance(document, dict) else None
     if not isinstance(answers, list) or len(answers) != 1:
-        raise not_understood(cell, "it has not one 'return'; is the URL that of its salt-api?")
+        raise bad_answer_error(cell, "it has not one 'return'; is the URL that of its salt-api?")
     try:
         return terminal.clean(answers[0])
     except ValueError as exc:
-        raise not_understood(cell, str(exc)) from None
+        raise bad_answer_error(cell, str(exc)) from None
 
 
-def _refused(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def not_understood(cell: str, why: str) -> CellFailed:
+def bad_answer_error(cell: str, reason: str) -> CellFailed:
     """Return the error of a cell that says what is no answer."""
-    return CellFailed(cell, f"its answer is not understood: {terminal.one_line(why, _LONGEST)}")
+    return CellFailed(cell, f"its answer is not understood: {terminal.one_line(reason, _LONGEST)}")
 
 
-def too_old(cell: str) -> CellFailed:
+def too_old_error(cell: str) -> CellFailed:
     """Return the error of a cell that lacks a function."""
     return CellFailed(
         cell, "has an older version of Salt Virt: sync it there, and restart its salt-api"
@@ -125,24 +125,26 @@ def _is_cut(answer: Any) -> bool:
     return bool(answer == signed.CUT)
 
 
-def _no_answer(cell: str, answer: Any, why: str) -> CellFailed:
+def _cut_or_bad_answer_error(cell: str, answer: Any, reason: str) -> CellFailed:
     if _is_cut(answer):
-        why = (
+        reason = (
             "Salt has left some of it out, as it was larger than max_event_size: raise that option "
             "in its master's configuration, and restart salt-master and salt-api there; or ask for "
             "less"
         )
-    return not_understood(cell, why)
+    return bad_answer_error(cell, reason)
 
 
-def of_function(cell: str, fun: str, answer: Any) -> Any:
+def read_function_answer(cell: str, fun: str, answer: Any) -> Any:
     """Return what a function of ours has answered; raise CellFailed with what it failed by."""
     answer = read(cell, Any, answer)
-    if isinstance(answer, str) and OLD in answer:
-        raise too_old(cell)
+    if isinstance(answer, str) and UNAVAILABLE in answer:
+        raise too_old_error(cell)
     if isinstance(answer, dict) and "error" in answer:
         error = CellFailed(cell, terminal.one_line(str(answer["error"]), 2000))
-        error.table = {key: one for key, one in answer.items() if key not in ("error", "retcode")}
+        error.table = {
+            key: value for key, value in answer.items() if key not in ("error", "retcode")
+        }
         raise error
     if isinstance(answer, str) and answer.startswith(("Exception occurred", "Traceback")):
         raise CellFailed(cell, f"{fun} failed there: {terminal.one_line(answer[-300:])}")
@@ -152,11 +154,15 @@ def of_function(cell: str, fun: str, answer: Any) -> Any:
 def read(cell: str, shape: Any, answer: Any) -> Any:
     """Return an answer as its type says; raise CellFailed if it is not of that."""
     try:
-        return wire.read(cell, "", shape, answer) if shape is Any else wire.recorded(shape, answer)
+        return (
+            wire.read(cell, "", shape, answer)
+            if shape is Any
+            else wire.read_recorded(shape, answer)
+        )
     except wire.BadAnswer:
-        raise not_understood(cell, "a number in it is not one of 64 bits") from None
+        raise bad_answer_error(cell, "a number in it is not one of 64 bits") from None
     except ValueError as exc:
-        raise _no_answer(cell, answer, str(exc)) from None
+        raise _cut_or_bad_answer_error(cell, answer, str(exc)) from None
 
 
 def hosts(cell: str, fun: str, answer: Any, *, is_plain: bool) -> Hosts:
@@ -169,16 +175,20 @@ def hosts(cell: str, fun: str, answer: Any, *, is_plain: bool) -> Hosts:
         Whether all was asked for of each host.
     """
     if not isinstance(answer, dict):
-        raise _no_answer(cell, answer, f"it is {type(answer).__name__}, not a mapping")
-    beside = read(cell, Beside, {key: answer[key] for key in BESIDE if key in answer})
-    said = {host: row for host, row in answer.items() if host not in BESIDE}
-    wrong = next((host for host in said if not _HOST.fullmatch(host)), None)
-    if wrong is not None:
-        raise not_understood(cell, f"{wrong!r} is no host's id")
-    rows = read(cell, dict[str, _shape(fun, is_plain=is_plain)], _completed(fun, said))  # type: ignore[misc]
+        raise _cut_or_bad_answer_error(
+            cell, answer, f"it is {type(answer).__name__}, not a mapping"
+        )
+    extras = read(cell, ListingExtras, {key: answer[key] for key in EXTRA_KEYS if key in answer})
+    plain_rows = {host: row for host, row in answer.items() if host not in EXTRA_KEYS}
+    invalid_host = next((host for host in plain_rows if not _HOST.fullmatch(host)), None)
+    if invalid_host is not None:
+        raise bad_answer_error(cell, f"{invalid_host!r} is no host's id")
+    rows = read(cell, dict[str, _shape(fun, is_plain=is_plain)], _complete_rows(fun, plain_rows))  # type: ignore[misc]
     if fun == "virt.query":
-        said = {host: shownvms.shown(row, rows[host].vm_info) for host, row in said.items()}
-    return Hosts(rows=rows, said=said, beside=beside)
+        plain_rows = {
+            host: shownvms.select_vms(row, rows[host].vm_info) for host, row in plain_rows.items()
+        }
+    return Hosts(rows=rows, said=plain_rows, beside=extras)
 
 
 def _shape(fun: str, *, is_plain: bool) -> Any:
@@ -189,10 +199,11 @@ def _shape(fun: str, *, is_plain: bool) -> Any:
     return HostInfo if is_plain else dict[str, Any]
 
 
-def _completed(fun: str, said: Mapping[str, Any]) -> dict[str, Any]:
+def _complete_rows(fun: str, plain_rows: Mapping[str, Any]) -> dict[str, Any]:
     """Return rows of a narrowed query as hosts tell them: its master leaves the names out."""
     if fun != "virt.query":
-        return dict(said)
+        return dict(plain_rows)
     return {
-        host: {"names": [], **row} if isinstance(row, dict) else row for host, row in said.items()
+        host: {"names": [], **row} if isinstance(row, dict) else row
+        for host, row in plain_rows.items()
     }

@@ -33,7 +33,7 @@ class Credentials:
     who: str
 
 
-class OpenToOthers(BadConfig):
+class CredentialsExposed(BadConfig):
     """
     The file of credentials is no secret; nothing of it is said.
 
@@ -41,9 +41,9 @@ class OpenToOthers(BadConfig):
         The same in two parts: what is so, and the command that mends it.
     """
 
-    def __init__(self, what: str, fix: str) -> None:
-        super().__init__(f"{what}; run: {fix}")
-        self.what, self.fix = what, fix
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(f"{problem}; run: {fix}")
+        self.what, self.fix = problem, fix
 
 
 def owner(opts: Mapping[str, Any]) -> pwd.struct_passwd:
@@ -54,40 +54,40 @@ def owner(opts: Mapping[str, Any]) -> pwd.struct_passwd:
 def read(cell: Cell, opts: Mapping[str, Any]) -> Credentials:
     """Return the credentials for a cell; raise BadConfig, which has nothing of what is in them."""
     option, path = f"option virt:cells:{cell.name}:credentials", Path(cell.credentials)
-    text = _content(option, path, owner(opts))
+    text = _read_content(option, path, owner(opts))
     try:
-        given = yaml.safe_load(text)
+        login = yaml.safe_load(text)
     except yaml.YAMLError:
-        given = None
-    is_good = isinstance(given, dict) and set(given) in _KINDS
-    if not is_good or not all(isinstance(one, str) and one for one in given.values()):
+        login = None
+    is_good = isinstance(login, dict) and set(login) in _KINDS
+    if not is_good or not all(isinstance(value, str) and value for value in login.values()):
         raise BadConfig(
             f"{option}: {path} is to have username, password and eauth, or token, each as text"
         )
-    return Credentials(low=given, who=repr(given.get("username", "with that token")))
+    return Credentials(low=login, who=repr(login.get("username", "with that token")))
 
 
-def _content(option: str, path: Path, user: pwd.struct_passwd) -> str:
+def _read_content(option: str, path: Path, user: pwd.struct_passwd) -> str:
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(handle, encoding="utf-8", errors="replace") as file:
         status = os.fstat(handle)
-        why = _open_to_others(status, user)
-        if why:
-            quoted = shlex.quote(str(path))
-            raise OpenToOthers(
-                f"{option}: {path} {why}",
-                f"chown {user.pw_name}: {quoted} && chmod 600 {quoted}",
+        reason = _explain_exposure(status, user)
+        if reason:
+            quoted_path = shlex.quote(str(path))
+            raise CredentialsExposed(
+                f"{option}: {path} {reason}",
+                f"chown {user.pw_name}: {quoted_path} && chmod 600 {quoted_path}",
             )
         return file.read(_MOST_BYTES)
 
 
-def _open_to_others(status: os.stat_result, user: pwd.struct_passwd) -> str | None:
+def _explain_exposure(status: os.stat_result, user: pwd.struct_passwd) -> str | None:
     """Return why a file does not keep a secret from others, None if it does."""
     if not stat.S_ISREG(status.st_mode):
         return "is no file"
     if status.st_uid not in (0, user.pw_uid):
         return "belongs to another user than the master's"
-    is_groups = status.st_gid not in (0, user.pw_gid) and status.st_mode & stat.S_IRWXG
-    if is_groups or status.st_mode & (stat.S_IRWXO | stat.S_IWGRP):
+    is_open_to_group = status.st_gid not in (0, user.pw_gid) and status.st_mode & stat.S_IRWXG
+    if is_open_to_group or status.st_mode & (stat.S_IRWXO | stat.S_IWGRP):
         return f"can be used by others ({stat.S_IMODE(status.st_mode):04o})"
     return None

@@ -11,7 +11,7 @@ from typing import Any
 from saltvirt import arguments, files, locks, records, wire
 from saltvirt.errors import BadArgument
 from saltvirt.fleet import hints, inventory, orders, sightings
-from saltvirt.fleet.cells.answers import Found
+from saltvirt.fleet.cells.answers import NameReport
 from saltvirt.fleet.cloud import Cloud
 
 _STEP_S = 0.2
@@ -26,55 +26,62 @@ def find(cloud: Cloud, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     for name in names:
         arguments.vm_name(name)
     # A master without hypervisors has no VM.
-    if not inventory.allowed(cloud):
-        return {name: wire.plain(_found(cloud, name, None, {})) for name in names}
+    if not inventory.allowed_hosts(cloud):
+        return {name: wire.plain(_report_name(cloud, name, None, {})) for name in names}
     if len(names) == 1:
         (name,) = names
-        found = inventory.look_for(cloud, name)
-        seen = sightings.of_presence(found.answers)
-        return {name: wire.plain(_found(cloud, name, found, seen))}
-    found = inventory.survey(cloud, inventory.every(cloud), "virt.host_info")
+        survey = inventory.survey_for_vm(cloud, name)
+        sightings_by_host = sightings.from_presence(survey.answers)
+        return {name: wire.plain(_report_name(cloud, name, survey, sightings_by_host))}
+    survey = inventory.survey(cloud, inventory.all_hosts(cloud), "virt.host_info")
     # Of most names nobody has heard, and there are hundreds: the hints are one large file.
-    heard = {*sightings.names(found.answers), *itertools.chain(*hints.every(cloud.opts).values())}
+    known_names = {
+        *sightings.names(survey.answers),
+        *itertools.chain(*hints.read_all(cloud.opts).values()),
+    }
     return {
         name: wire.plain(
-            _found(cloud, name, found, sightings.of_info(found.answers, name))
-            if name in heard
-            else _found(cloud, name, None, {})
+            _report_name(cloud, name, survey, sightings.from_host_info(survey.answers, name))
+            if name in known_names
+            else _report_name(cloud, name, None, {})
         )
         for name in names
     }
 
 
-def _found(
+def _report_name(
     cloud: Cloud,
     name: str,
-    found: inventory.Survey | None,
-    seen: Mapping[str, sightings.Sighting],
-) -> Found:
-    having = sightings.having(seen)
-    order = records.look(orders.folder(cloud.opts), orders.PURPOSE, name)
-    return Found(
-        hosts={host: str(seen[host].state) for host in having},
-        traces=sorted(h for h, one in seen.items() if one.is_trace and h not in having),
-        may_have=inventory.unheard(cloud, found, name, seen) if found else {},
+    survey: inventory.Survey | None,
+    sightings_by_host: Mapping[str, sightings.VmPresence],
+) -> NameReport:
+    hosts_with_vm = sightings.find_hosts(sightings_by_host)
+    order = records.read_record(orders.folder(cloud.opts), orders.PURPOSE, name)
+    return NameReport(
+        hosts={host: str(sightings_by_host[host].state) for host in hosts_with_vm},
+        traces=sorted(
+            trace_host
+            for trace_host, sighting in sightings_by_host.items()
+            if sighting.is_trace and trace_host not in hosts_with_vm
+        ),
+        may_have=inventory.find_suspects(cloud, survey, name, sightings_by_host) if survey else {},
         order=order.phase if order else None,
     )
 
 
 @contextlib.contextmanager
-def noted(opts: Mapping[str, Any], jid: str | None) -> Iterator[None]:
+def hold_job_lock(opts: Mapping[str, Any], jid: str | None) -> Iterator[None]:
     """Have it seen, as long as the block lasts, that a job of this master runs."""
     if jid is None:
         yield
         return
-    path = _path(opts, jid)
+    path = _lock_path(opts, jid)
     locks.sweep(path.parent)  # what a killed one has left
-    with locks.held(path):
+    with locks.hold_lock(path):
         yield
 
 
-def _path(opts: Mapping[str, Any], jid: str) -> Path:
+def _lock_path(opts: Mapping[str, Any], jid: str) -> Path:
     return Path(opts["cachedir"]) / "salt-virt" / "jobs" / f"{jid}.lock"
 
 
@@ -86,30 +93,30 @@ def job(cloud: Cloud, jid: str, wait_s: int) -> dict[str, Any]:
     """
     if not jid.replace("_", "").isdigit():
         raise BadArgument("jid", f"{jid!r} is not the id of a job")
-    path, begin = _path(cloud.opts, jid), time.monotonic()
-    seen = begin
+    path, begin = _lock_path(cloud.opts, jid), time.monotonic()
+    last_held_s = begin
     while True:
         now = time.monotonic()
-        long_s = now - begin
+        elapsed_s = now - begin
         if locks.is_held(path):
-            seen = now
+            last_held_s = now
         else:
-            answer = _answer(cloud.opts, jid)
+            answer = _read_answer(cloud.opts, jid)
             if answer is not None:
-                return _told("over", answer[0])
+                return _job_state("over", answer[0])
             # It has not begun, or its answer is not kept yet.
-            if now - seen > _BEGIN_S:
-                return _told("lost")
-        if long_s >= wait_s:
-            return _told("running")
-        time.sleep(_STEP_S if long_s < 2 else 2 * _STEP_S)
+            if now - last_held_s > _BEGIN_S:
+                return _job_state("lost")
+        if elapsed_s >= wait_s:
+            return _job_state("running")
+        time.sleep(_STEP_S if elapsed_s < 2 else 2 * _STEP_S)
 
 
-def _told(state: str, answer: Any = None) -> dict[str, Any]:
+def _job_state(state: str, answer: Any = None) -> dict[str, Any]:
     return {"state": state, "answer": answer}
 
 
-def keep(opts: Mapping[str, Any], jid: str, answer: Any) -> None:
+def keep_answer(opts: Mapping[str, Any], jid: str, answer: Any) -> None:
     """
     Keep for the master above what a job of this master has answered.
 
@@ -118,18 +125,18 @@ def keep(opts: Mapping[str, Any], jid: str, answer: Any) -> None:
     """
     path = _answer_path(opts, jid)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for old in path.parent.glob("*.json"):
+    for old_path in path.parent.glob("*.json"):
         with contextlib.suppress(FileNotFoundError):
-            if time.time() - old.stat().st_mtime > _KEPT_S:
-                old.unlink()
+            if time.time() - old_path.stat().st_mtime > _KEPT_S:
+                old_path.unlink()
     files.write(path, json.dumps({"answer": answer}, default=str).encode())
 
 
 def _answer_path(opts: Mapping[str, Any], jid: str) -> Path:
-    return _path(opts, jid).with_suffix(".json")
+    return _lock_path(opts, jid).with_suffix(".json")
 
 
-def _answer(opts: Mapping[str, Any], jid: str) -> tuple[Any] | None:
+def _read_answer(opts: Mapping[str, Any], jid: str) -> tuple[Any] | None:
     """Return what a job of our runner has answered, None if that is not there."""
     with contextlib.suppress(FileNotFoundError):
         return (json.loads(_answer_path(opts, jid).read_text())["answer"],)

@@ -22,9 +22,9 @@ _PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 class CellFailed(VirtError):
     """A cell cannot be asked, or says no; the message begins with its name."""
 
-    def __init__(self, cell: str, why: str) -> None:
-        super().__init__(f"cell {cell}: {why}")
-        self.cell, self.why = cell, why
+    def __init__(self, cell: str, reason: str) -> None:
+        super().__init__(f"cell {cell}: {reason}")
+        self.cell, self.why = cell, reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,25 +81,25 @@ def is_configured(opts: Mapping[str, Any]) -> bool:
     )
 
 
-def of(settings: MasterSettings) -> dict[str, Entry]:
+def from_settings(settings: MasterSettings) -> dict[str, Entry]:
     """Return the cells of ``virt:cells`` by their names, and the entries that cannot be used."""
     try:
-        given = settings.cells
+        values_by_name = settings.cells
     except BadConfig as exc:
         return {OPTION: Unusable(name=OPTION, why=str(exc))}
-    entries = [_entry(str(name), one) for name, one in given.items()]
-    clashes = _clashes(entries, looked_for(settings))
+    entries = [_entry(str(name), value) for name, value in values_by_name.items()]
+    clashes = _clashes(entries, search_prefix(settings))
     return {
-        one.name: Unusable(name=one.name, why=clashes[one.name], prefix=one.prefix)
-        if isinstance(one, Cell) and one.name in clashes
-        else one
-        for one in entries
+        entry.name: Unusable(name=entry.name, why=clashes[entry.name], prefix=entry.prefix)
+        if isinstance(entry, Cell) and entry.name in clashes
+        else entry
+        for entry in entries
     }
 
 
-def wrong(settings: MasterSettings) -> list[str]:
+def find_errors(settings: MasterSettings) -> list[str]:
     """Return why entries of ``virt:cells``, and what begins names here, cannot be used."""
-    out = [one.why for one in of(settings).values() if isinstance(one, Unusable)]
+    out = [entry.why for entry in from_settings(settings).values() if isinstance(entry, Unusable)]
     try:
         own_prefix(settings)
     except BadConfig as exc:
@@ -112,7 +112,7 @@ def own_prefix(settings: MasterSettings) -> str:
     return _prefix(PREFIX_OPTION, settings.cell_prefix) if settings.cell_prefix else ""
 
 
-def looked_for(settings: MasterSettings) -> str:
+def search_prefix(settings: MasterSettings) -> str:
     """Return the same where VMs are only looked for: any name, if the option cannot be used."""
     try:
         return own_prefix(settings)
@@ -120,60 +120,69 @@ def looked_for(settings: MasterSettings) -> str:
         return ""  # whoever makes a VM is told
 
 
-def usable(entry: Entry) -> Cell:
+def require_usable(entry: Entry) -> Cell:
     """Return a cell that can be asked; raise CellFailed if its entry cannot be used."""
     if isinstance(entry, Unusable):
         raise CellFailed(entry.name, entry.why)
     return entry
 
 
-def _clashes(entries: list[Entry], own: str) -> dict[str, str]:
+def _clashes(entries: list[Entry], local_prefix: str) -> dict[str, str]:
     """Return the cells some of whose names could be of another as well, and why."""
-    named = [(f"{OPTION}:{one.name}:prefix", one.prefix, one.name) for one in entries]
-    if own:
-        named.append((PREFIX_OPTION, own, LOCAL))
+    labelled_prefixes = [
+        (f"{OPTION}:{entry.name}:prefix", entry.prefix, entry.name) for entry in entries
+    ]
+    if local_prefix:
+        labelled_prefixes.append((PREFIX_OPTION, local_prefix, LOCAL))
     pairs = [
-        (short, long)
-        for short in named
-        for long in named
-        if short != long and short[1] and long[1].startswith(short[1])
+        (short_row, long_row)
+        for short_row in labelled_prefixes
+        for long_row in labelled_prefixes
+        if short_row != long_row and short_row[1] and long_row[1].startswith(short_row[1])
     ]
     out: dict[str, str] = {}
-    for (shorter, prefix, short_name), (longer, text, long_name) in pairs:
+    for (short_option, prefix, short_name), (long_option, long_prefix, long_name) in pairs:
         # Names of the longer one are of both; the others of the shorter one are its own alone.
         out[short_name if long_name == LOCAL else long_name] = (
-            f"option {longer}: {text!r} begins like {shorter} ({prefix!r}), so a name could be of "
+            f"option {long_option}: {long_prefix!r} begins like {short_option} ({prefix!r}), so a "
+            "name could be of "
             "both; give each its own beginning"
         )
     return out
 
 
-def _entry(name: str, given: Any) -> Entry:
+def _entry(name: str, raw_entry: Any) -> Entry:
     is_name = bool(_NAME.fullmatch(name)) and name != LOCAL
     try:
-        return _cell(name, given)
+        return _cell(name, raw_entry)
     except BadConfig as exc:
-        said = given.get("prefix") if isinstance(given, Mapping) else None
-        prefix = said if isinstance(said, str) and _PREFIX.fullmatch(said) else ""
+        stated_prefix = raw_entry.get("prefix") if isinstance(raw_entry, Mapping) else None
+        prefix = (
+            stated_prefix
+            if isinstance(stated_prefix, str) and _PREFIX.fullmatch(stated_prefix)
+            else ""
+        )
         return Unusable(name=name if is_name else repr(name), why=str(exc), prefix=prefix)
 
 
-def _cell(name: str, given: Any) -> Cell:
+def _cell(name: str, raw_entry: Any) -> Cell:
     option = f"{OPTION}:{name}"
     if not _NAME.fullmatch(name) or name == LOCAL:
         raise BadConfig(
             f"option {OPTION}: {name!r} cannot name a cell: letters, digits, '_' and '-', "
             f"beginning with a letter or digit, and not {LOCAL!r}"
         )
-    if not isinstance(given, Mapping):
+    if not isinstance(raw_entry, Mapping):
         raise BadConfig(f"option {option}: expected a mapping with url and credentials")
-    known = sorted({one.name for one in fields(Cell)} - {"name"})
-    unknown = sorted({str(key) for key in given}.difference(known))
-    if unknown:
-        raise BadConfig(f"option {option}: unknown key {unknown[0]!r}; known: {', '.join(known)}")
-    plain = {key: value for key, value in given.items() if value is not None}
+    known_keys = sorted({cell_field.name for cell_field in fields(Cell)} - {"name"})
+    unknown_keys = sorted({str(key) for key in raw_entry}.difference(known_keys))
+    if unknown_keys:
+        raise BadConfig(
+            f"option {option}: unknown key {unknown_keys[0]!r}; known: {', '.join(known_keys)}"
+        )
+    present_values = {key: value for key, value in raw_entry.items() if value is not None}
     try:
-        cell: Cell = wire.recorded(Cell, {**plain, "name": name})
+        cell: Cell = wire.read_recorded(Cell, {**present_values, "name": name})
     except ValueError as exc:
         raise BadConfig(f"option {option}: {exc}") from None
     _check(option, cell)
@@ -211,13 +220,19 @@ def _prefix(option: str, text: str) -> str:
     return text
 
 
-def whose(name: str, cells: Mapping[str, Entry], own_prefix: str) -> str | None:
+def find_cell(name: str, cells: Mapping[str, Entry], local_prefix: str) -> str | None:
     """Return the cell, or ``local``, that a name belongs to by how it begins; None if by none."""
-    if own_prefix and name.startswith(own_prefix):
+    if local_prefix and name.startswith(local_prefix):
         return LOCAL
-    found = [one for one in cells.values() if one.prefix and name.startswith(one.prefix)]
+    matching_entries = [
+        entry for entry in cells.values() if entry.prefix and name.startswith(entry.prefix)
+    ]
     # Of two that begin alike the longer one is refused: not even the other may take its names.
-    return max(found, key=lambda one: len(one.prefix)).name if found else None
+    return (
+        max(matching_entries, key=lambda entry: len(entry.prefix)).name
+        if matching_entries
+        else None
+    )
 
 
 def may_have(prefix: str, name: str) -> bool:
@@ -234,18 +249,22 @@ def refuse_foreign(name: str, prefix: str, where: str) -> None:
         )
 
 
-def asked_for(text: Any, cells: Mapping[str, Entry]) -> str:
+def parse_cell(text: Any, cells: Mapping[str, Entry]) -> str:
     """Return the cell that ``cell=`` names; raise BadArgument if there is none."""
     if isinstance(text, str) and (text == LOCAL or text in cells):
         return text
-    of_all = cells.get(OPTION)
-    if isinstance(of_all, Unusable):
-        raise BadConfig(of_all.why)
-    known = ", ".join((*sorted(cells), LOCAL))
-    told = f"there are: {known}" if cells else f"{OPTION} of the master's configuration names them"
-    raise BadArgument("cell", f"{text!r} is no cell of this master; {told}")
+    option_entry = cells.get(OPTION)
+    if isinstance(option_entry, Unusable):
+        raise BadConfig(option_entry.why)
+    known_cells = ", ".join((*sorted(cells), LOCAL))
+    hint = (
+        f"there are: {known_cells}"
+        if cells
+        else f"{OPTION} of the master's configuration names them"
+    )
+    raise BadArgument("cell", f"{text!r} is no cell of this master; {hint}")
 
 
-def several(given: Any, cells: Mapping[str, Entry]) -> list[str]:
+def parse_cells(value: Any, cells: Mapping[str, Entry]) -> list[str]:
     """Return the cells that ``cell=`` names, as a list or with commas."""
-    return [asked_for(one, cells) for one in arguments.names("cell", given)]
+    return [parse_cell(name, cells) for name in arguments.names("cell", value)]

@@ -5,28 +5,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from saltvirt.errors import NameTaken, NoSuchVm
-from saltvirt.fleet.cells.answers import Found, Hosts
+from saltvirt.fleet.cells.answers import Hosts, NameReport
 from saltvirt.fleet.cells.known import LOCAL
-from saltvirt.fleet.cells.routes import told
-from saltvirt.fleet.looking import OF_INFO, OF_QUERY, Look
-from saltvirt.fleet.whereabouts import ON
+from saltvirt.fleet.cells.routes import display_name
+from saltvirt.fleet.looking import INFO_SORT_KEYS, QUERY_SORT_KEYS, Look
+from saltvirt.fleet.whereabouts import RUNNING_STATES
 from saltvirt.vmfilter import VmFilter
 
 # The most first.
 _MOST: Mapping[str, Mapping[str, Callable[[Any], float]]] = {
     "virt.list": {"vms": lambda row: sum(map(len, row.values()))},
-    "virt.query": OF_QUERY,
-    "virt.host_info": OF_INFO,
+    "virt.query": QUERY_SORT_KEYS,
+    "virt.host_info": INFO_SORT_KEYS,
 }
 
 
-def whole(cell: str) -> str:
+def hosts_pattern(cell: str) -> str:
     """Return what all hosts of a cell are called that nothing is known of."""
     return f"{cell}/*"
 
 
-def shown(
-    fun: str, cells: Mapping[str, Hosts], failed: Mapping[str, str], look: Look | None
+def merge_answers(
+    fun: str, cells: Mapping[str, Hosts], reasons_by_cell: Mapping[str, str], look: Look | None
 ) -> dict[str, Any]:
     """
     Return ``{host: row}`` of all cells, and what stands beside it.
@@ -37,79 +37,105 @@ def shown(
         None for what is sorted, and a page, already: what a cell says that was asked alone.
     """
     if look is None:
-        page = [(cell, host) for cell, one in cells.items() for host in one.rows]
-        narrowed = VmFilter()
+        page = [(cell, host) for cell, cell_hosts in cells.items() for host in cell_hosts.rows]
+        vm_filter = VmFilter()
     else:
-        page, narrowed = look.page(_ordered(fun, cells, look)), look.vms
+        page, vm_filter = look.page(_sort_hosts(fun, cells, look)), look.vms
     out = {
-        told(cell, host): _row(cells[cell].said[host], narrowed)
+        display_name(cell, host): _row(cells[cell].said[host], vm_filter)
         for cell, host in page
         if host in cells[cell].rows
     }
-    return {**out, **_beside(fun, cells, failed)}
+    return {**out, **_collect_extras(fun, cells, reasons_by_cell)}
 
 
-def _ordered(fun: str, cells: Mapping[str, Hosts], look: Look) -> list[tuple[str, str]]:
+def _sort_hosts(fun: str, cells: Mapping[str, Hosts], look: Look) -> list[tuple[str, str]]:
     """
     Return the cells and ids of hosts in their order.
 
     By their ids, silent ones have a place as well: were the next one on the page instead, some
     would be on two pages and some on none, as each cell is asked for its first hosts alone.
     """
-    rows = {(cell, host) for cell, one in cells.items() for host in one.rows}
-    by = _MOST[fun].get(look.sort)
-    if by is not None:
-        return sorted(rows, key=lambda at: (-by(cells[at[0]].rows[at[1]]), _place(at)))
+    rows = {(cell, host) for cell, cell_hosts in cells.items() for host in cell_hosts.rows}
+    sort_value = _MOST[fun].get(look.sort)
+    if sort_value is not None:
+        return sorted(
+            rows,
+            key=lambda cell_host: (
+                -sort_value(cells[cell_host[0]].rows[cell_host[1]]),
+                _place(cell_host),
+            ),
+        )
     if not look.vms.is_narrow:
-        for cell, one in cells.items():
-            rows |= {(cell, host) for host in (*one.beside.unreachable, *one.beside.failed)}
+        for cell, cell_hosts in cells.items():
+            rows |= {
+                (cell, host) for host in (*cell_hosts.beside.unreachable, *cell_hosts.beside.failed)
+            }
     return sorted(rows, key=_place)
 
 
-def _place(at: tuple[str, str]) -> tuple[bool, str, str]:
-    cell, host = at
-    return (*_own_first(cell), host)
+def _place(cell_host: tuple[str, str]) -> tuple[bool, str, str]:
+    cell, host = cell_host
+    return (*_local_first(cell), host)
 
 
-def _own_first(cell: str) -> tuple[bool, str]:
+def _local_first(cell: str) -> tuple[bool, str]:
     return cell != LOCAL, cell
 
 
-def _row(said: Any, narrowed: VmFilter) -> Any:
-    return narrowed.shown(said) if narrowed.fields and isinstance(said, dict) else said
+def _row(row: Any, vm_filter: VmFilter) -> Any:
+    return vm_filter.shown(row) if vm_filter.fields and isinstance(row, dict) else row
 
 
-def _beside(fun: str, cells: Mapping[str, Hosts], failed: Mapping[str, str]) -> dict[str, Any]:
-    silent = [told(c, host) for c, one in sorted(cells.items()) for host in one.beside.unreachable]
-    broken = {
-        told(cell, host): why
-        for cell, one in sorted(cells.items())
-        for host, why in one.beside.failed.items()
+def _collect_extras(
+    fun: str, cells: Mapping[str, Hosts], reasons_by_cell: Mapping[str, str]
+) -> dict[str, Any]:
+    unreachable_hosts = [
+        display_name(c, host)
+        for c, cell_hosts in sorted(cells.items())
+        for host in cell_hosts.beside.unreachable
+    ]
+    reasons_by_host = {
+        display_name(cell, host): reason
+        for cell, cell_hosts in sorted(cells.items())
+        for host, reason in cell_hosts.beside.failed.items()
     }
-    broken |= {whole(cell): why for cell, why in sorted(failed.items())}
-    out = {"unreachable": silent, "failed": broken, "duplicates": _duplicates(fun, cells)}
+    reasons_by_host |= {
+        hosts_pattern(cell): reason for cell, reason in sorted(reasons_by_cell.items())
+    }
+    out = {
+        "unreachable": unreachable_hosts,
+        "failed": reasons_by_host,
+        "duplicates": _duplicates(fun, cells),
+    }
     out["last_seen"] = {
-        told(cell, host): names
-        for cell, one in sorted(cells.items())
-        for host, names in one.beside.last_seen.items()
+        display_name(cell, host): names
+        for cell, cell_hosts in sorted(cells.items())
+        for host, names in cell_hosts.beside.last_seen.items()
     }
-    return {key: one for key, one in out.items() if one}
+    return {key: value for key, value in out.items() if value}
 
 
 def _duplicates(fun: str, cells: Mapping[str, Hosts]) -> dict[str, list[str]]:
     """Return the hosts of VMs that several hosts of a cell have, or several cells."""
     out = {
-        name: [told(cell, host) for host in hosts]
-        for cell, one in cells.items()
-        for name, hosts in one.beside.duplicates.items()
+        name: [display_name(cell, host) for host in hosts]
+        for cell, cell_hosts in cells.items()
+        for name, hosts in cell_hosts.beside.duplicates.items()
     }
-    where: dict[str, dict[str, list[str]]] = {}
-    for cell, one in cells.items():
-        for host, row in one.rows.items():
+    hosts_by_name: dict[str, dict[str, list[str]]] = {}
+    for cell, cell_hosts in cells.items():
+        for host, row in cell_hosts.rows.items():
             for name in _names(fun, row):
-                where.setdefault(name, {}).setdefault(cell, []).append(told(cell, host))
-    across = {n: sum(there.values(), []) for n, there in where.items() if len(there) > 1}
-    return {name: sorted(hosts) for name, hosts in sorted({**out, **across}.items())}
+                hosts_by_name.setdefault(name, {}).setdefault(cell, []).append(
+                    display_name(cell, host)
+                )
+    hosts_across_cells = {
+        vm: sum(hosts_by_cell.values(), [])
+        for vm, hosts_by_cell in hosts_by_name.items()
+        if len(hosts_by_cell) > 1
+    }
+    return {name: sorted(hosts) for name, hosts in sorted({**out, **hosts_across_cells}.items())}
 
 
 def _names(fun: str, row: Any) -> list[str]:
@@ -119,7 +145,7 @@ def _names(fun: str, row: Any) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sought:
+class NameSearch:
     """
     What masters say of one name.
 
@@ -130,76 +156,84 @@ class Sought:
     """
 
     name: str
-    found: Mapping[str, Found] = field(default_factory=dict)
+    found: Mapping[str, NameReport] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
 
     def cell(self) -> str:
         """Return the cell that has the VM; raise NameTaken if several, NoSuchVm if none has."""
-        having = self._having()
-        if len(having) > 1:
+        cells = self._having()
+        if len(cells) > 1:
             raise NameTaken(
-                f"VM {self.name!r} is in several cells, {' and '.join(having)}: say which is "
-                f"meant, as in cell={having[0]}"
+                f"VM {self.name!r} is in several cells, {' and '.join(cells)}: say which is "
+                f"meant, as in cell={cells[0]}"
             )
-        if having:
-            self._refuse_doubtful(having[0])
-            return having[0]
-        asked = f"in any of {', '.join(sorted(self.found)) or 'no cells'}"
-        silent = "; ".join(why for _cell, why in sorted(self.failed.items()))
-        raise NoSuchVm(self.name, asked + (f" (not asked: {silent})" if silent else ""))
+        if cells:
+            self._refuse_doubtful(cells[0])
+            return cells[0]
+        searched_text = f"in any of {', '.join(sorted(self.found)) or 'no cells'}"
+        failures_text = "; ".join(reason for _cell, reason in sorted(self.failed.items()))
+        raise NoSuchVm(
+            self.name, searched_text + (f" (not asked: {failures_text})" if failures_text else "")
+        )
 
     def _refuse_doubtful(self, cell: str) -> None:
         """Raise NameTaken if what a cell has may be a stale definition of another cell's VM."""
         states = self.found[cell].hosts.values()
-        if any(state in ON for state in states):
+        if any(state in RUNNING_STATES for state in states):
             return
-        others = [
-            f"{told(other, host)} ({reason})"
-            for other, found in sorted(self.found.items())
-            for host, reason in found.may_have.items()
-            if other != cell
+        doubtful_hosts = [
+            f"{display_name(other_cell, host)} ({reason})"
+            for other_cell, report in sorted(self.found.items())
+            for host, reason in report.may_have.items()
+            if other_cell != cell
         ]
-        if others:
+        if doubtful_hosts:
             raise NameTaken(
-                f"VM {self.name!r} was on {' and '.join(others)} when that was last asked, and "
-                f"{_called(cell)} has a VM of that name, too; try again when it can be asked, or "
+                f"VM {self.name!r} was on {' and '.join(doubtful_hosts)} when that was last asked, "
+                "and "
+                f"{_describe_cell(cell)} has a VM of that name, too; try again when it can be "
+                "asked, or "
                 f"say which is meant, as in cell={cell}"
             )
 
     def _having(self) -> list[str]:
         """Return the cells that have the VM; else those with a trace, else that may have it."""
-        found = sorted(self.found.items())
+        reports = sorted(self.found.items())
         kinds = (
-            [cell for cell, one in found if one.hosts],
-            [cell for cell, one in found if one.traces or one.order],
-            [cell for cell, one in found if one.may_have],
+            [cell for cell, report in reports if report.hosts],
+            [cell for cell, report in reports if report.traces or report.order],
+            [cell for cell, report in reports if report.may_have],
         )
         return next((cells for cells in kinds if cells), [])
 
     def refuse_taken(self, *, force: bool) -> None:
         """Raise NameTaken if a cell has a VM of that name, or may have one and cannot be asked."""
-        for cell, one in sorted(self.found.items()):
-            there = [*one.hosts, *one.traces]
-            if there:
-                hosts = " and ".join(told(cell, host) for host in sorted(there))
+        for cell, report in sorted(self.found.items()):
+            host_ids = [*report.hosts, *report.traces]
+            if host_ids:
+                hosts = " and ".join(display_name(cell, host) for host in sorted(host_ids))
                 raise NameTaken(f"VM {self.name!r} is on {hosts} already; choose another name")
-            if one.order:
+            if report.order:
                 raise NameTaken(
-                    f"VM {self.name!r} is being worked on by the master of {_called(cell)}, or was "
-                    f"when that was killed ({one.order}); remove what is left: salt-run virt.purge "
+                    f"VM {self.name!r} is being worked on by the master of {_describe_cell(cell)}, "
+                    "or was "
+                    f"when that was killed ({report.order}); remove what is left: salt-run "
+                    "virt.purge "
                     f"{self.name} cell={cell}"
                 )
-        unknown = [
-            f"{told(c, h)} ({w})" for c, o in self.found.items() for h, w in o.may_have.items()
+        doubts = [
+            f"{display_name(c, h)} ({reason})"
+            for c, o in self.found.items()
+            for h, reason in o.may_have.items()
         ]
-        unknown += [why for _cell, why in sorted(self.failed.items())]
-        if unknown and not force:
+        doubts += [failure for _cell, failure in sorted(self.failed.items())]
+        if doubts and not force:
             raise NameTaken(
-                f"VM {self.name!r} may be where nobody can be asked: {'; '.join(unknown)}; wait "
+                f"VM {self.name!r} may be where nobody can be asked: {'; '.join(doubts)}; wait "
                 "until that answers, give each cell a beginning of its names (prefix), or, if you "
                 "know that there is no such VM, give force=True"
             )
 
 
-def _called(cell: str) -> str:
+def _describe_cell(cell: str) -> str:
     return "this cell" if cell == LOCAL else f"cell {cell}"

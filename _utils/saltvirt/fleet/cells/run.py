@@ -10,16 +10,18 @@ from saltvirt import arguments, locks, terminal, vmfilter
 from saltvirt.errors import BadArgument, MasterError, VirtError
 from saltvirt.fleet import inventory, looking, orders
 from saltvirt.fleet.cells import answers, asking, here, known, merging, routes
-from saltvirt.fleet.cells.answers import Found
+from saltvirt.fleet.cells.answers import NameReport
 from saltvirt.fleet.cells.known import LOCAL, CellFailed
 from saltvirt.fleet.cells.routes import Call
 from saltvirt.fleet.cloud import Cloud
 
 # Calls the function here, with these arguments.
-Own = Callable[[Call], Any]
+RunHere = Callable[[Call], Any]
 
 
-def command(opts: Mapping[str, Any], events: Any, jid: str | None, call: Call, own: Own) -> Any:
+def command(
+    opts: Mapping[str, Any], events: Any, jid: str | None, call: Call, run_here: RunHere
+) -> Any:
     """
     Return what a call returns, wherever it is done; raise VirtError.
 
@@ -31,35 +33,37 @@ def command(opts: Mapping[str, Any], events: Any, jid: str | None, call: Call, o
         What does it here.
     """
     quiet = bool(call.arguments.get("quiet"))
-    return _Top(Cloud.of(opts, events, "cells", quiet, is_reading=True), jid, own).does(call)
+    return _TopMaster(Cloud.of(opts, events, "cells", quiet, is_reading=True), jid, run_here).does(
+        call
+    )
 
 
-class _Top:
+class _TopMaster:
     """One command on a master that has cells, or is one."""
 
-    def __init__(self, cloud: Cloud, jid: str | None, own: Own) -> None:
-        self._cloud, self._jid, self._own = cloud, jid, own
-        self._cells = known.of(cloud.settings)
+    def __init__(self, cloud: Cloud, jid: str | None, run_here: RunHere) -> None:
+        self._cloud, self._jid, self._own = cloud, jid, run_here
+        self._cells = known.from_settings(cloud.settings)
         # By it VMs are looked for; a new one needs the option itself.
-        self._prefix = known.looked_for(cloud.settings)
+        self._prefix = known.search_prefix(cloud.settings)
 
     @functools.cached_property
     def _has_own(self) -> bool:
-        return bool(inventory.allowed(self._cloud))
+        return bool(inventory.allowed_hosts(self._cloud))
 
     def does(self, call: Call) -> Any:
         """Do it where it belongs."""
         if call.fun in routes.MERGED and self._cells and call.cell != LOCAL:
             return self._merged(call)
-        cell, aimed = routes.aimed(call, self._cells)
+        cell, cell_call = routes.resolve_cell(call, self._cells)
         if cell == LOCAL:
-            return self._here(aimed)
-        cell = cell or self._cell_of(aimed)
-        names = aimed.new_names()
+            return self._here(cell_call)
+        cell = cell or self._cell_of(cell_call)
+        names = cell_call.new_names()
         if not names:
-            return self._at(cell, aimed)
+            return self._at(cell, cell_call)
         with self._alone_with(names):
-            return self._new(cell, aimed, names)
+            return self._new(cell, cell_call, names)
 
     @contextlib.contextmanager
     def _alone_with(self, names: Sequence[str]) -> Iterator[None]:
@@ -68,29 +72,31 @@ class _Top:
         with contextlib.ExitStack() as stack:
             # A name that is asked for twice is for who makes them to refuse.
             for name in sorted({*names}) if self._cells else ():
-                lock = locks.held(folder / f"{name}.lock", wait=False)
+                lock = locks.hold_lock(folder / f"{name}.lock", wait=False)
                 if stack.enter_context(lock) is None:
-                    raise orders.taken(name, "deployed")
+                    raise orders.taken_error(name, "deployed")
             yield
 
     def _here(self, call: Call) -> Any:
         for name in call.new_names():
             known.refuse_foreign(name, known.own_prefix(self._cloud.settings), "of this master")
-        with here.noted(self._cloud.opts, self._jid):
+        with here.hold_job_lock(self._cloud.opts, self._jid):
             return self._own(call)
 
     def _at(self, cell: str, call: Call) -> Any:
         """Have a cell, or this master, do it."""
         if cell == LOCAL:
             return self._here(call)
-        at, opts = self._cells[cell], self._cloud.opts
+        entry, opts = self._cells[cell], self._cloud.opts
         try:
             if call.fun in routes.QUESTIONS:
-                return routes.renamed(call, cell, asking.question(at, opts, call))
-            return routes.renamed(call, cell, asking.order(at, opts, call, self._begun(cell)))
+                return routes.rename_hosts(call, cell, asking.ask(entry, opts, call))
+            return routes.rename_hosts(
+                call, cell, asking.ask_by_job(entry, opts, call, self._begun(cell))
+            )
         except CellFailed as error:
             table = getattr(error, "table", {})
-            error.table = routes.renamed(call, cell, {**table, "error": str(error)})
+            error.table = routes.rename_hosts(call, cell, {**table, "error": str(error)})
             raise
 
     def _begun(self, cell: str) -> Callable[[str], None]:
@@ -101,19 +107,19 @@ class _Top:
         name = call.vm or call.alone
         if name is None:
             return self._cell_of_new(call)
-        by_name = known.whose(name, self._cells, self._prefix)
-        if by_name is not None or not self._cells:
-            return by_name or LOCAL
+        named_cell = known.find_cell(name, self._cells, self._prefix)
+        if named_cell is not None or not self._cells:
+            return named_cell or LOCAL
         return LOCAL if call.alone else self._sought(name, [*self._cells, LOCAL]).cell()
 
     def _cell_of_new(self, call: Call) -> str:
         names = call.new_names()
-        cells = {known.whose(name, self._cells, self._prefix) for name in names}
+        cells = {known.find_cell(name, self._cells, self._prefix) for name in names}
         if len(cells) > 1:
             raise BadArgument("name", "VMs of several cells are not made at once; say them apart")
-        (by_name,) = cells or {None}
-        if by_name or not names or self._has_own or not self._cells:
-            return by_name or LOCAL
+        (named_cell,) = cells or {None}
+        if named_cell or not names or self._has_own or not self._cells:
+            return named_cell or LOCAL
         raise BadArgument(
             "cell",
             "this master has no hypervisors of its own, so say in which cell the VM is to be: "
@@ -127,34 +133,37 @@ class _Top:
         for name in names:
             known.refuse_foreign(name, prefix, where)
         force = arguments.boolean("force", call.arguments.get("force", False))
-        for sought in self._elsewhere(names, cell):
-            sought.refuse_taken(force=force)
+        for search in self._elsewhere(names, cell):
+            search.refuse_taken(force=force)
         return self._at(cell, call)
 
-    def _elsewhere(self, names: Sequence[str], cell: str) -> list[merging.Sought]:
+    def _elsewhere(self, names: Sequence[str], cell: str) -> list[merging.NameSearch]:
         """Return what all but the cell that gets VMs say of their names, if they may have them."""
-        others = {
-            other
-            for other in (LOCAL, *self._cells)
-            if other != cell and any(known.may_have(self._prefix_of(other), name) for name in names)
+        other_cells = {
+            other_cell
+            for other_cell in (LOCAL, *self._cells)
+            if other_cell != cell
+            and any(known.may_have(self._prefix_of(other_cell), name) for name in names)
         }
-        return self._all_sought(names, others) if others else []
+        return self._all_sought(names, other_cells) if other_cells else []
 
     def _prefix_of(self, cell: str) -> str:
         return self._prefix if cell == LOCAL else self._cells[cell].prefix
 
-    def _sought(self, name: str, cells: Sequence[str]) -> merging.Sought:
+    def _sought(self, name: str, cells: Sequence[str]) -> merging.NameSearch:
         return self._all_sought([name], cells)[0]
 
-    def _all_sought(self, names: Sequence[str], cells: Any) -> list[merging.Sought]:
+    def _all_sought(self, names: Sequence[str], cells: Any) -> list[merging.NameSearch]:
         """Ask cells for names, at once."""
         call = Call(fun="virt.find", arguments={"name": list(names)})
-        found, failed = self._asked(dict.fromkeys(cells, call), self._found_here)
-        read = _read(found, failed, names)
-        why = {cell: str(error) for cell, error in failed.items()}
+        answers_by_cell, errors_by_cell = self._asked(dict.fromkeys(cells, call), self._found_here)
+        reports_by_cell = _read_reports(answers_by_cell, errors_by_cell, names)
+        reasons_by_cell = {cell: str(error) for cell, error in errors_by_cell.items()}
         return [
-            merging.Sought(
-                name=name, found={cell: one[name] for cell, one in read.items()}, failed=why
+            merging.NameSearch(
+                name=name,
+                found={cell: reports[name] for cell, reports in reports_by_cell.items()},
+                failed=reasons_by_cell,
             )
             for name in names
         ]
@@ -163,74 +172,91 @@ class _Top:
         return here.find(self._cloud, call.arguments["name"])
 
     def _asked(
-        self, calls: Mapping[str, Call], own: Own
+        self, calls: Mapping[str, Call], run_here: RunHere
     ) -> tuple[dict[str, Any], dict[str, VirtError]]:
         """Ask cells, and this master if it has hypervisors, at once; say who is silent."""
-        self._cloud.progress("Asked", detail=terminal.counted(len(calls), "cell"))
+        self._cloud.progress("Asked", detail=terminal.count_text(len(calls), "cell"))
 
         def at(cell: str) -> Callable[[], Any]:
             call = calls[cell]
             if cell == LOCAL:
-                return lambda: own(call)
-            return lambda: asking.question(self._cells[cell], self._cloud.opts, call)
+                return lambda: run_here(call)
+            return lambda: asking.ask(self._cells[cell], self._cloud.opts, call)
 
-        wanted = [cell for cell in calls if cell != LOCAL or self._has_own]
-        found, failed = asking.each({cell: at(cell) for cell in wanted})
-        for error in failed.values():
+        asked_cells = [cell for cell in calls if cell != LOCAL or self._has_own]
+        answers_by_cell, errors_by_cell = asking.run_for_cells(
+            {cell: at(cell) for cell in asked_cells}
+        )
+        for error in errors_by_cell.values():
             self._cloud.progress("Asked", detail=str(error))
-        return found, failed
+        return answers_by_cell, errors_by_cell
 
     def _merged(self, call: Call) -> Any:
         """Return what all say, put together."""
         calls = routes.questions(call, self._cells, has_own=self._has_own)
-        found, failed = self._asked(calls, self._own)
+        answers_by_cell, errors_by_cell = self._asked(calls, self._own)
         if call.fun == "virt.find":
             names = arguments.names("name", call.arguments["name"])
-            return _found_of_all(_read(found, failed, names), failed)
+            return _merge_reports(
+                _read_reports(answers_by_cell, errors_by_cell, names), errors_by_cell
+            )
         rows: dict[str, answers.Hosts] = {}
-        for cell, said in found.items():
+        for cell, answer in answers_by_cell.items():
             try:
-                rows[cell] = answers.hosts(cell, call.fun, said, is_plain=_is_plain(calls[cell]))
+                rows[cell] = answers.hosts(cell, call.fun, answer, is_plain=_is_plain(calls[cell]))
             except VirtError as error:
-                failed[cell] = error
+                errors_by_cell[cell] = error
         if not rows:
-            why = "; ".join(str(error) for _cell, error in sorted(failed.items()))
-            raise MasterError(why or "there are no hypervisors, and no cells")
+            reasons = "; ".join(str(error) for _cell, error in sorted(errors_by_cell.items()))
+            raise MasterError(reasons or "there are no hypervisors, and no cells")
         look = _look(call) if len(calls) > 1 else None
-        return merging.shown(call.fun, rows, asking.failures(failed), look)
+        return merging.merge_answers(call.fun, rows, asking.describe_errors(errors_by_cell), look)
 
 
-def _read(
-    found: Mapping[str, Any], failed: dict[str, VirtError], names: Sequence[str]
-) -> dict[str, dict[str, Found]]:
+def _read_reports(
+    answers_by_cell: Mapping[str, Any], errors_by_cell: dict[str, VirtError], names: Sequence[str]
+) -> dict[str, dict[str, NameReport]]:
     """Return what cells say of names; one whose answer is none of these is put to the failed."""
-    out: dict[str, dict[str, Found]] = {}
-    for cell, said in found.items():
+    out: dict[str, dict[str, NameReport]] = {}
+    for cell, answer in answers_by_cell.items():
         try:
-            read = answers.read(cell, dict[str, Found], said)
-            if set(read) != set(names):
-                raise answers.not_understood(cell, "it is not of the names that it was asked")
-            out[cell] = read
+            reports = answers.read(cell, dict[str, NameReport], answer)
+            if set(reports) != set(names):
+                raise answers.bad_answer_error(cell, "it is not of the names that it was asked")
+            out[cell] = reports
         except VirtError as error:
-            failed[cell] = error
+            errors_by_cell[cell] = error
     return out
 
 
-def _found_of_all(
-    read: Mapping[str, Mapping[str, Found]], failed: Mapping[str, VirtError]
+def _merge_reports(
+    reports_by_cell: Mapping[str, Mapping[str, NameReport]], errors_by_cell: Mapping[str, VirtError]
 ) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    for cell, names in read.items():
-        for name, one in names.items():
-            there = out.setdefault(name, {"hosts": {}, "traces": [], "may_have": {}, "orders": {}})
-            there["hosts"] |= {routes.told(cell, host): state for host, state in one.hosts.items()}
-            there["traces"] += [routes.told(cell, host) for host in one.traces]
-            there["may_have"] |= {routes.told(cell, h): why for h, why in one.may_have.items()}
-            there["orders"] |= {cell: one.order} if one.order else {}
-    if not out and failed:
-        raise MasterError("; ".join(str(one) for _cell, one in sorted(failed.items())))
-    why = asking.failures(failed)
-    return {**out, **({"failed": {merging.whole(c): w for c, w in why.items()}} if why else {})}
+    for cell, reports in reports_by_cell.items():
+        for name, report in reports.items():
+            summary = out.setdefault(
+                name, {"hosts": {}, "traces": [], "may_have": {}, "orders": {}}
+            )
+            summary["hosts"] |= {
+                routes.display_name(cell, host): state for host, state in report.hosts.items()
+            }
+            summary["traces"] += [routes.display_name(cell, host) for host in report.traces]
+            summary["may_have"] |= {
+                routes.display_name(cell, h): reason for h, reason in report.may_have.items()
+            }
+            summary["orders"] |= {cell: report.order} if report.order else {}
+    if not out and errors_by_cell:
+        raise MasterError("; ".join(str(error) for _cell, error in sorted(errors_by_cell.items())))
+    reasons_by_cell = asking.describe_errors(errors_by_cell)
+    return {
+        **out,
+        **(
+            {"failed": {merging.hosts_pattern(c): w for c, w in reasons_by_cell.items()}}
+            if reasons_by_cell
+            else {}
+        ),
+    }
 
 
 def _is_plain(call: Call) -> bool:
@@ -239,13 +265,13 @@ def _is_plain(call: Call) -> bool:
 
 
 def _look(call: Call) -> looking.Look:
-    given, is_info = call.arguments, call.fun == "virt.host_info"
-    vms = {key: given.get(key) for key in ("name", "state", "tag")}
-    shown = given.get("fields") if is_info else None
-    return looking.asked(
+    keywords, is_info = call.arguments, call.fun == "virt.host_info"
+    vms = {key: keywords.get(key) for key in ("name", "state", "tag")}
+    host_fields = keywords.get("fields") if is_info else None
+    return looking.from_call(
         None,
-        vmfilter.of(**vms, fields=shown, known=looking.HOST_FIELDS),
-        sort=given.get("sort"),
-        limit=given.get("limit"),
-        offset=given.get("offset") or 0,
+        vmfilter.from_call(**vms, fields=host_fields, known=looking.HOST_FIELDS),
+        sort=keywords.get("sort"),
+        limit=keywords.get("limit"),
+        offset=keywords.get("offset") or 0,
     )

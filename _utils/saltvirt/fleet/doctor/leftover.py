@@ -25,15 +25,15 @@ class Leftover(Finding):
     does: str = ""
 
 
-def mended(check: str, where: str, subject: str, what: str, does: str) -> Leftover:
+def fixable_leftover(check: str, where: str, subject: str, problem: str, action: str) -> Leftover:
     """Return what ``fix=True`` mends."""
-    fix = f"{MEND}  # {does}"
-    return Leftover(check=check, where=where, subject=subject, what=what, fix=fix, does=does)
+    fix = f"{MEND}  # {action}"
+    return Leftover(check=check, where=where, subject=subject, what=problem, fix=fix, does=action)
 
 
-def by_hand(check: str, where: str, subject: str, what: str, fix: str) -> Leftover:
+def manual_leftover(check: str, where: str, subject: str, problem: str, fix: str) -> Leftover:
     """Return what an operator has to mend."""
-    return Leftover(check=check, where=where, subject=subject, what=what, fix=fix)
+    return Leftover(check=check, where=where, subject=subject, what=problem, fix=fix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class MasterFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class CloudFacts:
     """
     A whole look at a cloud.
 
@@ -119,23 +119,23 @@ class Seen:
         """``{UUID: files}`` of all domains on all hosts."""
         out: dict[str, set[str]] = {}
         for facts in self.hosts.values():
-            for one in facts.vms.values():
-                out.setdefault(one.uuid, set()).update(one.files)
+            for vm in facts.vms.values():
+                out.setdefault(vm.uuid, set()).update(vm.files)
         return out
 
     @property
     def names(self) -> set[str]:
         """What VMs are called anywhere, or were called when their disks were made."""
-        found = {name for facts in self.hosts.values() for name in (*facts.vms, *facts.made_for)}
+        vm_names = {name for facts in self.hosts.values() for name in (*facts.vms, *facts.made_for)}
         # Of those that have answered, the answer counts.
-        unheard = set(self.master.hints) - set(self.hosts)
-        return found | {name for host in unheard for name in self.master.hints[host]}
+        unanswered_hosts = set(self.master.hints) - set(self.hosts)
+        return vm_names | {name for host in unanswered_hosts for name in self.master.hints[host]}
 
     @property
     def busy(self) -> set[str]:
         """VMs that anything is on record of, here or on a host."""
-        found = {name for facts in self.hosts.values() for name in facts.busy}
-        return found | {one.name for one in self.master.orders} | self.master.at_work
+        vm_names = {name for facts in self.hosts.values() for name in facts.busy}
+        return vm_names | {order.name for order in self.master.orders} | self.master.at_work
 
     @property
     def shared(self) -> set[str]:

@@ -15,7 +15,7 @@ from saltvirt.fleet.doctor.leftover import MasterFacts, OrderLeft
 _PING_S, _AT_IT_S = 2, 1
 
 
-def of(cloud: Cloud, hosts: Collection[str], now: datetime) -> MasterFacts:
+def read_facts(cloud: Cloud, hosts: Collection[str], now: datetime) -> MasterFacts:
     """
     Return what this master has; no minion is asked.
 
@@ -23,72 +23,82 @@ def of(cloud: Cloud, hosts: Collection[str], now: datetime) -> MasterFacts:
         Those that have answered.
     """
     opts, members, store = cloud.opts, cloud.members, compat.KeyStore(cloud.opts)
-    folder, noted = orders.folder(opts), keys.noted(opts)
-    accepted = frozenset(store.accepted())
-    known = {
+    folder, noted_keys = orders.folder(opts), keys.read_vm_keys(opts)
+    accepted_ids = frozenset(store.accepted())
+    vms_by_host = {
         host: names
-        for host, names in hints.every(opts).items()
-        if host in accepted or host in hosts or members.has(host)
+        for host, names in hints.read_all(opts).items()
+        if host in accepted_ids or host in hosts or members.has(host)
     }
-    certified = {
+    certified_hosts = {
         row["host"]
-        for row in certificates.listed(certificates.opened(opts), now)
+        for row in certificates.list_certificates(certificates.open_authorities(opts), now)
         if row["state"] in ("good", "replaced")
     }
     return MasterFacts(
         code=content.of_code(),
         copies=_copies(opts),
         now_s=now.timestamp(),
-        at_work=at_work(opts),
+        at_work=find_busy_vms(opts),
         orders=list(_orders(folder)),
-        locks=[str(path) for path in locks.dead(folder / orders.PURPOSE)],
-        noted=noted,
-        keys={name: _key(store, name) for name in noted},
-        authorized=authorization.known(opts),
-        certified=frozenset(certified),
-        accepted=accepted,
-        allowed=frozenset(one for one in {*accepted, *certified, *noted} if members.has(one)),
-        hints=known,
+        locks=[str(path) for path in locks.find_dead(folder / orders.PURPOSE)],
+        noted=noted_keys,
+        keys={name: _read_key(store, name) for name in noted_keys},
+        authorized=authorization.list_unused(opts),
+        certified=frozenset(certified_hosts),
+        accepted=accepted_ids,
+        allowed=frozenset(
+            minion_id
+            for minion_id in {*accepted_ids, *certified_hosts, *noted_keys}
+            if members.has(minion_id)
+        ),
+        hints=vms_by_host,
     )
 
 
 def _copies(opts: Mapping[str, Any]) -> list[str]:
     """Return where this process may find the library: synced, and installed."""
     places = [Path(opts["extension_modules"]) / "utils", *map(Path, sys.path)]
-    has = (one / "saltvirt" for one in places if (one / "saltvirt/__init__.py").is_file())
-    return sorted({str(one.resolve()) for one in has})
+    library_folders = (
+        folder / "saltvirt" for folder in places if (folder / "saltvirt/__init__.py").is_file()
+    )
+    return sorted({str(folder.resolve()) for folder in library_folders})
 
 
-def _key(store: compat.KeyStore, name: str) -> tuple[str | None, str | None]:
-    state, public = store.read(name)
-    return state, public and public.strip()
+def _read_key(store: compat.KeyStore, name: str) -> tuple[str | None, str | None]:
+    state, public_key = store.read(name)
+    return state, public_key and public_key.strip()
 
 
-def at_work(opts: Mapping[str, Any]) -> frozenset[str]:
+def find_busy_vms(opts: Mapping[str, Any]) -> frozenset[str]:
     """Return the VMs that a command of this master is at work on."""
     folder = orders.folder(opts)
-    every = records.every(folder, orders.PURPOSE)
-    return frozenset(one.name for one in every if records.is_live(folder, orders.PURPOSE, one.name))
+    order_records = records.read_records(folder, orders.PURPOSE)
+    return frozenset(
+        record.name
+        for record in order_records
+        if records.is_live(folder, orders.PURPOSE, record.name)
+    )
 
 
 def _orders(folder: Path) -> Iterator[OrderLeft]:
-    for record in records.every(folder, orders.PURPOSE):
+    for record in records.read_records(folder, orders.PURPOSE):
         if not records.is_live(folder, orders.PURPOSE, record.name):
             yield OrderLeft(name=record.name, phase=record.phase, since=record.since_text)
-    for name, why in records.unreadable(folder, orders.PURPOSE).items():
-        yield OrderLeft(name=name, phase="unreadable", since="", error=why)
+    for name, reason in records.find_unreadable(folder, orders.PURPOSE).items():
+        yield OrderLeft(name=name, phase="unreadable", since="", error=reason)
 
 
-def answering(cloud: Cloud, names: Collection[str]) -> frozenset[str]:
+def find_answering_minions(cloud: Cloud, names: Collection[str]) -> frozenset[str]:
     """Return which minions of VMs answer; somebody may have renamed a VM, and not its minion."""
     if not names:
         return frozenset()
     with cloud.client() as local:
-        said = local.cmd(
+        replies = local.cmd(
             sorted(names),
             "test.ping",
             tgt_type="list",
             timeout=_PING_S,
             gather_job_timeout=_AT_IT_S,
         )
-    return frozenset(name for name, one in (said or {}).items() if one is True)
+    return frozenset(name for name, reply in (replies or {}).items() if reply is True)

@@ -27,108 +27,130 @@ _LIMIT_S = 600
 _ORDER = ("unfinished", "half-move", "order", "authorization", "certificate", "lock")
 
 
-def mend(cloud: Cloud, found: Iterable[Leftover], now: datetime) -> tuple[list[str], list[str]]:
+def mend(cloud: Cloud, leftovers: Iterable[Leftover], now: datetime) -> tuple[list[str], list[str]]:
     """Mend what can be; return what was done, and what failed, in one line each."""
-    done: list[str] = []
-    failed: list[str] = []
-    todo = [one for one in found if one.does]
-    of_hosts = _by_host(one for one in todo if not _is_ours(one))
-    first = {host: _only(there, ("unfinished",)) for host, there in of_hosts.items()}
-    _on_hosts(cloud, first, done, failed)
-    for one in sorted(todo, key=_rank):
-        if not _is_ours(one):
+    successes: list[str] = []
+    failures: list[str] = []
+    fixable_leftovers = [leftover for leftover in leftovers if leftover.does]
+    subjects_by_host = _group_by_host(
+        leftover for leftover in fixable_leftovers if not _is_mended_here(leftover)
+    )
+    unfinished_by_host = {
+        host: _select_checks(subjects_by_check, ("unfinished",))
+        for host, subjects_by_check in subjects_by_host.items()
+    }
+    _mend_on_hosts(cloud, unfinished_by_host, successes, failures)
+    for leftover in sorted(fixable_leftovers, key=_rank):
+        if not _is_mended_here(leftover):
             continue
         try:
-            said = _MASTERS[one.check](cloud, one.subject, now)
-            done.append(f"{one.check} {one.subject}: {said}")
+            outcome = _MENDERS[leftover.check](cloud, leftover.subject, now)
+            successes.append(f"{leftover.check} {leftover.subject}: {outcome}")
         except (VirtError, OSError) as error:
-            failed.append(f"{one.check} {one.subject}: {error}")
-    rest = {host: _without(there, ("unfinished",)) for host, there in of_hosts.items()}
-    _on_hosts(cloud, rest, done, failed)
-    return done, failed
+            failures.append(f"{leftover.check} {leftover.subject}: {error}")
+    remaining_by_host = {
+        host: _drop_checks(subjects_by_check, ("unfinished",))
+        for host, subjects_by_check in subjects_by_host.items()
+    }
+    _mend_on_hosts(cloud, remaining_by_host, successes, failures)
+    return successes, failures
 
 
-def _is_ours(one: Leftover) -> bool:
+def _is_mended_here(leftover: Leftover) -> bool:
     """Return whether it is mended from here; a lock may be a host's."""
-    return one.check in _MASTERS and (one.where == MASTER or one.check in _OF_HOSTS)
+    return leftover.check in _MENDERS and (
+        leftover.where == MASTER or leftover.check in _NAMED_WITH_HOST
+    )
 
 
-def _rank(one: Leftover) -> tuple[int, str]:
-    return (_ORDER.index(one.check) if one.check in _ORDER else len(_ORDER)), one.subject
+def _rank(leftover: Leftover) -> tuple[int, str]:
+    return (
+        _ORDER.index(leftover.check) if leftover.check in _ORDER else len(_ORDER)
+    ), leftover.subject
 
 
-def _by_host(found: Iterable[Leftover]) -> dict[str, dict[str, list[str]]]:
+def _group_by_host(leftovers: Iterable[Leftover]) -> dict[str, dict[str, list[str]]]:
     out: dict[str, dict[str, list[str]]] = {}
-    for one in found:
-        out.setdefault(one.where, {}).setdefault(one.check, []).append(one.subject)
+    for leftover in leftovers:
+        out.setdefault(leftover.where, {}).setdefault(leftover.check, []).append(leftover.subject)
     return out
 
 
-def _only(there: Mapping[str, list[str]], checks: Iterable[str]) -> dict[str, list[str]]:
-    return {check: there[check] for check in checks if check in there}
+def _select_checks(
+    subjects_by_check: Mapping[str, list[str]], checks: Iterable[str]
+) -> dict[str, list[str]]:
+    return {check: subjects_by_check[check] for check in checks if check in subjects_by_check}
 
 
-def _without(there: Mapping[str, list[str]], checks: Iterable[str]) -> dict[str, list[str]]:
-    return {check: subjects for check, subjects in there.items() if check not in set(checks)}
+def _drop_checks(
+    subjects_by_check: Mapping[str, list[str]], checks: Iterable[str]
+) -> dict[str, list[str]]:
+    return {
+        check: subjects for check, subjects in subjects_by_check.items() if check not in set(checks)
+    }
 
 
-def _on_hosts(
+def _mend_on_hosts(
     cloud: Cloud,
-    wanted: Mapping[str, Mapping[str, list[str]]],
-    done: list[str],
-    failed: list[str],
+    subjects_by_host: Mapping[str, Mapping[str, list[str]]],
+    successes: list[str],
+    failures: list[str],
 ) -> None:
-    for host, there in sorted(wanted.items()):
-        if not there:
+    for host, subjects_by_check in sorted(subjects_by_host.items()):
+        if not subjects_by_check:
             continue
         try:
-            said = hosts.act(cloud, host, FUN, dict(there), limit_s=_LIMIT_S)
-            done += [f"{host}: {line}" for line in wire.read(host, FUN, list[str], said)]
+            answer = hosts.act(cloud, host, FUN, dict(subjects_by_check), limit_s=_LIMIT_S)
+            successes += [f"{host}: {line}" for line in wire.read(host, FUN, list[str], answer)]
         except VirtError as error:
-            failed.append(str(error))
+            failures.append(str(error))
 
 
-def _order(cloud: Cloud, name: str, _now: datetime) -> str:
+def _settle_order(cloud: Cloud, name: str, _now: datetime) -> str:
     """Settle what an interrupted command has left, as the next virt.purge of that VM would."""
     # A VM that moves may have any name that libvirt allows.
     with orders.opened(cloud.opts, name, is_there=True) as order:
         if order.record is None:
             return "was settled meanwhile"
         moves.settle_order(cloud, order)
-        late = interrupted.give_up(cloud, order)
-        found = inventory.look_for(cloud, name)
-        seen = sightings.of_presence(found.answers)
-        unheard = inventory.unheard(cloud, found, name, seen, interrupted.hosts(order))
-        said = interrupted.settle(cloud.opts, order, seen, {**late, **unheard})
-        return said or "settled"
+        pending_reasons = interrupted.give_up(cloud, order)
+        survey = inventory.survey_for_vm(cloud, name)
+        sightings_by_host = sightings.from_presence(survey.answers)
+        unheard_reasons = inventory.find_suspects(
+            cloud, survey, name, sightings_by_host, interrupted.order_hosts(order)
+        )
+        outcome = interrupted.settle(
+            cloud.opts, order, sightings_by_host, {**pending_reasons, **unheard_reasons}
+        )
+        return outcome or "settled"
 
 
-def _move(cloud: Cloud, name: str, _now: datetime) -> str:
-    said = settle.every(cloud, name)["settled"]
-    return str(said.get(name, "settled"))
+def _settle_move(cloud: Cloud, name: str, _now: datetime) -> str:
+    outcomes = settle.settle_all(cloud, name)["settled"]
+    return str(outcomes.get(name, "settled"))
 
 
-def _authorization(cloud: Cloud, name: str, _now: datetime) -> str:
+def _revoke_authorization(cloud: Cloud, name: str, _now: datetime) -> str:
     authorization.revoke(cloud, name)
     return "revoked"
 
 
-def _certificate(cloud: Cloud, host: str, now: datetime) -> str:
-    revoked = allowing.disallow(cloud.opts, [host], now)["revoked"]
-    return f"revoked {', '.join(revoked)}"
+def _revoke_certificates(cloud: Cloud, host: str, now: datetime) -> str:
+    revoked_serials = allowing.disallow(cloud.opts, [host], now)["revoked"]
+    return f"revoked {', '.join(revoked_serials)}"
 
 
-def _lock(cloud: Cloud, _path: str, _now: datetime) -> str:
+def _remove_locks(cloud: Cloud, _path: str, _now: datetime) -> str:
     locks.sweep(orders.folder(cloud.opts) / orders.PURPOSE)
     return "removed"
 
 
-_MASTERS: Mapping[str, Callable[[Cloud, str, datetime], Any]] = {
-    "half-move": _move,
-    "order": _order,
-    "authorization": _authorization,
-    "certificate": _certificate,
-    "lock": _lock,
+_MENDERS: Mapping[str, Callable[[Cloud, str, datetime], Any]] = {
+    "half-move": _settle_move,
+    "order": _settle_order,
+    "authorization": _revoke_authorization,
+    "certificate": _revoke_certificates,
+    "lock": _remove_locks,
 }
 # These are named with a host, and mended from here all the same.
-_OF_HOSTS = ("half-move", "certificate")
+_NAMED_WITH_HOST = ("half-move", "certificate")

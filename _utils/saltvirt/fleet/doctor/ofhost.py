@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from saltvirt.fleet.doctor.leftover import Leftover, Seen, by_hand, mended
-from saltvirt.fleet.findings import sync
+from saltvirt.fleet.doctor.leftover import CloudFacts, Leftover, fixable_leftover, manual_leftover
+from saltvirt.fleet.findings import sync_command
 from saltvirt.placement.doctor import DoctorFacts, LooseFile
 
 # As on the host, which has the last word.
@@ -26,73 +26,77 @@ _LOCAL = {
 }
 
 
-def findings(host: str, seen: Seen) -> Iterator[Leftover]:
+def findings(host: str, cloud_facts: CloudFacts) -> Iterator[Leftover]:
     """Yield what is left over on a host."""
-    facts = seen.hosts[host]
-    yield from _code(host, facts, seen)
-    yield from _local(host, facts)
-    for name, why in sorted(facts.unreadable.items()):
-        is_entry = name in facts.unreadable_trash
-        what = f"entry {name!r} of the trash" if is_entry else f"VM {name}"
-        yield by_hand(
+    facts = cloud_facts.hosts[host]
+    yield from _code(host, facts, cloud_facts)
+    yield from _host_leftovers(host, facts)
+    for name, reason in sorted(facts.unreadable.items()):
+        is_trash_entry = name in facts.unreadable_trash
+        subject = f"entry {name!r} of the trash" if is_trash_entry else f"VM {name}"
+        yield manual_leftover(
             *("record", host, name),
-            f"not all is known of {what}, so no file there is judged: {why}",
+            f"not all is known of {subject}, so no file there is judged: {reason}",
             f"on {host}: do what that says",
         )
-    yield from _moves(host, facts, seen)
+    yield from _moves(host, facts, cloud_facts)
     if not facts.unreadable:
-        for one in facts.files:
-            if not is_needed(one, seen):
-                yield _file(host, one)
+        for file in facts.files:
+            if not is_needed(file, cloud_facts):
+                yield _file(host, file)
 
 
-def silent(host: str, why: str) -> Leftover:
+def describe_unresponsive_host(host: str, reason: str) -> Leftover:
     """Return what is said of a host that cannot be judged."""
-    return by_hand(
+    return manual_leftover(
         *("not-checked", host, host),
-        f"{why}; until it answers, nothing is judged that one of its VMs may need: no file, no key",
-        f"on {host}: systemctl restart salt-minion; if its code is old: {sync(host)}; if it never "
+        f"{reason}; until it answers, nothing is judged that one of its VMs may need: no file, no "
+        "key",
+        f"on {host}: systemctl restart salt-minion; if its code is old: {sync_command(host)}; if "
+        "it never "
         f"comes back: salt-run virt.disallow {shlex.quote(host)}",
     )
 
 
-def remembered(host: str, names: list[str]) -> Leftover:
+def describe_remembered_host(host: str, names: list[str]) -> Leftover:
     """Return what is said of a host that is not asked any more and had VMs when it was."""
-    listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    return by_hand(
+    names_text = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    return manual_leftover(
         *("not-checked", host, host),
-        f"it is not asked any more, and had VMs ({listed}): no file and no key is judged",
+        f"it is not asked any more, and had VMs ({names_text}): no file and no key is judged",
         f"allow it again: salt-run virt.allow {shlex.quote(host)}; if it is gone for good: "
         f"salt-run virt.disallow {shlex.quote(host)}; salt-key -d {shlex.quote(host)}",
     )
 
 
-def _code(host: str, facts: DoctorFacts, seen: Seen) -> Iterator[Leftover]:
+def _code(host: str, facts: DoctorFacts, cloud_facts: CloudFacts) -> Iterator[Leftover]:
     if len(facts.copies) > 1:
-        yield by_hand(
+        yield manual_leftover(
             *("code-mixed", host, host),
             f"its minion finds this project twice: {', '.join(facts.copies)}",
             f"on {host}: keep one of them: salt-pip uninstall saltext-virt, or remove what was "
             "synced from its extension_modules; then systemctl restart salt-minion",
         )
-    elif facts.code != seen.master.code:
-        yield by_hand("code", host, host, "its code is not that of this master", sync(host))
+    elif facts.code != cloud_facts.master.code:
+        yield manual_leftover(
+            "code", host, host, "its code is not that of this master", sync_command(host)
+        )
 
 
-def _local(host: str, facts: DoctorFacts) -> Iterator[Leftover]:
+def _host_leftovers(host: str, facts: DoctorFacts) -> Iterator[Leftover]:
     for check, subjects in sorted(facts.left.items()):
         for subject in subjects:
             if check in _LOCAL:
-                what, does = _LOCAL[check]
-                yield mended(check, host, subject, what.format(subject), does)
+                template, action = _LOCAL[check]
+                yield fixable_leftover(check, host, subject, template.format(subject), action)
             elif check == "trash":
-                yield by_hand(
+                yield manual_leftover(
                     *(check, host, subject),
                     f"what is in {subject} is in the trash by no record, so nobody empties it",
                     f"on {host}: move what is needed back, then rm -r {shlex.quote(subject)}",
                 )
             elif check == "firewall":
-                yield by_hand(
+                yield manual_leftover(
                     *(check, host, subject),
                     f"{subject} is half of a firewall: its rules or its unit are missing",
                     f"salt {shlex.quote(host)} state.apply hypervisor.firewall writes both anew; "
@@ -100,71 +104,77 @@ def _local(host: str, facts: DoctorFacts) -> Iterator[Leftover]:
                 )
 
 
-def _moves(host: str, facts: DoctorFacts, seen: Seen) -> Iterator[Leftover]:
+def _moves(host: str, facts: DoctorFacts, cloud_facts: CloudFacts) -> Iterator[Leftover]:
     """Yield moves that nobody is at; of one that two hosts have on record its source says it."""
-    live = {
-        one.name for there in seen.hosts.values() for one in there.moves if one.is_live
-    } | seen.master.at_work
-    leaving = {
-        one.name
-        for there in seen.hosts.values()
-        for one in there.moves
-        if one.purpose == "departure"
+    live_vms = {
+        move.name
+        for host_facts in cloud_facts.hosts.values()
+        for move in host_facts.moves
+        if move.is_live
+    } | cloud_facts.master.at_work
+    departing_vms = {
+        move.name
+        for host_facts in cloud_facts.hosts.values()
+        for move in host_facts.moves
+        if move.purpose == "departure"
     }
     # Its other host may be one that is silent, and at it.
-    nobody = "no host that answers" if seen.silent else "nobody"
-    for one in facts.moves:
-        is_said = one.purpose == "arrival" and one.name in leaving
-        if one.name not in live and not is_said:
-            yield mended(
-                *("half-move", host, one.name),
-                f"a move of VM {one.name} is on record ({one.purpose}, {one.phase}), and {nobody} "
+    idle_text = "no host that answers" if cloud_facts.silent else "nobody"
+    for move in facts.moves:
+        is_reported = move.purpose == "arrival" and move.name in departing_vms
+        if move.name not in live_vms and not is_reported:
+            yield fixable_leftover(
+                *("half-move", host, move.name),
+                f"a move of VM {move.name} is on record ({move.purpose}, {move.phase}), and "
+                f"{idle_text} "
                 "is at it",
-                f"salt-run virt.settle {shlex.quote(one.name)}",
+                f"salt-run virt.settle {shlex.quote(move.name)}",
             )
 
 
-def is_needed(one: LooseFile, seen: Seen) -> bool:
+def is_needed(file: LooseFile, cloud_facts: CloudFacts) -> bool:
     """Return whether anything may still need a file that nothing on its host uses."""
-    if not seen.is_whole or one.vm in seen.busy:
+    if not cloud_facts.is_whole or file.vm in cloud_facts.busy:
         return True
-    if one.kind == "token":
-        return one.quiet_s < TOKEN_S or one.vm in seen.master.authorized
+    if file.kind == "token":
+        return file.quiet_s < TOKEN_S or file.vm in cloud_facts.master.authorized
     # Also of one that is this host's: it may be what others have from here over the network.
-    if one.quiet_s < QUIET_S or Path(one.path).name in seen.shared:
+    if file.quiet_s < QUIET_S or Path(file.path).name in cloud_facts.shared:
         return True
-    if one.is_shared and not seen.is_all_told:
+    if file.is_shared and not cloud_facts.is_all_told:
         return True
-    there = seen.uuids.get(one.uuid)
-    if there is None:
+    vm_files = cloud_facts.uuids.get(file.uuid)
+    if vm_files is None:
         # Whoever made a VM of that name anew may have given it what the one before had.
-        return one.vm in seen.names
+        return file.vm in cloud_facts.names
     # Its VM is somewhere: only what that has under the same name there was left by a move.
-    return one.is_shared or one.path not in there
+    return file.is_shared or file.path not in vm_files
 
 
-def _file(host: str, one: LooseFile) -> Leftover:
+def _file(host: str, file: LooseFile) -> Leftover:
     """
     Name a file that nothing needs.
 
     That no VM has it proves nothing: its definition may be lost. So it is never removed from here.
     """
-    if one.kind == "token":
-        return mended(
-            *(one.kind, host, one.path),
-            f"{one.path} is a token of VM {one.vm} that was never used, and is worth nothing",
+    if file.kind == "token":
+        return fixable_leftover(
+            *(file.kind, host, file.path),
+            f"{file.path} is a token of VM {file.vm} that was never used, and is worth nothing",
             "removes it",
         )
-    what = f"{one.kind} {one.path} of VM {one.vm}, which no host has"
-    target, path = shlex.quote(host), shlex.quote(one.path)
-    if one.kind in _NOT_FOR_TRASH:
-        return by_hand(
-            *(one.kind, host, one.path), what, f"on {host}, if VM {one.vm} is gone: rm {path}"
+    problem = f"{file.kind} {file.path} of VM {file.vm}, which no host has"
+    target, path = shlex.quote(host), shlex.quote(file.path)
+    if file.kind in _NOT_FOR_TRASH:
+        return manual_leftover(
+            *(file.kind, host, file.path), problem, f"on {host}, if VM {file.vm} is gone: rm {path}"
         )
     # On storage that other hosts see, they are asked first.
-    put = f"salt-run virt.trash_put {target}" if one.is_shared else f"salt {target} virt.trash_put"
-    return by_hand(
-        *(one.kind, host, one.path),
-        what,
-        f"define its VM again; or if it is gone for good: {put} {path}",
+    put_command = (
+        f"salt-run virt.trash_put {target}" if file.is_shared else f"salt {target} virt.trash_put"
+    )
+    return manual_leftover(
+        *(file.kind, host, file.path),
+        problem,
+        f"define its VM again; or if it is gone for good: {put_command} {path}",
     )

@@ -11,18 +11,18 @@ from saltvirt.errors import VirtError
 from saltvirt.fleet import inventory, minions
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.doctor import masterfacts, mend, ofhost, ofmaster
-from saltvirt.fleet.doctor.leftover import Leftover, Seen
+from saltvirt.fleet.doctor.leftover import CloudFacts, Leftover
 from saltvirt.fleet.silence import Wait
 from saltvirt.placement.doctor import DoctorFacts
 
 FUN = "virt.doctor_facts"
 # Between two looks: what is on its way is somewhere else then, or on another record. So many more
 # there are at most, while it is not the same hosts that answer.
-_AGAIN_S, _MOST_AGAIN = 2, 3
+_PAUSE_S, _MAX_REPEATS = 2, 3
 _NOT_CHECKED = "not-checked"
 
 
-class LeftOver(VirtError):
+class LeftoversFound(VirtError):
     """Something is left over; :attr:`table` has what, and what was mended."""
 
 
@@ -37,101 +37,113 @@ def doctor(cloud: Cloud, now: datetime, *, fix: object = False) -> dict[str, Any
     """
     is_fixing = arguments.boolean("fix", fix)
     cloud.progress("Looking", detail="at the master and all hosts")
-    seen, found = _twice(cloud, now)
-    done: list[str] = []
-    failed: list[str] = []
-    if is_fixing and found:
-        for one in found:
-            if one.does:
-                cloud.progress("Mending", detail=f"{one.where}: {one.what}; {one.does}")
-        done, failed = mend.mend(cloud, found, now)
-        seen, found = _twice(cloud, now)
+    cloud_facts, leftovers = _look_twice(cloud, now)
+    successes: list[str] = []
+    failures: list[str] = []
+    if is_fixing and leftovers:
+        for leftover in leftovers:
+            if leftover.does:
+                cloud.progress(
+                    "Mending", detail=f"{leftover.where}: {leftover.what}; {leftover.does}"
+                )
+        successes, failures = mend.mend(cloud, leftovers, now)
+        cloud_facts, leftovers = _look_twice(cloud, now)
     out = {
-        "findings": [_shown(one) for one in found],
-        "checked": sorted(seen.hosts),
-        "mended": done,
-        **({"failed": failed} if failed else {}),
+        "findings": [_as_row(leftover) for leftover in leftovers],
+        "checked": sorted(cloud_facts.hosts),
+        "mended": successes,
+        **({"failed": failures} if failures else {}),
     }
-    if found or failed:
-        count = f"{len(found)} things are" if len(found) != 1 else "1 thing is"
-        error = LeftOver("; ".join([f"{count} left over; each is named with its fix", *failed]))
+    if leftovers or failures:
+        count = f"{len(leftovers)} things are" if len(leftovers) != 1 else "1 thing is"
+        error = LeftoversFound(
+            "; ".join([f"{count} left over; each is named with its fix", *failures])
+        )
         error.table = out
         raise error
-    return {**out, "ready": _said(done)}
+    return {**out, "ready": _ready_text(successes)}
 
 
-def _said(done: list[str]) -> str:
-    if not done:
+def _ready_text(successes: list[str]) -> str:
+    if not successes:
         return "nothing is left over"
-    return "; ".join([*done, "now nothing is left over"])
+    return "; ".join([*successes, "now nothing is left over"])
 
 
-def _shown(one: Leftover) -> dict[str, Any]:
-    return {key: value for key, value in asdict(one).items() if key != "does"}
+def _as_row(leftover: Leftover) -> dict[str, Any]:
+    return {key: value for key, value in asdict(leftover).items() if key != "does"}
 
 
-def _twice(cloud: Cloud, now: datetime) -> tuple[Seen, list[Leftover]]:
+def _look_twice(cloud: Cloud, now: datetime) -> tuple[CloudFacts, list[Leftover]]:
     """
     Look twice, if there is anything; return the last look, and what was found both times.
 
     While a host is silent little is judged: two looks at which not the same hosts have answered
     would find nothing both times, whatever there is.
     """
-    seen = _look(cloud, now)
-    found = list(_judged(seen))
-    if not found:
-        return seen, found
-    for _again in range(_MOST_AGAIN):
-        time.sleep(_AGAIN_S)
-        before, seen = seen, _look(cloud, now)
-        found = _both(before, seen)
-        if before.hosts.keys() == seen.hosts.keys():
+    cloud_facts = _read_cloud(cloud, now)
+    leftovers = list(_judge(cloud_facts))
+    if not leftovers:
+        return cloud_facts, leftovers
+    for _repeat in range(_MAX_REPEATS):
+        time.sleep(_PAUSE_S)
+        earlier_facts, cloud_facts = cloud_facts, _read_cloud(cloud, now)
+        leftovers = _find_confirmed(earlier_facts, cloud_facts)
+        if earlier_facts.hosts.keys() == cloud_facts.hosts.keys():
             break
-    return seen, found
+    return cloud_facts, leftovers
 
 
-def _both(before: Seen, seen: Seen) -> list[Leftover]:
+def _find_confirmed(earlier_facts: CloudFacts, cloud_facts: CloudFacts) -> list[Leftover]:
     """Return what was found at both looks, and who was not checked at either."""
-    first = {_key(one): one for one in _judged(before)}
-    last = list(_judged(seen))
-    found = [one for one in last if _key(one) in first or one.check == _NOT_CHECKED]
-    known = {_key(one) for one in found}
-    late = (one for key, one in first.items() if key not in known)
-    return found + [one for one in late if one.check == _NOT_CHECKED]
+    earlier_by_key = {_key(leftover): leftover for leftover in _judge(earlier_facts)}
+    last_leftovers = list(_judge(cloud_facts))
+    confirmed_leftovers = [
+        leftover
+        for leftover in last_leftovers
+        if _key(leftover) in earlier_by_key or leftover.check == _NOT_CHECKED
+    ]
+    confirmed_keys = {_key(leftover) for leftover in confirmed_leftovers}
+    unconfirmed_leftovers = (
+        leftover for key, leftover in earlier_by_key.items() if key not in confirmed_keys
+    )
+    return confirmed_leftovers + [
+        leftover for leftover in unconfirmed_leftovers if leftover.check == _NOT_CHECKED
+    ]
 
 
-def _key(one: Leftover) -> tuple[str, str, str]:
-    return one.check, one.where, one.subject
+def _key(leftover: Leftover) -> tuple[str, str, str]:
+    return leftover.check, leftover.where, leftover.subject
 
 
-def _look(cloud: Cloud, now: datetime) -> Seen:
+def _read_cloud(cloud: Cloud, now: datetime) -> CloudFacts:
     # Before the hosts: what is begun after this is on their records, or on none of ours.
-    at_work = masterfacts.at_work(cloud.opts)
-    allowed = inventory.allowed(cloud)
-    replies = minions.ask(cloud, allowed, FUN, wait=Wait.brief(allowed))
-    hosts, silent = {}, {}
+    busy_vms = masterfacts.find_busy_vms(cloud.opts)
+    allowed_hosts = inventory.allowed_hosts(cloud)
+    replies = minions.ask(cloud, allowed_hosts, FUN, wait=Wait.brief(allowed_hosts))
+    facts_by_host, reasons_by_host = {}, {}
     for host, reply in replies.items():
         try:
             if reply.ok:
-                hosts[host] = wire.read(host, FUN, DoctorFacts, reply.value)
+                facts_by_host[host] = wire.read(host, FUN, DoctorFacts, reply.value)
             else:
-                silent[host] = reply.error or "it does not answer"
+                reasons_by_host[host] = reply.error or "it does not answer"
         except wire.BadAnswer as error:
-            silent[host] = str(error)
-    master = masterfacts.of(cloud, list(hosts), now)
-    master = replace(master, at_work=at_work | master.at_work)
-    seen = Seen(master=master, hosts=hosts, silent=silent)
-    unneeded = [name for name in master.noted if not ofmaster.is_key_needed(name, seen)]
-    answering = masterfacts.answering(cloud, unneeded)
-    return replace(seen, master=replace(master, answering=answering))
+            reasons_by_host[host] = str(error)
+    master = masterfacts.read_facts(cloud, list(facts_by_host), now)
+    master = replace(master, at_work=busy_vms | master.at_work)
+    cloud_facts = CloudFacts(master=master, hosts=facts_by_host, silent=reasons_by_host)
+    unneeded_keys = [name for name in master.noted if not ofmaster.is_key_needed(name, cloud_facts)]
+    answering_minions = masterfacts.find_answering_minions(cloud, unneeded_keys)
+    return replace(cloud_facts, master=replace(master, answering=answering_minions))
 
 
-def _judged(seen: Seen) -> Iterator[Leftover]:
-    yield from ofmaster.findings(seen)
-    for host, why in sorted(seen.silent.items()):
-        yield ofhost.silent(host, why)
-    for host, names in sorted(seen.master.hints.items()):
-        if host not in seen.hosts and host not in seen.silent:
-            yield ofhost.remembered(host, names)
-    for host in sorted(seen.hosts):
-        yield from ofhost.findings(host, seen)
+def _judge(cloud_facts: CloudFacts) -> Iterator[Leftover]:
+    yield from ofmaster.findings(cloud_facts)
+    for host, reason in sorted(cloud_facts.silent.items()):
+        yield ofhost.describe_unresponsive_host(host, reason)
+    for host, names in sorted(cloud_facts.master.hints.items()):
+        if host not in cloud_facts.hosts and host not in cloud_facts.silent:
+            yield ofhost.describe_remembered_host(host, names)
+    for host in sorted(cloud_facts.hosts):
+        yield from ofhost.findings(host, cloud_facts)

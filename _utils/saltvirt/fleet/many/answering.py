@@ -10,8 +10,8 @@ from saltvirt.fleet.pings import Pings
 _EVERY_S = 5
 
 
-def wait(
-    cloud: Cloud, until: Mapping[str, float], out: dict[str, float], every_s: float = _EVERY_S
+def wait_for_minions(
+    cloud: Cloud, deadlines: Mapping[str, float], out: dict[str, float], every_s: float = _EVERY_S
 ) -> None:
     """
     Wait for minions as long as each is given.
@@ -23,9 +23,13 @@ def wait(
     """
     with cloud.client() as local:
         pings = Pings(local, cloud, every_s)
-        while left := {m for m, end in until.items() if m not in out and end > time.monotonic()}:
+        while pending := {
+            minion
+            for minion, deadline in deadlines.items()
+            if minion not in out and deadline > time.monotonic()
+        }:
             begun = time.monotonic()
-            answered = pings.answered(left)
+            answered = pings.answered(pending)
             out |= dict.fromkeys(answered, time.monotonic())
-            if answered != left:
+            if answered != pending:
                 time.sleep(max(0.0, begun + every_s - time.monotonic()))

@@ -19,7 +19,7 @@ from saltvirt.fleet.many.turns import Turns
 from saltvirt.fleet.progress import Pace
 from saltvirt.model import Policy, Requirements
 from saltvirt.placement.many import Plan
-from saltvirt.records import Held
+from saltvirt.records import LockedRecord
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _INTERRUPTED = "not begun, the command was interrupted"
 class Claim:
     """A name that is ours: its order, and what gives it back."""
 
-    order: Held
+    order: LockedRecord
     stack: ExitStack
 
 
@@ -88,8 +88,8 @@ class Builds:
                 self._cloud.progress("Going on", detail="interrupted: no other is begun")
         return jobs
 
-    def _stop(self, out: Outcome, why: str) -> None:
-        out.failed |= dict.fromkeys(self._turns.stop(), why)
+    def _stop(self, out: Outcome, reason: str) -> None:
+        out.failed |= dict.fromkeys(self._turns.stop(), reason)
 
     def _work(self, out: Outcome) -> None:
         while (name := self._turns.next()) is not None:
@@ -116,27 +116,29 @@ class Builds:
             self._stop(out, f"not begun, as {name} failed")
 
     def _say(self, name: str, out: Outcome) -> None:
-        what = f"on {out.built[name]}" if name in out.built else f"failed: {out.failed[name]}"
-        done = self._pace.text(len(self.ended), "VMs")
+        result_text = (
+            f"on {out.built[name]}" if name in out.built else f"failed: {out.failed[name]}"
+        )
+        pace_text = self._pace.text(len(self.ended), "VMs")
         with self._lock:
-            self._cloud.progress("Done", detail=f"{done}; {name} {what}")
+            self._cloud.progress("Done", detail=f"{pace_text}; {name} {result_text}")
 
     def _built(self, name: str) -> tuple[str, list[str]]:
         """Build one VM, and return its host and what that warns of."""
         request, claim = self._requests[name], self._claims[name]
-        refused: dict[str, list[str]] = {}
-        why: dict[str, str] = {}
+        refusals_by_host: dict[str, list[str]] = {}
+        reasons_by_host: dict[str, str] = {}
 
-        def none(said: Mapping[str, list[str]]) -> VirtError:
-            late = {host: "; ".join(reasons) for host, reasons in said.items()}
-            return VirtError(self._picture.why_nowhere({**why, **late}))
+        def none(late_refusals: Mapping[str, list[str]]) -> VirtError:
+            late_reasons = {host: "; ".join(reasons) for host, reasons in late_refusals.items()}
+            return VirtError(self._picture.why_nowhere({**reasons_by_host, **late_reasons}))
 
         def hosts() -> Iterator[tuple[str, str]]:
             host: str | None = self._places[name]
             while host is not None:
                 yield host, f"on {host}"
-                refused[host] = ["it refused"]
-                host = self._next_best(name, refused, why)
+                refusals_by_host[host] = ["it refused"]
+                host = self._next_best(name, refusals_by_host, reasons_by_host)
 
         build = building.Build(
             cloud=replace(self._cloud, progress=self._progress(name)),
@@ -155,16 +157,18 @@ class Builds:
         seeded = {host for host, info in self._picture.answers.items() if request.is_seeded(info)}
         # All or nothing: nobody else has the name until it is known which.
         with nullcontext() if self._call.whole else claim.stack:
-            return building.made(build, seeded), build.warnings
+            return building.run_build(build, seeded), build.warnings
 
     def _next_best(
-        self, name: str, refused: Mapping[str, list[str]], why: dict[str, str]
+        self, name: str, refusals_by_host: Mapping[str, list[str]], reasons_by_host: dict[str, str]
     ) -> str | None:
         with self._lock:
-            beside = {n: (self._required[n], h) for n, h in self._places.items() if n != name}
+            other_vms = {n: (self._required[n], h) for n, h in self._places.items() if n != name}
             required = self._required[name]
-            host, said = self._picture.next_best(required, beside, refused, self._policy)
-            why |= said
+            host, new_reasons = self._picture.next_best(
+                required, other_vms, refusals_by_host, self._policy
+            )
+            reasons_by_host |= new_reasons
             if host is not None:
                 self._places[name] = host
         return host

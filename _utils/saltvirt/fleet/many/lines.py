@@ -8,16 +8,16 @@ from saltvirt import terminal
 _MOST = 3
 
 
-def no_place(why: Mapping[str, str]) -> str:
+def no_place(reasons_by_host: Mapping[str, str]) -> str:
     """Return one line for ``{host: why not}``: each reason once."""
-    hosts: dict[str, list[str]] = {}
-    for host, reason in sorted(why.items()):
-        hosts.setdefault(reason, []).append(host)
-    most = sorted(hosts.items(), key=lambda item: -len(item[1]))[:_MOST]
-    said = "; ".join(f"{reason} ({some(there)})" for reason, there in most)
-    return f"no host fits: {said}{'; …' if len(hosts) > _MOST else ''}"
+    hosts_by_reason: dict[str, list[str]] = {}
+    for host, reason in sorted(reasons_by_host.items()):
+        hosts_by_reason.setdefault(reason, []).append(host)
+    top_reasons = sorted(hosts_by_reason.items(), key=lambda item: -len(item[1]))[:_MOST]
+    reasons_text = "; ".join(f"{reason} ({first_few(hosts)})" for reason, hosts in top_reasons)
+    return f"no host fits: {reasons_text}{'; …' if len(hosts_by_reason) > _MOST else ''}"
 
 
-def some(names: Iterable[str]) -> str:
+def first_few(names: Iterable[str]) -> str:
     """Return the first few of some names, and how many more there are."""
-    return terminal.some(names, _MOST)
+    return terminal.join_some(names, _MOST)

@@ -7,7 +7,7 @@ from typing import Any
 from saltvirt import terminal
 from saltvirt.errors import VirtError
 from saltvirt.fleet.building import Request
-from saltvirt.fleet.many.lines import some
+from saltvirt.fleet.many.lines import first_few
 from saltvirt.placement import cures
 
 
@@ -73,8 +73,8 @@ class Outcome:
         return {key: dict(sorted(value.items())) for key, value in shown.items()}
 
 
-def not_all(
-    call: Call, failed: Mapping[str, str], table: Mapping[str, Any], what_now: str
+def not_built_error(
+    call: Call, failed: Mapping[str, str], table: Mapping[str, Any], advice: str
 ) -> NotAllBuilt:
     """
     Return the error that names the first few, why the first one is not built, and what now.
@@ -82,28 +82,28 @@ def not_all(
     It ends with what helps where VMs have no place; its table has that as ``helps``.
     """
     first = min(failed)
-    helps, told = cures.of(failed.values()), cures.told(failed.values())
+    remedies, remedies_text = cures.find_cures(failed.values()), cures.format_cures(failed.values())
     error = NotAllBuilt(
-        f"{len(failed)} of {terminal.counted(len(call.requests), 'VM')} not built: "
-        f"{some(sorted(failed))} ({first}: {failed[first]}); {what_now}{told}"
+        f"{len(failed)} of {terminal.count_text(len(call.requests), 'VM')} not built: "
+        f"{first_few(sorted(failed))} ({first}: {failed[first]}); {advice}{remedies_text}"
     )
-    error.table = {**table, **({"helps": helps} if helps else {})}
+    error.table = {**table, **({"helps": remedies} if remedies else {})}
     return error
 
 
-def what_now(call: Call, out: Outcome) -> str:
+def describe_next_step(call: Call, out: Outcome) -> str:
     """Return what was done after some were not built, or is to be done."""
     if not call.whole:
         return "run it again: it builds those alone"
     if out.left:
         first = min(out.left)
         return (
-            f"all or nothing, but {some(sorted(out.left))} could not be purged again "
+            f"all or nothing, but {first_few(sorted(out.left))} could not be purged again "
             f"({first}: {out.left[first]}); salt-run virt.purge NAME removes what is not to stay"
         )
-    again = terminal.counted(len(out.purged), "VM")
-    return f"all or nothing: {again} that this call had built {_are(out.purged)} purged again"
+    purged_text = terminal.count_text(len(out.purged), "VM")
+    return f"all or nothing: {purged_text} that this call had built {_are(out.purged)} purged again"
 
 
-def _are(some: Mapping[str, str]) -> str:
-    return "is" if len(some) == 1 else "are"
+def _are(vms: Mapping[str, str]) -> str:
+    return "is" if len(vms) == 1 else "are"

@@ -19,16 +19,16 @@ from saltvirt.fleet import (
 )
 from saltvirt.fleet.building import Request
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.many.lines import no_place, some
+from saltvirt.fleet.many.lines import first_few, no_place
 from saltvirt.model import Policy, Requirements
 from saltvirt.placement import choose, whatif
 from saltvirt.placement.answers import HostInfo
 from saltvirt.placement.many import Plan, plan_many
-from saltvirt.records import Held
+from saltvirt.records import LockedRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sorted:
+class SortedNames:
     """
     What becomes of the names that are asked for.
 
@@ -55,17 +55,19 @@ class Picture:
         required: Collection[Requirements],
         policy: Policy,
     ) -> None:
-        one = requests[0]
-        every = inventory.every(cloud)
-        self.wanted = frozenset(inventory.narrow(cloud, every, one.where, one.host))
-        cloud.progress("Searching", detail=terminal.counted(len(every), "hypervisor"))
-        self.found = offers.survey(cloud, every, every, required, policy).found
+        first_request = requests[0]
+        all_hosts = inventory.all_hosts(cloud)
+        self.wanted = frozenset(
+            inventory.narrow(cloud, all_hosts, first_request.where, first_request.host)
+        )
+        cloud.progress("Searching", detail=terminal.count_text(len(all_hosts), "hypervisor"))
+        self.found = offers.survey(cloud, all_hosts, all_hosts, required, policy).found
         if not self.found.answers:
             raise self.found.silence()
         self._cloud, self._asked = cloud, {request.name for request in requests}
-        self._said_why = f"not the host asked for ({one.host})"
-        if one.host is None:
-            self._said_why = f"not in where={one.where}"
+        self._said_why = f"not the host asked for ({first_request.host})"
+        if first_request.host is None:
+            self._said_why = f"not in where={first_request.where}"
 
     @property
     def answers(self) -> dict[str, HostInfo]:
@@ -79,22 +81,28 @@ class Picture:
     @cached_property
     def _elsewhere(self) -> frozenset[str]:
         """The names that were on hosts which gave no answer."""
-        known = hints.every(self._cloud.opts)
-        return frozenset(n for h, there in known.items() if h not in self.answers for n in there)
+        names_by_host = hints.read_all(self._cloud.opts)
+        return frozenset(
+            n for h, names in names_by_host.items() if h not in self.answers for n in names
+        )
 
     def beside(self, name: str) -> list[str]:
         """Return the other VMs, there or asked for, whose disks may be called as one of its own."""
-        return sightings.alike(name, (self._names | self._asked) - {name})
+        return sightings.find_similar_names(name, (self._names | self._asked) - {name})
 
-    def of(self, request: Request, late: Mapping[str, str], noted: Iterable[str]) -> deploy.Hosts:
+    def of(
+        self, request: Request, busy_reasons: Mapping[str, str], noted_hosts: Iterable[str]
+    ) -> deploy.Hosts:
         """Return what all hosts say of one VM; see :func:`saltvirt.fleet.deploy.heard`."""
-        name, noted = request.name, list(noted)
-        seen = sightings.of_info(self.answers, name)
+        name, noted_hosts = request.name, list(noted_hosts)
+        presence_by_host = sightings.from_host_info(self.answers, name)
         # For most names there is nothing that would have to be asked further.
         is_unknown = name not in self._names and name not in self._elsewhere
-        if is_unknown and not (late or noted):
-            return deploy.Hosts(found=self.found, wanted=self.wanted, seen=seen)
-        return deploy.heard(self._cloud, request, self.found, self.wanted, late, noted)
+        if is_unknown and not (busy_reasons or noted_hosts):
+            return deploy.Hosts(found=self.found, wanted=self.wanted, seen=presence_by_host)
+        return deploy.assess_hosts(
+            self._cloud, request, self.found, self.wanted, busy_reasons, noted_hosts
+        )
 
     def plan(self, requests: Iterable[Requirements], policy: Policy) -> Plan:
         """Return where VMs go."""
@@ -106,9 +114,9 @@ class Picture:
             among=self.wanted,
         )
 
-    def why_nowhere(self, why: Mapping[str, str]) -> str:
+    def why_nowhere(self, reasons_by_host: Mapping[str, str]) -> str:
         """Return one line that says why a VM has no place; ``why``: each host's reason."""
-        reasons = {**why, **self.found.reasons()}
+        reasons = {**reasons_by_host, **self.found.reasons()}
         # Whatever is said of them: they count for groups and headroom alone.
         for host in self.answers.keys() - self.wanted:
             reasons[host] = self._said_why
@@ -117,8 +125,8 @@ class Picture:
     def next_best(
         self,
         required: Requirements,
-        beside: Mapping[str, tuple[Requirements, str]],
-        refused: Mapping[str, Iterable[str]],
+        other_vms: Mapping[str, tuple[Requirements, str]],
+        refusals_by_host: Mapping[str, Iterable[str]],
         policy: Policy,
     ) -> tuple[str | None, dict[str, str]]:
         """
@@ -129,17 +137,25 @@ class Picture:
         refused
             ``{host: reasons}`` of those that did.
         """
-        after = dict(self.answers)
-        for other, host in beside.values():
-            after[host] = whatif.with_vm(after[host], other)
-        evaluated = choose.evaluate(after, required, self._cloud.settings.weights, policy)
-        ranked = [v for v in choose.overruled(evaluated, refused) if v.host in self.wanted]
-        why = {one.host: "; ".join(one.reasons) for one in ranked if not one.fits}
-        return next((one.host for one in ranked if one.fits), None), why
+        infos_by_host = dict(self.answers)
+        for other_required, host in other_vms.values():
+            infos_by_host[host] = whatif.with_vm(infos_by_host[host], other_required)
+        evaluated = choose.evaluate(infos_by_host, required, self._cloud.settings.weights, policy)
+        ranked = [
+            v for v in choose.apply_refusals(evaluated, refusals_by_host) if v.host in self.wanted
+        ]
+        reasons_by_host = {
+            evaluation.host: "; ".join(evaluation.reasons)
+            for evaluation in ranked
+            if not evaluation.fits
+        }
+        return next(
+            (evaluation.host for evaluation in ranked if evaluation.fits), None
+        ), reasons_by_host
 
 
 def give_up(
-    cloud: Cloud, held: Mapping[str, Held]
+    cloud: Cloud, orders_by_name: Mapping[str, LockedRecord]
 ) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """
     Settle moves, and have hosts never begin what interrupted commands have ordered of names.
@@ -147,24 +163,24 @@ def give_up(
     Returns what ``interrupted.give_up`` does of each, and ``{name: why}`` of those with a move that
     cannot be settled now: these are not built, and the others have nothing to do with it.
     """
-    late, stuck = {}, {}
-    for name, order in held.items():
+    busy_reasons, stuck_reasons = {}, {}
+    for name, order in orders_by_name.items():
         try:
             moves.settle_order(cloud, order)
         except VirtError as error:
-            stuck[name] = str(error)
+            stuck_reasons[name] = str(error)
         else:
-            late[name] = interrupted.give_up(cloud, order)
-    return late, stuck
+            busy_reasons[name] = interrupted.give_up(cloud, order)
+    return busy_reasons, stuck_reasons
 
 
-def sort(
+def sort_names(
     cloud: Cloud,
     requests: Iterable[Request],
     picture: Picture,
-    held: Mapping[str, Held],
-    late: Mapping[str, Mapping[str, str]],
-) -> Sorted:
+    orders_by_name: Mapping[str, LockedRecord],
+    busy_reasons: Mapping[str, Mapping[str, str]],
+) -> SortedNames:
     """
     Return what becomes of each name, once what interrupted commands left is settled.
 
@@ -173,48 +189,58 @@ def sort(
 
     Raises NameTaken if one is another VM's, or a minion's.
     """
-    out, clash = Sorted(), []
+    out, clashes = SortedNames(), []
     for request in requests:
-        name, order = request.name, held.get(request.name)
-        noted = interrupted.hosts(order) if order else []
-        hosts = picture.of(request, late.get(name, {}), noted)
-        there = [host for host, one in hosts.seen.items() if one.is_complete]
+        name, order = request.name, orders_by_name.get(request.name)
+        noted_hosts = interrupted.order_hosts(order) if order else []
+        hosts = picture.of(request, busy_reasons.get(name, {}), noted_hosts)
+        complete_hosts = [
+            host for host, vm_presence in hosts.seen.items() if vm_presence.is_complete
+        ]
         try:
-            said = interrupted.settle(cloud.opts, order, hosts.seen, hosts.unheard) if order else ""
-            if len(there) == 1:
-                other = unlike(request.required(), picture.answers[there[0]])
-                out.exists[name] = there[0]
-                clash += [f"{name!r} is on {there[0]} with {other}"] if other else []
+            settle_text = (
+                interrupted.settle(cloud.opts, order, hosts.seen, hosts.unheard) if order else ""
+            )
+            if len(complete_hosts) == 1:
+                difference = describe_difference(
+                    request.required(), picture.answers[complete_hosts[0]]
+                )
+                out.exists[name] = complete_hosts[0]
+                clashes += (
+                    [f"{name!r} is on {complete_hosts[0]} with {difference}"] if difference else []
+                )
                 continue
-            deploy.refuse_taken(hosts, name, said)
+            deploy.refuse_taken(hosts, name, settle_text)
         except NameTaken as error:
             out.taken[name] = str(error)
             continue
-        clash += _keys_taken(cloud, name)
+        clashes += _keys_taken(cloud, name)
         out.new.append(request)
-    if clash:
-        raise NameTaken(f"nothing was built: {some(clash)}; choose other names, or remove those")
+    if clashes:
+        raise NameTaken(
+            f"nothing was built: {first_few(clashes)}; choose other names, or remove those"
+        )
     return out
 
 
 def _keys_taken(cloud: Cloud, name: str) -> list[str]:
-    left = records.look(orders.folder(cloud.opts), orders.PURPOSE, name)
+    record = records.read_record(orders.folder(cloud.opts), orders.PURPOSE, name)
     # Where nothing is settled, the key that an interrupted command has made is still there.
-    own = (orders.facts(left).public_key or "").strip()
-    is_taken = keys.accepted(cloud.opts, name) not in (None, own)
+    order_key = (orders.read_facts(record).public_key or "").strip()
+    is_taken = keys.read_accepted(cloud.opts, name) not in (None, order_key)
     return [f"a minion called {name!r} is accepted on this master"] if is_taken else []
 
 
-def unlike(required: Requirements, info: HostInfo) -> str:
+def describe_difference(required: Requirements, info: HostInfo) -> str:
     """Return what a VM that a host has is, where that is not what is asked for; empty if it is."""
     vm = info.vms[required.name]
-    said = []
+    differences = []
     if (vm.vcpus, vm.memory_mib) != (required.vcpus, required.memory_mib):
-        said.append(f"{vm.vcpus} CPUs and {vm.memory_mib} MiB")
-    for word, has, asked in (
+        differences.append(f"{vm.vcpus} CPUs and {vm.memory_mib} MiB")
+    for word, actual, expected in (
         ("affinity", vm.affinity, required.affinity),
         ("anti_affinity", vm.anti_affinity, required.anti_affinity),
     ):
-        if set(has) != set(asked):
-            said.append(f"{word}={','.join(sorted(has)) or 'none'}")
-    return " and ".join(said)
+        if set(actual) != set(expected):
+            differences.append(f"{word}={','.join(sorted(actual)) or 'none'}")
+    return " and ".join(differences)

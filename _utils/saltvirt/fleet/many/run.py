@@ -14,8 +14,8 @@ from saltvirt.fleet import purge as removing
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.many import answering
 from saltvirt.fleet.many.builds import Builds, Claim
-from saltvirt.fleet.many.outcome import Call, Outcome, not_all, what_now
-from saltvirt.fleet.many.planning import Picture, Sorted, give_up, sort
+from saltvirt.fleet.many.outcome import Call, Outcome, describe_next_step, not_built_error
+from saltvirt.fleet.many.planning import Picture, SortedNames, give_up, sort_names
 from saltvirt.model import Policy, Requirements
 from saltvirt.placement.many import Plan
 
@@ -23,39 +23,41 @@ _PURGES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class DeployPlan:
     """All hosts as they answered, which names are there, and where the others go."""
 
     picture: Picture
     required: Mapping[str, Requirements]
-    names: Sorted
+    names: SortedNames
     plan: Plan
     policy: Policy
 
     def failed(self) -> dict[str, str]:
         """Return ``{name: why}`` of those that cannot be built."""
-        said: dict[int, str] = {}
-        for why in self.plan.unplaced.values():
+        lines_by_id: dict[int, str] = {}
+        for host_reasons in self.plan.unplaced.values():
             # The same answer for all that need the same.
-            said.setdefault(id(why), self.picture.why_nowhere(why))
-        nowhere = {name: said[id(why)] for name, why in self.plan.unplaced.items()}
+            lines_by_id.setdefault(id(host_reasons), self.picture.why_nowhere(host_reasons))
+        nowhere = {
+            name: lines_by_id[id(host_reasons)] for name, host_reasons in self.plan.unplaced.items()
+        }
         return {**self.names.taken, **nowhere}
 
 
 def dry_run(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Return ``{"plan", "exists", "failed"}``, and build nothing; raise if one has no place."""
-    planned = _planned(cloud, call, {})
-    _refuse_unproved(cloud, call, planned)
-    failed = planned.failed()
-    out = {"plan": planned.plan.hosts, "exists": planned.names.exists, "failed": failed}
+    deploy_plan = _make_plan(cloud, call, {})
+    _refuse_unproved(cloud, call, deploy_plan)
+    failed = deploy_plan.failed()
+    out = {"plan": deploy_plan.plan.hosts, "exists": deploy_plan.names.exists, "failed": failed}
     if failed:
-        raise not_all(call, failed, out, "nothing was built")
+        raise not_built_error(call, failed, out, "nothing was built")
     return out
 
 
-def _refuse_unproved(cloud: Cloud, call: Call, planned: Planned) -> None:
+def _refuse_unproved(cloud: Cloud, call: Call, deploy_plan: DeployPlan) -> None:
     if call.wait:
-        awaiting.refuse_unproved(cloud.opts, planned.names.new, planned.picture.answers)
+        awaiting.refuse_unproved(cloud.opts, deploy_plan.names.new, deploy_plan.picture.answers)
 
 
 def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -65,38 +67,44 @@ def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
     Raises NotAllBuilt with it if one is not built; NameTaken, before anything is built, if a name
     is another VM's.
     """
-    with _claimed(cloud, call) as claims:
-        planned = _planned(cloud, call, claims)
-        _refuse_unproved(cloud, call, planned)
-        out = Outcome(exists=planned.names.exists, failed=planned.failed())
+    with _claim_names(cloud, call) as claims:
+        deploy_plan = _make_plan(cloud, call, claims)
+        _refuse_unproved(cloud, call, deploy_plan)
+        out = Outcome(exists=deploy_plan.names.exists, failed=deploy_plan.failed())
         if call.whole and out.failed:
-            what = "all or nothing: nothing was built"
-            raise not_all(call, out.failed, out.to_dict(), what)
-        for name in claims.keys() - planned.plan.hosts.keys():
+            advice = "all or nothing: nothing was built"
+            raise not_built_error(call, out.failed, out.to_dict(), advice)
+        for name in claims.keys() - deploy_plan.plan.hosts.keys():
             claims.pop(name).stack.close()
-        for name, host in [*planned.plan.hosts.items()][:1]:
-            deploy.tell_of_nat(cloud, planned.required[name], planned.picture.answers[host])
+        for name, host in [*deploy_plan.plan.hosts.items()][:1]:
+            deploy.tell_of_nat(cloud, deploy_plan.required[name], deploy_plan.picture.answers[host])
         builds = Builds(
-            cloud, call, planned.picture, planned.plan, planned.required, planned.policy, claims
+            cloud,
+            call,
+            deploy_plan.picture,
+            deploy_plan.plan,
+            deploy_plan.required,
+            deploy_plan.policy,
+            claims,
         )
         builds.all(out)
         if call.wait and not (call.whole and out.failed):
-            _await(cloud, call, planned.picture, out, builds)
+            _await_minions(cloud, call, deploy_plan.picture, out, builds)
         if call.whole and out.failed:
             _purge(cloud, claims, builds.uuids, out)
     if out.failed:
-        raise not_all(call, out.failed, out.to_dict(), what_now(call, out))
+        raise not_built_error(call, out.failed, out.to_dict(), describe_next_step(call, out))
     return out.to_dict()
 
 
 @contextmanager
-def _claimed(cloud: Cloud, call: Call) -> Iterator[dict[str, Claim]]:
+def _claim_names(cloud: Cloud, call: Call) -> Iterator[dict[str, Claim]]:
     """Yield ``{name: Claim}``: all names are ours before hosts are asked who has them."""
     _check(cloud, call)
-    with ExitStack() as every:
+    with ExitStack() as outer_stack:
         out = {}
         for request in call.requests:
-            stack = every.enter_context(ExitStack())
+            stack = outer_stack.enter_context(ExitStack())
             order = stack.enter_context(orders.opened(cloud.opts, request.name))
             out[request.name] = Claim(order=order, stack=stack)
         yield out
@@ -109,60 +117,62 @@ def _check(cloud: Cloud, call: Call) -> Policy:
     return config.policy(cloud.settings, call.requests[0].placed)
 
 
-def _planned(cloud: Cloud, call: Call, claims: Mapping[str, Claim]) -> Planned:
+def _make_plan(cloud: Cloud, call: Call, claims: Mapping[str, Claim]) -> DeployPlan:
     policy = _check(cloud, call)
-    held = {name: claim.order for name, claim in claims.items()}
-    late, stuck = give_up(cloud, held)
+    orders_by_name = {name: claim.order for name, claim in claims.items()}
+    busy_reasons, stuck_reasons = give_up(cloud, orders_by_name)
     required = {request.name: request.required() for request in call.requests}
     picture = Picture(cloud, call.requests, required.values(), policy)
-    settled = [request for request in call.requests if request.name not in stuck]
-    names = sort(cloud, settled, picture, held, late)
-    names.taken.update(stuck)
-    plan = picture.plan([required[one.name] for one in names.new], policy)
-    cloud.progress("Placing", detail=_said(plan, names))
-    return Planned(picture=picture, required=required, names=names, plan=plan, policy=policy)
+    settled_requests = [request for request in call.requests if request.name not in stuck_reasons]
+    names = sort_names(cloud, settled_requests, picture, orders_by_name, busy_reasons)
+    names.taken.update(stuck_reasons)
+    plan = picture.plan([required[new_request.name] for new_request in names.new], policy)
+    cloud.progress("Placing", detail=_describe_plan(plan, names))
+    return DeployPlan(picture=picture, required=required, names=names, plan=plan, policy=policy)
 
 
-def _said(plan: Plan, names: Sorted) -> str:
-    hosts = terminal.counted(len(set(plan.hosts.values())), "host")
-    there = f"; {len(names.exists)} there already" if names.exists else ""
-    return f"{terminal.counted(len(plan.hosts), 'VM')} on {hosts}{there}"
+def _describe_plan(plan: Plan, names: SortedNames) -> str:
+    hosts = terminal.count_text(len(set(plan.hosts.values())), "host")
+    exists_text = f"; {len(names.exists)} there already" if names.exists else ""
+    return f"{terminal.count_text(len(plan.hosts), 'VM')} on {hosts}{exists_text}"
 
 
-def _await(cloud: Cloud, call: Call, picture: Picture, out: Outcome, builds: Builds) -> None:
+def _await_minions(
+    cloud: Cloud, call: Call, picture: Picture, out: Outcome, builds: Builds
+) -> None:
     """Wait for the minions of what was built; one that does not answer has failed, and stays."""
-    until = {}
+    deadlines = {}
     for request in call.requests:
-        host, given = out.built.get(request.name), request.given
-        if host is None or not given.get("start", True):
+        host, kwargs = out.built.get(request.name), request.given
+        if host is None or not kwargs.get("start", True):
             continue
         info = picture.answers[host]
         if request.is_seeded(info):
-            emulated = awaiting.is_emulated(info, given.get("hypervisor"))
+            emulated = awaiting.is_emulated(info, kwargs.get("hypervisor"))
             patience = awaiting.patience(cloud.settings, request.wait_s, emulated=emulated)
-            until[request.name] = builds.ended[request.name] + patience.wait_s
-    if not until:
+            deadlines[request.name] = builds.ended[request.name] + patience.wait_s
+    if not deadlines:
         return
-    longest_s = max(0, int(max(until.values()) - time.monotonic()))
-    minions = terminal.counted(len(until), "minion")
+    longest_s = max(0, int(max(deadlines.values()) - time.monotonic()))
+    minions = terminal.count_text(len(deadlines), "minion")
     cloud.progress("Waiting", detail=f"for {minions}, at most {longest_s} s")
-    found = dict[str, float]()
-    late = _waited(cloud, until, found, builds)
-    out.seconds = {name: round(at - builds.ended[name], 1) for name, at in found.items()}
+    answer_times = dict[str, float]()
+    problem = _wait_for_minions(cloud, deadlines, answer_times, builds)
+    out.seconds = {name: round(at - builds.ended[name], 1) for name, at in answer_times.items()}
     out.failed |= {
-        name: f"it is built on {out.built[name]} and keeps its key, but its minion {late}"
-        for name in until
-        if name not in found
+        name: f"it is built on {out.built[name]} and keeps its key, but its minion {problem}"
+        for name in deadlines
+        if name not in answer_times
     }
 
 
-def _waited(
-    cloud: Cloud, until: Mapping[str, float], found: dict[str, float], builds: Builds
+def _wait_for_minions(
+    cloud: Cloud, deadlines: Mapping[str, float], answer_times: dict[str, float], builds: Builds
 ) -> str:
     """Wait for minions, of which those that answer come to ``found``; return why not the others."""
     try:
         if not builds.is_interrupted:
-            answering.wait(cloud, until, found)
+            answering.wait_for_minions(cloud, deadlines, answer_times)
     except (KeyboardInterrupt, SystemExit):
         builds.is_interrupted = True
     except VirtError as error:
@@ -178,8 +188,8 @@ def _purge(
     """Take back what this call has built, each VM under the order that it still has."""
     built, out.built = out.built, {}
     # One that failed and has an order still may be on its host.
-    may_be = [n for n in out.failed if n in uuids and claims[n].order.record is not None]
-    cloud.progress("Purging", detail=terminal.counted(len(built), "VM"))
+    maybe_built = [n for n in out.failed if n in uuids and claims[n].order.record is not None]
+    cloud.progress("Purging", detail=terminal.count_text(len(built), "VM"))
 
     def one(name: str) -> None:
         try:
@@ -189,9 +199,11 @@ def _purge(
                 out.purged[name] = built[name]
             else:
                 # One that somebody has made meanwhile is not this call's.
-                only, uuid = interrupted.hosts(order), uuids[name]
-                done = removing.under(cloud, order, name, only=only, uuid=uuid, is_undo=True)
-                out.purged[name] = next(iter(done))
+                only, uuid = interrupted.order_hosts(order), uuids[name]
+                purged_hosts = removing.purge_locked(
+                    cloud, order, name, only=only, uuid=uuid, is_undo=True
+                )
+                out.purged[name] = next(iter(purged_hosts))
         except NoSuchVm as error:
             if name in built or error.silent:
                 out.left[name] = str(error)
@@ -201,7 +213,7 @@ def _purge(
     # Whoever interrupts it is told to wait: the names are ours, and what is left is to be said.
     held_back = undo.undisturbed()
     with suppress(KeyboardInterrupt, SystemExit), held_back, ThreadPoolExecutor(_PURGES) as pool:
-        jobs = [threads.begin(pool, one, name) for name in dict.fromkeys([*built, *may_be])]
+        jobs = [threads.begin(pool, one, name) for name in dict.fromkeys([*built, *maybe_built])]
         wait(jobs)
     for job in jobs:
         job.result()

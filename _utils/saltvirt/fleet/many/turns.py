@@ -20,7 +20,7 @@ class Order(Protocol):
         """Take in that one is over."""
 
 
-class _Any:
+class _AnyOrder:
     """No order: each may begin at any time."""
 
     def ready(self, waiting: Collection[str]) -> Iterable[str]:
@@ -55,7 +55,7 @@ class Turns:
         order: Order | None = None,
     ) -> None:
         self._waiting, self._per_host = dict(waiting), per_host
-        self._more, self._order = more or {}, order or _Any()
+        self._more, self._order = more or {}, order or _AnyOrder()
         self._busy: Counter[str] = Counter()
         self._at: dict[str, Sequence[str]] = {}
         self._changed = threading.Condition()
@@ -105,10 +105,10 @@ class Turns:
     def stop(self) -> list[str]:
         """Let nothing more begin; return what does not."""
         with self._changed:
-            left = list(self._waiting)
+            waiting_names = list(self._waiting)
             self._waiting.clear()
             self._changed.notify_all()
-        return left
+        return waiting_names
 
     def _is_free(self, host: str) -> bool:
         return self._busy[host] < self._more.get(host, self._per_host)

@@ -37,31 +37,33 @@ class Gap(Finding):
     level: str = NEEDED
 
 
-def in_order(found: Iterable[Gap]) -> list[Gap]:
+def sort_gaps(gaps: Iterable[Gap]) -> list[Gap]:
     """Return what is missing in the order in which it is to be mended, the master's own first."""
     return sorted(
-        found,
-        key=lambda one: (
-            LEVELS.index(one.level),
-            ORDER.index(one.check),
-            one.where != MASTER,
-            one.where,
+        gaps,
+        key=lambda gap: (
+            LEVELS.index(gap.level),
+            ORDER.index(gap.check),
+            gap.where != MASTER,
+            gap.where,
         ),
     )
 
 
-def misspelt(where: str, found: Mapping[str, str], place: str) -> Iterator[Gap]:
+def misspelt_gaps(
+    where: str, options_by_misspelling: Mapping[str, str], place: str
+) -> Iterator[Gap]:
     """
     Yield the options that are passed over, as none is called so.
 
     place
         Where they are mended, and what has that read.
     """
-    for name, known in sorted(found.items()):
+    for name, option in sorted(options_by_misspelling.items()):
         yield Gap(
             check="misspelt",
             where=where,
-            what=f"there is no option virt:{name}: it is ignored; is virt:{known} meant?",
-            fix=f"write {known} instead of {name} {place}",
+            what=f"there is no option virt:{name}: it is ignored; is virt:{option} meant?",
+            fix=f"write {option} instead of {name} {place}",
             level=HINT,
         )

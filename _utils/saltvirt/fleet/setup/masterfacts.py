@@ -29,7 +29,7 @@ _IMAGES = (".qcow2", ".img", ".raw")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class ServedFiles:
     """
     What the file server has: this project's modules and formula, a minion for guests, an image.
 
@@ -71,7 +71,7 @@ class MasterFacts:
     members: membership.Members
     newer: Sequence[str] = ()
     is_synced: bool = True
-    served: Served = field(default_factory=Served)
+    served: ServedFiles = field(default_factory=ServedFiles)
     has_pillar: bool = True
     root: str | None = None
     accepted: Sequence[str] = ()
@@ -80,30 +80,30 @@ class MasterFacts:
     named: Sequence[str] = ()
 
 
-def of(
-    opts: Mapping[str, Any], members: membership.Members, named: Sequence[str] = ()
+def read_facts(
+    opts: Mapping[str, Any], members: membership.Members, named_hosts: Sequence[str] = ()
 ) -> MasterFacts:
     """Return what this master has; nothing is made, and no minion is asked."""
-    keys, own = compat.KeyStore(opts), Path(__file__).resolve()
-    started = _started(Path(opts.get("pidfile") or "/nowhere"))
+    key_store, library_path = compat.KeyStore(opts), Path(__file__).resolve()
+    started_s = _read_start_s(Path(opts.get("pidfile") or "/nowhere"))
     roots = (opts.get("file_roots") or {}).get(_ENV) or []
     return MasterFacts(
         release=salt.version.__version__,
         options=opts,
         members=members,
-        newer=[path for path in _files(opts) if started and _is_newer(path, started)],
-        is_synced=own.is_relative_to(Path(opts["extension_modules"]).resolve()),
-        served=_served(opts),
+        newer=[path for path in _files(opts) if started_s and _is_newer(path, started_s)],
+        is_synced=library_path.is_relative_to(Path(opts["extension_modules"]).resolve()),
+        served=_read_served(opts),
         has_pillar=_has_pillar(opts),
         root=str(roots[0]) if roots else None,
-        accepted=keys.accepted(),
-        waiting=keys.waiting(),
-        may_be=candidates.found(opts, members),
-        named=named,
+        accepted=key_store.accepted(),
+        waiting=key_store.waiting(),
+        may_be=candidates.find_candidates(opts, members),
+        named=named_hosts,
     )
 
 
-def _started(pidfile: Path) -> float | None:
+def _read_start_s(pidfile: Path) -> float | None:
     """Return when the running master started, in seconds since 1970; None if that is not sure."""
     try:
         process = _PROC / str(int(pidfile.read_text()))
@@ -112,37 +112,37 @@ def _started(pidfile: Path) -> float | None:
         # The name in it can have blanks and parentheses of its own.
         ticks = int((process / "stat").read_text().rpartition(")")[2].split()[19])
         lines = (_PROC / "stat").read_text().splitlines()
-        booted = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+        boot_s = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
     except (OSError, ValueError, LookupError, StopIteration):
         return None
-    return booted + ticks / os.sysconf("SC_CLK_TCK")
+    return boot_s + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _files(opts: Mapping[str, Any]) -> Iterator[str]:
-    main = Path(opts.get("conf_file") or "/nowhere")
-    yield str(main)
-    included = opts.get("include") or []
-    more = [included] if isinstance(included, str) else included
-    for pattern in (opts.get("default_include") or "", *more):
-        below_root = str(main.parent / pattern).lstrip("/")
-        yield from sorted(map(str, Path("/").glob(below_root))) if pattern else ()
+    main_path = Path(opts.get("conf_file") or "/nowhere")
+    yield str(main_path)
+    include_option = opts.get("include") or []
+    include_patterns = [include_option] if isinstance(include_option, str) else include_option
+    for pattern in (opts.get("default_include") or "", *include_patterns):
+        relative_pattern = str(main_path.parent / pattern).lstrip("/")
+        yield from sorted(map(str, Path("/").glob(relative_pattern))) if pattern else ()
 
 
-def _is_newer(path: str, started: float) -> bool:
+def _is_newer(path: str, started_s: float) -> bool:
     try:
-        return Path(path).is_file() and os.stat(path).st_mtime > started + _ROUNDED_S
+        return Path(path).is_file() and os.stat(path).st_mtime > started_s + _ROUNDED_S
     except OSError:
         return False
 
 
-def _served(opts: Mapping[str, Any]) -> Served:
+def _read_served(opts: Mapping[str, Any]) -> ServedFiles:
     try:
         # What was put there a moment ago counts too.
         server = Fileserver({**opts, "fileserver_list_cache_time": 0})
         names = server.file_list({"saltenv": _ENV})
     except (SaltException, OSError) as exc:
-        return Served(error=" ".join(str(exc).split()))
-    return Served(
+        return ServedFiles(error=" ".join(str(exc).split()))
+    return ServedFiles(
         has_modules=_MODULE in names,
         has_formula=_FORMULA in names,
         has_minion=_MINION in names,
@@ -151,5 +151,5 @@ def _served(opts: Mapping[str, Any]) -> Served:
 
 
 def _has_pillar(opts: Mapping[str, Any]) -> bool:
-    loaded = salt.loader.pillars(dict(opts), {})
-    return _PILLAR in loaded and _ARGUMENT in inspect.signature(loaded[_PILLAR]).parameters
+    pillars = salt.loader.pillars(dict(opts), {})
+    return _PILLAR in pillars and _ARGUMENT in inspect.signature(pillars[_PILLAR]).parameters

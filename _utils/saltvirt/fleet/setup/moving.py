@@ -3,12 +3,12 @@
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 
-from saltvirt.fleet.findings import apply
+from saltvirt.fleet.findings import apply_command
 from saltvirt.fleet.setup.gaps import HINT, MOVING, Gap
 from saltvirt.placement.setup import SetupFacts
 
 
-def gaps(answers: Mapping[str, SetupFacts], others: Collection[str] = ()) -> Iterator[Gap]:
+def gaps(answers: Mapping[str, SetupFacts], other_hosts: Collection[str] = ()) -> Iterator[Gap]:
     """
     Yield what keeps VMs from moving between hosts; one alone needs none of it.
 
@@ -16,40 +16,49 @@ def gaps(answers: Mapping[str, SetupFacts], others: Collection[str] = ()) -> Ite
         Hosts that were not asked, and that those which answered have tried to reach.
     """
     for host, facts in sorted(answers.items()):
-        moving = facts.moving
-        if moving.certificates:
-            more = f" and {len(moving.certificates) - 1} more" if moving.certificates[1:] else ""
+        moving_facts = facts.moving
+        if moving_facts.certificates:
+            more_text = (
+                f" and {len(moving_facts.certificates) - 1} more"
+                if moving_facts.certificates[1:]
+                else ""
+            )
             yield Gap(
                 check="certificates",
                 where=host,
-                what=f"{moving.certificates[0]}{more} missing: VMs move over TLS only",
-                fix=apply(host, "hypervisor.keys"),
+                what=f"{moving_facts.certificates[0]}{more_text} missing: VMs move over TLS only",
+                fix=apply_command(host, "hypervisor.keys"),
                 level=MOVING,
             )
-        elif not moving.listens:
+        elif not moving_facts.listens:
             yield Gap(
                 check="tls",
                 where=host,
                 what="nothing listens at port 16514, libvirt's for TLS",
-                fix=apply(host, "hypervisor.libvirt"),
+                fix=apply_command(host, "hypervisor.libvirt"),
                 level=MOVING,
             )
-    yield from _unnamed(answers, {*answers, *others})
-    yield from _closed(answers, others)
-    yield from _cloned(answers)
+    yield from _unresolved_names(answers, {*answers, *other_hosts})
+    yield from _closed_ports(answers, other_hosts)
+    yield from _cloned_machines(answers)
 
 
-def _unnamed(answers: Mapping[str, SetupFacts], peers: Collection[str]) -> Iterator[Gap]:
+def _unresolved_names(answers: Mapping[str, SetupFacts], peers: Collection[str]) -> Iterator[Gap]:
     """Yield the hosts that do not know others by their ids, which libvirt is told on a move."""
     for host, facts in sorted(answers.items()):
-        whys = {peer: why for peer, why in sorted(facts.moving.names.items()) if why is not None}
-        known = [peer for peer in whys if peer in peers]
-        if known:
-            name, peer = shlex.quote(host), known[0]
+        reasons = {
+            peer: reason
+            for peer, reason in sorted(facts.moving.names.items())
+            if reason is not None
+        }
+        unresolved_peers = [peer for peer in reasons if peer in peers]
+        if unresolved_peers:
+            name, peer = shlex.quote(host), unresolved_peers[0]
             yield Gap(
                 check="names",
                 where=host,
-                what=f"it finds no address for {', '.join(known)} ({whys[peer]}): VMs move to a "
+                what=f"it finds no address for {', '.join(unresolved_peers)} ({reasons[peer]}): "
+                "VMs move to a "
                 "host by its minion id",
                 fix=f"have a name server know the ids of all hypervisors; or of each, here: salt "
                 f"{name} hosts.add_host ADDRESS {shlex.quote(peer)}",
@@ -57,39 +66,45 @@ def _unnamed(answers: Mapping[str, SetupFacts], peers: Collection[str]) -> Itera
             )
 
 
-def _cloned(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:
+def _cloned_machines(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:
     """Yield the hosts whose machine id another host has too, as clones of one installation have."""
-    hosts: dict[str, list[str]] = {}
+    hosts_by_machine: dict[str, list[str]] = {}
     for host, facts in sorted(answers.items()):
         if facts.machine:
-            hosts.setdefault(facts.machine, []).append(host)
-    for first, *others in hosts.values():
-        for host in others:
+            hosts_by_machine.setdefault(facts.machine, []).append(host)
+    for first_host, *other_hosts in hosts_by_machine.values():
+        for host in other_hosts:
             yield Gap(
                 check="names",
                 where=host,
-                what=f"its /etc/machine-id is that of {first}, so each takes files of the other on "
+                what=f"its /etc/machine-id is that of {first_host}, so each takes files of the "
+                "other on "
                 "shared storage for its own",
                 fix=f"on {host}: rm /etc/machine-id, then systemd-machine-id-setup, then reboot",
                 level=HINT,
             )
 
 
-def _closed(answers: Mapping[str, SetupFacts], others: Collection[str]) -> Iterator[Gap]:
+def _closed_ports(answers: Mapping[str, SetupFacts], other_hosts: Collection[str]) -> Iterator[Gap]:
     """Yield the hosts that others do not reach though something listens, or should, there."""
-    listening = {*others, *(host for host, facts in answers.items() if facts.moving.listens)}
-    found: dict[str, dict[str, str]] = {}
+    listening_hosts = {
+        *other_hosts,
+        *(host for host, facts in answers.items() if facts.moving.listens),
+    }
+    reasons_by_peer: dict[str, dict[str, str]] = {}
     for host, facts in sorted(answers.items()):
-        for peer, why in sorted(facts.moving.peers.items()):
-            if why is not None and peer in listening:
-                found.setdefault(peer, {})[host] = why
-    for peer, whys in found.items():
-        others = ", ".join(whys)
+        for peer, reason in sorted(facts.moving.peers.items()):
+            if reason is not None and peer in listening_hosts:
+                reasons_by_peer.setdefault(peer, {})[host] = reason
+    for peer, reasons in reasons_by_peer.items():
+        callers = ", ".join(reasons)
         yield Gap(
             check="firewall",
             where=peer,
-            what=f"{others} cannot reach its port 16514 ({next(iter(whys.values()))})",
-            fix=f"{apply(peer, 'hypervisor.firewall')}; if that mends nothing, see what is between "
-            f"them: salt {shlex.quote(next(iter(whys)))} network.connect {shlex.quote(peer)} 16514",
+            what=f"{callers} cannot reach its port 16514 ({next(iter(reasons.values()))})",
+            fix=f"{apply_command(peer, 'hypervisor.firewall')}; if that mends nothing, see what is "
+            "between "
+            f"them: salt {shlex.quote(next(iter(reasons)))} network.connect {shlex.quote(peer)} "
+            "16514",
             level=MOVING,
         )

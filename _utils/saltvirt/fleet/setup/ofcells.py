@@ -8,11 +8,11 @@ from saltvirt.fleet.setup.gaps import CELLS, NEEDED, Gap
 
 def gaps(faults: Iterable[Fault]) -> Iterator[Gap]:
     """Yield what is missing of cells: all new VMs, or those of one cell, are refused meanwhile."""
-    for one in faults:
+    for fault in faults:
         yield Gap(
             check="cells",
-            where=one.where,
-            what=one.what,
-            fix=one.fix,
-            level=NEEDED if one.concerns_all else CELLS,
+            where=fault.where,
+            what=fault.what,
+            fix=fault.fix,
+            level=NEEDED if fault.concerns_all else CELLS,
         )

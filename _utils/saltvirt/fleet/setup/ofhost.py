@@ -7,8 +7,8 @@ from typing import Any
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument
-from saltvirt.fleet.findings import apply, sync
-from saltvirt.fleet.setup.gaps import HINT, IMAGES, Gap, misspelt
+from saltvirt.fleet.findings import apply_command, sync_command
+from saltvirt.fleet.setup.gaps import HINT, IMAGES, Gap, misspelt_gaps
 from saltvirt.model import Requirements
 from saltvirt.placement import fit
 from saltvirt.placement.answers import HostInfo, NicProfile
@@ -20,8 +20,8 @@ CLOCK_S = 60
 _VM = Requirements(name="", vcpus=1, memory_mib=512, nic_profile="default", disk_profile="default")
 _KVM_MODULES = {"vmx": "kvm_intel", "svm": "kvm_amd"}
 # The methods by which a host seeds a guest without looking into its image.
-_BLIND = ("nocloud", "nbd")
-_LACKING = {
+_BLIND_METHODS = ("nocloud", "nbd")
+_MISSING_TOOLS = {
     "qemu-img": ("qemu-img", "qemu-img is missing: it cannot check or clone images"),
     "prlimit": ("qemu-img", "prlimit (util-linux) is missing: qemu-img is run with limits by it"),
     "pycdlib": ("seed", "the Python module pycdlib is missing: it cannot make seeds"),
@@ -29,7 +29,7 @@ _LACKING = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Baseline:
     """
     By what the answers of hosts are judged.
 
@@ -45,37 +45,37 @@ class Known:
     ended_s: float
 
 
-def gaps(host: str, facts: SetupFacts, known: Known) -> Iterator[Gap]:
+def gaps(host: str, facts: SetupFacts, baseline: Baseline) -> Iterator[Gap]:
     """Yield all that VMs need and a host has not."""
-    yield from _same(host, facts, known)
+    yield from _compare_with_master(host, facts, baseline)
     yield from _libvirt(host, facts)
     yield from _tools(host, facts)
     yield from _folder(host, facts)
     yield from _masters(host, facts)
     yield from _appliance(host, facts)
     place = f"in {host}'s pillar or grains, or in its configuration; then restart its minion"
-    yield from misspelt(host, facts.misspelt, place)
-    yield from _deep(host, facts.deep)
+    yield from misspelt_gaps(host, facts.misspelt, place)
+    yield from _deep_disks(host, facts.deep)
     if facts.info is not None:
         yield from _guests(host, facts, facts.info)
         yield from _profiles(host, facts.info)
         yield from _links(host, facts.info)
         yield from _room(host, facts.info)
-    for path, why in sorted(facts.unreadable.items()):
-        yield not_checked(host, f"{path} cannot be read: {why}")
+    for path, reason in sorted(facts.unreadable.items()):
+        yield unchecked_gap(host, f"{path} cannot be read: {reason}")
 
 
-def not_checked(host: str, why: str) -> Gap:
+def unchecked_gap(host: str, reason: str) -> Gap:
     """Return what is to be said of what could not be looked at."""
     return Gap(
         check="not-checked",
         where=host,
-        what=f"it could not be checked: {why}",
+        what=f"it could not be checked: {reason}",
         fix=f"see what it says: salt {shlex.quote(host)} virt.setup_facts",
     )
 
 
-def _deep(host: str, disks: Mapping[str, list[str]]) -> Iterator[Gap]:
+def _deep_disks(host: str, disks: Mapping[str, list[str]]) -> Iterator[Gap]:
     for vm, paths in sorted(disks.items()):
         yield Gap(
             check="deep-disks",
@@ -88,34 +88,34 @@ def _deep(host: str, disks: Mapping[str, list[str]]) -> Iterator[Gap]:
         )
 
 
-def _pillar(host: str, lines: str) -> str:
+def _pillar_fix(host: str, lines: str) -> str:
     return f"{lines} in the pillar of {host}, then salt {shlex.quote(host)} saltutil.refresh_pillar"
 
 
-def _same(host: str, facts: SetupFacts, known: Known) -> Iterator[Gap]:
+def _compare_with_master(host: str, facts: SetupFacts, baseline: Baseline) -> Iterator[Gap]:
     name = shlex.quote(host)
-    if facts.code != known.code:
+    if facts.code != baseline.code:
         yield Gap(
             check="code",
             where=host,
             what="its code of this project is not the master's",
-            fix=sync(host),
+            fix=sync_command(host),
         )
-    if facts.hash_type != known.hash_type:
+    if facts.hash_type != baseline.hash_type:
         yield Gap(
             check="hash-type",
             where=host,
-            what=f"its hash_type is {facts.hash_type}, and the master's {known.hash_type}",
-            fix=f"hash_type: {known.hash_type} in /etc/salt/minion.d/virt.conf on {host}, then "
+            what=f"its hash_type is {facts.hash_type}, and the master's {baseline.hash_type}",
+            fix=f"hash_type: {baseline.hash_type} in /etc/salt/minion.d/virt.conf on {host}, then "
             f"salt {name} service.restart salt-minion no_block=True",
         )
     # It has told its time at some moment between the two: what is within is nobody's fault.
-    apart_s = max(known.begun_s - facts.clock_s, facts.clock_s - known.ended_s)
-    if apart_s > CLOCK_S:
+    skew_s = max(baseline.begun_s - facts.clock_s, facts.clock_s - baseline.ended_s)
+    if skew_s > CLOCK_S:
         yield Gap(
             check="clock",
             where=host,
-            what=f"its clock differs from the master's by {apart_s:.0f} s: certificates and Salt's "
+            what=f"its clock differs from the master's by {skew_s:.0f} s: certificates and Salt's "
             "authentication depend on the time",
             fix=f"salt {name} pkg.install chrony; salt {name} cmd.run 'chronyc makestep'; the same "
             "on the master",
@@ -129,7 +129,8 @@ def _libvirt(host: str, facts: SetupFacts) -> Iterator[Gap]:
             check="libvirt",
             where=host,
             what=facts.libvirt,
-            fix=f"{apply(host, 'hypervisor.libvirt')}; if it is installed already: salt {name} "
+            fix=f"{apply_command(host, 'hypervisor.libvirt')}; if it is installed already: salt "
+            f"{name} "
             "service.start libvirtd (virtqemud where the daemons are modular)",
         )
     elif facts.why_not is not None:
@@ -165,8 +166,10 @@ _PRIVATE = ("/root", "/home")
 
 def _tools(host: str, facts: SetupFacts) -> Iterator[Gap]:
     for tool in facts.lacking:
-        check, what = _LACKING.get(tool, ("not-checked", f"{tool} is missing"))
-        yield Gap(check=check, where=host, what=what, fix=apply(host, "hypervisor.packages"))
+        check, problem = _MISSING_TOOLS.get(tool, ("not-checked", f"{tool} is missing"))
+        yield Gap(
+            check=check, where=host, what=problem, fix=apply_command(host, "hypervisor.packages")
+        )
 
 
 def _folder(host: str, facts: SetupFacts) -> Iterator[Gap]:
@@ -176,7 +179,7 @@ def _folder(host: str, facts: SetupFacts) -> Iterator[Gap]:
             check="image-folder",
             where=host,
             what=f"the image folder {folder.path} (virt:images) cannot be used: {folder.why_not}",
-            fix=_pillar(host, "virt: {images: FOLDER}"),
+            fix=_pillar_fix(host, "virt: {images: FOLDER}"),
         )
     elif folder.closed is not None:
         yield Gap(
@@ -184,23 +187,23 @@ def _folder(host: str, facts: SetupFacts) -> Iterator[Gap]:
             where=host,
             what=f"QEMU runs as {folder.user}, which cannot enter {folder.closed} on its way to "
             f"the image folder {folder.path}",
-            fix=_pillar(host, "virt: {images: FOLDER}")
+            fix=_pillar_fix(host, "virt: {images: FOLDER}")
             if folder.closed in _PRIVATE
             else f"salt {name} cmd.run {shlex.quote(f'chmod a+x {shlex.quote(folder.closed)}')}",
         )
 
 
 def _masters(host: str, facts: SetupFacts) -> Iterator[Gap]:
-    fix = _pillar(host, "virt: {seed: {master: ADDRESS}}, an address that guests reach,")
+    fix = _pillar_fix(host, "virt: {seed: {master: ADDRESS}}, an address that guests reach,")
     if facts.no_master is not None:
         yield Gap(check="guest-master", where=host, what=facts.no_master, fix=fix)
-    for master, why in sorted(facts.masters.items()):
-        if why is not None:
+    for master, reason in sorted(facts.masters.items()):
+        if reason is not None:
             yield Gap(
                 check="guest-master",
                 where=host,
                 what=f"guests will use the master {master}, but {host} itself does not reach that "
-                f"one's publish_port: {why}",
+                f"one's publish_port: {reason}",
                 fix=f"{fix}; or open the master's ports 4505 and 4506",
             )
 
@@ -211,16 +214,19 @@ def _appliance(host: str, facts: SetupFacts) -> Iterator[Gap]:
             check="libguestfs",
             where=host,
             what=f"it cannot look into images, or install a minion in them: {facts.appliance}",
-            fix=f"{apply(host, 'hypervisor.packages')} (not with hypervisor:guestfs: False)",
+            fix=f"{apply_command(host, 'hypervisor.packages')} (not with hypervisor:guestfs: "
+            "False)",
             level=IMAGES,
         )
-    if facts.seed_method in _BLIND:
+    if facts.seed_method in _BLIND_METHODS:
         yield Gap(
             check="seed-method",
             where=host,
-            what=f"virt:seed:method is {arguments.shown(facts.seed_method)}: it looks into no "
+            what=f"virt:seed:method is {arguments.hide_credentials(facts.seed_method)}: it looks "
+            "into no "
             "image, and puts no minion into a VM whose image has none",
-            fix=f"{_pillar(host, 'virt: {seed: {method: auto}}')}, unless each image has a minion",
+            fix=f"{_pillar_fix(host, 'virt: {seed: {method: auto}}')}, unless each image has a "
+            f"minion",
             level=IMAGES,
         )
     if facts.users is not None:
@@ -228,7 +234,7 @@ def _appliance(host: str, facts: SetupFacts) -> Iterator[Gap]:
             check="appliance-users",
             where=host,
             what=facts.users.partition("; run:")[0],
-            fix=apply(host, "hypervisor.appliance"),
+            fix=apply_command(host, "hypervisor.appliance"),
             level=IMAGES,
         )
 
@@ -240,17 +246,17 @@ def _guests(host: str, facts: SetupFacts, info: HostInfo) -> Iterator[Gap]:
             check="qemu",
             where=host,
             what="libvirt knows no emulator: QEMU is missing",
-            fix=apply(host, "hypervisor.packages"),
+            fix=apply_command(host, "hypervisor.packages"),
         )
     elif types.default is None:
         yield Gap(
             check="domain-type",
             where=host,
             what=f"it is not known which guests can run there: {types.why}",
-            fix=f"mend that, or {_pillar(host, 'virt: {hypervisor: qemu}')} (emulated, slow)",
+            fix=f"mend that, or {_pillar_fix(host, 'virt: {hypervisor: qemu}')} (emulated, slow)",
         )
     elif "kvm" not in types.usable and not types.why.startswith("virt:hypervisor"):
-        yield _emulated(host, facts, types.why)
+        yield _emulation_gap(host, facts, types.why)
     if info.maintenance:
         yield Gap(
             check="maintenance",
@@ -261,17 +267,20 @@ def _guests(host: str, facts: SetupFacts, info: HostInfo) -> Iterator[Gap]:
         )
 
 
-def _emulated(host: str, facts: SetupFacts, why: str) -> Gap:
-    name, what = shlex.quote(host), f"guests are emulated, many times slower than with KVM: {why}"
+def _emulation_gap(host: str, facts: SetupFacts, reason: str) -> Gap:
+    name, problem = (
+        shlex.quote(host),
+        f"guests are emulated, many times slower than with KVM: {reason}",
+    )
     fix = f"salt {name} cmd.run 'virt-host-validate qemu' says what KVM lacks there"
     if not facts.virtualization:
-        what += "; its CPU shows no virtualization"
+        problem += "; its CPU shows no virtualization"
         fix = "enable VT-x or AMD-V in its firmware; if it is a VM itself, nested virtualization"
     elif not facts.has_kvm:
-        what += "; there is no /dev/kvm, though its CPU has virtualization"
+        problem += "; there is no /dev/kvm, though its CPU has virtualization"
         module = _KVM_MODULES.get(facts.virtualization, "kvm")
         fix = f"salt {name} kmod.load {module} persist=True"
-    return Gap(check="kvm", where=host, what=what, fix=fix, level=HINT)
+    return Gap(check="kvm", where=host, what=problem, fix=fix, level=HINT)
 
 
 def _profiles(host: str, info: HostInfo) -> Iterator[Gap]:
@@ -282,57 +291,62 @@ def _profiles(host: str, info: HostInfo) -> Iterator[Gap]:
                 check="profiles",
                 where=host,
                 what=f"the default {kind} profile cannot be used: {profile.error}",
-                fix=_pillar(host, f"mend virt:{kind}:default"),
+                fix=_pillar_fix(host, f"mend virt:{kind}:default"),
             )
 
 
 def _links(host: str, info: HostInfo) -> Iterator[Gap]:
     nic = info.profiles.nic.get("default", NicProfile())
-    active = {name for name, state in info.networks.items() if state.active}
+    active_networks = {name for name, state in info.networks.items() if state.active}
     for bridge in sorted({*(nic.bridges or ())} - set(info.bridges)):
-        yield _no_bridge(host, info, bridge)
-    for network in sorted({*(nic.networks or ())} - active):
-        yield _no_link(
+        yield _missing_bridge(host, info, bridge)
+    for network in sorted({*(nic.networks or ())} - active_networks):
+        yield _missing_link(
             host,
             f"active network {network}",
             f"salt {shlex.quote(host)} cmd.run "
             + shlex.quote(f"virsh net-start {shlex.quote(network)}"),
         )
     for link in sorted({*(nic.links or ())} - set(info.links)):
-        yield _no_link(host, f"link {link}", _pillar(host, "name another in virt:nic:default"))
+        yield _missing_link(
+            host, f"link {link}", _pillar_fix(host, "name another in virt:nic:default")
+        )
 
 
-def _no_bridge(host: str, info: HostInfo, bridge: str) -> Gap:
-    ports = [one for one in info.links if one not in info.bridges]
+def _missing_bridge(host: str, info: HostInfo, bridge: str) -> Gap:
+    ports = [link for link in info.links if link not in info.bridges]
     # Which of several is the VMs' nobody can tell from here: a wrong one makes a bridge, too.
-    port = _link(ports[0], "NIC") if len(ports) == 1 else "NIC"
-    which = f" (NIC: salt {shlex.quote(host)} network.default_route inet)" if port == "NIC" else ""
-    said = f"{_link(bridge, 'BRIDGE')}: {{ports: [{port}]}}"
-    return _no_link(
+    port = _safe_link_name(ports[0], "NIC") if len(ports) == 1 else "NIC"
+    nic_hint = (
+        f" (NIC: salt {shlex.quote(host)} network.default_route inet)" if port == "NIC" else ""
+    )
+    bridge_setting = f"{_safe_link_name(bridge, 'BRIDGE')}: {{ports: [{port}]}}"
+    return _missing_link(
         host,
         f"bridge {bridge}",
-        f"hypervisor: {{bridges: {{{said}}}}} in the pillar of {host}{which}, then "
-        f"{apply(host, 'hypervisor.bridge')}; or without a bridge: salt-run virt.init … nic=nat",
+        f"hypervisor: {{bridges: {{{bridge_setting}}}}} in the pillar of {host}{nic_hint}, then "
+        f"{apply_command(host, 'hypervisor.bridge')}; or without a bridge: salt-run virt.init … "
+        "nic=nat",
     )
 
 
-def _link(said: str, other: str) -> str:
+def _safe_link_name(name: str, placeholder: str) -> str:
     """Return a name that a host said, if it can be one: in pillar, Jinja would do what it says."""
     try:
-        return arguments.link_name("link", said)
+        return arguments.link_name("link", name)
     except BadArgument:
-        return other
+        return placeholder
 
 
-def _no_link(host: str, what: str, fix: str) -> Gap:
-    what = f"there is no {what}, which VMs' NICs use by default"
-    return Gap(check="bridge", where=host, what=what, fix=fix)
+def _missing_link(host: str, problem: str, fix: str) -> Gap:
+    problem = f"there is no {problem}, which VMs' NICs use by default"
+    return Gap(check="bridge", where=host, what=problem, fix=fix)
 
 
 def _room(host: str, info: HostInfo) -> Iterator[Gap]:
     profile = info.profiles.disk.get("default")
-    have = fit.free(info)
-    wanted: Mapping[str, Any] = {
+    room = fit.free(info)
+    needs_by_resource: Mapping[str, Any] = {
         "vcpus": (_VM.vcpus, "CPUs", "virt:cpu_ratio"),
         "memory_mib": (_VM.memory_mib, "MiB of memory", "virt:reserve_mib or virt:memory_ratio"),
         "disk_mib": (
@@ -341,13 +355,13 @@ def _room(host: str, info: HostInfo) -> Iterator[Gap]:
             "virt:disk:default or virt:disk_reserve_mib",
         ),
     }
-    for key, (least, unit, option) in wanted.items():
-        if have[key] < least:
+    for key, (minimum, unit, option) in needs_by_resource.items():
+        if room[key] < minimum:
             yield Gap(
                 check="room",
                 where=host,
-                what=f"{max(0, have[key])} {unit} are free; a VM with 1 CPU, 512 MiB and the "
-                f"default disk needs {least}",
+                what=f"{max(0, room[key])} {unit} are free; a VM with 1 CPU, 512 MiB and the "
+                f"default disk needs {minimum}",
                 fix=f"salt-run virt.query host={shlex.quote(host)} shows its VMs: remove or move "
                 f"some; or change {option}",
             )

@@ -7,28 +7,28 @@ from collections.abc import Iterator, Sequence
 from saltvirt import config, terminal
 from saltvirt.fleet import candidates, membership
 from saltvirt.fleet.findings import MASTER
-from saltvirt.fleet.setup.gaps import HINT, IMAGES, MOVING, Gap, misspelt
+from saltvirt.fleet.setup.gaps import HINT, IMAGES, MOVING, Gap, misspelt_gaps
 from saltvirt.fleet.setup.masterfacts import MasterFacts
 
 _OLDEST = 3006
 _HASH = "sha256"
 _RESTART = "systemctl restart salt-master"
 _PILLAR = "libvirt"
-_SHOWN = 5
+_SHOWN_KEYS = 5
 OURS = "/etc/salt/master.d/virt.conf"
 
 
 def gaps(facts: MasterFacts) -> Iterator[Gap]:
     """Yield all that is missing on the master."""
-    checks = (_release, _restart, _served, _options, _pillar, _members, _named, _keys)
-    for check in (*checks, _odd, _minion, _image, _misspelt):
+    checks = (_release, _restart, _served, _options, _pillar, _members, _named_hosts, _keys)
+    for check in (*checks, _odd_ids, _minion, _image, _misspelt_options):
         yield from check(facts)
 
 
 def is_old(release: object) -> bool:
     """Return whether a release of Salt is older than those that this project runs on."""
-    found = re.match(r"\d+", str(release))
-    return found is not None and int(found[0]) < _OLDEST
+    major_match = re.match(r"\d+", str(release))
+    return major_match is not None and int(major_match[0]) < _OLDEST
 
 
 def _release(facts: MasterFacts) -> Iterator[Gap]:
@@ -52,7 +52,7 @@ def _restart(facts: MasterFacts) -> Iterator[Gap]:
 
 
 def _served(facts: MasterFacts) -> Iterator[Gap]:
-    serve = f"file_roots: {{base: [/srv/salt, FOLDER]}} in {OURS}, FOLDER being this project's"
+    serve_hint = f"file_roots: {{base: [/srv/salt, FOLDER]}} in {OURS}, FOLDER being this project's"
     if facts.served.error is not None:
         yield Gap(
             check="file-server",
@@ -67,14 +67,14 @@ def _served(facts: MasterFacts) -> Iterator[Gap]:
             where=MASTER,
             what="the master has this project's runners, but its file server does not have its "
             "modules: saltutil.sync_all brings none to the minions",
-            fix=f"{serve}; then {_RESTART}",
+            fix=f"{serve_hint}; then {_RESTART}",
         )
     elif not facts.served.has_formula:
         yield Gap(
             check="formula",
             where=MASTER,
             what="the formula hypervisor/ is not on the file server: state.apply hypervisor fails",
-            fix=f"{serve}; then {_RESTART}",
+            fix=f"{serve_hint}; then {_RESTART}",
             level=HINT,
         )
 
@@ -100,14 +100,14 @@ def _options(facts: MasterFacts) -> Iterator[Gap]:
 
 
 def _pillar(facts: MasterFacts) -> Iterator[Gap]:
-    on_demand = facts.options.get("on_demand_ext_pillar") or []
-    if _PILLAR not in on_demand:
-        listed = ", ".join([*map(str, on_demand), _PILLAR])
+    on_demand_pillars = facts.options.get("on_demand_ext_pillar") or []
+    if _PILLAR not in on_demand_pillars:
+        pillars_text = ", ".join([*map(str, on_demand_pillars), _PILLAR])
         yield Gap(
             check="pillar",
             where=MASTER,
             what="on_demand_ext_pillar lacks libvirt: hosts get no certificates",
-            fix=f"on_demand_ext_pillar: [{listed}] in {OURS}, then {_RESTART}",
+            fix=f"on_demand_ext_pillar: [{pillars_text}] in {OURS}, then {_RESTART}",
             level=MOVING,
         )
     elif not facts.has_pillar:
@@ -124,89 +124,98 @@ def _pillar(facts: MasterFacts) -> Iterator[Gap]:
 def _members(facts: MasterFacts) -> Iterator[Gap]:
     if facts.named:
         return
-    maybe = sorted(
-        one for one, it in facts.may_be.items() if not it.vm_on and terminal.is_plain_id(one)
+    candidate_ids = sorted(
+        minion_id
+        for minion_id, candidate in facts.may_be.items()
+        if not candidate.vm_on and terminal.is_plain_id(minion_id)
     )
-    if not any(map(facts.members.has, facts.accepted)) and not _without_key(facts):
-        yield _nobody(facts, maybe)
+    if not any(map(facts.members.has, facts.accepted)) and not _hosts_without_key(facts):
+        yield _no_hosts_gap(facts, candidate_ids)
         return
-    for one in maybe:
+    for minion_id in candidate_ids:
         yield Gap(
             check="hypervisors",
-            where=one,
-            what=f"it is not allowed to be a hypervisor, but {facts.may_be[one].why}; allow it if "
+            where=minion_id,
+            what=f"it is not allowed to be a hypervisor, but {facts.may_be[minion_id].why}; allow "
+            "it if "
             "it is yours",
-            fix=f"salt-run virt.allow {shlex.quote(one)}",
+            fix=f"salt-run virt.allow {shlex.quote(minion_id)}",
             level=HINT,
         )
 
 
-def _nobody(facts: MasterFacts, maybe: Sequence[str]) -> Gap:
+def _no_hosts_gap(facts: MasterFacts, candidate_ids: Sequence[str]) -> Gap:
     # Whoever reaches the master can have a key wait there.
-    waiting = [one for one in facts.waiting if terminal.is_plain_id(one)][:_SHOWN]
-    fix = candidates.command(facts.may_be) or "salt-run virt.allow HOST"
-    what = "no minion is allowed to be a hypervisor"
-    if maybe:
-        what += f"; {', '.join(maybe)} seem to be yours: compare their keys first"
-    elif waiting:
-        what += f", and keys wait to be accepted: {', '.join(waiting)}"
-        what += f"; of each, {candidates.COMPARE}"
+    waiting_ids = [minion_id for minion_id in facts.waiting if terminal.is_plain_id(minion_id)][
+        :_SHOWN_KEYS
+    ]
+    fix = candidates.allow_command(facts.may_be) or "salt-run virt.allow HOST"
+    problem = "no minion is allowed to be a hypervisor"
+    if candidate_ids:
+        problem += f"; {', '.join(candidate_ids)} seem to be yours: compare their keys first"
+    elif waiting_ids:
+        problem += f", and keys wait to be accepted: {', '.join(waiting_ids)}"
+        problem += f"; of each, {candidates.COMPARE}"
         fix = f"salt-run virt.allow; salt-key -a HOST; {fix}"
-    return Gap(check="hypervisors", where=MASTER, what=what, fix=fix)
+    return Gap(check="hypervisors", where=MASTER, what=problem, fix=fix)
 
 
-def _named(facts: MasterFacts) -> Iterator[Gap]:
-    for one in facts.named:
-        if one in facts.accepted and not facts.members.has(one):
+def _named_hosts(facts: MasterFacts) -> Iterator[Gap]:
+    for host in facts.named:
+        if host in facts.accepted and not facts.members.has(host):
             yield Gap(
                 check="hypervisors",
-                where=one,
+                where=host,
                 what="it is not allowed to be a hypervisor",
-                fix=f"salt-run virt.allow {shlex.quote(one)}",
+                fix=f"salt-run virt.allow {shlex.quote(host)}",
             )
 
 
-def _without_key(facts: MasterFacts) -> list[str]:
+def _hosts_without_key(facts: MasterFacts) -> list[str]:
     """Return the hosts that are meant, by the caller or by the master, and have no accepted key."""
     members = facts.members
     # A key may wait under the id 'hyper*', which salt-key would take for all.
-    shown = {one for one in facts.waiting if terminal.is_plain_id(one)}
-    meant = (one for one in {*members.named, *shown} if members.has(one))
-    return sorted({*(facts.named or meant)} - {*facts.accepted})
+    plain_ids = {minion_id for minion_id in facts.waiting if terminal.is_plain_id(minion_id)}
+    member_ids = (minion_id for minion_id in {*members.named, *plain_ids} if members.has(minion_id))
+    return sorted({*(facts.named or member_ids)} - {*facts.accepted})
 
 
-def _odd(facts: MasterFacts) -> Iterator[Gap]:
+def _odd_ids(facts: MasterFacts) -> Iterator[Gap]:
     """Yield one hint for all odd ids: a stranger may have any number of keys wait."""
-    odd = candidates.odd([*facts.waiting, *facts.may_be]).get("odd_ids", {})
+    odd_ids = candidates.list_odd_ids([*facts.waiting, *facts.may_be]).get("odd_ids", {})
     # A glob that can be read misleads no reader.
-    misleading = {id_ for id_ in odd if terminal.escaped(id_) != id_ or not membership.is_glob(id_)}
-    hidden = sorted(filter(facts.members.has, misleading))
-    if hidden:
+    misleading_ids = {
+        id_ for id_ in odd_ids if terminal.escape(id_) != id_ or not membership.is_glob(id_)
+    }
+    hidden_ids = sorted(filter(facts.members.has, misleading_ids))
+    if hidden_ids:
         yield Gap(
             check="keys",
             where=MASTER,
-            what=f"the master has {terminal.counted(len(hidden), 'key')} of a stranger, such as "
-            f"that of '{terminal.one_line(hidden[0])}': {candidates.ODD}",
+            what=f"the master has {terminal.count_text(len(hidden_ids), 'key')} of a stranger, "
+            "such as "
+            f"that of '{terminal.one_line(hidden_ids[0])}': {candidates.ODD_ID_MESSAGE}",
             fix="leave it alone; salt-run virt.allow names all of them as odd_ids",
             level=HINT,
         )
 
 
 def _keys(facts: MasterFacts) -> Iterator[Gap]:
-    for one in _without_key(facts):
-        host = shlex.quote(one)
-        is_waiting = one in facts.waiting
-        meant = candidates.meant(one, facts.accepted) if one in facts.named else ""
+    for minion_id in _hosts_without_key(facts):
+        host = shlex.quote(minion_id)
+        is_waiting = minion_id in facts.waiting
+        hint = candidates.suggest_ids(minion_id, facts.accepted) if minion_id in facts.named else ""
         yield Gap(
             check="keys",
-            where=one,
+            where=minion_id,
             what=f"its key waits to be accepted; compare it first: {candidates.COMPARE}"
             if is_waiting
-            else f"no minion has shown its key; {meant}if none is to come: salt-run virt.disallow "
+            else f"no minion has shown its key; {hint}if none is to come: salt-run virt.disallow "
             + host,
             fix=f"salt-run virt.allow; salt-key -a {host}"
             if is_waiting
-            else f"id: {one} and master: ADDRESS in /etc/salt/minion.d/virt.conf on {one}, then "
+            else f"id: {minion_id} and master: ADDRESS in /etc/salt/minion.d/virt.conf on "
+            f"{minion_id}, then "
             "there: systemctl restart salt-minion",
         )
 
@@ -223,20 +232,22 @@ def _minion(facts: MasterFacts) -> Iterator[Gap]:
         )
 
 
-def _misspelt(facts: MasterFacts) -> Iterator[Gap]:
-    found = config.misspelt(facts.options)
-    yield from misspelt(MASTER, found, f"in {OURS}, or where it stands, then {_RESTART}")
+def _misspelt_options(facts: MasterFacts) -> Iterator[Gap]:
+    options_by_misspelling = config.find_misspelt(facts.options)
+    yield from misspelt_gaps(
+        MASTER, options_by_misspelling, f"in {OURS}, or where it stands, then {_RESTART}"
+    )
 
 
 def _image(facts: MasterFacts) -> Iterator[Gap]:
     if facts.served.error is None and not facts.served.has_image:
         folder = facts.root or "/srv/salt"
-        missing = "" if facts.root else f"file_roots: {{base: [{folder}]}} in {OURS}; "
+        roots_hint = "" if facts.root else f"file_roots: {{base: [{folder}]}} in {OURS}; "
         yield Gap(
             check="image",
             where=MASTER,
             what="the file server has no image; virt.init can also use one from the web, or "
             "one on a host",
-            fix=f"{missing}install -D -m 644 IMAGE.qcow2 {shlex.quote(folder)}/IMAGE.qcow2",
+            fix=f"{roots_hint}install -D -m 644 IMAGE.qcow2 {shlex.quote(folder)}/IMAGE.qcow2",
             level=HINT,
         )

@@ -13,7 +13,7 @@ from saltvirt.fleet.cells import checking
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.findings import table
 from saltvirt.fleet.setup import masterfacts, moving, ofcells, ofhost, ofmaster, unloaded, unsigned
-from saltvirt.fleet.setup.gaps import NEEDED, Gap, in_order
+from saltvirt.fleet.setup.gaps import NEEDED, Gap, sort_gaps
 from saltvirt.fleet.silence import Wait, silent_since
 from saltvirt.pki import policy
 from saltvirt.placement.setup import SetupFacts
@@ -28,7 +28,7 @@ class Incomplete(VirtError):
     """Something is missing that VMs need; :attr:`table` has what."""
 
 
-def check(cloud: Cloud, named: Sequence[object]) -> dict[str, Any]:
+def check(cloud: Cloud, host_arguments: Sequence[object]) -> dict[str, Any]:
     """
     Return ``{"findings": [], "checked": [host], "ready": text}``.
 
@@ -38,97 +38,117 @@ def check(cloud: Cloud, named: Sequence[object]) -> dict[str, Any]:
 
     Raises :class:`Incomplete` if anything is missing without which no VM is deployed.
     """
-    wanted = sorted({one for word in named for one in candidates.ids(word)})
-    facts = masterfacts.of(cloud.opts, cloud.members, wanted)
-    every = inventory.allowed(cloud)
-    allowed = [one for one in every if not wanted or one in wanted]
-    others = _others(cloud, every, wanted)
-    found = list(ofmaster.gaps(facts))
-    if not wanted:
-        found += ofcells.gaps(checking.faults(cloud.opts, cloud.settings))
-    of_hosts, answers = _asked(cloud, allowed, others, is_synced=facts.is_synced)
-    found = in_order([*found, *of_hosts, *moving.gaps(answers, others)])
-    out = table(found, answers)
-    needed = sum(one.level == NEEDED for one in found)
-    if needed:
-        count = f"{needed} things are" if needed > 1 else "1 thing is"
+    host_ids = sorted(
+        {host_id for word in host_arguments for host_id in candidates.parse_ids(word)}
+    )
+    facts = masterfacts.read_facts(cloud.opts, cloud.members, host_ids)
+    allowed_hosts = inventory.allowed_hosts(cloud)
+    checked_hosts = [host for host in allowed_hosts if not host_ids or host in host_ids]
+    addresses_by_host = _find_other_hosts(cloud, allowed_hosts, host_ids)
+    gaps = list(ofmaster.gaps(facts))
+    if not host_ids:
+        gaps += ofcells.gaps(checking.faults(cloud.opts, cloud.settings))
+    host_gaps, answers = _ask_hosts(
+        cloud, checked_hosts, addresses_by_host, is_synced=facts.is_synced
+    )
+    gaps = sort_gaps([*gaps, *host_gaps, *moving.gaps(answers, addresses_by_host)])
+    out = table(gaps, answers)
+    needed_count = sum(gap.level == NEEDED for gap in gaps)
+    if needed_count:
+        count = f"{needed_count} things are" if needed_count > 1 else "1 thing is"
         error = Incomplete(f"{count} missing that VMs need; mend the first, then ask again")
         error.table = out
         raise error
     return {**out, "ready": READY}
 
 
-def _others(cloud: Cloud, every: Iterable[str], named: Collection[str]) -> dict[str, list[str]]:
+def _find_other_hosts(
+    cloud: Cloud, allowed_hosts: Iterable[str], named_hosts: Collection[str]
+) -> dict[str, list[str]]:
     """
     Return ``{host: addresses}`` of the hosts that named ones try to reach; none without names.
 
     A host that was silent when it was last asked cannot be reached, whatever its firewall does.
     """
-    silent = silent_since(cloud.opts) if named else {}
-    others = [one for one in every if named and one not in named and one not in silent]
-    return {one: policy.reachable(_grains(cloud, one)) for one in others}
+    silent_hosts = silent_since(cloud.opts) if named_hosts else {}
+    other_hosts = [
+        host
+        for host in allowed_hosts
+        if named_hosts and host not in named_hosts and host not in silent_hosts
+    ]
+    return {host: policy.reachable(_grains(cloud, host)) for host in other_hosts}
 
 
-def _asked(
-    cloud: Cloud, hosts: Sequence[str], others: Mapping[str, list[str]], *, is_synced: bool
+def _ask_hosts(
+    cloud: Cloud,
+    hosts: Sequence[str],
+    addresses_by_host: Mapping[str, list[str]],
+    *,
+    is_synced: bool,
 ) -> tuple[list[Gap], dict[str, SetupFacts]]:
     """Return what hosts lack, and the answers of those that could say what they have."""
-    grains = {one: _grains(cloud, one) for one in hosts}
-    peers = {one: policy.reachable(said) for one, said in grains.items()}
+    grains = {host_id: _grains(cloud, host_id) for host_id in hosts}
+    peers = {host_id: policy.reachable(host_grains) for host_id, host_grains in grains.items()}
     timeout_s, begun_s = cloud.settings.timeout_s, time.time()
     replies = minions.ask(
         *(cloud, hosts, FUN),
-        kwarg={"peers": peers, **({"others": others} if others else {})},
+        kwarg={"peers": peers, **({"others": addresses_by_host} if addresses_by_host else {})},
         timeout_s=timeout_s + _LONGER_S,
         wait=Wait.brief(hosts),
     )
-    known = ofhost.Known(
+    baseline = ofhost.Baseline(
         code=content.of_code(),
         hash_type=str(cloud.opts.get("hash_type")),
         begun_s=begun_s,
         ended_s=time.time(),
     )
-    silent = [host for host, reply in replies.items() if reply.missing]
+    silent_hosts = [host for host, reply in replies.items() if reply.missing]
     # In the name of one without our modules Salt itself has said something.
-    unproved = [host for host in silent if replies[host].error]
-    said = unsigned.answers(cloud, unproved, FUN, timeout_s)
-    found = [
-        unloaded.gap(one, replies[one].error, said.get(one), grains[one], is_synced=is_synced)
-        for one in silent
+    unproved_hosts = [host for host in silent_hosts if replies[host].error]
+    unsigned_answers = unsigned.answers(cloud, unproved_hosts, FUN, timeout_s)
+    gaps = [
+        unloaded.gap(
+            host_id,
+            replies[host_id].error,
+            unsigned_answers.get(host_id),
+            grains[host_id],
+            is_synced=is_synced,
+        )
+        for host_id in silent_hosts
     ]
     answers: dict[str, SetupFacts] = {}
-    for host in sorted(set(replies) - set(silent)):
-        found += _judged(host, replies[host], known, answers, is_synced=is_synced)
-    return found, answers
+    for host in sorted(set(replies) - set(silent_hosts)):
+        gaps += _judge(host, replies[host], baseline, answers, is_synced=is_synced)
+    return gaps, answers
 
 
-def _judged(
+def _judge(
     host: str,
     reply: minions.Reply,
-    known: ofhost.Known,
+    baseline: ofhost.Baseline,
     answers: dict[str, SetupFacts],
     *,
     is_synced: bool,
 ) -> Iterable[Gap]:
     """Return what a host lacks that has answered, and note its answer."""
     if not reply.ok:
-        return [_failed(host, reply.error or "", is_synced=is_synced)]
+        return [_failure_gap(host, reply.error or "", is_synced=is_synced)]
     try:
         facts = answers[host] = wire.read(host, FUN, SetupFacts, reply.value)
     except wire.BadAnswer as error:
-        return [ofhost.not_checked(host, str(error))]
-    return list(ofhost.gaps(host, facts, known))
+        return [ofhost.unchecked_gap(host, str(error))]
+    return list(ofhost.gaps(host, facts, baseline))
 
 
-def _failed(host: str, why: str, *, is_synced: bool) -> Gap:
-    if why.startswith("option "):
+def _failure_gap(host: str, reason: str, *, is_synced: bool) -> Gap:
+    if reason.startswith("option "):
         return Gap(
             check="options",
             where=host,
-            what=why,
+            what=reason,
             fix=f"mend it in the configuration (/etc/salt/minion.d) or the pillar of {host}",
         )
-    return unloaded.gap(host, why, why, {}, is_synced=is_synced)
+    return unloaded.gap(host, reason, reason, {}, is_synced=is_synced)
 
 
 def _grains(cloud: Cloud, host: str) -> Mapping[str, Any]:

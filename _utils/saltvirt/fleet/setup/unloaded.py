@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt.fleet.findings import apply
+from saltvirt.fleet.findings import apply_command
 from saltvirt.fleet.setup.gaps import Gap
-from saltvirt.fleet.setup.ofhost import not_checked
+from saltvirt.fleet.setup.ofhost import unchecked_gap
 from saltvirt.fleet.setup.ofmaster import is_old
 
 # What our own modules say of a minion without libvirt's Python module.
@@ -17,7 +17,7 @@ _OLDEST_PYTHON = (3, 10)
 
 
 def gap(
-    host: str, why: str | None, said: str | None, grains: Mapping[str, Any], *, is_synced: bool
+    host: str, reason: str | None, answer: str | None, grains: Mapping[str, Any], *, is_synced: bool
 ) -> Gap:
     """
     Return what is missing on a host that gave no answer that could be judged.
@@ -32,28 +32,28 @@ def gap(
         Whether this project comes to minions by the file server, and not by pip.
     """
     name = shlex.quote(host)
-    if said is None:
+    if answer is None:
         return Gap(
             check="silent",
             where=host,
             what="it does not answer",
             fix=f"on {host}: systemctl restart salt-minion; then salt {name} test.ping",
         )
-    if _NO_BINDING in said:
+    if _NO_BINDING in answer:
         return Gap(
             check="packages",
             where=host,
             what="libvirt's Python module is missing there, so virt is not loaded",
-            fix=apply(host, "hypervisor.packages"),
+            fix=apply_command(host, "hypervisor.packages"),
         )
-    if said != why:  # any minion may say what no host has signed
-        said = f"in its name, not proved: {said}"
-    if not any(words in said for words in _NOT_LOADED):
-        return not_checked(host, why or said)
-    return _not_loaded(host, said, grains, is_synced=is_synced)
+    if answer != reason:  # any minion may say what no host has signed
+        answer = f"in its name, not proved: {answer}"
+    if not any(words in answer for words in _NOT_LOADED):
+        return unchecked_gap(host, reason or answer)
+    return _not_loaded_gap(host, answer, grains, is_synced=is_synced)
 
 
-def _not_loaded(host: str, said: str, grains: Mapping[str, Any], *, is_synced: bool) -> Gap:
+def _not_loaded_gap(host: str, answer: str, grains: Mapping[str, Any], *, is_synced: bool) -> Gap:
     name = shlex.quote(host)
     if is_old(grains.get("saltversion", "")):
         return Gap(
@@ -62,7 +62,7 @@ def _not_loaded(host: str, said: str, grains: Mapping[str, Any], *, is_synced: b
             what=f"its Salt is {grains['saltversion']}, too old for this project",
             fix=f"update salt-minion on {host} to the release of the master",
         )
-    python = _version(grains.get("pythonversion"))
+    python = _parse_version(grains.get("pythonversion"))
     if python and python < _OLDEST_PYTHON:
         return Gap(
             check="python",
@@ -73,15 +73,15 @@ def _not_loaded(host: str, said: str, grains: Mapping[str, Any], *, is_synced: b
     return Gap(
         check="modules",
         where=host,
-        what=f"this project's modules are missing there, or are of another release: {said}",
+        what=f"this project's modules are missing there, or are of another release: {answer}",
         fix=f"salt {name} saltutil.sync_all"
         if is_synced
         else f"on {host}: salt-pip install '.[hypervisor]', then systemctl restart salt-minion",
     )
 
 
-def _version(said: object) -> tuple[int, int] | None:
-    numbers = said[:2] if isinstance(said, list | tuple) else []
+def _parse_version(grain: object) -> tuple[int, int] | None:
+    numbers = grain[:2] if isinstance(grain, list | tuple) else []
     match numbers:
         case [int() as first, int() as second]:
             return first, second

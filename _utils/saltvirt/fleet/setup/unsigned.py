@@ -22,28 +22,28 @@ def answers(cloud: Cloud, hosts: Iterable[str], fun: str, timeout_s: float) -> d
     It is read from the master's job cache, and not from the bus, where any minion can speak in the
     name of another. It is no proof either: as a syndic's a minion can have that stored, too.
     """
-    wanted = sorted(hosts)
-    if not wanted:
+    host_ids = sorted(hosts)
+    if not host_ids:
         return {}
     with cloud.client() as local:
-        found = local.pub(wanted, fun, (), tgt_type="list", timeout=timeout_s)
-        if not found or "jid" not in found:
+        job = local.pub(host_ids, fun, (), tgt_type="list", timeout=timeout_s)
+        if not job or "jid" not in job:
             raise MasterError(f"the Salt master did not send {fun}: it refused the job")
-        said = _stored(local, found["jid"], set(found.get("minions") or ()), timeout_s)
-    return {host: one_line(said[host].get("ret")) for host in wanted if host in said}
+        returns = _wait_for_returns(local, job["jid"], set(job.get("minions") or ()), timeout_s)
+    return {host: one_line(returns[host].get("ret")) for host in host_ids if host in returns}
 
 
-def _stored(
-    local: salt.client.LocalClient, jid: str, wanted: set[str], timeout_s: float
+def _wait_for_returns(
+    local: salt.client.LocalClient, jid: str, host_ids: set[str], timeout_s: float
 ) -> dict[str, Any]:
     end = time.monotonic() + timeout_s
     while True:
-        said: dict[str, Any] = local.get_cache_returns(jid) or {}
-        if wanted <= said.keys() or time.monotonic() > end:
-            return said
+        returns: dict[str, Any] = local.get_cache_returns(jid) or {}
+        if host_ids <= returns.keys() or time.monotonic() > end:
+            return returns
         time.sleep(_EVERY_S)
 
 
-def one_line(said: object) -> str:
+def one_line(value: object) -> str:
     """Return what a minion says as text that no terminal obeys."""
-    return terminal.one_line(str(said), _LONGEST)
+    return terminal.one_line(str(value), _LONGEST)

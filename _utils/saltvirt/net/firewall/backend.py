@@ -56,23 +56,23 @@ class Firewall(ABC):
         return shutil.which(program, path=_FOLDERS) or f"/usr/sbin/{program}"
 
     def _run(self, argv: Sequence[str], ok: Collection[int] = (0,)) -> dict[str, Any]:
-        found = [self._path(argv[0]), *argv[1:]]
+        command = [self._path(argv[0]), *argv[1:]]
         try:
-            done = self.call["cmd.run_all"](found, python_shell=False, ignore_retcode=True)
+            result = self.call["cmd.run_all"](command, python_shell=False, ignore_retcode=True)
         except SaltException as exc:
             raise FirewallError(f"{argv[0]}: {exc}") from exc
-        if done["retcode"] not in ok:
-            said = (done["stderr"] or done["stdout"]).strip().splitlines()
-            raise FirewallError(f"{' '.join(argv[:4])}: {'; '.join(said)}")
-        out: dict[str, Any] = done
+        if result["retcode"] not in ok:
+            lines = (result["stderr"] or result["stdout"]).strip().splitlines()
+            raise FirewallError(f"{' '.join(argv[:4])}: {'; '.join(lines)}")
+        out: dict[str, Any] = result
         return out
 
     def _listed(self, argv: Sequence[str]) -> str:
         """Return what a command lists, nothing if there is no such thing."""
         if not self.is_installed:
             return ""
-        done = self._run(argv, ok=range(256))
-        return done["stdout"] if done["retcode"] == 0 else ""
+        result = self._run(argv, ok=range(256))
+        return result["stdout"] if result["retcode"] == 0 else ""
 
     @abstractmethod
     def plan(self) -> dict[str, str]:
@@ -117,7 +117,7 @@ class Firewall(ABC):
         return []
 
 
-class Loaded(Firewall):
+class LoadedFirewall(Firewall):
     """A backend whose rules a unit of ours loads at boot."""
 
     boot: BootUnits
@@ -155,13 +155,13 @@ class Loaded(Firewall):
         """Return what is loaded, for ``_put_back``."""
 
     @abstractmethod
-    def _put_back(self, kept: Any) -> None:
+    def _put_back(self, loaded_rules: Any) -> None:
         """Have loaded what was, whatever is loaded now."""
 
     def _refuse_foreign(self) -> None:
-        for what in self._foreign():
+        for title in self._foreign():
             raise FirewallError(
-                f"{what} is there and was not made by virt.firewall_present: "
+                f"{title} is there and was not made by virt.firewall_present: "
                 "choose another name, or remove it"
             )
 

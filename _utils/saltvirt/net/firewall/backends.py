@@ -24,7 +24,9 @@ def of(
     # What YAML makes of a slip, such as a list, may have no hash.
     if backend not in [*_KINDS]:
         raise BadArgument("backend", f"{backend!r}; one of {', '.join(_KINDS)}")
-    given = (functions, name, ports, list(peers))
-    beside = Nftables(*given, lets_in=False)
+    arguments = (functions, name, ports, list(peers))
+    forward_table = Nftables(*arguments, lets_in=False)
     # The table of nftables says itself what is forwarded.
-    return WithForwarding(_KINDS[backend](*given), beside, is_wanted=backend != "nftables")
+    return WithForwarding(
+        _KINDS[backend](*arguments), forward_table, is_wanted=backend != "nftables"
+    )

@@ -15,10 +15,10 @@ RULES = Path("/etc/salt-virt")
 
 def units(
     name: str,
-    what: str,
+    title: str,
     start: Sequence[Sequence[str]],
     stop: Sequence[Sequence[str]],
-    others: Sequence[str],
+    unit_names: Sequence[str],
 ) -> dict[str, str]:
     """
     Return the texts of the units that load rules: ``{unit: text}``, that of the boot first.
@@ -39,12 +39,12 @@ def units(
         Services that empty what is there when they load rules: these come after, each time.
     """
     starts = [" ".join(argv) for argv in start]
-    first, again = f"{name}.service", f"{name}-again.service"
-    theirs = " ".join(others)
+    boot_unit, again_unit = f"{name}.service", f"{name}-again.service"
+    other_units = " ".join(unit_names)
     boot = [
-        *_head(f"Firewall of Salt Virt: {what}", theirs),
-        f"PartOf={theirs}",
-        f"ReloadPropagatedFrom={theirs}",
+        *_head(f"Firewall of Salt Virt: {title}", other_units),
+        f"PartOf={other_units}",
+        f"ReloadPropagatedFrom={other_units}",
         "",
         "[Service]",
         "Type=oneshot",
@@ -56,21 +56,22 @@ def units(
         "[Install]",
         "WantedBy=sysinit.target",
     ]
-    after = [
+    again_lines = [
         *_head(
-            f"Firewall of Salt Virt: {what}, after others have loaded theirs", f"{theirs} {first}"
+            f"Firewall of Salt Virt: {title}, after others have loaded theirs",
+            f"{other_units} {boot_unit}",
         ),
         # After a stop of theirs the first is stopped too, and would not follow their next reload.
-        f"Wants={first}",
+        f"Wants={boot_unit}",
         "",
         "[Service]",
         "Type=oneshot",
         *(f"ExecStart={line}" for line in starts),
         "",
         "[Install]",
-        f"WantedBy={theirs}",
+        f"WantedBy={other_units}",
     ]
-    return {first: "\n".join(boot) + "\n", again: "\n".join(after) + "\n"}
+    return {boot_unit: "\n".join(boot) + "\n", again_unit: "\n".join(again_lines) + "\n"}
 
 
 def _head(description: str, after: str) -> list[str]:
@@ -119,9 +120,9 @@ class BootUnits:
             self.texts.update({path: text.encode() for path, text in self._units.items()})
 
     def _is(self, state: str, name: str) -> bool:
-        done = self._run(["systemctl", f"is-{state}", name], ok=range(256))
-        found: bool = done["stdout"].strip() == state
-        return found
+        result = self._run(["systemctl", f"is-{state}", name], ok=range(256))
+        is_in_state: bool = result["stdout"].strip() == state
+        return is_in_state
 
     def _disabled(self) -> list[str]:
         names = [path.name for path in self._units] if self.has_systemd else []

@@ -45,49 +45,61 @@ class Firewalld(Firewall):
 
     def _look(self) -> tuple[set[str], list[str] | None, list[_Difference]]:
         """Return our rules, those to record, and ``[(words for the set, to add, to remove)]``."""
-        wanted = [] if self._is_leaving else rules.rich_rules(self.ports, self.peers)
-        listed = {
+        expected_rules = [] if self._is_leaving else rules.rich_rules(self.ports, self.peers)
+        rules_by_words = {
             words: self._listed(["firewall-cmd", *words, "--list-rich-rules"]).splitlines()
             for words in (self._NOW, self._LATER)
         }
-        recorded, others = self._own_rules.read(), self._own_rules.others()
-        ours = set(recorded or ())
-        if recorded is None:
-            ours = rules.earlier_rich_rules(sum(listed.values(), []), self.ports)
+        recorded_rules, other_rules = self._own_rules.read(), self._own_rules.others()
+        our_rules = set(recorded_rules or ())
+        if recorded_rules is None:
+            our_rules = rules.earlier_rich_rules(sum(rules_by_words.values(), []), self.ports)
         differences = [
-            (words, *rules.rich_changes(wanted, has, ours - others))
-            for words, has in listed.items()
+            (words, *rules.rich_changes(expected_rules, present_rules, our_rules - other_rules))
+            for words, present_rules in rules_by_words.items()
         ]
-        kept = [rule for rule in wanted if rule in ours | others or rule not in listed[self._LATER]]
-        return ours, None if self._is_leaving else kept, differences
+        kept_rules = [
+            rule
+            for rule in expected_rules
+            if rule in our_rules | other_rules or rule not in rules_by_words[self._LATER]
+        ]
+        return our_rules, None if self._is_leaving else kept_rules, differences
 
     def plan(self) -> dict[str, str]:
         """Return what is to be done: ``{what: why}``."""
-        _ours, kept, differences = self._look()
+        _our_rules, kept_rules, differences = self._look()
         out = {}
-        for _words, missing, stale in differences:
-            out.update({**dict.fromkeys(missing, "added"), **dict.fromkeys(stale, "removed")})
-        if self._own_rules.read() != kept:
-            out[str(self._own_rules.path)] = "removed" if kept is None else "written"
+        for _words, missing_rules, stale_rules in differences:
+            out.update(
+                {**dict.fromkeys(missing_rules, "added"), **dict.fromkeys(stale_rules, "removed")}
+            )
+        if self._own_rules.read() != kept_rules:
+            out[str(self._own_rules.path)] = "removed" if kept_rules is None else "written"
         return out
 
     def bring(self, steps: Steps) -> None:
         """Add and remove the rules, those for now and those for later."""
-        ours, kept, differences = self._look()
+        our_rules, kept_rules, differences = self._look()
         steps.undo_with(self._own_rules.write, self._own_rules.read())
         # First, so that those of a run that is killed are known for ours.
-        self._own_rules.write(sorted(ours.union(kept or ())))
-        for words, missing, stale in differences:
-            steps.undo_with(self._change, words, stale, missing)
-            self._change(words, missing, stale)
-        self._own_rules.write(kept)
+        self._own_rules.write(sorted(our_rules.union(kept_rules or ())))
+        for words, missing_rules, stale_rules in differences:
+            steps.undo_with(self._change, words, stale_rules, missing_rules)
+            self._change(words, missing_rules, stale_rules)
+        self._own_rules.write(kept_rules)
 
-    def _change(self, words: Sequence[str], more: Collection[str], fewer: Collection[str]) -> None:
+    def _change(
+        self, words: Sequence[str], added_rules: Collection[str], removed_rules: Collection[str]
+    ) -> None:
         # firewall-cmd takes only one of the two at a time.
-        for verb, changed in (("add", more), ("remove", fewer)):
-            if changed:
+        for verb, changed_rules in (("add", added_rules), ("remove", removed_rules)):
+            if changed_rules:
                 self._run(
-                    ["firewall-cmd", *words, *(f"--{verb}-rich-rule={rule}" for rule in changed)]
+                    [
+                        "firewall-cmd",
+                        *words,
+                        *(f"--{verb}-rich-rule={rule}" for rule in changed_rules),
+                    ]
                 )
 
     def removal(self) -> dict[str, str]:

@@ -95,12 +95,12 @@ class WithForwarding(Firewall):
 
 def _refuse_guard(name: str) -> None:
     """Refuse to take away alone what guards rules that are still there."""
-    guarded = name.removesuffix(rules.BESIDE)
-    if guarded != name and guarded in _names():
+    guarded_name = name.removesuffix(rules.BESIDE)
+    if guarded_name != name and guarded_name in _names():
         raise BadArgument(
             "name",
-            f"{name!r} is what the table beside {guarded!r} is called, which goes with those "
-            f"rules: give the name {guarded} and their backend",
+            f"{name!r} is what the table beside {guarded_name!r} is called, which goes with those "
+            f"rules: give the name {guarded_name} and their backend",
         )
 
 
@@ -109,7 +109,7 @@ def _names() -> set[str]:
     return {path.stem.partition("-")[2] for path in bootunits.RULES.glob("*.rules")}
 
 
-def outdated() -> list[str]:
+def find_outdated() -> list[str]:
     """Return the names of rules whose table, as its file has it, lets through what is not to be."""
     prefix = "nftables-"
     paths = bootunits.RULES.glob(f"{prefix}*.nft")
@@ -120,7 +120,7 @@ def outdated() -> list[str]:
     )
 
 
-def unguarded() -> list[str]:
+def find_unguarded() -> list[str]:
     """Return the names of rules beside which there should be a table for what is forwarded."""
     folder, has_nft = bootunits.RULES, is_found(Nftables.program)
     tables = {name: folder / f"nftables-{name}{rules.BESIDE}.nft" for name in _names()}

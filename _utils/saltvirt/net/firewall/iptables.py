@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.net.firewall import rules
-from saltvirt.net.firewall.backend import Loaded
+from saltvirt.net.firewall.backend import LoadedFirewall
 from saltvirt.net.firewall.bootunits import RULES, BootUnits, units
 
 
-class Iptables(Loaded):
+class Iptables(LoadedFirewall):
     """A chain of its own, first in INPUT."""
 
     program = package = "iptables"
@@ -30,19 +30,21 @@ class Iptables(Loaded):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._chain = rules.chain_name(self.name)
-        made = {
+        rules_by_program = {
             program: rules.iptables(self._chain, self.ports, self.peers, version)
             for program, version in self._PROGRAMS.items()
         }
-        self._texts = {program: text for program, (text, _mark) in made.items()}
-        self._marks = {program: mark for program, (_text, mark) in made.items()}
-        places = {program: RULES / f"{program}-{self.name}.rules" for program in made}
+        self._texts = {program: text for program, (text, _mark) in rules_by_program.items()}
+        self._marks = {program: mark for program, (_text, mark) in rules_by_program.items()}
+        paths_by_program = {
+            program: RULES / f"{program}-{self.name}.rules" for program in rules_by_program
+        }
         jumps = {
             program: [self._path(program), "-w", "-D", "INPUT", "-j", self._chain]
-            for program in made
+            for program in rules_by_program
         }
         starts = []
-        for program, path in places.items():
+        for program, path in paths_by_program.items():
             # The file ends with the jump, which may be there: two would outlive a stop.
             starts.append([f"-{jumps[program][0]}", *jumps[program][1:]])
             starts.append([self._path(f"{program}-restore"), "-w", "--noflush", str(path)])
@@ -54,7 +56,9 @@ class Iptables(Loaded):
             self._OTHERS,
         )
         self.boot = BootUnits(
-            self._run, texts, {path: self._texts[program] for program, path in places.items()}
+            self._run,
+            texts,
+            {path: self._texts[program] for program, path in paths_by_program.items()},
         )
 
     def _called(self) -> str:
@@ -82,8 +86,8 @@ class Iptables(Loaded):
 
     def _has_jump(self, program: str) -> bool:
         # Wherever it is by now: libvirt and others put theirs first too, whenever they start.
-        listed = self._listed([program, "-w", "-S", "INPUT"])
-        return f"-A INPUT -j {self._chain}" in listed.splitlines()
+        listing = self._listed([program, "-w", "-S", "INPUT"])
+        return f"-A INPUT -j {self._chain}" in listing.splitlines()
 
     def _restore(self, program: str, text: str, *words: str) -> None:
         with tempfile.NamedTemporaryFile("w", prefix="salt-virt-") as handle:
@@ -117,14 +121,16 @@ class Iptables(Loaded):
             self._run([program, "-w", "-D", *jump])
 
     def _kept(self) -> dict[str, tuple[str, bool]]:
-        return {one: (self._shown(one), self._has_jump(one)) for one in self._PROGRAMS}
+        return {
+            program: (self._shown(program), self._has_jump(program)) for program in self._PROGRAMS
+        }
 
-    def _put_back(self, kept: dict[str, tuple[str, bool]]) -> None:
-        for program, (shown, had_jump) in kept.items():
-            if not shown:
+    def _put_back(self, loaded_rules: dict[str, tuple[str, bool]]) -> None:
+        for program, (listing, had_jump) in loaded_rules.items():
+            if not listing:
                 self._unload_by(program)
                 continue
-            self._restore(program, rules.restoring(self._chain, shown))
+            self._restore(program, rules.restoring(self._chain, listing))
             if not had_jump:
                 self._unjump(program)
             elif not self._has_jump(program):

@@ -19,20 +19,29 @@ class LastPeers:
     def of(self, hosts: Iterable[str]) -> dict[str, list[str]]:
         """Return the addresses of those hosts that are kept."""
         try:
-            found = json.loads(self.path.read_bytes())
-            kept = {host: [*map(str, found[host])] for host in hosts if host in found}
-            rules.networks(one for addresses in kept.values() for one in addresses)
+            content = json.loads(self.path.read_bytes())
+            addresses_by_host = {
+                host: [*map(str, content[host])] for host in hosts if host in content
+            }
+            rules.networks(
+                address for addresses in addresses_by_host.values() for address in addresses
+            )
         except FileNotFoundError:
             return {}
         except (ValueError, TypeError):
             # Somebody has edited it: whoever it let in is known again when the host is.
             return {}
-        return kept
+        return addresses_by_host
 
     def keep(self, peers: Mapping[str, Iterable[str]]) -> None:
         """Replace what is kept."""
-        told = {host: sorted(addresses) for host, addresses in sorted(peers.items()) if addresses}
-        change.put(self.path, json.dumps(told, indent=1).encode() if told else None)
+        addresses_by_host = {
+            host: sorted(addresses) for host, addresses in sorted(peers.items()) if addresses
+        }
+        change.put(
+            self.path,
+            json.dumps(addresses_by_host, indent=1).encode() if addresses_by_host else None,
+        )
 
     def forget(self) -> None:
         """Keep nothing any more."""
@@ -40,16 +49,20 @@ class LastPeers:
         bootunits.tidy()
 
 
-def note(stay: Mapping[str, Iterable[str]], unknown: Iterable[str]) -> str:
+def note(kept_addresses: Mapping[str, Iterable[str]], unknown_hosts: Iterable[str]) -> str:
     """Return what is said of hypervisors whose addresses the master does not know."""
-    hosts = sorted(unknown)
+    hosts = sorted(unknown_hosts)
     if not hosts:
         return ""
-    why = f"the master knows no address of {terminal.some(hosts, _SHOWN)}, until: salt HOST "
-    why += "saltutil.refresh_grains"
-    addresses = sorted({one for found in stay.values() for one in found})
+    reason = (
+        f"the master knows no address of {terminal.join_some(hosts, _SHOWN)}, until: salt HOST "
+    )
+    reason += "saltutil.refresh_grains"
+    addresses = sorted(
+        {address for host_addresses in kept_addresses.values() for address in host_addresses}
+    )
     return (
-        f"; {terminal.some(addresses, _SHOWN)} may still get in, as {why}"
+        f"; {terminal.join_some(addresses, _SHOWN)} may still get in, as {reason}"
         if addresses
-        else f"; {why}"
+        else f"; {reason}"
     )

@@ -18,23 +18,27 @@ def networks(run: Callable[..., dict[str, Any]], peers: rules.Peers) -> rules.Pe
     run
         Runs a command, a list of words, and raises if it fails.
     """
-    told = [ipaddress.ip_network(one) for found in peers.values() for one in found]
-    if not told:
+    peer_networks = [
+        ipaddress.ip_network(address) for addresses in peers.values() for address in addresses
+    ]
+    if not peer_networks:
         return rules.networks([])
     try:
         links = json.loads(run(_COMMAND)["stdout"])
-        own = list(_own(links))
+        own_networks = list(_read_own_networks(links))
     except (ValueError, TypeError, KeyError) as exc:
         raise FirewallError(
             f"{' '.join(_COMMAND)}: what it says is not understood ({exc}); see what it prints, "
             "and whether iproute2 is older than 4.17"
         ) from exc
     return rules.networks(
-        one for one in own if any(one.version == it.version and one.overlaps(it) for it in told)
+        network
+        for network in own_networks
+        if any(network.version == peer.version and network.overlaps(peer) for peer in peer_networks)
     )
 
 
-def _own(links: Any) -> Iterator[rules.Network]:
+def _read_own_networks(links: Any) -> Iterator[rules.Network]:
     for link in links:
         for row in link.get("addr_info", ()):
             if "local" in row:

@@ -6,7 +6,7 @@ import tempfile
 from typing import Any
 
 from saltvirt.net.firewall import near, rules
-from saltvirt.net.firewall.backend import FirewallError, Loaded
+from saltvirt.net.firewall.backend import FirewallError, LoadedFirewall
 from saltvirt.net.firewall.bootunits import RULES, BootUnits, units
 
 log = logging.getLogger(__name__)
@@ -16,7 +16,7 @@ _WAYS = (
 )
 
 
-class Nftables(Loaded):
+class Nftables(LoadedFirewall):
     """A table of its own: what it refuses stays refused, whatever other tables accept."""
 
     program, package = "nft", "nftables"
@@ -85,8 +85,8 @@ class Nftables(Loaded):
         return [self._table] if self._shown() else []
 
     def _foreign(self) -> list[str]:
-        shown = self._shown()
-        return [self._table] if shown and not rules.is_our_table(shown) else []
+        listing = self._shown()
+        return [self._table] if listing and not rules.is_our_table(listing) else []
 
     def _missing(self) -> list[str]:
         return [] if self._mark in self._shown() else [self._table]
@@ -107,19 +107,19 @@ class Nftables(Loaded):
     def _kept(self) -> str:
         return self._shown()
 
-    def _put_back(self, kept: str) -> None:
-        if not kept:
+    def _put_back(self, loaded_rules: str) -> None:
+        if not loaded_rules:
             self._unload()
             return
         with tempfile.NamedTemporaryFile("w", prefix="salt-virt-") as handle:
-            handle.write(rules.replacing(self._name, kept))
+            handle.write(rules.replacing(self._name, loaded_rules))
             handle.flush()
             self._run(["nft", "-f", handle.name])
 
     def warnings(self) -> list[str]:
         """Return which other chains drop what they do not accept: they decide after ours."""
-        listed = json.loads(self._listed(["nft", "-j", "list", "chains"]) or "{}")
-        chains = [c["chain"] for c in listed.get("nftables", ()) if "chain" in c]
+        ruleset = json.loads(self._listed(["nft", "-j", "list", "chains"]) or "{}")
+        chains = [c["chain"] for c in ruleset.get("nftables", ()) if "chain" in c]
         return [
             f"the chain {c['family']} {c['table']} {c['name']} drops what it does not accept: "
             f"let it accept the TCP ports {self.ports} of the other hypervisors too"

@@ -107,14 +107,14 @@ def chain_name(name: str) -> str:
     return chain
 
 
-def is_our_table(listed: str) -> bool:
+def is_our_table(listing: str) -> bool:
     """Return whether ``nft list table`` shows a table of ours, or one that holds no rule."""
-    return bool(_OUR_TABLE.search(listed) or _BARE.fullmatch(_SET.sub("", listed).strip()))
+    return bool(_OUR_TABLE.search(listing) or _BARE.fullmatch(_SET.sub("", listing).strip()))
 
 
-def is_our_chain(listed: str) -> bool:
+def is_our_chain(listing: str) -> bool:
     """Return whether ``iptables -S CHAIN`` shows a chain of ours, or one that holds no rule."""
-    return bool(_OUR_CHAIN.search(listed) or "-A " not in listed)
+    return bool(_OUR_CHAIN.search(listing) or "-A " not in listing)
 
 
 def ports(values: Any) -> list[_Span]:
@@ -142,8 +142,13 @@ def networks(values: Iterable[object]) -> dict[int, list[str]]:
         except ValueError:
             raise BadArgument("peers", f"{value!r} is neither an address nor a network") from None
         out[network.version].add(network)
-    merged = {v: sorted(ipaddress.collapse_addresses(found)) for v, found in out.items()}
-    return {version: [_short(network) for network in found] for version, found in merged.items()}
+    networks_by_version = {
+        v: sorted(ipaddress.collapse_addresses(members)) for v, members in out.items()
+    }
+    return {
+        version: [_short(network) for network in members]
+        for version, members in networks_by_version.items()
+    }
 
 
 def _short(network: Network) -> str:
@@ -155,7 +160,7 @@ def _span(pair: _Span, dash: str) -> str:
     return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]}{dash}{pair[1]}"
 
 
-def _marked(lines: Iterable[str]) -> tuple[str, str]:
+def _add_mark(lines: Iterable[str]) -> tuple[str, str]:
     """Return a text and its mark: a digest of all of it, by which another run knows it again."""
     text = "\n".join(lines) + "\n"
     mark = hashlib.sha256(text.encode()).hexdigest()[:24]
@@ -182,67 +187,68 @@ def nftables(
         Whether the kernel can tell from where a source is reached; without that no peer behind this
         host is let through. Defaults to True.
     """
-    wanted = ", ".join(_span(pair, "-") for pair in port_pairs)
+    port_set = ", ".join(_span(pair, "-") for pair in port_pairs)
     lines = [replacing(table, f"table inet {table} {{")]
     lines += [*_sets("peers", peers), *_sets("near", near)]
     if lets_in:
         lines += [
             *_chain("input"),
-            _answers(wanted),
-            f"\t\ttcp dport {{ {wanted} }} ip saddr @peers4 accept",
-            f"\t\ttcp dport {{ {wanted} }} ip6 saddr @peers6 accept",
-            f"\t\ttcp dport {{ {wanted} }} reject with tcp reset",
+            _answers(port_set),
+            f"\t\ttcp dport {{ {port_set} }} ip saddr @peers4 accept",
+            f"\t\ttcp dport {{ {port_set} }} ip6 saddr @peers6 accept",
+            f"\t\ttcp dport {{ {port_set} }} reject with tcp reset",
             "\t}",
         ]
-    lines += [*_chain("forward"), *(_passing(wanted) if sees_ways else [])]
-    lines += [*_refused(wanted), "\t}"]
-    lines += [*_hooked("postrouting", "srcnat + 50"), *_dropped(wanted), "\t}"]
-    return _marked([*lines, "}"])
+    lines += [*_chain("forward"), *(_accept_lines(port_set) if sees_ways else [])]
+    lines += [*_reject_lines(port_set), "\t}"]
+    lines += [*_hooked("postrouting", "srcnat + 50"), *_drop_lines(port_set), "\t}"]
+    return _add_mark([*lines, "}"])
 
 
 _FAMILIES = (("ip", 4), ("ip6", 6))
 
 
-def _asking(wanted: str) -> tuple[str, str]:
+def _connection_matches(port_set: str) -> tuple[str, str]:
     """Return what matches packets of who has asked for a connection, and all that ask for one."""
-    to = f"tcp dport {{ {wanted} }}"
+    to = f"tcp dport {{ {port_set} }}"
     # Answers to what a peer itself has asked for, from such a port, are neither.
     return f"ct direction original {to}", f"tcp flags & (syn | ack) == syn {to}"
 
 
-def _answers(wanted: str) -> str:
+def _answers(port_set: str) -> str:
     # A connection of this host's may go out from such a port: the kernel picks one of these too.
-    to = f"tcp dport {{ {wanted} }}"
+    to = f"tcp dport {{ {port_set} }}"
     return f"\t\tct direction reply {to} tcp flags & (syn | ack) != syn accept"
 
 
-def _passing(wanted: str) -> list[str]:
-    asked, _begun = _asking(wanted)
+def _accept_lines(port_set: str) -> list[str]:
+    original_match, _syn_match = _connection_matches(port_set)
     return [
-        f"\t\t{ip} saddr @peers{n} fib saddr . iif oif exists {asked} {ip} daddr @peers{n} accept"
+        f"\t\t{ip} saddr @peers{n} fib saddr . iif oif exists {original_match} {ip} daddr "
+        f"@peers{n} accept"
         for ip, n in _FAMILIES
     ]
 
 
-def _refused(wanted: str) -> list[str]:
+def _reject_lines(port_set: str) -> list[str]:
     return [
         f"\t\t{to} {ip} daddr @peers{n} reject with tcp reset"
-        for to in _asking(wanted)
+        for to in _connection_matches(port_set)
         for ip, n in _FAMILIES
     ]
 
 
-def _dropped(wanted: str) -> list[str]:
-    asked, begun = _asking(wanted)
+def _drop_lines(port_set: str) -> list[str]:
+    original_match, syn_match = _connection_matches(port_set)
     # After source NAT, that of an answer is where destination NAT is undone; nothing can be
     # rejected here. What has a socket is this host's own, whatever address it goes out with.
-    ours = (f"ct status snat {asked}", f"ct direction reply ct status dnat {begun}")
+    matches = (f"ct status snat {original_match}", f"ct direction reply ct status dnat {syn_match}")
     return [
         "\t\tmeta skuid >= 0 accept",
         *(
-            f"\t\t{to} {ip} daddr @{whom}{n} drop"
-            for whom in ("peers", "near")
-            for to in ours
+            f"\t\t{to} {ip} daddr @{set_name}{n} drop"
+            for set_name in ("peers", "near")
+            for to in matches
             for ip, n in _FAMILIES
         ),
     ]
@@ -250,9 +256,9 @@ def _dropped(wanted: str) -> list[str]:
 
 def holds_back(text: str) -> bool:
     """Return whether a table, as its file has it, holds back all that this release does."""
-    found = re.search(r"tcp dport \{ ([^}]*) \}", text)
-    wanted = found[1] if found else ""
-    return {*_refused(wanted), *_dropped(wanted)} <= set(text.splitlines())
+    match = re.search(r"tcp dport \{ ([^}]*) \}", text)
+    port_set = match[1] if match else ""
+    return {*_reject_lines(port_set), *_drop_lines(port_set)} <= set(text.splitlines())
 
 
 def replacing(table: str, text: str) -> str:
@@ -289,8 +295,8 @@ def iptables(
 
     The text ends with the jump to it, for a boot; :func:`without_jump` is for a running host.
     """
-    wanted = ",".join(_span(pair, ":") for pair in port_pairs)
-    match = f"-p tcp -m multiport --dports {wanted}"
+    port_list = ",".join(_span(pair, ":") for pair in port_pairs)
+    match = f"-p tcp -m multiport --dports {port_list}"
     lines = ["*filter", f":{chain} - [0:0]"]
     lines.append(f"-A {chain} -i lo -m comment --comment {_MARK} -j RETURN")
     # As those of nftables.
@@ -299,7 +305,7 @@ def iptables(
     lines += [f"-A {chain} -s {peer} {match} -j ACCEPT" for peer in peers[version]]
     lines += [f"-A {chain} {match} -j REJECT --reject-with tcp-reset"]
     lines += [_jump(chain), "COMMIT"]
-    return _marked(lines)
+    return _add_mark(lines)
 
 
 def without_jump(text: str, chain: str) -> str:
@@ -307,9 +313,9 @@ def without_jump(text: str, chain: str) -> str:
     return text.replace(_jump(chain) + "\n", "")
 
 
-def restoring(chain: str, listed: str) -> str:
+def restoring(chain: str, listing: str) -> str:
     """Return what brings back a chain that ``iptables -S CHAIN`` has shown."""
-    rules = [line for line in listed.splitlines() if line.startswith("-A ")]
+    rules = [line for line in listing.splitlines() if line.startswith("-A ")]
     return "\n".join(["*filter", f":{chain} - [0:0]", *rules, "COMMIT"]) + "\n"
 
 
@@ -328,31 +334,31 @@ def rich_rules(port_pairs: Iterable[_Span], peers: Peers) -> list[str]:
     ]
 
 
-def earlier_rich_rules(listed: Iterable[str], port_pairs: Iterable[_Span]) -> set[str]:
+def earlier_rich_rules(present_rules: Iterable[str], port_pairs: Iterable[_Span]) -> set[str]:
     """
     Return the rules that a version of this project without a record of them has set.
 
     It set one for each port and address: an address with a rule for one port only is somebody
     else's, and so is what differs from ours in a word.
     """
-    found: dict[str, dict[str, str]] = {}
-    for rule in listed:
+    rules_by_peer: dict[str, dict[str, str]] = {}
+    for rule in present_rules:
         if match := _RICH.fullmatch(rule):
-            found.setdefault(match["peer"], {})[match["span"]] = rule
+            rules_by_peer.setdefault(match["peer"], {})[match["span"]] = rule
     spans = [_span(pair, "-") for pair in port_pairs]
     return {
         by_span[span]
-        for by_span in found.values()
+        for by_span in rules_by_peer.values()
         if by_span.keys() >= set(spans)
         for span in spans
     }
 
 
 def rich_changes(
-    wanted: Collection[str], listed: Collection[str], ours: Collection[str]
+    expected_rules: Collection[str], present_rules: Collection[str], our_rules: Collection[str]
 ) -> tuple[list[str], list[str]]:
     """Return the rules to add and those to remove; what is not ours stays."""
     return (
-        [rule for rule in wanted if rule not in listed],
-        [rule for rule in listed if rule in ours and rule not in wanted],
+        [rule for rule in expected_rules if rule not in present_rules],
+        [rule for rule in present_rules if rule in our_rules and rule not in expected_rules],
     )

@@ -13,36 +13,36 @@ Conf = dict[str, Value]
 _Found = TypeVar("_Found")
 
 
-def settings_of(text: str) -> Conf:
+def parse_settings(text: str) -> Conf:
     """Return what a configuration file of libvirt sets: texts, and lists of them."""
     # A comment within a list is not one of its texts.
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
-    return {key: _value(raw) for key, raw in re.findall(_SETTING, "\n".join(lines), re.M)}
+    return {key: _parse_value(raw) for key, raw in re.findall(_SETTING, "\n".join(lines), re.M)}
 
 
-def _value(raw: str) -> Value:
-    texts = re.findall(_TEXT, raw)
-    if raw.startswith("["):
+def _parse_value(raw_value: str) -> Value:
+    texts = re.findall(_TEXT, raw_value)
+    if raw_value.startswith("["):
         return texts
-    return str(texts[0]) if texts else raw
+    return str(texts[0]) if texts else raw_value
 
 
-class Looking:
+class FileReader:
     """Reads files one by one: what is not there is passed over, what cannot be read is noted."""
 
     def __init__(self) -> None:
         self.unreadable: dict[str, str] = {}
 
-    def at(self, path: Path, read: Callable[[Path], _Found], without: _Found) -> _Found:
+    def at(self, path: Path, read: Callable[[Path], _Found], default: _Found) -> _Found:
         try:
             return read(path)
         except FileNotFoundError:
             pass
         except (OSError, ValueError) as exc:
             self.unreadable[str(path)] = getattr(exc, "strerror", None) or str(exc)
-        return without
+        return default
 
 
-def settings(path: Path) -> Conf:
+def read_settings(path: Path) -> Conf:
     """Return what a file of libvirt's configuration sets."""
-    return settings_of(path.read_text(encoding="utf-8"))
+    return parse_settings(path.read_text(encoding="utf-8"))

@@ -18,10 +18,10 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadConfig
 from saltvirt.image import hardlinks
 from saltvirt.kvm import query
-from saltvirt.kvm.privatefiles import others_read
+from saltvirt.kvm.privatefiles import is_world_readable
 from saltvirt.net.firewall import forwarding
 from saltvirt.ops.audit import local, release
-from saltvirt.ops.audit.conffiles import Conf, Looking, Value, settings
+from saltvirt.ops.audit.conffiles import Conf, FileReader, Value, read_settings
 from saltvirt.ops.certificates import enrolment, installed
 from saltvirt.pki import ca
 from saltvirt.placement.audited import (
@@ -62,8 +62,10 @@ _LISTENS = "0A"
 def listening(tables: Iterable[str], port: int) -> list[str]:
     """Return the addresses at which a port listens, of the texts of /proc/net/tcp and tcp6."""
     rows = [line.split() for table in tables for line in table.splitlines()[1:]]
-    bound = [row[1].split(":") for row in rows if len(row) > 3 and row[3] == _LISTENS]
-    return sorted({_address(address) for address, number in bound if int(number, 16) == port})
+    local_addresses = [row[1].split(":") for row in rows if len(row) > 3 and row[3] == _LISTENS]
+    return sorted(
+        {_address(address) for address, number in local_addresses if int(number, 16) == port}
+    )
 
 
 def _address(text: str) -> str:
@@ -72,7 +74,7 @@ def _address(text: str) -> str:
     return str(ipaddress.ip_address(b"".join(word.to_bytes(4, sys.byteorder) for word in words)))
 
 
-def of_host(conn: Any, options: HostSettings, basepath: str, minion_key: str) -> HostAudit:
+def read_host_facts(conn: Any, options: HostSettings, basepath: str, minion_key: str) -> HostAudit:
     """
     Return what this host says of itself.
 
@@ -81,41 +83,48 @@ def of_host(conn: Any, options: HostSettings, basepath: str, minion_key: str) ->
     minion_key
         The private key of its minion.
     """
-    look, empty = Looking(), Conf()
-    confs = {name: look.at(_CONF / f"{name}.conf", settings, empty) for name in _daemons()}
-    qemu = look.at(_CONF / "qemu.conf", settings, empty)
+    reader, empty_conf = FileReader(), Conf()
+    confs_by_daemon = {
+        name: reader.at(_CONF / f"{name}.conf", read_settings, empty_conf) for name in _daemons()
+    }
+    qemu = reader.at(_CONF / "qemu.conf", read_settings, empty_conf)
     vms = query.reachable(conn)
     places = installed.places(basepath).values()
     return HostAudit(
         code=content.of_code(),
         vms=sorted(vms),
-        daemons=[_daemon(f"{_CONF / name}.conf", conf) for name, conf in confs.items()],
-        local=local.facts(look, _CONF),
-        plain=_plain(look, confs.values()),
-        unguarded=forwarding.unguarded(),
-        outdated=forwarding.outdated(),
-        user_nics=sorted(vm for vm, of in vms.items() if of.sends_as_host),
-        trusted=_trusted(look, basepath, confs.values()),
-        revoked=_revoked(look, basepath, confs.values()),
-        qemu={key: _shown(key, qemu[key]) for key in _QEMU_KEYS if key in qemu},
+        daemons=[_daemon(f"{_CONF / name}.conf", conf) for name, conf in confs_by_daemon.items()],
+        local=local.read_facts(reader, _CONF),
+        plain=_find_plain_addresses(reader, confs_by_daemon.values()),
+        unguarded=forwarding.find_unguarded(),
+        outdated=forwarding.find_outdated(),
+        user_nics=sorted(vm for vm, reachable in vms.items() if reachable.sends_as_host),
+        trusted=_read_trusted(reader, basepath, confs_by_daemon.values()),
+        revoked=_read_revoked(reader, basepath, confs_by_daemon.values()),
+        qemu={key: _hide_secret(key, qemu[key]) for key in _QEMU_KEYS if key in qemu},
         displays=list(_displays(vms)),
         consoles=_consoles(vms),
-        certificates=_certificates(look, places),
-        keys=_keys(look, places, minion_key),
+        certificates=_certificates(reader, places),
+        keys=_keys(reader, places, minion_key),
         compat=_compat(options),
-        wrong_options=config.wrong(options),
-        linked_images=[[image.path, image.golden or ""] for image in hardlinks.linked(options)],
-        unreadable=look.unreadable,
-        release=release.facts(look, conn),
-        filtered=sorted(vm for vm, of in vms.items() if of.is_filtered),
+        wrong_options=config.find_errors(options),
+        linked_images=[
+            [image.path, image.golden or ""] for image in hardlinks.find_linked_images(options)
+        ],
+        unreadable=reader.unreadable,
+        release=release.read_facts(reader, conn),
+        filtered=sorted(vm for vm, reachable in vms.items() if reachable.is_filtered),
         open_disks=_open_disks(vms),
     )
 
 
 def _open_disks(vms: Mapping[str, query.Reachable]) -> dict[str, list[str]]:
     """Return the disks that any user of this host can read, by the VMs that write to them."""
-    found = {vm: [path for path in of.written if others_read(path)] for vm, of in vms.items()}
-    return {vm: paths for vm, paths in sorted(found.items()) if paths}
+    paths_by_vm = {
+        vm: [path for path in reachable.written if is_world_readable(path)]
+        for vm, reachable in vms.items()
+    }
+    return {vm: paths for vm, paths in sorted(paths_by_vm.items()) if paths}
 
 
 def _compat(options: HostSettings) -> str | None:
@@ -128,8 +137,12 @@ def _compat(options: HostSettings) -> str | None:
 
 def _daemons() -> list[str]:
     """Return the daemons that take TLS connections: those that run, else those configured."""
-    running = [name for name, socket in enrolment.DAEMONS.items() if Path(socket).exists()]
-    return running or [name for name in enrolment.DAEMONS if (_CONF / f"{name}.conf").exists()]
+    running_daemons = [
+        name for name, socket_path in enrolment.DAEMONS.items() if Path(socket_path).exists()
+    ]
+    return running_daemons or [
+        name for name in enrolment.DAEMONS if (_CONF / f"{name}.conf").exists()
+    ]
 
 
 def _daemon(path: str, conf: Mapping[str, Value]) -> DaemonFacts:
@@ -141,35 +154,41 @@ def _daemon(path: str, conf: Mapping[str, Value]) -> DaemonFacts:
     )
 
 
-def _shown(key: str, value: Value) -> str:
+def _hide_secret(key: str, value: Value) -> str:
     """Return a setting as it is told; of a password only that there is one."""
     text = value if isinstance(value, str) else ", ".join(value)
     return "set" if key in _SECRET and text else text
 
 
-def _plain(look: Looking, confs: Iterable[Mapping[str, Value]]) -> list[str]:
-    named = [str(conf.get("tcp_port", _PLAIN_PORT)) for conf in confs] or [str(_PLAIN_PORT)]
-    ports = {look.at(Path("/etc/services"), _port(name), _PLAIN_PORT) for name in named}
-    tables = [look.at(_PROC / name, Path.read_text, "") for name in ("tcp", "tcp6")]
+def _find_plain_addresses(reader: FileReader, confs: Iterable[Mapping[str, Value]]) -> list[str]:
+    port_names = [str(conf.get("tcp_port", _PLAIN_PORT)) for conf in confs] or [str(_PLAIN_PORT)]
+    ports = {
+        reader.at(Path("/etc/services"), _port_reader(name), _PLAIN_PORT) for name in port_names
+    }
+    tables = [reader.at(_PROC / name, Path.read_text, "") for name in ("tcp", "tcp6")]
     return [address for port in sorted(ports) for address in listening(tables, port)]
 
 
-def _port(name: str) -> Callable[[Path], int]:
+def _port_reader(name: str) -> Callable[[Path], int]:
     # libvirt takes the name of a service as well.
     return lambda _services: int(name) if name.isdecimal() else socket.getservbyname(name, "tcp")
 
 
-def _trusted(
-    look: Looking, basepath: str, confs: Iterable[Mapping[str, Value]]
+def _read_trusted(
+    reader: FileReader, basepath: str, confs: Iterable[Mapping[str, Value]]
 ) -> dict[str, list[str]]:
-    files = {use: [pair[0]] for use, pair in installed.authorities(basepath, _USES).items()}
-    named = [Path(str(conf["ca_file"])) for conf in confs if conf.get("ca_file")]
-    files["libvirt"] = named or files["libvirt"]
-    nothing: list[str] = []
+    paths_by_use = {use: [pair[0]] for use, pair in installed.authorities(basepath, _USES).items()}
+    conf_paths = [Path(str(conf["ca_file"])) for conf in confs if conf.get("ca_file")]
+    paths_by_use["libvirt"] = conf_paths or paths_by_use["libvirt"]
+    no_fingerprints: list[str] = []
     out: dict[str, list[str]] = {}
-    for use, paths in files.items():
-        found = {one for path in paths for one in look.at(path, _fingerprints, nothing)}
-        out |= {use: sorted(found)} if found else {}
+    for use, paths in paths_by_use.items():
+        fingerprints = {
+            fingerprint
+            for path in paths
+            for fingerprint in reader.at(path, _fingerprints, no_fingerprints)
+        }
+        out |= {use: sorted(fingerprints)} if fingerprints else {}
     return out
 
 
@@ -177,87 +196,93 @@ def _fingerprints(path: Path) -> list[str]:
     return ca.fingerprints(path.read_bytes())
 
 
-def _revoked(
-    look: Looking, basepath: str, confs: Iterable[Mapping[str, Value]]
+def _read_revoked(
+    reader: FileReader, basepath: str, confs: Iterable[Mapping[str, Value]]
 ) -> dict[str, RevocationFacts]:
-    files = {use: pair[1] for use, pair in installed.authorities(basepath, _USES).items()}
-    named = [Path(str(conf["crl_file"])) for conf in confs if conf.get("crl_file")]
-    files["libvirt"] = named[0] if named else files["libvirt"]
-    found = {use: look.at(path, _revocations, None) for use, path in files.items()}
-    return {use: one for use, one in found.items() if one}
+    path_by_use = {use: pair[1] for use, pair in installed.authorities(basepath, _USES).items()}
+    conf_paths = [Path(str(conf["crl_file"])) for conf in confs if conf.get("crl_file")]
+    path_by_use["libvirt"] = conf_paths[0] if conf_paths else path_by_use["libvirt"]
+    revocations_by_use = {
+        use: reader.at(path, _read_revocations, None) for use, path in path_by_use.items()
+    }
+    return {use: revocation for use, revocation in revocations_by_use.items() if revocation}
 
 
-def _revocations(path: Path) -> RevocationFacts | None:
+def _read_revocations(path: Path) -> RevocationFacts | None:
     lists = installed.revocation_lists(path.read_text())
-    ends = [end for one in lists if (end := one.next_update_utc)]
+    ends = [end for revocation_list in lists if (end := revocation_list.next_update_utc)]
     if not ends:
         raise ValueError("there is no list of revoked certificates in it")
     return RevocationFacts(
         path=str(path),
         ends=min(ends).isoformat(),
-        serials=sorted({f"{row.serial_number:032x}" for one in lists for row in one}),
+        serials=sorted(
+            {f"{row.serial_number:032x}" for revocation_list in lists for row in revocation_list}
+        ),
     )
 
 
-def _displays(found: Mapping[str, query.Reachable]) -> Iterator[DisplayFacts]:
-    for vm, of in sorted(found.items()):
-        for one in of.displays:
+def _displays(reachable_by_vm: Mapping[str, query.Reachable]) -> Iterator[DisplayFacts]:
+    for vm, reachable in sorted(reachable_by_vm.items()):
+        for display in reachable.displays:
             yield DisplayFacts(
                 vm=vm,
-                type=one.type or "",
-                address=(one.listen or {}).get("address", ""),
-                has_password=bool(one.password),
+                type=display.type or "",
+                address=(display.listen or {}).get("address", ""),
+                has_password=bool(display.password),
             )
 
 
-def _consoles(found: Mapping[str, query.Reachable]) -> list[ConsoleFacts]:
+def _consoles(reachable_by_vm: Mapping[str, query.Reachable]) -> list[ConsoleFacts]:
     # libvirt shows a VM's first serial as its console as well.
     facts = (
-        ConsoleFacts(vm=vm, address=one.get("host", ""), tls=one.get("tls"))
-        for vm, of in sorted(found.items())
-        for one in of.listeners
+        ConsoleFacts(vm=vm, address=listener.get("host", ""), tls=listener.get("tls"))
+        for vm, reachable in sorted(reachable_by_vm.items())
+        for listener in reachable.listeners
     )
     return list(dict.fromkeys(facts))
 
 
-def _certificates(look: Looking, places: Iterable[installed.Place]) -> list[CertificateFacts]:
-    found = (look.at(place.certificate, _certificate, None) for place in places)
-    return [one for one in found if one]
+def _certificates(reader: FileReader, places: Iterable[installed.Place]) -> list[CertificateFacts]:
+    certificates = (reader.at(place.certificate, _read_certificate, None) for place in places)
+    return [certificate for certificate in certificates if certificate]
 
 
-def _certificate(path: Path) -> CertificateFacts | None:
-    found = x509.load_pem_x509_certificate(path.read_bytes())
+def _read_certificate(path: Path) -> CertificateFacts | None:
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
     return CertificateFacts(
         path=str(path),
-        serial=f"{found.serial_number:032x}",
-        not_before=found.not_valid_before_utc.isoformat(),
-        not_after=found.not_valid_after_utc.isoformat(),
+        serial=f"{certificate.serial_number:032x}",
+        not_before=certificate.not_valid_before_utc.isoformat(),
+        not_after=certificate.not_valid_after_utc.isoformat(),
     )
 
 
-def _keys(look: Looking, places: Iterable[installed.Place], minion_key: str) -> list[KeyFacts]:
-    found = [look.at(place.key, _key(place.mode, place.group), None) for place in places]
-    found.append(look.at(Path(minion_key), _key(0o600, None), None))
-    return [one for one in found if one]
+def _keys(reader: FileReader, places: Iterable[installed.Place], minion_key: str) -> list[KeyFacts]:
+    key_facts = [
+        reader.at(place.key, _key_reader(place.mode, place.group), None) for place in places
+    ]
+    key_facts.append(reader.at(Path(minion_key), _key_reader(0o600, None), None))
+    return [key for key in key_facts if key]
 
 
-def _key(most: int, reader: str | None) -> Callable[[Path], KeyFacts | None]:
+def _key_reader(allowed_mode: int, reader: str | None) -> Callable[[Path], KeyFacts | None]:
     def read(path: Path) -> KeyFacts:
-        found = os.stat(path)
+        status = os.stat(path)
         return KeyFacts(
             path=str(path),
-            mode=stat.S_IMODE(found.st_mode),
-            most=most,
-            owner=_name(lambda uid: pwd.getpwuid(uid).pw_name, found.st_uid),
-            group=_name(lambda gid: grp.getgrgid(gid).gr_name, found.st_gid),
+            mode=stat.S_IMODE(status.st_mode),
+            most=allowed_mode,
+            owner=_look_up_name(lambda uid: pwd.getpwuid(uid).pw_name, status.st_uid),
+            group=_look_up_name(lambda gid: grp.getgrgid(gid).gr_name, status.st_gid),
             reader=reader,
         )
 
     return read
 
 
-def _name(of: Callable[[int], str], number: int) -> str:
+def _look_up_name(look_up: Callable[[int], str], number: int) -> str:
     try:
-        return of(number)
+        return look_up(number)
     except KeyError:
         return str(number)

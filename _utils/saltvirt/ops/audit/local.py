@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from saltvirt.ops.audit.conffiles import Conf, Looking, settings
+from saltvirt.ops.audit.conffiles import Conf, FileReader, read_settings
 from saltvirt.placement.audited import LocalFacts
 
 # Each daemon's socket for orders; virtproxyd stands at that of libvirtd.
@@ -46,27 +46,27 @@ _KINDS = {
 }
 
 
-def facts(look: Looking, conf_folder: Path) -> LocalFacts:
+def read_facts(reader: FileReader, conf_folder: Path) -> LocalFacts:
     """Return who of this host's users may give libvirt orders."""
     return LocalFacts(
-        sockets=sorted(_sockets(look, conf_folder)),
+        sockets=sorted(_sockets(reader, conf_folder)),
         users=_users(),
-        rules=sorted(_rules(look)),
+        rules=sorted(_rules(reader)),
     )
 
 
-def _sockets(look: Looking, conf_folder: Path) -> Iterator[str]:
+def _sockets(reader: FileReader, conf_folder: Path) -> Iterator[str]:
     for daemon, socket in _SOCKETS.items():
         path = conf_folder / f"{daemon}.conf"
-        conf = look.at(path, settings, Conf())
+        conf = reader.at(path, read_settings, Conf())
         # Its file says where, unless systemd has made the socket.
         folders = (_RUN, Path(str(conf.get("unix_sock_dir") or _RUN)))
-        is_for_all = any(_is_for_all(folder / socket) for folder in folders)
+        is_for_all = any(_is_writable_by_all(folder / socket) for folder in folders)
         if conf.get("auth_unix_rw") == "none" and is_for_all:
             yield str(path)
 
 
-def _is_for_all(path: Path) -> bool:
+def _is_writable_by_all(path: Path) -> bool:
     try:
         return bool(path.stat().st_mode & stat.S_IWOTH)
     except OSError:
@@ -74,7 +74,7 @@ def _is_for_all(path: Path) -> bool:
 
 
 def _users() -> list[str]:
-    administrators = {one for name in _ADMINISTRATORS for one in _members(name)}
+    administrators = {user for name in _ADMINISTRATORS for user in _members(name)}
     return sorted(_members(_GROUP) - administrators - {"root"})
 
 
@@ -83,20 +83,20 @@ def _members(name: str) -> set[str]:
         group = grp.getgrnam(name)
     except KeyError:
         return set()
-    first = {user.pw_name for user in pwd.getpwall() if user.pw_gid == group.gr_gid}
-    return {*group.gr_mem, *first}
+    primary_members = {user.pw_name for user in pwd.getpwall() if user.pw_gid == group.gr_gid}
+    return {*group.gr_mem, *primary_members}
 
 
-def _rules(look: Looking) -> Iterator[str]:
+def _rules(reader: FileReader) -> Iterator[str]:
     for path in _files():
-        if path.suffix in _KINDS and _lets_in(look.at(path, Path.read_text, ""), path.suffix):
+        if path.suffix in _KINDS and _lets_in(reader.at(path, Path.read_text, ""), path.suffix):
             yield str(path)
 
 
 def _files() -> Iterator[Path]:
-    for place in _POLKIT:
-        for folder, folders, names in os.walk(place):
-            folders[:] = [one for one in folders if one not in _VENDORS]
+    for polkit_folder in _POLKIT:
+        for folder, folders, names in os.walk(polkit_folder):
+            folders[:] = [subfolder for subfolder in folders if subfolder not in _VENDORS]
             yield from (Path(folder, name) for name in names)
 
 

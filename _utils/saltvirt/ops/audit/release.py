@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.kvm import host
-from saltvirt.ops.audit.conffiles import Looking
+from saltvirt.ops.audit.conffiles import FileReader
 from saltvirt.placement.audited import ReleaseFacts
 
 _DPKG = Path("/var/lib/dpkg/status")
@@ -14,25 +14,25 @@ _DPKG = Path("/var/lib/dpkg/status")
 _PACKAGES = ("libvirt-daemon", "libvirt0", "qemu-system-x86", "qemu-system-arm")
 
 
-def facts(look: Looking, conn: Any) -> ReleaseFacts:
+def read_facts(reader: FileReader, conn: Any) -> ReleaseFacts:
     """Return the releases of this host."""
-    nothing: dict[str, str] = {}
+    no_packages: dict[str, str] = {}
     return ReleaseFacts(
         distribution=_distribution(),
         libvirt=str(host.versions(conn)["libvirt"]),
-        packages=look.at(_DPKG, _packages, nothing),
+        packages=reader.at(_DPKG, _read_packages, no_packages),
     )
 
 
 def _distribution() -> str:
     try:
-        found: Mapping[str, str] = platform.freedesktop_os_release()
+        os_release: Mapping[str, str] = platform.freedesktop_os_release()
     except OSError:
         return ""
-    return f"{found.get('ID', '')} {found.get('VERSION_ID', '')}".strip()
+    return f"{os_release.get('ID', '')} {os_release.get('VERSION_ID', '')}".strip()
 
 
-def _packages(path: Path) -> dict[str, str]:
+def _read_packages(path: Path) -> dict[str, str]:
     """Return the versions of the packages that are looked for, of what dpkg has on record."""
     out, package, is_installed = {}, "", False
     with path.open(encoding="utf-8", errors="replace") as lines:

@@ -50,81 +50,93 @@ def remove(
 def _decide(name: str, persist_by: str) -> _Removal:
     """Find out what is to be done; refuse what cannot be."""
     ports = tuple(links.ports_of(name))
-    before = links.read((name, *ports))
+    old_snapshot = links.read((name, *ports))
     _name, manager = managers.find(persist_by, (name, *ports))
     changes: dict[str, Any] = dict.fromkeys(manager.files_of(name), "removed")
-    held: Mapping[str, Lease] = {}
-    heir = None
-    if name in before["links"]:
-        _refuse(before, name, ports)
-        held = lease.held(manager, (name, *ports))
-        wanted = bridgeplan.without(before, name, ports)
-        changes = {**bridgeplan.describe(bridgeplan.operations(before, wanted)), **changes}
+    leases_by_link: Mapping[str, Lease] = {}
+    port_config = None
+    if name in old_snapshot["links"]:
+        _refuse(old_snapshot, name, ports)
+        leases_by_link = lease.read_leases(manager, (name, *ports))
+        target = bridgeplan.without_bridge(old_snapshot, name, ports)
+        changes = {**bridgeplan.describe(bridgeplan.operations(old_snapshot, target)), **changes}
         if len(ports) == 1:
-            heir = _heir(manager, before, wanted, ports[0], held)
+            port_config = _port_config(manager, old_snapshot, target, ports[0], leases_by_link)
     return _Removal(
         name=name,
         ports=ports,
-        before=before,
+        before=old_snapshot,
         manager=manager,
-        held=held,
-        heir=heir,
-        change=manager.forgetting(name, ports, heir) if changes else None,
+        held=leases_by_link,
+        heir=port_config,
+        change=manager.forgetting(name, ports, port_config) if changes else None,
         changes=changes,
     )
 
 
-def _refuse(before: Snapshot, name: str, ports: Sequence[str]) -> None:
-    if before["links"][name]["kind"] != "bridge":
+def _refuse(old_snapshot: Snapshot, name: str, ports: Sequence[str]) -> None:
+    if old_snapshot["links"][name]["kind"] != "bridge":
         raise bridgeplan.BridgeRefused(f"{name!r} is not a bridge")
     # A definition may call a VM's link as it likes; the kernel knows what it is.
-    kinds = {port: before["links"][port]["kind"] for port in ports if port in before["links"]}
-    guests = [p for p in ports if p.startswith(("vnet", "tap")) or kinds.get(p) == "tun"]
+    kinds = {
+        port: old_snapshot["links"][port]["kind"] for port in ports if port in old_snapshot["links"]
+    }
+    guests = [
+        port_name
+        for port_name in ports
+        if port_name.startswith(("vnet", "tap")) or kinds.get(port_name) == "tun"
+    ]
     if guests:
         raise bridgeplan.BridgeRefused(f"VMs use {name!r} ({', '.join(guests)}); stop them first")
 
 
-def _heir(
-    manager: Manager, before: Snapshot, wanted: Snapshot, port: str, held: Mapping[str, Lease]
+def _port_config(
+    manager: Manager,
+    old_snapshot: Snapshot,
+    target: Snapshot,
+    port: str,
+    leases_by_link: Mapping[str, Lease],
 ) -> LinkConfig:
     """Return what a bridge's port is given; refuse what would not be there after a reboot."""
-    dhcp = leases.is_there(before, held)
+    dhcp = leases.is_any_leased(old_snapshot, leases_by_link)
     if dhcp:
         leases.refuse_idle(dhcp, manager.runs(), manager.title)
-    bridgeplan.refuse_unmovable(before)
+    bridgeplan.refuse_unmovable(old_snapshot)
     if manager.writes_heir:
-        persistence.refuse_unpersistable(wanted, port, dhcp)
-    servers, search = resolver.configured()
+        persistence.refuse_unpersistable(target, port, dhcp)
+    servers, search = resolver.read_resolver()
     return persistence.link_config(
-        wanted,
+        target,
         port,
         ports=(),
         dhcp=dhcp,
         dns=servers,
         search=search,
-        seen=persistence.seen(before),
-        leased=[one.address for one in held.values()],
+        seen=persistence.list_destinations(old_snapshot),
+        leased=[link_lease.address for link_lease in leases_by_link.values()],
     )
 
 
 def _carry_out(opts: Mapping[str, Any], removal: _Removal, change: Change, limit_s: int) -> None:
-    leased = removal.heir if removal.heir and removal.heir.dhcp else None
-    if leased:
+    dhcp_port = removal.heir if removal.heir and removal.heir.dhcp else None
+    if dhcp_port:
         lease.refuse_unanswered(removal.before, removal.held, [removal.name])
-    how = f"without {removal.name}"
-    with confirm.safely(removal.before, removal.names, change, limit_s):
+    condition = f"without {removal.name}"
+    with confirm.watch_change(removal.before, removal.names, change, limit_s):
         change.before_links()
         if removal.name in removal.before["links"]:
             watchdog.settle(lambda: _take_apart(removal.name, removal.names))
-            confirm.confirm(opts, limit_s, how)
+            confirm.confirm(opts, limit_s, condition)
         change.after_links()
-        if leased:
-            lease.wait(removal.manager, leased.name, removal.held)
-        confirm.confirm(opts, limit_s, how)
+        if dhcp_port:
+            lease.wait_for_lease(removal.manager, dhcp_port.name, removal.held)
+        confirm.confirm(opts, limit_s, condition)
 
 
 def _take_apart(name: str, names: Sequence[str]) -> None:
     """Remove a bridge, or what its manager, which was told first, has left of it."""
-    now = links.read(names)
-    if name in now["links"]:
-        links.execute(bridgeplan.operations(now, bridgeplan.without(now, name, names[1:])))
+    snapshot = links.read(names)
+    if name in snapshot["links"]:
+        links.execute(
+            bridgeplan.operations(snapshot, bridgeplan.without_bridge(snapshot, name, names[1:]))
+        )

@@ -37,12 +37,12 @@ def master_address(opts: Mapping[str, Any]) -> tuple[str, int] | None:
 def is_reached(address: tuple[str, int], timeout_s: float) -> bool:
     """Return whether the master takes a connection within ``timeout_s`` seconds."""
     deadline = time.monotonic() + timeout_s
-    while (left := deadline - time.monotonic()) > 0:
+    while (remaining_s := deadline - time.monotonic()) > 0:
         try:
-            with socket.create_connection(address, timeout=min(2, left)):
+            with socket.create_connection(address, timeout=min(2, remaining_s)):
                 return True
         except OSError:
-            time.sleep(min(0.3, left))
+            time.sleep(min(0.3, remaining_s))
     return False
 
 
@@ -56,20 +56,23 @@ def refuse_unconfirmable(opts: Mapping[str, Any], limit_s: float) -> None:
         )
 
 
-def confirm(opts: Mapping[str, Any], limit_s: float, how: str) -> None:
+def confirm(opts: Mapping[str, Any], limit_s: float, condition: str) -> None:
     """Raise MasterUnreachable if the master is not reached in time; ``how``: over what."""
     master = master_address(opts)
     if master and not is_reached(master, limit_s):
         raise MasterUnreachable(
-            f"the master {master[0]} cannot be reached {how} within {limit_s} s; "
+            f"the master {master[0]} cannot be reached {condition} within {limit_s} s; "
             "links, addresses, routes and files are as they were"
         )
 
 
 @contextmanager
-def safely(
-    before: Snapshot, names: Collection[str], change: Change, limit_s: float
+def watch_change(
+    old_snapshot: Snapshot, names: Collection[str], change: Change, limit_s: float
 ) -> Iterator[None]:
     """Run a block that changes the network under a watchdog, and unwind it at a SIGTERM."""
-    with undo.on_signals(), watchdog.watched(before, names, change, 2 * limit_s + _GRACE_S):
+    with (
+        undo.on_signals(),
+        watchdog.run_watched(old_snapshot, names, change, 2 * limit_s + _GRACE_S),
+    ):
         yield

@@ -17,10 +17,10 @@ class LeaseLost(VirtError):
     """Nobody would renew the lease, or the server gave another; everything was put back."""
 
 
-def held(manager: Manager, names: Iterable[str]) -> dict[str, Lease]:
+def read_leases(manager: Manager, names: Iterable[str]) -> dict[str, Lease]:
     """Return ``{link: lease}`` of the leases that the host's manager renews."""
-    found = {name: manager.lease(name) for name in names}
-    return {name: lease for name, lease in found.items() if lease}
+    all_leases = {name: manager.lease(name) for name in names}
+    return {name: lease for name, lease in all_leases.items() if lease}
 
 
 def client_id(leases: Mapping[str, Lease]) -> str | None:
@@ -28,26 +28,28 @@ def client_id(leases: Mapping[str, Lease]) -> str | None:
     return next((lease.client_id for lease in leases.values()), None)
 
 
-def refuse_unanswered(before: Snapshot, leases: Mapping[str, Lease], names: Iterable[str]) -> None:
+def refuse_unanswered(
+    old_snapshot: Snapshot, leases: Mapping[str, Lease], names: Iterable[str]
+) -> None:
     """Raise LeaseLost if no DHCP server would give the lease again; nothing was changed yet."""
     for link in (name for name in names if name in leases):
-        had, mac = leases[link], before["links"][link]["mac"] or ""
-        address = dhcp.offered(link, mac, had.client_id)
+        old_lease, mac = leases[link], old_snapshot["links"][link]["mac"] or ""
+        address = dhcp.request_offer(link, mac, old_lease.client_id)
         if address is None:
             raise LeaseLost(
                 f"no DHCP server answers over {link}, so its lease could not be "
                 "taken over; nothing was changed"
             )
-        if had.client_id and address != had.address:
+        if old_lease.client_id and address != old_lease.address:
             raise LeaseLost(
-                f"the DHCP server would give {address} instead of {had.address}: "
+                f"the DHCP server would give {address} instead of {old_lease.address}: "
                 f"reserve that for {mac}, or make it static; nothing was changed"
             )
 
 
-def wait(manager: Manager, link: str, leases: Mapping[str, Lease]) -> None:
+def wait_for_lease(manager: Manager, link: str, leases: Mapping[str, Lease]) -> None:
     """Wait until a link's lease is in its manager's hands, with the address that it had before."""
-    had = {lease.address for lease in leases.values()}
+    old_addresses = {lease.address for lease in leases.values()}
     deadline = time.monotonic() + _LEASE_S
     while not (lease := manager.lease(link)) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -56,9 +58,9 @@ def wait(manager: Manager, link: str, leases: Mapping[str, Lease]) -> None:
             f"{manager.title} has no lease for {link} after {_LEASE_S} s; links, "
             "addresses, routes and files are as they were"
         )
-    if had and lease.address not in had:
+    if old_addresses and lease.address not in old_addresses:
         raise LeaseLost(
             f"the DHCP server gives {link} the address {lease.address} instead of "
-            f"{', '.join(sorted(had))}: reserve it there for this MAC, or give "
+            f"{', '.join(sorted(old_addresses))}: reserve it there for this MAC, or give "
             "addresses; everything is as it was"
         )

@@ -54,8 +54,8 @@ class Decision:
             **dict.fromkeys(self.pending, "written"),
         }
         if self.has_lease_to_take:
-            taken = f"its lease is renewed by {self.manager.title}"
-            out[name] = [*out.get(name, []), taken]
+            lease_note = f"its lease is renewed by {self.manager.title}"
+            out[name] = [*out.get(name, []), lease_note]
         return out
 
 
@@ -64,47 +64,47 @@ def decide(request: Request) -> Decision:
     links.refuse_if_impossible()
     bridge = request.bridge
     names = (bridge.name, *bridge.ports)
-    before = links.read(names)
-    bridgeplan.refuse_impossible(before, bridge, links.names())
+    old_snapshot = links.read(names)
+    bridgeplan.refuse_impossible(old_snapshot, bridge, links.names())
     if bridge.gateway is not None:
-        others = links.read(set(links.names()).difference(names))
-        bridgeplan.refuse_displacing(bridge.gateway, others["routes"])
-    wanted = bridgeplan.target(before, bridge)
+        other_links = links.read(set(links.names()).difference(names))
+        bridgeplan.refuse_displacing(bridge.gateway, other_links["routes"])
+    target = bridgeplan.target(old_snapshot, bridge)
     kind, manager = managers.find(request.persist, names)
-    held = lease.held(manager, names)
-    leased = leases.is_there(before, held)
-    dhcp = leases.is_kept(request.dhcp, bridge.addresses, leased)
-    leases.refuse_foreign(before, held, bridge.name, manager.title)
+    leases_by_link = lease.read_leases(manager, names)
+    is_leased = leases.is_any_leased(old_snapshot, leases_by_link)
+    dhcp = leases.uses_dhcp(request.dhcp, bridge.addresses, is_leased)
+    leases.refuse_foreign(old_snapshot, leases_by_link, bridge.name, manager.title)
     if kind != "none" or dhcp:
         leases.refuse_idle(dhcp, manager.runs(), manager.title)
-        persistence.refuse_unpersistable(wanted, bridge.name, dhcp)
+        persistence.refuse_unpersistable(target, bridge.name, dhcp)
     config = persistence.link_config(
-        wanted,
+        target,
         bridge.name,
         ports=bridge.ports,
         vlans=bridge.vlans,
         dhcp=dhcp,
-        leased=[one.address for one in held.values()],
-        is_new_lease=dhcp and not leased and bridge.addresses is None,
-        client_id=lease.client_id(held) if dhcp else None,
-        seen=persistence.seen(before),
+        leased=[link_lease.address for link_lease in leases_by_link.values()],
+        is_new_lease=dhcp and not is_leased and bridge.addresses is None,
+        client_id=lease.client_id(leases_by_link) if dhcp else None,
+        seen=persistence.list_destinations(old_snapshot),
         **_resolver(request, dhcp),
     )
-    _refuse_beyond(kind, config, before)
+    _refuse_unsupported(kind, config, old_snapshot)
     return Decision(
         request=request,
-        before=before,
-        steps=bridgeplan.operations(before, wanted),
+        before=old_snapshot,
+        steps=bridgeplan.operations(old_snapshot, target),
         manager=manager,
         config=config,
-        held=held,
+        held=leases_by_link,
         pending=manager.pending(config),
     )
 
 
 def _resolver(request: Request, dhcp: bool) -> dict[str, Any]:
     """Return the name servers and search domains to be kept; a lease brings its own."""
-    servers, search = ((), ()) if dhcp else resolver.configured()
+    servers, search = ((), ()) if dhcp else resolver.read_resolver()
     return {
         "dns": servers if request.dns is None else request.dns,
         "search": search,
@@ -112,7 +112,7 @@ def _resolver(request: Request, dhcp: bool) -> dict[str, Any]:
     }
 
 
-def _refuse_beyond(kind: str, config: LinkConfig, before: Snapshot) -> None:
+def _refuse_unsupported(kind: str, config: LinkConfig, old_snapshot: Snapshot) -> None:
     """Raise BadArgument for what a kind of manager has no word for."""
     if config.vlan_filtering and kind in ("netplan", "ifupdown"):
         raise BadArgument(
@@ -120,7 +120,7 @@ def _refuse_beyond(kind: str, config: LinkConfig, before: Snapshot) -> None:
             f"{kind} cannot keep VLAN filtering of a bridge; give persist=networkd or "
             "networkmanager",
         )
-    kinds = {before["links"][port]["kind"] for port in config.ports}
+    kinds = {old_snapshot["links"][port]["kind"] for port in config.ports}
     if kind == "networkmanager" and "bond" in kinds:
         raise BadArgument(
             "ports",
@@ -140,17 +140,17 @@ def make(opts: Mapping[str, Any], request: Request, *, is_test: bool) -> dict[st
 
 def _carry_out(opts: Mapping[str, Any], decision: Decision) -> None:
     config, limit_s = decision.config, decision.request.confirm_timeout_s
-    how = f"over {config.name}"
+    condition = f"over {config.name}"
     confirm.refuse_unconfirmable(opts, limit_s)
     if decision.has_lease_to_take:
         lease.refuse_unanswered(decision.before, decision.held, config.ports)
     change = decision.manager.persisting(config)
-    with confirm.safely(decision.before, decision.names, change, limit_s):
+    with confirm.watch_change(decision.before, decision.names, change, limit_s):
         change.before_links()
         links.execute(decision.steps)
-        confirm.confirm(opts, limit_s, how)
+        confirm.confirm(opts, limit_s, condition)
         change.after_links()
         if config.dhcp:
-            lease.wait(decision.manager, config.name, decision.held)
+            lease.wait_for_lease(decision.manager, config.name, decision.held)
         # A manager that runs has now taken the bridge: the way must still be there.
-        confirm.confirm(opts, limit_s, how)
+        confirm.confirm(opts, limit_s, condition)

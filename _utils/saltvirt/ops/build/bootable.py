@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from saltvirt.arguments import shown
+from saltvirt.arguments import hide_credentials
 from saltvirt.errors import ImageError
 from saltvirt.image.validation import ValidatedImage
 from saltvirt.model import Disk, Vm
@@ -20,7 +20,7 @@ def refuse(vm: Vm, images: Mapping[str, ValidatedImage | None], *, is_seeded: bo
     images
         What is known of the images of its disks.
     """
-    reason = _reason(vm, images)
+    reason = _find_obstacle(vm, images)
     if reason and is_seeded:
         raise ImageError(f"{reason}; give {_EFI}, or seed=False if it boots otherwise")
 
@@ -29,30 +29,31 @@ def warnings(
     vm: Vm, images: Mapping[str, ValidatedImage | None], *, is_seeded: bool
 ) -> Iterator[str]:
     """Yield what is to be known of how a VM boots, one line each."""
-    reason = _reason(vm, images)
+    reason = _find_obstacle(vm, images)
     if reason and not is_seeded:
         yield f"{reason}; to boot from it, give {_EFI}"
     if _is_empty(vm):
         yield _NO_IMAGE
 
 
-def _reason(vm: Vm, images: Mapping[str, ValidatedImage | None]) -> str | None:
+def _find_obstacle(vm: Vm, images: Mapping[str, ValidatedImage | None]) -> str | None:
     """Return why a VM does not boot from its image, None if it does or that is not known."""
     image = next((disk.image for disk in vm.disks if disk.image), None)
-    found = images.get(image) if image else None
+    validated_image = images.get(image) if image else None
     boot = vm.boot or {}
     boots_otherwise = vm.boot_dev[:1] != ("hd",) or vm.os_type not in (None, "hvm")
     if (
-        found is None
+        validated_image is None
         or boots_otherwise
         or any(boot.get(key) for key in ("efi", "loader", "kernel"))
     ):
         return None
     if vm.arch in _UEFI_ALONE:
         return f"a VM of {vm.arch} has no BIOS, and boots from a disk by UEFI alone"
-    if found.needs_uefi:
+    if validated_image.needs_uefi:
         return (
-            f"image {shown(image)} boots by UEFI alone (it has an EFI system partition, and no "
+            f"image {hide_credentials(image)} boots by UEFI alone (it has an EFI system partition, "
+            "and no "
             "boot code for a BIOS), and this VM has a BIOS"
         )
     return None
@@ -66,5 +67,5 @@ def _is_empty(vm: Vm) -> bool:
 
 
 def _has_content(disk: Disk) -> bool:
-    there = (disk.image, disk.source_file, disk.backing_path, disk.elsewhere, disk.volume)
-    return any(there) or disk.device == "lun"
+    sources = (disk.image, disk.source_file, disk.backing_path, disk.elsewhere, disk.volume)
+    return any(sources) or disk.device == "lun"

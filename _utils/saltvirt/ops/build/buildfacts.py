@@ -20,7 +20,7 @@ from saltvirt.ops.seeding import identity, inspection, install, provided, seedfi
 from saltvirt.ops.seeding import method as seeding
 from saltvirt.placement.answers import DomainTypes
 from saltvirt.seed import appliance, cloudconfig
-from saltvirt.seed.model import Found, Identity
+from saltvirt.seed.model import Identity, Inspection
 from saltvirt.spec import Deployment
 
 BOOT_FILES = ("kernel", "initrd")
@@ -90,22 +90,22 @@ class Content:
     existing: Mapping[str, validation.ValidatedImage] = field(default_factory=dict)
     volumes: Mapping[str, poolvolumes.PoolVolume] = field(default_factory=dict)
     seed: str | None = None
-    wish: seeding.Wish | None = None
-    found: Found | None = None
+    wish: seeding.SeedRequest | None = None
+    found: Inspection | None = None
     unseen: SeedError | None = None
 
 
-def of_host(conn: Any, settings: HostSettings, vm: Vm) -> HostFacts:
+def read_host_facts(conn: Any, settings: HostSettings, vm: Vm) -> HostFacts:
     """Return what libvirt says of this host."""
     capabilities = host.capabilities(conn)
-    types = inspect.domain_types(conn, settings, capabilities)
-    kind = vm.domain_type or types.default
+    domain_types = inspect.domain_types(conn, settings, capabilities)
+    kind = vm.domain_type or domain_types.default
     arch = vm.arch or capabilities["arch"]
     devices = _devices(conn, vm)
     has_pools = settings.disk_pool or any(disk.pool for disk in vm.disks)
     return HostFacts(
         arch=capabilities["arch"],
-        domain_types=types,
+        domain_types=domain_types,
         qemu=host.versions(conn)["qemu"],
         has_machine=not (vm.machine and kind) or host.has_machine(conn, arch, vm.machine, kind),
         devices={device["name"]: device for device in devices},
@@ -125,12 +125,12 @@ def _filters(conn: Any, vm: Vm) -> tuple[str, ...]:
     return tuple(host.filters(conn)) if any("filter" in nic.extra for nic in vm.nics) else ()
 
 
-def of_content(
+def gather_content(
     context: Context,
     conn: Any,
     deployment: Deployment,
-    on: HostFacts,
-    who: Identity | None,
+    host_facts: HostFacts,
+    guest_identity: Identity | None,
     *,
     is_dry: bool,
 ) -> Content:
@@ -143,39 +143,48 @@ def of_content(
         The guest's identity, None if it gets none.
     """
     settings, vm = context.settings, deployment.vm
-    there = _there(context, conn, on, vm)
+    found_disks = _locate_disks(context, conn, host_facts, vm)
     # Of what is there nothing is made, so nothing is asked for.
-    rest = replace(vm, disks=tuple(disk for disk in vm.disks if disk.name not in there.names))
-    is_seeded = is_to_be_seeded(context, deployment, there.names, who)
-    given = {
-        disk.name: validated
-        for disk in rest.disks
-        if (validated := _given(settings, on, disk)) is not None
-    }
-    named = [disk for disk in rest.disks if disk.source_file and disk.name in given]
-    existing.refuse_base(conn, settings, named, [given[disk.name].path for disk in named])
-    images = _images(context, replace(deployment, vm=rest), is_dry)
-    wish, found, unseen = of_seed(
-        context, deployment, who if is_seeded else None, images, is_dry=is_dry
+    new_disks_vm = replace(
+        vm, disks=tuple(disk for disk in vm.disks if disk.name not in found_disks.names)
     )
-    kept = there.names and not wish
+    is_seeded = is_to_be_seeded(context, deployment, found_disks.names, guest_identity)
+    files_by_disk = {
+        disk.name: validated_image
+        for disk in new_disks_vm.disks
+        if (validated_image := _validate_user_file(settings, host_facts, disk)) is not None
+    }
+    source_file_disks = [
+        disk for disk in new_disks_vm.disks if disk.source_file and disk.name in files_by_disk
+    ]
+    existing.refuse_base(
+        conn,
+        settings,
+        source_file_disks,
+        [files_by_disk[disk.name].path for disk in source_file_disks],
+    )
+    images = _obtain_images(context, replace(deployment, vm=new_disks_vm), is_dry)
+    wish, image_content, inspect_error = gather_seed_facts(
+        context, deployment, guest_identity if is_seeded else None, images, is_dry=is_dry
+    )
+    has_old_seed = found_disks.names and not wish
     return Content(
         images=images,
-        given=given,
-        places=there.places,
-        taken=_taken(settings, rest, there.places),
-        existing=there.files,
-        volumes=there.volumes,
-        seed=existing.seed(context, conn, vm.name) if kept else None,
+        given=files_by_disk,
+        places=found_disks.places,
+        taken=_find_taken_paths(settings, new_disks_vm, found_disks.places),
+        existing=found_disks.files,
+        volumes=found_disks.volumes,
+        seed=existing.find_seed(context, conn, vm.name) if has_old_seed else None,
         boot=boot_files(context, deployment, is_dry=is_dry),
         wish=wish,
-        found=found,
-        unseen=unseen,
+        found=image_content,
+        unseen=inspect_error,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _There:
+class _DiskLocations:
     """Where disks go, which of them are there already, and which are volumes; by their names."""
 
     places: Mapping[str, storage.Place]
@@ -185,61 +194,72 @@ class _There:
     @property
     def names(self) -> set[str]:
         """The disks that are there already."""
-        kept = {name for name, one in self.volumes.items() if one.there_bytes is not None}
-        return kept | set(self.files)
+        volume_names = {
+            name for name, volume in self.volumes.items() if volume.there_bytes is not None
+        }
+        return volume_names | set(self.files)
 
 
-def _there(context: Context, conn: Any, on: HostFacts, vm: Vm) -> _There:
-    where = places(context.settings, on, vm)
-    return _There(
-        places=where,
-        files=existing.of_disks(context, conn, vm, where),
-        volumes=poolvolumes.of_disks(context, conn, vm, on.pools),
+def _locate_disks(context: Context, conn: Any, host_facts: HostFacts, vm: Vm) -> _DiskLocations:
+    places_by_disk = places(context.settings, host_facts, vm)
+    return _DiskLocations(
+        places=places_by_disk,
+        files=existing.find_existing_files(context, conn, vm, places_by_disk),
+        volumes=poolvolumes.find_volumes(context, conn, vm, host_facts.pools),
     )
 
 
-def of_seed(
+def gather_seed_facts(
     context: Context,
     deployment: Deployment,
-    who: Identity | None,
+    guest_identity: Identity | None,
     images: Mapping[str, validation.ValidatedImage | None],
     *,
     is_dry: bool,
-) -> tuple[seeding.Wish | None, Found | None, SeedError | None]:
+) -> tuple[seeding.SeedRequest | None, Inspection | None, SeedError | None]:
     """
     Return what the seed method is chosen from: the wish, what the image has, why nobody could look.
 
     who
         None if nothing is seeded.
     """
-    wish = _wish(context, deployment, who) if who else None
-    found, unseen = _inspected(context, deployment.vm, wish, images, is_dry)
-    return _with_minion(context, deployment, wish, found), found, unseen
+    wish = _build_wish(context, deployment, guest_identity) if guest_identity else None
+    image_content, inspect_error = _inspect_image(context, deployment.vm, wish, images, is_dry)
+    return (
+        _add_provided_minion(context, deployment, wish, image_content),
+        image_content,
+        inspect_error,
+    )
 
 
-def _with_minion(
-    context: Context, deployment: Deployment, wish: seeding.Wish | None, found: Found | None
-) -> seeding.Wish | None:
+def _add_provided_minion(
+    context: Context,
+    deployment: Deployment,
+    wish: seeding.SeedRequest | None,
+    image_content: Inspection | None,
+) -> seeding.SeedRequest | None:
     """Return the wish with the minion that the master has fetched, if one is installed."""
     if wish is None or not wish.installs or wish.install_from:
         return wish
-    return replace(wish, provided=provided.suitable(context, found, deployment.saltenv))
+    return replace(
+        wish, provided=provided.find_suitable(context, image_content, deployment.saltenv)
+    )
 
 
-def places(settings: HostSettings, on: HostFacts, vm: Vm) -> dict[str, storage.Place]:
+def places(settings: HostSettings, host_facts: HostFacts, vm: Vm) -> dict[str, storage.Place]:
     """Return where the disks go that are to be made, by their names."""
     return {
-        disk.name: storage.place(settings, on.pools, disk)
+        disk.name: storage.find_place(settings, host_facts.pools, disk)
         for disk in vm.disks
-        if is_made(disk) and not poolvolumes.is_in_one(settings, on.pools, disk)
+        if is_made(disk) and not poolvolumes.is_pool_volume(settings, host_facts.pools, disk)
     }
 
 
 def is_to_be_seeded(
     context: Context,
     deployment: Deployment,
-    there: Collection[str],
-    who: Identity | None,
+    existing_names: Collection[str],
+    guest_identity: Identity | None,
 ) -> bool:
     """
     Return whether the guest's disk is made of its image, so that it is seeded.
@@ -247,12 +267,13 @@ def is_to_be_seeded(
     One that was there keeps the identity that it has; raise StorageError if the master has given
     the VM another one.
     """
-    seeded = next((disk for disk in deployment.vm.disks if disk.image), None)
-    if seeded is None or seeded.name not in there:
-        return seeded is not None
-    if who and context.is_ordered and deployment.priv_key:
+    image_disk = next((disk for disk in deployment.vm.disks if disk.image), None)
+    if image_disk is None or image_disk.name not in existing_names:
+        return image_disk is not None
+    if guest_identity and context.is_ordered and deployment.priv_key:
         raise StorageError(
-            f"disk {seeded.name!r} of VM {deployment.vm.name!r} is there already, and keeps what "
+            f"disk {image_disk.name!r} of VM {deployment.vm.name!r} is there already, and keeps "
+            "what "
             "is in it, its minion's key too; seed=False takes it as it is, or remove it, or choose "
             "another name"
         )
@@ -265,7 +286,7 @@ def is_made(disk: Disk) -> bool:
     return not disk.source_file and not (is_medium and not disk.image)
 
 
-def _images(
+def _obtain_images(
     context: Context, deployment: Deployment, is_dry: bool
 ) -> dict[str, validation.ValidatedImage | None]:
     out: dict[str, validation.ValidatedImage | None] = {}
@@ -293,9 +314,9 @@ def boot_files(context: Context, deployment: Deployment, *, is_dry: bool) -> dic
         if "://" in str(boot.get(key, "")) and is_dry:
             out[key] = None
         elif "://" in str(boot.get(key, "")):
-            found = fetch.obtain(context, boot[key], deployment.saltenv, validation.accept_any)
-            rights.let_qemu_read(found.path)
-            out[key] = found.path
+            boot_file = fetch.obtain(context, boot[key], deployment.saltenv, validation.accept_any)
+            rights.let_qemu_read(boot_file.path)
+            out[key] = boot_file.path
         elif boot.get(key):
             out[key] = boot[key]
     if boot.get("loader"):
@@ -306,21 +327,25 @@ def boot_files(context: Context, deployment: Deployment, *, is_dry: bool) -> dic
     return out
 
 
-def _given(settings: HostSettings, on: HostFacts, disk: Disk) -> validation.ValidatedImage | None:
+def _validate_user_file(
+    settings: HostSettings, host_facts: HostFacts, disk: Disk
+) -> validation.ValidatedImage | None:
     """Return what the user's own file for a disk is, None if the disk has none."""
-    if disk.elsewhere or poolvolumes.is_in_one(settings, on.pools, disk):
+    if disk.elsewhere or poolvolumes.is_pool_volume(settings, host_facts.pools, disk):
         return None  # QEMU fetches it, or libvirt has it
     if disk.source_file:
-        return _source_file(settings, on, disk)
+        return _validate_source_file(settings, host_facts, disk)
     if disk.backing_path and not disk.image:
-        return chains.validated(settings, f"disk {disk.name!r}", disk.backing_path, more=1)
+        return chains.validate(settings, f"disk {disk.name!r}", disk.backing_path, more=1)
     return None
 
 
-def _source_file(settings: HostSettings, on: HostFacts, disk: Disk) -> validation.ValidatedImage:
+def _validate_source_file(
+    settings: HostSettings, host_facts: HostFacts, disk: Disk
+) -> validation.ValidatedImage:
     path = Path(disk.source_file or "")
     if not path.is_absolute():
-        path = storage.place(settings, on.pools, disk).folder / path
+        path = storage.find_place(settings, host_facts.pools, disk).folder / path
     if path.is_relative_to("/dev"):
         if not path.is_block_device():
             raise StorageError(f"disk {disk.name!r}: {path} is not a block device of this host")
@@ -330,10 +355,12 @@ def _source_file(settings: HostSettings, on: HostFacts, disk: Disk) -> validatio
     # A guest may have written what looks like another format into a raw disk, or a medium.
     if disk.device != "disk" or disk.format == "raw":
         return validation.ValidatedImage(path=str(path), format=disk.format or "raw", size_bytes=0)
-    validated = chains.validated(settings, f"disk {disk.name!r}", str(path))
-    if disk.format and disk.format != validated.format:
-        raise StorageError(f"disk {disk.name!r}: {path} is {validated.format}, not {disk.format}")
-    return validated
+    validated_image = chains.validate(settings, f"disk {disk.name!r}", str(path))
+    if disk.format and disk.format != validated_image.format:
+        raise StorageError(
+            f"disk {disk.name!r}: {path} is {validated_image.format}, not {disk.format}"
+        )
+    return validated_image
 
 
 def disk_path(vm: Vm, disk: Disk, place: storage.Place, fmt: str) -> str:
@@ -346,53 +373,63 @@ def is_pci(nic: Nic) -> bool:
     return nic.type == "hostdev" and bool(nics.pci(nic.source))
 
 
-def _taken(settings: HostSettings, vm: Vm, places: Mapping[str, storage.Place]) -> frozenset[str]:
-    wanted = [
+def _find_taken_paths(
+    settings: HostSettings, vm: Vm, places: Mapping[str, storage.Place]
+) -> frozenset[str]:
+    candidate_paths = [
         disk_path(vm, disk, places[disk.name], fmt)
         for disk in vm.disks
         if disk.name in places
         for fmt in ("qcow2", "raw")
     ]
-    wanted += seedfiles.every(settings.images, vm.name)
-    return frozenset(path for path in wanted if os.path.lexists(path))
+    candidate_paths += seedfiles.all_paths(settings.images, vm.name)
+    return frozenset(path for path in candidate_paths if os.path.lexists(path))
 
 
-def _wish(context: Context, deployment: Deployment, who: Identity) -> seeding.Wish:
+def _build_wish(
+    context: Context, deployment: Deployment, guest_identity: Identity
+) -> seeding.SeedRequest:
     settings = context.settings
     image = next(disk.image for disk in deployment.vm.disks if disk.image)
-    if deployment.seed_cmd != identity.OWN:
-        asks = bool(deployment.ssh_keys)
-        return seeding.Wish(image=image, function=deployment.seed_cmd, asks_for_ssh_keys=asks)
-    asked = deployment.seed_method or settings.seed.get("method", "auto")
-    if asked == "nbd":
+    if deployment.seed_cmd != identity.OWN_COMMAND:
+        has_ssh_keys = bool(deployment.ssh_keys)
+        return seeding.SeedRequest(
+            image=image, function=deployment.seed_cmd, asks_for_ssh_keys=has_ssh_keys
+        )
+    method_name = deployment.seed_method or settings.seed.get("method", "auto")
+    if method_name == "nbd":
         seeding.refuse_host_mount(settings)
-    needs_appliance = asked in ("auto", "guestfs", "credentials")
-    cloud = who.cloud_init
-    return seeding.Wish(
+    needs_appliance = method_name in ("auto", "guestfs", "credentials")
+    cloud = guest_identity.cloud_init
+    return seeding.SeedRequest(
         image=image,
-        asked=asked,
+        asked=method_name,
         install_from=install.source(settings, deployment.install_from),
         installs=deployment.install,
         starts=deployment.start,
         is_networked=install.uses_network(settings),
         is_for_cloud_init=bool(any(cloud.user_data) or cloud.network),
-        has_ssh_keys=bool(who.ssh_keys),
+        has_ssh_keys=bool(guest_identity.ssh_keys),
         asks_for_ssh_keys=bool(deployment.ssh_keys),
-        has_own_users=any(cloudconfig.names_users(one) for one in cloud.all_data),
-        has_own_packages=any(cloudconfig.names_packages(one) for one in cloud.all_data),
+        has_own_users=any(cloudconfig.names_users(data) for data in cloud.all_data),
+        has_own_packages=any(cloudconfig.names_packages(data) for data in cloud.all_data),
         why_blind=appliance.why_missing(inspection.python(settings)) if needs_appliance else None,
     )
 
 
-def _inspected(
-    context: Context, vm: Vm, wish: seeding.Wish | None, images: Mapping[str, Any], is_dry: bool
-) -> tuple[Found | None, SeedError | None]:
+def _inspect_image(
+    context: Context,
+    vm: Vm,
+    wish: seeding.SeedRequest | None,
+    images: Mapping[str, Any],
+    is_dry: bool,
+) -> tuple[Inspection | None, SeedError | None]:
     """Return ``(what the seeded image has in it, why nobody could look)``."""
     base = images.get(wish.image) if wish and wish.is_image_known else None
     if base is None or wish is None:
         return None, None
     if is_dry or wish.why_blind:
-        return inspection.kept(context.settings, base), None
+        return inspection.read_kept_content(context.settings, base), None
     try:
         return inspection.look(context, base, use_kvm=vm.domain_type == "kvm"), None
     except SeedError as exc:

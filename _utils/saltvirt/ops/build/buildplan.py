@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltvirt.arguments import shown
+from saltvirt.arguments import hide_credentials
 from saltvirt.errors import BadArgument, NameTaken, ReservationRefused, StorageError
 from saltvirt.model import Disk, Requirements, Vm
 from saltvirt.ops.build import bootable, buildfacts, plandisks
@@ -74,22 +74,24 @@ class Plan:
     @property
     def taken(self) -> list[str]:
         """Every file that is there already, and is the VM's then."""
-        kept = [self.vm.seed_path] if self.is_seed_kept else []
-        return [path for path in (*(one.path for one in self.existing), *kept) if path]
+        seed_paths = [self.vm.seed_path] if self.is_seed_kept else []
+        return [path for path in (*(file.path for file in self.existing), *seed_paths) if path]
 
     @property
     def new_volumes(self) -> tuple[DiskVolume, ...]:
         """The volumes that are made."""
-        return tuple(one for one in self.volumes if one.size_bytes is not None)
+        return tuple(volume for volume in self.volumes if volume.size_bytes is not None)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user is to know of the VM."""
-        taken = (_taken_as_it_is(disk) for disk in self.vm.disks if self._is_there(disk))
-        return (*taken, *(self.seed.warnings if self.seed else ()), *self.told)
+        disk_warnings = (
+            _existing_disk_warning(disk) for disk in self.vm.disks if self._is_there(disk)
+        )
+        return (*disk_warnings, *(self.seed.warnings if self.seed else ()), *self.told)
 
     def _is_there(self, disk: Disk) -> bool:
-        file = self._files.get(_where(disk))
+        file = self._files.get(_disk_location(disk))
         is_there = file is not None and file.how == "existing"
         # What the call itself names is no surprise.
         return is_there and not disk.source_file
@@ -97,9 +99,9 @@ class Plan:
     @property
     def _files(self) -> dict[str | None, File]:
         """What the disks are, by where they are."""
-        made: dict[str | None, File] = {one.path: one for one in self.files}
-        there: dict[str | None, File] = {one.path: one for one in self.existing}
-        return made | there | {one.where: one for one in self.volumes}
+        new_files: dict[str | None, File] = {file.path: file for file in self.files}
+        existing_files: dict[str | None, File] = {file.path: file for file in self.existing}
+        return new_files | existing_files | {volume.where: volume for volume in self.volumes}
 
     @property
     def seeded_disk(self) -> Disk:
@@ -110,8 +112,12 @@ class Plan:
         """Return the domain XML."""
         if self.definition is not None:
             return self.definition
-        made = [*self.paths, *(one.where for one in self.new_volumes)] if self.notes_made else None
-        return domain.build(self.vm, self.devices, made)
+        made_names = (
+            [*self.paths, *(volume.where for volume in self.new_volumes)]
+            if self.notes_made
+            else None
+        )
+        return domain.build(self.vm, self.devices, made_names)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as ``dry_run=True`` shows it."""
@@ -122,10 +128,18 @@ class Plan:
             "arch": self.vm.arch,
             "vcpus": self.vm.vcpus,
             "memory_mib": self.vm.memory_mib,
-            "disks": [_shown(disk, files.get(_where(disk))) for disk in self.vm.disks],
+            "disks": [
+                _disk_summary(disk, files.get(_disk_location(disk))) for disk in self.vm.disks
+            ],
             "nics": [
-                {"name": n.name, "type": n.type, "source": n.source, "model": n.model, "mac": n.mac}
-                for n in self.vm.nics
+                {
+                    "name": nic.name,
+                    "type": nic.type,
+                    "source": nic.source,
+                    "model": nic.model,
+                    "mac": nic.mac,
+                }
+                for nic in self.vm.nics
             ],
             "seed": self.seed.to_dict() if self.seed else None,
             "files": self.paths,
@@ -137,38 +151,44 @@ class Plan:
         }
 
 
-def _where(disk: Disk) -> str | None:
+def _disk_location(disk: Disk) -> str | None:
     """Return where a disk is: its volume or its path."""
     return disk.volume or disk.path
 
 
-def _taken_as_it_is(disk: Disk) -> str:
-    image = f"; {shown(disk.image)} is not copied, and nothing is seeded" if disk.image else ""
-    return f"disk {disk.name!r} was there already and is taken as it is: {_where(disk)}{image}"
+def _existing_disk_warning(disk: Disk) -> str:
+    image = (
+        f"; {hide_credentials(disk.image)} is not copied, and nothing is seeded"
+        if disk.image
+        else ""
+    )
+    return (
+        f"disk {disk.name!r} was there already and is taken as it is: {_disk_location(disk)}{image}"
+    )
 
 
-def _shown(disk: Disk, file: File | None) -> dict[str, Any]:
+def _disk_summary(disk: Disk, file: File | None) -> dict[str, Any]:
     out = {
         "name": disk.name,
         "target": disk.target,
         "device": disk.device,
-        "path": _where(disk) or disk.source_file,
+        "path": _disk_location(disk) or disk.source_file,
         "format": disk.format,
         "size_mib": disk.size_mib,
     }
     if disk.image:
-        out["image"] = shown(disk.image)
+        out["image"] = hide_credentials(disk.image)
     if file:
         base = None if isinstance(file, ExistingFile) else file.base
         out |= {"made": file.how, "base": base.path if base else None}
     return out
 
 
-def on_host(vm: Vm, host: HostFacts) -> Vm:
+def apply_host_facts(vm: Vm, host: HostFacts) -> Vm:
     """Return the VM with what the host decides; refuse what the host does not have."""
-    why = fit.why_not_type(host.domain_types, vm.domain_type)
-    if why:
-        raise ReservationRefused(vm.name, [why], cures.told([why]))
+    reason = fit.why_not_type(host.domain_types, vm.domain_type)
+    if reason:
+        raise ReservationRefused(vm.name, [reason], cures.format_cures([reason]))
     _refuse_nics(vm, host)
     for name in vm.host_devices:
         hostdev.refuse_unknown(name, host.devices)
@@ -181,9 +201,12 @@ def _refuse_nics(vm: Vm, host: HostFacts) -> None:
     for nic in vm.nics:
         name = nic.extra["filter"]["name"] if "filter" in nic.extra else None
         if name is not None and name not in host.filters:
-            listed = ", ".join(host.filters) or "none (libvirt-daemon-config-nwfilter brings them)"
+            filter_names = (
+                ", ".join(host.filters) or "none (libvirt-daemon-config-nwfilter brings them)"
+            )
             raise BadArgument(
-                f"interface {nic.name!r}", f"no filter {name!r} on this host; it has: {listed}"
+                f"interface {nic.name!r}",
+                f"no filter {name!r} on this host; it has: {filter_names}",
             )
         if buildfacts.is_pci(nic) and (nic.source or "").lower() not in host.pci:
             raise BadArgument(
@@ -193,7 +216,7 @@ def _refuse_nics(vm: Vm, host: HostFacts) -> None:
 
 
 def refuse(
-    vm: Vm, host: HostFacts, info: HostInfo, required: Requirements, *, start: bool = True
+    vm: Vm, host: HostFacts, info: HostInfo, requirements: Requirements, *, start: bool = True
 ) -> tuple[str, ...]:
     """
     Raise unless the host has room for the VM, and no other of its name.
@@ -206,23 +229,25 @@ def refuse(
         Whether the VM is started. If not, networks that are off and bridges that are missing are
         no reason to refuse it, as virt.update takes them. Defaults to True.
     """
-    if required.name in info.kept:
+    if requirements.name in info.kept:
         raise NameTaken(
-            f"VM {required.name!r} has moved to {info.kept[required.name]}, and its definition was "
-            f"kept here; choose another name, or remove that with virt.undefine {required.name}"
+            f"VM {requirements.name!r} has moved to {info.kept[requirements.name]}, and its "
+            "definition was "
+            f"kept here; choose another name, or remove that with virt.undefine {requirements.name}"
         )
-    if required.name in info.vms:
+    if requirements.name in info.vms:
         raise NameTaken(
-            f"a VM called {required.name!r} exists on this host ({info.vms[required.name].state}); "
-            f"choose another name, or remove it first with virt.purge {required.name}"
+            f"a VM called {requirements.name!r} exists on this host "
+            f"({info.vms[requirements.name].state}); "
+            f"choose another name, or remove it first with virt.purge {requirements.name}"
         )
-    later = () if start else tuple(fit.missing_links(info, required))
-    why = [reason for reason in fit.reasons(info, required) if reason not in later]
-    if not why and not host.has_machine:
-        why = [f"QEMU {host.qemu} there does not know the machine type {vm.machine}"]
-    if why:
-        raise ReservationRefused(required.name, why, cures.told(why))
-    return tuple(f"it is defined, and cannot start yet: {reason}" for reason in later)
+    start_reasons = () if start else tuple(fit.missing_links(info, requirements))
+    reasons = [reason for reason in fit.reasons(info, requirements) if reason not in start_reasons]
+    if not reasons and not host.has_machine:
+        reasons = [f"QEMU {host.qemu} there does not know the machine type {vm.machine}"]
+    if reasons:
+        raise ReservationRefused(requirements.name, reasons, cures.format_cures(reasons))
+    return tuple(f"it is defined, and cannot start yet: {reason}" for reason in start_reasons)
 
 
 def decide(deployment: Deployment, host: HostFacts, content: Content, images: str) -> Plan:
@@ -237,7 +262,7 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
     seed = seeding.decide(content.wish, content.found, content.unseen) if content.wish else None
     is_seeded = content.wish is not None
     bootable.refuse(deployment.vm, content.images, is_seeded=is_seeded)
-    pairs = plandisks.disks(deployment, content)
+    pairs = plandisks.plan_disks(deployment, content)
     paths = _seed_paths(images, deployment.vm.name, seed)
     boot = {**(deployment.vm.boot or {}), **content.boot}
     vm = replace(
@@ -249,7 +274,7 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
     )
     plan = Plan(
         vm=vm,
-        files=plandisks.to_make(pairs),
+        files=plandisks.select_new_files(pairs),
         devices=tuple(host.devices[name] for name in vm.host_devices),
         seed=seed,
         seed_path=paths.get("nocloud"),
@@ -258,17 +283,17 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         autostarts=deployment.autostart,
         installs=deployment.install,
         saltenv=deployment.saltenv,
-        unfetched=_unfetched(deployment.vm, content),
-        existing=plandisks.there_already(pairs),
-        volumes=plandisks.in_pools(pairs),
+        unfetched=_find_unfetched(deployment.vm, content),
+        existing=plandisks.select_existing_files(pairs),
+        volumes=plandisks.select_volumes(pairs),
         is_seed_kept=content.seed is not None,
-        told=_told(deployment.vm, content, is_seeded=is_seeded),
+        told=_boot_warnings(deployment.vm, content, is_seeded=is_seeded),
     )
     _refuse_taken(plan, content)
     return plan
 
 
-def _told(vm: Vm, content: Content, *, is_seeded: bool) -> tuple[str, ...]:
+def _boot_warnings(vm: Vm, content: Content, *, is_seeded: bool) -> tuple[str, ...]:
     """Return what is to be known of how a VM boots; of disks that are there nothing is known."""
     if content.existing or content.volumes:
         return ()
@@ -284,25 +309,25 @@ def _seed_paths(images: str, name: str, seed: seeding.SeedMethod | None) -> dict
     }
 
 
-def _unfetched(vm: Vm, content: Content) -> tuple[str, ...]:
+def _find_unfetched(vm: Vm, content: Content) -> tuple[str, ...]:
     """Return the images and boot files that a dry run did not fetch."""
-    images = [image for image, found in content.images.items() if found is None]
+    images = [image for image, validated_image in content.images.items() if validated_image is None]
     boot = [(vm.boot or {})[key] for key, path in content.boot.items() if path is None]
     return (*images, *boot)
 
 
-def refuse_twice(plan: Plan) -> None:
+def refuse_duplicate_paths(plan: Plan) -> None:
     """Raise StorageError if two files of a plan would be one, as a disk called like the seed."""
     for path in sorted({path for path in plan.paths if plan.paths.count(path) > 1}):
         raise StorageError(f"two files of VM {plan.vm.name!r} would be {path}")
 
 
 def _refuse_taken(plan: Plan, content: Content) -> None:
-    refuse_twice(plan)
+    refuse_duplicate_paths(plan)
     for path in plan.paths:
         if path in content.taken:
-            what = "seed" if path in (plan.seed_path, plan.credentials_path) else "disk"
+            kind = "seed" if path in (plan.seed_path, plan.credentials_path) else "disk"
             raise StorageError(
-                f"{what} {path} already exists, but there is no VM of this name; see what it is, "
+                f"{kind} {path} already exists, but there is no VM of this name; see what it is, "
                 "then remove it or choose another name"
             )

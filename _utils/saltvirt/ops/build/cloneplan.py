@@ -21,7 +21,9 @@ from saltvirt.units import MIB
 from saltvirt.xml import copied, domain, metadata, pooldisk, read
 from saltvirt.xml import pool as pool_
 
-_SAME = "its guest has the identity of {0!r} in it: minion id and key, SSH host keys, machine id"
+_SAME_IDENTITY = (
+    "its guest has the identity of {0!r} in it: minion id and key, SSH host keys, machine id"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,7 @@ class Copies:
     made: tuple[DiskFile | DiskVolume, ...]
 
 
-def vm(
+def plan_vm(
     source: Source,
     name: str,
     uuid: str,
@@ -48,9 +50,12 @@ def vm(
         ``affinity`` and ``anti_affinity`` that it has in place of its source's.
     """
     root = read.domain(source.xml)
-    info, copies = source.info, _copies(source, name, pools)
-    found = [(nics.mac_for(name, f"eth{at}"), one) for at, one in enumerate(read.interfaces(root))]
-    made = Vm(
+    info, copies = source.info, _plan_copies(source, name, pools)
+    interfaces = [
+        (nics.mac_for(name, f"eth{number}"), interface)
+        for number, interface in enumerate(read.interfaces(root))
+    ]
+    clone = Vm(
         name=name,
         uuid=uuid,
         cpu=info.vcpus,
@@ -58,8 +63,14 @@ def vm(
         memory=info.memory_mib,
         memory_mib=info.memory_mib,
         nics=tuple(
-            Nic(name=f"eth{at}", type=one.type or "", source=one.on, mac=mac, model=one.model or "")
-            for at, (mac, one) in enumerate(found)
+            Nic(
+                name=f"eth{number}",
+                type=interface.type or "",
+                source=interface.on,
+                mac=mac,
+                model=interface.model or "",
+            )
+            for number, (mac, interface) in enumerate(interfaces)
         ),
         disks=copies.disks,
         domain_type=info.domain_type,
@@ -68,66 +79,72 @@ def vm(
         affinity=groups.get("affinity", tuple(info.affinity)),
         anti_affinity=groups.get("anti_affinity", tuple(info.anti_affinity)),
     )
-    return made, copies
+    return clone, copies
 
 
-def required(source: Source, made: Vm) -> Requirements:
+def compute_requirements(source: Source, clone: Vm) -> Requirements:
     """Return what a clone needs of its host: what its source does, and room for all its disks."""
     pages, tune = read.memory_from(read.domain(source.xml))
-    taken = stocks.of_memory(made.memory_mib, pages, tune) | stocks.of_disks(made.disks)
-    files = [disk.size_mib or 0 for disk in made.disks if not stocks.is_named(disk.pool)]
+    stock_amounts = stocks.for_memory(clone.memory_mib, pages, tune) | stocks.for_disks(clone.disks)
+    file_sizes_mib = [disk.size_mib or 0 for disk in clone.disks if not stocks.is_named(disk.pool)]
     return replace(
-        requirements.of(source.info),
-        name=made.name,
-        affinity=made.affinity,
-        anti_affinity=made.anti_affinity,
-        disk_mib=sum(files),
-        stocks=tuple(sorted(taken.items())),
+        requirements.for_move(source.info),
+        name=clone.name,
+        affinity=clone.affinity,
+        anti_affinity=clone.anti_affinity,
+        disk_mib=sum(file_sizes_mib),
+        stocks=tuple(sorted(stock_amounts.items())),
     )
 
 
-def _copies(source: Source, name: str, pools: Mapping[str, pool_.Pool]) -> Copies:
-    system = copied.first(read.domain(source.xml))
-    made = [_made(one, name, pools) for one in source.disks]
+def _plan_copies(source: Source, name: str, pools: Mapping[str, pool_.Pool]) -> Copies:
+    system = copied.find_boot_target(read.domain(source.xml))
+    copies = [_plan_copy(source_disk, name, pools) for source_disk in source.disks]
     disks = [
-        _disk(one, file, is_system=one.target == system)
-        for one, file in zip(source.disks, made, strict=True)
+        _copy_disk(source_disk, file, is_system=source_disk.target == system)
+        for source_disk, file in zip(source.disks, copies, strict=True)
     ]
-    return Copies(disks=tuple(disks), made=tuple(made))
+    return Copies(disks=tuple(disks), made=tuple(copies))
 
 
-def _disk(one: SourceDisk, made: DiskFile | DiskVolume, *, is_system: bool) -> Disk:
+def _copy_disk(source_disk: SourceDisk, copy: DiskFile | DiskVolume, *, is_system: bool) -> Disk:
     return Disk(
-        name=one.name,
-        target=one.target,
-        device=one.says.device,
-        format=one.image.format,
-        size_mib=-(-one.image.size_bytes // MIB),
-        pool=one.pool,
-        path=made.path,
-        volume=made.where if isinstance(made, DiskVolume) else None,
+        name=source_disk.name,
+        target=source_disk.target,
+        device=source_disk.says.device,
+        format=source_disk.image.format,
+        size_mib=-(-source_disk.image.size_bytes // MIB),
+        pool=source_disk.pool,
+        path=copy.path,
+        volume=copy.where if isinstance(copy, DiskVolume) else None,
         # Its content is an image's, which has a minion or gets one.
-        image=one.image.path if is_system else None,
+        image=source_disk.image.path if is_system else None,
     )
 
 
-def _made(one: SourceDisk, name: str, pools: Mapping[str, pool_.Pool]) -> DiskFile | DiskVolume:
-    if one.volume is None or one.pool is None or one.in_volume is None:
-        path = PurePath(one.image.path).with_name(f"{name}_{one.name}.{one.image.format}")
+def _plan_copy(
+    source_disk: SourceDisk, name: str, pools: Mapping[str, pool_.Pool]
+) -> DiskFile | DiskVolume:
+    if source_disk.volume is None or source_disk.pool is None or source_disk.in_volume is None:
+        path = PurePath(source_disk.image.path).with_name(
+            f"{name}_{source_disk.name}.{source_disk.image.format}"
+        )
         layout = {
-            "format": one.image.format,
-            "size_bytes": one.image.size_bytes,
+            "format": source_disk.image.format,
+            "size_bytes": source_disk.image.size_bytes,
             "is_overlay": False,
             "is_whole": True,
         }
-        return DiskFile(path=str(path), layout=layout, base=one.image, pool=one.pool)
+        return DiskFile(
+            path=str(path), layout=layout, base=source_disk.image, pool=source_disk.pool
+        )
     return DiskVolume(
-        pool=one.pool,
-        name=one.in_volume,
-        path=pooldisk.path(pools[one.pool], one.in_volume),
-        size_bytes=one.image.size_bytes,
-        base=one.image if one.is_device else None,
-        copied=None if one.is_device else one.volume,
+        pool=source_disk.pool,
+        name=source_disk.in_volume,
+        path=pooldisk.path(pools[source_disk.pool], source_disk.in_volume),
+        size_bytes=source_disk.image.size_bytes,
+        base=source_disk.image if source_disk.is_device else None,
+        copied=None if source_disk.is_device else source_disk.volume,
     )
 
 
@@ -135,7 +152,7 @@ def _made(one: SourceDisk, name: str, pools: Mapping[str, pool_.Pool]) -> DiskFi
 class Seeding:
     """What the seed method is chosen from; see :class:`saltvirt.ops.build.buildfacts.Content`."""
 
-    wish: seeding.Wish | None
+    wish: seeding.SeedRequest | None
     found: Any
     unseen: SeedError | None
 
@@ -149,15 +166,17 @@ def decide(
     images
         The folder of seeds.
     """
-    made, name = deployment.vm, deployment.vm.name
+    clone, name = deployment.vm, deployment.vm.name
     method = seeding.decide(facts.wish, facts.found, facts.unseen) if facts.wish else None
     seed = seedfiles.path(images, name, "nocloud") if method and method.name == "nocloud" else None
-    noted = read.ours(read.domain(source.xml))["ssh_user"]
-    made = replace(made, seed_path=seed, ssh_user=(method.ssh_user if method else None) or noted)
-    variables = _variables(source, name)
-    files = [one for one in copies.made if isinstance(one, DiskFile)]
+    ssh_user = read.describe_notes(read.domain(source.xml))["ssh_user"]
+    clone = replace(
+        clone, seed_path=seed, ssh_user=(method.ssh_user if method else None) or ssh_user
+    )
+    variables = _plan_variables(source, name)
+    files = [copy for copy in copies.made if isinstance(copy, DiskFile)]
     return Plan(
-        vm=made,
+        vm=clone,
         files=(*files, *([variables] if variables else [])),
         seed=method,
         seed_path=seed,
@@ -165,66 +184,70 @@ def decide(
         autostarts=deployment.autostart,
         installs=deployment.install,
         saltenv=deployment.saltenv,
-        volumes=tuple(one for one in copies.made if isinstance(one, DiskVolume)),
-        definition=_definition(source, made, copies, variables),
-        told=tuple(_told(source, method)),
+        volumes=tuple(copy for copy in copies.made if isinstance(copy, DiskVolume)),
+        definition=_definition(source, clone, copies, variables),
+        told=tuple(_clone_warnings(source, method)),
     )
 
 
-def _variables(source: Source, name: str) -> DiskFile | None:
+def _plan_variables(source: Source, name: str) -> DiskFile | None:
     base = source.variables
     if base is None:
         return None
     path = PurePath(base.path)
-    own = path.name.removeprefix(source.name)
+    suffix = path.name.removeprefix(source.name)
     # One that begins so by chance, as web1_VARS.fd of "web", would be another VM's.
-    is_own = own != path.name and own[:1] in ("_", ".", "-")
-    last = f"{name}{own}" if is_own else f"{name}_VARS{path.suffix}"
-    return DiskFile(path=str(path.with_name(last)), layout=_as_it_is(base), base=base)
+    has_vm_prefix = suffix != path.name and suffix[:1] in ("_", ".", "-")
+    file_name = f"{name}{suffix}" if has_vm_prefix else f"{name}_VARS{path.suffix}"
+    return DiskFile(path=str(path.with_name(file_name)), layout=_copy_layout(base), base=base)
 
 
-def _as_it_is(base: ValidatedImage) -> dict[str, Any]:
+def _copy_layout(base: ValidatedImage) -> dict[str, Any]:
     return {"format": base.format, "size_bytes": base.size_bytes, "is_overlay": False}
 
 
-def _definition(source: Source, made: Vm, copies: Copies, variables: DiskFile | None) -> str:
+def _definition(source: Source, clone: Vm, copies: Copies, variables: DiskFile | None) -> str:
     root = read.domain(source.xml)
-    old = copied.seed(root)
+    seed_target = copied.seed(root)
     pairs = zip(source.disks, copies.made, strict=True)
-    own = copied.Own(
-        name=made.name,
-        uuid=made.uuid or "",
-        notes=replace(metadata.of(made), stay=read.ours(root)["stay"]),
-        macs=tuple(one.mac for one in made.nics),
-        console_log=(console_log(source.name), console_log(made.name)),
-        sources={one.target: _where(one, file) for one, file in pairs},
-        dropped=frozenset([old] if old else []),
+    clone_properties = copied.CopySettings(
+        name=clone.name,
+        uuid=clone.uuid or "",
+        notes=replace(metadata.from_call(clone), stay=read.describe_notes(root)["stay"]),
+        macs=tuple(nic.mac for nic in clone.nics),
+        console_log=(console_log(source.name), console_log(clone.name)),
+        sources={
+            source_disk.target: _source_value(source_disk, file) for source_disk, file in pairs
+        },
+        dropped=frozenset([seed_target] if seed_target else []),
         variables=variables.path if variables else None,
-        seed=next(domain.seeds(made, _targets(source, old)), None),
+        seed=next(domain.seeds(clone, _read_targets(source, seed_target)), None),
     )
-    return copied.definition(source.xml, own)
+    return copied.definition(source.xml, clone_properties)
 
 
-def _targets(source: Source, seed: str | None) -> set[str]:
-    found = {one.target["dev"] for one in read.disks(read.domain(source.xml))}
-    return found - {seed or ""}
+def _read_targets(source: Source, seed: str | None) -> set[str]:
+    targets = {disk.target["dev"] for disk in read.disks(read.domain(source.xml))}
+    return targets - {seed or ""}
 
 
-def _where(one: SourceDisk, made: DiskFile | DiskVolume) -> str:
+def _source_value(source_disk: SourceDisk, copy: DiskFile | DiskVolume) -> str:
     """Return what the <source> of a copy names."""
-    if one.says.type == "volume":
-        return made.name if isinstance(made, DiskVolume) else posixpath.basename(made.path)
-    if isinstance(made, DiskVolume) and one.says.type == "network":
-        before, slash, _last = (one.says.source or {}).get("name", "").rpartition("/")
-        return f"{before}{slash}{made.name}"
-    return made.path or ""
+    if source_disk.says.type == "volume":
+        return copy.name if isinstance(copy, DiskVolume) else posixpath.basename(copy.path)
+    if isinstance(copy, DiskVolume) and source_disk.says.type == "network":
+        before, slash, _last = (source_disk.says.source or {}).get("name", "").rpartition("/")
+        return f"{before}{slash}{copy.name}"
+    return copy.path or ""
 
 
-def _told(source: Source, method: seeding.SeedMethod | None) -> Iterator[str]:
+def _clone_warnings(source: Source, method: seeding.SeedMethod | None) -> Iterator[str]:
     root = read.domain(source.xml)
-    yield from (f"as of {source.name!r}: {one}" for one in copied.shared(root))
-    yield from (f"unlike {source.name!r}: {one}" for one in copied.ended(root))
+    yield from (f"as of {source.name!r}: {part}" for part in copied.describe_shared(root))
+    yield from (
+        f"unlike {source.name!r}: {part}" for part in copied.describe_replaced_chardevs(root)
+    )
     if source.has_snapshots:
         yield f"the snapshots of {source.name!r} are not copied, only what its disks have now"
     if method is None and source.disks:
-        yield _SAME.format(source.name)
+        yield _SAME_IDENTITY.format(source.name)

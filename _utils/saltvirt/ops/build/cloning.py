@@ -20,7 +20,7 @@ from saltvirt.spec import Deployment
 
 
 def create(
-    context: Context, original: str, name: str, given: Mapping[str, Any]
+    context: Context, original: str, name: str, options: Mapping[str, Any]
 ) -> bool | dict[str, list[str]]:
     """
     Clone a VM; return True, or ``{"warnings": [line]}`` if the user is to know anything of it.
@@ -29,57 +29,61 @@ def create(
         The other arguments of ``virt.clone``.
     """
     settings = context.settings
-    _refuse_asked(context, original, name, given)
-    with undo.on_signals(), connect.opened(settings, readonly=False) as conn:
+    _refuse_bad_call(context, original, name, options)
+    with undo.on_signals(), connect.open_connection(settings, readonly=False) as conn:
         unfinished.settle(conn, settings)
-        made = _Clone(context, conn, original, name, given)
-        known = inspect.seen(conn, settings)
+        clone = _Clone(context, conn, original, name, options)
+        domain_commitments = inspect.read_timed_commitments(conn, settings)
 
         def check() -> None:
             # Whoever purges or moves it does so under the same lock.
-            reservations.refuse_on_its_way(settings, original, made.source.info.uuid)
+            reservations.refuse_on_its_way(settings, original, clone.source.info.uuid)
             reservations.refuse_building(settings, original)
-            made.refuse(inspect.host_info(conn, settings, known))
+            clone.refuse(inspect.host_info(conn, settings, domain_commitments))
 
-        def reserve() -> AbstractContextManager[records.Held]:
-            return reservations.reserved(settings, made.required, made.uuid, check, source=original)
+        def reserve() -> AbstractContextManager[records.LockedRecord]:
+            return reservations.reserve(
+                settings, clone.required, clone.uuid, check, source=original
+            )
 
         def decide() -> buildplan.Plan:
             # Whoever has begun to start it is through, and nobody else begins.
-            with startlock.unstarted(settings, original):
-                made.look()
-            return made.plan(is_dry=False)
+            with startlock.hold_start_lock(settings, original):
+                clone.look()
+            return clone.plan(is_dry=False)
 
         def recheck() -> None:
-            source.refuse_changed(conn, made.source)
+            source.refuse_changed(conn, clone.source)
 
-        hands = _Cloner(
-            conn, context, made.who, reserve, decide, original=original, recheck=recheck
+        builder = _Cloner(
+            conn, context, clone.who, reserve, decide, original=original, recheck=recheck
         )
-        with hands:
-            parts.run(protocol.build(made.deployment.start), hands)
-    return {"warnings": list(hands.warnings)} if hands.warnings else True
+        with builder:
+            parts.run(protocol.build(clone.deployment.start), builder)
+    return {"warnings": list(builder.warnings)} if builder.warnings else True
 
 
-def show(context: Context, original: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def show(context: Context, original: str, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what :func:`create` would do, or raise as it would; nothing is changed."""
     settings = context.settings
-    _refuse_asked(context, original, name, given)
-    with connect.opened(settings, readonly=False) as conn:
-        made = _Clone(context, conn, original, name, given)
+    _refuse_bad_call(context, original, name, options)
+    with connect.open_connection(settings, readonly=False) as conn:
+        clone = _Clone(context, conn, original, name, options)
         reservations.refuse_moving(settings, name)
-        made.refuse(inspect.host_info(conn, settings))
-        plan = made.plan(is_dry=True)
+        clone.refuse(inspect.host_info(conn, settings))
+        plan = clone.plan(is_dry=True)
         return {"source": original, **plan.to_dict(), "warnings": list(plan.warnings)}
 
 
-def _refuse_asked(context: Context, original: str, name: str, given: Mapping[str, Any]) -> None:
+def _refuse_bad_call(
+    context: Context, original: str, name: str, options: Mapping[str, Any]
+) -> None:
     arguments.vm_name(name)
     if original == name:
         raise BadArgument("name", f"the clone of {name!r} needs a name of its own")
-    how = clonespec.how(given)
-    method = how["seed_method"] or context.settings.seed.get("method")
-    if how["seed"] and method == "credentials":
+    deployment_options = clonespec.deployment_options(options)
+    method = deployment_options["seed_method"] or context.settings.seed.get("method")
+    if deployment_options["seed"] and method == "credentials":
         raise BadArgument(
             "seed_method",
             f"credentials take nothing away of what the disk has of {original!r}; give nocloud or "
@@ -92,30 +96,34 @@ class _Clone:
     """A clone that is to be made, and its source as it was last looked at."""
 
     def __init__(
-        self, context: Context, conn: Any, original: str, name: str, given: Mapping[str, Any]
+        self, context: Context, conn: Any, original: str, name: str, options: Mapping[str, Any]
     ) -> None:
         self._context, self._conn = context, conn
-        self._original, self._name, self._given = original, name, given
+        self._original, self._name, self._given = original, name, options
         self.uuid = context.uuid or str(uuid.uuid4())
         self.look()
         self.who = self._identity()
-        self._on = buildfacts.of_host(conn, context.settings, self.deployment.vm)
+        self._on = buildfacts.read_host_facts(conn, context.settings, self.deployment.vm)
 
     def look(self) -> None:
         """Look at the source."""
         conn, settings = self._conn, self._context.settings
-        self.source = source.of(conn, settings, self._original, self._name)
-        named = {one.pool for one in self.source.disks if one.pool and one.volume}
-        says = {one: source.says_of_pool(conn, one) for one in named}
-        vm, self._copies = cloneplan.vm(
-            self.source, self._name, self.uuid, says, clonespec.groups(self._given)
+        self.source = source.read_source(conn, settings, self._original, self._name)
+        pool_names = {
+            source_disk.pool
+            for source_disk in self.source.disks
+            if source_disk.pool and source_disk.volume
+        }
+        pools_by_name = {pool_name: source.read_pool(conn, pool_name) for pool_name in pool_names}
+        vm, self._copies = cloneplan.plan_vm(
+            self.source, self._name, self.uuid, pools_by_name, clonespec.groups(self._given)
         )
-        self.deployment = Deployment(vm=vm, **clonespec.how(self._given))
-        self.required = cloneplan.required(self.source, vm)
+        self.deployment = Deployment(vm=vm, **clonespec.deployment_options(self._given))
+        self.required = cloneplan.compute_requirements(self.source, vm)
 
     def _identity(self) -> Identity | None:
-        who = identity.prepare(self._context, self.deployment)
-        return replace(who, is_another=True) if who else None
+        guest_identity = identity.prepare(self._context, self.deployment)
+        return replace(guest_identity, is_another=True) if guest_identity else None
 
     def refuse(self, info: Any) -> None:
         """Raise unless the host has room for it, and no other of its name."""
@@ -124,10 +132,14 @@ class _Clone:
     def plan(self, *, is_dry: bool) -> buildplan.Plan:
         """Return what is done."""
         settings = self._context.settings
-        images = {one.image.path: one.image for one in self.source.disks}
-        facts = buildfacts.of_seed(self._context, self.deployment, self.who, images, is_dry=is_dry)
-        asked = cloneplan.Seeding(wish=facts[0], found=facts[1], unseen=facts[2])
-        plan = cloneplan.decide(self.deployment, self.source, self._copies, asked, settings.images)
+        images = {source_disk.image.path: source_disk.image for source_disk in self.source.disks}
+        facts = buildfacts.gather_seed_facts(
+            self._context, self.deployment, self.who, images, is_dry=is_dry
+        )
+        seed_facts = cloneplan.Seeding(wish=facts[0], found=facts[1], unseen=facts[2])
+        plan = cloneplan.decide(
+            self.deployment, self.source, self._copies, seed_facts, settings.images
+        )
         _refuse_taken(self._conn, settings, plan)
         return plan
 
@@ -136,7 +148,7 @@ def _refuse_taken(conn: Any, settings: HostSettings, plan: buildplan.Plan) -> No
     """Raise StorageError if a disk or the seed is there already."""
     reservations.refuse_taken(settings, plan.vm.name, plan.paths)
     do.refuse_volumes(conn, settings, plan)
-    buildplan.refuse_twice(plan)
+    buildplan.refuse_duplicate_paths(plan)
 
 
 class _Cloner(do.Builder):

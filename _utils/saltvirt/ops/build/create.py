@@ -22,41 +22,46 @@ def create(context: Context, deployment: spec.Deployment) -> bool | dict[str, li
 
     The runner is told more if there is anything to be known of the VM: ``{"warnings": [line]}``.
     """
-    told = built(context, deployment)
-    return {"warnings": told} if told and context.is_ordered else True
+    warnings = create_with_warnings(context, deployment)
+    return {"warnings": warnings} if warnings and context.is_ordered else True
 
 
-def built(context: Context, deployment: spec.Deployment) -> list[str]:
+def create_with_warnings(context: Context, deployment: spec.Deployment) -> list[str]:
     """Create a VM as :func:`create` does; return what is to be known of it, a line each."""
     settings = context.settings
     submission.refuse_reserved(context, deployment.vm.name)
-    who = identity.prepare(context, deployment)
+    guest_identity = identity.prepare(context, deployment)
     warnings: tuple[str, ...] = ()
-    with undo.on_signals(), connect.opened(settings, readonly=False) as conn:
-        on, deployment = _on_host(conn, settings, deployment)
-        chosen = context.uuid or str(uuid.uuid4())
-        deployment = replace(deployment, vm=replace(deployment.vm, uuid=chosen))
+    with undo.on_signals(), connect.open_connection(settings, readonly=False) as conn:
+        host_facts, deployment = _apply_host_facts(conn, settings, deployment)
+        vm_uuid = context.uuid or str(uuid.uuid4())
+        deployment = replace(deployment, vm=replace(deployment.vm, uuid=vm_uuid))
         unfinished.settle(conn, settings)
-        known, required = inspect.seen(conn, settings), _required(settings, on, deployment)
+        domain_commitments, requirements = (
+            inspect.read_timed_commitments(conn, settings),
+            _compute_requirements(settings, host_facts, deployment),
+        )
 
         def check() -> None:
             nonlocal warnings
-            info = inspect.host_info(conn, settings, known)
+            info = inspect.host_info(conn, settings, domain_commitments)
             start = deployment.start
-            warnings = buildplan.refuse(deployment.vm, on, info, required, start=start)
+            warnings = buildplan.refuse(deployment.vm, host_facts, info, requirements, start=start)
 
-        def reserve() -> AbstractContextManager[records.Held]:
-            return reservations.reserved(settings, required, chosen, check)
+        def reserve() -> AbstractContextManager[records.LockedRecord]:
+            return reservations.reserve(settings, requirements, vm_uuid, check)
 
         def decide() -> buildplan.Plan:
-            content = buildfacts.of_content(context, conn, deployment, on, who, is_dry=False)
-            plan = buildplan.decide(deployment, on, content, settings.images)
-            told = (*plan.told, *warnings)
-            return replace(plan, told=told, notes_made=context.is_undoable)
+            content = buildfacts.gather_content(
+                context, conn, deployment, host_facts, guest_identity, is_dry=False
+            )
+            plan = buildplan.decide(deployment, host_facts, content, settings.images)
+            all_warnings = (*plan.told, *warnings)
+            return replace(plan, told=all_warnings, notes_made=context.is_undoable)
 
-        with do.Builder(conn, context, who, reserve, decide) as hands:
-            parts.run(protocol.build(deployment.start), hands)
-    return list(hands.warnings)
+        with do.Builder(conn, context, guest_identity, reserve, decide) as builder:
+            parts.run(protocol.build(deployment.start), builder)
+    return list(builder.warnings)
 
 
 def show(context: Context, deployment: spec.Deployment) -> dict[str, Any]:
@@ -68,33 +73,43 @@ def show(context: Context, deployment: spec.Deployment) -> dict[str, Any]:
     """
     settings = context.settings
     submission.refuse_reserved(context, deployment.vm.name)
-    who = identity.prepare(context, deployment)
+    guest_identity = identity.prepare(context, deployment)
     # Nothing is written, but libvirt answers what a domain could have only to those who may.
-    with connect.opened(settings, readonly=False) as conn:
-        on, deployment = _on_host(conn, settings, deployment)
+    with connect.open_connection(settings, readonly=False) as conn:
+        host_facts, deployment = _apply_host_facts(conn, settings, deployment)
         reservations.refuse_moving(settings, deployment.vm.name)
         info = inspect.host_info(conn, settings)
-        required = _required(settings, on, deployment)
-        told = buildplan.refuse(deployment.vm, on, info, required, start=deployment.start)
-        content = buildfacts.of_content(context, conn, deployment, on, who, is_dry=True)
-        plan = buildplan.decide(deployment, on, content, settings.images)
-        return {**plan.to_dict(), **({"warnings": list(told)} if told else {})}
+        requirements = _compute_requirements(settings, host_facts, deployment)
+        warnings = buildplan.refuse(
+            deployment.vm, host_facts, info, requirements, start=deployment.start
+        )
+        content = buildfacts.gather_content(
+            context, conn, deployment, host_facts, guest_identity, is_dry=True
+        )
+        plan = buildplan.decide(deployment, host_facts, content, settings.images)
+        return {**plan.to_dict(), **({"warnings": list(warnings)} if warnings else {})}
 
 
-def _on_host(
+def _apply_host_facts(
     conn: Any, settings: HostSettings, deployment: Deployment
 ) -> tuple[buildfacts.HostFacts, Deployment]:
     """Return the host's facts, and the deployment with what the host decides."""
-    on = buildfacts.of_host(conn, settings, deployment.vm)
-    return on, replace(deployment, vm=buildplan.on_host(deployment.vm, on))
+    host_facts = buildfacts.read_host_facts(conn, settings, deployment.vm)
+    return host_facts, replace(deployment, vm=buildplan.apply_host_facts(deployment.vm, host_facts))
 
 
-def _required(
-    settings: HostSettings, on: buildfacts.HostFacts, deployment: Deployment
+def _compute_requirements(
+    settings: HostSettings, host_facts: buildfacts.HostFacts, deployment: Deployment
 ) -> Requirements:
     """Return what the VM needs of this host."""
-    vm, places = deployment.vm, buildfacts.places(settings, on, deployment.vm)
+    vm, places = deployment.vm, buildfacts.places(settings, host_facts, deployment.vm)
     # What a pool of devices has room for is its own affair.
-    disks = [one for one in vm.disks if not poolvolumes.is_in_one(settings, on.pools, one)]
-    of_files = replace(vm, disks=tuple(disks))
-    return existing.to_find(settings, of_files, places, spec.requirements(of_files))
+    disks = [
+        disk
+        for disk in vm.disks
+        if not poolvolumes.is_pool_volume(settings, host_facts.pools, disk)
+    ]
+    vm_with_files = replace(vm, disks=tuple(disks))
+    return existing.reduce_requirements(
+        settings, vm_with_files, places, spec.requirements(vm_with_files)
+    )

@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 
 _Step = Callable[..., None]
 # These write the identity into the disk, through the worker.
-_INTO_DISK = ("guestfs", "nbd")
+_DISK_METHODS = ("guestfs", "nbd")
 
 
-def _told(step: _Step) -> _Step:
+def _keep_error(step: _Step) -> _Step:
     """Keep a step's error, so that it is reported even if the build cannot be undone."""
 
     @functools.wraps(step)
@@ -61,11 +61,11 @@ class Builder:
         self,
         conn: Any,
         context: Context,
-        who: Identity | None,
-        reserve: Callable[[], AbstractContextManager[records.Held]],
+        guest_identity: Identity | None,
+        reserve: Callable[[], AbstractContextManager[records.LockedRecord]],
         decide: Callable[[], Plan],
     ) -> None:
-        self._conn, self._context, self._who = conn, context, who
+        self._conn, self._context, self._who = conn, context, guest_identity
         self._reserve, self._decide = reserve, decide
         self._holding, self._steps = ExitStack(), undo.Steps()
         # Whether libvirt may still have a definition that needs the files.
@@ -85,19 +85,19 @@ class Builder:
         """Reserve the room, on record."""
         self._held = self._holding.enter_context(self._reserve())
 
-    @_told
+    @_keep_error
     def enter(self, phase: str) -> None:
         """Have it on record how far it is, before what that announces."""
         self._held.enter(phase)
 
-    @_told
+    @_keep_error
     def make(self) -> None:
         """Make all files, and have them on the disk."""
         conn, settings = self._conn, self._context.settings
         self._plan = plan = self._decide()
         self._warn(plan.warnings)
         minion = _fetch_minion(self._context, plan)
-        secrets = [plan.credentials_path] if plan.credentials_path else []
+        secret_paths = [plan.credentials_path] if plan.credentials_path else []
         with reservations.host_lock(settings):
             # To define one of that name would write over what is left of the other.
             storage.refuse_not_loaded(conn, plan.vm.name)
@@ -106,18 +106,18 @@ class Builder:
             # And what was there when this was decided, nobody has got meanwhile.
             existing.refuse_used(conn, settings, plan.vm.name, plan.taken)
             refuse_volumes(conn, settings, plan)
-            new = [[one.pool, one.name] for one in plan.new_volumes]
-            taken = [*plan.taken, *(one.where for one in plan.volumes)]
-            ownfiles.announce(self._held, plan.paths, secrets, taken, new)
+            new_volumes = [[volume.pool, volume.name] for volume in plan.new_volumes]
+            taken_names = [*plan.taken, *(volume.where for volume in plan.volumes)]
+            ownfiles.announce(self._held, plan.paths, secret_paths, taken_names, new_volumes)
         self._make_files(plan)
         self._make_disks(plan)
         if plan.seed and self._who:
             _seed(self._context, plan, plan.seed, self._who, minion)
-        _settle(plan, [path for path in plan.paths if path not in secrets])
+        _mark_and_settle(plan, [path for path in plan.paths if path not in secret_paths])
 
     def _make_files(self, plan: Plan) -> None:
         if plan.paths:
-            storage.made(self._context.settings.images)
+            storage.make_image_folder(self._context.settings.images)
         # Undone last: a pool is to forget a file once it is gone.
         for pool in filter(None, (file.pool for file in plan.files)):
             self._steps.undo_with(host.forget_removed, self._conn, pool)
@@ -137,18 +137,18 @@ class Builder:
             self._make_volume(volume)
         grow(plan.existing)
 
-    def _warn(self, told: tuple[str, ...]) -> None:
+    def _warn(self, warnings: tuple[str, ...]) -> None:
         """Say now what the image will not do; the answer says it again."""
-        self.warnings = told
-        for one in told:
-            log.warning("VM %s: %s", self._plan.vm.name, one)
-            self._context.progress("Warning", detail=one)
+        self.warnings = warnings
+        for warning in warnings:
+            log.warning("VM %s: %s", self._plan.vm.name, warning)
+            self._context.progress("Warning", detail=warning)
 
     def _make_volume(self, volume: DiskVolume) -> None:
         conn, pool, name = self._conn, volume.pool, volume.name
         newvolumes.make(conn, volume)
         self._steps.undo_with(self._remove_volume, pool, name)
-        ownfiles.note_volume(self._held, pool, name, diskvolumes.number_of(conn, pool, name))
+        ownfiles.note_volume(self._held, pool, name, diskvolumes.find_volume_key(conn, pool, name))
         newvolumes.fill(self._context.settings, volume)
 
     def _remove_volume(self, pool: str, name: str) -> None:
@@ -161,15 +161,15 @@ class Builder:
     def _remove(self, path: str) -> None:
         if self._may_be_defined:
             raise StorageError("it stays, as the VM's definition may still be there")
-        mine = ownfiles.made(self._held.now, [path])
-        ownfiles.leave(self._held, mine)
+        made_paths = ownfiles.filter_made(self._held.now, [path])
+        ownfiles.take_off_record(self._held, made_paths)
         name = self._held.now.name
         # This process made them just now.
-        index = unfinished.index_without(self._conn, self._context.settings, name, mine)
-        unfinished.remove(self._context.settings, index, policies.UNDO, mine)
+        index = unfinished.index_without(self._conn, self._context.settings, name, made_paths)
+        unfinished.remove(self._context.settings, index, policies.UNDO, made_paths)
         ownfiles.forget(self._held.now, [path])
 
-    @_told
+    @_keep_error
     def define(self) -> None:
         """Define the domain, and have the master accept its key."""
         self._steps.undo_with(self._undefine)
@@ -182,11 +182,11 @@ class Builder:
 
     def _undefine(self) -> None:
         self._may_be_defined = True
-        keeps = not self._made_variables
-        _forget(self._conn, self._context.settings, self._plan, keep_nvram=keeps)
+        is_nvram_kept = not self._made_variables
+        _undefine_domain(self._conn, self._context.settings, self._plan, keep_nvram=is_nvram_kept)
         self._may_be_defined = False
 
-    @_told
+    @_keep_error
     def start(self) -> None:
         """Start the domain."""
         self._context.progress("Starting")
@@ -220,10 +220,10 @@ class Builder:
 
 def _fetch_minion(context: Context, plan: Plan) -> Installation | None:
     """Return how a minion is installed, with its files on this host; None if none is."""
-    wanted = plan.seed.install if plan.seed else None
-    if wanted and wanted.kind != "boot":
-        return install.fetched(context, wanted, plan.saltenv)
-    return wanted
+    installation = plan.seed.install if plan.seed else None
+    if installation and installation.kind != "boot":
+        return install.fetch_files(context, installation, plan.saltenv)
+    return installation
 
 
 def make_disk(conn: Any, settings: HostSettings, file: DiskFile) -> None:
@@ -231,7 +231,7 @@ def make_disk(conn: Any, settings: HostSettings, file: DiskFile) -> None:
     if file.base is None:
         clone.empty(file.path, file.layout["size_bytes"], file.layout["format"])
     else:
-        clone.make(file.base, file.path, file.layout, room.of(settings))
+        clone.make(file.base, file.path, file.layout, room.from_settings(settings))
         if file.layout["is_overlay"]:
             removal.refuse_removed(settings, file.base.path)
     if file.pool:
@@ -243,42 +243,48 @@ def refuse_volumes(conn: Any, settings: HostSettings, plan: Plan) -> None:
     newvolumes.refuse_taken(conn, settings, plan.vm.name, plan.volumes)
 
 
-def grow(files_: Iterable[ExistingFile]) -> None:
+def grow(existing_files: Iterable[ExistingFile]) -> None:
     """Grow the disks that were there already, and are to be larger."""
-    for one in files_:
-        if one.grown_bytes:
-            tool.resize(one.path, one.grown_bytes, one.format)
+    for file in existing_files:
+        if file.grown_bytes:
+            tool.resize(file.path, file.grown_bytes, file.format)
 
 
 def _seed(
-    context: Context, plan: Plan, seed: SeedMethod, who: Identity, minion: Installation | None
+    context: Context,
+    plan: Plan,
+    seed: SeedMethod,
+    guest_identity: Identity,
+    minion: Installation | None,
 ) -> None:
     name, disk = seed.name, plan.seeded_disk
-    use_kvm, boots = plan.vm.domain_type == "kvm", bool(minion and minion.kind == "boot")
-    if name == "nocloud" and minion and not boots:
+    use_kvm, is_boot_install = plan.vm.domain_type == "kvm", bool(minion and minion.kind == "boot")
+    if name == "nocloud" and minion and not is_boot_install:
         context.progress("Installing", detail="a minion, as the image has none")
         write.install_minion(
-            context, disk.path, disk.format, minion, found=seed.found, use_kvm=use_kvm
+            context, disk.path, disk.format, minion, content=seed.found, use_kvm=use_kvm
         )
     context.progress("Seeding", detail=f"by {name}{f': {seed.why}' if seed.why else ''}")
     if name == "nocloud":
-        nocloud.build(plan.seed_path or "", who, plan.vm.uuid or "", install=boots)
-    elif name in _INTO_DISK:
+        nocloud.build(
+            plan.seed_path or "", guest_identity, plan.vm.uuid or "", install=is_boot_install
+        )
+    elif name in _DISK_METHODS:
         write.seed_disk(
             context,
             disk.path,
             disk.format,
-            who,
+            guest_identity,
             via=name,
             install=minion,
-            found=seed.found,
+            content=seed.found,
             use_kvm=use_kvm,
         )
     elif name != "credentials":
-        write.run_command(context, name, who, disk.path or "", install=plan.installs)
+        write.run_command(context, name, guest_identity, disk.path or "", install=plan.installs)
 
 
-def _settle(plan: Plan, paths: list[str]) -> None:
+def _mark_and_settle(plan: Plan, paths: list[str]) -> None:
     """Have what was made on the disk, with whose it is."""
     for path in paths:
         owned.mark(path, plan.vm.name, plan.vm.uuid or "")
@@ -288,7 +294,7 @@ def _settle(plan: Plan, paths: list[str]) -> None:
 def settle(paths: list[str]) -> None:
     """Have files that were made, and the folders they are in, on the disk when this returns."""
     try:
-        files.settle(paths)
+        files.sync_files(paths)
     except OSError as exc:
         raise StorageError(f"cannot write {exc.filename or paths}: {exc.strerror}") from exc
 
@@ -303,7 +309,7 @@ def _define(conn: Any, settings: HostSettings, plan: Plan) -> None:
     storage.settle_definitions()
 
 
-def _forget(conn: Any, settings: HostSettings, plan: Plan, *, keep_nvram: bool) -> None:
+def _undefine_domain(conn: Any, settings: HostSettings, plan: Plan, *, keep_nvram: bool) -> None:
     """
     Stop and undefine the domain of a build, if it is there; one of its name may be another's.
 
@@ -312,27 +318,29 @@ def _forget(conn: Any, settings: HostSettings, plan: Plan, *, keep_nvram: bool) 
     """
     name, uuid = plan.vm.name, plan.vm.uuid or ""
     # One that is started in between would run on, without a definition, over files that go.
-    with startlock.unstarted(settings, name):
+    with startlock.hold_start_lock(settings, name):
         if lifecycle.name_of(conn, uuid) == name:
             lifecycle.destroy(conn, name)
             lifecycle.undefine(conn, name, keep_nvram=keep_nvram)
     # Also what somebody else has undefined must not come back with a crash when the files are gone.
     storage.settle_definitions()
-    renamed = lifecycle.name_of(conn, uuid)
-    if renamed is not None:
-        raise StorageError(f"the VM is called {renamed!r} by now, and stays")
+    current_name = lifecycle.name_of(conn, uuid)
+    if current_name is not None:
+        raise StorageError(f"the VM is called {current_name!r} by now, and stays")
     if not lifecycle.is_defined(conn, name):
         unfinished.remove_log(name)
 
 
-def _start(conn: Any, plan: Plan, who: Identity | None) -> None:
+def _start(conn: Any, plan: Plan, guest_identity: Identity | None) -> None:
     name, path = plan.vm.name, plan.credentials_path
-    if path is None or who is None:
+    if path is None or guest_identity is None:
         lifecycle.start(conn, name)
         return
     # The identity is a credential, which no file has any more once QEMU has read it.
     try:
-        files.write(path, credentials.content(write.files_of(who), who.ssh_keys))
-        lifecycle.start_once(conn, name, lambda xml: credentials.added(xml, path))
+        files.write(
+            path, credentials.content(write.files_of(guest_identity), guest_identity.ssh_keys)
+        )
+        lifecycle.start_once(conn, name, lambda xml: credentials.add_credential(xml, path))
     finally:
         files.unlink(path)

@@ -30,14 +30,14 @@ _FORMATS = ("qcow2", "raw")
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _CandidateFile:
     """A name that a disk may have, and the format of whatever has it."""
 
     path: str
     format: str
 
 
-def of_disks(
+def find_existing_files(
     context: Context, conn: Any, vm: Vm, places: Mapping[str, Place]
 ) -> dict[str, ValidatedImage]:
     """
@@ -48,19 +48,25 @@ def of_disks(
 
     Raises StorageError if one cannot be taken.
     """
-    named = [(one, _there(context.settings, vm.name, one, places)) for one in vm.disks]
-    paths = [there.path for _disk, found in named for there in found]
+    disk_candidates = [
+        (disk, _find_candidates(context.settings, vm.name, disk, places)) for disk in vm.disks
+    ]
+    paths = [candidate.path for _disk, candidates in disk_candidates for candidate in candidates]
     refuse_used(conn, context.settings, vm.name, paths)
     for path in paths:
         # A disk called "a.qcow2" may be what another, "a", has as its file.
         if paths.count(path) > 1:
             raise StorageError(f"two disks of VM {vm.name!r} would be {path}; rename one of them")
-    return {one.name: _judged(context, vm.name, one, found) for one, found in named if found}
+    return {
+        disk.name: _validate_candidate(context, vm.name, disk, candidates)
+        for disk, candidates in disk_candidates
+        if candidates
+    }
 
 
-def seed(context: Context, conn: Any, name: str) -> str | None:
+def find_seed(context: Context, conn: Any, name: str) -> str | None:
     """Return the seed that a VM had, None if there is none."""
-    path = next(filter(os.path.lexists, seedfiles.kept(context.settings.images, name)), None)
+    path = next(filter(os.path.lexists, seedfiles.kept_paths(context.settings.images, name)), None)
     if path is None:
         return None
     if not Path(path).is_file() or Path(path).is_symlink():
@@ -68,49 +74,58 @@ def seed(context: Context, conn: Any, name: str) -> str | None:
     refuse_used(conn, context.settings, name, [path])
     if path.endswith(".qcow2"):
         try:
-            _validated(context.settings, _Named(path, "qcow2"))
+            _validate_file(context.settings, _CandidateFile(path, "qcow2"))
         except ImageError as exc:
             raise StorageError(f"seed {path} is there already ({exc}); remove it") from exc
     return path
 
 
-def to_find(
-    settings: HostSettings, vm: Vm, places: Mapping[str, Place], required: Requirements
+def reduce_requirements(
+    settings: HostSettings, vm: Vm, places: Mapping[str, Place], requirements: Requirements
 ) -> Requirements:
     """Return what a VM needs of its host: of a disk that is there only what it may still grow."""
-    disk_mib, of_pools = required.disk_mib, Counter(dict(required.stocks))
+    disk_mib, stock_amounts = requirements.disk_mib, Counter(dict(requirements.stocks))
     for disk in vm.disks:
-        for one in _there(settings, vm.name, disk, places):
-            sizes = storage.measure(one.path, one.format)
+        for candidate in _find_candidates(settings, vm.name, disk, places):
+            sizes = storage.measure(candidate.path, candidate.format)
             if sizes is None:
                 continue
-            whole = max(sizes["virtual"], _asked(disk))
-            more = max(0, whole - sizes["actual"]) // MIB - (disk.size_mib or 0)
+            final_bytes = max(sizes["virtual"], _requested_bytes(disk))
+            growth_mib = max(0, final_bytes - sizes["actual"]) // MIB - (disk.size_mib or 0)
             if disk.pool and stocks.is_named(disk.pool):
-                of_pools[stocks.pool(disk.pool)] += more
+                stock_amounts[stocks.pool(disk.pool)] += growth_mib
             else:
-                disk_mib += more
+                disk_mib += growth_mib
             break
-    left = {name: max(0, mib) for name, mib in of_pools.items()}
-    return replace(required, disk_mib=max(0, disk_mib), stocks=tuple(sorted(left.items())))
+    needed_stocks = {name: max(0, mib) for name, mib in stock_amounts.items()}
+    return replace(
+        requirements, disk_mib=max(0, disk_mib), stocks=tuple(sorted(needed_stocks.items()))
+    )
 
 
-def _asked(disk: Disk) -> int:
+def _requested_bytes(disk: Disk) -> int:
     return disk.size_mib * MIB if disk.size_mib and disk.is_sized_by_user else 0
 
 
-def _there(
+def _find_candidates(
     settings: HostSettings, vm: str, disk: Disk, places: Mapping[str, Place]
-) -> list[_Named]:
+) -> list[_CandidateFile]:
     if disk.name not in places:
         return []
-    names = {one.path: one for one in _names(settings, vm, disk, places[disk.name])}
-    return [one for one in names.values() if os.path.lexists(one.path)]
+    candidates_by_path = {
+        candidate.path: candidate
+        for candidate in _list_candidates(settings, vm, disk, places[disk.name])
+    }
+    return [
+        candidate for candidate in candidates_by_path.values() if os.path.lexists(candidate.path)
+    ]
 
 
-def _names(settings: HostSettings, vm: str, disk: Disk, place: Place) -> Iterator[_Named]:
+def _list_candidates(
+    settings: HostSettings, vm: str, disk: Disk, place: Place
+) -> Iterator[_CandidateFile]:
     """Yield the names that a disk may have: ours, and those that Salt 3006 gave it."""
-    own = f"{vm}_{disk.name}"
+    stem = f"{vm}_{disk.name}"
     formats = (disk.format,) if disk.format else _FORMATS
     folders = [place.folder]
     if not disk.pool:
@@ -118,86 +133,93 @@ def _names(settings: HostSettings, vm: str, disk: Disk, place: Place) -> Iterato
         folders.append(Path(settings.images))
     for folder in folders:
         for fmt in formats:
-            yield _Named(str(folder / f"{own}.{fmt}"), fmt)
+            yield _CandidateFile(str(folder / f"{stem}.{fmt}"), fmt)
     if place.pool:
         # A volume, whose name said nothing of its format: that was qcow2 where a pool has it.
-        yield _Named(str(place.folder / own), disk.format or "qcow2")
+        yield _CandidateFile(str(place.folder / stem), disk.format or "qcow2")
 
 
-def _judged(context: Context, vm: str, disk: Disk, named: list[_Named]) -> ValidatedImage:
-    paths = " and ".join(one.path for one in named)
-    if len(named) > 1:
+def _validate_candidate(
+    context: Context, vm: str, disk: Disk, candidates: list[_CandidateFile]
+) -> ValidatedImage:
+    paths = " and ".join(candidate.path for candidate in candidates)
+    if len(candidates) > 1:
         raise StorageError(
             f"disk {disk.name!r}: {paths} are there already, and nothing says which of them is the "
             "disk; say its format, or give it as source_file"
         )
-    settings, (one,) = context.settings, named
-    if storage.is_declared(settings, one.path) and not context.is_ordered:
+    settings, (candidate,) = context.settings, candidates
+    if storage.is_declared(settings, candidate.path) and not context.is_ordered:
         raise StorageError(
-            f"disk {disk.name!r}: {one.path} is there already, on storage that all hosts share, "
+            f"disk {disk.name!r}: {candidate.path} is there already, on storage that all hosts "
+            "share, "
             "and this host cannot see whether a VM of another one has it; salt-run virt.init asks "
             "them all, or give it as source_file"
         )
-    if storage.is_declared(settings, one.path) and context.unasked:
-        why = storage.may_be_of(context.unasked)
-        raise StorageError(f"disk {disk.name!r}: {one.path} is there already, {why}")
-    _refuse_anothers(context, vm, disk, one.path)
-    if storage.is_open(one.path):
+    if storage.is_declared(settings, candidate.path) and context.unasked:
+        reason = storage.unasked_hosts_message(context.unasked)
+        raise StorageError(f"disk {disk.name!r}: {candidate.path} is there already, {reason}")
+    _refuse_other_owner(context, vm, disk, candidate.path)
+    if storage.is_open(candidate.path):
         raise StorageError(
-            f"disk {disk.name!r}: {one.path} is there already, and another program has it open, a "
+            f"disk {disk.name!r}: {candidate.path} is there already, and another program has it "
+            "open, a "
             "VM mostly; stop that, or choose another name"
         )
     try:
-        return _validated(settings, one)
+        return _validate_file(settings, candidate)
     except ImageError as exc:
         raise StorageError(
-            f"disk {disk.name!r}: {one.path} is there already, and cannot be taken as the disk "
+            f"disk {disk.name!r}: {candidate.path} is there already, and cannot be taken as the "
+            "disk "
             f"({exc}); say its format if it has another, mend it, or move it away"
         ) from exc
 
 
-def _refuse_anothers(context: Context, vm: str, disk: Disk, path: str) -> None:
+def _refuse_other_owner(context: Context, vm: str, disk: Disk, path: str) -> None:
     """Raise StorageError if a file that no VM of this host has may be another VM's by its name."""
-    owner, what = owned.of(path), f"disk {disk.name!r}: {path} is there already, and"
+    owner, prefix = owned.read_owner(path), f"disk {disk.name!r}: {path} is there already, and"
     if owner is not None and owner.vm == vm:
         if owner.is_of_this_host and not storage.is_declared(context.settings, path):
             return
         raise StorageError(
-            f"{what} it was made for VM {owner.vm!r} (UUID {owner.uuid}), which another host may "
+            f"{prefix} it was made for VM {owner.vm!r} (UUID {owner.uuid}), which another host may "
             "have under another name; if none has that UUID, give it as source_file"
         )
     if owner is not None:
         raise StorageError(
-            f"{what} was made for VM {owner.vm!r}; choose another name for the disk, or for the "
+            f"{prefix} was made for VM {owner.vm!r}; choose another name for the disk, or for the "
             "VM, or give it as source_file"
         )
-    others = context.namesakes(vm, f"{vm}_{disk.name}")
-    if others and storage.is_declared(context.settings, path):
-        raise StorageError(f"{what} {storage.may_be_anothers(others)}")
+    other_vms = context.namesakes(vm, f"{vm}_{disk.name}")
+    if other_vms and storage.is_declared(context.settings, path):
+        raise StorageError(f"{prefix} {storage.namesakes_message(other_vms)}")
 
 
-def _validated(settings: HostSettings, one: _Named) -> ValidatedImage:
-    file = Path(one.path)
+def _validate_file(settings: HostSettings, candidate: _CandidateFile) -> ValidatedImage:
+    file = Path(candidate.path)
     if not file.is_file():
         raise ImageError("it is not a regular file")
-    if one.format == "raw":
+    if candidate.format == "raw":
         # A guest may have written what looks like another format into it.
         size = file.stat().st_size
         if size < 512:
             raise ImageError("it is shorter than a disk's first block")
-        return ValidatedImage(path=one.path, format="raw", size_bytes=size)
-    found = validation.validate(one.path, backing_below=storage.backing_below(settings))
-    if found.format != one.format:
-        raise ImageError(f"it is {found.format}, and was to be {one.format}")
-    chains.refuse("a disk that is there already", one.path)
-    return found
+        return ValidatedImage(path=candidate.path, format="raw", size_bytes=size)
+    validated_image = validation.validate(
+        candidate.path, backing_below=storage.backing_below(settings)
+    )
+    if validated_image.format != candidate.format:
+        raise ImageError(f"it is {validated_image.format}, and was to be {candidate.format}")
+    chains.refuse_too_deep("a disk that is there already", candidate.path)
+    return validated_image
 
 
 def adopt(conn: Any, name: str) -> None:
     """Take the marks off what a VM has that was made for another one: it is wanted by now."""
     uuid = lifecycle.uuid(conn, name)
     for path in lifecycle.disks(conn).get(name, ()):
-        owner = owned.of(path)
+        owner = owned.read_owner(path)
         # It may be made for one that is gone, and would be garbage once it is detached.
         if owner is not None and owner.uuid != uuid:
             owned.unmark(path)
@@ -211,14 +233,14 @@ def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[st
         The VM that is to get the files.
     """
     paths = list(paths)
-    index = usage.index(conn, settings, readable=[name], beside=_real(paths))
+    index = usage.index(conn, settings, readable=[name], beside_files=_add_real_paths(paths))
     for path in paths:
         verdict = index.verdict(policies.TAKE, path)
         # The record of the VM that is built names the files that it takes.
         verdict.without(policies.COMING, name).refuse(f"{path} is there already, and stays")
 
 
-def _real(paths: Iterable[str]) -> list[str]:
+def _add_real_paths(paths: Iterable[str]) -> list[str]:
     return [name for path in paths for name in (path, os.path.realpath(path))]
 
 
@@ -232,7 +254,7 @@ def refuse_base(conn: Any, settings: HostSettings, disks: Iterable[Disk], paths:
     paths
         Where the disks' files are.
     """
-    index = usage.index(conn, settings, beside=paths)
+    index = usage.index(conn, settings, beside_files=paths)
     for disk, path in zip(disks, paths, strict=True):
         if disk.device == "disk":
             index.verdict(policies.BASE, path).refuse(

@@ -15,28 +15,30 @@ from saltvirt.ops.build.plandisks import DiskVolume
 from saltvirt.xml.volume import Volume
 
 
-def refuse_taken(conn: Any, settings: HostSettings, vm: str, wanted: Iterable[DiskVolume]) -> None:
+def refuse_taken(
+    conn: Any, settings: HostSettings, vm: str, disk_volumes: Iterable[DiskVolume]
+) -> None:
     """
     Raise StorageError if a volume is another VM's, or was made since it was looked for.
 
     It is called under the host's lock, in which the volumes are noted then.
     """
-    for one in wanted:
-        reservations.refuse_on_record(settings, vm, [one.where])
-        if one.size_bytes is not None and one.name in volumes.names(conn, one.pool):
-            raise StorageError(f"a volume {one.where} is there already")
+    for volume in disk_volumes:
+        reservations.refuse_on_record(settings, vm, [volume.where])
+        if volume.size_bytes is not None and volume.name in volumes.names(conn, volume.pool):
+            raise StorageError(f"a volume {volume.where} is there already")
 
 
 def make(conn: Any, volume: DiskVolume) -> None:
     """Make a volume; libvirt says why it cannot."""
     if volume.size_bytes is None:
         raise AssertionError(f"volume {volume.where} is there already")
-    wanted = Volume(
+    definition = Volume(
         name=volume.name, capacity=volume.size_bytes, allocation=0, backing=volume.backing
     )
     try:
         if volume.copied is None:
-            volumes.define(conn, volume.pool, wanted)
+            volumes.define(conn, volume.pool, definition)
         else:
             pool = volume.pool
             volumes.clone(conn, pool, volume.copied, volume.name, to_pool=pool, format=None)
@@ -51,5 +53,5 @@ def fill(settings: HostSettings, volume: DiskVolume) -> None:
     if volume.path is None:
         raise AssertionError(f"volume {volume.where} is no device")
     base = volume.base
-    meter = room.of(settings).meter(base.path, Path(base.path).parent)
+    meter = room.from_settings(settings).meter(base.path, Path(base.path).parent)
     tool.write_over(base.path, base.format, volume.path, meter)

@@ -98,25 +98,27 @@ class DiskVolume:
 
 
 File = DiskFile | ExistingFile | DiskVolume
-Pairs = list[tuple[Disk, File | None]]
+PlannedDisks = list[tuple[Disk, File | None]]
 
 
-def disks(deployment: Deployment, content: Content) -> Pairs:
+def plan_disks(deployment: Deployment, content: Content) -> PlannedDisks:
     """Return the disks with their paths and formats, and the files that a build makes or takes."""
-    return [_disk(deployment, content, disk) for disk in deployment.vm.disks]
+    return [_plan_disk(deployment, content, disk) for disk in deployment.vm.disks]
 
 
-def _disk(deployment: Deployment, content: Content, disk: Disk) -> tuple[Disk, File | None]:
+def _plan_disk(deployment: Deployment, content: Content, disk: Disk) -> tuple[Disk, File | None]:
     """Return ``(the disk with its path and format, its file if it is to be made or taken)``."""
     if disk.name in content.existing:
-        return _existing(disk, content.existing[disk.name])
+        return _plan_existing(disk, content.existing[disk.name])
     if disk.name in content.volumes:
-        return _volume(deployment, content, disk, content.volumes[disk.name])
+        return _plan_volume(deployment, content, disk, content.volumes[disk.name])
     if disk.elsewhere:
         return replace(disk, format="raw"), None
     if not buildfacts.is_made(disk):
-        given = content.given.get(disk.name)
-        return (replace(disk, path=given.path, format=given.format) if given else disk), None
+        user_file = content.given.get(disk.name)
+        return (
+            replace(disk, path=user_file.path, format=user_file.format) if user_file else disk
+        ), None
     base = content.images.get(disk.image) if disk.image else content.given.get(disk.name)
     if disk.image and base is None:
         return disk, None
@@ -130,68 +132,81 @@ def _disk(deployment: Deployment, content: Content, disk: Disk) -> tuple[Disk, F
     return replace(disk, path=path, format=layout["format"], size_mib=size_mib), file
 
 
-def _volume(
-    deployment: Deployment, content: Content, disk: Disk, there: poolvolumes.PoolVolume
+def _plan_volume(
+    deployment: Deployment, content: Content, disk: Disk, pool_volume: poolvolumes.PoolVolume
 ) -> tuple[Disk, DiskVolume | None]:
     """Return ``(the disk where its volume is, the volume)``."""
     base = content.images.get(disk.image) if disk.image else None
-    if there.there_bytes is None and disk.image and base is None:
+    if pool_volume.there_bytes is None and disk.image and base is None:
         return disk, None
     size_bytes = (
-        None if there.there_bytes is not None else _volume_size(deployment, disk, there, base)
+        None
+        if pool_volume.there_bytes is not None
+        else _volume_size(deployment, disk, pool_volume, base)
     )
-    made = DiskVolume(
-        pool=there.pool,
-        name=there.name,
-        path=there.path,
+    disk_volume = DiskVolume(
+        pool=pool_volume.pool,
+        name=pool_volume.name,
+        path=pool_volume.path,
         size_bytes=size_bytes,
         base=base,
-        backing=_backing(disk, there) if size_bytes else None,
+        backing=_backing(disk, pool_volume) if size_bytes else None,
     )
-    size_mib = (there.there_bytes or size_bytes or 0) // MIB
-    at = replace(disk, path=there.path, volume=there.where, elsewhere=there.elsewhere)
-    return replace(at, format=there.format, size_mib=size_mib), made
+    size_mib = (pool_volume.there_bytes or size_bytes or 0) // MIB
+    placed_disk = replace(
+        disk, path=pool_volume.path, volume=pool_volume.where, elsewhere=pool_volume.elsewhere
+    )
+    return replace(placed_disk, format=pool_volume.format, size_mib=size_mib), disk_volume
 
 
 def _volume_size(
     deployment: Deployment,
     disk: Disk,
-    there: poolvolumes.PoolVolume,
+    pool_volume: poolvolumes.PoolVolume,
     base: validation.ValidatedImage | None,
 ) -> int:
     """Return how large a volume is to be; refuse what cannot be made in its pool."""
-    what = f"disk {disk.name!r}"
-    if base is not None and not there.is_writable:
+    argument = f"disk {disk.name!r}"
+    if base is not None and not pool_volume.is_writable:
         raise BadArgument(
-            what,
-            f"an image cannot be written into pool {there.pool!r}; make volume {there.name!r} of "
+            argument,
+            f"an image cannot be written into pool {pool_volume.pool!r}; make volume "
+            f"{pool_volume.name!r} of "
             "it first, by what serves that, and it is taken",
         )
     if disk.overlay or (base is not None and deployment.enable_qcow):
-        raise BadArgument(what, f"a volume of pool {there.pool!r} is no overlay; it is a copy")
+        raise BadArgument(
+            argument, f"a volume of pool {pool_volume.pool!r} is no overlay; it is a copy"
+        )
     if base is not None:
-        raw = replace(disk, format="raw", overlay=False)
-        return int(clone.plan(raw, base, None)["size_bytes"])
+        raw_disk = replace(disk, format="raw", overlay=False)
+        return int(clone.plan(raw_disk, base, None)["size_bytes"])
     if not disk.size_mib:
-        raise BadArgument(what, "has neither a size nor an image")
+        raise BadArgument(argument, "has neither a size nor an image")
     return disk.size_mib * MIB
 
 
-def _backing(disk: Disk, there: poolvolumes.PoolVolume) -> volume.Backing | None:
+def _backing(disk: Disk, pool_volume: poolvolumes.PoolVolume) -> volume.Backing | None:
     if not disk.backing_path:
         return None
-    if disk.image or not there.is_snapshot:
-        why = "with an image" if disk.image else f"in pool {there.pool!r}"
-        raise BadArgument(f"disk {disk.name!r}", f"cannot have a backing store {why}")
+    if disk.image or not pool_volume.is_snapshot:
+        reason = "with an image" if disk.image else f"in pool {pool_volume.pool!r}"
+        raise BadArgument(f"disk {disk.name!r}", f"cannot have a backing store {reason}")
     return volume.Backing(path=disk.backing_path, format=disk.backing_format or "raw")
 
 
-def _existing(disk: Disk, there: validation.ValidatedImage) -> tuple[Disk, ExistingFile]:
-    asked = disk.size_mib * MIB if disk.size_mib and disk.is_sized_by_user else 0
-    grown = asked if asked > there.size_bytes else None
-    size_mib = max(there.size_bytes, asked) // MIB
-    file = ExistingFile(path=there.path, format=there.format, grown_bytes=grown)
-    return replace(disk, path=there.path, format=there.format, size_mib=size_mib), file
+def _plan_existing(
+    disk: Disk, validated_image: validation.ValidatedImage
+) -> tuple[Disk, ExistingFile]:
+    requested_bytes = disk.size_mib * MIB if disk.size_mib and disk.is_sized_by_user else 0
+    grown_bytes = requested_bytes if requested_bytes > validated_image.size_bytes else None
+    size_mib = max(validated_image.size_bytes, requested_bytes) // MIB
+    file = ExistingFile(
+        path=validated_image.path, format=validated_image.format, grown_bytes=grown_bytes
+    )
+    return replace(
+        disk, path=validated_image.path, format=validated_image.format, size_mib=size_mib
+    ), file
 
 
 def _layout(
@@ -207,16 +222,16 @@ def _layout(
     return {"format": fmt, "size_bytes": disk.size_mib * MIB, "is_overlay": False}
 
 
-def to_make(pairs: Pairs) -> tuple[DiskFile, ...]:
+def select_new_files(pairs: PlannedDisks) -> tuple[DiskFile, ...]:
     """Return the files that are to be made, of what :func:`disks` returns."""
     return tuple(file for _disk, file in pairs if isinstance(file, DiskFile))
 
 
-def there_already(pairs: Pairs) -> tuple[ExistingFile, ...]:
+def select_existing_files(pairs: PlannedDisks) -> tuple[ExistingFile, ...]:
     """Return the files that are there already, of what :func:`disks` returns."""
     return tuple(file for _disk, file in pairs if isinstance(file, ExistingFile))
 
 
-def in_pools(pairs: Pairs) -> tuple[DiskVolume, ...]:
+def select_volumes(pairs: PlannedDisks) -> tuple[DiskVolume, ...]:
     """Return the volumes, there or to be made, of what :func:`disks` returns."""
     return tuple(file for _disk, file in pairs if isinstance(file, DiskVolume))

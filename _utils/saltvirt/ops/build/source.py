@@ -85,7 +85,7 @@ class Source:
     has_snapshots: bool
 
 
-def of(conn: Any, settings: HostSettings, name: str, clone: str) -> Source:
+def read_source(conn: Any, settings: HostSettings, name: str, clone: str) -> Source:
     """
     Return a VM as the source of a clone of that name; raise if it cannot be one, with the reason.
 
@@ -95,22 +95,24 @@ def of(conn: Any, settings: HostSettings, name: str, clone: str) -> Source:
     reservations.refuse_on_its_way(settings, name, uuid)
     reservations.refuse_building(settings, name)
     _refuse_running(conn, name)
-    text = lifecycle.own_xml(conn, name)
-    root = read.domain(text)
-    why = [*_obstacles(conn, name), *copied.obstacles(root)]
-    if why:
-        raise LibvirtRefused(f"VM {name!r} cannot be cloned: {'; '.join(why)}")
+    definition_xml = lifecycle.secure_xml(conn, name)
+    root = read.domain(definition_xml)
+    obstacles = [*_find_obstacles(conn, name), *copied.obstacles(root)]
+    if obstacles:
+        raise LibvirtRefused(f"VM {name!r} cannot be cloned: {'; '.join(obstacles)}")
     seed = copied.seed(root)
-    says = [one for one in copied.disks(root) if one.path and one.target.get("dev") != seed]
+    domain_disks = [
+        disk for disk in copied.disks(root) if disk.path and disk.target.get("dev") != seed
+    ]
     variables = read.firmware_variables(root)
-    disks = tuple(_disks(conn, settings, name, clone, says))
+    disks = tuple(_read_disks(conn, settings, name, clone, domain_disks))
     return Source(
         name=name,
-        xml=text,
+        xml=definition_xml,
         info=migrationinfo.gather(conn, settings, name)[name],
         disks=disks,
-        variables=_raw(variables) if variables and os.path.isfile(variables) else None,
-        signature=_signature([*(one.image.path for one in disks), variables or ""]),
+        variables=_describe_raw(variables) if variables and os.path.isfile(variables) else None,
+        signature=_signature([*(source_disk.image.path for source_disk in disks), variables or ""]),
         has_snapshots=bool(snapshots.names(conn, name)),
     )
 
@@ -123,10 +125,10 @@ def _refuse_running(conn: Any, name: str) -> None:
         )
 
 
-def _obstacles(conn: Any, name: str) -> Iterator[str]:
+def _find_obstacles(conn: Any, name: str) -> Iterator[str]:
     moved_to = lifecycle.moved_to(conn, name)
     if moved_to is not None:
-        yield startlock.kept(moved_to, name)
+        yield startlock.kept_message(moved_to, name)
     if name in lifecycle.saved(conn):
         yield (
             "it has a saved state, with which its disks belong together; start it and shut it "
@@ -137,7 +139,7 @@ def _obstacles(conn: Any, name: str) -> Iterator[str]:
 def refuse_changed(conn: Any, source: Source) -> None:
     """Raise LibvirtRefused if a VM was used since it was looked at: its copy is worth nothing."""
     _refuse_running(conn, source.name)
-    if lifecycle.own_xml(conn, source.name) != source.xml:
+    if lifecycle.secure_xml(conn, source.name) != source.xml:
         raise LibvirtRefused(f"VM {source.name!r} was changed while it was copied; try again")
     if _signature(source.signature) != source.signature:
         raise LibvirtRefused(f"VM {source.name!r} was used while it was copied; try again")
@@ -153,115 +155,122 @@ def _signature(paths: Iterable[str]) -> dict[str, tuple[int, ...]]:
     return out
 
 
-def _disks(
-    conn: Any, settings: HostSettings, name: str, clone: str, says: list[Disk]
+def _read_disks(
+    conn: Any, settings: HostSettings, name: str, clone: str, domain_disks: list[Disk]
 ) -> Iterator[SourceDisk]:
-    known = host.pools(conn)
+    pools_by_name = host.pools(conn)
     folders = {
-        os.path.realpath(one["path"]): pool
-        for pool, one in known.items()
-        if one["active"] and one["path"] and one["type"] in pooldisk.FILES
+        os.path.realpath(pool_info["path"]): pool
+        for pool, pool_info in pools_by_name.items()
+        if pool_info["active"] and pool_info["path"] and pool_info["type"] in pooldisk.FILES
     }
-    names, taken = _names(name, says), Counter[str]()
-    for one in says:
-        found = None if one.type == "file" else _volume(conn, one)
-        path = one.path if found is None else found.path
-        called = names[one.target["dev"]]
+    names, taken_names = _name_disks(name, domain_disks), Counter[str]()
+    for disk in domain_disks:
+        location = None if disk.type == "file" else _locate_volume(conn, disk)
+        path = disk.path if location is None else location.path
+        disk_name = names[disk.target["dev"]]
         if path is not None:
-            image = _file(settings, path, one)
+            image = _validate_file(settings, path, disk)
             # Several pools may have one folder: the copy is a volume of the one that is named.
-            pool = found.pool if found else folders.get(os.path.realpath(Path(path).parent))
-            yield SourceDisk(says=one, name=called, image=image, pool=pool)
-        elif found is not None:
-            yield _of_volume(conn, one, found, f"{clone}_{called}", taken)
+            pool = location.pool if location else folders.get(os.path.realpath(Path(path).parent))
+            yield SourceDisk(says=disk, name=disk_name, image=image, pool=pool)
+        elif location is not None:
+            yield _read_volume(conn, disk, location, f"{clone}_{disk_name}", taken_names)
 
 
-def _names(vm: str, says: list[Disk]) -> dict[str, str]:
+def _name_disks(vm: str, domain_disks: list[Disk]) -> dict[str, str]:
     """Return what the disks of a VM are called, by their targets: as by virt.init, if they are."""
     out = {}
-    for one in says:
-        _, _, last = (one.path or "").rpartition("/")
-        own = last.removeprefix(f"{vm}_") if last.startswith(f"{vm}_") else ""
+    for disk in domain_disks:
+        _, _, file_name = (disk.path or "").rpartition("/")
+        suffix = file_name.removeprefix(f"{vm}_") if file_name.startswith(f"{vm}_") else ""
         # What follows is its format, and after a snapshot the name of that.
-        out[one.target["dev"]] = own.partition(".")[0] or one.target["dev"]
+        out[disk.target["dev"]] = suffix.partition(".")[0] or disk.target["dev"]
     return out if len(set(out.values())) == len(out) else {key: key for key in out}
 
 
-def _file(settings: HostSettings, path: str, says: Disk) -> ValidatedImage:
-    what = f"disk {says.target['dev']} ({path})"
-    if says.format not in _FORMATS:
-        raise StorageError(f"{what}: format {says.format!r} is not copied; only qcow2 and raw are")
+def _validate_file(settings: HostSettings, path: str, disk: Disk) -> ValidatedImage:
+    label = f"disk {disk.target['dev']} ({path})"
+    if disk.format not in _FORMATS:
+        raise StorageError(f"{label}: format {disk.format!r} is not copied; only qcow2 and raw are")
     if not os.path.isfile(path):
-        raise StorageError(f"{what} is missing, or is not a file")
+        raise StorageError(f"{label} is missing, or is not a file")
     if storage.is_open(path):
-        raise StorageError(f"{what} is open in another program, a VM mostly; stop that first")
+        raise StorageError(f"{label} is open in another program, a VM mostly; stop that first")
     # A guest may have written what looks like another format into a raw disk.
-    return _raw(path) if says.format == "raw" else _overlay(settings, what, path)
+    return _describe_raw(path) if disk.format == "raw" else _validate_overlay(settings, label, path)
 
 
-def _raw(path: str) -> ValidatedImage:
+def _describe_raw(path: str) -> ValidatedImage:
     with files.open_trusted(path) as handle:
         size_bytes = os.fstat(handle.fileno()).st_size
     return ValidatedImage(path=path, format="raw", size_bytes=size_bytes)
 
 
-def _overlay(settings: HostSettings, what: str, path: str) -> ValidatedImage:
+def _validate_overlay(settings: HostSettings, label: str, path: str) -> ValidatedImage:
     """Return a qcow2 disk all of whose content may be copied: what is below it, too."""
     chain = list(storage.chain(path))
     # After a snapshot what is below lies beside it.
-    below = [*storage.backing_below(settings), *(Path(one).parent for one in chain[:1])]
+    allowed_folders = [
+        *storage.backing_below(settings),
+        *(Path(backing_path).parent for backing_path in chain[:1]),
+    ]
     try:
-        found = validation.validate(path, backing_below=below)
-        for one in chain[1:]:
-            if qcow2.read(one) is not None:
-                validation.validate(one, backing_below=below)
+        validated_image = validation.validate(path, backing_below=allowed_folders)
+        for backing_path in chain[1:]:
+            if qcow2.read(backing_path) is not None:
+                validation.validate(backing_path, backing_below=allowed_folders)
     except (ImageError, OSError) as exc:
-        raise StorageError(f"{what} cannot be copied: {exc}") from exc
-    if found.format != "qcow2":
-        raise StorageError(f"{what} is {found.format}, and its VM takes it for qcow2")
-    chains.refuse(what, path)
-    return found
+        raise StorageError(f"{label} cannot be copied: {exc}") from exc
+    if validated_image.format != "qcow2":
+        raise StorageError(f"{label} is {validated_image.format}, and its VM takes it for qcow2")
+    chains.refuse_too_deep(label, path)
+    return validated_image
 
 
-def _volume(conn: Any, says: Disk) -> diskvolumes.Found:
-    found = diskvolumes.find(conn, place_of(says))
-    if found is None:
+def _locate_volume(conn: Any, disk: Disk) -> diskvolumes.DiskVolume:
+    location = diskvolumes.find(conn, place_of(disk))
+    if location is None:
         raise StorageError(
-            f"disk {says.target['dev']} ({says.path}) is in no storage pool of this host, so no "
+            f"disk {disk.target['dev']} ({disk.path}) is in no storage pool of this host, so no "
             "copy of it can be made; make it a volume of one, or detach it"
         )
-    return found
+    return location
 
 
-def says_of_pool(conn: Any, name: str) -> pool_.Pool:
+def read_pool(conn: Any, name: str) -> pool_.Pool:
     """Return what a pool's definition says."""
     return pool_.read(pools.definition(conn.storagePoolLookupByName(name)))
 
 
-def _of_volume(
-    conn: Any, says: Disk, found: diskvolumes.Found, wanted: str, taken: Counter[str]
+def _read_volume(
+    conn: Any,
+    disk: Disk,
+    location: diskvolumes.DiskVolume,
+    volume_name: str,
+    taken_names: Counter[str],
 ) -> SourceDisk:
-    pool = says_of_pool(conn, found.pool)
+    pool = read_pool(conn, location.pool)
     if pool.type not in pooldisk.MADE:
         raise StorageError(
-            f"disk {says.target['dev']} is in pool {pool.name!r} of type {pool.type}, where "
+            f"disk {disk.target['dev']} is in pool {pool.name!r} of type {pool.type}, where "
             "libvirt makes no volumes; detach it, and give the clone one of its own"
         )
-    there = volumes.find(conn, found.pool, found.volume)
-    if there is None:
-        raise StorageError(f"there is no volume {found.pool}/{found.volume}")
+    volume = volumes.find(conn, location.pool, location.volume)
+    if volume is None:
+        raise StorageError(f"there is no volume {location.pool}/{location.volume}")
     if pool.type == "disk":
         device = pool.source.devices[0].get("path", "") if pool.source.devices else ""
-        listed = [*volumes.names(conn, pool.name), *taken]
-        wanted = pooldisk.partition(device, listed)
-        taken[wanted] += 1
-    path = there.path or f"{found.pool}/{found.volume}"
+        volume_names = [*volumes.names(conn, pool.name), *taken_names]
+        volume_name = pooldisk.next_partition_name(device, volume_names)
+        taken_names[volume_name] += 1
+    path = volume.path or f"{location.pool}/{location.volume}"
     return SourceDisk(
-        says=says,
-        name=says.target["dev"],
-        image=ValidatedImage(path=path, format="raw", size_bytes=there.capacity),
-        pool=found.pool,
-        volume=found.volume,
+        says=disk,
+        name=disk.target["dev"],
+        image=ValidatedImage(path=path, format="raw", size_bytes=volume.capacity),
+        pool=location.pool,
+        volume=location.volume,
         is_device=pool.type in pooldisk.WRITABLE and path.startswith("/"),
-        in_volume=wanted,
+        in_volume=volume_name,
     )

@@ -11,7 +11,7 @@ from typing import Any
 from saltvirt.errors import StorageError
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import owned, storage
-from saltvirt.ops.ownvolumes import Own
+from saltvirt.ops.ownvolumes import VmVolumes
 from saltvirt.xml import read
 
 
@@ -39,10 +39,10 @@ class Undo:
         """Return those of a VM's own files that go."""
         return [path for path in paths if self._goes(path) and path not in self.kept]
 
-    def own(self, own: Own) -> Own:
+    def own(self, vm_volumes: VmVolumes) -> VmVolumes:
         """Return those of a VM's own volumes that go."""
-        volumes = [one for one in own.volumes if self._goes("/".join(one[:2]))]
-        return Own(paths=self.files(own.paths), volumes=volumes)
+        volumes = [volume for volume in vm_volumes.volumes if self._goes("/".join(volume[:2]))]
+        return VmVolumes(paths=self.files(vm_volumes.paths), volumes=volumes)
 
     def _goes(self, name: str) -> bool:
         return self.made is None or name in self.made
@@ -50,7 +50,7 @@ class Undo:
     def release(self) -> None:
         """Take the VM's mark off what stays: virt.doctor would take it for left by the VM."""
         for path in self.kept:
-            owner = owned.of(path)
+            owner = owned.read_owner(path)
             if owner is not None and owner.uuid == self.uuid:
                 owned.unmark(path)
 
@@ -59,29 +59,29 @@ class Undo:
 ALL = Undo()
 
 
-def of(conn: Any, name: str) -> Undo:
+def read_undo(conn: Any, name: str) -> Undo:
     """
     Return what goes and what stays of a VM whose build is taken back, as its definition notes it.
 
     Raises StorageError if its definition does not note what its build made.
     """
-    root = read.domain(lifecycle.kept_xml(conn, name))
+    root = read.domain(lifecycle.inactive_xml(conn, name))
     notes = read.notes(root)
     if notes.made is None:
         raise StorageError(
             f"what the build of VM {name!r} made is not noted in its definition, so nothing is "
             f"removed; virt.purge {name} removes the VM with all its disks"
         )
-    kept: set[str] = set()
+    kept_paths: set[str] = set()
     for disk in read.disk_sources(root):
         path = disk["path"]
         if path is None or path in notes.made:
             continue
         # Into a raw disk its guest may have written what looks like the header of an overlay.
-        kept.update(storage.chain(path) if disk["format"] == "qcow2" else [path])
+        kept_paths.update(storage.chain(path) if disk["format"] == "qcow2" else [path])
     return Undo(
         uuid=read.uuid(root),
         made=frozenset(notes.made),
-        kept=frozenset(kept),
+        kept=frozenset(kept_paths),
         keeps_variables=not notes.made_variables,
     )

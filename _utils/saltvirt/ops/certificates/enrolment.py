@@ -25,9 +25,9 @@ class EnrolmentRefused(VirtError):
     """The master gives no certificates; the message says why."""
 
 
-def question(ask: Ask, wanted: Mapping[str, str]) -> dict[str, Any]:
+def ask_master(ask: Ask, requests: Mapping[str, str]) -> dict[str, Any]:
     """Return the master's answer to a host that wants certificates; raise if it gives none."""
-    answer = (ask({"certificates": wanted, "version": VERSION}) or {}).get("libvirt_pki")
+    answer = (ask({"certificates": requests, "version": VERSION}) or {}).get("libvirt_pki")
     if not answer:
         raise EnrolmentRefused(
             "the master has no external pillar 'libvirt' of this release: run 'salt-run "
@@ -35,8 +35,8 @@ def question(ask: Ask, wanted: Mapping[str, str]) -> dict[str, Any]:
         )
     if "error" in answer:
         raise EnrolmentRefused(f"the master refused: {answer['error']}")
-    found: dict[str, Any] = answer
-    return found
+    checked_answer: dict[str, Any] = answer
+    return checked_answer
 
 
 def peers(ask: Ask) -> dict[str, list[str]]:
@@ -45,9 +45,11 @@ def peers(ask: Ask) -> dict[str, list[str]]:
 
     It knows no address of a host that has told none yet, or that has just told that it has none.
     """
-    answer = question(ask, {})
-    own = set(answer["own"])
-    return {host: sorted(set(told) - own) for host, told in answer["peers"].items()}
+    answer = ask_master(ask, {})
+    own_addresses = set(answer["own"])
+    return {
+        host: sorted(set(addresses) - own_addresses) for host, addresses in answer["peers"].items()
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,31 +78,36 @@ class Enrolment:
     @property
     def _authorities(self) -> dict[str, tuple[Path, Path]]:
         places = installed.places(self.basepath)
-        return installed.authorities(self.basepath, (places[one].use for one in self._purposes))
+        return installed.authorities(
+            self.basepath, (places[purpose].use for purpose in self._purposes)
+        )
 
-    def _question(self, wanted: Mapping[str, str]) -> Answer:
-        said = question(self.ask, wanted)
+    def _question(self, requests: Mapping[str, str]) -> Answer:
+        reply = ask_master(self.ask, requests)
         try:
-            told: Answer = wire.recorded(Answer, said)
+            answer: Answer = wire.read_recorded(Answer, reply)
         except ValueError as wrong:
             raise EnrolmentRefused(f"the master's answer is not understood: {wrong}") from wrong
-        return told
+        return answer
 
-    def _due(self, told: Answer) -> dict[str, str]:
+    def _due(self, answer: Answer) -> dict[str, str]:
         places, now = installed.places(self.basepath), store.utc_now()
-        forced = "the operator asked for it" if self.is_forced else None
-        reasons = {p: forced or installed.due(places[p], told, now) for p in self._purposes}
-        return {purpose: why for purpose, why in reasons.items() if why}
+        forced_reason = "the operator asked for it" if self.is_forced else None
+        reasons = {
+            name: forced_reason or installed.find_due_reason(places[name], answer, now)
+            for name in self._purposes
+        }
+        return {purpose: reason for purpose, reason in reasons.items() if reason}
 
     def plan(self) -> tuple[dict[str, Any], str]:
         """Return what would change, and a comment."""
-        told = self._question({})
-        changes = dict(self._due(told))
-        stale = installed.stale_authorities(self._authorities, told.trust)
-        changes |= dict.fromkeys(stale, "would be written")
+        answer = self._question({})
+        changes = dict(self._due(answer))
+        stale_paths = installed.stale_authorities(self._authorities, answer.trust)
+        changes |= dict.fromkeys(stale_paths, "would be written")
         comment = "certificates are due" if changes else "all keys are in order"
-        unread = ["libvirt has not read all of them yet"] if self._unread.exists() else []
-        return changes, "; ".join([comment, *unread, *self._warnings()])
+        unread_notice = ["libvirt has not read all of them yet"] if self._unread.exists() else []
+        return changes, "; ".join([comment, *unread_notice, *self._warnings()])
 
     def run(self, functions: Mapping[str, Callable[..., Any]]) -> tuple[dict[str, Any], str]:
         """
@@ -109,24 +116,26 @@ class Enrolment:
         One run of a host waits for another: of two at once, the key of one could come to lie beside
         the certificate of the other, or an answer of before beside newer ones.
         """
-        with installed.alone(self.basepath):
+        with installed.lock_basepath(self.basepath):
             return self._run(functions)
 
     def _run(self, functions: Mapping[str, Callable[..., Any]]) -> tuple[dict[str, Any], str]:
-        told = self._question({})
-        due = self._due(told)
+        answer = self._question({})
+        reasons_by_purpose = self._due(answer)
         try:
-            written = self._lay_down(due, told)
+            written_paths = self._lay_down(reasons_by_purpose, answer)
         except OSError as exc:
             self._reload(functions)
             raise StorageError(f"not all keys could be written: {exc}") from exc
         except VirtError:
             self._reload(functions)
             raise
-        changes = {**due, **dict.fromkeys(written, "written")}
-        what = "certificates" if due else "lists of who is trusted and who is revoked"
-        done = f"new {what} are in place" if changes else "all keys are in order"
-        return changes, "; ".join([done, *self._reload(functions), *self._warnings()])
+        changes = {**reasons_by_purpose, **dict.fromkeys(written_paths, "written")}
+        subject = (
+            "certificates" if reasons_by_purpose else "lists of who is trusted and who is revoked"
+        )
+        summary = f"new {subject} are in place" if changes else "all keys are in order"
+        return changes, "; ".join([summary, *self._reload(functions), *self._warnings()])
 
     @property
     def _unread(self) -> Path:
@@ -135,62 +144,77 @@ class Enrolment:
 
     def _announce(self) -> None:
         # Before they are written: whatever ends this run, somebody may be revoked by them.
-        installed.mark(self._unread)
+        installed.write_marker(self._unread)
 
-    def _lay_down(self, due: Mapping[str, str], told: Answer) -> list[str]:
+    def _lay_down(self, reasons_by_purpose: Mapping[str, str], answer: Answer) -> list[str]:
         """Write all that is due; return which lists of who is trusted were written."""
         # First what they are trusted by: a new certificate is good from its first moment on.
-        of_trust = partial(installed.lay_down_authorities, self._authorities)
-        written = of_trust(told.trust, self._announce)
-        if due:
-            written += of_trust(self._renew(due, told).trust, self._announce)
-        return written
+        lay_down_trust = partial(installed.lay_down_authorities, self._authorities)
+        written_paths = lay_down_trust(answer.trust, self._announce)
+        if reasons_by_purpose:
+            written_paths += lay_down_trust(
+                self._renew(reasons_by_purpose, answer).trust, self._announce
+            )
+        return written_paths
 
     def _warnings(self) -> list[str]:
         places = installed.places(self.basepath)
         # A test run may come before the folders are there; there is nothing to enter yet.
-        return installed.closed_above(
+        return installed.find_closed_parents(
             places[purpose] for purpose in self._purposes if places[purpose].key.exists()
         )
 
-    def _renew(self, due: Mapping[str, str], told: Answer) -> Answer:
+    def _renew(self, reasons_by_purpose: Mapping[str, str], answer: Answer) -> Answer:
         places = installed.places(self.basepath)
-        kept = {purpose: installed.kept_key(places[purpose], told) for purpose in due}
-        made = {purpose: installed.request(self.minion_id, kept[purpose]) for purpose in due}
-        told = self._question({purpose: pem for purpose, (_key, pem) in made.items()})
+        old_keys = {
+            purpose: installed.find_reusable_key(places[purpose], answer)
+            for purpose in reasons_by_purpose
+        }
+        requests = {
+            purpose: installed.request(self.minion_id, old_keys[purpose])
+            for purpose in reasons_by_purpose
+        }
+        answer = self._question({purpose: pem for purpose, (_key, pem) in requests.items()})
         self._announce()
-        for purpose, (key, _pem) in made.items():
-            if purpose not in told.certificates:
+        for purpose, (key, _pem) in requests.items():
+            if purpose not in answer.certificates:
                 raise EnrolmentRefused(f"the master sent no certificate for {purpose}")
-            installed.lay_down(places[purpose], key, told.certificates[purpose])
-        return told
+            installed.lay_down(places[purpose], key, answer.certificates[purpose])
+        return answer
 
     def _reload(self, functions: Mapping[str, Callable[..., Any]]) -> list[str]:
         """Let a libvirtd that listens for TLS read its files anew; say what it answered."""
         if not self._unread.exists():
             return []
-        running = [daemon for daemon, socket in DAEMONS.items() if Path(socket).exists()]
-        if running and not functions["cmd.has_exec"]("virt-admin"):
+        running_daemons = [daemon for daemon, socket in DAEMONS.items() if Path(socket).exists()]
+        if running_daemons and not functions["cmd.has_exec"]("virt-admin"):
             # It may be there at the next run, and nobody knows of a start meanwhile.
-            self.unread.extend(running)
+            self.unread.extend(running_daemons)
             return ["virt-admin is not here, so libvirtd reads them at its next start"]
-        whys = {
-            one: reload.Admin(one, functions["cmd.run_all"]).read_tls_files() for one in running
+        reasons_by_daemon = {
+            daemon: reload.Admin(daemon, functions["cmd.run_all"]).read_tls_files()
+            for daemon in running_daemons
         }
-        return self._heard(whys) or ["no libvirt daemon runs; it reads them at its start"]
+        return self._heard(reasons_by_daemon) or [
+            "no libvirt daemon runs; it reads them at its start"
+        ]
 
-    def _heard(self, whys: Mapping[str, str | None]) -> list[str]:
+    def _heard(self, reasons_by_daemon: Mapping[str, str | None]) -> list[str]:
         """Take in why daemons have not read the files, None for one that has; say it."""
-        failed = {daemon: why for daemon, why in whys.items() if why is not None}
+        failures = {
+            daemon: reason for daemon, reason in reasons_by_daemon.items() if reason is not None
+        }
         # Nobody is let in by what does not listen, or only by what it reads at its start.
-        self.unread.extend(one for one, why in failed.items() if reload.NO_TLS not in why.lower())
-        if not failed:
+        self.unread.extend(
+            name for name, reason in failures.items() if reload.NO_TLS not in reason.lower()
+        )
+        if not failures:
             files.unlink(self._unread)
-        return [_answer(daemon, why) for daemon, why in whys.items()]
+        return [_reload_message(daemon, reason) for daemon, reason in reasons_by_daemon.items()]
 
 
-def _answer(daemon: str, why: str | None) -> str:
-    if why is None:
+def _reload_message(daemon: str, error: str | None) -> str:
+    if error is None:
         return f"{daemon} uses them"
-    reason = why.removeprefix("error: ")
+    reason = error.removeprefix("error: ")
     return f"{daemon} has not read them ({reason}); it will at its next start"

@@ -46,8 +46,8 @@ class Place:
 
 def qemu_group() -> str | None:
     """Return the group that QEMU runs as on this host, None if there is none of the usual ones."""
-    known = {entry.gr_name for entry in grp.getgrall()}
-    return next((group for group in _QEMU_GROUPS if group in known), None)
+    group_names = {entry.gr_name for entry in grp.getgrall()}
+    return next((group for group in _QEMU_GROUPS if group in group_names), None)
 
 
 def places(basepath: str | Path) -> dict[str, Place]:
@@ -62,11 +62,11 @@ def places(basepath: str | Path) -> dict[str, Place]:
             mode=0o600,
             group=None,
         )
-        out[f"qemu-{side}"] = _of_qemu("qemu", base / "qemu", side, group)
-    return {**out, "vnc-server": _of_qemu("vnc", base / "libvirt-vnc", "server", group)}
+        out[f"qemu-{side}"] = _qemu_place("qemu", base / "qemu", side, group)
+    return {**out, "vnc-server": _qemu_place("vnc", base / "libvirt-vnc", "server", group)}
 
 
-def _of_qemu(use: str, folder: Path, side: str, group: str | None) -> Place:
+def _qemu_place(use: str, folder: Path, side: str, group: str | None) -> Place:
     return Place(
         use=use,
         key=folder / f"{side}-key.pem",
@@ -79,15 +79,15 @@ def _of_qemu(use: str, folder: Path, side: str, group: str | None) -> Place:
 def authorities(basepath: str | Path, uses: Iterable[str]) -> dict[str, tuple[Path, Path]]:
     """Return ``{use: (CA's certificate, revocation list)}`` as libvirt and QEMU look for them."""
     base = Path(basepath)
-    known = {
+    paths_by_use = {
         "libvirt": (base / "CA/cacert.pem", base / "CA/cacrl.pem"),
         "qemu": (base / "qemu/ca-cert.pem", base / "qemu/ca-crl.pem"),
         "vnc": (base / "libvirt-vnc/ca-cert.pem", base / "libvirt-vnc/ca-crl.pem"),
     }
-    return {use: known[use] for use in dict.fromkeys(uses)}
+    return {use: paths_by_use[use] for use in dict.fromkeys(uses)}
 
 
-def due(place: Place, told: Answer, now: datetime) -> str | None:
+def find_due_reason(place: Place, answer: Answer, now: datetime) -> str | None:
     """
     Return why a purpose needs a new certificate, or None if it is in order.
 
@@ -103,9 +103,9 @@ def due(place: Place, told: Answer, now: datetime) -> str | None:
     if key.public_key() != certificate.public_key():
         return f"{place.key} is not the key of {place.certificate}"
     return (
-        _stale(certificate, told, told.trust[place.use], now)
-        or _open_to_others(place)
-        or _closed_to_qemu(place)
+        _stale_reason(certificate, answer, answer.trust[place.use], now)
+        or _exposed_reason(place)
+        or _unreadable_reason(place)
     )
 
 
@@ -115,7 +115,7 @@ def _read(place: Place) -> tuple[x509.Certificate, ca.PrivateKey]:
     return certificate, key
 
 
-def kept_key(place: Place, told: Answer) -> ca.PrivateKey | None:
+def find_reusable_key(place: Place, answer: Answer) -> ca.PrivateKey | None:
     """
     Return the private key that the next certificate may go on with, None if it needs a new one.
 
@@ -130,17 +130,17 @@ def kept_key(place: Place, told: Answer) -> ca.PrivateKey | None:
     is_ours = (
         isinstance(key, ec.EllipticCurvePrivateKey)
         and key.public_key() == certificate.public_key()
-        and certificate.subject.rfc4514_string() == told.subject
-        and _is_known(certificate, told.trust[place.use])
+        and certificate.subject.rfc4514_string() == answer.subject
+        and _is_known(certificate, answer.trust[place.use])
     )
-    return key if is_ours and not _open_to_others(place) else None
+    return key if is_ours and not _exposed_reason(place) else None
 
 
 def _is_known(certificate: x509.Certificate, trust: Trust) -> bool:
     """Return whether one of the CAs of the moment vouches for a certificate."""
-    authorities_now = x509.load_pem_x509_certificates(trust.ca.encode())
+    ca_certificates = x509.load_pem_x509_certificates(trust.ca.encode())
     return not _is_revoked(certificate, trust) and any(
-        _is_signed_by(certificate, one) for one in authorities_now
+        _is_signed_by(certificate, authority) for authority in ca_certificates
     )
 
 
@@ -156,7 +156,10 @@ def _is_revoked(certificate: x509.Certificate, trust: Trust) -> bool:
     # A list of each CA that is trusted; while one is replaced, both have the same serials.
     serial = certificate.serial_number
     lists = revocation_lists(trust.crl)
-    return any(one.get_revoked_certificate_by_serial_number(serial) is not None for one in lists)
+    return any(
+        revocation_list.get_revoked_certificate_by_serial_number(serial) is not None
+        for revocation_list in lists
+    )
 
 
 def revocation_lists(text: str) -> list[x509.CertificateRevocationList]:
@@ -166,35 +169,37 @@ def revocation_lists(text: str) -> list[x509.CertificateRevocationList]:
     return [x509.load_pem_x509_crl(part.encode()) for part in parts]
 
 
-def _stale(certificate: x509.Certificate, told: Answer, trust: Trust, now: datetime) -> str | None:
+def _stale_reason(
+    certificate: x509.Certificate, answer: Answer, trust: Trust, now: datetime
+) -> str | None:
     if not _is_signed_by(certificate, x509.load_pem_x509_certificate(trust.ca.encode())):
         return "it is not signed by the master's CA for this use"
     if _is_revoked(certificate, trust):
         return "it was revoked"
-    if certificate.subject.rfc4514_string() != told.subject:
-        return f"its subject is not {told.subject}"
+    if certificate.subject.rfc4514_string() != answer.subject:
+        return f"its subject is not {answer.subject}"
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if (end - now) * 3 < end - begin:
         return f"less than a third of its life is left (until {end:%Y-%m-%d})"
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    has = {
+    certificate_names = {
         *names.get_values_for_type(x509.DNSName),
         *map(str, names.get_values_for_type(x509.IPAddress)),
     }
-    if has != {*told.names, *told.addresses}:
+    if certificate_names != {*answer.names, *answer.addresses}:
         return "the host's names or addresses have changed"
     return None
 
 
-def _open_to_others(place: Place) -> str | None:
-    found = place.key.stat()
-    mode = stat.S_IMODE(found.st_mode)
+def _exposed_reason(place: Place) -> str | None:
+    key_stat = place.key.stat()
+    mode = stat.S_IMODE(key_stat.st_mode)
     if mode & ~place.mode:
         return f"{place.key} was readable by others (mode {mode:04o})"
-    if found.st_uid != os.geteuid():
-        return f"{place.key} belonged to {_user(found.st_uid)}, not to {_user(os.geteuid())}"
-    if place.group and mode & stat.S_IRWXG and found.st_gid != _gid(place.group):
-        return f"{place.key} was readable by the group {_group(found.st_gid)}"
+    if key_stat.st_uid != os.geteuid():
+        return f"{place.key} belonged to {_user(key_stat.st_uid)}, not to {_user(os.geteuid())}"
+    if place.group and mode & stat.S_IRWXG and key_stat.st_gid != _gid(place.group):
+        return f"{place.key} was readable by the group {_group(key_stat.st_gid)}"
     return None
 
 
@@ -220,8 +225,10 @@ def request(minion_id: str, key: ca.PrivateKey | None = None) -> tuple[ca.Privat
     """Return a private key, a new one unless given, and a request for it: ``(key, PEM text)``."""
     key = key or ca.new_key()
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, minion_id)])
-    made = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
-    return key, made.public_bytes(serialization.Encoding.PEM).decode()
+    signing_request = (
+        x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    )
+    return key, signing_request.public_bytes(serialization.Encoding.PEM).decode()
 
 
 def lay_down(place: Place, key: ca.PrivateKey, certificate_pem: str) -> None:
@@ -246,16 +253,16 @@ def lay_down_authorities(
     announce
         Called before any of them is written.
     """
-    stale, group = list(_stale_files(paths, trust)), qemu_group()
-    if stale:
+    stale_files, group = list(_stale_files(paths, trust)), qemu_group()
+    if stale_files:
         announce()
-    for use, path, text in stale:
+    for use, path, text in stale_files:
         if use == "libvirt":
             _folder(path.parent, 0o755, None)
         else:  # QEMU's keys are beside it
             _folder(path.parent, 0o750 if group else 0o700, group)
         files.write(path, text.encode(), 0o644)
-    return [str(path) for _use, path, _text in stale]
+    return [str(path) for _use, path, _text in stale_files]
 
 
 def stale_authorities(
@@ -275,47 +282,49 @@ def _stale_files(
                 yield use, path, text
 
 
-def _closed_to_qemu(place: Place) -> str | None:
+def _unreadable_reason(place: Place) -> str | None:
     if place.group is None:
         return None
     folder = place.key.parent
-    closed = [one for one in (folder.parent, folder) if not _can_enter(one, place.group)]
-    if closed:
-        return f"{closed[0]} cannot be entered by QEMU's group {place.group}"
+    closed_folders = [path for path in (folder.parent, folder) if not _can_enter(path, place.group)]
+    if closed_folders:
+        return f"{closed_folders[0]} cannot be entered by QEMU's group {place.group}"
     if not place.key.stat().st_mode & stat.S_IRGRP:
         return f"{place.key} cannot be read by QEMU's group {place.group}"
     return None
 
 
-def closed_above(chosen: Iterable[Place]) -> list[str]:
+def find_closed_parents(key_places: Iterable[Place]) -> list[str]:
     """
     Return a warning for each folder above those of keys that QEMU's group cannot enter.
 
     They are not ours, and QEMU may enter them by another of its groups, an ACL or as root.
     """
     out: list[str] = []
-    for place in chosen:
+    for place in key_places:
         if place.group:
-            out += _closed(place.key.parent.parent.resolve().parents, place.group)
+            out += _closed_warnings(place.key.parent.parent.resolve().parents, place.group)
     return list(dict.fromkeys(out))
 
 
-def _closed(above: Sequence[Path], group: str) -> list[str]:
+def _closed_warnings(parents: Sequence[Path], group: str) -> list[str]:
     return [
-        f"{one} cannot be entered by QEMU's group {group}, which has its keys below "
-        f"it; if QEMU does not read them, run: chmod o+x {shlex.quote(str(one))}"
-        for one in reversed(above)
-        if not _can_enter(one, group)
+        f"{folder} cannot be entered by QEMU's group {group}, which has its keys below "
+        f"it; if QEMU does not read them, run: chmod o+x {shlex.quote(str(folder))}"
+        for folder in reversed(parents)
+        if not _can_enter(folder, group)
     ]
 
 
 def _can_enter(folder: Path, group: str) -> bool:
-    found = folder.stat()
-    return bool(found.st_mode & (stat.S_IXGRP if found.st_gid == _gid(group) else stat.S_IXOTH))
+    folder_stat = folder.stat()
+    return bool(
+        folder_stat.st_mode & (stat.S_IXGRP if folder_stat.st_gid == _gid(group) else stat.S_IXOTH)
+    )
 
 
 @contextmanager
-def alone(basepath: str | Path) -> Iterator[None]:
+def lock_basepath(basepath: str | Path) -> Iterator[None]:
     """
     Do what follows once no other run of this host is at it.
 
@@ -323,12 +332,12 @@ def alone(basepath: str | Path) -> Iterator[None]:
     and in none that others may read: any user of the host could hold it, and keep this host from
     hearing who was revoked.
     """
-    place = hashlib.sha256(os.path.realpath(basepath).encode()).hexdigest()[:16]
-    with locks.held(Path(_LOCKS) / f"{place}.lock"):
+    lock_name = hashlib.sha256(os.path.realpath(basepath).encode()).hexdigest()[:16]
+    with locks.hold_lock(Path(_LOCKS) / f"{lock_name}.lock"):
         yield
 
 
-def mark(path: Path) -> None:
+def write_marker(path: Path) -> None:
     """Write an empty file, which is there however this ends."""
     _folder(path.parent, 0o755, None)
     files.write(path, b"")
@@ -338,7 +347,7 @@ def _folder(path: Path, mode: int, group: str | None) -> None:
     try:
         _make_folder(path, mode)
         if group:
-            _let_in(path, group)
+            _let_group_in(path, group)
     except OSError as exc:
         raise StorageError(f"cannot make the folder {path}: {exc.strerror}") from exc
 
@@ -352,7 +361,7 @@ def _make_folder(path: Path, mode: int) -> None:
     path.chmod(mode)
 
 
-def _let_in(path: Path, group: str) -> None:
+def _let_group_in(path: Path, group: str) -> None:
     """Let a group enter a folder of keys, and pass the folder above it, which is ours too."""
     if not _can_enter(path.parent, group):
         path.parent.chmod(stat.S_IMODE(path.parent.stat().st_mode) | stat.S_IXGRP | stat.S_IXOTH)

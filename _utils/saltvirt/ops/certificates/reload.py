@@ -49,36 +49,38 @@ class Admin:
         try:
             with undo.on_signals(), self._nobody_let_in():
                 self._end_handshakes()
-                done = self._ask("server-update-tls")
+                result = self._ask("server-update-tls")
         except BlockingIOError:
             return f"{_CLIENTS_SOCKET}: it takes no more clients"
         except OSError as exc:
             return f"{_CLIENTS_SOCKET}: {exc}"
-        if done["retcode"] == 0:
+        if result["retcode"] == 0:
             if self._note.exists():
                 return "it lets one client in alone: it does not take its limits back"
             return None
-        lines = (done["stderr"] or done["stdout"]).strip().splitlines()
+        lines = (result["stderr"] or result["stdout"]).strip().splitlines()
         return lines[-1] if lines else "no answer"
 
     @contextmanager
     def _nobody_let_in(self) -> Iterator[None]:
-        before = self._limits()
-        if before is None:
+        old_limits = self._limits()
+        if old_limits is None:
             yield  # it does not answer, and will not read its files either
             return
         # A client of our own uses up the only place; without it one more would be let in.
-        with socket.socket(socket.AF_UNIX) as ours:
+        with socket.socket(socket.AF_UNIX) as own_client:
             # With Python's own timeout a full queue would be an error at once.
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_S, 0))
-            ours.connect(_CLIENTS_SOCKET)
+            own_client.setsockopt(
+                socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_S, 0)
+            )
+            own_client.connect(_CLIENTS_SOCKET)
             self._note.parent.mkdir(mode=0o755, exist_ok=True)
-            files.write(self._note, " ".join(before).encode())
+            files.write(self._note, " ".join(old_limits).encode())
             try:
                 self._limit(*_SHUT)
                 yield
             finally:
-                if self._limit(*before):
+                if self._limit(*old_limits):
                     files.unlink(self._note)
 
     @property
@@ -87,11 +89,14 @@ class Admin:
 
     def _limits(self) -> tuple[str, ...] | None:
         """Return how many clients are let in, as many as before a run that was killed; or None."""
-        said = self._ask("server-clients-info")["stdout"]
-        found = dict(re.findall(r"^(\w+) *: (\d+)$", said, re.M))
-        if "nclients_max" not in found or "nclients_unauth_max" not in found:
+        output = self._ask("server-clients-info")["stdout"]
+        values_by_name = dict(re.findall(r"^(\w+) *: (\d+)$", output, re.M))
+        if "nclients_max" not in values_by_name or "nclients_unauth_max" not in values_by_name:
             return None
-        limits: tuple[str, ...] = (found["nclients_max"], found["nclients_unauth_max"])
+        limits: tuple[str, ...] = (
+            values_by_name["nclients_max"],
+            values_by_name["nclients_unauth_max"],
+        )
         if limits == _SHUT and self._note.exists():
             limits = tuple(self._note.read_text().split())
             self._limit(*limits)
@@ -106,10 +111,10 @@ class Admin:
         return bool(self._ask("server-clients-set", *words)["retcode"] == 0)
 
     def _end_handshakes(self) -> None:
-        end = time.monotonic() + _HANDSHAKES_S
-        while open_ones := self._in_handshake():
-            if time.monotonic() > end:
-                for client in open_ones:
+        deadline = time.monotonic() + _HANDSHAKES_S
+        while open_clients := self._in_handshake():
+            if time.monotonic() > deadline:
+                for client in open_clients:
                     self._ask("client-disconnect", client)
                 return
             time.sleep(0.05)

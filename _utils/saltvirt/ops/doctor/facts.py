@@ -24,31 +24,34 @@ NETWORK_FOLDERS = (
     Path("/etc/network/interfaces.d"),
 )
 # What firewalld loads itself, and whom the master has told last: no unit loads these.
-_UNLOADED = ("/firewalld-", "/peers-")
+_UNLOADED_PARTS = ("/firewalld-", "/peers-")
 
 
-def of_host(conn: Any, opts: Mapping[str, Any], settings: HostSettings) -> DoctorFacts:
+def read_host_facts(conn: Any, opts: Mapping[str, Any], settings: HostSettings) -> DoctorFacts:
     """Return what this host has, and what of it nothing here uses."""
-    of_trash, of_vms = trashbacking.unreadable(settings), loose.unreadable(conn, settings)
-    unreadable = {**of_trash, **of_vms}
+    trash_reasons, vm_reasons = (
+        trashbacking.find_unreadable_entries(settings),
+        loose.unreadable(conn, settings),
+    )
+    unreadable_reasons = {**trash_reasons, **vm_reasons}
     # Before the domains: what is on record no more is defined by then, or gone.
     moves = list(_moves(settings))
-    busy = sorted({*_busy(settings), *of_vms, *(one.name for one in moves)})
-    known = loose.vms(conn)
+    busy_vms = sorted({*_find_busy_vms(settings), *vm_reasons, *(move.name for move in moves)})
+    vms = loose.vms(conn)
     # Whoever cannot read a record does not know which files are named in it.
-    found = [] if unreadable else list(loose.files(conn, settings))
-    is_used = loose.shared(settings, loose.used(conn, settings))
+    loose_files = [] if unreadable_reasons else list(loose.files(conn, settings))
+    shared_files = loose.find_shared_files(settings, loose.find_used_files(conn, settings))
     return DoctorFacts(
         code=content.of_code(),
         copies=copies(opts),
-        vms=known,
-        made_for=loose.made_for(known),
-        shared=is_used,
-        files=found,
-        busy=busy,
-        left=left(conn, settings),
-        unreadable=unreadable,
-        unreadable_trash=sorted(of_trash.keys() - of_vms.keys()),
+        vms=vms,
+        made_for=loose.find_owner_names(vms),
+        shared=shared_files,
+        files=loose_files,
+        busy=busy_vms,
+        left=find_leftovers(conn, settings),
+        unreadable=unreadable_reasons,
+        unreadable_trash=sorted(trash_reasons.keys() - vm_reasons.keys()),
         moves=moves,
         trash_days=settings.trash_days,
     )
@@ -56,70 +59,89 @@ def of_host(conn: Any, opts: Mapping[str, Any], settings: HostSettings) -> Docto
 
 def copies(opts: Mapping[str, Any]) -> list[str]:
     """Return where this process may find the library: synced, and installed."""
-    synced = Path(opts["extension_modules"]) / "utils"
-    places = [synced, *map(Path, sys.path)]
-    found = {str((one / "saltvirt").resolve()) for one in places if _has_library(one)}
-    return sorted(found)
+    synced_folder = Path(opts["extension_modules"]) / "utils"
+    places = [synced_folder, *map(Path, sys.path)]
+    library_folders = {
+        str((folder / "saltvirt").resolve()) for folder in places if _has_library(folder)
+    }
+    return sorted(library_folders)
 
 
 def _has_library(folder: Path) -> bool:
     return (folder / "saltvirt/__init__.py").is_file()
 
 
-def _busy(settings: HostSettings) -> Iterator[str]:
-    yield from reservations.coming(settings)
-    yield from reservations.unfinished(settings)
+def _find_busy_vms(settings: HostSettings) -> Iterator[str]:
+    yield from reservations.read_coming_vms(settings)
+    yield from reservations.find_unfinished(settings)
     for purpose in ("build", "purge"):
-        yield from (one.name for one in records.every(reservations.folder(settings), purpose))
+        yield from (
+            record.name for record in records.read_records(reservations.folder(settings), purpose)
+        )
 
 
 def _moves(settings: HostSettings) -> Iterator[MoveLeft]:
-    place = reservations.folder(settings)
+    records_folder = reservations.folder(settings)
     for purpose in ("departure", "arrival"):
-        for record in records.every(place, purpose):
-            is_live = records.is_live(place, purpose, record.name)
+        for record in records.read_records(records_folder, purpose):
+            is_live = records.is_live(records_folder, purpose, record.name)
             yield MoveLeft(name=record.name, purpose=purpose, phase=record.phase, is_live=is_live)
 
 
-def left(conn: Any, settings: HostSettings) -> dict[str, list[str]]:
+def find_leftovers(conn: Any, settings: HostSettings) -> dict[str, list[str]]:
     """Return what is left that is this host's affair alone, by check."""
-    there = storage.folders(conn, settings)
-    return {name: subjects for name, subjects in _left(conn, settings, there) if subjects}
+    folders = storage.folders(conn, settings)
+    return {
+        name: subjects for name, subjects in _find_leftovers(conn, settings, folders) if subjects
+    }
 
 
-def _left(conn: Any, settings: HostSettings, there: list[Path]) -> Iterator[tuple[str, list[str]]]:
-    broken = reservations.unreadable(settings)
-    yield "unfinished", [one for one in reservations.unfinished(settings) if one not in broken]
-    dead = (path for folder in unfinished.lock_folders(settings) for path in locks.dead(folder))
-    yield "lock", [str(path) for path in dead]
-    yield "download", [str(path) for path in removal.abandoned(settings)]
-    yield "mark", [str(path) for path in left_marks(settings, there)]
-    yield "trash", [str(path) for path in _unknown_trash(settings, there)]
-    yield "pool", reach.left_open(conn, settings)
-    parts = (path for folder in NETWORK_FOLDERS for path in files.abandoned(folder))
+def _find_leftovers(
+    conn: Any, settings: HostSettings, folders: list[Path]
+) -> Iterator[tuple[str, list[str]]]:
+    broken_records = reservations.find_unreadable(settings)
+    yield (
+        "unfinished",
+        [name for name in reservations.find_unfinished(settings) if name not in broken_records],
+    )
+    dead_locks = (
+        path for folder in unfinished.lock_folders(settings) for path in locks.find_dead(folder)
+    )
+    yield "lock", [str(path) for path in dead_locks]
+    yield "download", [str(path) for path in removal.find_abandoned(settings)]
+    yield "mark", [str(path) for path in find_left_marks(settings, folders)]
+    yield "trash", [str(path) for path in _unknown_trash(settings, folders)]
+    yield "pool", reach.find_open_pools(conn, settings)
+    parts = (path for folder in NETWORK_FOLDERS for path in files.find_abandoned(folder))
     yield "network-file", [str(path) for path in parts]
     yield "firewall", sorted(_firewall())
 
 
-def left_marks(settings: HostSettings, there: list[Path]) -> Iterator[Path]:
+def find_left_marks(settings: HostSettings, folders: list[Path]) -> Iterator[Path]:
     """Yield the marks that builds have left; in a folder that hosts share they may be another's."""
-    tokens = [one.token for one in records.every(reservations.folder(settings), "build")]
-    if records.unreadable(reservations.folder(settings), "build"):
+    tokens = [
+        record.token for record in records.read_records(reservations.folder(settings), "build")
+    ]
+    if records.find_unreadable(reservations.folder(settings), "build"):
         return
-    for folder in there:
+    for folder in folders:
         if not sharing.is_shared(settings, folder):
-            yield from ownfiles.left_marks(folder, tokens)
+            yield from ownfiles.find_leftover_marks(folder, tokens)
 
 
-def _unknown_trash(settings: HostSettings, there: list[Path]) -> Iterator[Path]:
+def _unknown_trash(settings: HostSettings, folders: list[Path]) -> Iterator[Path]:
     """Yield what is in the trash by no record that can be read, but for another host's."""
-    place = reservations.folder(settings)
-    known = {one.name for one in records.every(place, trash.PURPOSE)}
-    for folder in there:
+    records_folder = reservations.folder(settings)
+    recorded_names = {record.name for record in records.read_records(records_folder, trash.PURPOSE)}
+    for folder in folders:
         if not sharing.is_shared(settings, folder):
-            found = sorted((folder / trash.FOLDER).glob("*"))
+            entries = sorted((folder / trash.FOLDER).glob("*"))
             # An empty one is of somebody who died before anything was in it.
-            yield from (one for one in found if one.name not in known and not _is_empty(one))
+            yield from (
+                entry
+                for entry in entries
+                if entry.name not in recorded_names and not _is_empty(entry)
+            )
 
 
 def _is_empty(path: Path) -> bool:
@@ -133,16 +155,25 @@ def _is_empty(path: Path) -> bool:
 
 def _firewall() -> Iterator[str]:
     """Yield files of rules that no unit of ours loads, and units whose rules are not there."""
-    loaded = _loaded_rules() if salt.utils.systemd.booted() else {}
-    known = {word for words in loaded.values() for word in words}
-    rules = {str(path) for path in _RULES.glob("[!.]*") if path.is_file()}
+    rules_by_unit = _loaded_rules() if salt.utils.systemd.booted() else {}
+    loaded_rules = {word for words in rules_by_unit.values() for word in words}
+    rule_files = {str(path) for path in _RULES.glob("[!.]*") if path.is_file()}
     if salt.utils.systemd.booted():
-        yield from (path for path in rules - known if not any(one in path for one in _UNLOADED))
-    yield from (unit for unit, words in loaded.items() if words - rules)
+        yield from (
+            path
+            for path in rule_files - loaded_rules
+            if not any(part in path for part in _UNLOADED_PARTS)
+        )
+    yield from (unit for unit, words in rules_by_unit.items() if words - rule_files)
 
 
 def _loaded_rules() -> dict[str, set[str]]:
     """Return ``{unit: files of rules}`` of our units."""
-    texts = {str(path): path.read_text().split() for path in _UNITS.glob("salt-virt-*.service")}
-    begin = f"{_RULES}/"
-    return {unit: {one for one in words if one.startswith(begin)} for unit, words in texts.items()}
+    words_by_unit = {
+        str(path): path.read_text().split() for path in _UNITS.glob("salt-virt-*.service")
+    }
+    rules_prefix = f"{_RULES}/"
+    return {
+        unit: {word for word in words if word.startswith(rules_prefix)}
+        for unit, words in words_by_unit.items()
+    }

@@ -20,7 +20,7 @@ from saltvirt.xml import read
 _LIBVIRT = Path("/var/lib/libvirt/qemu")
 _LOGS = Path("/var/log/libvirt/qemu")
 # Where libvirt itself puts what it keeps of a VM, how that is called, and what it is.
-_NAMED = (
+_LIBVIRT_FILES = (
     (_LIBVIRT / "nvram", "_VARS.fd", "nvram"),
     (_LIBVIRT / "save", ".save", "managed-save"),
     (_LOGS, "-console.log", "console-log"),
@@ -34,12 +34,12 @@ def vms(conn: Any) -> dict[str, SeenVm]:
     out = {}
     for name in query.names(conn):
         try:
-            root = read.domain(lifecycle.kept_xml(conn, name))
+            root = read.domain(lifecycle.inactive_xml(conn, name))
         except NoSuchVm:
             continue  # it has gone since
         paths = {*disks.get(name, ()), read.firmware_variables(root) or ""} - {""}
-        real = {os.path.realpath(path) for path in paths if path.startswith("/")}
-        out[name] = SeenVm(uuid=read.uuid(root), files=sorted(paths | real))
+        real_paths = {os.path.realpath(path) for path in paths if path.startswith("/")}
+        out[name] = SeenVm(uuid=read.uuid(root), files=sorted(paths | real_paths))
     return out
 
 
@@ -48,13 +48,13 @@ def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
     return {**unreadablechains.reasons(conn, settings), **inspect.unreadable(conn, settings)}
 
 
-def used(conn: Any, settings: HostSettings) -> set[str]:
+def find_used_files(conn: Any, settings: HostSettings) -> set[str]:
     """Return all files that anything on this host uses, is based on, or has on record."""
-    found = {path for path, _reference in usage.index(conn, settings).every(policies.LOOSE)}
-    found |= set(reservations.every_file(settings))
-    for one in vms(conn).values():
-        found |= set(one.files)
-    return found | {os.path.realpath(path) for path in found if path.startswith("/")}
+    used_files = {path for path, _reference in usage.index(conn, settings).every(policies.LOOSE)}
+    used_files |= set(reservations.list_files(settings))
+    for vm in vms(conn).values():
+        used_files |= set(vm.files)
+    return used_files | {os.path.realpath(path) for path in used_files if path.startswith("/")}
 
 
 def _open_files() -> set[str]:
@@ -62,30 +62,30 @@ def _open_files() -> set[str]:
     out = set()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
-            for one in (process / "fd").iterdir():
+            for descriptor in (process / "fd").iterdir():
                 with contextlib.suppress(OSError):  # it has been closed
-                    out.add(str(one.readlink()))
-    for one in _BLOCK.glob("loop*/loop/backing_file"):
+                    out.add(str(descriptor.readlink()))
+    for backing_file in _BLOCK.glob("loop*/loop/backing_file"):
         with contextlib.suppress(OSError):
-            out.add(os.fsdecode(one.read_bytes()).strip())
+            out.add(os.fsdecode(backing_file.read_bytes()).strip())
     return out
 
 
 def files(conn: Any, settings: HostSettings) -> Iterator[LooseFile]:
     """Yield the files of VMs that nothing here uses."""
-    there = storage.folders(conn, settings)
-    is_used = used(conn, settings) | _open_files()
-    for folder in there:
+    folders = storage.folders(conn, settings)
+    used_files = find_used_files(conn, settings) | _open_files()
+    for folder in folders:
         for path in sorted(folder.iterdir()):
-            owner = None if path.is_symlink() or not path.is_file() else owned.of(path)
+            owner = None if path.is_symlink() or not path.is_file() else owned.read_owner(path)
             # On storage that hosts share it may be a host's that this master knows nothing of.
             if owner is None or not owner.is_of_this_host:
                 continue
-            if str(path) in is_used or storage.is_open(path):
+            if str(path) in used_files or storage.is_open(path):
                 continue
             kind = "seed" if seedfiles.is_seed(path) else "disk"
             yield _file(settings, kind, path, owner.vm, owner.uuid)
-    yield from _named(settings, set(query.names(conn)), is_used)
+    yield from _find_libvirt_files(settings, set(query.names(conn)), used_files)
     yield from tokens(settings)
 
 
@@ -95,12 +95,14 @@ def tokens(settings: HostSettings) -> Iterator[LooseFile]:
         yield _file(settings, "token", path, path.name, "")
 
 
-def _named(settings: HostSettings, known: set[str], is_used: set[str]) -> Iterator[LooseFile]:
+def _find_libvirt_files(
+    settings: HostSettings, vm_names: set[str], used_files: set[str]
+) -> Iterator[LooseFile]:
     """Yield what libvirt keeps of VMs that this host has not."""
-    for folder, end, kind in _NAMED:
-        for path in sorted(folder.glob(f"*{end}")):
-            name = path.name.removesuffix(end)
-            if name not in known and str(path) not in is_used:
+    for folder, suffix, kind in _LIBVIRT_FILES:
+        for path in sorted(folder.glob(f"*{suffix}")):
+            name = path.name.removesuffix(suffix)
+            if name not in vm_names and str(path) not in used_files:
                 yield _file(settings, kind, path, name, "")
 
 
@@ -110,24 +112,26 @@ def _file(settings: HostSettings, kind: str, path: Path, vm: str, uuid: str) -> 
         path=str(path),
         vm=vm,
         uuid=uuid,
-        bytes=room.taken(path),
+        bytes=room.allocated_bytes(path),
         quiet_s=max(0.0, time.time() - path.stat().st_mtime),
         is_shared=sharing.is_shared(settings, path),
     )
 
 
-def shared(settings: HostSettings, paths: Iterable[str]) -> list[str]:
+def find_shared_files(settings: HostSettings, paths: Iterable[str]) -> list[str]:
     """Return those of some files that other hosts may have too."""
-    found = (path for path in paths if path.startswith("/") and sharing.is_shared(settings, path))
+    shared_paths = (
+        path for path in paths if path.startswith("/") and sharing.is_shared(settings, path)
+    )
     # The name of a file need not be text.
-    return sorted(map(terminal.escaped, found))
+    return sorted(map(terminal.escape, shared_paths))
 
 
-def made_for(known: Mapping[str, SeenVm]) -> list[str]:
+def find_owner_names(vms_by_name: Mapping[str, SeenVm]) -> list[str]:
     """Return whose the files may be that domains use: by their marks, and by their names."""
     out = set()
-    for path in (path for one in known.values() for path in one.files):
-        owner = owned.of(path)
+    for path in (path for vm in vms_by_name.values() for path in vm.files):
+        owner = owned.read_owner(path)
         # A disk is called NAME_DISK.FORMAT, whatever became of its mark.
         words = Path(path).name.split("_")
         out |= {"_".join(words[:count]) for count in range(1, len(words))}

@@ -13,12 +13,14 @@ from saltvirt.ops.migration import reach
 from saltvirt.ops.seeding import submission
 
 # What is settled, and swept, by what every virt.init and virt.purge does first.
-_SETTLED = ("unfinished", "lock", "download")
+_SETTLED_CHECKS = ("unfinished", "lock", "download")
 # As long as an authorization can last.
 TOKEN_S = 24 * 3600
 
 
-def mend(conn: Any, settings: HostSettings, wanted: Mapping[str, Iterable[str]]) -> list[str]:
+def mend(
+    conn: Any, settings: HostSettings, subjects_by_check: Mapping[str, Iterable[str]]
+) -> list[str]:
     """
     Settle and remove what a record, or its own time, says is over; return what was done.
 
@@ -27,78 +29,82 @@ def mend(conn: Any, settings: HostSettings, wanted: Mapping[str, Iterable[str]])
 
     Raises BadArgument for a check that is mended in another way.
     """
-    for check in wanted:
-        if check not in (*_SETTLED, *_OTHERS):
+    for check in subjects_by_check:
+        if check not in (*_SETTLED_CHECKS, *_MENDERS):
             raise BadArgument("wanted", f"{check!r} is not mended on its host")
-    done: list[str] = []
-    if any(check in wanted for check in _SETTLED):
-        before = _left(conn, settings, _SETTLED, wanted)
+    outcomes: list[str] = []
+    if any(check in subjects_by_check for check in _SETTLED_CHECKS):
+        left_before = _find_leftovers(conn, settings, _SETTLED_CHECKS, subjects_by_check)
         unfinished.settle(conn, settings)
-        after = _left(conn, settings, _SETTLED, wanted)
-        done += [f"{check} {one}: settled" for check, one in before if (check, one) not in after]
-    for check, act in _OTHERS.items():
-        if check in wanted:
-            done += act(conn, settings, set(wanted[check]))
-    return done
+        left_after = _find_leftovers(conn, settings, _SETTLED_CHECKS, subjects_by_check)
+        outcomes += [
+            f"{check} {subject}: settled"
+            for check, subject in left_before
+            if (check, subject) not in left_after
+        ]
+    for check, act in _MENDERS.items():
+        if check in subjects_by_check:
+            outcomes += act(conn, settings, set(subjects_by_check[check]))
+    return outcomes
 
 
-def _left(
+def _find_leftovers(
     conn: Any,
     settings: HostSettings,
     checks: Iterable[str],
-    wanted: Mapping[str, Iterable[str]],
+    subjects_by_check: Mapping[str, Iterable[str]],
 ) -> list[tuple[str, str]]:
-    found = facts.left(conn, settings)
+    leftovers = facts.find_leftovers(conn, settings)
     return [
-        (check, one)
+        (check, subject)
         for check in checks
-        for one in found.get(check, ())
-        if one in set(wanted.get(check, ()))
+        for subject in leftovers.get(check, ())
+        if subject in set(subjects_by_check.get(check, ()))
     ]
 
 
-def _tokens(_conn: Any, settings: HostSettings, wanted: set[str]) -> list[str]:
+def _remove_tokens(_conn: Any, settings: HostSettings, paths: set[str]) -> list[str]:
     """Remove tokens of authorizations that are over: their own time says that they are."""
-    done = []
+    outcomes = []
     with reservations.host_lock(settings):
-        for one in loose.tokens(settings):
-            if one.path in wanted and one.quiet_s >= TOKEN_S:
-                submission.forget(settings, one.vm)
-                done.append(f"token of VM {one.vm}: removed")
-    return done
+        for token in loose.tokens(settings):
+            if token.path in paths and token.quiet_s >= TOKEN_S:
+                submission.forget_token(settings, token.vm)
+                outcomes.append(f"token of VM {token.vm}: removed")
+    return outcomes
 
 
-def _marks(conn: Any, settings: HostSettings, wanted: set[str]) -> list[str]:
-    done = []
+def _remove_marks(conn: Any, settings: HostSettings, paths: set[str]) -> list[str]:
+    outcomes = []
     with reservations.host_lock(settings):
-        for path in facts.left_marks(settings, storage.folders(conn, settings)):
-            if str(path) in wanted:
+        for path in facts.find_left_marks(settings, storage.folders(conn, settings)):
+            if str(path) in paths:
                 files.unlink(path)
-                done.append(f"mark {path}: removed")
-    return done
+                outcomes.append(f"mark {path}: removed")
+    return outcomes
 
 
-def _pools(conn: Any, settings: HostSettings, wanted: set[str]) -> list[str]:
-    before = wanted.intersection(reach.left_open(conn, settings))
+def _end_pools(conn: Any, settings: HostSettings, pool_names: set[str]) -> list[str]:
+    open_before = pool_names.intersection(reach.find_open_pools(conn, settings))
     # Under its own lock it looks again who needs which; a move that is begun meanwhile does.
     reach.close_folders(conn, settings, "")
-    after = set(reach.left_open(conn, settings))
-    return [f"pool {one}: ended" for one in sorted(before - after)]
+    open_after = set(reach.find_open_pools(conn, settings))
+    return [f"pool {pool}: ended" for pool in sorted(open_before - open_after)]
 
 
-def _parts(_conn: Any, _settings: HostSettings, wanted: set[str]) -> list[str]:
-    folders = {str(one): one for one in facts.NETWORK_FOLDERS}
-    done = []
-    for folder in sorted({str(Path(path).parent) for path in wanted} & set(folders)):
-        there = [path for path in files.abandoned(folder) if str(path) in wanted]
+def _remove_parts(_conn: Any, _settings: HostSettings, paths: set[str]) -> list[str]:
+    folders = {str(network_folder): network_folder for network_folder in facts.NETWORK_FOLDERS}
+    outcomes = []
+    for folder in sorted({str(Path(path).parent) for path in paths} & set(folders)):
+        removed_paths = [path for path in files.find_abandoned(folder) if str(path) in paths]
         files.sweep(folder)
-        done += [f"network-file {path}: removed" for path in there]
-    return done
+        outcomes += [f"network-file {path}: removed" for path in removed_paths]
+    return outcomes
 
 
-_OTHERS: dict[str, Callable[[Any, HostSettings, set[str]], list[str]]] = {
-    "token": _tokens,
-    "mark": _marks,
-    "pool": _pools,
-    "network-file": _parts,
+_MENDERS: dict[str, Callable[[Any, HostSettings, set[str]], list[str]]] = {
+    "token": _remove_tokens,
+    "mark": _remove_marks,
+    "pool": _end_pools,
+    "network-file": _remove_parts,
 }

@@ -16,65 +16,65 @@ from saltvirt.storage import door, policies, sharing, usage
 from saltvirt.storage.verdict import Reference
 
 
-def listed(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
+def list_images(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
     Return ``{digest: {source, format, virtual_bytes, file_bytes, users, os, ...}}``.
 
     ``users`` are VMs by name, and overlays in folders of VMs that belong to no VM by path;
     ``os``, ``has_minion`` and ``has_cloud_init`` are None until the image was looked into.
     """
-    used = users(conn, settings)
+    users_by_digest = find_users(conn, settings)
     out = {}
-    for digest, note in cache.every(settings).items():
+    for digest, note in cache.read_notes(settings).items():
         out[digest] = {
             "source": note["source"],
             "format": note["format"],
             "virtual_bytes": note["size_bytes"],
             "file_bytes": note["stat"][0],
-            "users": sorted(used.get(digest, ())),
-            **looked(cache.look_path(settings, digest)),
+            "users": sorted(users_by_digest.get(digest, ())),
+            **read_look(cache.inspection_path(settings, digest)),
         }
     return out
 
 
-def looked(look: Path) -> dict[str, Any]:
+def read_look(look_path: Path) -> dict[str, Any]:
     """Return what was found in an image, of the file that keeps it; None each if nobody looked."""
-    said = json.loads(look.read_text()) if look.exists() else {}
-    system = said.get("os")
+    notes = json.loads(look_path.read_text()) if look_path.exists() else {}
+    system = notes.get("os")
     return {
         # An image may call its system as it likes.
         "os": terminal.one_line(system) if isinstance(system, str) else None,
-        **{key: said.get(key) for key in ("has_minion", "has_cloud_init")},
+        **{key: notes.get(key) for key in ("has_minion", "has_cloud_init")},
     }
 
 
-def users(conn: Any, settings: HostSettings) -> dict[str, set[str]]:
+def find_users(conn: Any, settings: HostSettings) -> dict[str, set[str]]:
     """Return ``{digest: names}``: which VMs and files are based on which cached image."""
     out: dict[str, set[str]] = {}
     for path, reference in usage.index(conn, settings).every(policies.PRUNE):
         digest = cache.digest_of(settings, path)
         if digest:
-            out.setdefault(digest, set()).add(_shown(reference))
+            out.setdefault(digest, set()).add(_describe_user(reference))
     return out
 
 
-def _shown(reference: Reference) -> str:
+def _describe_user(reference: Reference) -> str:
     in_trash = {
         policies.TRASH: f"{reference.owner} in the trash",
         policies.OTHER_TRASH: "another host's entry in the trash",
     }
     # The name of a file need not be text.
-    return terminal.escaped(in_trash.get(reference.source, reference.owner))
+    return terminal.escape(in_trash.get(reference.source, reference.owner))
 
 
 def pull(context: Context, image: str, saltenv: str, image_hash: object = None) -> str | None:
     """Have an image in the cache before a VM wants it; return its digest."""
     arguments.text("image", image)
-    got = fetch.obtain(context, image, saltenv, image_hash=image_hash)
-    return cache.digest_of(context.settings, got.path)
+    validated_image = fetch.obtain(context, image, saltenv, image_hash=image_hash)
+    return cache.digest_of(context.settings, validated_image.path)
 
 
-def named(settings: HostSettings, digests: object) -> list[str] | None:
+def resolve_digests(settings: HostSettings, digests: object) -> list[str] | None:
     """
     Return the digests that somebody has typed, None if nobody has typed any.
 
@@ -83,13 +83,13 @@ def named(settings: HostSettings, digests: object) -> list[str] | None:
     """
     if digests is None:
         return None
-    known, out = cache.every(settings), []
-    for one in arguments.names("digests", digests):
-        found = [digest for digest in known if digest.startswith(one)]
-        if len(found) != 1 and not cache.is_digest(one):
-            many = "more than one image here begins" if found else "no image here begins"
-            raise BadArgument("digests", f"{many} with {one!r}; see virt.images")
-        out += found[:1]
+    notes_by_digest, out = cache.read_notes(settings), []
+    for prefix in arguments.names("digests", digests):
+        matches = [digest for digest in notes_by_digest if digest.startswith(prefix)]
+        if len(matches) != 1 and not cache.is_digest(prefix):
+            problem = "more than one image here begins" if matches else "no image here begins"
+            raise BadArgument("digests", f"{problem} with {prefix!r}; see virt.images")
+        out += matches[:1]
     return out
 
 
@@ -105,36 +105,44 @@ def prune(
     Returns ``{"removed": {digest: bytes}, "kept": {digest: why}}``. Raises StorageError while a VM
     is being built here: its disk may not be there yet; and if nobody can tell what one needs.
     """
-    if not is_dry and sharing.is_shared(settings, cache.where(settings)):
+    if not is_dry and sharing.is_shared(settings, cache.folder_path(settings)):
         raise StorageError(
-            f"the images in {cache.where(settings)} are on storage that other hosts see, and VMs "
+            f"the images in {cache.folder_path(settings)} are on storage that other hosts see, and "
+            "VMs "
             "there may need them; this host cannot tell; ask all hosts: salt-run virt.image_prune"
             f"{sharing.UNLESS_OWN}"
         )
     removal.note_lost(settings)
     with reservations.host_lock(settings):
-        known, used, unused = _seen(conn, settings, digests)
+        images_by_digest, users_by_digest, unused_digests = _classify_images(
+            conn, settings, digests
+        )
         if is_dry:
-            return _said({one: known[one]["file_bytes"] for one in unused}, used)
-        drop = dropping(conn, settings)
-        done = removal.remove(settings, unused, lambda: users(conn, settings), drop)
-    return _said(done.removed, {**used, **done.kept})
+            return _build_answer(
+                {digest: images_by_digest[digest]["file_bytes"] for digest in unused_digests},
+                users_by_digest,
+            )
+        drop = prepare_drop(conn, settings)
+        result = removal.remove(settings, unused_digests, lambda: find_users(conn, settings), drop)
+    return _build_answer(result.removed, {**users_by_digest, **result.kept})
 
 
 def begin(conn: Any, settings: HostSettings, digests: Iterable[str] | None) -> dict[str, Any]:
     """Begin what :func:`end` ends, as :func:`prune` would; return ``begun`` as well."""
     removal.note_lost(settings)
     with reservations.host_lock(settings):
-        _known, used, unused = _seen(conn, settings, digests)
-        begun = removal.begin(settings, unused)
-    return {**_said({}, used), "begun": begun}
+        _images, users_by_digest, unused_digests = _classify_images(conn, settings, digests)
+        begun_digests = removal.begin(settings, unused_digests)
+    return {**_build_answer({}, users_by_digest), "begun": begun_digests}
 
 
-def used_now(conn: Any, settings: HostSettings, digests: Iterable[str]) -> dict[str, Any]:
+def find_used(conn: Any, settings: HostSettings, digests: Iterable[str]) -> dict[str, Any]:
     """Return what of some images is ``kept``, as something on this host uses it."""
     _refuse_unknown(conn, settings)
-    found = users(conn, settings)
-    return _said({}, {one: found[one] for one in digests if one in found})
+    users_by_digest = find_users(conn, settings)
+    return _build_answer(
+        {}, {digest: users_by_digest[digest] for digest in digests if digest in users_by_digest}
+    )
 
 
 def end(conn: Any, settings: HostSettings, digests: Collection[str]) -> dict[str, Any]:
@@ -146,12 +154,12 @@ def end(conn: Any, settings: HostSettings, digests: Collection[str]) -> dict[str
         except StorageError:
             removal.keep_all_but(settings, ())
             raise
-        used = users(conn, settings)
-        done = removal.end(settings, digests, used, dropping(conn, settings))
-    return _said(done.removed, done.kept)
+        users_by_digest = find_users(conn, settings)
+        result = removal.end(settings, digests, users_by_digest, prepare_drop(conn, settings))
+    return _build_answer(result.removed, result.kept)
 
 
-def dropping(conn: Any, settings: HostSettings) -> Callable[[str], None]:
+def prepare_drop(conn: Any, settings: HostSettings) -> Callable[[str], None]:
     """Return what removes the file of a cached image that nothing on this host needs."""
     index = usage.index(conn, settings)
     # Read now: while an image has no note any more, another host may fetch it into this folder.
@@ -163,36 +171,45 @@ def dropping(conn: Any, settings: HostSettings) -> Callable[[str], None]:
     return drop
 
 
-def _seen(
+def _classify_images(
     conn: Any, settings: HostSettings, digests: Iterable[str] | None
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Collection[str]], list[str]]:
     """Return the images of this host, who uses which, and which nobody uses."""
-    building = sorted(reservations.coming(settings))
-    if building:
+    busy_vms = sorted(reservations.read_coming_vms(settings))
+    if busy_vms:
         raise StorageError(
-            f"{', '.join(building)} is being built or moved here; try again when that is over"
+            f"{', '.join(busy_vms)} is being built or moved here; try again when that is over"
         )
     _refuse_unknown(conn, settings)
-    known = listed(conn, settings)
-    return known, *_split(known, known if digests is None else digests)
+    images_by_digest = list_images(conn, settings)
+    return images_by_digest, *_split_by_use(
+        images_by_digest, images_by_digest if digests is None else digests
+    )
 
 
-def _said(
-    removed: Mapping[str, int], used: Mapping[str, Collection[str]]
+def _build_answer(
+    bytes_by_digest: Mapping[str, int], users_by_digest: Mapping[str, Collection[str]]
 ) -> dict[str, dict[str, Any]]:
     return {
-        "removed": dict(removed),
-        "kept": {one: f"used by {', '.join(sorted(who))}" for one, who in used.items()},
+        "removed": dict(bytes_by_digest),
+        "kept": {
+            digest: f"used by {', '.join(sorted(user_names))}"
+            for digest, user_names in users_by_digest.items()
+        },
     }
 
 
-def _split(
-    known: Mapping[str, Mapping[str, Any]], digests: Iterable[str]
+def _split_by_use(
+    images_by_digest: Mapping[str, Mapping[str, Any]], digests: Iterable[str]
 ) -> tuple[dict[str, Collection[str]], list[str]]:
     """Return which images are used, ``{digest: users}``, and which are not; others are unknown."""
-    of_all = {one: known[one]["users"] for one in digests if one in known}
-    return {one: who for one, who in of_all.items() if who}, [
-        one for one, who in of_all.items() if not who
+    users_by_digest = {
+        digest: images_by_digest[digest]["users"]
+        for digest in digests
+        if digest in images_by_digest
+    }
+    return {digest: user_names for digest, user_names in users_by_digest.items() if user_names}, [
+        digest for digest, user_names in users_by_digest.items() if not user_names
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from salt.exceptions import SaltException
 
 from saltvirt import room, web
-from saltvirt.arguments import shown
+from saltvirt.arguments import hide_credentials
 from saltvirt.errors import BadArgument, ImageError
 from saltvirt.image import cache, validation
 from saltvirt.ops.context import Context
@@ -43,34 +43,36 @@ def obtain(
         saltenv=saltenv,
         settings=context.settings,
         opts=context.opts,
-        progress=_Steps(context, shown(image)),
+        progress=_FetchProgress(context, hide_credentials(image)),
         validate=validate,
-        expected=_expected(context, image, saltenv, image_hash),
+        expected=_find_checksum(context, image, saltenv, image_hash),
         digest=digest,
     )
 
 
-def _expected(context: Context, image: str, saltenv: str, image_hash: object) -> Any:
+def _find_checksum(context: Context, image: str, saltenv: str, image_hash: object) -> Any:
     if image_hash is None:
         return None
-    said = str(image_hash)
+    hash_text = str(image_hash)
     try:
-        with _local(context, said) as where:
+        with _local_checksum(context, hash_text) as hash_source:
             # The same function that stands behind file.managed's source_hash.
             return context.functions["file.get_source_sum"](
-                source=image, source_hash=where, saltenv=saltenv
+                source=image, source_hash=hash_source, saltenv=saltenv
             )
     except (SaltException, ImageError, OSError) as exc:
-        why = " ".join(str(exc).split())
-        for one in (image, said):
-            why = why.replace(one, shown(one))
+        reason = " ".join(str(exc).split())
+        for location in (image, hash_text):
+            reason = reason.replace(location, hide_credentials(location))
         raise BadArgument(
-            "image_hash", f"no checksum of {shown(image)} in {shown(image_hash)!r}: {why}"
+            "image_hash",
+            f"no checksum of {hide_credentials(image)} in {hide_credentials(image_hash)!r}: "
+            f"{reason}",
         ) from exc
 
 
 @contextmanager
-def _local(context: Context, image_hash: str) -> Iterator[str]:
+def _local_checksum(context: Context, image_hash: str) -> Iterator[str]:
     """
     Yield what Salt is to read a checksum from: of the web a copy, which is gone afterwards.
 
@@ -81,7 +83,9 @@ def _local(context: Context, image_hash: str) -> Iterator[str]:
     if not re.match("https?://", image_hash, re.IGNORECASE):
         yield image_hash
         return
-    meter = room.of(context.settings).meter(shown(image_hash), tempfile.gettempdir())
+    meter = room.from_settings(context.settings).meter(
+        hide_credentials(image_hash), tempfile.gettempdir()
+    )
     data = web.fetch_small(image_hash, _SUMS_BYTES, meter)
     with tempfile.NamedTemporaryFile(prefix="salt-virt-") as copy:
         # Salt reads it as text.
@@ -90,10 +94,10 @@ def _local(context: Context, image_hash: str) -> Iterator[str]:
         try:
             yield copy.name
         except SaltException as exc:
-            raise ImageError(str(exc).replace(copy.name, shown(image_hash))) from exc
+            raise ImageError(str(exc).replace(copy.name, hide_credentials(image_hash))) from exc
 
 
-class _Steps:
+class _FetchProgress:
     """Report a fetch at every tenth of it, or every 64 MiB if its size is not known."""
 
     def __init__(self, context: Context, image: str) -> None:

@@ -16,12 +16,12 @@ from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.ops.seeding import inspection, install, provided
 from saltvirt.seed import appliance
-from saltvirt.seed.model import Found
+from saltvirt.seed.model import Inspection
 from saltvirt.storage import door, policies, usage
 from saltvirt.storage.verdict import Verdict
 
 
-def build(context: Context, source: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def build(context: Context, source: str, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """
     Build an image and return ``{"path", "digest", "os", "has_minion", "has_cloud_init"}``.
 
@@ -31,50 +31,52 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
     """
     arguments.text("source", source)
     arguments.vm_name(name)
-    job = _job(given)
+    job = _job(options)
     refuse_packages(job["packages"], is_networked=install.uses_network(context.settings))
-    target = _target(context.settings, name, given)
+    target = _target(context.settings, name, options)
     limits = inspection.limits(context.settings)
-    missing = appliance.why_missing(limits["python"])
-    if missing:
-        raise StorageError(f"no image can be built on this host: {missing}")
-    base = fetch.obtain(context, source, given["saltenv"], image_hash=given["image_hash"])
-    part = files.part_path(target.parent, name)
-    with clone.storing(part):
+    missing_reason = appliance.why_missing(limits["python"])
+    if missing_reason:
+        raise StorageError(f"no image can be built on this host: {missing_reason}")
+    base = fetch.obtain(context, source, options["saltenv"], image_hash=options["image_hash"])
+    part_path = files.part_path(target.parent, name)
+    with clone.remove_on_failure(part_path):
         context.progress("Copying")
-        meter = room.of(context.settings).meter(arguments.shown(source), target.parent)
-        tool.convert(base.path, base.format, part, "qcow2", meter)
-        job |= _brought(context, base, given)
+        meter = room.from_settings(context.settings).meter(
+            arguments.hide_credentials(source), target.parent
+        )
+        tool.convert(base.path, base.format, part_path, "qcow2", meter)
+        job |= _fetch_inputs(context, base, options)
         context.progress("Building", detail="in the appliance")
         try:
             masters = inspection.masters(context.opts) if job["network"] else ()
-            told = {**job, "path": str(part), "format": "qcow2"}
-            answer = appliance.run(told, masters=masters, **limits)
+            worker_job = {**job, "path": str(part_path), "format": "qcow2"}
+            answer = appliance.run(worker_job, masters=masters, **limits)
         except SeedError as exc:
-            raise SeedError(str(exc).replace(str(part), f"image {name}")) from exc
-        validated = validation.validate(part)
-        _place(context.settings, part, name, given)
-    found = inspection.found(answer)
-    digest, warnings = _kept(context.settings, target, validated, found)
+            raise SeedError(str(exc).replace(str(part_path), f"image {name}")) from exc
+        validated_image = validation.validate(part_path)
+        _place(context.settings, part_path, name, options)
+    content = inspection.parse_content(answer)
+    digest, warnings = _cache_copy(context.settings, target, validated_image, content)
     return {
         "path": str(target),
         "digest": digest,
-        "os": found.os,
-        "has_minion": found.has_minion,
-        "has_cloud_init": found.has_cloud_init,
+        "os": content.os,
+        "has_minion": content.has_minion,
+        "has_cloud_init": content.has_cloud_init,
         **({"warnings": warnings} if warnings else {}),
     }
 
 
-def _place(settings: HostSettings, part: Path, name: str, given: Mapping[str, Any]) -> None:
+def _place(settings: HostSettings, part_path: Path, name: str, options: Mapping[str, Any]) -> None:
     """Give a built image its name: neither an older one of it nor this one goes by a crash."""
-    part.chmod(0o644)
+    part_path.chmod(0o644)
     # It may take a while, in which nobody else is kept from anything.
-    files.durable(part)
+    files.make_durable(part_path)
     with reservations.host_lock(settings):
         # Somebody may have made a file of that name, or a VM based on it, meanwhile.
-        target = _target(settings, name, given)
-        door.replace(part, _verdict(settings, target))
+        target = _target(settings, name, options)
+        door.replace(part_path, _verdict(settings, target))
 
 
 def refuse_packages(packages: Sequence[str], *, is_networked: bool) -> None:
@@ -87,37 +89,39 @@ def refuse_packages(packages: Sequence[str], *, is_networked: bool) -> None:
         )
 
 
-def _job(given: Mapping[str, Any]) -> dict[str, Any]:
-    packages = arguments.names("packages", given["packages"])
-    commands = given["commands"] or []
+def _job(options: Mapping[str, Any]) -> dict[str, Any]:
+    packages = arguments.names("packages", options["packages"])
+    commands = options["commands"] or []
     if isinstance(commands, str):
         commands = [commands]
-    if not isinstance(commands, list) or not all(isinstance(one, str) for one in commands):
+    if not isinstance(commands, list) or not all(isinstance(command, str) for command in commands):
         raise BadArgument("commands", f"{commands!r} is not a list of commands")
     for flag in ("install", "sysprep", "replace"):
-        arguments.boolean(flag, given[flag])
-    for path in arguments.mapping("files", given["files"]) or {}:
+        arguments.boolean(flag, options[flag])
+    for path in arguments.mapping("files", options["files"]) or {}:
         if not str(path).startswith("/"):
             raise BadArgument("files", f"{path!r} is not an absolute path in the guest")
     return {
         "action": "build",
         "packages": list(packages),
         "commands": commands,
-        "sysprep": given["sysprep"],
+        "sysprep": options["sysprep"],
     }
 
 
-def _target(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Path:
-    asked = given["folder"]
-    usual = Path(settings.images, "golden")
-    folder = usual if asked is None else Path(arguments.text("folder", asked))
-    if asked is None:
-        storage.made(settings.images)
+def _target(settings: HostSettings, name: str, options: Mapping[str, Any]) -> Path:
+    folder_option = options["folder"]
+    default_folder = Path(settings.images, "golden")
+    folder = (
+        default_folder if folder_option is None else Path(arguments.text("folder", folder_option))
+    )
+    if folder_option is None:
+        storage.make_image_folder(settings.images)
         folder.mkdir(mode=0o711, exist_ok=True)
     elif not folder.is_absolute() or not folder.is_dir():
         raise BadArgument("folder", f"there is no folder {folder} on this host")
     target = folder / f"{name}.qcow2"
-    if target.exists() and not given["replace"]:
+    if target.exists() and not options["replace"]:
         raise StorageError(
             f"{target} exists already; give another name, or replace=True "
             "(VMs made of the old one keep it)"
@@ -131,49 +135,55 @@ def _verdict(settings: HostSettings, target: Path) -> Verdict:
     """Return whether a golden image may be replaced: a VM can have it by its path."""
     if connect.why_missing():
         return usage.index(None, settings).verdict(policies.REPLACE, str(target))
-    with connect.opened(settings) as conn:
-        index = usage.index(conn, settings, beside=[str(target)])
+    with connect.open_connection(settings) as conn:
+        index = usage.index(conn, settings, beside_files=[str(target)])
         return index.verdict(policies.REPLACE, str(target))
 
 
-def _brought(
-    context: Context, base: validation.ValidatedImage, given: Mapping[str, Any]
+def _fetch_inputs(
+    context: Context, base: validation.ValidatedImage, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the parts of the job that need files of this host, fetched."""
-    source = install.source(context.settings, given["install_from"])
-    installed = None
-    if given["install"]:
-        found = inspection.look(context, base, use_kvm=False)
-        if not found.has_minion:
-            saltenv = given["saltenv"]
-            packages = () if source else provided.suitable(context, found, saltenv)
-            installed = install.prepared(context, source, found.arch, saltenv, packages)
+    source = install.source(context.settings, options["install_from"])
+    installation = None
+    if options["install"]:
+        content = inspection.look(context, base, use_kvm=False)
+        if not content.has_minion:
+            saltenv = options["saltenv"]
+            packages = () if source else provided.find_suitable(context, content, saltenv)
+            installation = install.prepare(context, source, content.arch, saltenv, packages)
     uploads = []
-    for path, said in (given["files"] or {}).items():
-        said = said if isinstance(said, dict) else {"source": said}
-        arguments.refuse_unknown_keys("files", said, {"source", "mode"})
+    for path, file_options in (options["files"] or {}).items():
+        file_options = file_options if isinstance(file_options, dict) else {"source": file_options}
+        arguments.refuse_unknown_keys("files", file_options, {"source", "mode"})
         file = fetch.obtain(
-            context, said.get("source", ""), given["saltenv"], validation.accept_any
+            context, file_options.get("source", ""), options["saltenv"], validation.accept_any
         )
-        uploads.append([path, file.path, str(said.get("mode", "644"))])
-    wants = bool(given["packages"] or given["commands"] or (installed and installed.network))
-    network = wants and install.uses_network(context.settings)
-    return {"install": installed and installed.to_job(), "uploads": uploads, "network": network}
+        uploads.append([path, file.path, str(file_options.get("mode", "644"))])
+    is_network_needed = bool(
+        options["packages"] or options["commands"] or (installation and installation.network)
+    )
+    network = is_network_needed and install.uses_network(context.settings)
+    return {
+        "install": installation and installation.to_job(),
+        "uploads": uploads,
+        "network": network,
+    }
 
 
-def _kept(
+def _cache_copy(
     settings: HostSettings,
     target: Path,
-    validated: validation.ValidatedImage,
-    found: Found,
+    validated_image: validation.ValidatedImage,
+    content: Inspection,
 ) -> tuple[str, list[str]]:
     """Keep a copy of a built image in the cache; return its digest, and warnings."""
     warnings = []
     try:
-        digest = cache.adopt(settings, target, validated)
+        digest = cache.adopt(settings, target, validated_image)
     except room.OverLimit as exc:
         # The image itself is complete. The first VM of it needs that room, and says so.
-        digest = local_digest(str(target), Index(cache.folder(settings) / "index.json"))
+        digest = local_digest(str(target), Index(cache.ensure_folder(settings) / "index.json"))
         warnings = [f"the cache has no copy of {target}, which the first VM of it needs: {exc}"]
-    files.write(cache.look_path(settings, digest), json.dumps(wire.plain(found)).encode())
+    files.write(cache.inspection_path(settings, digest), json.dumps(wire.plain(content)).encode())
     return digest, warnings

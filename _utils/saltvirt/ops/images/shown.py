@@ -16,12 +16,12 @@ def images(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
 
     ``virt.image_prune`` removes the cached copy of a golden image, and never the image itself.
     """
-    return {**dict(_golden(settings)), **cached.listed(conn, settings)}
+    return {**dict(_golden_rows(settings)), **cached.list_images(conn, settings)}
 
 
-def _golden(settings: HostSettings) -> Iterator[tuple[str, dict[str, Any]]]:
+def _golden_rows(settings: HostSettings) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield ``(digest, row)`` of the golden images below the image folder; nothing is read anew."""
-    index = source.Index(cache.where(settings) / "index.json")
+    index = source.Index(cache.folder_path(settings) / "index.json")
     for path in sorted(Path(settings.images, "golden").glob("*.qcow2")):
         try:
             digest = source.remembered_digest(str(path), "base", {}, index)
@@ -38,6 +38,6 @@ def _golden(settings: HostSettings) -> Iterator[tuple[str, dict[str, Any]]]:
                     "virtual_bytes": header.size_bytes,
                     "file_bytes": file_bytes,
                     "users": [],
-                    **cached.looked(cache.look_path(settings, digest)),
+                    **cached.read_look(cache.inspection_path(settings, digest)),
                 },
             )

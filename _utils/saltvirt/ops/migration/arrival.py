@@ -13,7 +13,7 @@ from saltvirt.errors import HostUnreachable, ReservationRefused, VirtError
 from saltvirt.image import incoming, removal
 from saltvirt.kvm import connect, diskvolumes, halves, lifecycle, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.movefacts import ArrivalFacts, Noted, lost_half
+from saltvirt.movefacts import ArrivalFacts, Noted, lost_half_message
 from saltvirt.ops import legacymoves, owned, reservations, storage, trash, unfinished
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import arrivalplan, checks, claims, here, kept, reach, startlock
@@ -27,17 +27,17 @@ _PURPOSE = "arrival"
 
 
 @contextmanager
-def opened(context: Context, name: str) -> Iterator["Arrival"]:
+def open_arrival(context: Context, name: str) -> Iterator["Arrival"]:
     """Yield the hands for the arrival of a VM; raise NameTaken if another job is at it."""
     settings = context.settings
-    busy = f"another job is preparing this host for VM {name!r} at this moment"
+    busy_message = f"another job is preparing this host for VM {name!r} at this moment"
     legacymoves.adopt(settings)
     with (
         undo.on_signals(),
-        connect.opened(settings, readonly=False) as conn,
-        reservations.opened(settings, _PURPOSE, name, busy) as held,
+        connect.open_connection(settings, readonly=False) as conn,
+        reservations.open_record(settings, _PURPOSE, name, busy_message) as locked_record,
     ):
-        yield Arrival(context, conn, held, name)
+        yield Arrival(context, conn, locked_record, name)
 
 
 class Arrival(End[ArrivalFacts]):
@@ -46,8 +46,10 @@ class Arrival(End[ArrivalFacts]):
     _done = "taken"
     _shape = ArrivalFacts
 
-    def __init__(self, context: Context, conn: Any, held: records.Held, name: str) -> None:
-        super().__init__(context, conn, held, name)
+    def __init__(
+        self, context: Context, conn: Any, locked_record: records.LockedRecord, name: str
+    ) -> None:
+        super().__init__(context, conn, locked_record, name)
         self._reserving = ExitStack()
         self.source: str | None = None
         # The VM's media that are here already; looked for once, by whoever makes ready for it.
@@ -57,10 +59,10 @@ class Arrival(End[ArrivalFacts]):
         # What the source has noted of the VM; the runner passes it on.
         self.given = Noted()
 
-    def do(self, part: Effects) -> Any:
+    def do(self, effects: Effects) -> Any:
         # A part that fails between check and begin lets go of the host's lock too.
         with self._reserving:
-            return super().do(part)
+            return super().do(effects)
 
     def _here(self, conn: Any = None) -> str | None:
         """Return the name of the domain that this is about, None if it is not here."""
@@ -78,20 +80,20 @@ class Arrival(End[ArrivalFacts]):
         startlock.refuse_moving(self._settings, self._name, self.moving.uuid)
         reservations.refuse_building(self._settings, self._name)
         storage.refuse_not_loaded(self.conn, self._name)
-        why = checks.check(self.conn, self._settings, self.moving)
-        if why:
-            raise ReservationRefused(self._name, why)
+        reasons = checks.check(self.conn, self._settings, self.moving)
+        if reasons:
+            raise ReservationRefused(self._name, reasons)
 
     def begin(self, token: str, phase: str) -> None:
-        self._begin(token, phase, arrivalplan.begun(self.moving, self.media, self.source))
+        self._begin(token, phase, arrivalplan.initial_facts(self.moving, self.media, self.source))
         self._reserving.close()
 
     def make(self) -> bool:
         """Make what the plan says; return whether images must be sent first."""
         self._admit()
         token = self._held.now.token
-        found = here.gather(self._context, self.moving, self.media, token)
-        self.plan = arrivalplan.decide(self.moving, found)
+        local_facts = here.gather(self._context, self.moving, self.media, token)
+        self.plan = arrivalplan.decide(self.moving, local_facts)
         for image in self.plan.images:
             self._make(image.path, partial(coming.resize, image.path, image.size_bytes))
         for file in self.plan.files:
@@ -100,7 +102,7 @@ class Arrival(End[ArrivalFacts]):
                 removal.refuse_removed(self._settings, file.base.path)
         is_waiting, facts = bool(self.plan.images), self.facts
         if not is_waiting:
-            files.settle(facts.paths)
+            files.sync_files(facts.paths)
         # Noted before it is opened: a pool of another move is not ended while this one needs it.
         folders = sorted({str(Path(path).parent) for path in facts.paths})
         self._note(replace(facts, folders=folders, images=self.plan.image_paths))
@@ -111,25 +113,25 @@ class Arrival(End[ArrivalFacts]):
         """Take the images that the other host has sent into the cache."""
         for digest, path in self.facts.images.items():
             incoming.admit(self._settings, digest, Path(path))
-            left = [one for one in self.facts.paths if one != path]
-            self._note(replace(self.facts, paths=left))
+            remaining_paths = [noted_path for noted_path in self.facts.paths if noted_path != path]
+            self._note(replace(self.facts, paths=remaining_paths))
         self._note(replace(self.facts, images={}))
 
     def _make(self, path: str, make: Callable[[], None]) -> None:
         """Make a file that is noted before, and that nobody else has."""
         # What is noted is what :meth:`remove` takes back, also after a crash, unless its mark tells
         # that another host has made it.
-        before, token = self.facts.paths, self._held.now.token
-        if path not in before:
+        noted_paths, token = self.facts.paths, self._held.now.token
+        if path not in noted_paths:
             with reservations.host_lock(self._settings):
                 reservations.refuse_taken(self._settings, self._name, [path])
                 claims.announce(path, token)
-                self._note(replace(self.facts, paths=[*before, path]))
+                self._note(replace(self.facts, paths=[*noted_paths, path]))
         try:
             claims.take(path, token)
-        except claims.Anothers:
+        except claims.FileTaken:
             # Another host that shares the folder was faster: it must not be removed.
-            self._note(replace(self.facts, paths=before))
+            self._note(replace(self.facts, paths=noted_paths))
             claims.complete(path, token)
             raise
         make()
@@ -138,8 +140,8 @@ class Arrival(End[ArrivalFacts]):
     def enter(self, phase: str) -> None:
         facts = self.facts
         if phase == protocol.READY:
-            made = {path: content.signature(path) for path in facts.paths}
-            facts = replace(facts, untouched=made)
+            signatures = {path: content.signature(path) for path in facts.paths}
+            facts = replace(facts, untouched=signatures)
         self._note(facts, phase)
 
     def end(self) -> None:
@@ -153,26 +155,28 @@ class Arrival(End[ArrivalFacts]):
         """Refuse a VM that is not here whole; what is here is on the disk afterwards."""
         name = self._arrived()
         self._refuse_transient(name)
-        why = [*self._lacking(), *self._different(), *self._untold(name)]
+        reasons = [*self._lacking(), *self._different(), *self._untold(name)]
         is_up = lifecycle.is_active(self.conn, name)
-        if why and not is_up:
-            raise MigrationFailed(f"VM {self._name!r} has not come here whole: {'; '.join(why)}")
-        self.warnings += why
+        if reasons and not is_up:
+            raise MigrationFailed(
+                f"VM {self._name!r} has not come here whole: {'; '.join(reasons)}"
+            )
+        self.warnings += reasons
         if self.facts.was_running and not is_up:
             self.warnings.append("it ran when it was sent, and does not run here")
-        here = [path for path in self.facts.paths if os.path.exists(path)]
-        for path in here if self.facts.uuid else ():
+        present_paths = [path for path in self.facts.paths if os.path.exists(path)]
+        for path in present_paths if self.facts.uuid else ():
             owned.mark(path, self._name, self.facts.uuid or "")
-        files.settle(here)
+        files.sync_files(present_paths)
         storage.settle_definitions()
         kept.forget_target(self._settings, self._name)
 
     def _arrived(self) -> str:
         """Return the VM's name here; raise MigrationFailed if it is not here, or by half."""
         name = self._here()
-        if name is not None and halves.is_cut(self.conn, name):
-            said = lost_half(name, "this host", is_source=True)
-            raise MigrationFailed(f"post-copy of VM {self._name!r} has failed: {said}")
+        if name is not None and halves.has_failed_postcopy(self.conn, name):
+            lost_message = lost_half_message(name, "this host", is_source=True)
+            raise MigrationFailed(f"post-copy of VM {self._name!r} has failed: {lost_message}")
         if name is None or halves.is_arriving(self.conn, name):
             raise MigrationFailed(f"VM {self._name!r} is not defined here")
         return name
@@ -190,7 +194,7 @@ class Arrival(End[ArrivalFacts]):
 
     def _lacking(self) -> Iterator[str]:
         facts = self.facts
-        yield from coming.too_small(facts.virtual or {})
+        yield from coming.find_too_small(facts.virtual or {})
         for path in facts.paths:
             size = facts.sizes.get(path)
             if not os.path.exists(path):
@@ -199,31 +203,31 @@ class Arrival(End[ArrivalFacts]):
                 yield f"its file {path} has {os.path.getsize(path)} bytes, not {size}"
 
     def _untold(self, name: str) -> Iterator[str]:
-        told = snapshots.names(self.conn, name) if self.given.snapshots else ()
-        for one in self.given.snapshots or ():
-            if one not in told:
-                yield f"this host was not told of its snapshot {one}"
+        known_names = snapshots.names(self.conn, name) if self.given.snapshots else ()
+        for snapshot_name in self.given.snapshots or ():
+            if snapshot_name not in known_names:
+                yield f"this host was not told of its snapshot {snapshot_name}"
 
     def _different(self) -> Iterator[str]:
         # Versions before the records noted none.
-        for path, wanted in (self.given.digests or {}).items():
+        for path, expected_digest in (self.given.digests or {}).items():
             if os.path.exists(path):
                 self._context.progress("Checking", detail=path)
                 try:
-                    if content.digest(path) != wanted:
+                    if content.digest(path) != expected_digest:
                         yield f"{path} is not what was sent"
                 except OSError as exc:
                     yield f"{path} cannot be read ({exc.strerror})"
 
     def autostart_on(self) -> None:
-        said = self.given.autostart
+        source_autostart = self.given.autostart
         # A source that is lost, or has it not on record any more, has said so when it began.
-        if not (self.facts.autostart if said is None else said):
+        if not (self.facts.autostart if source_autostart is None else source_autostart):
             return
         try:
             # Another connection than the one that this long look was made by: libvirtd may have
             # died meanwhile, and then whoever settles this tries again.
-            with connect.opened(self._settings, readonly=False) as conn:
+            with connect.open_connection(self._settings, readonly=False) as conn:
                 # Somebody may have renamed it, and given its name to another.
                 lifecycle.set_autostart(conn, self._here(conn) or self._name, "on")
             storage.settle_definitions()
@@ -250,30 +254,31 @@ class Arrival(End[ArrivalFacts]):
 
     def remove(self) -> None:
         token, paths = self._held.now.token, self.facts.paths
-        own = [path for path in paths if claims.is_own(path, token)]
-        index = unfinished.index_without(self.conn, self._settings, self._name, own)
+        own_paths = [path for path in paths if claims.is_own(path, token)]
+        index = unfinished.index_without(self.conn, self._settings, self._name, own_paths)
         # A VM that had arrived may have run here. Of any other, its source has all that was sent.
         has_arrived = self._held.now.phase == protocol.ARRIVED
         days = trash.settled_days(self._settings) if has_arrived else 0
-        with trash.filling(self._settings, self._name, why="virt.settle", days=days) as drop:
-            unfinished.remove(self._settings, index, policies.UNDO, own, drop)
+        with trash.fill_trash(self._settings, self._name, reason="virt.settle", days=days) as drop:
+            unfinished.remove(self._settings, index, policies.UNDO, own_paths, drop)
         for path in paths:
             claims.complete(path, token)
         unfinished.remove_log(self._name)
 
 
-def said(context: Context, about: object) -> MigrationInfo:
+def parse_migration_info(context: Context, plain_info: object) -> MigrationInfo:
     """Return what another host has said of a VM that comes; raise if that is of a newer version."""
-    known: dict[str, Any] = about if isinstance(about, dict) else {}
-    version = known.get("wire")
+    fields: dict[str, Any] = plain_info if isinstance(plain_info, dict) else {}
+    version = fields.get("wire")
     # Looked at before the rest, which may be of other types then.
     if isinstance(version, int) and version > protocol.WIRE:
         raise MigrationFailed(
-            f"VM {known.get('name')!r} is on a host whose Salt Virt moves VMs by version {version} "
+            f"VM {fields.get('name')!r} is on a host whose Salt Virt moves VMs by version "
+            f"{version} "
             f"of the protocol, and this host knows {protocol.WIRE}; update this host: "
             f"salt {context.opts.get('id', 'HOST')} saltutil.sync_all"
         )
-    moving: MigrationInfo = wire.argument("about", MigrationInfo, about)
+    moving: MigrationInfo = wire.argument("about", MigrationInfo, plain_info)
     return moving
 
 
@@ -287,31 +292,38 @@ def prepare(
     and cannot get, so that the other host sends them there and :func:`resume` goes on; and media
     that are here already.
     """
-    with opened(context, moving.name) as hands:
-        unfinished.settle(hands.conn, context.settings)
-        hands.moving, hands.source, hands.media = (
+    with open_arrival(context, moving.name) as arrival:
+        unfinished.settle(arrival.conn, context.settings)
+        arrival.moving, arrival.source, arrival.media = (
             moving,
             source,
             here.media(context.settings, moving),
         )
-        hands.do(protocol.prepare(hands.there, token))
-        return _answer(hands.plan, token)
+        arrival.do(protocol.prepare(arrival.there, token))
+        return _answer(arrival.plan, token)
 
 
 def resume(context: Context, moving: MigrationInfo, token: str | None) -> dict[str, Any]:
     """Go on with :func:`prepare` when the missing images have come; each is checked first."""
-    with opened(context, moving.name) as hands:
-        hands.moving, hands.media = moving, here.media(context.settings, moving)
-        hands.do(protocol.resume(hands.there, token or (hands.there.token if hands.there else "")))
-        return _answer(hands.plan, token)
+    with open_arrival(context, moving.name) as arrival:
+        arrival.moving, arrival.media = moving, here.media(context.settings, moving)
+        arrival.do(
+            protocol.resume(arrival.there, token or (arrival.there.token if arrival.there else ""))
+        )
+        return _answer(arrival.plan, token)
 
 
-def _answer(decided: arrivalplan.ArrivalPlan, token: str | None) -> dict[str, Any]:
-    return {"images": decided.image_paths, "present": list(decided.present), "token": token}
+def _answer(plan: arrivalplan.ArrivalPlan, token: str | None) -> dict[str, Any]:
+    return {"images": plan.image_paths, "present": list(plan.present), "token": token}
 
 
 def step(
-    context: Context, name: str, token: str, which: str, noted: Noted | None = None, **given: Any
+    context: Context,
+    name: str,
+    token: str,
+    step_name: str,
+    noted: Noted | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Do one step of settling a move on its target; see :data:`saltvirt.protocol.ON_TARGET`."""
     steps: dict[str, Callable[..., Effects]] = {
@@ -321,8 +333,8 @@ def step(
         protocol.END: protocol.end,
         protocol.LET_GO: protocol.give_way,
     }
-    make = steps[which]
-    with opened(context, name) as hands:
-        hands.given = noted or Noted()
-        hands.do(make(hands.there, token, **given))
-        return {"warnings": hands.warnings}
+    make = steps[step_name]
+    with open_arrival(context, name) as arrival:
+        arrival.given = noted or Noted()
+        arrival.do(make(arrival.there, token, **options))
+        return {"warnings": arrival.warnings}

@@ -10,7 +10,7 @@ from saltvirt.errors import StorageError
 from saltvirt.image.validation import ValidatedImage
 from saltvirt.movefacts import ArrivalFacts
 from saltvirt.ops import reservations, storage
-from saltvirt.ops.migration.here import Here
+from saltvirt.ops.migration.here import LocalFacts
 from saltvirt.placement import requirements
 from saltvirt.placement.answers import DiskFacts, FileFacts, MigrationInfo
 
@@ -67,77 +67,83 @@ class ArrivalPlan:
         return {image.digest: image.path for image in self.images}
 
 
-def begun(moving: MigrationInfo, media: frozenset[str], source: str | None) -> ArrivalFacts:
+def initial_facts(moving: MigrationInfo, media: frozenset[str], source: str | None) -> ArrivalFacts:
     """
     Return what is on record of an arrival before anything is made for it.
 
     media
         The paths of the VM's media that are here already.
     """
-    wanted = _wanted(moving, media)
+    files_to_make = _find_files_to_make(moving, media)
     return ArrivalFacts(
         uuid=moving.uuid,
         source=source,
         was_running=moving.is_running,
         # The file of what libvirt copies is as big as it gets; what its guest sees is not.
-        sizes={one.path: one.size_bytes for one in wanted if one.how == "push"},
+        sizes={file.path: file.size_bytes for file in files_to_make if file.how == "push"},
         virtual={
-            one.path: [one.format, one.virtual_bytes]
-            for one in wanted
-            if isinstance(one, DiskFacts) and one.how == "copy"
-            if one.virtual_bytes is not None and storage.is_measured(one.format)
+            file.path: [file.format, file.virtual_bytes]
+            for file in files_to_make
+            if isinstance(file, DiskFacts) and file.how == "copy"
+            if file.virtual_bytes is not None and storage.is_measured(file.format)
         },
         paths=[],
         images={},
         folders=[],
         autostart=moving.autostart or None,
-        **reservations.room(requirements.of(moving)),
+        **reservations.room(requirements.for_move(moving)),
     )
 
 
-def decide(moving: MigrationInfo, here: Here) -> ArrivalPlan:
+def decide(moving: MigrationInfo, local_facts: LocalFacts) -> ArrivalPlan:
     """Return the plan of an arrival; raise StorageError if it cannot work."""
-    images = tuple(_awaited(moving, here))
-    wanted = [] if images else _wanted(moving, here.media)
+    images = tuple(_find_awaited_images(moving, local_facts))
+    files_to_make = [] if images else _find_files_to_make(moving, local_facts.media)
     return ArrivalPlan(
-        files=tuple(_file(one, here) for one in wanted),
+        files=tuple(_plan_file(file, local_facts) for file in files_to_make),
         images=images,
-        present=tuple(disk.path for disk in moving.disks if disk.path in here.media),
+        present=tuple(disk.path for disk in moving.disks if disk.path in local_facts.media),
     )
 
 
-def _wanted(moving: MigrationInfo, media: frozenset[str]) -> list[DiskFacts | FileFacts]:
+def _find_files_to_make(
+    moving: MigrationInfo, media: frozenset[str]
+) -> list[DiskFacts | FileFacts]:
     """Return the disks, and the firmware's variables, of which files are to be made."""
-    wanted = [disk for disk in moving.disks if disk.how != "shared" and disk.path not in media]
+    disks_to_make = [
+        disk for disk in moving.disks if disk.how != "shared" and disk.path not in media
+    ]
     # Two drives may have one medium.
-    disks = {disk.path: disk for disk in wanted}
-    return [*disks.values(), *(one for one in moving.nvram if one.how == "push")]
+    disks = {disk.path: disk for disk in disks_to_make}
+    return [*disks.values(), *(file for file in moving.nvram if file.how == "push")]
 
 
-def _awaited(moving: MigrationInfo, here: Here) -> Iterator[AwaitedImage]:
-    known = {disk.base: disk for disk in reversed(moving.disks) if disk.how != "shared"}
-    for digest, path in here.incoming.items():
-        image = known[digest].image
+def _find_awaited_images(moving: MigrationInfo, local_facts: LocalFacts) -> Iterator[AwaitedImage]:
+    disks_by_base = {disk.base: disk for disk in reversed(moving.disks) if disk.how != "shared"}
+    for digest, path in local_facts.incoming.items():
+        image = disks_by_base[digest].image
         if image is None:
             raise StorageError(
-                f"nothing is known of the image {digest[:16]} below {known[digest].path}"
+                f"nothing is known of the image {digest[:16]} below {disks_by_base[digest].path}"
             )
         yield AwaitedImage(digest=digest, path=path, size_bytes=image.file_bytes)
 
 
-def _file(one: DiskFacts | FileFacts, here: Here) -> ComingFile:
-    if isinstance(one, FileFacts) or one.how == "push":
-        return ComingFile(path=one.path, how="push", size_bytes=_known(one.path, one.size_bytes))
+def _plan_file(file: DiskFacts | FileFacts, local_facts: LocalFacts) -> ComingFile:
+    if isinstance(file, FileFacts) or file.how == "push":
+        return ComingFile(
+            path=file.path, how="push", size_bytes=_require_size(file.path, file.size_bytes)
+        )
     return ComingFile(
-        path=one.path,
+        path=file.path,
         how="copy",
-        size_bytes=_known(one.path, one.virtual_bytes),
-        format=one.format,
-        base=here.images[one.base] if one.base else None,
+        size_bytes=_require_size(file.path, file.virtual_bytes),
+        format=file.format,
+        base=local_facts.images[file.base] if file.base else None,
     )
 
 
-def _known(path: str, size_bytes: int | None) -> int:
+def _require_size(path: str, size_bytes: int | None) -> int:
     if size_bytes is None:
         raise StorageError(f"the other host does not say how big {path} is")
     return size_bytes

@@ -46,26 +46,28 @@ def check(
         theirs are looked at. Defaults to True.
     """
     info = info or inspect.host_info(conn, settings)
-    why = list(fit.reasons(info, requirements.of(moving)))
+    reasons = list(fit.reasons(info, requirements.for_move(moving)))
     if moving.images is not None and clean(settings.images) != clean(moving.images):
-        why.append(
+        reasons.append(
             f"its image folder is {settings.images}, not {moving.images}; VMs move only "
             "between hosts with the same virt:images"
         )
-    why += _same_uuid(conn, moving)
-    why += _libvirts_reasons(conn, moving, generation.of(info))
+    reasons += _uuid_reasons(conn, moving)
+    reasons += _libvirts_reasons(conn, moving, generation.for_host(info))
     if not may_tell_paths:
-        moving, untold = _among_known_places(conn, settings, moving)
-        why += untold
-    why += _lacking(moving.files)
+        moving, untold_reasons = _among_known_places(conn, settings, moving)
+        reasons += untold_reasons
+    reasons += _missing_path_reasons(moving.files)
     for disk in moving.disks:
-        why += [*_disk_reasons(settings, disk), *_volume_reasons(conn, settings, disk)]
-    why += [*sharedfiles.different(moving), *_pool_reasons(conn, moving)]
-    pushed = [one.path for one in moving.nvram if one.how == "push"]
-    return why + [f"a file {path} is there already" for path in pushed if Path(path).exists()]
+        reasons += [*_disk_reasons(settings, disk), *_volume_reasons(conn, settings, disk)]
+    reasons += [*sharedfiles.find_different(moving), *_pool_reasons(conn, moving)]
+    pushed_paths = [file.path for file in moving.nvram if file.how == "push"]
+    return reasons + [
+        f"a file {path} is there already" for path in pushed_paths if Path(path).exists()
+    ]
 
 
-def _lacking(paths: Iterable[str]) -> Iterator[str]:
+def _missing_path_reasons(paths: Iterable[str]) -> Iterator[str]:
     """Yield what is not here of the files, devices and folders that a VM names beside its disks."""
     for path in paths:
         if not Path(path).exists():
@@ -73,26 +75,29 @@ def _lacking(paths: Iterable[str]) -> Iterator[str]:
             yield f"there is no {kind} {path.rstrip('/') or path} there"
 
 
-def _same_uuid(conn: Any, moving: MigrationInfo) -> Iterator[str]:
+def _uuid_reasons(conn: Any, moving: MigrationInfo) -> Iterator[str]:
     """Yield which VM would be taken for the one that comes: libvirt tells VMs by their UUIDs."""
-    there = lifecycle.name_of(conn, moving.uuid) if moving.uuid else None
+    other_name = lifecycle.name_of(conn, moving.uuid) if moving.uuid else None
     # Of one of its name it is said that it is there.
-    if there not in (None, moving.name):
+    if other_name not in (None, moving.name):
         yield (
-            f"VM {there!r} there has its UUID {moving.uuid}; if it is a copy, give it a UUID of "
+            f"VM {other_name!r} there has its UUID {moving.uuid}; if it is a copy, give it a UUID "
+            "of "
             "its own, or remove its definition (virt.undefine), which leaves its disks"
         )
 
 
-def _libvirts_reasons(conn: Any, moving: MigrationInfo, here: Generation) -> Iterator[str]:
+def _libvirts_reasons(
+    conn: Any, moving: MigrationInfo, host_generation: Generation
+) -> Iterator[str]:
     """Yield what libvirt itself says of machine type and CPU that the survey does not tell."""
-    unknown = [
-        one
-        for one in (moving.machine, moving.next_machine)
-        if one and not host.has_machine(conn, moving.arch, one, moving.domain_type)
+    unknown_machines = [
+        machine
+        for machine in (moving.machine, moving.next_machine)
+        if machine and not host.has_machine(conn, moving.arch, machine, moving.domain_type)
     ]
-    if not unknown:
-        lacking = host.why_not_cpu(
+    if not unknown_machines:
+        cpu_reason = host.why_not_cpu(
             conn,
             moving.arch,
             moving.machine,
@@ -100,26 +105,26 @@ def _libvirts_reasons(conn: Any, moving: MigrationInfo, here: Generation) -> Ite
             cpu=moving.cpu,
             host_cpu=moving.host_cpu,
         )
-        yield from [lacking] if lacking else []
-    elif not list(generation.machine(here, requirements.of(moving))):
+        yield from [cpu_reason] if cpu_reason else []
+    elif not list(generation.machine_reasons(host_generation, requirements.for_move(moving))):
         yield (
-            f"its machine type {unknown[0]} is not known there "
+            f"its machine type {unknown_machines[0]} is not known there "
             f"(QEMU {host.versions(conn)['qemu']})"
         )
 
 
-def unfit(conn: Any, moving: MigrationInfo) -> list[str]:
+def unfit_reasons(conn: Any, moving: MigrationInfo) -> list[str]:
     """Return why libvirt and QEMU behind a connection, also another host's, cannot take a VM."""
-    found = host.capabilities(conn)
-    there = Generation(
-        arch=found["arch"],
+    capabilities = host.capabilities(conn)
+    host_generation = Generation(
+        arch=capabilities["arch"],
         versions=Versions(**host.versions(conn)),
-        machines=generation.known(found["guests"], found["arch"]),
+        machines=generation.summarize_machines(capabilities["guests"], capabilities["arch"]),
     )
     return [
-        *_same_uuid(conn, moving),
-        *generation.reasons(there, requirements.of(moving)),
-        *_libvirts_reasons(conn, moving, there),
+        *_uuid_reasons(conn, moving),
+        *generation.reasons(host_generation, requirements.for_move(moving)),
+        *_libvirts_reasons(conn, moving, host_generation),
     ]
 
 
@@ -129,17 +134,18 @@ def _among_known_places(
     """Return what is asked of a VM without the paths elsewhere, and a line that names those."""
     places = [os.path.realpath(place) for place in _places(conn, settings)]
     is_known = functools.partial(_is_below, places)
-    strange = sorted({path for path in _paths(moving) if not is_known(path)})
-    if not strange:
+    strange_paths = sorted({path for path in _paths(moving) if not is_known(path)})
+    if not strange_paths:
         return moving, []
-    known = replace(
+    known_info = replace(
         moving,
         files=[path for path in moving.files if is_known(path)],
         disks=[disk for disk in moving.disks if is_known(disk.path)],
         nvram=[file for file in moving.nvram if is_known(file.path)],
     )
-    return known, [
-        f"whether {terminal.some(strange)} is there is told to the master's runner alone: "
+    return known_info, [
+        f"whether {terminal.join_some(strange_paths)} is there is told to the master's runner "
+        "alone: "
         "salt-run virt.migrate VM dry_run=True"
     ]
 
@@ -152,8 +158,8 @@ def _paths(moving: MigrationInfo) -> Iterator[str]:
 
 def _is_below(places: list[str], path: str) -> bool:
     """Return whether what a path leads to is in one of some folders; a volume's name is no path."""
-    real = Path(os.path.realpath(path))
-    return not path.startswith("/") or any(map(real.is_relative_to, places))
+    real_path = Path(os.path.realpath(path))
+    return not path.startswith("/") or any(map(real_path.is_relative_to, places))
 
 
 def _places(conn: Any, settings: HostSettings) -> Iterator[str]:
@@ -178,11 +184,11 @@ def check_all(
         As of :func:`check`.
     """
     info = inspect.host_info(conn, settings)
-    found = {
+    reasons_by_vm = {
         name: check(conn, settings, moving, info, may_tell_paths=may_tell_paths)
         for name, moving in vms.items()
     }
-    return {name: why for name, why in found.items() if why}
+    return {name: reasons for name, reasons in reasons_by_vm.items() if reasons}
 
 
 def _disk_reasons(settings: HostSettings, disk: DiskFacts) -> Iterator[str]:
@@ -220,14 +226,17 @@ def _pool_reasons(conn: Any, moving: MigrationInfo) -> Iterator[str]:
     for disk in moving.disks:
         if disk.pool is not None:
             folders.setdefault(disk.pool, set()).add(posixpath.dirname(disk.path))
-    for name, wanted in folders.items():
+    for name, expected_folders in folders.items():
         pool = pools.find(conn, name)
         if pool is None or not pool.isActive():
             yield f"there is no pool {name} there, or it does not run"
             continue
-        there = pool_.folder(parse(pool.XMLDesc(0)))
-        if {there} != wanted:
-            yield f"its pool {name} has the folder {there} there, not {', '.join(sorted(wanted))}"
+        actual_folder = pool_.folder(parse(pool.XMLDesc(0)))
+        if {actual_folder} != expected_folders:
+            yield (
+                f"its pool {name} has the folder {actual_folder} there, not "
+                f"{', '.join(sorted(expected_folders))}"
+            )
 
 
 def is_medium(disk: DiskFacts) -> bool:

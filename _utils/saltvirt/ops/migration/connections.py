@@ -15,17 +15,21 @@ from saltvirt.model import Move
 from saltvirt.xml import tlspriority
 
 # As many as QEMU itself takes.
-USUAL = 2
+DEFAULT_COUNT = 2
 # From 11.6 on libvirt has migrate_tls_priority, which the formula sets.
 _HAS_PRIORITY = 11_006_000
 
 
-def chosen(options: Move, *, is_running: bool) -> Move:
+def choose(options: Move, *, is_running: bool) -> Move:
     """Return a move with several connections, where neither its call nor its kind says how many."""
     is_open = is_running and options.parallel_connections is None
     # QEMU before 10.1 refuses post-copy over several; a tunnel and XBZRLE are for one.
     needs_one = options.tunnel or options.postcopy or options.compressed
-    return replace(options, parallel_connections=USUAL) if is_open and not needs_one else options
+    return (
+        replace(options, parallel_connections=DEFAULT_COUNT)
+        if is_open and not needs_one
+        else options
+    )
 
 
 def is_single(options: Move) -> bool:
@@ -33,14 +37,14 @@ def is_single(options: Move) -> bool:
     return options.tls and not options.tunnel and (options.parallel_connections or 1) == 1
 
 
-def parameters(conn: Any, name: str, other: Any, options: Move) -> dict[str, str]:
+def parameters(conn: Any, name: str, target_conn: Any, options: Move) -> dict[str, str]:
     """
     Return what libvirt is told beside a move's other parameters: that QEMU there refuses AES.
 
     other
         A connection to the target's libvirt.
     """
-    if not is_single(options) or other.getLibVersion() >= _HAS_PRIORITY:
+    if not is_single(options) or target_conn.getLibVersion() >= _HAS_PRIORITY:
         return {}
     xml = migrateconnections.running_xml(conn, name)
-    return {"destination_xml": tlspriority.added(xml)}
+    return {"destination_xml": tlspriority.add_variable(xml)}

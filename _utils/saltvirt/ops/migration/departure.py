@@ -39,26 +39,26 @@ _FRESH_S = 2
 
 
 @contextmanager
-def opened(context: Context, name: str) -> Iterator["Departure"]:
+def open_departure(context: Context, name: str) -> Iterator["Departure"]:
     """Yield the hands for the departure of a VM; raise NameTaken if another job is at it."""
     settings = context.settings
-    busy = f"VM {name!r} is being moved by another job at this moment"
+    busy_message = f"VM {name!r} is being moved by another job at this moment"
     legacymoves.adopt(settings)
     legacymoves.refuse_unreadable(settings, name)
     # Both are opened before the event loop runs: libvirt would ask them for signs of life, and end
     # one whose process is stopped for a while, though the move goes on.
     with (
         undo.on_signals(),
-        connect.opened(settings, readonly=False) as conn,
-        connect.opened(settings, readonly=False) as carrier,
-        reservations.opened(settings, _PURPOSE, name, busy) as held,
+        connect.open_connection(settings, readonly=False) as conn,
+        connect.open_connection(settings, readonly=False) as carrier,
+        reservations.open_record(settings, _PURPOSE, name, busy_message) as locked_record,
     ):
-        yield Departure(context, (conn, carrier), held, name)
+        yield Departure(context, (conn, carrier), locked_record, name)
 
 
 def is_buried(settings: HostSettings, token: str) -> bool:
     """Return whether a departure was cancelled for good."""
-    return records.look(reservations.folder(settings), _BURIED, token) is not None
+    return records.read_record(reservations.folder(settings), _BURIED, token) is not None
 
 
 class Departure(End[DepartureFacts]):
@@ -67,9 +67,13 @@ class Departure(End[DepartureFacts]):
     _shape = DepartureFacts
 
     def __init__(
-        self, context: Context, conns: tuple[Any, Any], held: records.Held, name: str
+        self,
+        context: Context,
+        conns: tuple[Any, Any],
+        locked_record: records.LockedRecord,
+        name: str,
     ) -> None:
-        super().__init__(context, conns[0], held, name)
+        super().__init__(context, conns[0], locked_record, name)
         self._carrier = conns[1]
         self.figures: dict[str, int] = {}
         self.removed: list[str] = []
@@ -85,21 +89,25 @@ class Departure(End[DepartureFacts]):
         """Begin, unless the VM is still coming here, or is being built or purged."""
         # Whoever purges looks for a move under the same lock.
         with reservations.host_lock(self._settings):
-            part = protocol.open_departure(self.there, token)
+            effects = protocol.open_departure(self.there, token)
             if self.there is None or self.there.phase == protocol.CANCELLED:
                 # Its source must have ended: it looks for the VM here.
                 reservations.refuse_moving(self._settings, self._name, self.moving.uuid)
                 reservations.refuse_building(self._settings, self._name)
-            self.do(part)
+            self.do(effects)
 
     # The record.
 
     def begin(self, token: str, phase: str) -> None:
         moving = self.moving
-        own = purge.own_files(self.conn, self._settings, self._name, removables=False)
-        shared = {disk.path for disk in moving.disks if disk.how == "shared"}
-        nvram = [one.path for one in moving.nvram]
-        volumes = [one.path for one in moving.disks if one.pool and not checks.is_medium(one)]
+        own_paths = purge.find_own_files(self.conn, self._settings, self._name, removables=False)
+        shared_paths = {disk.path for disk in moving.disks if disk.how == "shared"}
+        nvram = [file.path for file in moving.nvram]
+        volumes = [
+            pool_disk.path
+            for pool_disk in moving.disks
+            if pool_disk.pool and not checks.is_medium(pool_disk)
+        ]
         facts = DepartureFacts(
             uuid=moving.uuid or "",
             target=self.target,
@@ -107,7 +115,7 @@ class Departure(End[DepartureFacts]):
             state=moving.state,
             autostart=moving.autostart,
             leaves=self.options is None or self.options.undefinesource,
-            paths=sorted({*own, *volumes, *nvram} - shared),
+            paths=sorted({*own_paths, *volumes, *nvram} - shared_paths),
             disks=_disks(moving),
             snapshots=snapshots.names(self.conn, self._name) or None,
             is_by_hand=self.is_by_hand or None,
@@ -131,34 +139,34 @@ class Departure(End[DepartureFacts]):
             grave.end()
 
     @contextmanager
-    def _grave(self, token: str) -> Iterator[records.Held]:
-        place = reservations.folder(self._settings)
-        with records.held(place, _BURIED, token, wait=True) as grave:
+    def _grave(self, token: str) -> Iterator[records.LockedRecord]:
+        records_folder = reservations.folder(self._settings)
+        with records.hold_record(records_folder, _BURIED, token, wait=True) as grave:
             if grave is not None:  # it was waited for
                 yield grave
 
     # Sending.
 
     def push(self) -> None:
-        wanted = sending.pushed(self.moving, self.present)
-        signatures = {one.path: content.signature(one.path) for one in wanted}
-        with migrate.target(reach.uri_of(self.target)[0]) as other:
+        files_to_send = sending.find_pushed(self.moving, self.present)
+        signatures = {file.path: content.signature(file.path) for file in files_to_send}
+        with migrate.target(reach.uri_of(self.target)[0]) as target_conn:
             digests = {}
-            for one in wanted:
-                self._context.progress("Sending", detail=one.path)
-                digests[one.path] = migrate.push(other, one.path, one.path)
+            for file in files_to_send:
+                self._context.progress("Sending", detail=file.path)
+                digests[file.path] = migrate.push(target_conn, file.path, file.path)
                 sent_bytes = self.figures.get("sent_bytes", 0)
-                self.figures["sent_bytes"] = sent_bytes + (one.actual_bytes or 0)
+                self.figures["sent_bytes"] = sent_bytes + (file.actual_bytes or 0)
         self._note(replace(self.facts, digests=digests, signatures=signatures))
 
     def hold(self) -> None:
-        with startlock.unstarted(self._settings, self._name):
+        with startlock.hold_start_lock(self._settings, self._name):
             # It may have been set since the move began.
-            now = self._refuse_changed()
+            current_info = self._refuse_changed()
             facts = replace(
                 self.facts,
                 leaves=self._leaves(),
-                autostart=now.autostart,
+                autostart=current_info.autostart,
                 sizes=migrate.sizes(self.conn, self._name),
             )
             self._note(facts, protocol.HANDING)
@@ -174,29 +182,33 @@ class Departure(End[DepartureFacts]):
         return self.options
 
     def _refuse_changed(self) -> MigrationInfo:
-        now = migrationinfo.gather(self.conn, self._settings, self._name)[self._name]
-        why = list(now.obstacles)
-        if now.uuid != self.facts.uuid:
-            why = ["it is another VM of this name now"]
-        elif self._has_changed_state(now):
+        current_info = migrationinfo.gather(self.conn, self._settings, self._name)[self._name]
+        reasons = list(current_info.obstacles)
+        if current_info.uuid != self.facts.uuid:
+            reasons = ["it is another VM of this name now"]
+        elif self._has_changed_state(current_info):
             # Before the obstacles: of what was saved it is said too that it has a saved state.
-            why.insert(0, f"it is {now.state} now; somebody has changed that meanwhile")
+            reasons.insert(
+                0, f"it is {current_info.state} now; somebody has changed that meanwhile"
+            )
         # The other host has made files of those alone that it was told of.
-        elif _disks(now) != self.facts.disks:
-            why.append("it has other disks now; somebody has changed them meanwhile")
+        elif _disks(current_info) != self.facts.disks:
+            reasons.append("it has other disks now; somebody has changed them meanwhile")
         elif (snapshots.names(self.conn, self._name) or None) != self.facts.snapshots:
-            why.append("it has other snapshots now; somebody has changed them meanwhile")
-        why += [f"{path} was written to while it was sent" for path in leaving.written(self.facts)]
-        if why:
-            raise MigrationFailed(f"VM {self._name!r} stays where it is: {'; '.join(why)}")
-        return now
+            reasons.append("it has other snapshots now; somebody has changed them meanwhile")
+        reasons += [
+            f"{path} was written to while it was sent" for path in leaving.find_written(self.facts)
+        ]
+        if reasons:
+            raise MigrationFailed(f"VM {self._name!r} stays where it is: {'; '.join(reasons)}")
+        return current_info
 
-    def _has_changed_state(self, now: MigrationInfo) -> bool:
+    def _has_changed_state(self, current_info: MigrationInfo) -> bool:
         facts = self.facts
         # One that is resumed, or paused, is somebody's at this moment; how one is off is the same.
-        if now.is_running and facts.was_running:
-            return facts.state is not None and now.state != facts.state
-        return now.is_running != facts.was_running
+        if current_info.is_running and facts.was_running:
+            return facts.state is not None and current_info.state != facts.state
+        return current_info.is_running != facts.was_running
 
     def autostart_off(self) -> None:
         if self.facts.autostart:
@@ -209,7 +221,7 @@ class Departure(End[DepartureFacts]):
         # One that was given up may have no definition here any more.
         if name is None:
             return
-        lifecycle.take_back(self.conn, name)
+        lifecycle.unmark_moved(self.conn, name)
         if self.facts.autostart:
             lifecycle.set_autostart(self.conn, name, "on")
             storage.settle_definitions()
@@ -217,10 +229,12 @@ class Departure(End[DepartureFacts]):
     def refuse_gone(self) -> None:
         name = lifecycle.name_of(self.conn, self.facts.uuid)
         paths = lifecycle.file_paths(self.conn, name) if name is not None else []
-        gone = [path for path in paths if not os.path.exists(path)]
-        if name is None or gone:
-            what = ", ".join(gone) or "its definition"
-            raise MigrationFailed(f"{what} is removed already, so VM {self._name!r} does not stay")
+        missing_paths = [path for path in paths if not os.path.exists(path)]
+        if name is None or missing_paths:
+            missing_text = ", ".join(missing_paths) or "its definition"
+            raise MigrationFailed(
+                f"{missing_text} is removed already, so VM {self._name!r} does not stay"
+            )
 
     def migrate(self) -> None:
         self.figures |= sending.hand_over(
@@ -242,33 +256,33 @@ class Departure(End[DepartureFacts]):
         return self.facts.was_running and is_here
 
     def define_there(self) -> None:
-        xml = lifecycle.whole_xml(self.conn, self._name)
-        with migrate.target(reach.uri_of(self.facts.target)[0]) as other:
-            lifecycle.define(other, xml)
+        xml = lifecycle.migratable_xml(self.conn, self._name)
+        with migrate.target(reach.uri_of(self.facts.target)[0]) as target_conn:
+            lifecycle.define(target_conn, xml)
 
     # Leaving.
 
     def look(self) -> None:
         """Refuse to remove anything unless the VM is off here and whole on the other host."""
         self._looked, facts = time.monotonic(), self.facts
-        reasons = list(leaving.here(self.conn, self._name, facts))
-        with migrate.target(reach.uri_of(facts.target)[0]) as other:
-            reasons += leaving.there(self.conn, other, facts)
+        reasons = list(leaving.find_obstacles_here(self.conn, self._name, facts))
+        with migrate.target(reach.uri_of(facts.target)[0]) as target_conn:
+            reasons += leaving.find_missing_there(self.conn, target_conn, facts)
             if not reasons:
-                self._autostart_there(other)
+                self._autostart_there(target_conn)
         if reasons:
             raise MigrationFailed(
                 f"VM {self._name!r} has moved to {facts.target}, but nothing of it is "
                 f"removed here: {'; '.join(reasons)}"
             )
 
-    def _autostart_there(self, other: Any) -> None:
+    def _autostart_there(self, target_conn: Any) -> None:
         # Of a VM moved by hand, nobody of ours is there who would be told.
         if not (self.facts.is_by_hand and self.facts.autostart):
             return
         try:
             with connect.refusals():
-                lifecycle.set_autostart(other, self._name, "on")
+                lifecycle.set_autostart(target_conn, self._name, "on")
         except VirtError as error:
             self._does_not_start(error)
 
@@ -284,14 +298,14 @@ class Departure(End[DepartureFacts]):
         self._look_again()
         if self.facts.leaves and self.facts.is_by_hand:
             # The other host may have it in memory alone, and lose it with its power.
-            kept.keep(self._settings, name, lifecycle.whole_xml(self.conn, name))
-        keeper = reach.uri_of(self.facts.target)[1]
+            kept.keep_definition(self._settings, name, lifecycle.migratable_xml(self.conn, name))
+        target_host = reach.uri_of(self.facts.target)[1]
         if self.facts.leaves:
-            kept.note_target(self._settings, name, keeper)
+            kept.note_target(self._settings, name, target_host)
             self._forget(name, with_snapshots=self._are_told(name))
         else:
             # The record ends, and nobody may start it here as long as it is there.
-            lifecycle.keep_moved(self.conn, name, keeper)
+            lifecycle.mark_moved(self.conn, name, target_host)
         storage.settle_definitions()
 
     def _are_told(self, name: str) -> bool:
@@ -307,7 +321,9 @@ class Departure(End[DepartureFacts]):
         try:
             paths = self.facts.paths
             index = unfinished.index_without(self.conn, self._settings, self._name, paths)
-            with trash.filling(self._settings, self._name, why="virt.migrate", days=0) as drop:
+            with trash.fill_trash(
+                self._settings, self._name, reason="virt.migrate", days=0
+            ) as drop:
                 self.removed = unfinished.remove(
                     self._settings, index, policies.DELETE, paths, drop
                 )
@@ -325,25 +341,25 @@ def _disks(moving: MigrationInfo) -> list[list[str]]:
 def begin(context: Context, name: str, token: str, target: str) -> MigrationInfo:
     """Note that a VM is to leave for another host; return what that must know of it."""
     _await_arrival(context.settings, name)
-    with opened(context, name) as hands:
-        unfinished.settle(hands.conn, context.settings)
-        moving = sending.facts(hands.conn, context.settings, name).get(name)
+    with open_departure(context, name) as departure:
+        unfinished.settle(departure.conn, context.settings)
+        moving = sending.facts(departure.conn, context.settings, name).get(name)
         if moving is None:
             raise NoSuchVm(name)
         if moving.obstacles:
             raise MigrationFailed(f"VM {name!r} cannot be moved: {'; '.join(moving.obstacles)}")
-        hands.moving, hands.target = moving, target
-        hands.open(token)
+        departure.moving, departure.target = moving, target
+        departure.open(token)
         return replace(moving, wire=protocol.WIRE, marks=sharedfiles.mark(moving, token))
 
 
 def _await_arrival(settings: HostSettings, name: str) -> None:
     """Wait for the last step of the move that has just brought a VM here, if that is under way."""
     until = time.monotonic() + _LAST_STEP_S
-    place = reservations.folder(settings)
+    records_folder = reservations.folder(settings)
     while time.monotonic() < until:
-        coming = records.look(place, "arrival", name)
-        if coming is None or coming.phase != protocol.ARRIVED:
+        arrival_record = records.read_record(records_folder, "arrival", name)
+        if arrival_record is None or arrival_record.phase != protocol.ARRIVED:
             return
         time.sleep(0.2)
 
@@ -354,42 +370,47 @@ def send(
     token: str,
     target: str,
     options: Move,
-    present: Collection[str] | None,
+    present_paths: Collection[str] | None,
 ) -> dict[str, Any]:
     """Send a VM that was made ready for, under its token; return the figures."""
-    with opened(context, name) as hands:
-        hands.moving = migrationinfo.gather(hands.conn, context.settings, name)[name]
-        hands.target, hands.options, hands.present = target, options, present
-        warnings, began = _risks(hands), time.monotonic()
-        hands.do(protocol.send(hands.there, token))
-        done = sending.figures(hands.figures, began)
-        return {**done, **warnings, "noted": wire.plain(hands.facts.noted)}
+    with open_departure(context, name) as departure:
+        departure.moving = migrationinfo.gather(departure.conn, context.settings, name)[name]
+        departure.target, departure.options, departure.present = target, options, present_paths
+        warnings, start_s = _risks(departure), time.monotonic()
+        departure.do(protocol.send(departure.there, token))
+        figures = sending.figures(departure.figures, start_s)
+        return {**figures, **warnings, "noted": wire.plain(departure.facts.noted)}
 
 
 def move_unprepared(context: Context, name: str, target: str, options: Move) -> dict[str, Any]:
     """Move a VM whose target nobody has made ready: by hand, without files of its own."""
-    with opened(context, name) as hands:
-        moving = migrationinfo.gather(hands.conn, context.settings, name)[name]
+    with open_departure(context, name) as departure:
+        moving = migrationinfo.gather(departure.conn, context.settings, name)[name]
         sending.refuse_unprepared(context.settings, moving, target, options)
-        hands.moving, hands.target, hands.options, hands.present = moving, target, options, None
-        hands.is_by_hand = True
-        token, warnings, began = os.urandom(8).hex(), _risks(hands), time.monotonic()
-        hands.open(token)
-        hands.do(protocol.send(hands.there, token))
-        hands.do(protocol.finish(hands.there, token))
-        told = [*warnings.get("warnings", ()), *hands.warnings]
-        done = sending.figures(hands.figures, began)
-        return {**done, "warnings": told} if told else done
+        departure.moving, departure.target, departure.options, departure.present = (
+            moving,
+            target,
+            options,
+            None,
+        )
+        departure.is_by_hand = True
+        token, warnings, start_s = os.urandom(8).hex(), _risks(departure), time.monotonic()
+        departure.open(token)
+        departure.do(protocol.send(departure.there, token))
+        departure.do(protocol.finish(departure.there, token))
+        all_warnings = [*warnings.get("warnings", ()), *departure.warnings]
+        figures = sending.figures(departure.figures, start_s)
+        return {**figures, "warnings": all_warnings} if all_warnings else figures
 
 
-def _risks(hands: Departure) -> dict[str, list[str]]:
+def _risks(departure: Departure) -> dict[str, list[str]]:
     """Return the warning about a move, before it: afterwards libvirt may be gone."""
-    qemu = process.qemu(hands.conn, hands.moving.name)
-    found = sending.risks(hands._move, hands.moving, qemu)
-    return {"warnings": found} if found else {}
+    qemu = process.qemu(departure.conn, departure.moving.name)
+    risks = sending.risks(departure._move, departure.moving, qemu)
+    return {"warnings": risks} if risks else {}
 
 
-def step(context: Context, name: str, token: str, which: str, **given: Any) -> dict[str, Any]:
+def step(context: Context, name: str, token: str, step_name: str, **options: Any) -> dict[str, Any]:
     """Do one step of settling a move on its source; see :data:`saltvirt.protocol.ON_SOURCE`."""
     steps: dict[str, Callable[..., Effects]] = {
         protocol.CANCEL: protocol.cancel,
@@ -398,6 +419,6 @@ def step(context: Context, name: str, token: str, which: str, **given: Any) -> d
         protocol.FORGET: protocol.forget,
         protocol.GIVE_WAY: protocol.give_way,
     }
-    with opened(context, name) as hands:
-        hands.do(steps[which](hands.there, token, **given))
-        return {"removed": hands.removed, "warnings": hands.warnings}
+    with open_departure(context, name) as departure:
+        departure.do(steps[step_name](departure.there, token, **options))
+        return {"removed": departure.removed, "warnings": departure.warnings}

@@ -10,7 +10,7 @@ from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.movefacts import ArrivalFacts, DepartureFacts
 from saltvirt.ops import storage
 from saltvirt.ops.context import Context
-from saltvirt.parts import Effects
+from saltvirt.parts import Effects, MoveRecord
 from saltvirt.placement.answers import MigrationInfo
 from saltvirt.storage import sharing
 from saltvirt.xml import read
@@ -25,19 +25,21 @@ class End(Generic[_Facts]):
     _done = "moved"
     _shape: type[_Facts]
 
-    def __init__(self, context: Context, conn: Any, held: records.Held, name: str) -> None:
+    def __init__(
+        self, context: Context, conn: Any, locked_record: records.LockedRecord, name: str
+    ) -> None:
         self._context, self._settings = context, context.settings
-        self.conn, self._held, self._name = conn, held, name
+        self.conn, self._held, self._name = conn, locked_record, name
         self.moving: MigrationInfo
         self.warnings: list[str] = []
 
     @property
-    def there(self) -> protocol.There | None:
+    def there(self) -> MoveRecord | None:
         """The record that a part of the protocol begins from."""
         record = self._held.record
         if record is None:
             return None
-        return protocol.There(token=record.token, phase=record.phase)
+        return MoveRecord(token=record.token, phase=record.phase)
 
     @property
     def facts(self) -> _Facts:
@@ -72,16 +74,16 @@ class End(Generic[_Facts]):
         if name is not None and lifecycle.is_active(self.conn, name):
             raise MigrationFailed(f"VM {self._name!r} runs here, so {host} is not the only one")
         if name is not None:
-            lifecycle.keep_moved(self.conn, name, host)
+            lifecycle.mark_moved(self.conn, name, host)
             storage.settle_definitions()
-        left = [path for path in self.facts.paths if os.path.exists(path)]
-        if left:
-            self.warnings.append(f"its files are left there: {', '.join(left)}")
+        leftover_paths = [path for path in self.facts.paths if os.path.exists(path)]
+        if leftover_paths:
+            self.warnings.append(f"its files are left there: {', '.join(leftover_paths)}")
 
-    def do(self, part: Effects) -> Any:
+    def do(self, effects: Effects) -> Any:
         """Do a part of the protocol; raise MigrationFailed, in one line, if it is out of turn."""
         try:
-            return parts.run(part, self)
+            return parts.run(effects, self)
         except protocol.OutOfTurn as error:
             raise MigrationFailed(
                 f"VM {self._name!r} cannot be {self._done}: {error}; if that move was "

@@ -29,13 +29,13 @@ def placeholder(path: Path) -> None:
 def resize(path: str, size_bytes: int) -> None:
     """Have an empty file be of a size."""
     try:
-        with open(path, "r+b", opener=files.no_link) as handle:
+        with open(path, "r+b", opener=files.open_no_link) as handle:
             handle.truncate(size_bytes)
     except OSError as exc:
         raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
 
 
-def too_small(known: Mapping[str, list[Any]]) -> Iterator[str]:
+def find_too_small(expected_by_path: Mapping[str, list[Any]]) -> Iterator[str]:
     """
     Yield which disks have come with less than they had.
 
@@ -45,14 +45,14 @@ def too_small(known: Mapping[str, list[Any]]) -> Iterator[str]:
     One may be larger: its VM runs here already, and somebody may have resized it since. It is not
     smaller: libvirt resizes no disk while it copies it, and QEMU copies none into a smaller one.
     """
-    for path, (fmt, wanted) in known.items():
+    for path, (fmt, expected_bytes) in expected_by_path.items():
         if not Path(path).exists():
             continue  # it is said to be missing
         sizes = storage.measure(path, fmt)
         if sizes is None:
             yield f"its disk {path} cannot be read"
-        elif sizes["virtual"] < wanted:
-            yield f"its disk {path} has {sizes['virtual']} bytes, not {wanted}"
+        elif sizes["virtual"] < expected_bytes:
+            yield f"its disk {path} has {sizes['virtual']} bytes, not {expected_bytes}"
 
 
 def make(file: ComingFile) -> None:
@@ -85,17 +85,17 @@ def seed(
     pools = host.pools(conn)
     places = {target: _place(target, disk, pools) for target, disk in disks.items()}
     with reservations.host_lock(settings):
-        there = {path for path in places.values() if path.exists()}
+        existing_paths = {path for path in places.values() if path.exists()}
         for target, path in sorted(places.items()):
-            if path in there:
+            if path in existing_paths:
                 _refuse_taken(settings, target, path, force)
         reservations.refuse_on_record(settings, "", map(str, places.values()))
-        wanted = {path: disks[target] for target, path in sorted(places.items())}
-        index = usage.index(conn, settings, beside=map(str, wanted))
-        verdicts = {path: index.verdict(policies.TAKE, str(path)) for path in wanted}
-        for path in there:
+        disks_by_path = {path: disks[target] for target, path in sorted(places.items())}
+        index = usage.index(conn, settings, beside_files=map(str, disks_by_path))
+        verdicts = {path: index.verdict(policies.TAKE, str(path)) for path in disks_by_path}
+        for path in existing_paths:
             verdicts[path].refuse(f"{path} is there already, and stays")
-        _place_all(wanted, there, verdicts)
+        _place_all(disks_by_path, existing_paths, verdicts)
 
 
 def _refuse_taken(settings: HostSettings, target: str, path: Path, force: bool) -> None:
@@ -110,7 +110,7 @@ def _refuse_taken(settings: HostSettings, target: str, path: Path, force: bool) 
 
 def _place_all(
     disks: Mapping[Path, Mapping[str, Any]],
-    there: Collection[Path],
+    existing_paths: Collection[Path],
     verdicts: Mapping[Path, Verdict],
 ) -> None:
     """Make the disks beside their places, then take these; on failure nothing is left."""
@@ -118,7 +118,7 @@ def _place_all(
         parts = {}
         for path, disk in disks.items():
             path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-            if path not in there:
+            if path not in existing_paths:
                 placeholder(path)
                 steps.undo_with(path.unlink)
             parts[path] = files.part_path(path.parent, path.name)
@@ -139,9 +139,11 @@ def _place(target: str, disk: Mapping[str, Any], pools: Mapping[str, Mapping[str
     """Return where a disk of ``virt.get_disks`` is made: a file's path, or a volume's here."""
     if not isinstance(disk, Mapping):
         raise BadArgument("disks", f"{target}: {disk!r} is not a mapping, as of virt.get_disks")
-    lacks = [key for key in ("file", "file format", "virtual size") if key not in disk]
-    if lacks:
-        raise StorageError(f"disk {target}: {' and '.join(lacks)} not given; or leave it out")
+    missing_keys = [key for key in ("file", "file format", "virtual size") if key not in disk]
+    if missing_keys:
+        raise StorageError(
+            f"disk {target}: {' and '.join(missing_keys)} not given; or leave it out"
+        )
     name = str(disk["file"])
     pool, _slash, volume = name.partition("/")
     folder = str((pools.get(pool) or {}).get("path") or "")
@@ -162,4 +164,7 @@ def pools_of(disks: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def image_paths(settings: HostSettings, images: Mapping[str, str]) -> dict[str, str]:
     """Return ``{path here: path there}`` of images by their digests."""
-    return {cache.to_send(settings, digest).path: there for digest, there in images.items()}
+    return {
+        cache.find_sendable(settings, digest).path: target_path
+        for digest, target_path in images.items()
+    }

@@ -15,7 +15,7 @@ from saltvirt.placement.answers import DiskFacts, MigrationInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Here:
+class LocalFacts:
     """
     What this host has of what a VM that comes is made of.
 
@@ -35,13 +35,20 @@ class Here:
 
 def media(settings: HostSettings, moving: MigrationInfo) -> frozenset[str]:
     """Return the paths of a VM's media that this host has already, and that stay here."""
-    there = frozenset(d.path for d in moving.disks if is_medium(d) and Path(d.path).exists())
+    present_paths = frozenset(
+        disk.path for disk in moving.disks if is_medium(disk) and Path(disk.path).exists()
+    )
     # Looked at afterwards: a file is on record before it is made, and as long as it is removed.
-    passing = (reservations.coming_files(settings, moving.name), reservations.going_files(settings))
-    return there.difference(*passing)
+    passing_files = (
+        reservations.coming_files(settings, moving.name),
+        reservations.going_files(settings),
+    )
+    return present_paths.difference(*passing_files)
 
 
-def gather(context: Context, moving: MigrationInfo, media: frozenset[str], token: str) -> Here:
+def gather(
+    context: Context, moving: MigrationInfo, media: frozenset[str], token: str
+) -> LocalFacts:
     """
     Return what this host has of a VM; images that it can fetch are fetched.
 
@@ -53,19 +60,24 @@ def gather(context: Context, moving: MigrationInfo, media: frozenset[str], token
     images: dict[str, ValidatedImage | None] = {}
     for disk in moving.disks:
         if disk.how != "shared" and disk.base and disk.base not in images:
-            images[disk.base] = _image(context, disk, disk.base)
-    missing = [digest for digest, found in images.items() if found is None]
-    sizes = {d.base: d.image.file_bytes for d in moving.disks if d.base in missing and d.image}
+            images[disk.base] = _find_image(context, disk, disk.base)
+    missing_digests = [digest for digest, image in images.items() if image is None]
+    sizes = {
+        d.base: d.image.file_bytes for d in moving.disks if d.base in missing_digests and d.image
+    }
     incoming.refuse_too_large(context.settings, sizes)
-    return Here(
+    return LocalFacts(
         media=media,
         images=images,
-        incoming={one: str(incoming.path(context.settings, one, token)) for one in missing},
+        incoming={
+            missing_digest: str(incoming.path(context.settings, missing_digest, token))
+            for missing_digest in missing_digests
+        },
     )
 
 
-def _image(context: Context, disk: DiskFacts, digest: str) -> ValidatedImage | None:
-    found = cache.find(context.settings, digest)
-    if found is None and cache.fetch_same(context, wire.plain(disk.image), digest):
-        found = cache.find(context.settings, digest)
-    return found
+def _find_image(context: Context, disk: DiskFacts, digest: str) -> ValidatedImage | None:
+    image = cache.find(context.settings, digest)
+    if image is None and cache.fetch_same(context, wire.plain(disk.image), digest):
+        image = cache.find(context.settings, digest)
+    return image

@@ -16,7 +16,7 @@ from saltvirt.xml import read
 _MOST = 1000
 
 
-def keep(settings: HostSettings, name: str, xml: str) -> Path:
+def keep_definition(settings: HostSettings, name: str, xml: str) -> Path:
     """Write a definition down, on the disk when this returns; forget the oldest of many."""
     return _write(_path(settings, name, "xml"), xml.encode())
 
@@ -54,10 +54,10 @@ def definitions(settings: HostSettings) -> Iterator[tuple[str, Path, ET.Element]
 
 
 def _path(settings: HostSettings, name: str, kind: str) -> Path:
-    return Path(settings.state_dir) / "moved" / f"{files.named(name)}.{kind}"
+    return Path(settings.state_dir) / "moved" / f"{files.to_file_name(name)}.{kind}"
 
 
-def _written(path: Path) -> float:
+def _written_time(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except FileNotFoundError:
@@ -66,9 +66,9 @@ def _written(path: Path) -> float:
 
 def _write(path: Path, data: bytes) -> Path:
     records.make_folder(path.parent)
-    known = sorted(path.parent.glob(f"*{path.suffix}"), key=_written)
-    for old in known[: -_MOST + 1]:
-        old.unlink(missing_ok=True)
+    known_paths = sorted(path.parent.glob(f"*{path.suffix}"), key=_written_time)
+    for old_path in known_paths[: -_MOST + 1]:
+        old_path.unlink(missing_ok=True)
     try:
         files.write(path, data)
     except OSError as exc:

@@ -11,22 +11,25 @@ from saltvirt.movefacts import DepartureFacts
 
 def signatures(facts: DepartureFacts) -> dict[str, list[int]]:
     """Return the signatures of the files that are removed when the VM has left, and are there."""
-    existing = [path for path in facts.paths if os.path.exists(path)]
-    return {**(facts.signatures or {}), **{path: content.signature(path) for path in existing}}
+    existing_paths = [path for path in facts.paths if os.path.exists(path)]
+    return {
+        **(facts.signatures or {}),
+        **{path: content.signature(path) for path in existing_paths},
+    }
 
 
-def written(facts: DepartureFacts) -> Iterator[str]:
+def find_written(facts: DepartureFacts) -> Iterator[str]:
     """Yield the files that are not what they were when they were sent or handed over."""
-    for path, before in (facts.signatures or {}).items():
-        if not os.path.exists(path) or content.signature(path) != before:
+    for path, old_signature in (facts.signatures or {}).items():
+        if not os.path.exists(path) or content.signature(path) != old_signature:
             yield path
 
 
-def here(conn: Any, name: str, facts: DepartureFacts) -> Iterator[str]:
+def find_obstacles_here(conn: Any, name: str, facts: DepartureFacts) -> Iterator[str]:
     """Yield why this host must not remove anything of a VM, as it sees it by itself."""
     # What is gone cannot be lost, nor what stays here.
-    changed = filter(os.path.exists, written(facts)) if facts.leaves else ()
-    for path in changed:
+    changed_paths = filter(os.path.exists, find_written(facts)) if facts.leaves else ()
+    for path in changed_paths:
         yield (
             f"{path} was written to after it was sent (see which is right; if it is the other "
             f"host's, move this one away, then salt-run virt.settle {name})"
@@ -39,11 +42,11 @@ def here(conn: Any, name: str, facts: DepartureFacts) -> Iterator[str]:
         yield "it runs here"
 
 
-def there(conn: Any, other: Any, facts: DepartureFacts) -> Iterator[str]:
+def find_missing_there(conn: Any, target_conn: Any, facts: DepartureFacts) -> Iterator[str]:
     """Yield what the other host's libvirt lacks of a VM; ``conn`` is this host's."""
     domain = lifecycle.name_of(conn, facts.uuid)
-    return migrate.missing_there(
-        other,
+    return migrate.find_missing_on_target(
+        target_conn,
         facts.uuid,
         is_kept=facts.leaves,
         sizes=facts.sizes or {},

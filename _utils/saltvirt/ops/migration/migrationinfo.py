@@ -20,7 +20,7 @@ from saltvirt.xml.snapshot import Snapshot
 _T = TypeVar("_T")
 
 
-class _Tags(TypedDict):
+class _HostFacts(TypedDict):
     """What libvirt says of all domains at once, and of the host."""
 
     snapshots: dict[str, list[Snapshot]]
@@ -49,21 +49,25 @@ def gather(conn: Any, settings: HostSettings, name: str | None = None) -> dict[s
     name
         Only this one. If all, VMs of which only the definition was kept here are left out.
     """
-    tags: _Tags = {
-        "snapshots": snapshots.every(conn, name),
-        "checkpoints": lifecycle.with_checkpoints(conn),
+    host_facts: _HostFacts = {
+        "snapshots": snapshots.read_all(conn, name),
+        "checkpoints": lifecycle.list_domains_with_checkpoints(conn),
         "saved": lifecycle.saved(conn),
         "active": set(query.names(conn, active=True)),
-        "autostart": lifecycle.autostarted(conn),
+        "autostart": lifecycle.list_autostarted_domains(conn),
         "host_cpu": host.own_cpu(conn),
         "qemu": host.versions(conn)["qemu"],
         "pools": host.pools(conn),
-        "nat": {one for one, it in host.networks(conn).items() if it["forward"] == "nat"},
+        "nat": {
+            network_name
+            for network_name, network in host.networks(conn).items()
+            if network["forward"] == "nat"
+        },
     }
     out = {
-        one.name: _facts(settings, one, tags)
-        for one in query.definitions(conn, name, with_next=True)
-        if name is not None or not read.ours(one.root)["moved_to"]
+        definition.name: _facts(settings, definition, host_facts)
+        for definition in query.definitions(conn, name, with_next=True)
+        if name is not None or not read.describe_notes(definition.root)["moved_to"]
     }
     # One that vanishes while it is read is left out.
     if name is not None and name not in out:
@@ -71,18 +75,20 @@ def gather(conn: Any, settings: HostSettings, name: str | None = None) -> dict[s
     return out
 
 
-def _facts(settings: HostSettings, vm: query.Definition, tags: _Tags) -> MigrationInfo:
+def _facts(settings: HostSettings, vm: query.Definition, host_facts: _HostFacts) -> MigrationInfo:
     name, root = vm.name, vm.root
     # The definition goes too, and may differ from what runs: the target must know both.
-    both = [root] if vm.next_root is None else [root, vm.next_root]
+    roots = [root] if vm.next_root is None else [root, vm.next_root]
     vcpus, memory_mib = read.sizes(root)
-    machines = [read.system(one).machine for one in both]
+    machines = [read.system(definition_root).machine for definition_root in roots]
     is_running = vm.state in ("running", "paused")
-    following = _following(both)
-    sources = [one for one in read.disk_sources(root) if one["path"] is not None]
-    disks = [_disk(settings, source, is_running, tags["pools"]) for source in sources]
-    ours = read.ours(root)
-    links, cpu = read.links(root), _cpu(root, tags, is_running)
+    next_disks = _find_next_disks(roots)
+    sources = [
+        disk_source for disk_source in read.disk_sources(root) if disk_source["path"] is not None
+    ]
+    disks = [_disk(settings, source, is_running, host_facts["pools"]) for source in sources]
+    metadata = read.describe_notes(root)
+    links, cpu = read.links(root), _cpu(root, host_facts, is_running)
     return MigrationInfo(
         name=name,
         uuid=read.uuid(root),
@@ -91,45 +97,50 @@ def _facts(settings: HostSettings, vm: query.Definition, tags: _Tags) -> Migrati
         memory_mib=memory_mib,
         disks=disks,
         images=settings.images,
-        affinity=ours["affinity"],
-        anti_affinity=ours["anti_affinity"],
-        stay=ours["stay"],
+        affinity=metadata["affinity"],
+        anti_affinity=metadata["anti_affinity"],
+        stay=metadata["stay"],
         domain_type=root.get("type", ""),
         arch=read.system(root).arch or "",
         machine=machines[0],
         next_machine=machines[-1] if machines[-1] != machines[0] else None,
-        newer=_union(newer.newer(one) for one in both),
+        newer=_union(newer.find_newer_features(definition_root) for definition_root in roots),
         cpu=cpu["cpu"],
         host_cpu=cpu["host_cpu"],
         cpu_qemu=cpu["cpu_qemu"],
         bridges=links["bridges"],
         networks=links["networks"],
-        nat=[one for one in links["networks"] if one in tags["nat"]],
+        nat=[network for network in links["networks"] if network in host_facts["nat"]],
         links=links["links"],
         bridge_vlans=links["bridge_vlans"],
         obstacles=[
-            *_obstacles(vm, tags, is_running=is_running),
-            *_of_snapshots(tags["snapshots"].get(name, []), sources, is_running),
-            *_unreadable(disks),
-            *_not_running_with(settings, following, tags["pools"]),
+            *_obstacles(vm, host_facts, is_running=is_running),
+            *_snapshot_obstacles(host_facts["snapshots"].get(name, []), sources, is_running),
+            *_disk_obstacles(disks),
+            *_next_disk_obstacles(settings, next_disks, host_facts["pools"]),
             *ofhost.obstacles(settings, root, is_running=is_running),
         ],
         nvram=_firmware(settings, root, is_running),
-        files=_union([*_host_files(both, is_running), _needed(settings, following, tags["pools"])]),
-        autostart=name in tags["autostart"],
+        files=_union(
+            [
+                *_host_files(roots, is_running),
+                _find_needed_files(settings, next_disks, host_facts["pools"]),
+            ]
+        ),
+        autostart=name in host_facts["autostart"],
     )
 
 
 def _union(lists: Iterable[Iterable[_T]]) -> list[_T]:
     """Return what is in any of the lists, once, in their order."""
     out = []
-    for one in itertools.chain.from_iterable(lists):
-        if one not in out:
-            out.append(one)
+    for item in itertools.chain.from_iterable(lists):
+        if item not in out:
+            out.append(item)
     return out
 
 
-def _cpu(root: ET.Element, tags: _Tags, is_running: bool) -> _Cpu:
+def _cpu(root: ET.Element, host_facts: _HostFacts, is_running: bool) -> _Cpu:
     """
     Return what a host must have so that the guest sees the same CPU there.
 
@@ -139,14 +150,16 @@ def _cpu(root: ET.Element, tags: _Tags, is_running: bool) -> _Cpu:
     mode, cpu = read.cpu(root)
     is_emulated = root.get("type") == "qemu"
     # A stopped one gets what the target has, when it is started there.
-    is_all = is_running and mode in ("maximum", "host-passthrough")
-    is_hosts = is_all and not (mode == "maximum" and is_emulated)
+    has_whole_cpu = is_running and mode in ("maximum", "host-passthrough")
+    has_host_cpu = has_whole_cpu and not (mode == "maximum" and is_emulated)
     # libvirt starts one that is not to be checked anywhere, without what QEMU lacks.
     is_checked = is_running or read.is_cpu_checked(root)
     return {
         "cpu": cpu if mode == "custom" and is_checked else None,
-        "host_cpu": tags["host_cpu"] if is_hosts else None,
-        "cpu_qemu": (read.ours(root)["cpu_qemu"] or tags["qemu"]) if is_all else None,
+        "host_cpu": host_facts["host_cpu"] if has_host_cpu else None,
+        "cpu_qemu": (read.describe_notes(root)["cpu_qemu"] or host_facts["qemu"])
+        if has_whole_cpu
+        else None,
     }
 
 
@@ -157,12 +170,12 @@ def _disk(
     pools: Mapping[str, Mapping[str, Any]],
 ) -> DiskFacts:
     """Return the facts of a disk that has a file, or another place where it is."""
-    located = _located(source, pools)
-    is_declared = storage.is_declared(settings, located)
+    location = _locate(source, pools)
+    is_declared = storage.is_declared(settings, location)
     pool = None if is_declared else _pool_of_files(source, pools)
     out = DiskFacts(
         target=source["target"],
-        path=source["path"] if pool is None else located,
+        path=source["path"] if pool is None else location,
         format=source["format"],
         device=source["device"],
         how="missing",
@@ -172,13 +185,13 @@ def _disk(
     )
     if is_declared or (source["type"] != "file" and pool is None):
         is_shared = is_declared or source["type"] == "network"
-        number = sharedfiles.inode(located) if is_declared else None
+        number = sharedfiles.inode(location) if is_declared else None
         return replace(out, how="shared" if is_shared else "device", inode=number)
     is_written = source["device"] == "disk" and not source["is_readonly"]
-    return _measured(settings, out, how="copy" if is_running and is_written else "push")
+    return _measure(settings, out, how="copy" if is_running and is_written else "push")
 
 
-def _measured(settings: HostSettings, disk: DiskFacts, how: str) -> DiskFacts:
+def _measure(settings: HostSettings, disk: DiskFacts, how: str) -> DiskFacts:
     """Return a disk that is a file with its sizes, and what is below it; as it is if it is gone."""
     sizes = storage.measure(disk.path, disk.format)
     if sizes is None:
@@ -186,7 +199,7 @@ def _measured(settings: HostSettings, disk: DiskFacts, how: str) -> DiskFacts:
     if sizes["is_split"]:
         return replace(disk, how="split")
     base = cache.digest_of(settings, sizes["backing"])
-    image = cache.note(settings, base)
+    image = cache.read_note(settings, base)
     return replace(
         disk,
         how=how,
@@ -199,7 +212,7 @@ def _measured(settings: HostSettings, disk: DiskFacts, how: str) -> DiskFacts:
     )
 
 
-def _located(source: Mapping[str, Any], pools: Mapping[str, Mapping[str, Any]]) -> str:
+def _locate(source: Mapping[str, Any], pools: Mapping[str, Mapping[str, Any]]) -> str:
     """Return where a disk is on this host, also if the definition names a pool's volume."""
     path: str = source["path"]
     pool, _slash, volume = path.partition("/")
@@ -213,64 +226,65 @@ def _pool_of_files(source: Mapping[str, Any], pools: Mapping[str, Mapping[str, A
     return name if pools.get(name, {}).get("type") in pooldisk.FILES else None
 
 
-def _obstacles(vm: query.Definition, tags: _Tags, *, is_running: bool) -> Iterator[str]:
+def _obstacles(vm: query.Definition, host_facts: _HostFacts, *, is_running: bool) -> Iterator[str]:
     """Yield why a VM cannot be moved to any host."""
     name, root = vm.name, vm.root
-    if not is_running and name in tags["active"]:
+    if not is_running and name in host_facts["active"]:
         yield (
             f"it has crashed, and its QEMU is still there; stop it first (virt.stop {name})"
             if vm.state == "crashed"
             else "it is being shut down at this moment; try again when it is off"
         )
-    if name in tags["checkpoints"]:
+    if name in host_facts["checkpoints"]:
         # libvirt would not let go of its definition here either.
         yield (
             "it has checkpoints, which libvirt does not move; remove them first (virsh "
             f"checkpoint-list {name}), and begin its backups again afterwards"
         )
-    if name in tags["saved"]:
+    if name in host_facts["saved"]:
         # It would stay here, and be resumed over changed disks when the VM comes back.
         yield (
             "it has a saved state, which libvirt does not move; start it, or drop that state "
             f"with virsh managedsave-remove {name}"
         )
-    moved_to = read.ours(root)["moved_to"]
+    moved_to = read.describe_notes(root)["moved_to"]
     if moved_to is not None:
-        yield startlock.kept(moved_to, name)
-    if read.was_given_file(root):
+        yield startlock.kept_message(moved_to, name)
+    if read.has_seed_credential(root):
         yield (
             "it runs for the first time since it was seeded by credentials, which are on this "
             "host; stop and start it once"
         )
 
 
-def _of_snapshots(
-    found: Sequence[Snapshot], disks: Iterable[Mapping[str, Any]], is_running: bool
+def _snapshot_obstacles(
+    vm_snapshots: Sequence[Snapshot], disks: Iterable[Mapping[str, Any]], is_running: bool
 ) -> Iterator[str]:
     """Yield why a VM cannot be moved with its snapshots: those in its disks go when it is off."""
-    external = sorted(one.name for one in found if one.is_external)
-    if external:
+    external_names = sorted(snapshot.name for snapshot in vm_snapshots if snapshot.is_external)
+    if external_names:
         yield (
-            f"it has external snapshots ({', '.join(external)}), which do not move; remove them "
+            f"it has external snapshots ({', '.join(external_names)}), which do not move; remove "
+            "them "
             "first, and have each disk go on in one file (virsh blockcommit, and never without "
             "--shallow, or the image below it is written to)"
         )
-    elif found and is_running:
+    elif vm_snapshots and is_running:
         yield (
             "it has snapshots, which libvirt does not move while a VM runs; stop it, or remove "
             "them first"
         )
     paths = {disk["path"] for disk in disks}
-    for one in found:
+    for snapshot in vm_snapshots:
         yield from (
-            f"its snapshot {one.name} is in {path} too, which is not a disk of it any more; "
+            f"its snapshot {snapshot.name} is in {path} too, which is not a disk of it any more; "
             "remove that snapshot first"
-            for path in one.files
+            for path in snapshot.files
             if path not in paths
         )
 
 
-def _unreadable(disks: Iterable[DiskFacts]) -> Iterator[str]:
+def _disk_obstacles(disks: Iterable[DiskFacts]) -> Iterator[str]:
     for disk in disks:
         if disk.how == "missing":
             yield f"its disk {disk.path} is missing or cannot be read"
@@ -291,20 +305,20 @@ def _unreadable(disks: Iterable[DiskFacts]) -> Iterator[str]:
             )
 
 
-def _following(both: Sequence[ET.Element]) -> list[dict[str, Any]]:
+def _find_next_disks(roots: Sequence[ET.Element]) -> list[dict[str, Any]]:
     """Return the disks that a VM does not run with, and has from its next start on."""
-    now = {disk["path"] for disk in read.disk_sources(both[0])}
-    found = [disk for one in both[1:] for disk in read.disk_sources(one)]
-    return [disk for disk in found if disk["path"] and disk["path"] not in now]
+    running_paths = {disk["path"] for disk in read.disk_sources(roots[0])}
+    next_disks = [disk for root in roots[1:] for disk in read.disk_sources(root)]
+    return [disk for disk in next_disks if disk["path"] and disk["path"] not in running_paths]
 
 
-def _needed(
+def _find_needed_files(
     settings: HostSettings,
-    following: Iterable[Mapping[str, Any]],
+    next_disks: Iterable[Mapping[str, Any]],
     pools: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
     """Return which of such disks, media and shared ones, the other host must have already."""
-    paths = [disk["path"] for disk in following if not _stays_behind(settings, disk, pools)]
+    paths = [disk["path"] for disk in next_disks if not _stays_behind(settings, disk, pools)]
     return [path for path in paths if path.startswith("/")]
 
 
@@ -312,15 +326,15 @@ def _stays_behind(
     settings: HostSettings, disk: Mapping[str, Any], pools: Mapping[str, Mapping[str, Any]]
 ) -> bool:
     is_here = disk["type"] in ("file", "block", "volume") and disk["device"] == "disk"
-    return is_here and not storage.is_declared(settings, _located(disk, pools))
+    return is_here and not storage.is_declared(settings, _locate(disk, pools))
 
 
-def _not_running_with(
+def _next_disk_obstacles(
     settings: HostSettings,
-    following: Iterable[Mapping[str, Any]],
+    next_disks: Iterable[Mapping[str, Any]],
     pools: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[str]:
-    for disk in following:
+    for disk in next_disks:
         if _stays_behind(settings, disk, pools):
             yield (
                 f"its definition has the disk {disk['path']}, without which it runs; attach that, "
@@ -328,11 +342,11 @@ def _not_running_with(
             )
 
 
-def _host_files(both: Sequence[ET.Element], is_running: bool) -> Iterator[list[str]]:
+def _host_files(roots: Sequence[ET.Element], is_running: bool) -> Iterator[list[str]]:
     """Yield what the other host must have of what definitions name beside disks."""
-    for root in both:
+    for root in roots:
         yield read.boot_files(root)
-        yield hostfiles.needed(root)
+        yield hostfiles.required_files(root)
         template = _template(root, is_running)
         # libvirt makes the variables anew for a guest that runs. It names the template of a stopped
         # VM too, which may be missing here as well.

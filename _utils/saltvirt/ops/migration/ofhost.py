@@ -21,11 +21,11 @@ def obstacles(settings: HostSettings, root: ET.Element, *, is_running: bool) -> 
     """Yield why a VM cannot move: what it has of this host does not move with it."""
     if read.has_host_device(root) or ofhost.has_tpm(root):
         yield "it has a device of this host, which cannot move; detach it first"
-    for target, what in ofhost.disks(root):
-        yield f"its disk {target} is {what}, which cannot move; detach it first"
-    for path, what in _paths(root):
+    for target, description in ofhost.disks(root):
+        yield f"its disk {target} is {description}, which cannot move; detach it first"
+    for path, description in _paths(root):
         if not storage.is_declared(settings, path):
-            yield f"{what}, which does not move; {_ELSEWHERE}"
+            yield f"{description}, which does not move; {_ELSEWHERE}"
     variables = read.firmware_variables(root)
     if variables is not None and _is_untrusted(settings, variables):
         yield (
@@ -42,7 +42,7 @@ def _paths(root: ET.Element) -> Iterator[tuple[str, str]]:
     """Yield ``(path, what it is)`` of what a VM reaches beside its disks."""
     for path in ofhost.folders(root):
         yield path, f"its guest shares {path} with this host"
-    for path in copied.given_files(root):
+    for path in copied.find_argument_files(root):
         yield path, f"QEMU is given {path} by <qemu:commandline>"
 
 
@@ -51,7 +51,7 @@ def _is_untrusted(settings: HostSettings, path: str) -> bool:
     if storage.is_declared(settings, path) or not Path(path).is_symlink():
         return False
     try:
-        os.close(files.trusted(path, os.O_RDONLY))
+        os.close(files.open_by_trusted_links(path, os.O_RDONLY))
     except OSError as exc:
         return exc.errno == errno.ELOOP
     return False

@@ -27,25 +27,26 @@ def refuse_strange(argument: str, target: object) -> None:
 
     That the host is of this cloud, TLS says: its certificate is by this cloud's CA, for that name.
     """
-    if not isinstance(target, str) or not _is_host(_named(target)):
-        said = "what was given" if "@" in str(target) else repr(target)
+    if not isinstance(target, str) or not _is_host(_parse_host(target)):
+        shown_target = "what was given" if "@" in str(target) else repr(target)
         raise BadArgument(
             argument,
-            f"{said} is not a host of this cloud; give a hypervisor's name, such as hyper2: its "
+            f"{shown_target} is not a host of this cloud; give a hypervisor's name, such as "
+            "hyper2: its "
             "libvirt is reached over TLS, and in no other way",
         )
 
 
-def _named(target: str) -> str:
+def _parse_host(target: str) -> str:
     """Return the host of ``qemu+tls://HOST[:PORT]/system``, any other URI or name as it is."""
     try:
-        found = urlsplit(target)
-        port = "" if found.port is None else f":{found.port}"
-        host = found.hostname or ""
+        parts = urlsplit(target)
+        port = "" if parts.port is None else f":{parts.port}"
+        host = parts.hostname or ""
     except ValueError:
         return target
-    plain = f"qemu+tls://{f'[{host}]' if ':' in host else host}{port}/system"
-    return host if target.lower() == plain.lower() and target.startswith("qemu") else target
+    plain_uri = f"qemu+tls://{f'[{host}]' if ':' in host else host}{port}/system"
+    return host if target.lower() == plain_uri.lower() and target.startswith("qemu") else target
 
 
 def _is_host(name: str) -> bool:
@@ -72,9 +73,9 @@ def refuse_unreachable(target: str) -> None:
 
 def send_files(settings: HostSettings, target: str, files: Mapping[str, str]) -> None:
     """Send files of this host to another's libvirt: ``{here: there}``."""
-    with connect.opened(settings), migrate.target(uri_of(target)[0]) as other:
-        for here, there in files.items():
-            migrate.push(other, here, there)
+    with connect.open_connection(settings), migrate.target(uri_of(target)[0]) as target_conn:
+        for source_path, target_path in files.items():
+            migrate.push(target_conn, source_path, target_path)
 
 
 def open_folders(conn: Any, settings: HostSettings, paths: Iterable[str]) -> list[str]:
@@ -82,26 +83,34 @@ def open_folders(conn: Any, settings: HostSettings, paths: Iterable[str]) -> lis
     folders = sorted({str(Path(path).parent) for path in paths})
     with _pools(settings):
         for folder in folders:
-            mark = hashlib.sha256(folder.encode()).hexdigest()[:12]
-            pools.make_reachable(conn, f"{_POOL}{mark}", folder)
+            digest = hashlib.sha256(folder.encode()).hexdigest()[:12]
+            pools.make_reachable(conn, f"{_POOL}{digest}", folder)
     return folders
 
 
 def close_folders(conn: Any, settings: HostSettings, name: str) -> None:
     """End the pools that no other VM needs that is coming here; the files stay."""
     with _pools(settings):
-        place = reservations.folder(settings)
-        others = [one for one in records.every(place, "arrival") if one.name != name]
-        needed = {folder for one in others for folder in one.read(ArrivalFacts).folders}
-        pools.make_unreachable(conn, _POOL, but=needed)
+        records_folder = reservations.folder(settings)
+        other_arrivals = [
+            arrival
+            for arrival in records.read_records(records_folder, "arrival")
+            if arrival.name != name
+        ]
+        needed_folders = {
+            folder for arrival in other_arrivals for folder in arrival.read(ArrivalFacts).folders
+        }
+        pools.make_unreachable(conn, _POOL, exclude=needed_folders)
 
 
-def left_open(conn: Any, settings: HostSettings) -> list[str]:
+def find_open_pools(conn: Any, settings: HostSettings) -> list[str]:
     """Return the pools that :func:`open_folders` made and no VM needs that is coming here."""
-    arrivals = records.every(reservations.folder(settings), "arrival")
-    needed = {folder for one in arrivals for folder in one.read(ArrivalFacts).folders}
-    return pools.only_reachable(conn, _POOL, but=needed)
+    arrivals = records.read_records(reservations.folder(settings), "arrival")
+    needed_folders = {
+        folder for arrival in arrivals for folder in arrival.read(ArrivalFacts).folders
+    }
+    return pools.find_temporary_pools(conn, _POOL, exclude=needed_folders)
 
 
 def _pools(settings: HostSettings) -> AbstractContextManager[Any]:
-    return locks.held(Path(settings.state_dir) / "locks" / "pools.lock")
+    return locks.hold_lock(Path(settings.state_dir) / "locks" / "pools.lock")

@@ -27,15 +27,17 @@ def inode(path: str) -> int | None:
 
 def mark(moving: MigrationInfo, token: str) -> list[str]:
     """Make the marks of a move, and return those that could be made."""
-    made = []
-    for path in {Path(disk.path).parent: disk.path for disk in _shared(moving.disks)}.values():
-        beside = str(claims.mark(path, token))
+    mark_paths = []
+    for path in {
+        Path(disk.path).parent: disk.path for disk in _filter_shared(moving.disks)
+    }.values():
+        mark_path = str(claims.mark(path, token))
         try:
-            os.close(files.private(beside, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW))
+            os.close(files.private(mark_path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW))
         except OSError:
             continue  # a folder that may only be read; its files may have their numbers
-        made.append(beside)
-    return made
+        mark_paths.append(mark_path)
+    return mark_paths
 
 
 def unmark(disks: Iterable[list[str]], token: str) -> None:
@@ -48,24 +50,26 @@ def unmark(disks: Iterable[list[str]], token: str) -> None:
                 continue  # it could not be made there either
 
 
-def different(moving: MigrationInfo) -> Iterator[str]:
+def find_different(moving: MigrationInfo) -> Iterator[str]:
     """Yield which shared disks of a move that has begun are other files on this host."""
-    for disk in _shared(moving.disks) if moving.marks is not None else ():
-        here = inode(disk.path)
-        is_same = here == disk.inode or _is_marked(disk.path, moving.marks or [])
-        if here is not None and not is_same:
+    for disk in _filter_shared(moving.disks) if moving.marks is not None else ():
+        local_inode = inode(disk.path)
+        is_same = local_inode == disk.inode or _is_marked(disk.path, moving.marks or [])
+        if local_inode is not None and not is_same:
             yield (
                 f"the file {disk.path} there is not the one that the VM has; is the storage "
                 f"mounted there?"
             )
 
 
-def _shared(disks: Iterable[DiskFacts]) -> Iterator[DiskFacts]:
+def _filter_shared(disks: Iterable[DiskFacts]) -> Iterator[DiskFacts]:
     for disk in disks:
         if disk.how == "shared" and disk.inode is not None and disk.path.startswith("/"):
             yield disk
 
 
 def _is_marked(path: str, marks: Iterable[str]) -> bool:
-    beside = [one for one in marks if Path(one).parent == Path(path).parent]
-    return any(claims.is_mark(one) and os.path.lexists(one) for one in beside)
+    folder_marks = [mark_path for mark_path in marks if Path(mark_path).parent == Path(path).parent]
+    return any(
+        claims.is_mark(mark_path) and os.path.lexists(mark_path) for mark_path in folder_marks
+    )

@@ -30,22 +30,24 @@ class BeingUndone(VirtError):
 
 
 @contextmanager
-def starting(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
+def allow_start(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
     """Start a VM, or hand it over, in the block: never both at once."""
-    with unstarted(settings, name):
+    with hold_start_lock(settings, name):
         # One that has gone, or only comes, is said to move before it is said not to be here.
-        known = lifecycle.uuid_if_defined(conn, name)
-        refuse_moving(settings, name, known)
+        uuid = lifecycle.uuid_if_defined(conn, name)
+        refuse_moving(settings, name, uuid)
         reservations.refuse_cloned(settings, name)
         # Whoever purges, or undoes a build, has it on record before it takes this lock.
-        _refuse_removed(settings, name, known, is_here=known is not None)
+        _refuse_removed(settings, name, uuid, is_here=uuid is not None)
         moved_to = lifecycle.moved_to(conn, name)
         if moved_to is not None:
-            raise OnItsWay(f"VM {name!r} cannot be started here: {kept(moved_to, name)}")
+            raise OnItsWay(f"VM {name!r} cannot be started here: {kept_message(moved_to, name)}")
         yield
 
 
-def unmoved(conn: Any, settings: HostSettings, name: str) -> AbstractContextManager[None]:
+def hold_definition_lock(
+    conn: Any, settings: HostSettings, name: str
+) -> AbstractContextManager[None]:
     """
     Return the lock under which a VM's definition is changed.
 
@@ -53,22 +55,22 @@ def unmoved(conn: Any, settings: HostSettings, name: str) -> AbstractContextMana
     as that was when the move began.
     """
     reservations.refuse_moving(settings, name, lifecycle.uuid(conn, name))
-    return starting(conn, settings, name)
+    return allow_start(conn, settings, name)
 
 
 @contextmanager
-def creating(conn: Any, settings: HostSettings, xml: str) -> Iterator[None]:
+def allow_creation(conn: Any, settings: HostSettings, xml: str) -> Iterator[None]:
     """Start a VM from its XML in the block: libvirt starts one that is defined by that too."""
     root = read.domain(xml)
     uuid = _as_libvirt_writes(read.uuid(root))
     refuse_moving(settings, read.name(root), uuid)
-    here = lifecycle.name_of(conn, uuid)
-    _refuse_removed(settings, read.name(root), uuid, is_here=here is not None)
-    with nullcontext() if here is None else starting(conn, settings, here):
+    defined_name = lifecycle.name_of(conn, uuid)
+    _refuse_removed(settings, read.name(root), uuid, is_here=defined_name is not None)
+    with nullcontext() if defined_name is None else allow_start(conn, settings, defined_name):
         yield
 
 
-def defining(conn: Any, settings: HostSettings, xml: str) -> AbstractContextManager[None]:
+def allow_defining(conn: Any, settings: HostSettings, xml: str) -> AbstractContextManager[None]:
     """
     Return the lock under which a VM is defined from its XML: libvirt replaces one that is here.
 
@@ -77,8 +79,12 @@ def defining(conn: Any, settings: HostSettings, xml: str) -> AbstractContextMana
     root = read.domain(xml)
     uuid = _as_libvirt_writes(read.uuid(root))
     reservations.refuse_moving(settings, read.name(root), uuid)
-    here = lifecycle.name_of(conn, uuid)
-    return nullcontext() if here is None else unmoved(conn, settings, here)
+    defined_name = lifecycle.name_of(conn, uuid)
+    return (
+        nullcontext()
+        if defined_name is None
+        else hold_definition_lock(conn, settings, defined_name)
+    )
 
 
 def _as_libvirt_writes(uuid: str) -> str:
@@ -89,7 +95,7 @@ def _as_libvirt_writes(uuid: str) -> str:
         return uuid
 
 
-def kept(moved_to: str, name: str) -> str:
+def kept_message(moved_to: str, name: str) -> str:
     """Return why a VM is another host's whose definition was kept here, and what to do about it."""
     return (
         f"it has moved to {moved_to}, and only its definition was kept here; remove that with "
@@ -98,10 +104,12 @@ def kept(moved_to: str, name: str) -> str:
     )
 
 
-def unstarted(settings: HostSettings, name: str) -> AbstractContextManager[Any]:
+def hold_start_lock(settings: HostSettings, name: str) -> AbstractContextManager[Any]:
     """Return the lock under which a VM is started, or looked at to be handed over."""
-    called = arguments.text("name", name)
-    return locks.held(Path(settings.state_dir) / "locks" / f"start-{files.named(called)}.lock")
+    vm_name = arguments.text("name", name)
+    return locks.hold_lock(
+        Path(settings.state_dir) / "locks" / f"start-{files.to_file_name(vm_name)}.lock"
+    )
 
 
 def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) -> None:
@@ -109,11 +117,11 @@ def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) ->
     # Whoever starts a VM may be the first who comes by after the upgrade.
     legacymoves.adopt(settings)
     legacymoves.refuse_unreadable(settings, name)
-    for record in reservations.moves(settings, "departure", name, uuid):
+    for record in reservations.find_records(settings, "departure", name, uuid):
         if record.phase in _AWAY:
             target = record.read(DepartureFacts).target
             raise _error(record, name, f"{_AWAY[record.phase]} {target}")
-    for record in reservations.moves(settings, "arrival", name, uuid):
+    for record in reservations.find_records(settings, "arrival", name, uuid):
         if record.phase != protocol.ARRIVED:
             source = record.read(ArrivalFacts).source
             raise _error(record, name, f"is still on its way here from {source}")
@@ -121,32 +129,32 @@ def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) ->
 
 def _refuse_removed(settings: HostSettings, name: str, uuid: str | None, *, is_here: bool) -> None:
     """Raise if the purge of a VM of this name, or UUID, or the undoing of its build is not over."""
-    for record in reservations.moves(settings, "purge", name, uuid):
-        if _is_at_it(settings, record, is_here):
+    for record in reservations.find_records(settings, "purge", name, uuid):
+        if _is_in_progress(settings, record, is_here):
             raise BeingPurged(
-                f"VM {reservations.called(record, name)} is being purged since "
+                f"VM {reservations.display_name(record, name)} is being purged since "
                 f"{record.since_text}; wait until that is over, or if it was interrupted, finish "
                 f"it with virt.purge {name}"
             )
-    for record in reservations.moves(settings, "build", name, uuid):
-        if record.phase == protocol.UNDOING and _is_at_it(settings, record, is_here):
+    for record in reservations.find_records(settings, "build", name, uuid):
+        if record.phase == protocol.UNDOING and _is_in_progress(settings, record, is_here):
             raise BeingUndone(
-                f"the virt.init of VM {reservations.called(record, name)} that was begun at "
+                f"the virt.init of VM {reservations.display_name(record, name)} that was begun at "
                 f"{record.since_text} has failed and is being undone; wait until that is over, or "
                 f"if it was interrupted, finish it with virt.purge {record.name}"
             )
 
 
-def _is_at_it(settings: HostSettings, record: records.Record, is_here: bool) -> bool:
+def _is_in_progress(settings: HostSettings, record: records.Record, is_here: bool) -> bool:
     # One that was interrupted before it took anything has come to nothing.
     return not is_here or records.is_live(
         reservations.folder(settings), record.purpose, record.name
     )
 
 
-def _error(record: records.Record, name: str, what: str) -> OnItsWay:
+def _error(record: records.Record, name: str, state_text: str) -> OnItsWay:
     return OnItsWay(
-        f"VM {reservations.called(record, name)} {what}, in a move that was begun at "
+        f"VM {reservations.display_name(record, name)} {state_text}, in a move that was begun at "
         f"{record.since_text} and is not over; if it was interrupted, have both hosts asked: "
         f"salt-run virt.settle {record.name}"
     )

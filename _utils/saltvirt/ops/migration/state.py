@@ -16,7 +16,7 @@ from saltvirt.records import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class _DomainState:
     """What libvirt says of a VM: nothing of one that it does not have."""
 
     is_here: bool = False
@@ -29,25 +29,25 @@ class _Seen:
     is_handed: bool = False
 
 
-def every(settings: HostSettings) -> dict[str, list[records.Shown]]:
+def read_moves(settings: HostSettings) -> dict[str, list[records.ShownRecord]]:
     """Return ``{name: [record]}`` of all moves that this host has on record."""
     legacymoves.adopt(settings)
     unfinished.sweep_locks(settings)
-    place = reservations.folder(settings)
-    out: dict[str, list[records.Shown]] = {}
+    records_folder = reservations.folder(settings)
+    out: dict[str, list[records.ShownRecord]] = {}
     for purpose in ("departure", "arrival"):
-        for record in records.every(place, purpose):
-            out.setdefault(record.name, []).append(_shown(record))
-        for name, why in records.unreadable(place, purpose).items():
-            out.setdefault(name, []).append(_broken(why))
-    for name, why in legacymoves.unreadable(settings).items():
-        out.setdefault(name, []).append(_broken(why))
+        for record in records.read_records(records_folder, purpose):
+            out.setdefault(record.name, []).append(_show_record(record))
+        for name, reason in records.find_unreadable(records_folder, purpose).items():
+            out.setdefault(name, []).append(_show_unreadable(reason))
+    for name, reason in legacymoves.unreadable(settings).items():
+        out.setdefault(name, []).append(_show_unreadable(reason))
     return out
 
 
-def _shown(record: Record) -> records.Shown:
-    uuid, source, target = _way(record)
-    return records.Shown(
+def _show_record(record: Record) -> records.ShownRecord:
+    uuid, source, target = _read_route(record)
+    return records.ShownRecord(
         purpose=record.purpose,
         token=record.token,
         phase=record.phase,
@@ -58,20 +58,20 @@ def _shown(record: Record) -> records.Shown:
     )
 
 
-def _way(record: Record) -> tuple[str | None, str | None, str | None]:
+def _read_route(record: Record) -> tuple[str | None, str | None, str | None]:
     """Return the UUID of the VM that a record is about, and its source and target if it says."""
     if record.purpose == "arrival":
-        coming = record.read(ArrivalFacts)
-        return coming.uuid, coming.source, None
-    leaving = record.read(DepartureFacts)
+        arrival_facts = record.read(ArrivalFacts)
+        return arrival_facts.uuid, arrival_facts.source, None
+    departure_facts = record.read(DepartureFacts)
     # A move by hand may have noted a URI, and nobody can be asked by that.
-    return leaving.uuid, None, reach.uri_of(leaving.target)[1].strip("[]")
+    return departure_facts.uuid, None, reach.uri_of(departure_facts.target)[1].strip("[]")
 
 
-def _broken(why: str) -> records.Shown:
+def _show_unreadable(reason: str) -> records.ShownRecord:
     """Return what is said of a record that cannot be read."""
     # A master of the release before asks this host about it by that token, and is told why.
-    return records.Shown(
+    return records.ShownRecord(
         purpose="unreadable",
         token="",
         phase="unreadable",
@@ -79,11 +79,11 @@ def _broken(why: str) -> records.Shown:
         uuid=None,
         source=None,
         target=None,
-        error=why,
+        error=reason,
     )
 
 
-def of(
+def read_state(
     conn: Any,
     settings: HostSettings,
     name: str,
@@ -101,90 +101,112 @@ def of(
     """
     legacymoves.adopt(settings)
     legacymoves.refuse_unreadable(settings, name)
-    place = reservations.folder(settings)
-    leaving, coming = (records.look(place, one, name) for one in ("departure", "arrival"))
-    is_anothers = _is_anothers(leaving, token)
-    leaving, coming = _own(leaving, token), _own(coming, token)
-    facts = leaving.read(DepartureFacts) if leaving else None
-    seen = _seen(conn, name if uuid is None else lifecycle.name_of(conn, uuid), facts)
+    records_folder = reservations.folder(settings)
+    departure_record, arrival_record = (
+        records.read_record(records_folder, purpose, name) for purpose in ("departure", "arrival")
+    )
+    has_other_move = _is_anothers(departure_record, token)
+    departure_record, arrival_record = (
+        _filter_by_token(departure_record, token),
+        _filter_by_token(arrival_record, token),
+    )
+    facts = departure_record.read(DepartureFacts) if departure_record else None
+    domain_state = _read_domain_state(
+        conn, name if uuid is None else lifecycle.name_of(conn, uuid), facts
+    )
     return State(
         source=Source(
-            phase=_source_phase(settings, leaving, token),
-            is_live=not is_anothers and records.is_live(place, "departure", name),
-            is_moving=seen.has_job,
-            is_cut=seen.is_cut and not seen.is_arriving,
-            has=seen.is_whole and not seen.is_arriving,
+            phase=_source_phase(settings, departure_record, token),
+            is_live=not has_other_move and records.is_live(records_folder, "departure", name),
+            is_moving=domain_state.has_job,
+            is_cut=domain_state.is_cut and not domain_state.is_arriving,
+            has=domain_state.is_whole and not domain_state.is_arriving,
             has_files=facts is not None and facts.leaves and any(map(os.path.exists, facts.paths)),
-            stays=seen.stays,
-            is_handed=seen.is_handed,
+            stays=domain_state.stays,
+            is_handed=domain_state.is_handed,
         ),
-        target=_target(coming, seen, paths, is_live=records.is_live(place, "arrival", name)),
+        target=_target(
+            arrival_record,
+            domain_state,
+            paths,
+            is_live=records.is_live(records_folder, "arrival", name),
+        ),
         noted=facts.noted if facts else Noted(),
         disks=facts.own_disks if facts else [],
     )
 
 
 def _target(
-    coming: Record | None, seen: _Seen, paths: Collection[str] | None, *, is_live: bool
+    arrival_record: Record | None,
+    domain_state: _DomainState,
+    paths: Collection[str] | None,
+    *,
+    is_live: bool,
 ) -> Target:
-    made = coming.read(ArrivalFacts).untouched if coming else None
+    signatures = arrival_record.read(ArrivalFacts).untouched if arrival_record else None
     return Target(
-        phase=coming.phase if coming else None,
+        phase=arrival_record.phase if arrival_record else None,
         is_live=is_live,
-        is_arriving=seen.is_arriving,
-        is_cut=seen.is_cut and seen.is_arriving,
-        has=seen.is_here and not (seen.is_arriving or seen.is_kept),
+        is_arriving=domain_state.is_arriving,
+        is_cut=domain_state.is_cut and domain_state.is_arriving,
+        has=domain_state.is_here and not (domain_state.is_arriving or domain_state.is_kept),
         # Somebody may have moved the disks of a VM that is here to other files.
-        has_disks=seen.is_whole if seen.is_here else all(map(os.path.exists, paths or ())),
-        is_empty=_is_empty(made, seen.is_here),
+        has_disks=domain_state.is_whole
+        if domain_state.is_here
+        else all(map(os.path.exists, paths or ())),
+        is_empty=_is_empty(signatures, domain_state.is_here),
     )
 
 
-def _seen(conn: Any, name: str | None, leaving: DepartureFacts | None) -> _Seen:
+def _read_domain_state(
+    conn: Any, name: str | None, departure_facts: DepartureFacts | None
+) -> _DomainState:
     """Return what libvirt says of the VM of a name, None of one that it does not know."""
     if name is None or not lifecycle.is_defined(conn, name):
-        return _Seen()
-    was_running = leaving is not None and leaving.was_running
+        return _DomainState()
+    was_running = departure_facts is not None and departure_facts.was_running
     is_arriving = halves.is_arriving(conn, name)
     # At the far end libvirt has no figures of the job, and says so by an error.
     may_send = lifecycle.is_active(conn, name) and not is_arriving
-    return _Seen(
+    return _DomainState(
         is_here=True,
         # What runs is the VM, whatever its definition says.
         is_kept=lifecycle.moved_to(conn, name) is not None and not lifecycle.is_active(conn, name),
         is_arriving=is_arriving,
         has_job=may_send and bool(migrate.status(conn, name)),
-        is_cut=halves.is_cut(conn, name),
+        is_cut=halves.has_failed_postcopy(conn, name),
         is_whole=all(os.path.exists(path) for path in lifecycle.file_paths(conn, name)),
         stays=was_running and halves.runs_alone(conn, name),
         is_handed=was_running and lifecycle.is_migrated(conn, name),
     )
 
 
-def _is_anothers(leaving: Record | None, token: str) -> bool:
+def _is_anothers(departure_record: Record | None, token: str) -> bool:
     """Return whether another move's departure stands, so that no job of this one is at work."""
-    if leaving is None or leaving.phase == protocol.CANCELLED:
+    if departure_record is None or departure_record.phase == protocol.CANCELLED:
         return False
-    return leaving.token != token
+    return departure_record.token != token
 
 
-def _own(record: Record | None, token: str) -> Record | None:
+def _filter_by_token(record: Record | None, token: str) -> Record | None:
     return record if record is not None and record.token == token else None
 
 
-def _source_phase(settings: HostSettings, leaving: Record | None, token: str) -> str | None:
-    if leaving is not None:
-        return leaving.phase
+def _source_phase(
+    settings: HostSettings, departure_record: Record | None, token: str
+) -> str | None:
+    if departure_record is not None:
+        return departure_record.phase
     return protocol.CANCELLED if departure.is_buried(settings, token) else None
 
 
-def _is_empty(made: Mapping[str, list[int]] | None, is_here: bool) -> bool:
+def _is_empty(signatures: Mapping[str, list[int]] | None, is_here: bool) -> bool:
     """Return whether files are as they were made; ``made`` are their signatures then."""
     # Of a VM of which no file was made here, none says that it did not come.
-    if not made:
+    if not signatures:
         return False
     # One that is missing was removed, by whoever gave this up; a VM that is here may need it.
     return all(
-        content.signature(path) == was if os.path.exists(path) else not is_here
-        for path, was in made.items()
+        content.signature(path) == old_signature if os.path.exists(path) else not is_here
+        for path, old_signature in signatures.items()
     )

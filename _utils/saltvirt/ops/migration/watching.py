@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from saltvirt.kvm import migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
-from saltvirt.movefacts import in_halves
+from saltvirt.movefacts import cut_postcopy_message
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import reach
 
@@ -23,9 +23,9 @@ def watch(context: Context, job: migrate.Job, name: str, options: Move) -> dict[
             if options.postcopy_after and pace.wants_postcopy():
                 job.go_postcopy()
                 pace.is_postcopy = True
-            why = pace.why_end()
-            if why:
-                raise MigrationFailed(f"VM {name!r} stays where it is: {why}")
+            reason = pace.why_end()
+            if reason:
+                raise MigrationFailed(f"VM {name!r} stays where it is: {reason}")
     except BaseException as error:
         _end(job, name, pace, error)
         # It was over before it could be ended: it has moved.
@@ -38,18 +38,18 @@ def watch(context: Context, job: migrate.Job, name: str, options: Move) -> dict[
 
 def _failed(job: migrate.Job, name: str) -> str:
     if job.is_cut():
-        halves = in_halves(name, reach.uri_of(job.uri)[1])
+        halves = cut_postcopy_message(name, reach.uri_of(job.uri)[1])
         return f"post-copy of VM {name!r} has failed ({job.error}): {halves}"
     return f"VM {name!r} stays where it is: {job.error}{_remedy(job.error)}"
 
 
 def _end(job: migrate.Job, name: str, pace: "_Pace", error: BaseException) -> None:
     # Once the guest runs on the target only going on can save it.
-    held_up = None if pace.is_postcopy else job.cancel(_CANCEL_S)
-    if held_up:
+    cancel_error = None if pace.is_postcopy else job.cancel(_CANCEL_S)
+    if cancel_error:
         raise MigrationFailed(
             f"{error}; libvirt could not end it within {_CANCEL_S} s "
-            f"({held_up}), so it may go on; see, on the source, virt.migrate_status {name}"
+            f"({cancel_error}), so it may go on; see, on the source, virt.migrate_status {name}"
         ) from error
 
 
@@ -77,9 +77,9 @@ class _Pace:
         """Take in the figures of this moment."""
         now = time.monotonic()
         self.last = stats or self.last
-        done = stats.get("memory_bytes", 0) + stats.get("disk_bytes", 0)
-        if done > self._best:
-            self._best, self._moved = done, now
+        done_bytes = stats.get("memory_bytes", 0) + stats.get("disk_bytes", 0)
+        if done_bytes > self._best:
+            self._best, self._moved = done_bytes, now
         is_in_memory = bool(stats.get("memory_bytes"))
         if is_in_memory and not self._is_in_memory:
             # The disks are sent, and the memory's share is told at once.

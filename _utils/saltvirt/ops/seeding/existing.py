@@ -23,7 +23,7 @@ from saltvirt.ops.images import fetch
 from saltvirt.ops.seeding import identity, inspection, provided, submission, write
 from saltvirt.ops.seeding import install as installing
 from saltvirt.seed import appliance, guest
-from saltvirt.seed.model import Found, Identity, Installation
+from saltvirt.seed.model import Identity, Inspection, Installation
 
 _PREPARED = Installation(kind="boot", script=guest.install())
 
@@ -38,7 +38,7 @@ def apply(
     approve_key: bool,
     install: bool,
     prep_install: bool,
-) -> Found:
+) -> Inspection:
     """
     Write a minion's identity into a disk image or device, or below a folder; return what was found.
 
@@ -50,22 +50,24 @@ def apply(
     """
     arguments.boolean("install", install)
     arguments.boolean("prep_install", prep_install)
-    made = _identity(context, id_, config, keys_, approve_key)
-    via, fmt = _via(context.settings, path)
-    seen: Found | None = None
-    how: Installation | None = None
-    with storage.claimed(path) if Path(path).is_block_device() else nullcontext():
+    new_identity = _decide_identity(context, id_, config, keys_, approve_key)
+    via, fmt = _choose_way(context.settings, path)
+    content: Inspection | None = None
+    installation: Installation | None = None
+    with storage.claim_device(path) if Path(path).is_block_device() else nullcontext():
         if prep_install:
-            how = _PREPARED
+            installation = _PREPARED
         elif install:
-            how, seen = _installed(context, via, path, fmt)
-        found = write.seed_disk(context, str(path), fmt, made, via=via, install=how, found=seen)
-    if made.is_submitted:
-        submission.submit(context, made.id, made.public_key)
-    return found
+            installation, content = _prepare_install(context, via, path, fmt)
+        seeded_content = write.seed_disk(
+            context, str(path), fmt, new_identity, via=via, install=installation, content=content
+        )
+    if new_identity.is_submitted:
+        submission.submit(context, new_identity.id, new_identity.public_key)
+    return seeded_content
 
 
-def _via(settings: HostSettings, path: str | Path) -> tuple[str, str | None]:
+def _choose_way(settings: HostSettings, path: str | Path) -> tuple[str, str | None]:
     """Return ``(way, format)``: in an appliance if this host can, else as the operator allowed."""
     path = Path(path)
     if path.is_dir():
@@ -75,37 +77,39 @@ def _via(settings: HostSettings, path: str | Path) -> tuple[str, str | None]:
     if not path.is_file() and not path.is_block_device():
         raise BadArgument("path", f"there is no file, device or folder {path} on this host")
     fmt = written.opened_format(settings, path)
-    missing = appliance.why_missing(settings.seed.get("python", appliance.PYTHON))
-    if not missing:
+    missing_reason = appliance.why_missing(settings.seed.get("python", appliance.PYTHON))
+    if not missing_reason:
         return "guestfs", fmt
     if settings.seed.get("allow_host_mount") is True:
         return "nbd", fmt
     raise SeedError(
-        f"no disk can be opened safely on this host: {missing}; or set "
+        f"no disk can be opened safely on this host: {missing_reason}; or set "
         "virt:seed:allow_host_mount: True to have its own kernel do it"
     )
 
 
-def _installed(
+def _prepare_install(
     context: Context, via: str, path: str | Path, fmt: str | None
-) -> tuple[Installation | None, Found | None]:
+) -> tuple[Installation | None, Inspection | None]:
     """Return how a minion is installed, and what was found in the disk if that decided it."""
     if via != "guestfs":
         return _PREPARED, None
-    source, found = installing.source(context.settings, None), None
+    source, content = installing.source(context.settings, None), None
     packages: tuple[Package, ...] = ()
     if not source or any("{arch}" in url for url in source):
         job = {"action": "look", "path": str(path), "format": fmt}
-        found = inspection.found(appliance.run(job, **inspection.limits(context.settings)))
+        content = inspection.parse_content(
+            appliance.run(job, **inspection.limits(context.settings))
+        )
     if not source:
-        packages = provided.suitable(context, found, "base")
+        packages = provided.find_suitable(context, content, "base")
     if not (source or packages or installing.uses_network(context.settings)):
-        return installing.REFUSED, found
-    arch = found.arch if found else None
-    return installing.prepared(context, source, arch, "base", packages), found
+        return installing.REFUSED, content
+    arch = content.arch if content else None
+    return installing.prepare(context, source, arch, "base", packages), content
 
 
-def _identity(
+def _decide_identity(
     context: Context, id_: str | None, config: object, keys_: Any, approve_key: bool
 ) -> Identity:
     arguments.boolean("approve_key", approve_key)
@@ -135,33 +139,39 @@ def mkconfig(
     if tmp not in (None, ""):
         arguments.folder("tmp", tmp)
     if id_ or (arguments.mapping("config", config) or {}).get("id"):
-        made = _identity(context, id_, config, keys_, approve_key)
+        new_identity = _decide_identity(context, id_, config, keys_, approve_key)
     else:
         arguments.boolean("approve_key", approve_key)
-        made = identity.nameless(context, arguments.mapping("config", config) or {}, keys_)
-    public, private = made.public_key, made.private_key
+        new_identity = identity.nameless_identity(
+            context, arguments.mapping("config", config) or {}, keys_
+        )
+    public, private = new_identity.public_key, new_identity.private_key
     if not (public and private):
         public, private = keypair.generate()
     folder, out = _folder(tmp), {}
     for key, leaf, text in (
-        ("config", "minion", yaml.safe_dump(made.config, default_flow_style=False)),
+        ("config", "minion", yaml.safe_dump(new_identity.config, default_flow_style=False)),
         ("pubkey", "minion.pub", public),
         ("privkey", "minion.pem", private),
     ):
         out[key] = str(folder / leaf)
         files.write(out[key], text.encode())
-    if made.is_submitted:
-        submission.submit(context, made.id, public)
+    if new_identity.is_submitted:
+        submission.submit(context, new_identity.id, public)
     return out
 
 
 def _folder(tmp: str | None) -> Path:
     """Return the folder for a configuration and a key pair, made; of one refused nothing stays."""
     folder = Path(tmp or tempfile.mkdtemp(prefix="salt-virt-seed-"))
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    missing_folders = [
+        missing_folder
+        for missing_folder in (folder, *folder.parents)
+        if not missing_folder.exists()
+    ]
     with undo.on_failure() as steps:
-        for one in reversed(missing if tmp else [folder]):
-            steps.undo_with(_remove_empty, one)
+        for missing_folder in reversed(missing_folders if tmp else [folder]):
+            steps.undo_with(_remove_empty, missing_folder)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _refuse_anothers(folder)
     return folder
@@ -175,15 +185,18 @@ def _remove_empty(folder: Path) -> None:
 
 def _refuse_anothers(folder: Path) -> None:
     """Raise SeedError if others than root could replace what is written into a folder."""
-    real = folder.resolve()
-    for one in dict.fromkeys([folder, *folder.absolute().parents, real, *real.parents]):
-        status = one.lstat()
+    real_folder = folder.resolve()
+    for checked_folder in dict.fromkeys(
+        [folder, *folder.absolute().parents, real_folder, *real_folder.parents]
+    ):
+        status = checked_folder.lstat()
         is_ours = status.st_uid in (0, os.geteuid())
         # Of a link the mode says nothing; in a folder such as /tmp nobody touches others' files.
         is_open = not stat.S_ISLNK(status.st_mode) and status.st_mode & 0o022
         if not is_ours or (is_open and not status.st_mode & stat.S_ISVTX):
             raise SeedError(
-                f"{one} is a folder of, or open to, other users, who could replace the key and the "
+                f"{checked_folder} is a folder of, or open to, other users, who could replace the "
+                "key and the "
                 f"configuration in {folder}; give tmp= a folder of root's, or none"
             )
 
@@ -197,32 +210,32 @@ def prep_bootstrap(context: Context, mpt: str) -> tuple[str, str]:
     root = Path(mpt)
     if not root.is_dir():
         raise BadArgument("mpt", f"there is no folder {mpt} on this host")
-    script = _bootstrap(context)
+    script = _obtain_bootstrap(context)
     tmp = root / "tmp"
     if tmp.is_symlink():
         raise SeedError(f"{tmp} is a link, and would lead out of the guest")
     folder = tmp / str(uuid.uuid4())
     folder.mkdir(mode=0o700, parents=True)
     shutil.copy(script, folder)
-    inner = folder / Path(script).name
-    return str(inner), f"/{folder.relative_to(root)}"
+    host_path = folder / Path(script).name
+    return str(host_path), f"/{folder.relative_to(root)}"
 
 
-def _bootstrap(context: Context) -> str:
+def _obtain_bootstrap(context: Context) -> str:
     url = context.settings.seed.get("bootstrap")
     if url:
         return fetch.obtain(context, url, "base", validation.accept_any).path
     try:
-        found = context.functions["config.gather_bootstrap_script"]()
+        script_path = context.functions["config.gather_bootstrap_script"]()
     except (KeyError, SaltException, OSError) as exc:
         raise SeedError(
             f"Salt's bootstrap script cannot be fetched: {exc}; put one on the file "
             "server and name it in virt:seed:bootstrap"
         ) from exc
-    if not found:
+    if not script_path:
         raise SeedError(
             "Salt's bootstrap script cannot be fetched; put one on the file server and "
             "name it in virt:seed:bootstrap"
         )
-    out: str = found
+    out: str = script_path
     return out

@@ -15,7 +15,7 @@ from saltvirt.seed import cloudconfig, minionkeys, nocloud
 from saltvirt.seed.model import CloudInit, Identity
 from saltvirt.spec import Deployment
 
-OWN = "seed.apply"
+OWN_COMMAND = "seed.apply"
 # As the distributions' /etc/hosts has them; 127.0.1.1 is Debian's for the host's own name.
 _LOOPBACK = (
     *("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"),
@@ -30,31 +30,36 @@ def prepare(context: Context, deployment: Deployment) -> Identity | None:
 
     Nothing is written here: everything that can be refused is refused before a VM exists.
     """
-    given = {
+    values_by_argument = {
         "pub_key": deployment.pub_key or deployment.priv_key,
         "ssh_authorized_keys": deployment.ssh_keys,
     }
     if not deployment.is_seeded:
-        for argument in (name for name, value in given.items() if value):
+        for argument in (name for name, value in values_by_argument.items() if value):
             raise BadArgument(argument, "there is nothing to seed: give an image and seed=True")
         return None
-    if deployment.seed_cmd != OWN and deployment.seed_cmd not in context.functions:
+    if deployment.seed_cmd != OWN_COMMAND and deployment.seed_cmd not in context.functions:
         raise BadArgument("seed_cmd", f"this minion has no function {deployment.seed_cmd!r}")
-    if deployment.seed_cmd == OWN:
+    if deployment.seed_cmd == OWN_COMMAND:
         nocloud.refuse_if_impossible()
     pair = (deployment.pub_key, deployment.priv_key)
-    made = identity(context, deployment.vm.name, deployment.config, pair)
-    keys = sshkeys.united(_host_keys(context), deployment.ssh_keys)
-    return replace(made, ssh_keys=keys, cloud_init=_cloud_init(context, deployment))
+    new_identity = identity(context, deployment.vm.name, deployment.config, pair)
+    keys = sshkeys.merge_keys(_host_keys(context), deployment.ssh_keys)
+    return replace(new_identity, ssh_keys=keys, cloud_init=_cloud_init(context, deployment))
 
 
 def _host_keys(context: Context) -> tuple[str, ...]:
     option = "ssh_authorized_keys"
-    return sshkeys.read(f"virt:seed:{option}", context.settings.seed.get(option))
+    return sshkeys.read_keys(f"virt:seed:{option}", context.settings.seed.get(option))
 
 
 def identity(
-    context: Context, name: str, config: Mapping[str, Any], given: Any, *, approve_key: bool = True
+    context: Context,
+    name: str,
+    config: Mapping[str, Any],
+    key_pair: Any,
+    *,
+    approve_key: bool = True,
 ) -> Identity:
     """
     Return the identity of a minion.
@@ -64,7 +69,7 @@ def identity(
         lets this host submit it; otherwise the guest makes its own and waits to be accepted.
     """
     pki = context.opts.get("pki_dir", "/etc/salt/pki/minion")
-    public, private = minionkeys.read(given[0], given[1], pki)
+    public, private = minionkeys.read(key_pair[0], key_pair[1], pki)
     is_submitted = bool(
         approve_key and not public and submission.is_authorized(context.settings, name)
     )
@@ -81,10 +86,13 @@ def identity(
     )
 
 
-def nameless(context: Context, config: Mapping[str, Any], given: Any) -> Identity:
+def nameless_identity(context: Context, config: Mapping[str, Any], key_pair: Any) -> Identity:
     """Return the identity of a minion that is called as its host is; see :func:`identity`."""
-    made = identity(context, "", config, given, approve_key=False)
-    return replace(made, config={key: one for key, one in made.config.items() if key != "id"})
+    new_identity = identity(context, "", config, key_pair, approve_key=False)
+    return replace(
+        new_identity,
+        config={key: value for key, value in new_identity.config.items() if key != "id"},
+    )
 
 
 def _cloud_init(context: Context, deployment: Deployment) -> CloudInit:
@@ -99,9 +107,11 @@ def _cloud_init(context: Context, deployment: Deployment) -> CloudInit:
     )
 
 
-def master_of_guests(settings: HostSettings, opts: Mapping[str, Any], given: Any = None) -> Any:
+def master_of_guests(
+    settings: HostSettings, opts: Mapping[str, Any], requested_master: Any = None
+) -> Any:
     """Return by what guests reach the master: a name, or several; raise SeedError if by nothing."""
-    master = given or settings.seed.get("master") or opts.get("master")
+    master = requested_master or settings.seed.get("master") or opts.get("master")
     names = master if isinstance(master, list | tuple) else [master or ""]
     hosts = [host_of(str(name)).casefold() for name in names]
     if all(host in ("", *_LOOPBACK) for host in hosts):
@@ -114,24 +124,25 @@ def master_of_guests(settings: HostSettings, opts: Mapping[str, Any], given: Any
 
 def host_of(master: str) -> str:
     """Return a master's name or address without the port that it may have."""
-    if found := _BRACKETED.fullmatch(master):
-        return found[1]
+    if match := _BRACKETED.fullmatch(master):
+        return match[1]
     return master.rpartition(":")[0] if master.count(":") == 1 else master
 
 
-def _config(context: Context, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _config(context: Context, name: str, requested_config: Mapping[str, Any]) -> dict[str, Any]:
     seed, opts = context.settings.seed, context.opts
-    if given.get("id", name) != name:
+    if requested_config.get("id", name) != name:
         raise BadArgument(
             "config",
-            f"its id is {given['id']!r}, but the minion will be {name!r}; " "leave the id out",
+            f"its id is {requested_config['id']!r}, but the minion will be {name!r}; "
+            "leave the id out",
         )
-    master = master_of_guests(context.settings, opts, given.get("master"))
-    own = {"master": master}
-    for port, usual in (("master_port", 4506), ("publish_port", 4505)):
-        if opts.get(port, usual) != usual:
-            own[port] = opts[port]
-    return {**own, **(seed.get("config") or {}), **given, "id": name}
+    master = master_of_guests(context.settings, opts, requested_config.get("master"))
+    master_config = {"master": master}
+    for port, default in (("master_port", 4506), ("publish_port", 4505)):
+        if opts.get(port, default) != default:
+            master_config[port] = opts[port]
+    return {**master_config, **(seed.get("config") or {}), **requested_config, "id": name}
 
 
 def _master_key(context: Context, config: Mapping[str, Any], pki: str) -> str | None:

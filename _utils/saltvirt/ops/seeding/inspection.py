@@ -14,15 +14,15 @@ from saltvirt.errors import BadArgument, SeedError
 from saltvirt.image import cache, validation
 from saltvirt.ops.context import Context
 from saltvirt.seed import appliance
-from saltvirt.seed.model import Found
+from saltvirt.seed.model import Inspection
 
 _ARCH = re.compile(r"\w{1,32}", re.ASCII)
 
 
 def python(settings: HostSettings) -> str:
     """Return the interpreter that has libguestfs' binding."""
-    found: str = settings.seed.get("python", appliance.PYTHON)
-    return found
+    interpreter: str = settings.seed.get("python", appliance.PYTHON)
+    return interpreter
 
 
 def limits(settings: HostSettings) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def limits(settings: HostSettings) -> dict[str, Any]:
     return {
         "python": python(settings),
         "state_dir": settings.state_dir,
-        "room": room.of(settings),
+        "room": room.from_settings(settings),
         "limit_s": int(seed.get("limit_s", appliance.LIMIT_S)),
         "memory_mib": int(seed.get("memory_mib", appliance.MEMORY_MIB)),
     }
@@ -42,13 +42,15 @@ def masters(opts: Mapping[str, Any]) -> list[str]:
     uri = opts.get("master_uri") or ""
     if opts.get("file_client") == "local" and not uri:
         return []
-    given = opts.get("master") or []
-    names = [given] if isinstance(given, str) else list(given)
+    configured_masters = opts.get("master") or []
+    names = (
+        [configured_masters] if isinstance(configured_masters, str) else list(configured_masters)
+    )
     address = uri.removeprefix("tcp://").rpartition(":")[0].strip("[]")
     if address:
         # It is connected to this one; a name of the same may be looked up no more.
         names = [address, *(names if len(names) > 1 else ())]
-    return [one for name in names for one in _addresses(str(name))]
+    return [master_address for name in names for master_address in _addresses(str(name))]
 
 
 def _addresses(name: str) -> list[str]:
@@ -63,10 +65,10 @@ def _addresses(name: str) -> list[str]:
     return sorted({str(row[4][0]).partition("%")[0] for row in rows})
 
 
-def found(answer: object) -> Found:
+def parse_content(answer: object) -> Inspection:
     """Return what the worker, or who has kept its answer, says of a disk; raise SeedError."""
     try:
-        out: Found = wire.argument("the disk's content", Found, answer)
+        out: Inspection = wire.argument("the disk's content", Inspection, answer)
     except BadArgument as exc:
         raise SeedError(f"what was found in the disk cannot be understood: {exc}") from exc
     # It gets into paths and URLs, and an image may have taken over the program that says it.
@@ -74,24 +76,24 @@ def found(answer: object) -> Found:
     return out if is_name else replace(out, arch="unknown")
 
 
-def kept(settings: HostSettings, base: validation.ValidatedImage) -> Found | None:
+def read_kept_content(settings: HostSettings, base: validation.ValidatedImage) -> Inspection | None:
     """Return what was found in a cached image before, None if nobody has looked into it."""
     digest = cache.digest_of(settings, base.path)
-    path = cache.look_path(settings, digest) if digest else None
-    return found(json.loads(path.read_text())) if path and path.exists() else None
+    path = cache.inspection_path(settings, digest) if digest else None
+    return parse_content(json.loads(path.read_text())) if path and path.exists() else None
 
 
-def look(context: Context, base: validation.ValidatedImage, *, use_kvm: bool) -> Found:
+def look(context: Context, base: validation.ValidatedImage, *, use_kvm: bool) -> Inspection:
     """Return what a cached image has in it, looked for once per content and kept beside it."""
     digest = cache.digest_of(context.settings, base.path)
     job = {"action": "look", "path": base.path, "format": base.format}
     if digest is None:
-        return found(appliance.run(job, use_kvm=use_kvm, **limits(context.settings)))
-    kept = cache.look_path(context.settings, digest)
-    with locks.held(Path(context.settings.state_dir) / "locks" / f"look-{digest}.lock"):
-        if kept.exists():
-            return found(json.loads(kept.read_text()))
+        return parse_content(appliance.run(job, use_kvm=use_kvm, **limits(context.settings)))
+    kept_path = cache.inspection_path(context.settings, digest)
+    with locks.hold_lock(Path(context.settings.state_dir) / "locks" / f"look-{digest}.lock"):
+        if kept_path.exists():
+            return parse_content(json.loads(kept_path.read_text()))
         context.progress("Looking", detail="into the image, once")
         answer = appliance.run(job, use_kvm=use_kvm, **limits(context.settings))
-        files.write(kept, json.dumps(answer).encode())
-    return found(answer)
+        files.write(kept_path, json.dumps(answer).encode())
+    return parse_content(answer)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from saltvirt import arguments, minionpackages
-from saltvirt.arguments import shown
+from saltvirt.arguments import hide_credentials
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, ImageError, SeedError
 from saltvirt.image import cache, validation
@@ -15,24 +15,26 @@ from saltvirt.seed.model import Installation
 
 _TARBALLS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
 _PACKAGES = (".deb", ".rpm")
-_UNSAID = (
+_NO_SOURCE = (
     "there is no salt-minion in it, and nothing says what to install it from; run "
     f"`{minionpackages.COMMAND}` on the master, give install_from=, or set "
     "virt:seed:install_network: True to let the guest's own repositories be used"
 )
 # What a disk gets that nobody has looked into: it is refused only if it has no minion.
-REFUSED = Installation(kind="refused", why=_UNSAID)
+REFUSED = Installation(kind="refused", why=_NO_SOURCE)
 
 
-def source(settings: HostSettings, asked: object) -> tuple[str, ...] | None:
+def source(settings: HostSettings, requested_source: object) -> tuple[str, ...] | None:
     """Return where minions are installed from, as a tuple of URLs or paths; None if unsaid."""
-    given = asked if asked is not None else settings.seed.get("install_from")
-    urls = arguments.names("install_from", given)
+    install_from = (
+        requested_source if requested_source is not None else settings.seed.get("install_from")
+    )
+    urls = arguments.names("install_from", install_from)
     for url in urls:
         if not arguments.is_image(url):
             raise BadArgument(
                 "install_from",
-                f"{shown(url)!r}; write salt://path, http(s)://... or an absolute path",
+                f"{hide_credentials(url)!r}; write salt://path, http(s)://... or an absolute path",
             )
     if len(urls) > 1 and not all(kind(url) == "package" for url in urls):
         raise BadArgument("install_from", "only packages (.deb or .rpm) can be several files")
@@ -41,7 +43,7 @@ def source(settings: HostSettings, asked: object) -> tuple[str, ...] | None:
 
 def kind(url: str) -> str:
     """Return what is done with a file: ``tarball``, ``package`` or ``script``."""
-    name = shown(url)
+    name = hide_credentials(url)
     if name.endswith(_TARBALLS):
         return "tarball"
     return "package" if name.endswith(_PACKAGES) else "script"
@@ -52,7 +54,7 @@ def uses_network(settings: HostSettings) -> bool:
     return settings.seed.get("install_network") is True
 
 
-def decided(
+def decide(
     urls: Sequence[str] | None,
     arch: str | None,
     *,
@@ -70,9 +72,9 @@ def decided(
     packages
         What the ``urls`` are, where the master has fetched them for guests. Defaults to none.
     """
-    digests = {one.url: one.sha256 for one in packages}
+    digests = {package.url: package.sha256 for package in packages}
     if not urls and not is_networked:
-        raise SeedError(_UNSAID)
+        raise SeedError(_NO_SOURCE)
     if not urls:
         return Installation(kind="repository", network=True)
     if any("{arch}" in url for url in urls) and arch in (None, "unknown"):
@@ -80,28 +82,28 @@ def decided(
             "install_from",
             "nothing is known about the image's processor; write the file's name instead of {arch}",
         )
-    named = tuple(url.replace("{arch}", str(arch)) for url in urls)
+    file_urls = tuple(url.replace("{arch}", str(arch)) for url in urls)
     is_script = kind(urls[0]) == "script"
     return Installation(
         kind=kind(urls[0]),
-        urls=named,
-        digests=tuple(map(digests.get, named)),
+        urls=file_urls,
+        digests=tuple(map(digests.get, file_urls)),
         saltenv=packages[0].saltenv if packages else None,
         network=is_networked and is_script,
     )
 
 
-def fetched(context: Context, wanted: Installation, saltenv: str) -> Installation:
+def fetch_files(context: Context, installation: Installation, saltenv: str) -> Installation:
     """Return how a worker installs a minion, with what it needs on this host."""
-    saltenv = wanted.saltenv or saltenv
+    saltenv = installation.saltenv or saltenv
     files = tuple(
-        (_fetched(context, url, digest, saltenv), shown(url).rpartition("/")[2])
-        for url, digest in zip(wanted.urls, wanted.digests, strict=True)
+        (_fetch_file(context, url, digest, saltenv), hide_credentials(url).rpartition("/")[2])
+        for url, digest in zip(installation.urls, installation.digests, strict=True)
     )
-    return replace(wanted, files=files)
+    return replace(installation, files=files)
 
 
-def _fetched(context: Context, url: str, digest: str | None, saltenv: str) -> str:
+def _fetch_file(context: Context, url: str, digest: str | None, saltenv: str) -> str:
     """Return the path of a file on this host; raise SeedError if it has another digest."""
     try:
         path = fetch.obtain(context, url, saltenv, validation.accept_any).path
@@ -121,7 +123,7 @@ def _fetched(context: Context, url: str, digest: str | None, saltenv: str) -> st
     return path
 
 
-def prepared(
+def prepare(
     context: Context,
     urls: Sequence[str] | None,
     arch: str | None,
@@ -134,10 +136,10 @@ def prepared(
     packages
         What is used where ``urls`` say nothing. Defaults to none.
     """
-    wanted = decided(
-        urls or [one.url for one in packages],
+    installation = decide(
+        urls or [package.url for package in packages],
         arch,
         is_networked=uses_network(context.settings),
         packages=packages if not urls else (),
     )
-    return fetched(context, wanted, saltenv)
+    return fetch_files(context, installation, saltenv)

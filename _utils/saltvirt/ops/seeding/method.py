@@ -4,31 +4,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltvirt import access, minionpackages
-from saltvirt.arguments import shown
+from saltvirt.arguments import hide_credentials
 from saltvirt.config import HostSettings
 from saltvirt.errors import SeedError
 from saltvirt.minionpackages import Package
 from saltvirt.ops.seeding import install, unread
 from saltvirt.seed import credentials, guest, users
-from saltvirt.seed.model import Found, Installation
+from saltvirt.seed.model import Inspection, Installation
 
 # These write into the disk, or hand over what must fit what is in it: the image is inspected first.
 _INSPECTS = ("auto", "guestfs", "credentials")
-_SEEING = "have python3-guestfs installed there: salt HOST state.apply hypervisor"
-_VOUCHED = (
+_APPLIANCE_ADVICE = "have python3-guestfs installed there: salt HOST state.apply hypervisor"
+_SKIP_ADVICE = (
     "give seed_method=nocloud for an image that has cloud-init and a minion, or seed=False for a "
     "VM without one"
 )
 
 # Where what the master can fetch does not suit: to run that command would change nothing.
-_ITS_OWN = (
+_OWN_SOURCE_ADVICE = (
     f"what `{minionpackages.COMMAND}` fetches does not suit it, as that needs systemd, on "
     f"{' or '.join(minionpackages.ARCHES)}: give install_from= packages or a script"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class SeedRequest:
     """
     What a seed method is chosen by, the image's content left out.
 
@@ -71,7 +71,7 @@ class Wish:
     @property
     def sources(self) -> tuple[str, ...]:
         """What a minion is installed from: what was said, else what the master has fetched."""
-        return self.install_from or tuple(one.url for one in self.provided)
+        return self.install_from or tuple(package.url for package in self.provided)
 
     @property
     def is_image_known(self) -> bool:
@@ -107,7 +107,7 @@ class SeedMethod:
 
     name: str
     install: Installation | None = None
-    found: Found | None = None
+    found: Inspection | None = None
     why: str | None = None
     ssh_user: str | None = None
     warnings: tuple[str, ...] = ()
@@ -117,7 +117,9 @@ class SeedMethod:
         return {
             "method": self.name,
             "install": self.install.kind if self.install else None,
-            "install_from": [shown(url) for url in self.install.urls] if self.install else [],
+            "install_from": [hide_credentials(url) for url in self.install.urls]
+            if self.install
+            else [],
             "os": self.found.os if self.found else None,
             **({"why": self.why} if self.why else {}),
             **({"warnings": list(self.warnings)} if self.warnings else {}),
@@ -133,7 +135,11 @@ def refuse_host_mount(settings: HostSettings) -> None:
         )
 
 
-def decide(wish: Wish, found: Found | None = None, failed: SeedError | None = None) -> SeedMethod:
+def decide(
+    request: SeedRequest,
+    content: Inspection | None = None,
+    inspection_error: SeedError | None = None,
+) -> SeedMethod:
     """
     Return the seed method of a VM; raise SeedError before anything is made if it cannot work.
 
@@ -144,188 +150,206 @@ def decide(wish: Wish, found: Found | None = None, failed: SeedError | None = No
 
     With neither, for an image that is to be inspected, what is known without that is returned.
     """
-    if wish.function:
-        if wish.asks_for_ssh_keys:
-            raise SeedError(f"ssh_authorized_keys: seed_cmd {wish.function} is not given them")
-        return SeedMethod(name=wish.function)
-    if wish.asked == "credentials" and not wish.starts:
+    if request.function:
+        if request.asks_for_ssh_keys:
+            raise SeedError(f"ssh_authorized_keys: seed_cmd {request.function} is not given them")
+        return SeedMethod(name=request.function)
+    if request.asked == "credentials" and not request.starts:
         raise SeedError("credentials are handed over when the VM starts; leave out start=False")
-    if wish.is_image_inspected and found is None and failed is None:
-        return SeedMethod(name=wish.asked, why="the image was not looked into yet")
-    name, why = _name(wish, found, failed)
-    how = _install(wish, name, found)
-    _refuse_without_appliance(wish, name, how)
-    _refuse_unread(wish, name, found)
-    user = _ssh_user(wish, name, found)
-    told = unread.warnings(wish.image, name, found, has_ssh_keys=wish.has_ssh_keys)
-    return SeedMethod(name=name, install=how, found=found, why=why, ssh_user=user, warnings=told)
+    if request.is_image_inspected and content is None and inspection_error is None:
+        return SeedMethod(name=request.asked, why="the image was not looked into yet")
+    name, reason = _choose_name(request, content, inspection_error)
+    installation = _choose_install(request, name, content)
+    _refuse_without_appliance(request, name, installation)
+    _refuse_unread(request, name, content)
+    user = _ssh_user(request, name, content)
+    warnings = unread.warnings(request.image, name, content, has_ssh_keys=request.has_ssh_keys)
+    return SeedMethod(
+        name=name, install=installation, found=content, why=reason, ssh_user=user, warnings=warnings
+    )
 
 
-def _refuse_unread(wish: Wish, name: str, found: Found | None) -> None:
+def _refuse_unread(request: SeedRequest, name: str, content: Inspection | None) -> None:
     """Raise SeedError if nothing in the guest would read what was asked for."""
     if name != "nocloud":
-        if wish.is_for_cloud_init:
+        if request.is_for_cloud_init:
             raise SeedError(
                 f"user_data and the guest's part of interfaces are for cloud-init; with "
                 f"{name} nothing in the guest would read them"
             )
-    elif wish.asks_for_ssh_keys and found is not None and not found.has_cloud_init:
-        what = "cloud-init" if found.root else "operating system"
+    elif request.asks_for_ssh_keys and content is not None and not content.has_cloud_init:
+        missing_part = "cloud-init" if content.root else "operating system"
         raise SeedError(
-            f"ssh_authorized_keys: image {shown(wish.image)} has no {what}, so nothing in it would "
+            f"ssh_authorized_keys: image {hide_credentials(request.image)} has no {missing_part}, "
+            "so nothing in it would "
             "read them"
         )
 
 
-def _refuse_without_appliance(wish: Wish, name: str, how: Installation | None) -> None:
+def _refuse_without_appliance(
+    request: SeedRequest, name: str, installation: Installation | None
+) -> None:
     """Refuse, where nobody can look, what writes into a disk all the same."""
-    if wish.why_blind and (name == "guestfs" or (how and how.kind != "boot")):
+    if request.why_blind and (name == "guestfs" or (installation and installation.kind != "boot")):
         raise SeedError(
-            f"image {shown(wish.image)} needs an appliance, and this host has none: "
-            f"{wish.why_blind}; {_SEEING}"
+            f"image {hide_credentials(request.image)} needs an appliance, and this host has none: "
+            f"{request.why_blind}; {_APPLIANCE_ADVICE}"
         )
 
 
-def _ssh_user(wish: Wish, name: str, found: Found | None) -> str | None:
-    if not wish.has_ssh_keys or (found is not None and found.has_ssh_server is False):
+def _ssh_user(request: SeedRequest, name: str, content: Inspection | None) -> str | None:
+    if not request.has_ssh_keys or (content is not None and content.has_ssh_server is False):
         return None
     if name != "nocloud":
         return "root"
-    if wish.has_own_users or (found is not None and found.root is None):
+    if request.has_own_users or (content is not None and content.root is None):
         return None
-    return users.default_user(found.os if found else None) or access.SOME_USER
+    return users.default_user(content.os if content else None) or access.SOME_USER
 
 
-def _name(wish: Wish, found: Found | None, failed: SeedError | None) -> tuple[str, str | None]:
+def _choose_name(
+    request: SeedRequest, content: Inspection | None, inspection_error: SeedError | None
+) -> tuple[str, str | None]:
     """Return ``(method, why)``."""
-    if found is None:
-        return _unseen(wish, failed)
-    _refuse_unfit(wish, found)
-    if wish.asked != "auto":
-        return wish.asked, None
-    if found.root is None:
+    if content is None:
+        return _choose_unseen(request, inspection_error)
+    _refuse_unfit(request, content)
+    if request.asked != "auto":
+        return request.asked, None
+    if content.root is None:
         return "nocloud", "there is no operating system in the image"
     # The cheapest safe one that the image supports; cloud-init sets up the network too.
-    return ("nocloud" if found.has_cloud_init else "guestfs"), None
+    return ("nocloud" if content.has_cloud_init else "guestfs"), None
 
 
-def _unseen(wish: Wish, failed: SeedError | None) -> tuple[str, str | None]:
+def _choose_unseen(
+    request: SeedRequest, inspection_error: SeedError | None
+) -> tuple[str, str | None]:
     """Return ``(method, why)`` of an image that nobody has looked into."""
-    if failed:
-        if wish.asked != "auto":
-            raise failed
-        if wish.installs:
+    if inspection_error:
+        if request.asked != "auto":
+            raise inspection_error
+        if request.installs:
             raise SeedError(
-                f"whether image {shown(wish.image)} has a salt-minion cannot be seen: {failed}; "
-                f"{_VOUCHED}"
+                f"whether image {hide_credentials(request.image)} has a salt-minion cannot be "
+                f"seen: {inspection_error}; "
+                f"{_SKIP_ADVICE}"
             )
         # The user says that it has one, and the seed of cloud-init does no harm.
-        return "nocloud", str(failed)
-    if wish.why_blind and wish.asked == "guestfs":
-        raise SeedError(f"seed_method guestfs does not work on this host: {wish.why_blind}")
-    if wish.why_blind and wish.asked == "auto":
-        if wish.installs:
+        return "nocloud", str(inspection_error)
+    if request.why_blind and request.asked == "guestfs":
+        raise SeedError(f"seed_method guestfs does not work on this host: {request.why_blind}")
+    if request.why_blind and request.asked == "auto":
+        if request.installs:
             raise SeedError(
-                f"whether image {shown(wish.image)} has a salt-minion cannot be seen on this host: "
-                f"{wish.why_blind}; {_SEEING}, or {_VOUCHED}"
+                f"whether image {hide_credentials(request.image)} has a salt-minion cannot be seen "
+                "on this host: "
+                f"{request.why_blind}; {_APPLIANCE_ADVICE}, or {_SKIP_ADVICE}"
             )
         return "nocloud", "nothing here could look into the image"
-    return wish.asked, None
+    return request.asked, None
 
 
-def _install(wish: Wish, name: str, found: Found | None) -> Installation | None:
+def _choose_install(
+    request: SeedRequest, name: str, content: Inspection | None
+) -> Installation | None:
     """Return how the minion is installed; nothing is fetched if there is one."""
-    if not wish.installs or name == "credentials" or (found and found.has_minion):
+    if not request.installs or name == "credentials" or (content and content.has_minion):
         return None
-    seen = found if found and found.root and name == "nocloud" else None
-    if name == "guestfs" or (seen and wish.sources):
-        return _in_appliance(wish, found)
-    return _at_boot(wish, name, seen)
+    cloud_content = content if content and content.root and name == "nocloud" else None
+    if name == "guestfs" or (cloud_content and request.sources):
+        return _install_in_appliance(request, content)
+    return _install_at_boot(request, name, cloud_content)
 
 
-def _at_boot(wish: Wish, name: str, seen: Found | None) -> Installation:
+def _install_at_boot(request: SeedRequest, name: str, content: Inspection | None) -> Installation:
     """Return how a guest installs its minion when it boots; refuse where that cannot work."""
-    if wish.install_from:
-        why = {
+    if request.install_from:
+        reason = {
             "nocloud": "it is put into a system that was found in the image",
             "nbd": "a host never runs what is in a guest's disk",
         }[name]
-        raise SeedError(f"install_from needs seed_method=auto or guestfs: {why}")
-    if seen:
-        _refuse_unpackaged(wish, seen)
+        raise SeedError(f"install_from needs seed_method=auto or guestfs: {reason}")
+    if content:
+        _refuse_unpackaged(request, content)
     return Installation(kind="boot", script=guest.install() if name == "nbd" else None)
 
 
-def _in_appliance(wish: Wish, found: Found | None) -> Installation:
-    urls, arch = wish.sources, found.arch if found else None
-    packages = () if wish.install_from else wish.provided
-    _refuse_unstarted(wish, found)
-    if found and not urls and not wish.is_networked and not _may_be_fetched(found):
+def _install_in_appliance(request: SeedRequest, content: Inspection | None) -> Installation:
+    urls, arch = request.sources, content.arch if content else None
+    packages = () if request.install_from else request.provided
+    _refuse_unstarted(request, content)
+    if content and not urls and not request.is_networked and not _may_be_fetched(content):
         raise SeedError(
-            f"image {shown(wish.image)} ({found.os}) has no salt-minion; {_ITS_OWN}, or set "
+            f"image {hide_credentials(request.image)} ({content.os}) has no salt-minion; "
+            f"{_OWN_SOURCE_ADVICE}, or set "
             "virt:seed:install_network: True to let the guest's own repositories be used"
         )
     try:
-        return install.decided(urls, arch, is_networked=wish.is_networked, packages=packages)
+        return install.decide(urls, arch, is_networked=request.is_networked, packages=packages)
     except SeedError as exc:
-        raise SeedError(f"image {shown(wish.image)}: {exc}") from exc
+        raise SeedError(f"image {hide_credentials(request.image)}: {exc}") from exc
 
 
-def _may_be_fetched(found: Found) -> bool:
-    return minionpackages.may_suit(found.os, found.arch, has_systemd=found.has_systemd)
+def _may_be_fetched(content: Inspection) -> bool:
+    return minionpackages.may_suit(content.os, content.arch, has_systemd=content.has_systemd)
 
 
-def _refuse_unstarted(wish: Wish, found: Found | None) -> None:
+def _refuse_unstarted(request: SeedRequest, content: Inspection | None) -> None:
     """Refuse a tarball where nothing would start its minion: it would never be heard of."""
-    is_tarball = any(install.kind(url) == "tarball" for url in wish.install_from or ())
-    if found and found.root and is_tarball and not found.has_systemd:
+    is_tarball = any(install.kind(url) == "tarball" for url in request.install_from or ())
+    if content and content.root and is_tarball and not content.has_systemd:
         raise SeedError(
-            f"image {shown(wish.image)} ({found.os}) has no systemd, which starts the minion of a "
+            f"image {hide_credentials(request.image)} ({content.os}) has no systemd, which starts "
+            "the minion of a "
             "tarball; give install_from= packages or a script, or an image that has a minion"
         )
 
 
-def _refuse_unpackaged(wish: Wish, found: Found) -> None:
+def _refuse_unpackaged(request: SeedRequest, content: Inspection) -> None:
     """Refuse a guest that would look for a minion where there is none, when it has booted."""
-    is_packaged = minionpackages.is_packaged(found.os, has_systemd=found.has_systemd)
-    if is_packaged or wish.has_own_packages:
+    is_packaged = minionpackages.is_packaged(content.os, has_systemd=content.has_systemd)
+    if is_packaged or request.has_own_packages:
         return
-    if minionpackages.distribution(found.os):
-        why = f"{found.os} has none in its own repositories"
+    if minionpackages.distribution(content.os):
+        reason = f"{content.os} has none in its own repositories"
     else:
-        why = "it is no distribution that is known to have one in its repositories"
-    fetched = f"run `{minionpackages.COMMAND}` on the master, give install_from="
+        reason = "it is no distribution that is known to have one in its repositories"
+    fetch_advice = f"run `{minionpackages.COMMAND}` on the master, give install_from="
     raise SeedError(
-        f"image {shown(wish.image)} has cloud-init and no salt-minion, and {why}: "
-        f"{fetched if _may_be_fetched(found) else _ITS_OWN}, seed_method=nocloud if it "
+        f"image {hide_credentials(request.image)} has cloud-init and no salt-minion, and {reason}: "
+        f"{fetch_advice if _may_be_fetched(content) else _OWN_SOURCE_ADVICE}, seed_method=nocloud "
+        "if it "
         "comes to one by itself, or seed=False for a VM without one"
     )
 
 
-def _refuse_unfit(wish: Wish, found: Found) -> None:
-    if found.root is None:
-        if wish.asked != "auto":
+def _refuse_unfit(request: SeedRequest, content: Inspection) -> None:
+    if content.root is None:
+        if request.asked != "auto":
             raise SeedError(
-                f"image {shown(wish.image)} cannot be seeded: there is no operating system in it"
+                f"image {hide_credentials(request.image)} cannot be seeded: there is no operating "
+                "system in it"
             )
         return
-    if not found.has_minion and not wish.installs:
+    if not content.has_minion and not request.installs:
         raise SeedError(
-            f"image {shown(wish.image)} ({found.os}) has no salt-minion, and install=False; "
+            f"image {hide_credentials(request.image)} ({content.os}) has no salt-minion, and "
+            "install=False; "
             "give another image, install=True, or seed=False"
         )
-    if wish.asked == "credentials":
-        _refuse_without_credentials(shown(wish.image), found)
+    if request.asked == "credentials":
+        _refuse_without_credentials(hide_credentials(request.image), content)
 
 
-def _refuse_without_credentials(image: str, found: Found) -> None:
-    if not found.has_minion:
+def _refuse_without_credentials(image: str, content: Inspection) -> None:
+    if not content.has_minion:
         raise SeedError(
             f"image {image} has no salt-minion, and credentials cannot install one; "
             "use seed_method=guestfs"
         )
-    version = found.systemd_version
-    if not found.has_systemd or (version and version < credentials.LEAST_SYSTEMD):
+    version = content.systemd_version
+    if not content.has_systemd or (version and version < credentials.LEAST_SYSTEMD):
         raise SeedError(
             f"image {image} has {f'systemd {version}' if version else 'no systemd'}; credentials "
             f"need systemd {credentials.LEAST_SYSTEMD} or later"

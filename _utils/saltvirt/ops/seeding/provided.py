@@ -9,10 +9,10 @@ from saltvirt import minionpackages
 from saltvirt.errors import SeedError
 from saltvirt.minionpackages import BASE, Package
 from saltvirt.ops.context import Context
-from saltvirt.seed.model import Found
+from saltvirt.seed.model import Inspection
 
 
-def index(context: Context, saltenv: str) -> minionpackages.Index:
+def read_index(context: Context, saltenv: str) -> minionpackages.Index:
     """Return what is on the file server, nothing if the master has fetched nothing."""
     url = f"salt://{minionpackages.FOLDER}/{minionpackages.INDEX}"
     try:
@@ -20,33 +20,42 @@ def index(context: Context, saltenv: str) -> minionpackages.Index:
         if not context.functions["cp.hash_file"](url, saltenv):
             return {}
         text = context.functions["cp.get_file_str"](url, saltenv)
-        return minionpackages.read(text or "")
+        return minionpackages.read_index(text or "")
     except (SaltException, OSError, ValueError) as exc:
-        why = " ".join(str(exc).split())
-        raise SeedError(f"{url} cannot be read: {why}; {minionpackages.remedy(saltenv)}") from exc
+        reason = " ".join(str(exc).split())
+        raise SeedError(
+            f"{url} cannot be read: {reason}; {minionpackages.remedy(saltenv)}"
+        ) from exc
 
 
-def suitable(context: Context, found: Found | None, saltenv: str) -> tuple[Package, ...]:
+def find_suitable(
+    context: Context, content: Inspection | None, saltenv: str
+) -> tuple[Package, ...]:
     """
     Return what of it an image's minion is installed from; none if the image has a minion.
 
     An index of the image's own environment that is there and cannot be read is an error: to take
     another minion then, perhaps of another release, would pass over what is wrong.
     """
-    if found is None or found.root is None or found.has_minion:
+    if content is None or content.root is None or content.has_minion:
         return ()
-    own = _chosen(index(context, saltenv), found)
-    if own or saltenv == BASE:
-        return own
+    packages = _choose_packages(read_index(context, saltenv), content)
+    if packages or saltenv == BASE:
+        return packages
     # An environment for images need not have minions of its own.
-    return tuple(replace(one, saltenv=BASE) for one in _chosen(index(context, BASE), found))
+    return tuple(
+        replace(package, saltenv=BASE)
+        for package in _choose_packages(read_index(context, BASE), content)
+    )
 
 
-def _chosen(served: minionpackages.Index, found: Found) -> tuple[Package, ...]:
-    return minionpackages.chosen(
-        served,
-        found.os,
-        found.arch,
-        runs_here=found.arch == platform.machine(),
-        has_systemd=found.has_systemd,
+def _choose_packages(
+    package_index: minionpackages.Index, content: Inspection
+) -> tuple[Package, ...]:
+    return minionpackages.choose_packages(
+        package_index,
+        content.os,
+        content.arch,
+        runs_here=content.arch == platform.machine(),
+        has_systemd=content.has_systemd,
     )

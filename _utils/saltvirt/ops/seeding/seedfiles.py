@@ -17,12 +17,12 @@ def path(images: str, name: str, kind: str) -> str:
     return str(Path(images) / f"{name}{_ENDS[kind]}")
 
 
-def every(images: str, name: str) -> list[str]:
+def all_paths(images: str, name: str) -> list[str]:
     """Return where a VM's seeds may lie."""
     return [path(images, name, kind) for kind in _ENDS]
 
 
-def kept(images: str, name: str) -> list[str]:
+def kept_paths(images: str, name: str) -> list[str]:
     """Return where the seed may lie that a VM keeps: as it is made, then as it was made."""
     return [path(images, name, kind) for kind in ("nocloud", "raw")]
 

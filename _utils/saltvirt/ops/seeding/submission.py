@@ -16,21 +16,21 @@ def _path(settings: HostSettings, name: str) -> Path:
     return Path(settings.state_dir) / "tokens" / name
 
 
-def keep(context: Context, name: str, token: Any) -> None:
+def keep_token(context: Context, name: str, token: Any) -> None:
     """Keep a token that the master sealed for this host, until it is used; None takes it back."""
     arguments.vm_name(name)
     if token is None:
-        forget(context.settings, name)
+        forget_token(context.settings, name)
         return
     if not sealed.is_sealed(token):
         raise SeedError("token: it is not sealed; it comes from salt-run virt.authorize")
-    own = Path(context.opts.get("pki_dir", "/etc/salt/pki/minion")) / "minion.pem"
+    key_path = Path(context.opts.get("pki_dir", "/etc/salt/pki/minion")) / "minion.pem"
     path = _path(context.settings, name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files.write(path, sealed.unseal(token, own.read_text()).encode())
+    files.write(path, sealed.unseal(token, key_path.read_text()).encode())
 
 
-def forget(settings: HostSettings, name: str) -> None:
+def forget_token(settings: HostSettings, name: str) -> None:
     """Remove a VM's token if there is one."""
     _path(settings, name).unlink(missing_ok=True)
 
@@ -70,6 +70,6 @@ def submit(context: Context, name: str, public: str | None) -> None:
     answer = context.ask(context.opts, {"virtkey": {"name": name, "key": public, "token": token}})
     answer = answer.get("virtkey") or {}
     if answer.get(name) is not True:
-        why = answer.get("error") or "it has no external pillar 'virtkey' (saltutil.sync_all)"
-        raise SeedError(f"the master did not accept the key of {name!r}: {why}")
+        reason = answer.get("error") or "it has no external pillar 'virtkey' (saltutil.sync_all)"
+        raise SeedError(f"the master did not accept the key of {name!r}: {reason}")
     log.info("the master accepted the key of %s", name)

@@ -17,7 +17,7 @@ from saltvirt.ops import written
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import inspection
 from saltvirt.seed import appliance
-from saltvirt.seed.model import Found, Identity, Installation
+from saltvirt.seed.model import Identity, Inspection, Installation
 
 
 @contextmanager
@@ -40,26 +40,26 @@ def _key_files(identity: Identity) -> Iterator[tuple[str | None, str | None]]:
 def run_command(
     context: Context,
     function: str,
-    made: Identity,
+    identity: Identity,
     disk_path: str | Path,
     *,
     install: object,
 ) -> None:
     """Seed with the function the user named; it must not return False."""
     # It is on record for its VM by now, and what seeds it may mount it.
-    with _key_files(made) as (public, private), written.seeding(disk_path):
+    with _key_files(identity) as (public, private), written.allow_seeding(disk_path):
         try:
-            done = context.functions[function](
+            result = context.functions[function](
                 os.fspath(disk_path),
-                id_=made.id,
-                config=made.config,
+                id_=identity.id,
+                config=identity.config,
                 install=install,
                 pub_key=public,
                 priv_key=private,
             )
         except (SaltException, OSError, TypeError) as exc:
             raise SeedError(f"{function} failed on {disk_path}: {exc}") from exc
-    if done is False:
+    if result is False:
         raise SeedError(f"{function} could not seed {disk_path}")
 
 
@@ -71,9 +71,9 @@ def seed_disk(
     *,
     via: str,
     install: Installation | None,
-    found: Found | None = None,
+    content: Inspection | None = None,
     use_kvm: bool = False,
-) -> Found:
+) -> Inspection:
     """
     Write an identity into a disk or, via ``folder``, below a folder; return what was found.
 
@@ -82,10 +82,10 @@ def seed_disk(
     found
         What was found in the image that the disk is made of: it need not be inspected again.
     """
-    job = _job("seed", path, fmt, install, found)
+    job = _job("seed", path, fmt, install, content)
     job |= {"via": via, "files": files_of(identity), "ssh_keys": list(identity.ssh_keys)}
     job["is_another"] = identity.is_another
-    return _written(context, job, use_kvm)
+    return _run_job(context, job, use_kvm)
 
 
 def install_minion(
@@ -94,11 +94,11 @@ def install_minion(
     fmt: str | None,
     install: Installation,
     *,
-    found: Found | None = None,
+    content: Inspection | None = None,
     use_kvm: bool = False,
-) -> Found:
+) -> Inspection:
     """Put a minion without an identity into a disk, in an appliance; return what was found."""
-    return _written(context, _job("install", path, fmt, install, found), use_kvm)
+    return _run_job(context, _job("install", path, fmt, install, content), use_kvm)
 
 
 def _job(
@@ -106,7 +106,7 @@ def _job(
     path: str | None,
     fmt: str | None,
     install: Installation | None,
-    found: Found | None,
+    content: Inspection | None,
 ) -> dict[str, Any]:
     return {
         "action": action,
@@ -115,24 +115,24 @@ def _job(
         "format": fmt,
         "install": install and install.to_job(),
         "network": bool(install and install.network),
-        "found": wire.plain(found),
+        "found": wire.plain(content),
     }
 
 
-def _written(context: Context, job: dict[str, Any], use_kvm: bool) -> Found:
-    own = inspection.limits(context.settings)
+def _run_job(context: Context, job: dict[str, Any], use_kvm: bool) -> Inspection:
+    limits = inspection.limits(context.settings)
     if job["via"] != "guestfs":
         # Nothing but the standard library is needed, so the minion's own interpreter does.
-        own["python"] = sys.executable
+        limits["python"] = sys.executable
     masters = inspection.masters(context.opts) if job["network"] else ()
-    return inspection.found(appliance.run(job, use_kvm=use_kvm, masters=masters, **own))
+    return inspection.parse_content(appliance.run(job, use_kvm=use_kvm, masters=masters, **limits))
 
 
 def files_of(identity: Identity) -> list[tuple[str, str, str]]:
     """Return the files of an identity as ``[(path, text, octal mode)]``."""
     config = yaml.safe_dump(identity.config, default_flow_style=False)
     pki = "/etc/salt/pki/minion"
-    wanted = [
+    entries = [
         ("/etc/salt/minion_id", f"{identity.id}\n", "644"),
         # Salt lets the last of these files win, by name: an image may have an id.conf of its own.
         ("/etc/salt/minion.d/zz-salt-virt.conf", config, "640"),
@@ -141,4 +141,4 @@ def files_of(identity: Identity) -> list[tuple[str, str, str]]:
         (f"{pki}/minion.pub", identity.public_key, "644"),
         (f"{pki}/minion_master.pub", identity.master_key, "644"),
     ]
-    return [(path, text, mode) for path, text, mode in wanted if text]
+    return [(path, text, mode) for path, text, mode in entries if text]

@@ -13,7 +13,7 @@ from saltvirt.errors import HostUnreachable, VirtError
 from saltvirt.kvm import connect
 from saltvirt.model import Disk
 from saltvirt.ops import chains, inspect, storage
-from saltvirt.ops.audit.conffiles import Conf, Looking, settings
+from saltvirt.ops.audit.conffiles import Conf, FileReader, read_settings
 from saltvirt.ops.audit.facts import listening
 from saltvirt.ops.build import poolvolumes
 from saltvirt.ops.certificates import installed
@@ -33,12 +33,12 @@ _PEERS = 3
 _ADDRESSES = 4
 
 
-def of_host(
+def read_host_facts(
     opts: Mapping[str, Any],
     options: HostSettings,
     basepath: str,
     peers: Mapping[str, Iterable[str]],
-    misspelt: Mapping[str, str],
+    options_by_misspelling: Mapping[str, str],
 ) -> SetupFacts:
     """
     Return what this host has of what VMs need.
@@ -50,38 +50,48 @@ def of_host(
     peers
         The addresses of hypervisors by their ids, this one's own passed over.
     """
-    look, empty = Looking(), Conf()
-    libvirt, info, pool, why_not, deep = _of_libvirt(options)
+    reader, empty_conf = FileReader(), Conf()
+    libvirt, info, pool, why_not, deep_disks = _ask_libvirt(options)
     masters, no_master = _masters(options, opts)
-    near = _near(opts["id"], peers)
-    reached = reaching.reached({*masters.values(), *(one for its in near.values() for one in its)})
+    addresses_by_host = _near_addresses(opts["id"], peers)
+    reasons_by_address = reaching.explain_unreached(
+        {
+            *masters.values(),
+            *(address for addresses in addresses_by_host.values() for address in addresses),
+        }
+    )
     return SetupFacts(
         code=content.of_code(),
         hash_type=str(opts.get("hash_type")),
-        virtualization=look.at(_PROC / "cpuinfo", _virtualization, ""),
+        virtualization=reader.at(_PROC / "cpuinfo", _virtualization, ""),
         has_kvm=_KVM.exists(),
         libvirt=libvirt,
         info=info,
         why_not=why_not,
-        folder=folder.facts(options.images, look.at(_QEMU_CONF, settings, empty)),
-        lacking=_lacking(),
+        folder=folder.read_facts(options.images, reader.at(_QEMU_CONF, read_settings, empty_conf)),
+        lacking=_missing_tools(),
         storagepool=options.storagepool or "",
         pool=pool,
         appliance=appliance.why_missing(inspection.python(options)),
         seed_method=str(options.seed.get("method", "auto")),
-        users=_why(lending.accounts),
-        masters={name: reached[address] for name, address in masters.items()},
+        users=_explain_refusal(lending.accounts),
+        masters={
+            name: reasons_by_address[master_address] for name, master_address in masters.items()
+        },
         no_master=no_master,
         moving=MovingFacts(
-            certificates=_certificates(basepath),
-            listens=_listens(look),
-            peers={host: _best(reached[one] for one in its) for host, its in near.items()},
-            names=reaching.named(_next(opts["id"], peers)),
+            certificates=_missing_certificates(basepath),
+            listens=_is_listening(reader),
+            peers={
+                host: _best_reason(reasons_by_address[address] for address in addresses)
+                for host, addresses in addresses_by_host.items()
+            },
+            names=reaching.explain_unresolved(_next_hosts(opts["id"], peers)),
         ),
-        unreadable=look.unreadable,
-        misspelt=dict(misspelt),
-        machine=look.at(_MACHINE, _digest, ""),
-        deep=deep,
+        unreadable=reader.unreadable,
+        misspelt=dict(options_by_misspelling),
+        machine=reader.at(_MACHINE, _digest, ""),
+        deep=deep_disks,
         # Last: the master compares it with its own time when it has the answer.
         clock_s=time.time(),
     )
@@ -90,7 +100,7 @@ def of_host(
 _Libvirt = tuple[str | None, HostInfo | None, str | None, str | None, dict[str, list[str]]]
 
 
-def _of_libvirt(options: HostSettings) -> _Libvirt:
+def _ask_libvirt(options: HostSettings) -> _Libvirt:
     """
     Return what libvirt says, or why it says nothing.
 
@@ -99,23 +109,23 @@ def _of_libvirt(options: HostSettings) -> _Libvirt:
     """
     try:
         # The probe of KVM starts a guest.
-        with connect.opened(options, readonly=False) as conn:
-            info, deep = inspect.host_info(conn, options), chains.deep(conn)
+        with connect.open_connection(options, readonly=False) as conn:
+            info, deep_disks = inspect.host_info(conn, options), chains.find_too_deep(conn)
     except HostUnreachable as exc:
         return str(exc), None, None, None, {}
     except (VirtError, OSError) as exc:
         return None, None, None, str(exc), {}
-    return None, info, _why(_pool, options, info), None, deep
+    return None, info, _explain_refusal(_refuse_bad_pool, options, info), None, deep_disks
 
 
-def _pool(options: HostSettings, info: HostInfo) -> None:
+def _refuse_bad_pool(options: HostSettings, info: HostInfo) -> None:
     """Refuse a virt:storagepool that no disk could be made in."""
     disk = Disk(name="system", target="vda")
-    if not poolvolumes.is_in_one(options, info.storage.pools, disk):
-        storage.place(options, info.storage.pools, disk)
+    if not poolvolumes.is_pool_volume(options, info.storage.pools, disk):
+        storage.find_place(options, info.storage.pools, disk)
 
 
-def _why(function: Callable[..., object], *args: Any) -> str | None:
+def _explain_refusal(function: Callable[..., object], *args: Any) -> str | None:
     """Return why something is refused, None if it is not."""
     try:
         function(*args)
@@ -135,57 +145,63 @@ def _virtualization(path: Path) -> str:
     return next((flag for flag in _FLAGS if flag in words), "")
 
 
-def _lacking() -> list[str]:
+def _missing_tools() -> list[str]:
     out = [name for name in ("qemu-img", "prlimit") if not shutil.which(name)]
-    return [*out, "pycdlib"] if _why(nocloud.refuse_if_impossible) else out
+    return [*out, "pycdlib"] if _explain_refusal(nocloud.refuse_if_impossible) else out
 
 
 def _masters(
     options: HostSettings, opts: Mapping[str, Any]
 ) -> tuple[dict[str, reaching.Address], str | None]:
     try:
-        found = identity.master_of_guests(options, opts)
+        masters = identity.master_of_guests(options, opts)
     except VirtError as exc:
         return {}, str(exc)
     port = int(opts.get("publish_port", 4505))
-    names = [found] if isinstance(found, str) else list(found)
+    names = [masters] if isinstance(masters, str) else list(masters)
     return {str(name): (identity.host_of(str(name)), port) for name in names}, None
 
 
-def _near(own: str, peers: Mapping[str, Iterable[str]]) -> dict[str, list[reaching.Address]]:
+def _near_addresses(
+    own_id: str, peers: Mapping[str, Iterable[str]]
+) -> dict[str, list[reaching.Address]]:
     """
     Return the addresses of the hosts that come next after this one.
 
     One that this host has as well, such as that of libvirt's NAT network, leads to itself.
     """
-    mine = set(peers.get(own, ()))
-    out = {
-        host: [(one, TLS_PORT) for one in peers[host] if one not in mine][:_ADDRESSES]
-        for host in _next(own, peers)
+    own_addresses = set(peers.get(own_id, ()))
+    addresses_by_host = {
+        host: [(address, TLS_PORT) for address in peers[host] if address not in own_addresses][
+            :_ADDRESSES
+        ]
+        for host in _next_hosts(own_id, peers)
     }
-    return {host: addresses for host, addresses in out.items() if addresses}
+    return {host: addresses for host, addresses in addresses_by_host.items() if addresses}
 
 
-def _next(own: str, peers: Mapping[str, Iterable[str]]) -> list[str]:
+def _next_hosts(own_id: str, peers: Mapping[str, Iterable[str]]) -> list[str]:
     """Return the hosts that come next after this one, in a ring."""
-    others = sorted(set(peers) - {own})
-    ring = [one for one in others if one > own] + [one for one in others if one < own]
+    other_hosts = sorted(set(peers) - {own_id})
+    ring = [host for host in other_hosts if host > own_id] + [
+        host for host in other_hosts if host < own_id
+    ]
     return ring[:_PEERS]
 
 
-def _best(whys: Iterable[str | None]) -> str | None:
+def _best_reason(peer_reasons: Iterable[str | None]) -> str | None:
     """Return why none of a host's addresses is reached, None if one is."""
-    found = list(whys)
-    return None if None in found else found[0]
+    reasons = list(peer_reasons)
+    return None if None in reasons else reasons[0]
 
 
-def _certificates(basepath: str) -> list[str]:
+def _missing_certificates(basepath: str) -> list[str]:
     places = installed.places(basepath)
-    wanted = (places[purpose] for purpose in installed.DEFAULT_PURPOSES)
-    paths = (path for place in wanted for path in (place.certificate, place.key))
+    default_places = (places[purpose] for purpose in installed.DEFAULT_PURPOSES)
+    paths = (path for place in default_places for path in (place.certificate, place.key))
     return sorted(str(path) for path in paths if not path.exists())
 
 
-def _listens(look: Looking) -> bool:
-    tables = [look.at(_PROC / "net" / name, Path.read_text, "") for name in ("tcp", "tcp6")]
+def _is_listening(reader: FileReader) -> bool:
+    tables = [reader.at(_PROC / "net" / name, Path.read_text, "") for name in ("tcp", "tcp6")]
     return bool(listening(tables, TLS_PORT))

@@ -13,7 +13,7 @@ _QEMU_USERS = ("libvirt-qemu", "qemu")
 _LISTS = "system.posix_acl_access"
 
 
-def facts(path: str, conf: Conf) -> FolderFacts:
+def read_facts(path: str, conf: Conf) -> FolderFacts:
     """
     Return what there is to say of the image folder.
 
@@ -23,32 +23,32 @@ def facts(path: str, conf: Conf) -> FolderFacts:
     user = _qemu_user(str(conf.get("user") or ""))
     return FolderFacts(
         path=path,
-        why_not=_why_not(Path(path)),
+        why_not=_explain_unwritable(Path(path)),
         user=user.pw_name if user else None,
-        closed=next(_closed(Path(path), user), None) if user else None,
+        closed=next(_closed_folders(Path(path), user), None) if user else None,
     )
 
 
-def _qemu_user(named: str) -> pwd.struct_passwd | None:
+def _qemu_user(configured_name: str) -> pwd.struct_passwd | None:
     """Return whom libvirt runs QEMU as: by its file, by a number too, or by its package."""
-    everybody = pwd.getpwall()
-    for name in (named,) if named else _QEMU_USERS:
+    accounts = pwd.getpwall()
+    for name in (configured_name,) if configured_name else _QEMU_USERS:
         number = name.removeprefix("+")
-        for one in everybody:
-            if name == one.pw_name or number == str(one.pw_uid):
-                return one
+        for account in accounts:
+            if name == account.pw_name or number == str(account.pw_uid):
+                return account
     return None
 
 
-def _why_not(path: Path) -> str | None:
+def _explain_unwritable(path: Path) -> str | None:
     # VMs' commands make it where it is missing.
-    nearest = next(one for one in (path, *path.parents) if one.exists())
-    if not nearest.is_dir():
-        return f"{nearest} is not a folder"
-    return None if os.access(nearest, os.W_OK) else f"{nearest} cannot be written"
+    nearest_folder = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not nearest_folder.is_dir():
+        return f"{nearest_folder} is not a folder"
+    return None if os.access(nearest_folder, os.W_OK) else f"{nearest_folder} cannot be written"
 
 
-def _closed(path: Path, user: pwd.struct_passwd) -> Iterator[str]:
+def _closed_folders(path: Path, user: pwd.struct_passwd) -> Iterator[str]:
     groups = os.getgrouplist(user.pw_name, user.pw_gid)
     for folder in (*reversed(path.resolve().parents), path.resolve()):
         if folder.is_dir() and not _can_enter(folder, user.pw_uid, groups):
@@ -59,9 +59,9 @@ def _can_enter(folder: Path, uid: int, groups: list[int]) -> bool:
     # Lists of more users are not read here: they are there to let somebody in.
     if uid == 0 or _LISTS in os.listxattr(folder):
         return True
-    found = folder.stat()
-    if found.st_uid == uid:
-        return bool(found.st_mode & stat.S_IXUSR)
-    if found.st_gid in groups:
-        return bool(found.st_mode & stat.S_IXGRP)
-    return bool(found.st_mode & stat.S_IXOTH)
+    status = folder.stat()
+    if status.st_uid == uid:
+        return bool(status.st_mode & stat.S_IXUSR)
+    if status.st_gid in groups:
+        return bool(status.st_mode & stat.S_IXGRP)
+    return bool(status.st_mode & stat.S_IXOTH)

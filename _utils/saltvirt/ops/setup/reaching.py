@@ -13,39 +13,44 @@ Address = tuple[str, int]
 _Asked = TypeVar("_Asked", str, Address)
 
 
-def reached(wanted: Iterable[Address], limit_s: float = LIMIT_S) -> dict[Address, str | None]:
+def explain_unreached(
+    addresses: Iterable[Address], limit_s: float = LIMIT_S
+) -> dict[Address, str | None]:
     """
     Return why each address is not reached, None for those that are.
 
     limit_s
         How long a connection may take, and then the look-up of a name. Defaults to 2 seconds.
     """
-    return _all(partial(_why_not, limit_s=limit_s), wanted, 2 * limit_s)
+    return _ask_at_once(partial(_connection_reason, limit_s=limit_s), addresses, 2 * limit_s)
 
 
-def named(wanted: Iterable[str], limit_s: float = LIMIT_S) -> dict[str, str | None]:
+def explain_unresolved(names: Iterable[str], limit_s: float = LIMIT_S) -> dict[str, str | None]:
     """
     Return why each name leads to no address, None for those that do.
 
     limit_s
         How long that may take. Defaults to 2 seconds.
     """
-    return _all(_why_no_name, wanted, limit_s)
+    return _ask_at_once(_resolution_reason, names, limit_s)
 
 
-def _all(
-    why: Callable[[_Asked], str | None], wanted: Iterable[_Asked], limit_s: float
+def _ask_at_once(
+    explain: Callable[[_Asked], str | None], items: Iterable[_Asked], limit_s: float
 ) -> dict[_Asked, str | None]:
     pool = ThreadPoolExecutor(max_workers=_AT_ONCE)
     try:
-        asked = {one: pool.submit(why, one) for one in wanted}
-        wait(asked.values(), timeout=limit_s)
-        return {one: it.result() if it.done() else "no answer" for one, it in asked.items()}
+        futures = {item: pool.submit(explain, item) for item in items}
+        wait(futures.values(), timeout=limit_s)
+        return {
+            item: future.result() if future.done() else "no answer"
+            for item, future in futures.items()
+        }
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _why_not(address: Address, limit_s: float) -> str | None:
+def _connection_reason(address: Address, limit_s: float) -> str | None:
     try:
         socket.create_connection(address, timeout=limit_s).close()
     except (OSError, ValueError, OverflowError) as exc:  # of a name that can be none, too
@@ -53,7 +58,7 @@ def _why_not(address: Address, limit_s: float) -> str | None:
     return None
 
 
-def _why_no_name(name: str) -> str | None:
+def _resolution_reason(name: str) -> str | None:
     try:
         socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, ValueError) as exc:

@@ -23,10 +23,10 @@ from saltvirt.xml import amend, disk, held
 from saltvirt.xml.volume import place_of
 
 # A partition, or a volume group's extents, may be a little less than was asked for.
-_ROUNDED = 1.01
+_ROUNDING = 1.01
 # A volume may be larger than was asked for by its pool's extent, which is seldom above this.
 _EXTENT = 32 * MIB
-_NOBODY = DomainTypes(default=None, usable=[], why="")
+_NO_DOMAIN_TYPES = DomainTypes(default=None, usable=[], why="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +65,15 @@ class Disks:
     small: tuple[str, ...] = ()
 
 
-def refuse_full_seed(now: ET.Element) -> None:
+def refuse_full_seed(definition: ET.Element) -> None:
     """
     Raise StorageError if a guest has not taken its key from its seed yet, which it then wipes.
 
     now
         The VM's definition.
     """
-    for one in filter(held.is_seed, amend.devices(now, "disk")):
-        path = disk.read(one).path or ""
+    for element in filter(held.is_seed, amend.devices(definition, "disk")):
+        path = disk.read(element).path or ""
         try:
             has_key = b" PRIVATE KEY-" in Path(path).read_bytes()
         except OSError as exc:
@@ -86,7 +86,7 @@ def refuse_full_seed(now: ET.Element) -> None:
 
 
 def find(
-    context: Context, conn: Any, request: Request, root: ET.Element, running: ET.Element | None
+    context: Context, conn: Any, request: Request, root: ET.Element, running_root: ET.Element | None
 ) -> Disks | None:
     """
     Return a call's disks; None if it names none. Images are fetched unless it is a test.
@@ -97,155 +97,185 @@ def find(
     if request.disks is None:
         return None
     pools = host.pools(conn)
-    current = amend.devices(root, "disk")
-    default = context.settings.disk_pool
-    candidates = [*current, *_only_running(current, running)]
-    below = _below(candidates)
-    found = disks.pairs(
-        request.name, candidates, request.disks, request.with_bus, pools, default, below
+    disk_elements = amend.devices(root, "disk")
+    default_pool = context.settings.disk_pool
+    candidates = [*disk_elements, *_read_running_only(disk_elements, running_root)]
+    backing_by_path = _find_backing(candidates)
+    pairs = disks.match_disks(
+        request.name,
+        candidates,
+        request.disks,
+        request.with_bus,
+        pools,
+        default_pool,
+        backing_by_path,
     )
-    made = _decided(context, conn, request, found, pools)
-    taken = {disk.read(one).target.get("dev", "") for one in current if held.is_seed(one)}
-    names = disks.targets(found, request.with_bus, taken)
-    rows = zip(found, made, names, strict=True)
+    disk_files = _decide_disks(context, conn, request, pairs, pools)
+    seed_targets = {
+        disk.read(element).target.get("dev", "")
+        for element in disk_elements
+        if held.is_seed(element)
+    }
+    targets = disks.assign_targets(pairs, request.with_bus, seed_targets)
+    rows = zip(pairs, disk_files, targets, strict=True)
     elements = [
-        disks.written(pair, decided, target, pair.wanted.name in request.with_bus)
-        for pair, (decided, _file), target in rows
+        disks.build_element(pair, resolved_disk, target, pair.wanted.name in request.with_bus)
+        for pair, (resolved_disk, _file), target in rows
     ]
-    places = _places(found, pools)
-    measured = _measured(found, places)
+    places = _find_files(pairs, pools)
+    file_sizes = _measure_files(pairs, places)
     if not request.is_3006:
-        disks.refuse_smaller(found, measured, request.with_size)
-    sizes = _sizes(conn, request, found, measured, running)
-    growth = disks.growth(found, sizes)
-    files = plandisks.to_make(made)
+        disks.refuse_smaller(pairs, file_sizes, request.with_size)
+    guest_sizes = _guest_sizes(conn, request, pairs, file_sizes, running_root)
+    growth = disks.growth(pairs, guest_sizes)
+    files = plandisks.select_new_files(disk_files)
     return Disks(
         elements=elements,
         files=files,
-        existing=plandisks.there_already(made),
-        volumes=plandisks.in_pools(made),
+        existing=plandisks.select_existing_files(disk_files),
+        volumes=plandisks.select_volumes(disk_files),
         growth=growth,
         places=places,
-        growth_mib={one: (size - sizes[one]) // MIB for one, size in growth.items()},
+        growth_mib={
+            grown_target: (size - guest_sizes[grown_target]) // MIB
+            for grown_target, size in growth.items()
+        },
         more_mib=sum(file.layout["size_bytes"] // MIB for file in files),
-        small=tuple(_too_small(conn, request, found, places, running)),
+        small=tuple(_undersized_messages(conn, request, pairs, places, running_root)),
     )
 
 
-def _below(elements: Sequence[ET.Element]) -> dict[str, list[str]]:
+def _find_backing(elements: Sequence[ET.Element]) -> dict[str, list[str]]:
     """Return ``{a disk's file: those beside it that it is based on}``."""
     out = {}
-    for one in map(disk.read, elements):
+    for vm_disk in map(disk.read, elements):
         # Into a raw disk its guest may have written what looks like the header of an overlay.
-        if one.path and one.type == "file" and one.format == "qcow2":
-            beside = Path(one.path).parent
-            below = storage.chain_below(one.path)
-            out[one.path] = [path for path in below if Path(path).parent == beside]
+        if vm_disk.path and vm_disk.type == "file" and vm_disk.format == "qcow2":
+            folder = Path(vm_disk.path).parent
+            backing_paths = storage.chain_below(vm_disk.path)
+            out[vm_disk.path] = [path for path in backing_paths if Path(path).parent == folder]
     return out
 
 
-def _too_small(
+def _undersized_messages(
     conn: Any,
     request: Request,
-    found: Sequence[disks.Pair],
+    pairs: Sequence[disks.Pair],
     places: Mapping[str, tuple[str, str]],
-    running: ET.Element | None,
+    running_root: ET.Element | None,
 ) -> Iterator[str]:
     """Yield what is said of the volumes that are smaller than the call says, and are no files."""
-    for one in found:
-        now, wanted = one.now, _size_of(one.wanted)
-        if now is None or now.type == "file" or now.target.get("dev") in places:
+    for pair in pairs:
+        vm_disk, requested_bytes = pair.now, _requested_bytes(pair.wanted)
+        if vm_disk is None or vm_disk.type == "file" or vm_disk.target.get("dev") in places:
             continue
-        where, size = _volume(conn, now) if wanted else (("", ""), 0)
-        in_use = live.target_of(running, now) if size else None
-        _refuse_smaller(request, one.wanted, size)
-        if in_use:
-            size = max(size, changing.disk_size(conn, request.name, in_use))
-        if size and wanted > size * _ROUNDED:
+        volume_place, size = _find_volume(conn, vm_disk) if requested_bytes else (("", ""), 0)
+        running_target = live.find_target(running_root, vm_disk) if size else None
+        _refuse_smaller(request, pair.wanted, size)
+        if running_target:
+            size = max(size, changing.disk_size(conn, request.name, running_target))
+        if size and requested_bytes > size * _ROUNDING:
             yield (
-                f"disk {one.wanted.name!r} has {human(size)} and is to have {human(wanted)}: a "
-                f"volume such as {'/'.join(where)} is not grown here; grow it by "
-                f"virt.volume_resize {' '.join(where)} {one.wanted.size_mib}, or where it is "
-                f"served, and then virt.pool_refresh {where[0]}"
+                f"disk {pair.wanted.name!r} has {human(size)} and is to have "
+                f"{human(requested_bytes)}: a "
+                f"volume such as {'/'.join(volume_place)} is not grown here; grow it by "
+                f"virt.volume_resize {' '.join(volume_place)} {pair.wanted.size_mib}, or where it "
+                "is "
+                f"served, and then virt.pool_refresh {volume_place[0]}"
             )
 
 
-def _refuse_smaller(request: Request, wanted: Disk, size: int) -> None:
+def _refuse_smaller(request: Request, requested: Disk, size: int) -> None:
     """Raise BadArgument if a volume has more than the call says, and not by its pool's rounding."""
-    is_said = wanted.name in request.with_size and not request.is_3006
-    if is_said and size and _size_of(wanted) * _ROUNDED + _EXTENT < size:
-        raise BadArgument("disks", disks.too_large(wanted, size))
+    has_size = requested.name in request.with_size and not request.is_3006
+    if has_size and size and _requested_bytes(requested) * _ROUNDING + _EXTENT < size:
+        raise BadArgument("disks", disks.describe_too_large(requested, size))
 
 
-def _size_of(one: Disk) -> int:
+def _requested_bytes(requested: Disk) -> int:
     """Return the bytes that a call wants a disk to have, 0 if it does not say it."""
-    is_sized = one.is_sized_by_user and one.device == "disk"
-    return (one.size_mib or 0) * MIB if is_sized else 0
+    is_sized = requested.is_sized_by_user and requested.device == "disk"
+    return (requested.size_mib or 0) * MIB if is_sized else 0
 
 
-def _volume(conn: Any, now: disk.Disk) -> tuple[tuple[str, str], int]:
+def _find_volume(conn: Any, vm_disk: disk.Disk) -> tuple[tuple[str, str], int]:
     """Return ``((pool, volume), bytes)`` of a disk; 0 where nobody knows."""
     # Of a pool that does not run nobody can say it.
     with suppress(StorageError):
-        found = diskvolumes.find(conn, place_of(now))
-        there = volumes.find(conn, found.pool, found.volume) if found else None
-        if found is not None and there is not None:
-            return (found.pool, found.volume), there.capacity
+        location = diskvolumes.find(conn, place_of(vm_disk))
+        volume = volumes.find(conn, location.pool, location.volume) if location else None
+        if location is not None and volume is not None:
+            return (location.pool, location.volume), volume.capacity
     return ("", ""), 0
 
 
-def _only_running(current: Sequence[ET.Element], running: ET.Element | None) -> list[ET.Element]:
+def _read_running_only(
+    defined_elements: Sequence[ET.Element], running_root: ET.Element | None
+) -> list[ET.Element]:
     """
     Return the disks that a VM has as it runs alone, as definitions have them.
 
     They were taken out of its definition, and the guest has not let go of them, or was not asked
     to: who lists one again means that one. One whose name another disk has by now is left out.
     """
-    known = [disk.read(one) for one in current]
-    names = {one.target.get("dev") for one in known}
-    contents = [held.content(one) for one in known]
-    found = map(disk.read, () if running is None else amend.devices(running, "disk"))
+    defined_disks = [disk.read(element) for element in defined_elements]
+    names = {vm_disk.target.get("dev") for vm_disk in defined_disks}
+    contents = [held.content(vm_disk) for vm_disk in defined_disks]
+    running_disks = map(
+        disk.read, () if running_root is None else amend.devices(running_root, "disk")
+    )
     return [
-        disk.build(replace(one, backing=None, source=held.kept_source(one)))
-        for one in found
-        if one.target.get("dev") not in names and held.content(one) not in contents
+        disk.build(replace(vm_disk, backing=None, source=held.persistent_source(vm_disk)))
+        for vm_disk in running_disks
+        if vm_disk.target.get("dev") not in names and held.content(vm_disk) not in contents
     ]
 
 
-def _decided(
+def _decide_disks(
     context: Context,
     conn: Any,
     request: Request,
-    found: Sequence[disks.Pair],
+    pairs: Sequence[disks.Pair],
     pools: Mapping[str, Any],
-) -> plandisks.Pairs:
+) -> plandisks.PlannedDisks:
     """Return the disks with their paths, and the files of those that are to be made."""
-    open_ = [one.wanted for one in found if not one.is_decided]
-    decided = iter(_made(context, conn, request, open_, pools) if open_ else ())
-    return [(one.wanted, None) if one.is_decided else next(decided) for one in found]
+    open_disks = [pair.wanted for pair in pairs if not pair.is_decided]
+    planned_disks = iter(
+        _plan_new_disks(context, conn, request, open_disks, pools) if open_disks else ()
+    )
+    return [(pair.wanted, None) if pair.is_decided else next(planned_disks) for pair in pairs]
 
 
-def _made(
-    context: Context, conn: Any, request: Request, open_: Sequence[Disk], pools: Mapping[str, Any]
-) -> plandisks.Pairs:
-    deployment = _deployment(request.name, open_)
-    on = buildfacts.HostFacts(arch="", domain_types=_NOBODY, qemu="", pools=pools)
-    content = buildfacts.of_content(context, conn, deployment, on, None, is_dry=request.test)
+def _plan_new_disks(
+    context: Context,
+    conn: Any,
+    request: Request,
+    open_disks: Sequence[Disk],
+    pools: Mapping[str, Any],
+) -> plandisks.PlannedDisks:
+    deployment = _deployment(request.name, open_disks)
+    host_facts = buildfacts.HostFacts(arch="", domain_types=_NO_DOMAIN_TYPES, qemu="", pools=pools)
+    content = buildfacts.gather_content(
+        context, conn, deployment, host_facts, None, is_dry=request.test
+    )
     out = []
-    for one, file in plandisks.disks(deployment, content):
+    for requested, file in plandisks.plan_disks(deployment, content):
         # Without an image it is as it was: what it had is its content again. With one, what is
         # there may be half a copy, of an update that was killed.
-        is_copy = file is not None and file.how == "existing" and one.image is not None
+        is_copy = file is not None and file.how == "existing" and requested.image is not None
         if file is not None and (is_copy or file.path in content.taken):
-            where = one.volume or file.path
+            location = requested.volume or file.path
             raise StorageError(
-                f"disk {one.name!r}: {where} is there already, but VM {request.name!r} does "
+                f"disk {requested.name!r}: {location} is there already, but VM {request.name!r} "
+                "does "
                 "not have it; give it as source_file if it is to, else remove it"
             )
-        is_unfetched = one.path is None and one.image is not None
-        guess = f"{content.places[one.name].folder}/" if is_unfetched else ""
-        name = f"{request.name}_{one.name}.{one.format or 'qcow2'}"
-        out.append((replace(one, path=guess + name) if is_unfetched else one, file))
+        is_unfetched = requested.path is None and requested.image is not None
+        folder_prefix = f"{content.places[requested.name].folder}/" if is_unfetched else ""
+        name = f"{request.name}_{requested.name}.{requested.format or 'qcow2'}"
+        out.append(
+            (replace(requested, path=folder_prefix + name) if is_unfetched else requested, file)
+        )
     return out
 
 
@@ -256,19 +286,21 @@ def boot_files(context: Context, request: Request, boot: Mapping[str, str]) -> d
     A test fetches nothing: what is not here yet has no path, and stands as it is written.
     """
     deployment = _deployment(request.name, (), dict(boot))
-    found = buildfacts.boot_files(context, deployment, is_dry=request.test)
-    return {key: path or _cached(context, boot[key]) for key, path in found.items()}
+    paths_by_key = buildfacts.boot_files(context, deployment, is_dry=request.test)
+    return {key: path or _cached_path(context, boot[key]) for key, path in paths_by_key.items()}
 
 
-def _cached(context: Context, url: str) -> str:
-    kept = cache.peek(url, "base", context.settings, context.opts)
-    return kept.path if kept else url
+def _cached_path(context: Context, url: str) -> str:
+    cached_image = cache.peek(url, "base", context.settings, context.opts)
+    return cached_image.path if cached_image else url
 
 
-def _deployment(name: str, open_: Sequence[Disk], boot: dict[str, Any] | None = None) -> Deployment:
+def _deployment(
+    name: str, new_disks: Sequence[Disk], boot: dict[str, Any] | None = None
+) -> Deployment:
     """Return a build of these disks alone: they are made as a build makes them."""
     return Deployment(
-        vm=Vm(name=name, cpu=1, vcpus=1, memory=1, memory_mib=1, disks=tuple(open_), boot=boot),
+        vm=Vm(name=name, cpu=1, vcpus=1, memory=1, memory_mib=1, disks=tuple(new_disks), boot=boot),
         start=False,
         saltenv="base",
         seed=False,
@@ -284,49 +316,51 @@ def _deployment(name: str, open_: Sequence[Disk], boot: dict[str, Any] | None = 
     )
 
 
-def _places(
-    found: Sequence[disks.Pair], pools: Mapping[str, Mapping[str, Any]]
+def _find_files(
+    pairs: Sequence[disks.Pair], pools: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, tuple[str, str]]:
     """Return ``{target: (path, format)}`` of the disks that are files of this host."""
     out = {}
-    for now in (one.now for one in found):
-        path = now.path if now is not None else None
-        if now is None or path is None:
+    for vm_disk in (pair.now for pair in pairs):
+        path = vm_disk.path if vm_disk is not None else None
+        if vm_disk is None or path is None:
             continue
-        if now.type == "volume":
+        if vm_disk.type == "volume":
             pool, _slash, volume = path.partition("/")
             path = str(Path(str((pools.get(pool) or {}).get("path"))) / volume)
         if Path(path).is_file():
-            out[now.target.get("dev", "")] = (path, now.format)
+            out[vm_disk.target.get("dev", "")] = (path, vm_disk.format)
     return out
 
 
-def _measured(found: Sequence[disks.Pair], places: Mapping[str, tuple[str, str]]) -> dict[str, int]:
+def _measure_files(
+    pairs: Sequence[disks.Pair], places: Mapping[str, tuple[str, str]]
+) -> dict[str, int]:
     """Return ``{target: bytes}`` of the files whose size the call says, by their headers."""
     out = {}
-    for one in found:
-        target = one.now.target.get("dev", "") if one.now else ""
-        if not one.wanted.is_sized_by_user or target not in places:
+    for pair in pairs:
+        target = pair.now.target.get("dev", "") if pair.now else ""
+        if not pair.wanted.is_sized_by_user or target not in places:
             continue
-        measured = storage.measure(*places[target])
-        if measured is not None and storage.is_measured(places[target][1]):
-            out[target] = int(measured["virtual"])
+        sizes = storage.measure(*places[target])
+        if sizes is not None and storage.is_measured(places[target][1]):
+            out[target] = int(sizes["virtual"])
     return out
 
 
-def _sizes(
+def _guest_sizes(
     conn: Any,
     request: Request,
-    found: Sequence[disks.Pair],
-    measured: Mapping[str, int],
-    running: ET.Element | None,
+    pairs: Sequence[disks.Pair],
+    file_sizes: Mapping[str, int],
+    running_root: ET.Element | None,
 ) -> dict[str, int]:
     """Return ``{target: bytes}`` of the measured files as the guest sees them."""
-    out = dict(measured)
-    for one in found:
-        target = one.now.target.get("dev", "") if one.now else ""
+    out = dict(file_sizes)
+    for pair in pairs:
+        target = pair.now.target.get("dev", "") if pair.now else ""
         # A guest that runs may have a disk that was grown since its header was read.
-        in_use = live.target_of(running, one.now) if target in out else None
-        if in_use:
-            out[target] = max(out[target], changing.disk_size(conn, request.name, in_use))
+        running_target = live.find_target(running_root, pair.now) if target in out else None
+        if running_target:
+            out[target] = max(out[target], changing.disk_size(conn, request.name, running_target))
     return out

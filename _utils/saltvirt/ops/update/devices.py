@@ -12,46 +12,60 @@ from saltvirt.nics import mac_for
 from saltvirt.xml import amend, chardev, graphics, held, hostdev, nic
 from saltvirt.xml.chardev import Chardev
 
-Given = Mapping[str, Any]
+Options = Mapping[str, Any]
 
 
-def interfaces(root: ET.Element, vm: str, wanted: Sequence[Nic], *, is_3006: bool = False) -> None:
+def interfaces(
+    root: ET.Element, vm: str, requested: Sequence[Nic], *, is_3006: bool = False
+) -> None:
     """
     Have a definition have these NICs alone; those that stay keep what the call does not say.
 
     is_3006
         Whether those that are new have Salt 3006's defaults.
     """
-    left = amend.devices(root, "interface")
-    asked = [nic.of(defaults3006.nic(vm, one) if is_3006 else one) for one in wanted]
-    in_place = [held.place(one) for one in asked]
-    found: dict[int, ET.Element] = {}
+    candidates = amend.devices(root, "interface")
+    new_interfaces = [
+        nic.from_call(defaults3006.nic(vm, requested_nic) if is_3006 else requested_nic)
+        for requested_nic in requested
+    ]
+    new_places = [held.place(interface) for interface in new_interfaces]
+    matches_by_number: dict[int, ET.Element] = {}
 
     def take(is_same: Any) -> None:
-        for number, one in enumerate(wanted):
-            match = next((e for e in left if number not in found and is_same(number, one, e)), None)
+        for number, requested_nic in enumerate(requested):
+            match = next(
+                (
+                    element
+                    for element in candidates
+                    if number not in matches_by_number and is_same(number, requested_nic, element)
+                ),
+                None,
+            )
             if match is not None:
-                found[number] = match
-                left.remove(match)
+                matches_by_number[number] = match
+                candidates.remove(match)
 
-    take(lambda number, one, element: _mac(element) == one.mac)
+    take(lambda number, requested_nic, element: _mac(element) == requested_nic.mac)
     # A call that says no MAC means the NIC that is there, whatever MAC that was given.
     take(
-        lambda number, one, element: one.mac == mac_for(vm, one.name)
-        and held.place(nic.read(element)) == in_place[number]
-        and nic.read(element).model == asked[number].model
+        lambda number, requested_nic, element: requested_nic.mac == mac_for(vm, requested_nic.name)
+        and held.place(nic.read(element)) == new_places[number]
+        and nic.read(element).model == new_interfaces[number].model
     )
     take(
-        lambda number, one, element: one.mac == mac_for(vm, one.name)
-        and not one.has_model
-        and held.place(nic.read(element)) == in_place[number]
+        lambda number, requested_nic, element: requested_nic.mac == mac_for(vm, requested_nic.name)
+        and not requested_nic.has_model
+        and held.place(nic.read(element)) == new_places[number]
     )
     amend.put_devices(
         root,
         "interface",
         [
-            _interface(found.get(number), one, has_model=wanted[number].has_model)
-            for number, one in enumerate(asked)
+            _change_interface(
+                matches_by_number.get(number), interface, has_model=requested[number].has_model
+            )
+            for number, interface in enumerate(new_interfaces)
         ],
     )
 
@@ -60,17 +74,19 @@ def _mac(element: ET.Element) -> str:
     return (nic.read(element).mac or "").lower()
 
 
-def _interface(element: ET.Element | None, wanted: nic.Interface, *, has_model: bool) -> ET.Element:
+def _change_interface(
+    element: ET.Element | None, requested: nic.Interface, *, has_model: bool
+) -> ET.Element:
     if element is None:
-        return nic.build(wanted)
-    now = nic.read(element)
+        return nic.build(requested)
+    current = nic.read(element)
     if not has_model:
-        wanted = replace(wanted, model=now.model)
-    new = held.changed_nic(now, wanted)
-    return held.amended_nic(element, replace(new, mac=now.mac or wanted.mac))
+        requested = replace(requested, model=current.model)
+    new_interface = held.merge_nic(current, requested)
+    return held.amend_nic_copy(element, replace(new_interface, mac=current.mac or requested.mac))
 
 
-def displays(root: ET.Element, given: Given, *, is_3006: bool = False) -> None:
+def displays(root: ET.Element, options: Options, *, is_3006: bool = False) -> None:
     """
     Have a definition have the one display of a call, or none.
 
@@ -78,22 +94,26 @@ def displays(root: ET.Element, given: Given, *, is_3006: bool = False) -> None:
         Whether one that is new has Salt 3006's defaults.
     """
     elements = amend.devices(root, "graphics")
-    kind = str(given.get("type"))
-    own = next((one for one in elements if graphics.read(one).type == kind), None)
-    if own is None and is_3006:
-        given = defaults3006.display(given) or {}
-    wanted = graphics.changed(None if own is None else graphics.read(own), given)
-    if wanted is None:
+    kind = str(options.get("type"))
+    element = next(
+        (candidate for candidate in elements if graphics.read(candidate).type == kind), None
+    )
+    if element is None and is_3006:
+        options = defaults3006.display(options) or {}
+    new_display = graphics.apply_changes(
+        None if element is None else graphics.read(element), options
+    )
+    if new_display is None:
         amend.put_devices(root, "graphics", [])
-    elif own is None:
-        amend.put_devices(root, "graphics", [graphics.build(wanted)])
+    elif element is None:
+        amend.put_devices(root, "graphics", [graphics.build(new_display)])
     else:
-        graphics.amended(own, wanted)
-        amend.put_devices(root, "graphics", [own])
+        graphics.amend_element(element, new_display)
+        amend.put_devices(root, "graphics", [element])
 
 
 def ports(
-    root: ET.Element, serials: Sequence[Given] | None, consoles: Sequence[Given] | None
+    root: ET.Element, serials: Sequence[Options] | None, consoles: Sequence[Options] | None
 ) -> None:
     """
     Have a definition have a call's serial ports and consoles; None leaves them.
@@ -101,99 +121,109 @@ def ports(
     On a PC libvirt makes a console of the first serial port, and a serial port of a console
     that is to be one, whether it is told to or not.
     """
-    now = [chardev.read(one) for one in amend.devices(root, "serial")]
-    wanted_consoles = _asked("console", consoles, None)
-    wanted_serials = _asked("serial", serials, _log(now))
-    has_serials = wanted_serials if serials is not None else now
-    if wanted_consoles and chardev.is_shadow(wanted_consoles[0]) and not has_serials:
-        first = replace(wanted_consoles[0], element="serial", target={"port": "0"})
-        wanted_serials, serials = [first], list(consoles or ())[:1]
-    if serials is not None and _put(root, "serial", wanted_serials, serials):
+    old_serials = [chardev.read(element) for element in amend.devices(root, "serial")]
+    new_consoles = _build_ports("console", consoles, None)
+    new_serials = _build_ports("serial", serials, _first_log_path(old_serials))
+    has_serials = new_serials if serials is not None else old_serials
+    if new_consoles and chardev.is_shadow(new_consoles[0]) and not has_serials:
+        first_port = replace(new_consoles[0], element="serial", target={"port": "0"})
+        new_serials, serials = [first_port], list(consoles or ())[:1]
+    if serials is not None and _put_ports(root, "serial", new_serials, serials):
         _drop_shadows(root)
     if consoles is not None:
-        _consoles(root, wanted_consoles, consoles)
+        _put_consoles(root, new_consoles, consoles)
 
 
-def _log(serials: Sequence[Chardev]) -> str | None:
+def _first_log_path(serials: Sequence[Chardev]) -> str | None:
     """Return where the first serial port that is logged is."""
-    return next((one.log.get("file") for one in serials if one.log), None)
+    return next((serial.log.get("file") for serial in serials if serial.log), None)
 
 
 def _drop_shadows(root: ET.Element) -> None:
     """Take out the console that is made anew of what the first serial port is now."""
-    others = amend.devices(root, "console")
-    kept = [one for one in others if not chardev.is_shadow(chardev.read(one))]
-    amend.put_devices(root, "console", kept)
+    consoles = amend.devices(root, "console")
+    kept_consoles = [
+        console for console in consoles if not chardev.is_shadow(chardev.read(console))
+    ]
+    amend.put_devices(root, "console", kept_consoles)
 
 
-def _asked(element: str, given: Sequence[Given] | None, log: str | None) -> list[Chardev]:
-    serials, consoles = (given, ()) if element == "serial" else ((), given)
-    return list(chardev.of(serials or (), consoles or (), log))
+def _build_ports(
+    element: str, port_options: Sequence[Options] | None, log: str | None
+) -> list[Chardev]:
+    serials, consoles = (port_options, ()) if element == "serial" else ((), port_options)
+    return list(chardev.from_call(serials or (), consoles or (), log))
 
 
-def _consoles(root: ET.Element, wanted: list[Chardev], given: Sequence[Given]) -> None:
+def _put_consoles(
+    root: ET.Element, new_consoles: list[Chardev], console_options: Sequence[Options]
+) -> None:
     """Change the consoles, but for the first one where that is only the first serial port."""
     elements = amend.devices(root, "console")
     has_serials = bool(amend.devices(root, "serial"))
-    shadows = [one for one in elements if chardev.is_shadow(chardev.read(one))]
-    if has_serials and wanted and chardev.is_shadow(wanted[0]):
-        wanted, given = wanted[1:], given[1:]
+    shadows = [element for element in elements if chardev.is_shadow(chardev.read(element))]
+    if has_serials and new_consoles and chardev.is_shadow(new_consoles[0]):
+        new_consoles, console_options = new_consoles[1:], console_options[1:]
     if not has_serials:
         shadows = []
-    _put(root, "console", wanted, given, shadows)
+    _put_ports(root, "console", new_consoles, console_options, shadows)
 
 
-def _put(
+def _put_ports(
     root: ET.Element,
     name: str,
-    wanted: Sequence[Chardev],
-    given: Sequence[Given],
-    apart: Sequence[ET.Element] = (),
+    new_ports: Sequence[Chardev],
+    port_options: Sequence[Options],
+    shadows: Sequence[ET.Element] = (),
 ) -> bool:
     """Have these be the devices of a name, beside those apart; return whether any changed."""
-    now = [one for one in amend.devices(root, name) if one not in apart]
+    elements = [element for element in amend.devices(root, name) if element not in shadows]
     out = []
-    for number, one in enumerate(wanted):
-        own = now[number] if number < len(now) else None
-        has_port = "target_port" in given[number] or name == "serial"
-        if own is None:
-            out.append(chardev.build(_at_port(one, number, has_port)))
+    for number, port in enumerate(new_ports):
+        old_element = elements[number] if number < len(elements) else None
+        has_port = "target_port" in port_options[number] or name == "serial"
+        if old_element is None:
+            out.append(chardev.build(_with_port(port, number, has_port)))
         else:
             # libvirt counts consoles itself, whatever port is said.
-            is_kept = "target_port" in given[number] and name == "serial"
-            out.append(_port(own, one, given[number], is_kept))
-    is_changed = out != now
+            is_kept = "target_port" in port_options[number] and name == "serial"
+            out.append(_change_port(old_element, port, port_options[number], is_kept))
+    is_changed = out != elements
     if is_changed:
-        amend.put_devices(root, name, [*apart, *out])
+        amend.put_devices(root, name, [*shadows, *out])
     return is_changed
 
 
-def _port(own: ET.Element, wanted: Chardev, given: Given, is_kept: bool) -> ET.Element:
+def _change_port(
+    old_element: ET.Element, new_port: Chardev, options: Options, is_kept: bool
+) -> ET.Element:
     """Return a device as a call wants it; the same element if the call changes nothing."""
-    now = chardev.read(own)
-    wanted = chardev.completed(now, wanted, given)
-    if chardev.is_like(now, wanted, is_kept):
-        return own
-    if now.type != wanted.type:
-        return chardev.build(wanted)
-    element = copy.deepcopy(own)
-    amend.element(element, chardev.build(now), chardev.build(wanted))
+    old_port = chardev.read(old_element)
+    new_port = chardev.complete(old_port, new_port, options)
+    if chardev.is_like(old_port, new_port, is_kept):
+        return old_element
+    if old_port.type != new_port.type:
+        return chardev.build(new_port)
+    element = copy.deepcopy(old_element)
+    amend.change_element(element, chardev.build(old_port), chardev.build(new_port))
     return element
 
 
-def _at_port(one: Chardev, number: int, has_port: bool) -> Chardev:
+def _with_port(port: Chardev, number: int, has_port: bool) -> Chardev:
     """Return a device at the next port, unless the call says which."""
-    return one if has_port else replace(one, target={**(one.target or {}), "port": str(number)})
+    return port if has_port else replace(port, target={**(port.target or {}), "port": str(number)})
 
 
-def host_devices(root: ET.Element, wanted: Sequence[hostdev.Hostdev]) -> None:
+def host_devices(root: ET.Element, requested: Sequence[hostdev.Hostdev]) -> None:
     """Have a definition have these of the host's devices; those calls cannot name stay."""
     elements = amend.devices(root, "hostdev")
-    known = {held.host_device(hostdev.read(one)): one for one in elements}
-    keys = [held.host_device(one) for one in wanted]
+    elements_by_key = {held.host_device_key(hostdev.read(element)): element for element in elements}
+    keys = [held.host_device_key(requested_device) for requested_device in requested]
     out = [
-        known[key] if key in known else hostdev.build(one)
-        for key, one in zip(keys, wanted, strict=True)
+        elements_by_key[key] if key in elements_by_key else hostdev.build(requested_device)
+        for key, requested_device in zip(keys, requested, strict=True)
     ]
-    others = [one for one in elements if held.host_device(hostdev.read(one)) is None]
-    amend.put_devices(root, "hostdev", [*out, *others])
+    unnamed_elements = [
+        element for element in elements if held.host_device_key(hostdev.read(element)) is None
+    ]
+    amend.put_devices(root, "hostdev", [*out, *unnamed_elements])

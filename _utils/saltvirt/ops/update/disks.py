@@ -32,21 +32,21 @@ class Pair:
     @property
     def is_decided(self) -> bool:
         """Whether nothing is to be asked of the host before it can be written."""
-        now = self.now
-        if now is None:
+        vm_disk = self.now
+        if vm_disk is None:
             return False
-        is_same = _is_medium(now, self.wanted)
+        is_same = _is_medium(vm_disk, self.wanted)
         return is_same or not _is_drive(self.wanted) or not self.wanted.source_file
 
 
-def pairs(
+def match_disks(
     vm: str,
-    current: Sequence[ET.Element],
-    wanted: Sequence[model.Disk],
+    elements: Sequence[ET.Element],
+    requested: Sequence[model.Disk],
     with_bus: frozenset[str],
     pools: Mapping[str, Mapping[str, Any]],
-    default: str | None = None,
-    below: Mapping[str, Sequence[str]] | None = None,
+    default_pool: str | None = None,
+    backing_by_path: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Pair]:
     """
     Return each disk of a call with the one that it means.
@@ -62,178 +62,196 @@ def pairs(
     below
         ``{a disk's file: those beside it that it is based on}``, as after external snapshots.
     """
-    ways = (
+    matchers = (
         _has_content,
-        partial(_is_above, below or {}),
-        partial(_is_partition, default),
+        partial(_is_snapshot_of, backing_by_path or {}),
+        partial(_is_partition, default_pool),
         _is_drive_of,
     )
-    left = [(element, disk.read(element)) for element in current if not held.is_seed(element)]
-    found: dict[int, ET.Element] = {}
-    for is_same in ways:
-        for number, one in enumerate(wanted):
-            if number in found:
+    candidates = [
+        (element, disk.read(element)) for element in elements if not held.is_seed(element)
+    ]
+    elements_by_number: dict[int, ET.Element] = {}
+    for is_same in matchers:
+        for number, requested_disk in enumerate(requested):
+            if number in elements_by_number:
                 continue
-            has_bus = one.name in with_bus
-            for candidate in left:
-                if is_same(vm, candidate[1], one, has_bus, pools):
-                    found[number] = candidate[0]
-                    left.remove(candidate)
+            has_bus = requested_disk.name in with_bus
+            for candidate in candidates:
+                if is_same(vm, candidate[1], requested_disk, has_bus, pools):
+                    elements_by_number[number] = candidate[0]
+                    candidates.remove(candidate)
                     break
-    return [Pair(wanted=one, element=found.get(number)) for number, one in enumerate(wanted)]
+    return [
+        Pair(wanted=requested_disk, element=elements_by_number.get(number))
+        for number, requested_disk in enumerate(requested)
+    ]
 
 
-def _is_medium(now: disk.Disk, wanted: model.Disk) -> bool:
+def _is_medium(vm_disk: disk.Disk, requested: model.Disk) -> bool:
     """Return whether a drive has the medium that is wanted."""
-    if wanted.elsewhere:
-        return remote.same(wanted.elsewhere, now.source or {}, now.hosts)
-    return now.path == wanted.source_file
+    if requested.elsewhere:
+        return remote.is_same_source(requested.elsewhere, vm_disk.source or {}, vm_disk.hosts)
+    return vm_disk.path == requested.source_file
 
 
-def _is_drive(one: model.Disk) -> bool:
-    return one.device in held.DRIVES and not one.image
+def _is_drive(requested: model.Disk) -> bool:
+    return requested.device in held.DRIVES and not requested.image
 
 
 def _has_content(
-    vm: str, now: disk.Disk, wanted: model.Disk, has_bus: bool, pools: Mapping[str, Any]
+    vm: str, vm_disk: disk.Disk, requested: model.Disk, has_bus: bool, pools: Mapping[str, Any]
 ) -> bool:
     """Return whether a disk has the content that is wanted, by the file's or volume's name."""
-    path = now.path
-    if path is None or now.device != wanted.device:
+    path = vm_disk.path
+    if path is None or vm_disk.device != requested.device:
         return False
-    if _is_drive(wanted):
-        return _is_medium(now, wanted) and _is_drive_of(vm, now, wanted, has_bus, pools)
-    return _has_name(vm, now, wanted, pools.get(wanted.pool or "") or {})
+    if _is_drive(requested):
+        return _is_medium(vm_disk, requested) and _is_drive_of(
+            vm, vm_disk, requested, has_bus, pools
+        )
+    return _has_name(vm, vm_disk, requested, pools.get(requested.pool or "") or {})
 
 
-def _has_name(vm: str, now: disk.Disk, wanted: model.Disk, pool: Mapping[str, Any]) -> bool:
+def _has_name(vm: str, vm_disk: disk.Disk, requested: model.Disk, pool: Mapping[str, Any]) -> bool:
     """Return whether a disk is what a call means by its own name, or by that of a file."""
-    if wanted.source_file:
-        return _is_named(now, wanted.source_file, wanted.pool, pool)
-    place, _slash, last = (now.path or "").rpartition("/")
-    is_elsewhere = wanted.pool and place not in (wanted.pool, str(pool.get("path")))
-    if is_elsewhere and now.type != "network":
+    if requested.source_file:
+        return _is_named(vm_disk, requested.source_file, requested.pool, pool)
+    folder, _slash, file_name = (vm_disk.path or "").rpartition("/")
+    is_elsewhere = requested.pool and folder not in (requested.pool, str(pool.get("path")))
+    if is_elsewhere and vm_disk.type != "network":
         return False
-    own = f"{vm}_{wanted.name}"
-    return last.startswith(own) and bool(_ENDING.fullmatch(last.removeprefix(own)))
+    stem = f"{vm}_{requested.name}"
+    return file_name.startswith(stem) and bool(_ENDING.fullmatch(file_name.removeprefix(stem)))
 
 
-def _may_be_its_own(now: disk.Disk, wanted: model.Disk) -> bool:
+def _may_be_made_for_vm(vm_disk: disk.Disk, requested: model.Disk) -> bool:
     """Return whether a disk may be one that was made for its VM: no drive, and no given file."""
-    return not (wanted.source_file or _is_drive(wanted)) and now.device == wanted.device
+    return (
+        not (requested.source_file or _is_drive(requested)) and vm_disk.device == requested.device
+    )
 
 
-def _is_above(
-    below: Mapping[str, Sequence[str]],
+def _is_snapshot_of(
+    backing_by_path: Mapping[str, Sequence[str]],
     vm: str,
-    now: disk.Disk,
-    wanted: model.Disk,
+    vm_disk: disk.Disk,
+    requested: model.Disk,
     _has_bus: bool,
     pools: Mapping[str, Any],
 ) -> bool:
     """Return whether a disk is what a snapshot has put above the file of one that is wanted."""
-    if not _may_be_its_own(now, wanted):
+    if not _may_be_made_for_vm(vm_disk, requested):
         return False
-    pool = pools.get(wanted.pool or "") or {}
-    files = (replace(now, source={"file": one}) for one in below.get(now.path or "", ()))
-    return any(_has_name(vm, one, wanted, pool) for one in files)
+    pool = pools.get(requested.pool or "") or {}
+    backing_disks = (
+        replace(vm_disk, source={"file": path})
+        for path in backing_by_path.get(vm_disk.path or "", ())
+    )
+    return any(_has_name(vm, backing_disk, requested, pool) for backing_disk in backing_disks)
 
 
 def _is_partition(
-    default: str | None,
+    default_pool: str | None,
     _vm: str,
-    now: disk.Disk,
-    wanted: model.Disk,
+    vm_disk: disk.Disk,
+    requested: model.Disk,
     _has_bus: bool,
     pools: Mapping[str, Any],
 ) -> bool:
     """Return whether a disk is one of a pool whose partitions have the names of its device."""
-    if not _may_be_its_own(now, wanted):
+    if not _may_be_made_for_vm(vm_disk, requested):
         return False
     # So the first in that pool is the first that is wanted.
-    pool = wanted.pool or default or ""
-    is_one = (pools.get(pool) or {}).get("type") == "disk"
-    return is_one and (now.source or {}).get("pool") == pool
+    pool = requested.pool or default_pool or ""
+    is_in_disk_pool = (pools.get(pool) or {}).get("type") == "disk"
+    return is_in_disk_pool and (vm_disk.source or {}).get("pool") == pool
 
 
-def _is_named(now: disk.Disk, file: str, pool: str | None, known: Mapping[str, Any]) -> bool:
+def _is_named(
+    vm_disk: disk.Disk, file: str, pool: str | None, pool_info: Mapping[str, Any]
+) -> bool:
     """Return whether a disk is the file, or the volume of a pool, that a call names."""
-    path = re.sub("/+", "/", now.path or "")
-    is_remote = now.type == "network" and path.endswith(f"/{file}")
-    return is_remote or path in (file, f"{pool}/{file}", f"{known.get('path')}/{file}")
+    path = re.sub("/+", "/", vm_disk.path or "")
+    is_remote = vm_disk.type == "network" and path.endswith(f"/{file}")
+    return is_remote or path in (file, f"{pool}/{file}", f"{pool_info.get('path')}/{file}")
 
 
 def _is_drive_of(
-    _vm: str, now: disk.Disk, wanted: model.Disk, has_bus: bool, _pools: Mapping[str, Any]
+    _vm: str, vm_disk: disk.Disk, requested: model.Disk, has_bus: bool, _pools: Mapping[str, Any]
 ) -> bool:
-    is_drive = _is_drive(wanted) and now.device == wanted.device
-    return is_drive and (not has_bus or now.target.get("bus") == wanted.model)
+    is_drive = _is_drive(requested) and vm_disk.device == requested.device
+    return is_drive and (not has_bus or vm_disk.target.get("bus") == requested.model)
 
 
-def targets(found: Sequence[Pair], with_bus: frozenset[str], taken: set[str]) -> list[str]:
+def assign_targets(
+    pairs: Sequence[Pair], with_bus: frozenset[str], other_targets: set[str]
+) -> list[str]:
     """
     Return the disks' names in the guest: a disk that stays keeps its own.
 
     taken
         Those that other disks of the VM have.
     """
-    used = taken | {one.now.target.get("dev", "") for one in found if one.now and _stays(one)}
+    used_targets = other_targets | {
+        pair.now.target.get("dev", "") for pair in pairs if pair.now and _keeps_target(pair)
+    }
     out = []
-    for one in found:
-        now = one.now
-        if now is not None and (_stays(one) or one.wanted.name not in with_bus):
-            out.append(now.target.get("dev", ""))
+    for pair in pairs:
+        vm_disk = pair.now
+        if vm_disk is not None and (_keeps_target(pair) or pair.wanted.name not in with_bus):
+            out.append(vm_disk.target.get("dev", ""))
             continue
-        out.append(_free(one.wanted, used))
-        used.add(out[-1])
+        out.append(_find_free_target(pair.wanted, used_targets))
+        used_targets.add(out[-1])
     return out
 
 
-def _stays(one: Pair) -> bool:
-    now = one.now
-    if now is None:
+def _keeps_target(pair: Pair) -> bool:
+    vm_disk = pair.now
+    if vm_disk is None:
         return False
-    prefix = _PREFIX.match(now.target.get("dev", ""))
-    return prefix is not None and prefix[0] == _prefix_of(one.wanted)
+    prefix = _PREFIX.match(vm_disk.target.get("dev", ""))
+    return prefix is not None and prefix[0] == _prefix_of(pair.wanted)
 
 
-def _prefix_of(one: model.Disk) -> str:
-    found = _PREFIX.match(one.target)
-    return found[0] if found else "vd"
+def _prefix_of(requested: model.Disk) -> str:
+    match = _PREFIX.match(requested.target)
+    return match[0] if match else "vd"
 
 
-def _free(one: model.Disk, used: set[str]) -> str:
+def _find_free_target(requested: model.Disk, used_targets: set[str]) -> str:
     for letter in "abcdefghijklmnopqrstuvwxyz":
-        if (name := _prefix_of(one) + letter) not in used:
+        if (name := _prefix_of(requested) + letter) not in used_targets:
             return name
-    raise BadArgument("disks", f"more than 26 disks on the bus {one.model!r}")
+    raise BadArgument("disks", f"more than 26 disks on the bus {requested.model!r}")
 
 
-def written(one: Pair, decided: model.Disk, target: str, has_bus: bool) -> ET.Element:
+def build_element(pair: Pair, resolved_disk: model.Disk, target: str, has_bus: bool) -> ET.Element:
     """
     Return the <disk> of a disk of the call: a new one, or that of the definition, changed.
 
     decided
         The disk of the call, with the path that it has on this host.
     """
-    if one.element is None:
-        return disk.build(disk.of(replace(decided, target=target)))
-    now, wanted = disk.read(one.element), one.wanted
-    if _is_drive(wanted) and not _is_medium(now, wanted):
-        now = held.with_medium(now, disk.of(decided))
-    if has_bus and now.target.get("bus") != wanted.model:
-        now = replace(now, target={**now.target, "dev": target, "bus": wanted.model})
-    said = {"io": wanted.io, "iothread": wanted.iothread_id}
-    driver = {key: str(value) for key, value in said.items() if value is not None}
-    if wanted.io == "native":
+    if pair.element is None:
+        return disk.build(disk.from_call(replace(resolved_disk, target=target)))
+    vm_disk, requested = disk.read(pair.element), pair.wanted
+    if _is_drive(requested) and not _is_medium(vm_disk, requested):
+        vm_disk = held.with_medium(vm_disk, disk.from_call(resolved_disk))
+    if has_bus and vm_disk.target.get("bus") != requested.model:
+        vm_disk = replace(vm_disk, target={**vm_disk.target, "dev": target, "bus": requested.model})
+    io_options = {"io": requested.io, "iothread": requested.iothread_id}
+    driver = {key: str(value) for key, value in io_options.items() if value is not None}
+    if requested.io == "native":
         # Native I/O needs a cache that bypasses the host's.
         driver["cache"] = "none"
     if driver:
-        now = replace(now, driver={**(now.driver or {}), **driver})
-    return held.amended_disk(one.element, now)
+        vm_disk = replace(vm_disk, driver={**(vm_disk.driver or {}), **driver})
+    return held.amend_disk_copy(pair.element, vm_disk)
 
 
-def growth(found: Sequence[Pair], sizes: Mapping[str, int]) -> dict[str, int]:
+def growth(pairs: Sequence[Pair], sizes: Mapping[str, int]) -> dict[str, int]:
     """
     Return ``{target: bytes}`` of the disks that are to be larger than they are.
 
@@ -241,22 +259,24 @@ def growth(found: Sequence[Pair], sizes: Mapping[str, int]) -> dict[str, int]:
         ``{target: bytes}``, what they are.
     """
     return {
-        target: wanted for _pair, target, wanted in _sized(found, sizes) if wanted > sizes[target]
+        target: new_bytes
+        for _pair, target, new_bytes in _find_sized(pairs, sizes)
+        if new_bytes > sizes[target]
     }
 
 
-def _sized(found: Sequence[Pair], sizes: Mapping[str, int]) -> Iterator[tuple[Pair, str, int]]:
+def _find_sized(pairs: Sequence[Pair], sizes: Mapping[str, int]) -> Iterator[tuple[Pair, str, int]]:
     """Yield ``(disk, target, bytes)`` of the disks whose size the call says, and is known."""
-    for pair in found:
-        now, size_mib = pair.now, pair.wanted.size_mib
-        target = now.target.get("dev", "") if now else ""
+    for pair in pairs:
+        vm_disk, size_mib = pair.now, pair.wanted.size_mib
+        target = vm_disk.target.get("dev", "") if vm_disk else ""
         is_disk = pair.wanted.is_sized_by_user and not _is_drive(pair.wanted)
         if is_disk and size_mib and target in sizes:
             yield pair, target, size_mib * MIB
 
 
 def refuse_smaller(
-    found: Sequence[Pair], sizes: Mapping[str, int], with_size: frozenset[str]
+    pairs: Sequence[Pair], sizes: Mapping[str, int], with_size: frozenset[str]
 ) -> None:
     """
     Raise BadArgument if a call says less than the size that a disk has.
@@ -264,15 +284,16 @@ def refuse_smaller(
     with_size
         The names of the disks whose size the call itself says: a profile is for new disks.
     """
-    for pair, target, wanted in _sized(found, sizes):
-        if pair.wanted.name in with_size and wanted < sizes[target]:
-            raise BadArgument("disks", too_large(pair.wanted, sizes[target]))
+    for pair, target, new_bytes in _find_sized(pairs, sizes):
+        if pair.wanted.name in with_size and new_bytes < sizes[target]:
+            raise BadArgument("disks", describe_too_large(pair.wanted, sizes[target]))
 
 
-def too_large(wanted: model.Disk, size: int) -> str:
+def describe_too_large(requested: model.Disk, size: int) -> str:
     """Return why a disk of some bytes cannot have the size that a call says."""
-    asked = human((wanted.size_mib or 0) * MIB)
+    requested_size = human((requested.size_mib or 0) * MIB)
     return (
-        f"disk {wanted.name!r} has {human(size)} and is to have {asked}: a disk is never made "
+        f"disk {requested.name!r} has {human(size)} and is to have {requested_size}: a disk is "
+        "never made "
         f"smaller; leave out its size, or give at least {-(-size // MIB)}"
     )

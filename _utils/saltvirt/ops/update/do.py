@@ -34,13 +34,13 @@ def update(context: Context, request: Request) -> Answer:
     and where they apply ``hostdev``, ``cpu``, ``mem``, ``autostart``, ``restart`` and ``errors``;
     of a test ``diff``, too.
     """
-    with connect.opened(context.settings, readonly=False) as conn:
+    with connect.open_connection(context.settings, readonly=False) as conn:
         return update_with(context, conn, request)
 
 
 def update_with(context: Context, conn: Any, request: Request) -> Answer:
     """Change a VM as :func:`update` does, by a connection that is open for writing."""
-    with undo.on_signals(), startlock.unmoved(conn, context.settings, request.name):
+    with undo.on_signals(), startlock.hold_definition_lock(conn, context.settings, request.name):
         if not request.test:
             # Under this lock alone: a VM that is just leaving is noted before it is gone.
             kept.forget_target(context.settings, request.name)
@@ -50,7 +50,7 @@ def update_with(context: Context, conn: Any, request: Request) -> Answer:
 def is_changed(answer: Answer) -> bool:
     """Return whether a call has changed anything, by what it answered."""
     devices = [answer.get(key) or {} for key in ("disk", "interface", "hostdev")]
-    has_devices = any(any(one.values()) for one in devices)
+    has_devices = any(any(device_changes.values()) for device_changes in devices)
     return (
         has_devices
         or any(key in answer for key in ("cpu", "mem", "autostart"))
@@ -64,10 +64,10 @@ class _Update:
     def __init__(self, context: Context, conn: Any, request: Request) -> None:
         self._context, self._conn, self._request = context, conn, request
         self._name = request.name
-        self._text = now = changing.definition(conn, self._name)
-        runs = changing.running(conn, self._name)
-        self._now = parse(now)
-        self._running = None if runs is None else parse(runs)
+        self._text = definition_xml = changing.definition(conn, self._name)
+        running_xml = changing.running(conn, self._name)
+        self._now = parse(definition_xml)
+        self._running = None if running_xml is None else parse(running_xml)
 
     def run(self) -> Answer:
         """Do it, or only say it."""
@@ -108,21 +108,23 @@ class _Update:
         boot = self._request.boot
         if not boot:
             return self._request
-        now = domain_xml.read(self._now).os
-        new = {
+        current_os = domain_xml.read(self._now).os
+        new_files = {
             key: str(boot[key])
             for key in ("kernel", "initrd", "loader")
-            if boot.get(key) and str(boot[key]) != getattr(now, key)
+            if boot.get(key) and str(boot[key]) != getattr(current_os, key)
         }
-        found = content.boot_files(self._context, self._request, new) if new else {}
-        return replace(self._request, boot={**boot, **found})
+        paths_by_key = (
+            content.boot_files(self._context, self._request, new_files) if new_files else {}
+        )
+        return replace(self._request, boot={**boot, **paths_by_key})
 
     def _autostart(self) -> bool | None:
         """Return what autostart is to become, None if it stays."""
-        wanted = self._request.autostart
-        if wanted is None or wanted == changing.autostarts(self._conn, self._name):
+        autostart = self._request.autostart
+        if autostart is None or autostart == changing.autostarts(self._conn, self._name):
             return None
-        return wanted
+        return autostart
 
     def _define(self) -> None:
         """Make the new disks and define the VM; if that fails nothing is left."""
@@ -138,12 +140,14 @@ class _Update:
             self._define_with(self._disks.existing if self._disks else ())
         storage.settle_definitions()
 
-    def _define_with(self, there: Sequence[ExistingFile]) -> None:
+    def _define_with(self, existing_files: Sequence[ExistingFile]) -> None:
         """Define the VM; files that were there already are nobody else's at that moment."""
         settings = self._context.settings
-        with reservations.host_lock(settings) if there else nullcontext():
-            existing.refuse_used(self._conn, settings, self._name, [one.path for one in there])
-            building.grow(there)
+        with reservations.host_lock(settings) if existing_files else nullcontext():
+            existing.refuse_used(
+                self._conn, settings, self._name, [file.path for file in existing_files]
+            )
+            building.grow(existing_files)
             existing.adopt(self._conn, lifecycle.define(self._conn, to_text(self._plan.root)))
 
     def _define_back(self) -> None:
@@ -157,13 +161,13 @@ class _Update:
 
     def _make(self, steps: undo.Steps, file: Any) -> None:
         settings = self._context.settings
-        storage.made(settings.images)
+        storage.make_image_folder(settings.images)
         if file.pool:
             # Undone last: the pool is to forget the file once it is gone.
             steps.undo_with(host.forget_removed, self._conn, file.pool)
         with reservations.host_lock(settings):
             reservations.refuse_taken(settings, self._name, [file.path])
-            _reserve(file.path)
+            _create_empty(file.path)
         # One that a definition names by now, which could not be taken back, stays.
         steps.undo_with(self._unmake, file.path)
         building.make_disk(self._conn, settings, file)
@@ -184,21 +188,21 @@ class _Update:
             if volume.size_bytes is None:
                 return
             newvolumes.make(self._conn, volume)
-        where = [[volume.pool, volume.name]]
-        steps.undo_with(ownvolumes.remove, self._conn, settings, where)
+        volume_ids = [[volume.pool, volume.name]]
+        steps.undo_with(ownvolumes.remove, self._conn, settings, volume_ids)
         newvolumes.fill(settings, volume)
 
     def _run_live(self) -> None:
         """Change what runs; what libvirt refuses is reported, and the rest goes on."""
         for step in self._live.controllers:
-            words = changing.plug(self._conn, self._name, step.how, step.xml)
-            self._errors.extend([words] if words is not None else [])
+            refusal = changing.plug(self._conn, self._name, step.how, step.xml)
+            self._errors.extend([refusal] if refusal is not None else [])
         for step in self._live.steps:
-            words = changing.plug(self._conn, self._name, step.how, step.xml)
-            if words is not None:
+            refusal = changing.plug(self._conn, self._name, step.how, step.xml)
+            if refusal is not None:
                 # The definition has it, with a slot: it is there from the next start on.
-                if step.how != live.ATTACH or _NO_SLOT not in words:
-                    self._errors.append(words)
+                if step.how != live.ATTACH or _NO_SLOT not in refusal:
+                    self._errors.append(refusal)
                 self._undone.append(step)
         self._check_detached()
         if self._live.vcpus is not None:
@@ -208,46 +212,52 @@ class _Update:
 
     def _set_vcpus(self, count: int) -> None:
         conn, name = self._conn, self._name
-        words = changing.set_live_vcpus(conn, name, count)
-        self._note("cpu", words)
-        if words is None and changing.live_vcpus(conn, name) != count:
+        refusal = changing.set_live_vcpus(conn, name, count)
+        self._note("cpu", refusal)
+        if refusal is None and changing.live_vcpus(conn, name) != count:
             self._leave("cpu")
 
     def _set_memory(self, size_kib: int) -> None:
         conn, name = self._conn, self._name
         before_kib = changing.memory_kib(conn, name)
-        words = changing.set_live_memory(conn, name, size_kib)
-        self._note("mem", words)
-        if words is None and not changing.follows_memory(conn, name, before_kib or 0, size_kib):
+        refusal = changing.set_live_memory(conn, name, size_kib)
+        self._note("mem", refusal)
+        if refusal is None and not changing.follows_memory(conn, name, before_kib or 0, size_kib):
             self._leave("mem")
 
     def _check_detached(self) -> None:
         """Report the devices that the guest still holds, though it was asked to let them go."""
-        asked = [
-            one for one in self._live.steps if one.how == live.DETACH and one not in self._undone
+        detach_steps = [
+            live_step
+            for live_step in self._live.steps
+            if live_step.how == live.DETACH and live_step not in self._undone
         ]
-        text = changing.running(self._conn, self._name) if asked else None
-        if text is None:
+        running_xml = changing.running(self._conn, self._name) if detach_steps else None
+        if running_xml is None:
             return
         # One that was attached again in its place is there by right.
-        again = {(one.device, one.name) for one in self._live.steps if one.how == live.ATTACH}
-        for step in live.still_there(parse(text), asked):
-            if (step.device, step.name) not in again:
+        attached_devices = {
+            (live_step.device, live_step.name)
+            for live_step in self._live.steps
+            if live_step.how == live.ATTACH
+        }
+        for step in live.find_still_attached(parse(running_xml), detach_steps):
+            if (step.device, step.name) not in attached_devices:
                 self._undone.append(step)
                 self._errors.append(
                     f"{step.device} {step.name} is still in use by the guest, which was asked to "
                     "let it go; it goes then, or when the VM stops"
                 )
 
-    def _note(self, what: str, words: str | None) -> None:
-        if words is not None:
-            self._errors.append(words)
-            self._leave(what)
+    def _note(self, argument: str, refusal: str | None) -> None:
+        if refusal is not None:
+            self._errors.append(refusal)
+            self._leave(argument)
 
-    def _leave(self, what: str) -> None:
+    def _leave(self, argument: str) -> None:
         """Leave an argument to the next start: the running VM has not changed."""
-        self._waits.add(what)
-        self._failed.add(what)
+        self._waits.add(argument)
+        self._failed.add(argument)
 
     def _growing(self) -> dict[str, int]:
         """Return the disks that are to be larger, and can be now."""
@@ -261,40 +271,40 @@ class _Update:
 
     def _more_mib(self, targets: Iterable[str]) -> int:
         """Return how much more some of the disks that grow may take then."""
-        return sum(self._disks.growth_mib[one] for one in targets) if self._disks else 0
+        return sum(self._disks.growth_mib[target] for target in targets) if self._disks else 0
 
     def _grow(self) -> None:
         """Grow the disks that are to be larger; what they were to take stays noted of no other."""
-        asked = list(self._grown)
+        targets = list(self._grown)
         self._grow_each()
-        failed = [one for one in asked if one not in self._grown]
+        failed_targets = [target for target in targets if target not in self._grown]
         root = copy.deepcopy(self._plan.root)
-        metadata.promise_more(root, -self._more_mib(failed))
-        if amend.same(root, self._plan.root):
+        metadata.promise_more(root, -self._more_mib(failed_targets))
+        if amend.is_identical(root, self._plan.root):
             return
         # Else it would be noted once more by each call.
-        there = parse(changing.definition(self._conn, self._name))
-        metadata.promise_more(there, -self._more_mib(failed))
-        lifecycle.define(self._conn, to_text(there))
+        definition = parse(changing.definition(self._conn, self._name))
+        metadata.promise_more(definition, -self._more_mib(failed_targets))
+        lifecycle.define(self._conn, to_text(definition))
         storage.settle_definitions()
-        changed = () if amend.same(root, self._now) else self._plan.changed
-        self._plan = replace(self._plan, root=root, changed=changed)
+        changed_arguments = () if amend.is_identical(root, self._now) else self._plan.changed
+        self._plan = replace(self._plan, root=root, changed=changed_arguments)
 
     def _grow_each(self) -> None:
-        text = changing.running(self._conn, self._name) if self._grown else None
-        running = None if text is None else parse(text)
+        running_xml = changing.running(self._conn, self._name) if self._grown else None
+        running_root = None if running_xml is None else parse(running_xml)
         for target, size in list(self._grown.items()):
             # By now the guest may have another disk of that name, which must not be cut off.
-            in_use = live.target_of(running, live.disk_at(self._now, target))
-            words = self._resized(target, size, in_use)
-            if words is not None:
-                self._errors.append(words)
+            running_target = live.find_target(running_root, live.find_disk(self._now, target))
+            refusal = self._resized(target, size, running_target)
+            if refusal is not None:
+                self._errors.append(refusal)
                 del self._grown[target]
 
-    def _resized(self, target: str, size: int, in_use: str | None) -> str | None:
+    def _resized(self, target: str, size: int, running_target: str | None) -> str | None:
         """Grow a disk, which the guest calls so if it has it; return why it cannot be, or None."""
-        if in_use is not None:
-            return changing.resize_disk(self._conn, self._name, in_use, size)
+        if running_target is not None:
+            return changing.resize_disk(self._conn, self._name, running_target, size)
         path, fmt = self._disks.places[target] if self._disks else ("", "")
         try:
             tool.resize(path, size, fmt)
@@ -313,9 +323,11 @@ class _Update:
                 self._waits.add(_ARGUMENTS[step.device])
                 continue
             out.setdefault(step.device, {}).setdefault(step.how, []).append(step.xml)
-        root, now = self._plan.root, self._now
-        grown = [live.target_of(root, live.disk_at(now, target)) for target in self._grown]
-        out["disk"][live.UPDATE] += live.disks_at(root, grown)
+        root, old_root = self._plan.root, self._now
+        grown_targets = [
+            live.find_target(root, live.find_disk(old_root, target)) for target in self._grown
+        ]
+        out["disk"][live.UPDATE] += live.find_disk_texts(root, grown_targets)
         for key, value in (("cpu", self._live.vcpus), ("mem", self._live.memory_kib)):
             if value is not None and key not in self._failed:
                 out[key] = True
@@ -334,7 +346,7 @@ class _Update:
         return set(self._plan.changed) if is_saved else set()
 
 
-def _reserve(path: str) -> None:
+def _create_empty(path: str) -> None:
     """Make an empty file, which nobody else makes then."""
     try:
         os.close(files.private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
@@ -346,10 +358,10 @@ def _host_devices(conn: Any, request: Request) -> Sequence[hostdev.Hostdev] | No
     """Return the devices of the host that a call names; None if it names none."""
     if not request.host_devices:
         return None if request.host_devices is None else ()
-    known = {device["name"]: device for device in host.devices(conn)}
+    devices_by_name = {device["name"]: device for device in host.devices(conn)}
     for name in request.host_devices:
-        hostdev.refuse_unknown(name, known)
-    return [hostdev.of(known[name]) for name in request.host_devices]
+        hostdev.refuse_unknown(name, devices_by_name)
+    return [hostdev.from_call(devices_by_name[name]) for name in request.host_devices]
 
 
 # libvirt's words where a running VM has no free slot for one more device.

@@ -14,8 +14,8 @@ from saltvirt.ops.update import do, request
 from saltvirt.xml import read
 
 # How virt.init calls what the states call otherwise.
-_OF_INIT = {"vm_type": "hypervisor", "disk_profile": "disk", "nic_profile": "nic"}
-_OF_BOTH = {
+_INIT_NAMES = {"vm_type": "hypervisor", "disk_profile": "disk", "nic_profile": "nic"}
+_UPDATE_DEFAULTS = {
     "cpu": 0,
     "mem": 0,
     "disk_profile": None,
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def ensure(
-    context: Context, name: str, given: Mapping[str, Any], *, start: bool, test: bool
+    context: Context, name: str, state_arguments: Mapping[str, Any], *, start: bool, test: bool
 ) -> Outcome:
     """
     Create a VM that is not there, update one that is, and start it if it is to run.
@@ -70,34 +70,34 @@ def ensure(
     """
     # Of a new VM nobody asks; it would be refused by the next run.
     for key, default in (("live", True), ("detach", False)):
-        arguments.boolean(key, given.get(key, default))
-    with connect.opened(context.settings, readonly=False) as conn:
+        arguments.boolean(key, state_arguments.get(key, default))
+    with connect.open_connection(context.settings, readonly=False) as conn:
         if lifecycle.is_defined(conn, name):
-            asked = _request(context, name, given, test=test)
-            _refuse_unstartable(conn, name, asked, start=start)
-            out = _updated(context, conn, asked)
+            update_request = _request_from_state(context, name, state_arguments, test=test)
+            _refuse_unstartable(conn, name, update_request, start=start)
+            out = _update(context, conn, update_request)
             if not start or out.failure is not None:
                 return out
-            return _started(context, conn, name, out, test=test)
-    return _created(context, name, given, start=start, test=test)
+            return _add_start(context, conn, name, out, test=test)
+    return _create(context, name, state_arguments, start=start, test=test)
 
 
-def _created(
-    context: Context, name: str, given: Mapping[str, Any], *, start: bool, test: bool
+def _create(
+    context: Context, name: str, state_arguments: Mapping[str, Any], *, start: bool, test: bool
 ) -> Outcome:
     kept.refuse_moved(context.settings, name)
-    if given.get("mem") is None:
+    if state_arguments.get("mem") is None:
         raise NotThereYet(f"there is no VM {name!r} on this host; to create it give mem")
     # libvirt itself gave one to a VM of which Salt 3006 said none.
-    cpu = 1 if given.get("cpu") is None else given["cpu"]
-    options = _options(given)
+    cpu = 1 if state_arguments.get("cpu") is None else state_arguments["cpu"]
+    options = _options(state_arguments)
     deployment = spec.deployment(
-        context.settings, name, cpu, given["mem"], {**options, "start": start}
+        context.settings, name, cpu, state_arguments["mem"], {**options, "start": start}
     )
     if test:
         cautions = create.show(context, deployment).get("warnings", [])
     else:
-        cautions = create.built(context, deployment)
+        cautions = create.create_with_warnings(context, deployment)
     changes = {"definition": True}
     changes |= {"autostart": True} if deployment.autostart else {}
     changes |= {"started": True} if start else {}
@@ -105,11 +105,11 @@ def _created(
     return Outcome(comment=comment, changes=changes, cautions=tuple(cautions))
 
 
-def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+def _options(state_arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of ``virt.init`` that a state's arguments mean."""
     options = {
-        _OF_INIT.get(key, key): value
-        for key, value in given.items()
+        _INIT_NAMES.get(key, key): value
+        for key, value in state_arguments.items()
         if key not in ("live", "detach", "cpu", "mem")
     }
     if options.get("autostart") is None:
@@ -120,42 +120,49 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     return spec.without_idle_keys(options)
 
 
-def _request(
-    context: Context, name: str, given: Mapping[str, Any], *, test: bool
+def _request_from_state(
+    context: Context, name: str, state_arguments: Mapping[str, Any], *, test: bool
 ) -> request.Request:
     """Return what a state asks of an update."""
-    asked = {key: given.get(key, default) for key, default in _OF_BOTH.items()}
-    return request.of(context.settings, name, {**asked, "test": test})
+    update_arguments = {
+        key: state_arguments.get(key, default) for key, default in _UPDATE_DEFAULTS.items()
+    }
+    return request.from_call(context.settings, name, {**update_arguments, "test": test})
 
 
-def _refuse_unstartable(conn: Any, name: str, wanted: request.Request, *, start: bool) -> None:
+def _refuse_unstartable(
+    conn: Any, name: str, update_request: request.Request, *, start: bool
+) -> None:
     """Raise LibvirtRefused, before anything is changed, if a network lacks that it is to be in."""
-    needed = _new_networks(conn, name, wanted, start=start)
-    known = host.networks(conn) if needed else {}
-    for one in sorted(needed):
-        if not known.get(one, {}).get("active"):
+    network_names = _new_networks(conn, name, update_request, start=start)
+    networks_by_name = host.networks(conn) if network_names else {}
+    for network in sorted(network_names):
+        if not networks_by_name.get(network, {}).get("active"):
             raise LibvirtRefused(
-                f"VM {name!r} cannot run: no active network {one} on this host; define and start "
-                f"it first (virt.network_start {one})"
+                f"VM {name!r} cannot run: no active network {network} on this host; define and "
+                "start "
+                f"it first (virt.network_start {network})"
             )
 
 
-def _new_networks(conn: Any, name: str, wanted: request.Request, *, start: bool) -> set[str]:
+def _new_networks(
+    conn: Any, name: str, update_request: request.Request, *, start: bool
+) -> set[str]:
     """Return the networks that a VM is to be in when all is done, and does not run in now."""
     is_active = lifecycle.is_active(conn, name)
-    if not (wanted.live if is_active else start):
+    if not (update_request.live if is_active else start):
         return set()
-    if wanted.interfaces is None:
+    if update_request.interfaces is None:
         if is_active:
             return set()
-        return set(read.links(read.domain(lifecycle.kept_xml(conn, name)))["networks"])
-    needed = set(nics.needs(wanted.interfaces)["networks"])
-    now = read.domain(lifecycle.xml(conn, name))
-    return needed - set(read.links(now)["networks"]) if is_active else needed
+        return set(read.links(read.domain(lifecycle.inactive_xml(conn, name)))["networks"])
+    network_names = set(nics.host_needs(update_request.interfaces)["networks"])
+    root = read.domain(lifecycle.xml(conn, name))
+    return network_names - set(read.links(root)["networks"]) if is_active else network_names
 
 
-def _updated(context: Context, conn: Any, asked: request.Request) -> Outcome:
-    name, status = asked.name, do.update_with(context, conn, asked)
+def _update(context: Context, conn: Any, update_request: request.Request) -> Outcome:
+    name, status = update_request.name, do.update_with(context, conn, update_request)
     # Of a state a test says what the real run will.
     status.pop("diff", None)
     errors = status.get("errors")
@@ -168,14 +175,14 @@ def _updated(context: Context, conn: Any, asked: request.Request) -> Outcome:
     return Outcome(comment=f"Domain {name} updated", changes=changes)
 
 
-def _started(context: Context, conn: Any, name: str, out: Outcome, *, test: bool) -> Outcome:
+def _add_start(context: Context, conn: Any, name: str, out: Outcome, *, test: bool) -> Outcome:
     try:
         with connect.refusals():
             is_started = _start(context, conn, name, test=test)
     except VirtError as exc:
         return replace(out, comment=str(exc), failure=str(exc))
     if not is_started:
-        return out if out.changes else replace(out, comment=_RUNS.format(name))
+        return out if out.changes else replace(out, comment=_RUNS_COMMENT.format(name))
     comment = f"{out.comment} and started" if out.changes else f"Domain {name} started"
     return replace(out, comment=comment, changes={**out.changes, "started": True})
 
@@ -186,7 +193,7 @@ def _start(context: Context, conn: Any, name: str, *, test: bool) -> bool:
     if lifecycle.is_active(conn, name) and not is_paused:
         power.refuse(conn, name, "start")
         return False
-    with startlock.starting(conn, context.settings, name):
+    with startlock.allow_start(conn, context.settings, name):
         if not test:
             _run(conn, name, is_paused)
     return True
@@ -199,4 +206,4 @@ def _run(conn: Any, name: str, is_paused: bool) -> None:
         lifecycle.start(conn, name)
 
 
-_RUNS = "Domain {} exists and is running"
+_RUNS_COMMENT = "Domain {} exists and is running"

@@ -11,7 +11,7 @@ from saltvirt.xml import amend, controller, disk, held, hostdev, memory, nic, vc
 
 ATTACH, DETACH, UPDATE = "attached", "detached", "updated"
 # The buses on which a disk comes and goes while the VM runs.
-_PLUGGED = ("virtio", "scsi", "usb")
+_HOTPLUG_BUSES = ("virtio", "scsi", "usb")
 # What of a call's `cpu` says how many there are.
 _COUNTS = {"current", "maximum", "vcpus"}
 
@@ -67,7 +67,7 @@ def decide(running: ET.Element, plan: Plan, request: Request) -> Live:
     """
     if not request.live:
         return Live(waits=plan.changed)
-    waits = {one for one in plan.changed if one not in _DEVICES}
+    waits = {name for name in plan.changed if name not in _DEVICES}
     vcpus, memory_kib = _vcpus(running, plan, request.cpu), _memory(running, plan)
     if vcpus is not None and _is_count_alone(running, plan, request.cpu):
         waits.discard("cpu")
@@ -77,8 +77,8 @@ def decide(running: ET.Element, plan: Plan, request: Request) -> Live:
     for argument, (device, find) in _DEVICES.items():
         if getattr(request, argument) is None:
             continue
-        found, has_rest = find(_of(running, device), _of(plan.root, device))
-        steps += found
+        device_steps, has_rest = find(_devices_of(running, device), _devices_of(plan.root, device))
+        steps += device_steps
         if has_rest:
             waits.add(argument)
     order = [DETACH, ATTACH, UPDATE]
@@ -91,165 +91,207 @@ def decide(running: ET.Element, plan: Plan, request: Request) -> Live:
     )
 
 
-def _controllers(running: ET.Element, steps: Sequence[Step]) -> Iterator[Step]:
+def _controllers(running_root: ET.Element, steps: Sequence[Step]) -> Iterator[Step]:
     """Yield the controllers that the running VM gets for disks: libvirt would add another kind."""
-    disks = [step.element for step in steps if (step.how, step.device) == (ATTACH, "disk")]
-    for one in controller.scsi(disks, controller.read_scsi(running)):
-        name = f"{one.type} {one.index}"
-        yield Step(how=ATTACH, device="controller", name=name, element=controller.build(one))
+    disk_elements = [step.element for step in steps if (step.how, step.device) == (ATTACH, "disk")]
+    for scsi_controller in controller.scsi(disk_elements, controller.read_scsi(running_root)):
+        name = f"{scsi_controller.type} {scsi_controller.index}"
+        yield Step(
+            how=ATTACH, device="controller", name=name, element=controller.build(scsi_controller)
+        )
 
 
-def _of(root: ET.Element, device: str) -> list[ET.Element]:
+def _devices_of(root: ET.Element, device: str) -> list[ET.Element]:
     return amend.devices(root, device)
 
 
-def _is_size_alone(running: ET.Element, plan: Plan, mem: Any) -> bool:
+def _is_size_alone(running_root: ET.Element, plan: Plan, mem: Any) -> bool:
     """Return whether nothing is left of a call's memory when the running VM has its size."""
     if isinstance(mem, int) or (isinstance(mem, dict) and set(mem) == {"current"}):
         return True
-    now, wanted = memory.read(running), memory.read(plan.root)
-    return replace(now, current_kib=wanted.current_kib) == wanted
+    running_memory, new_memory = memory.read(running_root), memory.read(plan.root)
+    return replace(running_memory, current_kib=new_memory.current_kib) == new_memory
 
 
-def _is_count_alone(running: ET.Element, plan: Plan, cpu: Any) -> bool:
+def _is_count_alone(running_root: ET.Element, plan: Plan, cpu: Any) -> bool:
     """Return whether nothing is left of a call's CPUs when the running VM has as many."""
     if isinstance(cpu, int) or (isinstance(cpu, dict) and set(cpu) == {"current"}):
         return True
-    has_most = vcpu.read(running).maximum == vcpu.read(plan.root).maximum
+    has_most = vcpu.read(running_root).maximum == vcpu.read(plan.root).maximum
     return has_most and set(cpu or ()) == {"current", "maximum"}
 
 
-def _vcpus(running: ET.Element, plan: Plan, cpu: Any) -> int | None:
+def _vcpus(running_root: ET.Element, plan: Plan, cpu: Any) -> int | None:
     """Return how many virtual CPUs the VM gets at once; None if that is not to, or cannot, be."""
     # Also where the definition has it already: libvirt may have refused it before.
     if not (isinstance(cpu, int) or (cpu and _COUNTS & set(cpu))):
         return None
-    now, wanted = vcpu.read(running), vcpu.read(plan.root)
-    count = int(wanted.attributes.get("current", wanted.maximum))
-    has = int(now.attributes.get("current", now.maximum))
-    can_be = vcpu.least(running) <= count <= int(now.maximum)
-    return count if count != has and can_be else None
+    running_vcpu, new_vcpu = vcpu.read(running_root), vcpu.read(plan.root)
+    count = int(new_vcpu.attributes.get("current", new_vcpu.maximum))
+    running_count = int(running_vcpu.attributes.get("current", running_vcpu.maximum))
+    can_change = vcpu.least(running_root) <= count <= int(running_vcpu.maximum)
+    return count if count != running_count and can_change else None
 
 
-def _memory(running: ET.Element, plan: Plan) -> int | None:
+def _memory(running_root: ET.Element, plan: Plan) -> int | None:
     """Return the memory in KiB that the VM gets at once; None if that is not to, or cannot, be."""
     if "mem" not in plan.changed:
         return None
-    now, wanted = memory.read(running), memory.read(plan.root).current_kib
-    is_new = wanted != now.current_kib
-    return wanted if is_new and wanted <= now.size_kib else None
+    running_memory, new_kib = memory.read(running_root), memory.read(plan.root).current_kib
+    is_new = new_kib != running_memory.current_kib
+    return new_kib if is_new and new_kib <= running_memory.size_kib else None
 
 
-_Found = tuple[list[Step], bool]
+_DeviceSteps = tuple[list[Step], bool]
 
 
-def _disks(running: Sequence[ET.Element], wanted: Sequence[ET.Element]) -> _Found:
-    now = {disk.read(one).target.get("dev", ""): one for one in running if not held.is_seed(one)}
-    then = {disk.read(one).target.get("dev", ""): one for one in wanted if not held.is_seed(one)}
+def _disks(
+    running_elements: Sequence[ET.Element], new_elements: Sequence[ET.Element]
+) -> _DeviceSteps:
+    running_by_target = {
+        disk.read(element).target.get("dev", ""): element
+        for element in running_elements
+        if not held.is_seed(element)
+    }
+    new_by_target = {
+        disk.read(element).target.get("dev", ""): element
+        for element in new_elements
+        if not held.is_seed(element)
+    }
     steps, has_rest = [], False
-    for target in dict.fromkeys([*now, *then]):
-        found = _disk(target, now.get(target), then.get(target))
-        if found is None:
+    for target in dict.fromkeys([*running_by_target, *new_by_target]):
+        disk_steps = _disk_steps(target, running_by_target.get(target), new_by_target.get(target))
+        if disk_steps is None:
             has_rest = True
         else:
-            steps += found
+            steps += disk_steps
     return steps, has_rest
 
 
-def _disk(target: str, now: ET.Element | None, then: ET.Element | None) -> list[Step] | None:
+def _disk_steps(
+    target: str, running_element: ET.Element | None, new_element: ET.Element | None
+) -> list[Step] | None:
     """Return what is done to the disk of a name; None if it waits for the next start."""
-    found = _changed_disk(target, now, then) if now is not None and then is not None else ()
-    if found != ():
-        return None if found is None else list(found)
-    both = [disk.read(one) for one in (now, then) if one is not None]
-    return _replugged("disk", target, now, then) if all(map(_is_plugged, both)) else None
+    changed_steps = (
+        _changed_disk_steps(target, running_element, new_element)
+        if running_element is not None and new_element is not None
+        else ()
+    )
+    if changed_steps != ():
+        return None if changed_steps is None else list(changed_steps)
+    present_disks = [
+        disk.read(element) for element in (running_element, new_element) if element is not None
+    ]
+    return (
+        _replug("disk", target, running_element, new_element)
+        if all(map(_is_plugged, present_disks))
+        else None
+    )
 
 
-def _changed_disk(target: str, now: ET.Element, then: ET.Element) -> list[Step] | tuple[()] | None:
+def _changed_disk_steps(
+    target: str, running_element: ET.Element, new_element: ET.Element
+) -> list[Step] | tuple[()] | None:
     """Return what is done to a disk that stays, None if it waits, () if it is another disk."""
-    has, wants = disk.read(now), disk.read(then)
-    if has.device != wants.device:
+    running_disk, new_disk = disk.read(running_element), disk.read(new_element)
+    if running_disk.device != new_disk.device:
         return ()
-    if held.content(has) == held.content(wants):
-        return [] if _is_driven_alike(has, wants) else None
-    if has.device not in held.DRIVES:
+    if held.content(running_disk) == held.content(new_disk):
+        return [] if _has_same_driver(running_disk, new_disk) else None
+    if running_disk.device not in held.DRIVES:
         return ()
-    element = held.amended_disk(now, held.with_medium(has, wants))
+    element = held.amend_disk_copy(running_element, held.with_medium(running_disk, new_disk))
     return [Step(how=UPDATE, device="disk", name=target, element=element)]
 
 
-def _replugged(
-    device: str, name: str, now: ET.Element | None, then: ET.Element | None
+def _replug(
+    device: str, name: str, running_element: ET.Element | None, new_element: ET.Element | None
 ) -> list[Step]:
-    both = ((DETACH, now), (ATTACH, then))
+    step_elements = ((DETACH, running_element), (ATTACH, new_element))
     return [
         Step(how=how, device=device, name=name, element=element)
-        for how, element in both
+        for how, element in step_elements
         if element is not None
     ]
 
 
-def _is_plugged(one: disk.Disk) -> bool:
-    return one.device not in held.DRIVES and one.target.get("bus") in _PLUGGED
+def _is_plugged(vm_disk: disk.Disk) -> bool:
+    return vm_disk.device not in held.DRIVES and vm_disk.target.get("bus") in _HOTPLUG_BUSES
 
 
-def _is_driven_alike(has: disk.Disk, wants: disk.Disk) -> bool:
+def _has_same_driver(running_disk: disk.Disk, new_disk: disk.Disk) -> bool:
     keys = ("io", "iothread", "cache")
-    said = {key: (wants.driver or {}).get(key) for key in keys}
-    has_bus, wants_bus = has.target.get("bus"), wants.target.get("bus")
-    return has_bus == wants_bus and all(
-        value is None or (has.driver or {}).get(key) == value for key, value in said.items()
+    new_values = {key: (new_disk.driver or {}).get(key) for key in keys}
+    running_bus, new_bus = running_disk.target.get("bus"), new_disk.target.get("bus")
+    return running_bus == new_bus and all(
+        value is None or (running_disk.driver or {}).get(key) == value
+        for key, value in new_values.items()
     )
 
 
-def _interfaces(running: Sequence[ET.Element], wanted: Sequence[ET.Element]) -> _Found:
-    now = {(nic.read(one).mac or "").lower(): one for one in running}
-    then = {(nic.read(one).mac or "").lower(): one for one in wanted}
+def _interfaces(
+    running_elements: Sequence[ET.Element], new_elements: Sequence[ET.Element]
+) -> _DeviceSteps:
+    running_by_mac = {
+        (nic.read(element).mac or "").lower(): element for element in running_elements
+    }
+    new_by_mac = {(nic.read(element).mac or "").lower(): element for element in new_elements}
     steps: list[Step] = []
-    for mac in dict.fromkeys([*now, *then]):
-        steps += _interface(mac, now.get(mac), then.get(mac))
+    for mac in dict.fromkeys([*running_by_mac, *new_by_mac]):
+        steps += _interface_steps(mac, running_by_mac.get(mac), new_by_mac.get(mac))
     return steps, False
 
 
-def _interface(mac: str, now: ET.Element | None, then: ET.Element | None) -> list[Step]:
-    if now is not None and then is not None:
-        has, wants = nic.read(now), nic.read(then)
-        is_there = has.model == wants.model and _is_at(has, wants)
-        if is_there and not held.differs(has, wants):
+def _interface_steps(
+    mac: str, running_element: ET.Element | None, new_element: ET.Element | None
+) -> list[Step]:
+    if running_element is not None and new_element is not None:
+        running_nic, new_nic = nic.read(running_element), nic.read(new_element)
+        is_there = running_nic.model == new_nic.model and _is_in_place(running_nic, new_nic)
+        if is_there and not held.differs(running_nic, new_nic):
             return []
-        if has.model == wants.model and (is_there or has.type == wants.type):
-            element = held.amended_nic(now, held.changed_nic(has, wants))
+        if running_nic.model == new_nic.model and (is_there or running_nic.type == new_nic.type):
+            element = held.amend_nic_copy(running_element, held.merge_nic(running_nic, new_nic))
             return [Step(how=UPDATE, device="interface", name=mac, element=element)]
-    return _replugged("interface", mac, now, then)
+    return _replug("interface", mac, running_element, new_element)
 
 
-def _is_at(has: nic.Interface, wants: nic.Interface) -> bool:
+def _is_in_place(running_nic: nic.Interface, new_nic: nic.Interface) -> bool:
     """Return whether a NIC is where it is to be."""
     # Of a network that hands out devices, or links, libvirt shows what it has handed out.
-    is_handed_out = wants.type == "network" and has.type in ("hostdev", "direct")
-    return is_handed_out or held.place(has) == held.place(wants)
+    is_handed_out = new_nic.type == "network" and running_nic.type in ("hostdev", "direct")
+    return is_handed_out or held.place(running_nic) == held.place(new_nic)
 
 
-def _host_devices(running: Sequence[ET.Element], wanted: Sequence[ET.Element]) -> _Found:
-    now = {held.host_device(hostdev.read(one)): one for one in running}
-    then = {held.host_device(hostdev.read(one)): one for one in wanted}
+def _host_devices(
+    running_elements: Sequence[ET.Element], new_elements: Sequence[ET.Element]
+) -> _DeviceSteps:
+    running_by_key = {
+        held.host_device_key(hostdev.read(element)): element for element in running_elements
+    }
+    new_by_key = {held.host_device_key(hostdev.read(element)): element for element in new_elements}
     steps = [
-        Step(how=how, device="hostdev", name=" ".join(map(str, key)), element=one)
-        for how, found, others in ((DETACH, now, then), (ATTACH, then, now))
-        for key, one in found.items()
-        if key is not None and key not in others
+        Step(how=how, device="hostdev", name=" ".join(map(str, key)), element=element)
+        for how, elements_by_key, other_elements in (
+            (DETACH, running_by_key, new_by_key),
+            (ATTACH, new_by_key, running_by_key),
+        )
+        for key, element in elements_by_key.items()
+        if key is not None and key not in other_elements
     ]
     return steps, False
 
 
-_DEVICES: dict[str, tuple[str, Callable[[Sequence[ET.Element], Sequence[ET.Element]], _Found]]] = {
+_DEVICES: dict[
+    str, tuple[str, Callable[[Sequence[ET.Element], Sequence[ET.Element]], _DeviceSteps]]
+] = {
     "disks": ("disk", _disks),
     "interfaces": ("interface", _interfaces),
     "host_devices": ("hostdev", _host_devices),
 }
 
 
-def still_there(running: ET.Element, steps: Sequence[Step]) -> list[Step]:
+def find_still_attached(running_root: ET.Element, steps: Sequence[Step]) -> list[Step]:
     """
     Return the devices that the guest has not let go of.
 
@@ -257,41 +299,46 @@ def still_there(running: ET.Element, steps: Sequence[Step]) -> list[Step]:
         The <domain> after they were detached.
     """
     names: dict[str, set[str | None]] = {
-        "disk": {disk.read(one).target.get("dev") for one in _of(running, "disk")},
-        "interface": {(nic.read(one).mac or "").lower() for one in _of(running, "interface")},
+        "disk": {
+            disk.read(element).target.get("dev") for element in _devices_of(running_root, "disk")
+        },
+        "interface": {
+            (nic.read(element).mac or "").lower()
+            for element in _devices_of(running_root, "interface")
+        },
         "hostdev": {
-            " ".join(map(str, held.host_device(hostdev.read(one)) or ()))
-            for one in _of(running, "hostdev")
+            " ".join(map(str, held.host_device_key(hostdev.read(element)) or ()))
+            for element in _devices_of(running_root, "hostdev")
         },
     }
-    return [one for one in steps if one.how == DETACH and one.name in names[one.device]]
+    return [step for step in steps if step.how == DETACH and step.name in names[step.device]]
 
 
-def target_of(root: ET.Element | None, one: disk.Disk | None) -> str | None:
+def find_target(root: ET.Element | None, vm_disk: disk.Disk | None) -> str | None:
     """
     Return what a disk is called in a <domain>, None if that has not got it.
 
     It is known by its content: in the definition, or as soon as it is on another bus, its name may
     be another disk's.
     """
-    if root is None or one is None:
+    if root is None or vm_disk is None:
         return None
-    for found in map(disk.read, _of(root, "disk")):
-        if found.device == one.device and held.content(found) == held.content(one):
-            return found.target.get("dev")
+    for candidate in map(disk.read, _devices_of(root, "disk")):
+        if candidate.device == vm_disk.device and held.content(candidate) == held.content(vm_disk):
+            return candidate.target.get("dev")
     return None
 
 
-def disk_at(root: ET.Element, target: str) -> disk.Disk | None:
+def find_disk(root: ET.Element, target: str) -> disk.Disk | None:
     """Return the disk with a target, None if there is none."""
-    found = map(disk.read, _of(root, "disk"))
-    return next((one for one in found if one.target.get("dev") == target), None)
+    vm_disks = map(disk.read, _devices_of(root, "disk"))
+    return next((vm_disk for vm_disk in vm_disks if vm_disk.target.get("dev") == target), None)
 
 
-def disks_at(root: ET.Element, targets: Collection[str | None]) -> list[str]:
+def find_disk_texts(root: ET.Element, targets: Collection[str | None]) -> list[str]:
     """Return the disks with some targets as text."""
     return [
-        amend.text_of(one)
-        for one in _of(root, "disk")
-        if disk.read(one).target.get("dev") in targets
+        amend.text_of(element)
+        for element in _devices_of(root, "disk")
+        if disk.read(element).target.get("dev") in targets
     ]

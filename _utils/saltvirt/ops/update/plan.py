@@ -47,7 +47,7 @@ class Plan:
 
 
 def decide(
-    now: ET.Element,
+    definition: ET.Element,
     request: Request,
     *,
     disks: Sequence[ET.Element] | None = None,
@@ -66,10 +66,10 @@ def decide(
     disk_mib
         How much more its disks may take then.
     """
-    root, changed = copy.deepcopy(now), []
+    root, changed_arguments = copy.deepcopy(definition), []
 
     def put_disks(root: ET.Element, _request: Request) -> None:
-        seeds = [one for one in amend.devices(root, "disk") if held.is_seed(one)]
+        seeds = [element for element in amend.devices(root, "disk") if held.is_seed(element)]
         amend.put_devices(root, "disk", [*copy.deepcopy(list(disks or ())), *seeds])
         controller.complete(root)
 
@@ -81,94 +81,106 @@ def decide(
         "disks": (disks, put_disks),
         "host_devices": (host_devices, put_host_devices),
     }
-    for name, (given, change) in steps.items():
-        if (getattr(request, name) if given is _OF_REQUEST else given) is None:
+    for name, (value, change) in steps.items():
+        if (getattr(request, name) if value is _FROM_REQUEST else value) is None:
             continue
-        before = copy.deepcopy(root)
-        with arguments.shaped(name):
+        root_before = copy.deepcopy(root)
+        with arguments.shape_errors(name):
             change(root, request)
-        if amend.same(before, root):
+        if amend.is_identical(root_before, root):
             # What was only written in another way is no change.
-            root = before
+            root = root_before
         else:
-            changed.append(name)
+            changed_arguments.append(name)
     if disk_mib:
-        before = copy.deepcopy(root)
+        root_before = copy.deepcopy(root)
         metadata.promise_more(root, disk_mib)
-        if "disks" not in changed and not amend.same(before, root):
-            changed.append("disks")
-    return Plan(root=root, changed=() if amend.same(now, root) else tuple(changed))
+        if "disks" not in changed_arguments and not amend.is_identical(root_before, root):
+            changed_arguments.append("disks")
+    return Plan(
+        root=root, changed=() if amend.is_identical(definition, root) else tuple(changed_arguments)
+    )
 
 
 def _memory(root: ET.Element, request: Request) -> None:
-    now, model = memory.read(root), domain_xml.read(root).cpu
-    wanted, asked = memory.changed(now, request.mem or {}), model
+    old_memory, model = memory.read(root), domain_xml.read(root).cpu
+    new_memory, new_model = memory.apply_changes(old_memory, request.mem or {}), model
     if model is not None and model.cells:
-        given = request.cpu if isinstance(request.cpu, dict) else {}
-        wanted, asked = hotplug.resized(now, wanted, model, has_cells="numa" in given)
-    if hotplug.has_rules(root.get("type")) and _sizes(now) != _sizes(wanted):
-        wanted, asked = hotplug.filled(
-            wanted,
-            asked,
+        cpu_options = request.cpu if isinstance(request.cpu, dict) else {}
+        new_memory, new_model = hotplug.resize_cells(
+            old_memory, new_memory, model, has_cells="numa" in cpu_options
+        )
+    if hotplug.has_rules(root.get("type")) and _memory_sizes(old_memory) != _memory_sizes(
+        new_memory
+    ):
+        new_memory, new_model = hotplug.add_hotplug(
+            new_memory,
+            new_model,
             int(vcpu.read(root).maximum),
             # One without slots, as libvirt 11 takes it, stays without.
-            slots=hotplug.SLOTS if now.maximum_kib is None else now.slots,
+            slots=hotplug.SLOTS if old_memory.maximum_kib is None else old_memory.slots,
         )
-    amend.changed(root, memory.build(now), memory.build(wanted))
-    amend.changed(root, [cpu.build(model)], [cpu.build(asked)])
+    amend.change_children(root, memory.build(old_memory), memory.build(new_memory))
+    amend.change_children(root, [cpu.build(model)], [cpu.build(new_model)])
 
 
-def _sizes(found: memory.Memory) -> tuple[object, ...]:
-    return found.size_kib, found.maximum_kib, found.slots
+def _memory_sizes(vm_memory: memory.Memory) -> tuple[object, ...]:
+    return vm_memory.size_kib, vm_memory.maximum_kib, vm_memory.slots
 
 
 def _cpu(root: ET.Element, request: Request) -> None:
-    given = request.cpu or {}
-    now = vcpu.read(root)
-    amend.changed(root, vcpu.build(now), vcpu.build(vcpu.changed(now, given)))
-    if not isinstance(given, dict):
+    options = request.cpu or {}
+    old_vcpu = vcpu.read(root)
+    amend.change_children(
+        root, vcpu.build(old_vcpu), vcpu.build(vcpu.apply_changes(old_vcpu, options))
+    )
+    if not isinstance(options, dict):
         return
-    model, most = domain_xml.read(root).cpu, int(vcpu.read(root).maximum)
-    asked = cpu.as_filled(cpu.changed(model, given), model, most)
-    amend.changed(root, [cpu.build(model)], [cpu.build(asked)])
-    if "tuning" in given:
+    model, max_vcpus = domain_xml.read(root).cpu, int(vcpu.read(root).maximum)
+    new_model = cpu.fill_first_cell(cpu.apply_changes(model, options), model, max_vcpus)
+    amend.change_children(root, [cpu.build(model)], [cpu.build(new_model)])
+    if "tuning" in options:
         tuning = domain_xml.read(root).cputune
-        wanted = cputune.changed(tuning, given["tuning"], most)
-        amend.changed(root, [cputune.build(tuning)], [cputune.build(wanted)])
+        new_tuning = cputune.apply_changes(tuning, options["tuning"], max_vcpus)
+        amend.change_children(root, [cputune.build(tuning)], [cputune.build(new_tuning)])
 
 
 def _numatune(root: ET.Element, request: Request) -> None:
-    now = domain_xml.read(root).numatune
-    wanted = numatune.changed(now, request.numatune or {})
-    amend.changed(root, [numatune.build(now)], [numatune.build(wanted)])
+    old_numatune = domain_xml.read(root).numatune
+    new_numatune = numatune.apply_changes(old_numatune, request.numatune or {})
+    amend.change_children(root, [numatune.build(old_numatune)], [numatune.build(new_numatune)])
 
 
 def _boot(root: ET.Element, request: Request) -> None:
-    now = domain_xml.read(root).os
-    osboot.amended(root, osboot.changed(now, request.boot or {}))
+    old_os = domain_xml.read(root).os
+    osboot.amend_domain(root, osboot.apply_changes(old_os, request.boot or {}))
 
 
 def _boot_dev(root: ET.Element, request: Request) -> None:
-    now = domain_xml.read(root).os
-    osboot.amended(root, osboot.changed(now, {}, request.boot_dev))
+    old_os = domain_xml.read(root).os
+    osboot.amend_domain(root, osboot.apply_changes(old_os, {}, request.boot_dev))
 
 
 def _features(root: ET.Element, request: Request) -> None:
-    now = domain_xml.read(root).features
-    wanted = features.changed(now, request.hypervisor_features or {})
-    amend.changed(root, [features.build(now)], [features.build(wanted)])
+    old_features = domain_xml.read(root).features
+    new_features = features.apply_changes(old_features, request.hypervisor_features or {})
+    amend.change_children(root, [features.build(old_features)], [features.build(new_features)])
 
 
 def _clock(root: ET.Element, request: Request) -> None:
-    now = domain_xml.read(root).clock
-    wanted = clock.changed(now, request.clock or {})
-    amend.changed(root, [clock.build(now)], [clock.build(wanted)])
+    old_clock = domain_xml.read(root).clock
+    new_clock = clock.apply_changes(old_clock, request.clock or {})
+    amend.change_children(root, [clock.build(old_clock)], [clock.build(new_clock)])
 
 
 def _on_reboot(root: ET.Element, request: Request) -> None:
-    now = domain_xml.read(root).on_reboot
-    wanted = "destroy" if request.stop_on_reboot else ("restart" if now == "destroy" else now)
-    amend.changed(root, [leaf("on_reboot", now)], [leaf("on_reboot", wanted)])
+    old_action = domain_xml.read(root).on_reboot
+    new_action = (
+        "destroy"
+        if request.stop_on_reboot
+        else ("restart" if old_action == "destroy" else old_action)
+    )
+    amend.change_children(root, [leaf("on_reboot", old_action)], [leaf("on_reboot", new_action)])
 
 
 def _interfaces(root: ET.Element, request: Request) -> None:
@@ -186,27 +198,27 @@ def _ports(root: ET.Element, request: Request) -> None:
 def _seed(root: ET.Element, request: Request) -> None:
     is_readonly = bool(request.seed_readonly)
     disks = [
-        held.amended_disk(one, replace(disk.read(one), is_readonly=is_readonly))
-        if held.is_seed(one)
-        else one
-        for one in amend.devices(root, "disk")
+        held.amend_disk_copy(element, replace(disk.read(element), is_readonly=is_readonly))
+        if held.is_seed(element)
+        else element
+        for element in amend.devices(root, "disk")
     ]
     amend.put_devices(root, "disk", disks)
 
 
-_OF_REQUEST = object()
+_FROM_REQUEST = object()
 _ELEMENTS: dict[str, tuple[object, _Change]] = {
-    "cpu": (_OF_REQUEST, _cpu),
-    "mem": (_OF_REQUEST, _memory),
-    "numatune": (_OF_REQUEST, _numatune),
-    "boot": (_OF_REQUEST, _boot),
-    "boot_dev": (_OF_REQUEST, _boot_dev),
-    "hypervisor_features": (_OF_REQUEST, _features),
-    "clock": (_OF_REQUEST, _clock),
-    "stop_on_reboot": (_OF_REQUEST, _on_reboot),
-    "interfaces": (_OF_REQUEST, _interfaces),
-    "graphics": (_OF_REQUEST, _graphics),
-    "serials": (_OF_REQUEST, _ports),
-    "consoles": (_OF_REQUEST, _ports),
-    "seed_readonly": (_OF_REQUEST, _seed),
+    "cpu": (_FROM_REQUEST, _cpu),
+    "mem": (_FROM_REQUEST, _memory),
+    "numatune": (_FROM_REQUEST, _numatune),
+    "boot": (_FROM_REQUEST, _boot),
+    "boot_dev": (_FROM_REQUEST, _boot_dev),
+    "hypervisor_features": (_FROM_REQUEST, _features),
+    "clock": (_FROM_REQUEST, _clock),
+    "stop_on_reboot": (_FROM_REQUEST, _on_reboot),
+    "interfaces": (_FROM_REQUEST, _interfaces),
+    "graphics": (_FROM_REQUEST, _graphics),
+    "serials": (_FROM_REQUEST, _ports),
+    "consoles": (_FROM_REQUEST, _ports),
+    "seed_readonly": (_FROM_REQUEST, _seed),
 }

@@ -9,15 +9,15 @@ from saltvirt.ops.update.plan import Plan
 from saltvirt.ops.update.request import Request
 from saltvirt.xml import amend, chardev, disk, graphics, held, hostdev, nic
 
-_List = Callable[[ET.Element, ET.Element], Iterator[str]]
+_FindLost = Callable[[ET.Element, ET.Element], Iterator[str]]
 # How a call keeps a device.
-_NAMED = {
+_KEEP_ADVICE = {
     "disks": "list all disks that are to stay",
     "interfaces": "list all NICs that are to stay, with their mac",
 }
 
 
-def refuse(now: ET.Element, plan: Plan, changes: live.Live, request: Request) -> None:
+def refuse(definition: ET.Element, plan: Plan, changes: live.Live, request: Request) -> None:
     """
     Raise BadArgument if a call would take devices that it does not name.
 
@@ -36,127 +36,154 @@ def refuse(now: ET.Element, plan: Plan, changes: live.Live, request: Request) ->
     for argument, find in _LISTS.items():
         if getattr(request, argument) is None:
             continue
-        lost = [*find(now, plan.root), *_unplugged(argument, plan.root, changes)]
-        if lost:
+        lost_devices = [
+            *find(definition, plan.root),
+            *_find_unplugged(argument, plan.root, changes),
+        ]
+        if lost_devices:
             # The running VM mostly has the devices of its definition.
-            names = ", ".join(dict.fromkeys(lost))
+            names = ", ".join(dict.fromkeys(lost_devices))
             raise BadArgument(
                 argument,
                 f"VM {request.name!r} would lose {names}, which the call does not name; "
-                f"{_NAMED.get(argument, 'list all that is to stay')}, or give detach=True",
+                f"{_KEEP_ADVICE.get(argument, 'list all that is to stay')}, or give detach=True",
             )
 
 
-def _unplugged(argument: str, root: ET.Element, changes: live.Live) -> Iterator[str]:
+def _find_unplugged(argument: str, root: ET.Element, changes: live.Live) -> Iterator[str]:
     """Yield the devices of the running VM that are detached and not in the new definition."""
-    rows = _PLUGGED.get(argument)
+    rows = _DEVICE_TYPES.get(argument)
     if rows is None:
         return
     device, identify, describe = rows
-    kept = [identify(one) for one in amend.devices(root, device)]
+    kept_keys = [identify(element) for element in amend.devices(root, device)]
     for step in changes.steps:
         is_lost = step.how == live.DETACH and step.device == device
-        if is_lost and identify(step.element) not in kept:
+        if is_lost and identify(step.element) not in kept_keys:
             yield describe(step.element)
 
 
-def _content(element: ET.Element) -> object:
+def _disk_key(element: ET.Element) -> object:
     return held.content(disk.read(element))
 
 
-def _disk(element: ET.Element) -> str:
-    found = disk.read(element)
-    where = f" ({found.path})" if found.path else ""
-    return f"{found.device or 'disk'} {found.target.get('dev')}{where}"
+def _describe_disk(element: ET.Element) -> str:
+    vm_disk = disk.read(element)
+    path_text = f" ({vm_disk.path})" if vm_disk.path else ""
+    return f"{vm_disk.device or 'disk'} {vm_disk.target.get('dev')}{path_text}"
 
 
-def _mac(element: ET.Element) -> object:
+def _nic_key(element: ET.Element) -> object:
     return (nic.read(element).mac or "").lower()
 
 
-def _nic(element: ET.Element) -> str:
-    found = nic.read(element)
-    return f"NIC {found.mac} ({found.type} {held.place(found)[1] or ''}".rstrip() + ")"
+def _describe_nic(element: ET.Element) -> str:
+    interface = nic.read(element)
+    return f"NIC {interface.mac} ({interface.type} {held.place(interface)[1] or ''}".rstrip() + ")"
 
 
-def _device(element: ET.Element) -> object:
-    return held.host_device(hostdev.read(element))
+def _host_device_key(element: ET.Element) -> object:
+    return held.host_device_key(hostdev.read(element))
 
 
-def _host_device(element: ET.Element) -> str:
-    found = hostdev.read(element)
-    if found.type == "usb":
-        maker, product = found.vendor or {}, found.product or {}
+def _describe_host_device(element: ET.Element) -> str:
+    host_device = hostdev.read(element)
+    if host_device.type == "usb":
+        maker, product = host_device.vendor or {}, host_device.product or {}
         return f"USB device {maker.get('id')}:{product.get('id')}"
-    numbers = held.number(found.address) or (0, 0, 0, 0)
+    numbers = held.parse_pci_address(host_device.address) or (0, 0, 0, 0)
     return "PCI device {:04x}:{:02x}:{:02x}.{:x}".format(*numbers)
 
 
-def _disks(now: ET.Element, then: ET.Element) -> Iterator[str]:
+def _disks(old_root: ET.Element, new_root: ET.Element) -> Iterator[str]:
     """Yield the disks that go; of drives only as many as there are to be fewer."""
-    contents = [_content(one) for one in _own_disks(then)]
-    targets = {disk.read(one).target.get("dev") for one in _own_disks(then)}
-    for element in _own_disks(now):
-        found = disk.read(element)
-        if found.device not in held.DRIVES and _content(element) not in contents:
-            yield _disk(element)
+    contents = [_disk_key(disk_element) for disk_element in _disks_without_seed(new_root)]
+    targets = {
+        disk.read(disk_element).target.get("dev") for disk_element in _disks_without_seed(new_root)
+    }
+    for element in _disks_without_seed(old_root):
+        vm_disk = disk.read(element)
+        if vm_disk.device not in held.DRIVES and _disk_key(element) not in contents:
+            yield _describe_disk(element)
     for kind in held.DRIVES:
-        drives = [one for one in _own_disks(now) if disk.read(one).device == kind]
-        fewer = len(drives) - sum(disk.read(one).device == kind for one in _own_disks(then))
-        gone = [one for one in drives if disk.read(one).target.get("dev") not in targets]
-        yield from map(_disk, gone[: max(fewer, 0)])
+        drives = [
+            disk_element
+            for disk_element in _disks_without_seed(old_root)
+            if disk.read(disk_element).device == kind
+        ]
+        surplus_count = len(drives) - sum(
+            disk.read(disk_element).device == kind for disk_element in _disks_without_seed(new_root)
+        )
+        gone_drives = [
+            disk_element
+            for disk_element in drives
+            if disk.read(disk_element).target.get("dev") not in targets
+        ]
+        yield from map(_describe_disk, gone_drives[: max(surplus_count, 0)])
 
 
-def _own_disks(root: ET.Element) -> list[ET.Element]:
-    return [one for one in amend.devices(root, "disk") if not held.is_seed(one)]
+def _disks_without_seed(root: ET.Element) -> list[ET.Element]:
+    return [element for element in amend.devices(root, "disk") if not held.is_seed(element)]
 
 
-def _interfaces(now: ET.Element, then: ET.Element) -> Iterator[str]:
-    kept = [_mac(one) for one in amend.devices(then, "interface")]
-    return (_nic(one) for one in amend.devices(now, "interface") if _mac(one) not in kept)
+def _interfaces(old_root: ET.Element, new_root: ET.Element) -> Iterator[str]:
+    kept_macs = [_nic_key(element) for element in amend.devices(new_root, "interface")]
+    return (
+        _describe_nic(element)
+        for element in amend.devices(old_root, "interface")
+        if _nic_key(element) not in kept_macs
+    )
 
 
-def _host_devices(now: ET.Element, then: ET.Element) -> Iterator[str]:
-    kept = [_device(one) for one in amend.devices(then, "hostdev")]
-    return (_host_device(one) for one in amend.devices(now, "hostdev") if _device(one) not in kept)
+def _host_devices(old_root: ET.Element, new_root: ET.Element) -> Iterator[str]:
+    kept_keys = [_host_device_key(element) for element in amend.devices(new_root, "hostdev")]
+    return (
+        _describe_host_device(element)
+        for element in amend.devices(old_root, "hostdev")
+        if _host_device_key(element) not in kept_keys
+    )
 
 
-def _serials(now: ET.Element, then: ET.Element) -> Iterator[str]:
-    return _surplus("serial", amend.devices(now, "serial"), amend.devices(then, "serial"))
+def _serials(old_root: ET.Element, new_root: ET.Element) -> Iterator[str]:
+    return _surplus("serial", amend.devices(old_root, "serial"), amend.devices(new_root, "serial"))
 
 
-def _consoles(now: ET.Element, then: ET.Element) -> Iterator[str]:
-    return _surplus("console", _own_consoles(now), _own_consoles(then))
+def _consoles(old_root: ET.Element, new_root: ET.Element) -> Iterator[str]:
+    return _surplus("console", _unshadowed_consoles(old_root), _unshadowed_consoles(new_root))
 
 
-def _own_consoles(root: ET.Element) -> list[ET.Element]:
+def _unshadowed_consoles(root: ET.Element) -> list[ET.Element]:
     """Return the consoles that are not another name of the first serial port."""
     consoles = amend.devices(root, "console")
-    return [one for one in consoles if not chardev.is_shadow(chardev.read(one))]
+    return [console for console in consoles if not chardev.is_shadow(chardev.read(console))]
 
 
-def _surplus(name: str, now: Sequence[ET.Element], then: Sequence[ET.Element]) -> Iterator[str]:
+def _surplus(
+    name: str, old_elements: Sequence[ET.Element], new_elements: Sequence[ET.Element]
+) -> Iterator[str]:
     """Yield the devices at the end of a list that is to be shorter."""
-    for number, element in enumerate(now):
-        if number >= len(then):
+    for number, element in enumerate(old_elements):
+        if number >= len(new_elements):
             yield f"{name} {number} ({element.get('type')})"
 
 
-def _displays(now: ET.Element, then: ET.Element) -> Iterator[str]:
+def _displays(old_root: ET.Element, new_root: ET.Element) -> Iterator[str]:
     """Yield the displays beside the one that the call names, or puts in another's place."""
-    kinds = [graphics.read(one).type for one in amend.devices(then, "graphics")]
-    has = [str(graphics.read(one).type) for one in amend.devices(now, "graphics")]
-    others = [kind for kind in has if kind not in kinds]
+    new_kinds = [graphics.read(element).type for element in amend.devices(new_root, "graphics")]
+    old_kinds = [
+        str(graphics.read(element).type) for element in amend.devices(old_root, "graphics")
+    ]
+    other_kinds = [kind for kind in old_kinds if kind not in new_kinds]
     # One of another type is changed, none at all is what the call says.
-    is_replaced = bool(kinds) and len(others) == len(has)
-    return _display_names(others[1:] if is_replaced else others if kinds else ())
+    is_replaced = bool(new_kinds) and len(other_kinds) == len(old_kinds)
+    return _display_names(other_kinds[1:] if is_replaced else other_kinds if new_kinds else ())
 
 
 def _display_names(kinds: Iterable[str]) -> Iterator[str]:
     return (f"display {kind}" for kind in kinds)
 
 
-_LISTS: dict[str, _List] = {
+_LISTS: dict[str, _FindLost] = {
     "disks": _disks,
     "interfaces": _interfaces,
     "host_devices": _host_devices,
@@ -164,8 +191,10 @@ _LISTS: dict[str, _List] = {
     "consoles": _consoles,
     "graphics": _displays,
 }
-_PLUGGED: dict[str, tuple[str, Callable[[ET.Element], object], Callable[[ET.Element], str]]] = {
-    "disks": ("disk", _content, _disk),
-    "interfaces": ("interface", _mac, _nic),
-    "host_devices": ("hostdev", _device, _host_device),
+_DEVICE_TYPES: dict[
+    str, tuple[str, Callable[[ET.Element], object], Callable[[ET.Element], str]]
+] = {
+    "disks": ("disk", _disk_key, _describe_disk),
+    "interfaces": ("interface", _nic_key, _describe_nic),
+    "host_devices": ("hostdev", _host_device_key, _describe_host_device),
 }

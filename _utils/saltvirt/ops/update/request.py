@@ -56,49 +56,59 @@ class Request:
     is_3006: bool = False
 
 
-def of(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Request:
+def from_call(settings: HostSettings, name: str, call_arguments: Mapping[str, Any]) -> Request:
     """
     Return what a call asks for.
 
     given
         All arguments of ``virt.update`` but the name and the connection.
     """
-    disks, with_bus = _disks(settings, given["disk_profile"], given["disks"])
-    more: dict[str, Any] = {key: arguments.mapping(key, given[key]) or None for key in _MAPPINGS}
-    if given["graphics"] == {}:
+    disks, with_bus = _disks(settings, call_arguments["disk_profile"], call_arguments["disks"])
+    other_fields: dict[str, Any] = {
+        key: arguments.mapping(key, call_arguments[key]) or None for key in _MAPPINGS
+    }
+    if call_arguments["graphics"] == {}:
         # As virt.init has it, and as Salt 3006 had it here too.
-        more["graphics"] = {"type": "none"}
-    more |= {key: _ports(settings, key, given[key]) for key in ("serials", "consoles")}
-    more |= {key: _flag(key, given[key]) for key in ("stop_on_reboot", "autostart")}
-    more |= {key: arguments.boolean(key, given[key]) for key in ("live", "test")}
-    valuekinds.check(given)
+        other_fields["graphics"] = {"type": "none"}
+    other_fields |= {
+        key: _ports(settings, key, call_arguments[key]) for key in ("serials", "consoles")
+    }
+    other_fields |= {
+        key: _parse_flag(key, call_arguments[key]) for key in ("stop_on_reboot", "autostart")
+    }
+    other_fields |= {key: arguments.boolean(key, call_arguments[key]) for key in ("live", "test")}
+    valuekinds.check(call_arguments)
     return Request(
         name=name,
-        cpu=_cpu(given["cpu"]),
-        mem=_mem(given["mem"]),
-        boot_dev=osboot.devices(given["boot_dev"]) if given["boot_dev"] else None,
-        host_devices=_listed("host_devices", given["host_devices"]),
+        cpu=_cpu(call_arguments["cpu"]),
+        mem=_mem(call_arguments["mem"]),
+        boot_dev=osboot.parse_boot_devices(call_arguments["boot_dev"])
+        if call_arguments["boot_dev"]
+        else None,
+        host_devices=_parse_names("host_devices", call_arguments["host_devices"]),
         disks=disks,
         with_bus=with_bus,
-        with_size=_sized(given["disks"]),
-        interfaces=_interfaces(settings, name, given["nic_profile"], given["interfaces"]),
-        seed_readonly=_flag("seed_readonly", given.get("seed_readonly")),
-        detach=bool(_flag("detach", given.get("detach"))),
+        with_size=_names_with_size(call_arguments["disks"]),
+        interfaces=_interfaces(
+            settings, name, call_arguments["nic_profile"], call_arguments["interfaces"]
+        ),
+        seed_readonly=_parse_flag("seed_readonly", call_arguments.get("seed_readonly")),
+        detach=bool(_parse_flag("detach", call_arguments.get("detach"))),
         is_3006=settings.compat is not None,
-        **more,
+        **other_fields,
     )
 
 
-def _ports(settings: HostSettings, key: str, given: Any) -> tuple[dict[str, Any], ...] | None:
-    found = valuekinds.said(key, given)
-    return defaults3006.ports(found) if settings.compat else found
+def _ports(settings: HostSettings, key: str, value: Any) -> tuple[dict[str, Any], ...] | None:
+    port_list = valuekinds.without_empty_values(key, value)
+    return defaults3006.ports(port_list) if settings.compat else port_list
 
 
-def _flag(key: str, value: Any) -> bool | None:
+def _parse_flag(key: str, value: Any) -> bool | None:
     return None if value is None else arguments.boolean(key, value)
 
 
-def _listed(key: str, value: Any) -> tuple[str, ...] | None:
+def _parse_names(key: str, value: Any) -> tuple[str, ...] | None:
     return None if value is None else arguments.names(key, value)
 
 
@@ -122,10 +132,10 @@ def _interfaces(
     return profiles.nics(name, settings.nic, profile, interfaces)
 
 
-def _sized(disks: Any) -> frozenset[str]:
+def _names_with_size(disks: Any) -> frozenset[str]:
     """Return the names of the disks whose size the call itself says."""
-    listed = profiles.entries(disks or [], "disks")
-    return frozenset(str(entry["name"]) for entry in listed if entry.get("size") is not None)
+    entries = profiles.entries(disks or [], "disks")
+    return frozenset(str(entry["name"]) for entry in entries if entry.get("size") is not None)
 
 
 def _disks(
@@ -136,6 +146,8 @@ def _disks(
         return None, frozenset()
     base = profiles.find(settings.disk, profile, profiles.DISKS, "disk")
     entries = profiles.merge(base, profiles.entries(disks or [], "disks"))
-    said = frozenset(str(entry["name"]) for entry in entries if entry.get("model"))
-    made = profiles.disks(settings.disk, profile, disks, None)
-    return (tuple(map(defaults3006.disk, made)) if settings.compat else made), said
+    bus_names = frozenset(str(entry["name"]) for entry in entries if entry.get("model"))
+    parsed_disks = profiles.disks(settings.disk, profile, disks, None)
+    return (
+        tuple(map(defaults3006.disk, parsed_disks)) if settings.compat else parsed_disks
+    ), bus_names

@@ -29,16 +29,16 @@ from identity import Refused
 _GENTLE_S = 3
 
 
-def done(job: dict[str, Any]) -> dict[str, Any]:
+def run_job(job: dict[str, Any]) -> dict[str, Any]:
     """Do a job and return its answer."""
-    opened = {
+    openers = {
         "guestfs": guestfstree.opened,
         "nbd": chroottree.attached,
         "folder": chroottree.entered,
     }
     if job.get("confined"):
         confined.enter(job, guestfstree.search_path())
-    with opened[job.get("via", "guestfs")](job) as (tree, system):
+    with openers[job.get("via", "guestfs")](job) as (tree, system):
         if job["action"] == "look":
             return identity.look(tree, system)
         if system["root"] is None:
@@ -56,10 +56,10 @@ def done(job: dict[str, Any]) -> dict[str, Any]:
         return {**identity.look(tree, system), "had_minion": had_minion}
 
 
-def do(job: dict[str, Any]) -> None:
+def run_and_answer(job: dict[str, Any]) -> None:
     """Do a job and write its answer."""
     try:
-        answer = done(job)
+        answer = run_job(job)
     except (Refused, nbd.Unusable) as exc:
         answer = {"refused": str(exc)}
     except (RuntimeError, OSError) as exc:  # every error of libguestfs; of the host's own kernel
@@ -68,29 +68,29 @@ def do(job: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def watched(job: dict[str, Any], limit_s: int) -> None:
+def run_watched(job: dict[str, Any], limit_s: int) -> None:
     """Do a job in a child, which ends with whoever asked for it, however that was killed."""
-    asked_by = os.getppid()
+    parent_pid = os.getppid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     child = os.fork()
     if child == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         signal.alarm(limit_s + _GENTLE_S)  # whoever asked says it first, and better
-        do(job)
+        run_and_answer(job)
         os._exit(0)
-    ended, status = 0, 0
-    while not ended:
-        _end_if_nobody_waits(asked_by, job)
+    ended_pid, status = 0, 0
+    while not ended_pid:
+        _end_if_orphaned(parent_pid, job)
         signal.sigtimedwait({signal.SIGCHLD}, 0.5)
-        ended, status = os.waitpid(child, os.WNOHANG)
-    _end_if_nobody_waits(asked_by, job)
+        ended_pid, status = os.waitpid(child, os.WNOHANG)
+    _end_if_orphaned(parent_pid, job)
     if os.waitstatus_to_exitcode(status) < 0:
         print(f"its process was ended by signal {os.WTERMSIG(status)}", file=sys.stderr)
 
 
-def _end_if_nobody_waits(asked_by: int, job: dict[str, Any]) -> None:
+def _end_if_orphaned(parent_pid: int, job: dict[str, Any]) -> None:
     """Clean up and end everything if whoever asked for the job, and would do that, is gone."""
-    if os.getppid() != asked_by:
+    if os.getppid() != parent_pid:
         with suppress(OSError):  # nothing of it keeps what follows from being done
             confined.give_back((job.get("confined") or {}).get("lent"))
         Path(f"{os.environ['TMPDIR']}.lock").unlink(missing_ok=True)
@@ -111,7 +111,7 @@ def main() -> int:
     os.umask(0o022)
     if sys.argv[1:] == ["--mount"]:
         return mounting.mount(job)
-    watched(job, job["limit_s"])
+    run_watched(job, job["limit_s"])
     return 0
 
 

@@ -109,9 +109,9 @@ class Tree:
 
 
 @contextmanager
-def _rooted(folder: str) -> Iterator[None]:
+def _chrooted(folder: str) -> Iterator[None]:
     """Have the kernel resolve all paths inside a folder while the block runs."""
-    before = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    old_root = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     finders, paths = sys.meta_path[:], sys.path[:]
     # From here on an import would run the guest's code.
     sys.meta_path[:], sys.path[:] = [], []
@@ -120,9 +120,9 @@ def _rooted(folder: str) -> Iterator[None]:
     try:
         yield
     finally:
-        os.fchdir(before)
+        os.fchdir(old_root)
         os.chroot(".")
-        os.close(before)
+        os.close(old_root)
         sys.meta_path[:], sys.path[:] = finders, paths
 
 
@@ -139,7 +139,7 @@ def entered(job: dict[str, Any]) -> Iterator[tuple[Tree, dict[str, Any]]]:
     """Yield a folder of the host as the root of a guest."""
     _refuse_what_needs_an_appliance(job)
     ways_out = _ways_out(job["path"])
-    with _rooted(job["path"]):
+    with _chrooted(job["path"]):
         tree = Tree()
         is_root = tree.is_dir("/etc")
         if is_root and ways_out:
@@ -160,10 +160,10 @@ def _ways_out(folder: str) -> list[str]:
     places = []
     # As mountinfo.py of the library, which a worker does not have.
     for line in filter(None, text.split("\n")):
-        left, _, right = line.partition(" - ")
-        if right.split(" ")[0] == "proc":
-            spelt = left.split(" ")[4]
-            places.append(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), spelt))
+        head, _, tail = line.partition(" - ")
+        if tail.split(" ")[0] == "proc":
+            escaped_path = head.split(" ")[4]
+            places.append(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), escaped_path))
     return [place for place in places if place.startswith(f"{root}/")]
 
 
@@ -175,24 +175,24 @@ def attached(job: dict[str, Any]) -> Iterator[tuple[Tree, dict[str, Any]]]:
     _check(_libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "a private mount")
     place = f"{os.environ['TMPDIR']}/root"
     Path(place).mkdir(0o700)
-    with _device(job) as device:
-        source = _mounted(device, place)
+    with _attach_device(job) as device:
+        source = _mount_root(device, place)
         try:
-            with _rooted(place):
+            with _chrooted(place):
                 yield Tree(), {"root": source, "os": "some system", "arch": "unknown"}
         finally:
             if source:
                 _check(_libc.umount2(place.encode(), 0), f"umount {source}")
 
 
-def _check(result: int, what: str) -> None:
+def _check(result: int, operation: str) -> None:
     if result:
         code = ctypes.get_errno()
-        raise OSError(code, f"{what}: {os.strerror(code)}")
+        raise OSError(code, f"{operation}: {os.strerror(code)}")
 
 
 @contextmanager
-def _device(job: dict[str, Any]) -> Iterator[str]:
+def _attach_device(job: dict[str, Any]) -> Iterator[str]:
     """Yield a block device that shows the disk."""
     with nbd.free() as device:
         # With --verbose it stays in this session, and ends with it.
@@ -215,17 +215,17 @@ def _device(job: dict[str, Any]) -> Iterator[str]:
         except FileNotFoundError:
             raise Refused("qemu-nbd is missing on this host; install qemu-utils") from None
         try:
-            nbd.wait_attached(device, lambda: _end_of(server))
+            nbd.wait_attached(device, lambda: _find_exit_reason(server))
             yield device
         finally:
             _detach(device, server)
 
 
-def _end_of(server: subprocess.Popen[str]) -> str | None:
+def _find_exit_reason(server: subprocess.Popen[str]) -> str | None:
     if server.poll() is None:
         return None
-    said = server.stderr.read() if server.stderr else ""
-    return (said.strip().splitlines() or ["it ended"])[-1]
+    output = server.stderr.read() if server.stderr else ""
+    return (output.strip().splitlines() or ["it ended"])[-1]
 
 
 def _detach(device: str, server: subprocess.Popen[str]) -> None:
@@ -238,7 +238,7 @@ def _detach(device: str, server: subprocess.Popen[str]) -> None:
         server.wait()
 
 
-def _mounted(device: str, place: str) -> str | None:
+def _mount_root(device: str, place: str) -> str | None:
     """Mount the partition, or the whole disk, that has a root; return it, None if none has."""
     for source in nbd.parts(device):
         if _is_lvm(source):
@@ -250,7 +250,7 @@ def _mounted(device: str, place: str) -> str | None:
                 if ctypes.get_errno() in (errno.EINVAL, errno.ENODEV, errno.ENOENT):
                     continue
                 _check(-1, f"mount {source}")
-            with _rooted(place):
+            with _chrooted(place):
                 tree = Tree()
                 if tree.is_dir("/etc") and os.path.lexists("/sbin/init"):
                     return source

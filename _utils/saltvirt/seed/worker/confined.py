@@ -37,24 +37,28 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def enter(job: dict[str, Any], search_path: Iterable[str]) -> None:
     """Leave root for good; afterwards the job's paths are those that are seen in here."""
-    who = job["confined"]
-    groups = [os.stat("/dev/kvm").st_gid] if who["use_kvm"] and os.path.exists("/dev/kvm") else []
+    confinement = job["confined"]
+    groups = (
+        [os.stat("/dev/kvm").st_gid]
+        if confinement["use_kvm"] and os.path.exists("/dev/kvm")
+        else []
+    )
     Path(PLACE).mkdir(mode=0o711, exist_ok=True)
-    with built(search_path) as there:
-        _furnish(job, who["folder"], there)
-    become(who["uid"], who["gid"], groups)
+    with built(search_path) as appliance:
+        _furnish(job, confinement["folder"], appliance)
+    become(confinement["uid"], confinement["gid"], groups)
     work = f"{PLACE}/work"
     os.environ.update(
         TMPDIR=work,
         XDG_RUNTIME_DIR=work,
         LIBGUESTFS_CACHEDIR=work,
         HOME=work,
-        **({"LIBGUESTFS_PATH": f"{PLACE}/appliance"} if there else {}),
+        **({"LIBGUESTFS_PATH": f"{PLACE}/appliance"} if appliance else {}),
     )
     os.chdir(work)
 
 
-def _furnish(job: dict[str, Any], folder: str, built: str | None) -> None:
+def _furnish(job: dict[str, Any], folder: str, appliance: str | None) -> None:
     """Make the view of files, and the network, that this process and its own have alone."""
     own_view(has_network=bool(job.get("network")))
     hide(PLACE)
@@ -63,11 +67,11 @@ def _furnish(job: dict[str, Any], folder: str, built: str | None) -> None:
     place.mkdir(mode=0o711)
     for name in ("work", "given"):
         show(f"{folder}/{name}", place / name)
-    if built:
+    if appliance:
         # One by one: they stay in here when another job builds them anew.
         (place / "appliance").mkdir(mode=0o755)
         for name in _BUILT:
-            show(f"{built}/{name}", place / "appliance" / name)
+            show(f"{appliance}/{name}", place / "appliance" / name)
     if not is_reachable(job["path"]):
         show(job["path"], place / "disk")
         job["path"] = f"{PLACE}/disk"
@@ -90,24 +94,24 @@ def hide(folder: str) -> None:
 
 def _keep_resolvers(new_run: str) -> None:
     """QEMU's network asks the servers of this file, a link into /run on many hosts, or two."""
-    found, links = Path(RESOLVERS), 0
-    while found.is_symlink() and links < _MOST_LINKS:
-        found, links = Path(os.path.normpath(found.parent / found.readlink())), links + 1
-        if found.is_relative_to(RUN):
-            kept = Path(new_run, found.relative_to(RUN))
-            kept.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            if found.is_symlink():
-                kept.symlink_to(found.readlink())
-            elif found.is_file():
-                kept.write_text(found.read_text())
-                kept.chmod(0o644)
+    path, links = Path(RESOLVERS), 0
+    while path.is_symlink() and links < _MOST_LINKS:
+        path, links = Path(os.path.normpath(path.parent / path.readlink())), links + 1
+        if path.is_relative_to(RUN):
+            target = Path(new_run, path.relative_to(RUN))
+            target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if path.is_symlink():
+                target.symlink_to(path.readlink())
+            elif path.is_file():
+                target.write_text(path.read_text())
+                target.chmod(0o644)
 
 
 def is_reachable(path: str) -> bool:
     """Return whether anybody who knows the path of a file gets to it, also where /run is not."""
-    found = Path(path).resolve()
-    return not found.is_relative_to(RUN) and all(
-        parent.stat().st_mode & 0o001 for parent in found.parents
+    real_path = Path(path).resolve()
+    return not real_path.is_relative_to(RUN) and all(
+        parent.stat().st_mode & 0o001 for parent in real_path.parents
     )
 
 
@@ -128,38 +132,38 @@ def give_back(lent: list[Any] | None) -> None:
     write to that folder has put it there, and would be given what it leads to.
     """
     if lent:
-        disk, uid, mode, before, (user, inode) = lent
+        disk, uid, mode, acl, (user, inode) = lent
         if isinstance(disk, int):
-            _give(disk, uid, mode, before)
+            _give(disk, uid, mode, acl)
             return
         handle = os.open(disk, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            found = os.fstat(handle)
-            if found.st_ino != inode or stat.S_ISLNK(found.st_mode):
+            disk_stat = os.fstat(handle)
+            if disk_stat.st_ino != inode or stat.S_ISLNK(disk_stat.st_mode):
                 raise FileExistsError(errno.EEXIST, "is not the file any more that was lent", disk)
-            if found.st_uid == user:
-                _give(f"/proc/self/fd/{handle}", uid, mode, before)
+            if disk_stat.st_uid == user:
+                _give(f"/proc/self/fd/{handle}", uid, mode, acl)
         finally:
             os.close(handle)
 
 
-def _give(disk: str | int, uid: int, mode: int, before: str) -> None:
+def _give(disk: str | int, uid: int, mode: int, acl: str) -> None:
     os.chown(disk, uid, -1)
     # Whoever had the disk may have let somebody in who stays.
-    if before:
-        os.setxattr(disk, _ACL, bytes.fromhex(before))
+    if acl:
+        os.setxattr(disk, _ACL, bytes.fromhex(acl))
     elif others(disk):
         os.removexattr(disk, _ACL)
     os.chmod(disk, mode)  # noqa: PTH101 - it may be a handle
 
 
-def show(source: str, shown: Path) -> None:
+def show(source: str, target: Path) -> None:
     """Bind a file or folder to a place where there is none yet."""
     if Path(source).is_dir():
-        shown.mkdir(mode=0o755)
+        target.mkdir(mode=0o755)
     else:
-        shown.touch()
-    _check(_libc.mount(source.encode(), os.fsencode(shown), None, _BIND, None), f"bind {source}")
+        target.touch()
+    _check(_libc.mount(source.encode(), os.fsencode(target), None, _BIND, None), f"bind {source}")
 
 
 def become(uid: int, gid: int, groups: list[int]) -> None:
@@ -178,7 +182,12 @@ def built(search_path: Iterable[str]) -> Iterator[str | None]:
     changed for all later guests by one that has broken out; and Ubuntu's kernel is root's to read.
     """
     parts = next(
-        (f"{one}/supermin.d" for one in search_path if Path(one, "supermin.d").is_dir()), ""
+        (
+            f"{candidate}/supermin.d"
+            for candidate in search_path
+            if Path(candidate, "supermin.d").is_dir()
+        ),
+        "",
     )
     if not parts:
         yield None
@@ -199,12 +208,12 @@ def built(search_path: Iterable[str]) -> Iterator[str | None]:
         str(folder),
     ]
     # Not supermin's own lock, nor one that others may read: whoever may read a lock may hold it.
-    closed = functools.partial(os.open, mode=0o600)
-    with open(f"{CACHE}/build.lock", "w", opener=closed) as lock:
+    private_opener = functools.partial(os.open, mode=0o600)
+    with open(f"{CACHE}/build.lock", "w", opener=private_opener) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if done.returncode:
-            lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        result = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if result.returncode:
+            lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
             raise RuntimeError(f"supermin cannot build the appliance: {lines[-1]}")
         (folder / "README.fixed").touch()
         folder.chmod(0o755)
@@ -216,7 +225,7 @@ def built(search_path: Iterable[str]) -> Iterator[str | None]:
         yield str(folder)
 
 
-def _check(result: int, what: str) -> None:
+def _check(result: int, operation: str) -> None:
     if result:
         code = ctypes.get_errno()
-        raise OSError(code, f"{what}: {os.strerror(code)}")
+        raise OSError(code, f"{operation}: {os.strerror(code)}")

@@ -28,21 +28,21 @@ def opened(job: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
     is_read = job["action"] == "look"
     appliance.add_drive_opts(job["path"], format=job["format"], readonly=is_read)
     appliance.launch()
-    found = job.get("found")
-    if found and found.get("mounts"):
-        yield appliance, _mounted_again(appliance, found)
+    inspection = job.get("found")
+    if inspection and inspection.get("mounts"):
+        yield appliance, _mount_known(appliance, inspection)
     else:
-        yield appliance, _mounted(appliance, readonly=is_read)
+        yield appliance, _mount_inspected(appliance, readonly=is_read)
     # After an error nobody wants what was written; a clean end makes sure that it is on the disk.
     appliance.shutdown()
     appliance.close()
 
 
-def _mounted(appliance: Any, *, readonly: bool) -> dict[str, Any]:
+def _mount_inspected(appliance: Any, *, readonly: bool) -> dict[str, Any]:
     """Mount the guest's file systems where the guest has them; return what the guest is."""
     roots = appliance.inspect_os()
     if not roots:
-        return {"root": _bare(appliance, readonly), "os": "some system", "arch": "unknown"}
+        return {"root": _mount_bare(appliance, readonly), "os": "some system", "arch": "unknown"}
     if len(roots) > 1:
         raise Refused(f"it has {len(roots)} operating systems ({', '.join(roots)})")
     places = appliance.inspect_get_mountpoints(roots[0])
@@ -54,21 +54,21 @@ def _mounted(appliance: Any, *, readonly: bool) -> dict[str, Any]:
             if place == "/":
                 raise Refused(f"its root file system cannot be mounted: {exc}") from exc
     mounts = [[place, places[place]] for place in sorted(places, key=len)]
-    return {"root": roots[0], "mounts": mounts, **_described(appliance, roots[0])}
+    return {"root": roots[0], "mounts": mounts, **_describe_system(appliance, roots[0])}
 
 
-def _mounted_again(appliance: Any, found: dict[str, Any]) -> dict[str, Any]:
+def _mount_known(appliance: Any, inspection: dict[str, Any]) -> dict[str, Any]:
     """Mount what an inspection of the same content found, which takes as long as the launch."""
-    for place, device in found["mounts"]:
+    for place, device in inspection["mounts"]:
         try:
             appliance.mount(device, place)
         except RuntimeError as exc:
             if place == "/":
                 raise Refused(f"its root file system cannot be mounted: {exc}") from exc
-    return {key: found[key] for key in ("root", "mounts", "os", "arch")}
+    return {key: inspection[key] for key in ("root", "mounts", "os", "arch")}
 
 
-def _described(appliance: Any, root: str) -> dict[str, str]:
+def _describe_system(appliance: Any, root: str) -> dict[str, str]:
     try:
         name = appliance.inspect_get_distro(root)
         version = appliance.inspect_get_major_version(root)
@@ -77,7 +77,7 @@ def _described(appliance: Any, root: str) -> dict[str, str]:
         return {"os": "some system", "arch": "unknown"}
 
 
-def _bare(appliance: Any, readonly: bool) -> str | None:
+def _mount_bare(appliance: Any, readonly: bool) -> str | None:
     """Mount the only file system of a disk that has a root but says nothing of itself."""
     mount = appliance.mount_ro if readonly else appliance.mount
     for device in sorted(appliance.list_filesystems()):
@@ -108,9 +108,12 @@ def is_there() -> bool:
 
 def refuse_foreign(system: dict[str, Any]) -> None:
     """Refuse to run a guest's programs that this machine's processor does not understand."""
-    here = os.uname().machine
-    if system["arch"] not in (here, "unknown") and {system["arch"], here} != {"i386", "x86_64"}:
+    host_arch = os.uname().machine
+    if system["arch"] not in (host_arch, "unknown") and {system["arch"], host_arch} != {
+        "i386",
+        "x86_64",
+    }:
         raise Refused(
-            f"its programs cannot run here ({system['arch']} on {here}); give "
+            f"its programs cannot run here ({system['arch']} on {host_arch}); give "
             "install_from a tarball, or an image that has a minion"
         )

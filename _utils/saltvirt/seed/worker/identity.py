@@ -44,13 +44,13 @@ class Refused(Exception):
     """The job cannot be done; the message says why."""
 
 
-def _any(tree: Any, paths: Iterable[str]) -> bool:
+def _has_any_file(tree: Any, paths: Iterable[str]) -> bool:
     return any(tree.is_file(path, followsymlinks=True) for path in paths)
 
 
 def has_minion(tree: Any) -> bool:
     """Return whether there is a salt-minion."""
-    return _any(tree, _MINION)
+    return _has_any_file(tree, _MINION)
 
 
 def look(tree: Any, system: dict[str, Any]) -> dict[str, Any]:
@@ -60,26 +60,26 @@ def look(tree: Any, system: dict[str, Any]) -> dict[str, Any]:
     return {
         **system,
         "has_minion": has_minion(tree),
-        "has_cloud_init": _any(tree, _CLOUD_INIT) and not tree.exists(_SWITCHED_OFF),
+        "has_cloud_init": _has_any_file(tree, _CLOUD_INIT) and not tree.exists(_SWITCHED_OFF),
         "datasources": _datasources(tree),
-        "has_ssh_server": _any(tree, _SSH_SERVERS),
-        "has_systemd": _any(tree, _SYSTEMD),
+        "has_ssh_server": _has_any_file(tree, _SSH_SERVERS),
+        "has_systemd": _has_any_file(tree, _SYSTEMD),
         "systemd_version": _systemd_version(tree),
     }
 
 
 def _datasources(tree: Any) -> list[str] | None:
     """Return where cloud-init looks for its data, as its files say last; None if they do not."""
-    found = None
+    datasources = None
     for path in (_CLOUD_CONFIG, *sorted(tree.glob_expand(_CLOUD_CONFIGS))):
         try:
             text = tree.read_file(path) if tree.is_file(path) else b""
         except (RuntimeError, OSError, Refused):
             continue  # too large for a configuration, or broken: it only helps to warn
-        for said in _SOURCES.finditer(text):
-            names = re.findall(_SOURCE, said[1] if said[1] is not None else said[2])
-            found = [name.decode() for name in names[:_MOST_SOURCES]]
-    return found
+        for match in _SOURCES.finditer(text):
+            names = re.findall(_SOURCE, match[1] if match[1] is not None else match[2])
+            datasources = [name.decode() for name in names[:_MOST_SOURCES]]
+    return datasources
 
 
 def _systemd_version(tree: Any) -> int | None:
@@ -95,7 +95,7 @@ def _systemd_version(tree: Any) -> int | None:
 def seed(tree: Any, job: dict[str, Any]) -> None:
     """Write a guest's identity into a root that has a minion, or installs one when it boots."""
     # Those of the minion that it was: every VM of that image would have them.
-    is_another = job.get("is_another") or _minion_id(tree) != _given_id(job)
+    is_another = job.get("is_another") or _minion_id(tree) != _find_new_id(job)
     for name in ("minion.pem", "minion.pub") if is_another else ():
         tree.rm_f(f"/etc/salt/pki/minion/{name}")
     tree.rm_f("/etc/salt/minion.d/99-salt-virt.conf")  # what releases before called it
@@ -112,11 +112,11 @@ def seed(tree: Any, job: dict[str, Any]) -> None:
 def _minion_id(tree: Any) -> str:
     """Return which minion a root has been, empty if none."""
     path = "/etc/salt/minion_id"
-    found = tree.read_file(path) if tree.is_file(path) else b""
-    return str(found.decode(errors="replace").strip())
+    content = tree.read_file(path) if tree.is_file(path) else b""
+    return str(content.decode(errors="replace").strip())
 
 
-def _given_id(job: dict[str, Any]) -> str:
+def _find_new_id(job: dict[str, Any]) -> str:
     """Return which minion a root is to be."""
     texts = {path: text for path, text, _mode in job["files"]}
     return str(texts.get("/etc/salt/minion_id", "")).strip()
@@ -133,8 +133,8 @@ def put(tree: Any, path: str, text: str, mode: int) -> None:
 
 def authorize(tree: Any, keys: Iterable[str]) -> None:
     """Let those who have these SSH keys log in as root, beside those whom the image lets in."""
-    wanted = list(keys)
-    if not wanted:
+    new_keys = list(keys)
+    if not new_keys:
         return
     # A link that the image has there would lead to somebody else's folder, or file.
     if tree.is_symlink(_SSH):
@@ -144,11 +144,11 @@ def authorize(tree: Any, keys: Iterable[str]) -> None:
     tree.chown(0, 0, _SSH)
     tree.chmod(0o700, _SSH)
     path = f"{_SSH}/authorized_keys"
-    before = tree.read_file(path) if tree.is_file(path) else b""
-    lines = [line for line in before.splitlines() if line.strip()]
-    there = {tuple(line.split()[:2]) for line in lines}
-    encoded = [key.encode() for key in wanted]
-    lines += [key for key in encoded if tuple(key.split()[:2]) not in there]
+    old_content = tree.read_file(path) if tree.is_file(path) else b""
+    lines = [line for line in old_content.splitlines() if line.strip()]
+    present_keys = {tuple(line.split()[:2]) for line in lines}
+    encoded_keys = [key.encode() for key in new_keys]
+    lines += [key for key in encoded_keys if tuple(key.split()[:2]) not in present_keys]
     tree.rm_f(path)
     tree.write(path, b"".join(line + b"\n" for line in lines))
     tree.chmod(0o600, path)
@@ -167,7 +167,7 @@ def make_anonymous(tree: Any) -> None:
 
 def start_at_boot(tree: Any, install: dict[str, Any] | None) -> None:
     """Have systemd start the minion, or first its installer, when the guest boots."""
-    if not _any(tree, _SYSTEMD):
+    if not _has_any_file(tree, _SYSTEMD):
         return
     is_there = has_minion(tree)
     if install and not is_there:

@@ -69,21 +69,21 @@ def make_sure(tree: Any, system: dict[str, Any], install: dict[str, Any] | None)
         )
 
 
-def run(tree: Any, script: str, what: str) -> str:
+def run(tree: Any, script: str, action: str) -> str:
     """Run a script in the guest's root; a failure says the last line of what it printed."""
     try:
         return str(tree.sh(_QUIET.format(script=script)))
     except RuntimeError as exc:
         lines = [line for line in str(exc).splitlines() if line.strip()]
-        why = lines[-1].strip().removeprefix("sh: ") if lines else "no reason is printed"
-        raise Refused(f"{what} failed: {why}") from exc
+        reason = lines[-1].strip().removeprefix("sh: ") if lines else "no reason is printed"
+        raise Refused(f"{action} failed: {reason}") from exc
 
 
 def packages(tree: Any, system: dict[str, Any], names: Iterable[str]) -> None:
     """Install packages with the guest's own package manager, which needs the network."""
     guestfstree.refuse_foreign(system)
-    quoted = " ".join("'" + name.replace("'", "'\\''") + "'" for name in names)
-    run(tree, _REPOSITORY.format(packages=quoted), f"installing {', '.join(names)}")
+    quoted_names = " ".join("'" + name.replace("'", "'\\''") + "'" for name in names)
+    run(tree, _REPOSITORY.format(packages=quoted_names), f"installing {', '.join(names)}")
 
 
 def _repository(tree: Any, system: dict[str, Any], _install: dict[str, Any]) -> None:
@@ -94,7 +94,7 @@ def _repository(tree: Any, system: dict[str, Any], _install: dict[str, Any]) -> 
         raise Refused(f"{exc}; if its repositories have no minion, give install_from=") from exc
 
 
-def _uploaded(tree: Any, files: Iterable[tuple[str, str]]) -> list[str]:
+def _upload_files(tree: Any, files: Iterable[tuple[str, str]]) -> list[str]:
     """Bring files of the host into the guest; return their paths there."""
     tree.mkdir_p("/var/tmp/salt-virt")
     paths = []
@@ -106,16 +106,16 @@ def _uploaded(tree: Any, files: Iterable[tuple[str, str]]) -> list[str]:
 
 def _package(tree: Any, system: dict[str, Any], install: dict[str, Any]) -> None:
     guestfstree.refuse_foreign(system)
-    paths = _uploaded(tree, install["files"])
-    listed = " ".join("'" + path.replace("'", "'\\''") + "'" for path in paths)
+    paths = _upload_files(tree, install["files"])
+    quoted_paths = " ".join("'" + path.replace("'", "'\\''") + "'" for path in paths)
     command = "DEBIAN_FRONTEND=noninteractive dpkg -i" if paths[0].endswith(".deb") else "rpm -i"
-    run(tree, f"{command} {listed}", "installing the package")
+    run(tree, f"{command} {quoted_paths}", "installing the package")
     tree.rm_rf("/var/tmp/salt-virt")
 
 
 def _script(tree: Any, system: dict[str, Any], install: dict[str, Any]) -> None:
     guestfstree.refuse_foreign(system)
-    (path,) = _uploaded(tree, install["files"])
+    (path,) = _upload_files(tree, install["files"])
     run(tree, f"sh '{path}'", "the bootstrap script")
     tree.rm_rf("/var/tmp/salt-virt")
 
@@ -129,8 +129,8 @@ def _tarball(tree: Any, system: dict[str, Any], install: dict[str, Any]) -> None
     tree.mkdir_p("/opt/saltstack")
     if tree.is_dir(_ONEDIR):
         raise Refused(f"it has {_ONEDIR} without a minion in it already")
-    more = {"compress": _COMPRESSED[suffix]} if _COMPRESSED[suffix] else {}
-    tree.tar_in(path, "/opt/saltstack", **more)
+    options = {"compress": _COMPRESSED[suffix]} if _COMPRESSED[suffix] else {}
+    tree.tar_in(path, "/opt/saltstack", **options)
     if not tree.is_file(f"{_ONEDIR}/salt-minion", followsymlinks=True):
         raise Refused(f"{name} is not a onedir tarball: it has no salt/salt-minion")
     _refuse_other_processor(tree, system, name)

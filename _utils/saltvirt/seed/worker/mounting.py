@@ -58,8 +58,8 @@ def mount(job: dict[str, Any]) -> int:
         # What says that the mount lives, locks, has to live as long as guestmount. Its own files
         # grow as the appliance likes, which tells it what is in folders. QEMU, which it starts, has
         # another limit.
-        limited = functools.partial(limit_files, BESIDE_BYTES, resource.RLIM_INFINITY)
-        options: dict[str, Any] = {"close_fds": False, "check": False, "preexec_fn": limited}
+        limit_child = functools.partial(limit_files, BESIDE_BYTES, resource.RLIM_INFINITY)
+        options: dict[str, Any] = {"close_fds": False, "check": False, "preexec_fn": limit_child}
         return subprocess.run(job["argv"], env=env, **options).returncode
 
 
@@ -76,36 +76,44 @@ def limit_files(most_bytes: int, most_later: int) -> None:
 def become_qemu(path: str, argv: list[str]) -> None:
     """Become QEMU, as the appliance's user, who gets what libguestfs has made for it."""
     job = json.loads(Path(path).read_text())
-    who, work, own = job["confined"], *(Path(job["confined"]["folder"], n) for n in (WORK, OWN))
+    confinement, work_folder, own_folder = (
+        job["confined"],
+        *(Path(job["confined"]["folder"], n) for n in (WORK, OWN)),
+    )
     # Without one it is only asked what it can do.
-    sockets = [Path(found[1]) for word in argv if (found := _SOCKET.match(word))]
-    for made in (work, *work.rglob("*"), *sockets, *{one.parent for one in sockets}):
-        if made.is_dir():
+    sockets = [Path(match[1]) for word in argv if (match := _SOCKET.match(word))]
+    for entry in (
+        work_folder,
+        *work_folder.rglob("*"),
+        *sockets,
+        *{socket.parent for socket in sockets},
+    ):
+        if entry.is_dir():
             # Whoever could put a link there would have root write to what it leads to.
-            made.chmod(0o711)
+            entry.chmod(0o711)
         else:
-            os.chown(made, who["uid"], who["gid"], follow_symlinks=False)
-    own.mkdir(mode=0o700, exist_ok=True)
-    os.chown(own, who["uid"], who["gid"])
-    view([str(work), str(own), job["path"]])
-    os.environ.update(dict.fromkeys(("TMPDIR", "XDG_RUNTIME_DIR", "HOME"), str(own)))
+            os.chown(entry, confinement["uid"], confinement["gid"], follow_symlinks=False)
+    own_folder.mkdir(mode=0o700, exist_ok=True)
+    os.chown(own_folder, confinement["uid"], confinement["gid"])
+    view([str(work_folder), str(own_folder), job["path"]])
+    os.environ.update(dict.fromkeys(("TMPDIR", "XDG_RUNTIME_DIR", "HOME"), str(own_folder)))
     # What a guest writes to a disk that is only read is written beside it. QEMU is told that it is
     # at the limit by an error, as Python has switched off the signal.
     most_bytes = job["most_bytes"] or BESIDE_BYTES
     limit_files(most_bytes, most_bytes)
-    confined.become(who["uid"], who["gid"], [])
-    rest = ["-sandbox", confined.SANDBOX] if sockets else []
-    os.execv(job["qemu"], [job["qemu"], *argv, *rest])
+    confined.become(confinement["uid"], confinement["gid"], [])
+    sandbox_args = ["-sandbox", confined.SANDBOX] if sockets else []
+    os.execv(job["qemu"], [job["qemu"], *argv, *sandbox_args])
 
 
 def view(paths: list[str]) -> None:
     """Hide /run, and open folders closed to others, which then have nothing but these paths."""
     confined.own_view(has_network=False)
-    real = [os.path.realpath(path) for path in paths]
-    covered = {path: at for path in real if (at := cover(path))}
-    handles = {path: os.open(path, os.O_PATH) for path in covered}
-    for at in {RUN, *covered.values()}:
-        confined.hide(at)
+    real_paths = [os.path.realpath(path) for path in paths]
+    folders_by_path = {path: folder for path in real_paths if (folder := cover(path))}
+    handles = {path: os.open(path, os.O_PATH) for path in folders_by_path}
+    for folder in {RUN, *folders_by_path.values()}:
+        confined.hide(folder)
     for path, handle in handles.items():
         Path(path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         confined.show(f"/proc/self/fd/{handle}", Path(path))
@@ -114,4 +122,7 @@ def view(paths: list[str]) -> None:
 def cover(path: str) -> str | None:
     """Return the highest folder above a path that is hidden or closed to others, None without."""
     folders = reversed(Path(path).parents)
-    return next((str(at) for at in folders if str(at) == RUN or not at.stat().st_mode & 1), None)
+    return next(
+        (str(folder) for folder in folders if str(folder) == RUN or not folder.stat().st_mode & 1),
+        None,
+    )

@@ -47,15 +47,15 @@ def _devices() -> list[Path]:
     if not Path("/sys/module/nbd").is_dir():
         argv = ["modprobe", "nbd", "max_part=16"]
         try:
-            tried = subprocess.run(argv, capture_output=True, text=True, check=False)
+            result = subprocess.run(argv, capture_output=True, text=True, check=False)
         except FileNotFoundError:
             raise Unusable("modprobe is missing on this host; install kmod") from None
-        if tried.returncode:
+        if result.returncode:
             raise Unusable(
-                f"this host's kernel has no 'nbd' ({tried.stderr.strip()}); use "
+                f"this host's kernel has no 'nbd' ({result.stderr.strip()}); use "
                 "seed_method=guestfs or nocloud, or guestfs.mount"
             )
-    return sorted(Path("/sys/block").glob("nbd*"), key=lambda one: (len(one.name), one))
+    return sorted(Path("/sys/block").glob("nbd*"), key=lambda device: (len(device.name), device))
 
 
 def wait_attached(device: str, why_not: Callable[[], str | None] = lambda: None) -> None:
@@ -68,8 +68,8 @@ def wait_attached(device: str, why_not: Callable[[], str | None] = lambda: None)
     block = Path("/sys/block", Path(device).name)
     deadline = time.monotonic() + _ATTACH_S
     while not ((block / "pid").exists() and int((block / "size").read_text())):
-        if why := why_not():
-            raise Unusable(f"qemu-nbd: {why}")
+        if reason := why_not():
+            raise Unusable(f"qemu-nbd: {reason}")
         if time.monotonic() > deadline:
             raise Unusable(f"qemu-nbd did not take hold of {device} within {_ATTACH_S} s")
         time.sleep(0.02)
@@ -80,5 +80,7 @@ def parts(device: str) -> list[str]:
     with open(device, "rb") as handle, suppress(OSError):  # refused if it can have no partitions
         fcntl.ioctl(handle, _BLKRRPART)
     name = Path(device).name
-    found = [f"/dev/{one.name}" for one in Path("/sys/block", name).glob(f"{name}p*")]
-    return sorted(found, key=lambda one: (len(one), one)) or [device]
+    partitions = [
+        f"/dev/{partition.name}" for partition in Path("/sys/block", name).glob(f"{name}p*")
+    ]
+    return sorted(partitions, key=lambda partition: (len(partition), partition)) or [device]

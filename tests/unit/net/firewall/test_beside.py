@@ -146,13 +146,13 @@ def test_an_nft_that_fails_is_an_error_with_its_words(space, place):
 
 
 def test_rules_without_a_table_beside_them_are_named(space, place, monkeypatch):
-    assert forwarding.unguarded() == []
+    assert forwarding.find_unguarded() == []
     made(space, "iptables").apply()
     made(space, "nftables", name="second").apply()
-    assert forwarding.unguarded() == []
+    assert forwarding.find_unguarded() == []
 
     (place / "nftables-salt_virt_forward.nft").rename(place / "elsewhere")
-    assert forwarding.unguarded() == ["salt_virt"]
+    assert forwarding.find_unguarded() == ["salt_virt"]
     (place / "elsewhere").rename(place / "nftables-salt_virt_forward.nft")
     monkeypatch.setattr("saltvirt.net.firewall.backend._FOLDERS", str(place))
-    assert forwarding.unguarded() == ["salt_virt"]
+    assert forwarding.find_unguarded() == ["salt_virt"]

@@ -56,7 +56,7 @@ def found(monkeypatch):
     monkeypatch.setattr(links, "ports_of", lambda _bridge: [])
     monkeypatch.setattr(links, "read", lambda _names: host["seen"])
     monkeypatch.setattr(managers, "find", lambda *_given: (host["name"], host["manager"]))
-    monkeypatch.setattr(confirm, "safely", safely)
+    monkeypatch.setattr(confirm, "watch_change", safely)
     return host
 
 
@@ -174,6 +174,6 @@ def test_search_domains_are_found_where_the_name_servers_are(tmp_path, monkeypat
         more.write("nameserver fe80::1%2\nnameserver fe80::1%eth0\n")
     monkeypatch.setattr(resolver, "_PATHS", (str(path),))
 
-    assert resolver.configured() == (("10.0.0.53", "fd00::53"), ("corp.example", "b"))
+    assert resolver.read_resolver() == (("10.0.0.53", "fd00::53"), ("corp.example", "b"))
     path.write_text("search .\n")
-    assert resolver.configured() == ((), ())
+    assert resolver.read_resolver() == ((), ())

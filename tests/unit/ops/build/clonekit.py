@@ -54,7 +54,7 @@ def definition(hypervisor, name):
 
 def change(conn, name, change_xml):
     """Define a VM anew with XML that is changed."""
-    lifecycle.define(conn, change_xml(lifecycle.own_xml(conn, name)))
+    lifecycle.define(conn, change_xml(lifecycle.secure_xml(conn, name)))
 
 
 def nothing_of_it(hypervisor):

@@ -63,7 +63,7 @@ def test_files_without_a_second_name_go_with_a_build_that_cannot_note_them(hyper
 
     def announced(*args):
         announce(*args)
-        monkeypatch.setattr(records.Held, "note", full)
+        monkeypatch.setattr(records.LockedRecord, "note", full)
 
     monkeypatch.setattr(ownfiles, "announce", announced)
     with hypervisor.libvirt(), pytest.raises(StorageError, match="the disk is full"):
@@ -257,10 +257,10 @@ def test_a_builder_that_is_killed_as_it_begins_to_undo_leaves_the_vm_whole(
 
 def test_the_files_and_the_phase_are_on_the_disk_before_the_vm_is_defined(hypervisor, monkeypatch):
     order, settings = [], hypervisor.settings
-    settle, define, start = files.settle, lifecycle.define, lifecycle.start
+    settle, define, start = files.sync_files, lifecycle.define, lifecycle.start
 
     def phase():
-        return records.look(reservations.folder(settings), "build", "web1").phase
+        return records.read_record(reservations.folder(settings), "build", "web1").phase
 
     def watched(name, function):
         def call(*args):
@@ -269,7 +269,7 @@ def test_the_files_and_the_phase_are_on_the_disk_before_the_vm_is_defined(hyperv
 
         return call
 
-    monkeypatch.setattr(files, "settle", watched("settle", settle))
+    monkeypatch.setattr(files, "sync_files", watched("settle", settle))
     monkeypatch.setattr(lifecycle, "define", watched("define", define))
     monkeypatch.setattr(lifecycle, "start", watched("start", start))
     with hypervisor.libvirt():
@@ -292,7 +292,7 @@ def test_credentials_that_a_killed_builder_wrote_do_not_stay(hypervisor, monkeyp
 
 
 def test_a_vm_that_somebody_else_defined_meanwhile_is_not_undone(hypervisor, monkeypatch):
-    settle = files.settle
+    settle = files.sync_files
 
     def settle_and_see_another(paths):
         settle(paths)
@@ -302,7 +302,7 @@ def test_a_vm_that_somebody_else_defined_meanwhile_is_not_undone(hypervisor, mon
             "</domain>",
         )
 
-    monkeypatch.setattr(files, "settle", settle_and_see_another)
+    monkeypatch.setattr(files, "sync_files", settle_and_see_another)
     with hypervisor.libvirt() as conn:
         with pytest.raises(LibvirtRefused, match="already exists|already defined"):
             hypervisor.init()

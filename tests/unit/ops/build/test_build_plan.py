@@ -33,7 +33,7 @@ CONTENT = buildfacts.Content(
     places={"system": Place(folder=Path("/images")), "data": Place(folder=Path("/pool"), pool="p")},
     taken=frozenset(),
     boot={},
-    wish=method.Wish(image=IMAGE, asked="nocloud"),
+    wish=method.SeedRequest(image=IMAGE, asked="nocloud"),
 )
 
 
@@ -41,7 +41,7 @@ def deployment(**given):
     """Return a call of virt.init with the host's part decided."""
     said = {"image": IMAGE, "disks": [{"name": "data", "size": 8}], **given}
     call = spec.deployment(HostSettings(), "web1", 1, 512, said)
-    return replace(call, vm=replace(buildplan.on_host(call.vm, HOST), uuid="u1"))
+    return replace(call, vm=replace(buildplan.apply_host_facts(call.vm, HOST), uuid="u1"))
 
 
 def decided(content=CONTENT, **given):
@@ -66,7 +66,7 @@ def test_a_plan_says_all_that_will_be_made_and_touches_nothing():
 
 
 def test_of_an_image_that_is_to_be_fetched_no_format_is_claimed():
-    wish = method.Wish(image=IMAGE)
+    wish = method.SeedRequest(image=IMAGE)
     shown = decided(replace(CONTENT, images={IMAGE: None}, wish=wish)).to_dict()
 
     assert shown["to_fetch"] == [IMAGE]
@@ -122,10 +122,10 @@ def test_the_host_decides_what_was_left_open():
     vm = deployment().vm
 
     assert (vm.domain_type, vm.arch) == ("kvm", "x86_64")
-    assert buildplan.on_host(replace(vm, domain_type="qemu"), HOST).domain_type == "qemu"
+    assert buildplan.apply_host_facts(replace(vm, domain_type="qemu"), HOST).domain_type == "qemu"
     without = replace(HOST, domain_types=DomainTypes(default=None, usable=[], why="no proof"))
     with pytest.raises(ReservationRefused, match="no proof"):
-        buildplan.on_host(replace(vm, domain_type=None), without)
+        buildplan.apply_host_facts(replace(vm, domain_type=None), without)
 
 
 @pytest.mark.parametrize(

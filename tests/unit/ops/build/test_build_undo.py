@@ -56,7 +56,7 @@ def test_nobody_starts_a_vm_between_its_stop_and_the_end_of_its_definition(faili
 
     def start():
         try:
-            with startlock.starting(conn, failing.settings, "web1"):
+            with startlock.allow_start(conn, failing.settings, "web1"):
                 conn.lookupByName("web1").create()
         except VirtError as error:
             said.append(error)
@@ -115,7 +115,7 @@ def test_an_undo_that_is_killed_before_the_vm_is_undefined_leaves_it_whole(faili
     assert left(failing) == (ALL, ["web1"], [("build", "web1", "undoing")])
 
     with failing.libvirt() as conn:
-        with startlock.starting(conn, failing.settings, "web1"):
+        with startlock.allow_start(conn, failing.settings, "web1"):
             pass
         unfinished.settle(conn, failing.settings)
 
@@ -133,11 +133,11 @@ def test_an_undo_that_is_killed_later_is_finished_before_that_name_is_started(fa
     with failing.libvirt() as conn:
         with (
             pytest.raises(startlock.BeingUndone, match=words),
-            startlock.creating(conn, failing.settings, xml.format("u2")),
+            startlock.allow_creation(conn, failing.settings, xml.format("u2")),
         ):
             pytest.fail("it was started")
         unfinished.settle(conn, failing.settings)
-        with startlock.creating(conn, failing.settings, xml.format("u2")):
+        with startlock.allow_creation(conn, failing.settings, xml.format("u2")):
             pass
 
     assert left(failing) == ([], [], [])
@@ -145,7 +145,7 @@ def test_an_undo_that_is_killed_later_is_finished_before_that_name_is_started(fa
 
 def test_a_vm_that_was_renamed_meanwhile_stays_whole(hypervisor, monkeypatch):
     def rename_and_fail(conn, name):
-        renamed = lifecycle.whole_xml(conn, name).replace("<name>web1<", "<name>web2<")
+        renamed = lifecycle.migratable_xml(conn, name).replace("<name>web1<", "<name>web2<")
         lifecycle.undefine(conn, name)
         lifecycle.define(conn, renamed)
         fail()

@@ -24,7 +24,7 @@ def test_nobody_starts_moves_or_purges_the_source_meanwhile(hypervisor, stopped,
         for work in (
             lambda: reservations.refuse_moving(settings, "web1"),
             lambda: purge.purge(stopped, settings, "web1"),
-            lambda: startlock.starting(stopped, settings, "web1").__enter__(),
+            lambda: startlock.allow_start(stopped, settings, "web1").__enter__(),
         ):
             with pytest.raises(NameTaken, match="'web1' has been cloned as 'db1' since") as error:
                 work()
@@ -32,11 +32,11 @@ def test_nobody_starts_moves_or_purges_the_source_meanwhile(hypervisor, stopped,
 
     with monkeypatch.context() as watching:
         watching.setattr(nocloud, "build", tried)
-        watching.setattr(do, "_settle", lambda *_: None)
+        watching.setattr(do, "_mark_and_settle", lambda *_: None)
         cloned(hypervisor)
     assert len(said) == 3
 
-    with startlock.starting(stopped, hypervisor.settings, "web1"):
+    with startlock.allow_start(stopped, hypervisor.settings, "web1"):
         lifecycle.start(stopped, "web1")
 
 

@@ -35,12 +35,12 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_clone_has_copies_of_its_own_and_the_source_stays(hypervisor, stopped):
-    before = lifecycle.own_xml(stopped, "web1")
+    before = lifecycle.secure_xml(stopped, "web1")
 
     assert cloned(hypervisor) is True
 
     assert stopped.lookupByName("db1").isActive() and not stopped.lookupByName("web1").isActive()
-    assert lifecycle.own_xml(stopped, "web1") == before and hypervisor.open_records() == []
+    assert lifecycle.secure_xml(stopped, "web1") == before and hypervisor.open_records() == []
     assert [one for one in hypervisor.files() if one.startswith("db1")] == FILES
     for name in ("system", "data"):
         path = disk(hypervisor, f"db1_{name}.qcow2")
@@ -63,7 +63,7 @@ def test_a_clone_starts_with_the_host_if_it_is_to_whatever_its_source_does(
 
     cloned(hypervisor, start=False, **more)
 
-    assert lifecycle.autostarted(stopped) - {"web1"} == starts
+    assert lifecycle.list_autostarted_domains(stopped) - {"web1"} == starts
 
 
 def test_snapshots_within_a_disk_are_not_copied(hypervisor, stopped):
@@ -184,7 +184,7 @@ def test_a_dry_run_shows_no_password_and_the_clone_has_it(hypervisor, stopped):
 
     assert "<graphics" in said["xml"] and "Xmarkedpw" not in str(said)
     assert cloned(hypervisor) is True
-    assert "passwd='Xmarkedpw'" in lifecycle.own_xml(stopped, "db1")
+    assert "passwd='Xmarkedpw'" in lifecycle.secure_xml(stopped, "db1")
 
 
 CANNOT = {

@@ -183,9 +183,9 @@ def test_what_is_there_in_a_pool_takes_no_room_of_the_image_folder_from_others(h
     asked = [{"name": "new", "size": 8}, {"name": "data", "size": 64, "pool": "p"}]
     vm = hypervisor.deployment(**UNSEEDED, disk=None, disks=asked).vm
     on = {"p": {"type": "dir", "active": True, "path": str(pool)}}
-    places = {one.name: storage.place(hypervisor.settings, on, one) for one in vm.disks}
+    places = {one.name: storage.find_place(hypervisor.settings, on, one) for one in vm.disks}
 
-    found = existing.to_find(hypervisor.settings, vm, places, spec.requirements(vm))
+    found = existing.reduce_requirements(hypervisor.settings, vm, places, spec.requirements(vm))
 
     assert (found.disk_mib, found.stocks) == (8, (("storage pool p", grows_mib),))
 
@@ -256,7 +256,7 @@ def test_what_is_on_record_for_another_is_refused(hypervisor, purpose, phase, fa
     disk(path)
     place = reservations.folder(hypervisor.settings)
 
-    with hypervisor.libvirt() as conn, records.held(place, purpose, "a_b") as other:
+    with hypervisor.libvirt() as conn, records.hold_record(place, purpose, "a_b") as other:
         other.begin("t1", phase, **facts(str(path)))
         with pytest.raises(StorageError, match="a_b_c.qcow2 is .* a (disk|file) of VM 'a_b'"):
             hypervisor.init("a", disks=[{"name": "b_c", "size": 8}])

@@ -49,7 +49,7 @@ def test_what_a_disk_in_the_trash_is_based_on_is_given_to_nobody(hypervisor, tmp
     hypervisor.settings = replace(hypervisor.settings, trash_days=7)
     base = tmp_path / "template.qcow2"
     had = disk(base)
-    with trash.filling(hypervisor.settings, "web1", why="a test") as drop:
+    with trash.fill_trash(hypervisor.settings, "web1", reason="a test") as drop:
         drop(verdicts.free(based(base, "web1_data.qcow2")))
 
     with hypervisor.libvirt():

@@ -52,7 +52,7 @@ def another_host_makes_web1(images):
 def test_an_undo_that_is_killed_at_its_end_has_given_its_files_up(hypervisor, images, monkeypatch):
     with monkeypatch.context() as dying:
         dying.setattr(do, "_define", refuse)
-        dying.setattr(records.Held, "end", kill)
+        dying.setattr(records.LockedRecord, "end", kill)
         hypervisor.dies(hypervisor.init)
     another_host_makes_web1(images)
 
@@ -121,7 +121,7 @@ def test_a_folder_that_is_ill_holds_up_no_other_vm(hypervisor, own, monkeypatch,
     folder.mkdir()
     disks = [{"name": "data", "size": 8, "pool": str(folder)}]
     with monkeypatch.context() as dying:
-        dying.setattr(ownfiles, "linked", kill)
+        dying.setattr(ownfiles, "link_mark", kill)
         hypervisor.dies(lambda: hypervisor.init("web1", disks=disks))
     if is_gone:
         for path in folder.iterdir():
@@ -136,7 +136,7 @@ def test_a_folder_that_is_ill_holds_up_no_other_vm(hypervisor, own, monkeypatch,
 
 
 def test_without_links_what_cannot_be_had_on_record_is_taken_back(hypervisor, images, monkeypatch):
-    note = records.Held.note
+    note = records.LockedRecord.note
 
     def full(held, **facts):
         if facts.get("begun"):
@@ -148,7 +148,7 @@ def test_without_links_what_cannot_be_had_on_record_is_taken_back(hypervisor, im
 
     monkeypatch.setattr(os, "link", no_links)
     with monkeypatch.context() as failing, hypervisor.libvirt():
-        failing.setattr(records.Held, "note", full)
+        failing.setattr(records.LockedRecord, "note", full)
         with pytest.raises(StorageError, match="the disk is full"):
             hypervisor.init("web1")
     with hypervisor.libvirt():

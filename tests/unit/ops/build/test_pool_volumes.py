@@ -189,7 +189,7 @@ def test_a_partition_is_the_next_that_is_free(pooled):
 
     assert [one.source["volume"] for one in disks(host)] == ["sda2", "sda4"]
     # The VM's partitions are its disks, though their names say nothing of it.
-    call = request.of(host.settings, "web1", {**_UPDATE, "disks": two})
+    call = request.from_call(host.settings, "web1", {**_UPDATE, "disks": two})
     assert not do.is_changed(do.update(host.context, replace(call, stop_on_reboot=None)))
     assert listed(host) == ["sda1", "sda2", "sda3", "sda4"]
 
@@ -200,7 +200,7 @@ def test_a_disk_that_names_no_pool_keeps_its_partition(pooled):
     host.settings = replace(host.settings, storagepool="p")
     two = [{"name": name, "size": 8} for name in ("new", "old")]
     for is_changed in (True, False):
-        call = request.of(host.settings, "web1", {**_UPDATE, "disks": two})
+        call = request.from_call(host.settings, "web1", {**_UPDATE, "disks": two})
         done = do.update(host.context, replace(call, stop_on_reboot=None))
         assert do.is_changed(done) is is_changed
     old = f"{host.settings.images}/web1_old.qcow2"
@@ -230,7 +230,7 @@ def test_an_update_makes_volumes_and_takes_them(pooled):
     names = [{"name": name, "size": 8, "pool": "p"} for name in ("old", "new")]
 
     for is_first in (True, False):
-        call = request.of(host.settings, "web1", {**_UPDATE, "disks": names, "detach": True})
+        call = request.from_call(host.settings, "web1", {**_UPDATE, "disks": names, "detach": True})
         done = do.update(host.context, replace(call, stop_on_reboot=None))
         assert do.is_changed(done) is is_first
     assert [one.source["volume"] for one in disks(host)] == ["web1_old", "web1_new"]
@@ -241,12 +241,12 @@ def test_what_is_another_vms_is_refused(pooled):
     host = pooled("logical", "a_b_c")
     call = {**PLAIN, "disks": [{"name": "b_c", "size": 8, "pool": "p"}]}
     place = reservations.folder(host.settings)
-    with records.held(place, "build", "a_b") as other:
+    with records.hold_record(place, "build", "a_b") as other:
         other.begin("t1", "making", **onrecord.build(taken=["p/a_b_c"]))
         with pytest.raises(StorageError, match="p/a_b_c is to be a file of VM 'a_b'"):
             host.init("a", **call)
         other.end()
-    with records.held(place, "purge", "a_b") as other:
+    with records.hold_record(place, "purge", "a_b") as other:
         other.begin("t1", "removing", **onrecord.purge(volumes=[["p", "a_b_c", "n"]]))
         with pytest.raises(StorageError, match="p/a_b_c is a file of VM 'a_b', which is being pu"):
             host.init("a", **call)
@@ -298,9 +298,9 @@ NOTED = [
 @pytest.mark.parametrize(("noted", "left", "open_"), NOTED)
 def test_what_a_builder_that_died_has_made_is_removed(pooled, caplog, noted, left, open_):
     host = pooled("logical", "v")
-    assert diskvolumes.number_of(host.conn, "p", "v") is None
+    assert diskvolumes.find_volume_key(host.conn, "p", "v") is None
     place = reservations.folder(host.settings)
-    with records.held(place, "build", "web1") as dead:
+    with records.hold_record(place, "build", "web1") as dead:
         dead.begin("t1", "making", **onrecord.build(volumes=noted, taken=["p/v"]))
 
     unfinished.settle(host.conn, host.settings)

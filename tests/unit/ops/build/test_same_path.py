@@ -20,7 +20,7 @@ def test_a_path_that_another_is_about_to_make_is_refused(hypervisor, purpose):
     place = reservations.folder(hypervisor.settings)
     noted = onrecord.arrival(paths=[path])
 
-    with hypervisor.libvirt(), records.held(place, purpose, "a_b") as other:
+    with hypervisor.libvirt(), records.hold_record(place, purpose, "a_b") as other:
         # It has looked, and not made its file yet.
         other.begin("t1", "making" if purpose == "build" else "preparing", **noted)
         with pytest.raises(StorageError, match="a_b_c.qcow2 is to be a file of VM 'a_b'"):
@@ -39,7 +39,7 @@ def test_a_path_that_another_is_about_to_remove_is_refused(hypervisor, purpose, 
     noted = onrecord.departure(paths=[path])
 
     # Whoever was at it may have died; of a purge that is settled, so this one goes on.
-    with hypervisor.libvirt(), records.held(place, purpose, "a_b") as other:
+    with hypervisor.libvirt(), records.hold_record(place, purpose, "a_b") as other:
         other.begin("t1", phase, **noted)
         with pytest.raises(
             StorageError, match=f"a_b_c.qcow2 is a file of VM 'a_b', .*salt-run virt.{command} a_b"
@@ -53,7 +53,7 @@ def test_a_path_that_another_is_about_to_remove_is_refused(hypervisor, purpose, 
 def test_a_path_that_nobody_is_to_remove_is_free(hypervisor, said):
     path = f"{hypervisor.settings.images}/a_b_c.qcow2"
     place = reservations.folder(hypervisor.settings)
-    with records.held(place, "departure", "a_b") as other:
+    with records.hold_record(place, "departure", "a_b") as other:
         other.begin("t1", said.pop("phase"), **onrecord.departure(paths=[path], **said))
 
     with hypervisor.libvirt():
@@ -70,7 +70,7 @@ def test_a_file_that_is_being_made_for_another_stays(hypervisor, purpose, caplog
     for path in (mine, its, linked):
         path.write_text("new")
     place = reservations.folder(hypervisor.settings)
-    with records.held(place, purpose, "a_b") as other:
+    with records.hold_record(place, purpose, "a_b") as other:
         noted = onrecord.arrival(paths=[str(its), str(images / "link" / "its")])
         other.begin("t1", "making" if purpose == "build" else "preparing", **noted)
 
@@ -107,14 +107,14 @@ def test_what_was_made_since_it_was_looked_for_stays(hypervisor, monkeypatch):
 @pytest.fixture
 def other_host(hypervisor, monkeypatch):
     """Another host, which makes a file between this one's last look and its own file."""
-    make = ownfiles.linked
+    make = ownfiles.link_mark
 
     def first(mark, path):
         if path.endswith("_data.qcow2"):
             Path(path).write_text("another host's")
         return make(mark, path)
 
-    monkeypatch.setattr(ownfiles, "linked", first)
+    monkeypatch.setattr(ownfiles, "link_mark", first)
 
 
 def left(hypervisor):
@@ -140,7 +140,7 @@ def test_a_builder_that_is_killed_as_it_makes_a_file_leaves_none_and_takes_no_ot
     hypervisor, monkeypatch, step
 ):
     """Killed as it links the file, as it has that on record, as it removes the first name."""
-    part = {"link": os, "note": records.Held, "unlink": Path}[step]
+    part = {"link": os, "note": records.LockedRecord, "unlink": Path}[step]
     real = getattr(part, step)
 
     def kill(subject, *args, **given):
@@ -160,14 +160,14 @@ def test_a_builder_that_is_killed_as_it_makes_a_file_leaves_none_and_takes_no_ot
 
 
 def test_a_file_that_cannot_be_had_on_record_is_taken_back(hypervisor, monkeypatch):
-    note = records.Held.note
+    note = records.LockedRecord.note
 
     def full(held, **facts):
         if facts.get("begun"):
             raise StorageError("the disk is full")
         note(held, **facts)
 
-    monkeypatch.setattr(records.Held, "note", full)
+    monkeypatch.setattr(records.LockedRecord, "note", full)
     with hypervisor.libvirt(), pytest.raises(StorageError, match="the disk is full"):
         hypervisor.init("web1")
 

@@ -70,8 +70,8 @@ def test_renewal_begins_when_a_third_of_the_life_is_left(host, place):
     where = installed.places(work.basepath)["libvirt-server"]
     now = datetime.now(timezone.utc)
 
-    assert installed.due(where, info, now + timedelta(days=59)) is None
-    assert "a third of its life" in installed.due(where, info, now + timedelta(days=61))
+    assert installed.find_due_reason(where, info, now + timedelta(days=59)) is None
+    assert "a third of its life" in installed.find_due_reason(where, info, now + timedelta(days=61))
 
 
 def test_a_new_address_or_a_revocation_makes_a_certificate_due(host, place):
@@ -83,8 +83,10 @@ def test_a_new_address_or_a_revocation_makes_a_certificate_due(host, place):
 
     place.revoke([f"{certificate.serial_number:032x}"], now)
 
-    assert installed.due(where, moved, now) == "the host's names or addresses have changed"
-    assert installed.due(where, ask(place, wanted={}, now=now), now) == "it was revoked"
+    assert (
+        installed.find_due_reason(where, moved, now) == "the host's names or addresses have changed"
+    )
+    assert installed.find_due_reason(where, ask(place, wanted={}, now=now), now) == "it was revoked"
 
 
 def renewed(work, functions):
@@ -190,13 +192,13 @@ def test_the_group_of_qemu_can_enter_the_folder_of_its_key(qemu, host, place):
     info = ask(place, wanted={}, now=datetime.now(timezone.utc))
     where.key.parent.chmod(0o700)
     os.chown(where.key.parent, -1, 0)
-    why = installed.due(where, info, datetime.now(timezone.utc))
+    why = installed.find_due_reason(where, info, datetime.now(timezone.utc))
     key, pem = where.key.read_bytes(), where.certificate.read_text()
 
     installed.lay_down(where, serialization.load_pem_private_key(key, password=None), pem)
 
     assert why == f"{where.key.parent} cannot be entered by QEMU's group daemon"
-    assert installed.due(where, info, datetime.now(timezone.utc)) is None
+    assert installed.find_due_reason(where, info, datetime.now(timezone.utc)) is None
     found = where.key.parent.stat()
     assert (stat.S_IMODE(found.st_mode), grp.getgrgid(found.st_gid).gr_name) == (0o750, "daemon")
 

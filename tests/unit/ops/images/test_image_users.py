@@ -52,27 +52,27 @@ def overlay(path, base):
 
 def test_nobody_uses_it_and_it_is_removed_with_its_notes(host):
     settings, conn, digest, path = host
-    cache.look_path(settings, digest).write_text("{}")
-    size = cache.every(settings)[digest]["stat"][0]
+    cache.inspection_path(settings, digest).write_text("{}")
+    size = cache.read_notes(settings)[digest]["stat"][0]
     assert cached.prune(conn, settings, None, is_dry=True)["removed"] == {digest: size}
     assert cache.find(settings, digest)
 
     done = cached.prune(conn, settings, None, is_dry=False)
 
     assert done == {"removed": {digest: size}, "kept": {}}
-    assert [p.name for p in cache.folder(settings).iterdir() if digest in p.name] == []
+    assert [p.name for p in cache.ensure_folder(settings).iterdir() if digest in p.name] == []
 
 
 def test_a_disk_that_another_host_makes_meanwhile_keeps_its_image(host, tmp_path, monkeypatch):
     settings, conn, digest, path = host
-    looks = cached.users
+    looks = cached.find_users
 
     def seen(*args):
         found = looks(*args)
         overlay(tmp_path / "images/web1_system.qcow2", path)
         return found
 
-    monkeypatch.setattr(cached, "users", seen)
+    monkeypatch.setattr(cached, "find_users", seen)
     done = cached.prune(conn, settings, None, is_dry=False)
 
     disk = tmp_path / "images/web1_system.qcow2"
@@ -84,7 +84,7 @@ def test_a_disk_that_another_host_makes_meanwhile_keeps_its_image(host, tmp_path
 @pytest.mark.parametrize("is_used", [False, True])
 def test_between_begin_and_end_all_hosts_can_look_once_more(host, tmp_path, is_used):
     settings, conn, digest, path = host
-    size = cache.every(settings)[digest]["stat"][0]
+    size = cache.read_notes(settings)[digest]["stat"][0]
 
     begun = cached.begin(conn, settings, [digest, "another"])
 
@@ -95,25 +95,25 @@ def test_between_begin_and_end_all_hosts_can_look_once_more(host, tmp_path, is_u
     if is_used:
         overlay(disk, path)
     kept = {digest: f"used by {disk}"} if is_used else {}
-    assert cached.used_now(conn, settings, [digest, "another"]) == {"removed": {}, "kept": kept}
+    assert cached.find_used(conn, settings, [digest, "another"]) == {"removed": {}, "kept": kept}
     removed = {} if is_used else {digest: size}
     assert cached.end(conn, settings, list(removed)) == {"removed": removed, "kept": {}}
     assert bool(cache.find(settings, digest)) is is_used
-    assert [one.name for one in cache.folder(settings).glob("*.removing")] == []
+    assert [one.name for one in cache.ensure_folder(settings).glob("*.removing")] == []
 
 
 def test_an_image_is_named_by_its_beginning_and_what_is_none_is_refused(host):
     settings, _conn, digest, _path = host
 
-    assert cached.named(settings, None) is None
+    assert cached.resolve_digests(settings, None) is None
     for typed in (digest, digest[:12], [digest[:12]], f"{digest[:6]},"):
-        assert cached.named(settings, typed) == [digest]
-    assert cached.named(settings, "0" * 64) == [], "another host may have it"
+        assert cached.resolve_digests(settings, typed) == [digest]
+    assert cached.resolve_digests(settings, "0" * 64) == [], "another host may have it"
     with pytest.raises(BadArgument, match="digests: no image here begins with 'tiny'; see virt.im"):
-        cached.named(settings, "tiny")
-    cache.note_path(cache.folder(settings), f"{digest[:12]}{'f' * 52}").write_text("{}")
+        cached.resolve_digests(settings, "tiny")
+    cache.note_path(cache.ensure_folder(settings), f"{digest[:12]}{'f' * 52}").write_text("{}")
     with pytest.raises(BadArgument, match="digests: more than one image here begins with"):
-        cached.named(settings, digest[:12])
+        cached.resolve_digests(settings, digest[:12])
 
 
 def test_what_never_began_is_not_ended_whatever_it_is_called(host, tmp_path):
@@ -140,7 +140,7 @@ def test_a_disk_made_over_an_image_that_goes_is_refused(host, tmp_path):
         return {}
 
     assert removal.remove(settings, [digest], look, os.unlink).kept == {}
-    assert sorted(one.name for one in cache.folder(settings).iterdir()) == ["index.json"]
+    assert sorted(one.name for one in cache.ensure_folder(settings).iterdir()) == ["index.json"]
 
 
 def test_an_image_that_is_fetched_again_meanwhile_stays(host, tmp_path):
@@ -165,7 +165,7 @@ def test_an_image_that_is_fetched_again_meanwhile_stays(host, tmp_path):
 
 def test_the_note_of_a_removal_that_was_killed_is_not_put_over_a_newer_one(host):
     settings, _conn, digest, _path = host
-    note = cache.note_path(cache.folder(settings), digest)
+    note = cache.note_path(cache.ensure_folder(settings), digest)
     note.with_suffix(".removing").write_text(note.read_text().replace('"stat": [', '"stat": [1'))
 
     removal.sweep(settings)
@@ -182,7 +182,7 @@ def test_a_removal_that_does_not_end_is_taken_back(host, is_killed):
         raise KeyboardInterrupt
 
     if is_killed:
-        note = cache.note_path(cache.folder(settings), digest)
+        note = cache.note_path(cache.ensure_folder(settings), digest)
         note.rename(note.with_suffix(".removing"))
         assert cache.find(settings, digest) is None
         removal.sweep(settings)
@@ -207,7 +207,7 @@ def test_a_chain_that_ends_in_it_uses_it_wherever_its_files_are(host, tmp_path):
     assert cache.find(settings, digest)
 
 
-@pytest.mark.parametrize("prune", [cached.begin, cached.used_now])
+@pytest.mark.parametrize("prune", [cached.begin, cached.find_used])
 def test_no_image_goes_while_nobody_can_look_what_is_below_a_disk(host, tmp_path, prune):
     settings, conn, digest, path = host
     disk = overlay(tmp_path / "mounted/web1.qcow2", path)
@@ -242,7 +242,7 @@ def test_an_overlay_in_the_image_folder_uses_it_without_a_vm(host, tmp_path):
     settings, conn, digest, path = host
     lonely = overlay(tmp_path / "images/lonely.qcow2", path)
 
-    assert cached.listed(conn, settings)[digest]["users"] == [str(lonely)]
+    assert cached.list_images(conn, settings)[digest]["users"] == [str(lonely)]
 
 
 @pytest.mark.parametrize("is_usual", [False, True])
@@ -288,7 +288,7 @@ def test_a_chain_that_goes_in_a_circle_ends(host, tmp_path):
     ring = overlay(tmp_path / "images/ring.qcow2", path)
     qemu_img("rebase", "-u", "-F", "qcow2", "-b", "ring.qcow2", ring)
 
-    assert cached.listed(conn, settings)[digest]["users"] == []
+    assert cached.list_images(conn, settings)[digest]["users"] == []
 
 
 def test_nothing_is_removed_while_a_vm_is_built(host, tmp_path):
@@ -316,7 +316,7 @@ def test_what_a_guest_wrote_into_its_raw_disk_says_nothing(host, tmp_path):
     disk = looks_like_an_overlay(tmp_path / "images/web1_system.raw", path.encode())
     dom = conn.defineXML(DOMAIN.format(name="web1", disk=disk, driver=RAW))
     try:
-        assert cached.listed(conn, settings)[digest]["users"] == []
+        assert cached.list_images(conn, settings)[digest]["users"] == []
     finally:
         dom.undefine()
 
@@ -328,7 +328,7 @@ def test_what_it_wrote_says_nothing_when_it_lies_below_a_snapshot(host, tmp_path
     qemu_img("create", "-f", "qcow2", "-F", "raw", "-b", disk, top)
     dom = conn.defineXML(DOMAIN.format(name="web1", disk=top, driver=QCOW2))
     try:
-        assert cached.listed(conn, settings)[digest]["users"] == []
+        assert cached.list_images(conn, settings)[digest]["users"] == []
         assert list(storage.chain(str(top))) == [str(top), str(disk)]
     finally:
         dom.undefine()
@@ -352,7 +352,7 @@ def test_a_base_counts_however_a_header_names_it(host, tmp_path, name):
     try:
         known = usage.index(conn, settings).references(policies.DELETE)
         assert str(middle) in known
-        assert cached.listed(conn, settings)[digest]["users"] == ["deep"]
+        assert cached.list_images(conn, settings)[digest]["users"] == ["deep"]
     finally:
         dom.undefine()
 
@@ -380,7 +380,7 @@ def test_a_name_that_is_none_of_a_file_is_nothing_below(host, tmp_path, name):
     disk = looks_like_an_overlay(tmp_path / "images/lonely.qcow2", name)
     dom = conn.defineXML(DOMAIN.format(name="web1", disk=disk, driver=QCOW2))
     try:
-        assert cached.listed(conn, settings)[digest]["users"] == []
+        assert cached.list_images(conn, settings)[digest]["users"] == []
         known = usage.index(conn, settings).references(policies.DELETE)
         assert str(disk) in known
         storage.measure(disk, "qcow2")

@@ -5,7 +5,7 @@ from pathlib import Path
 from saltvirt.image import cache, source, validation
 from saltvirt.ops.images import golden
 from saltvirt.room import OverLimit
-from saltvirt.seed.model import Found
+from saltvirt.seed.model import Inspection
 
 
 def test_without_room_in_the_cache_a_golden_image_is_built_with_a_warning(
@@ -20,10 +20,12 @@ def test_without_room_in_the_cache_a_golden_image_is_built_with_a_warning(
 
     # A full disk, which a test cannot have for the cache alone.
     monkeypatch.setattr(cache, "adopt", full)
-    digest, warnings = golden._kept(hypervisor.settings, path, known, Found(root="/dev/sda1"))
+    digest, warnings = golden._cache_copy(
+        hypervisor.settings, path, known, Inspection(root="/dev/sda1")
+    )
 
     assert digest == source.file_digest(path)
     assert warnings == [
         f"the cache has no copy of {path}, which the first VM of it needs: no room for image web"
     ]
-    assert cache.look_path(hypervisor.settings, digest).exists()
+    assert cache.inspection_path(hypervisor.settings, digest).exists()

@@ -66,7 +66,7 @@ def test_a_step_does_what_it_does_and_is_no_dry_run(image, step):
 @pytest.mark.parametrize("content", ["as it was", "changed"])
 def test_an_image_whose_note_was_never_written_is_removed_after_a_day(image, monkeypatch, content):
     # Its fetch was killed before the note, or its removal after it.
-    base = cache.where(config.host_settings())
+    base = cache.folder_path(config.host_settings())
     cache.note_path(base, image).unlink()
     if content == "changed":
         with (base / f"{image}.raw").open("ab") as file:
@@ -84,7 +84,7 @@ def test_an_image_whose_note_was_never_written_is_removed_after_a_day(image, mon
 @pytest.fixture
 def lost(image, monkeypatch):
     """An image without a note, of two days ago; what is to be called when it is read."""
-    base, reads = cache.where(config.host_settings()), []
+    base, reads = cache.folder_path(config.host_settings()), []
     cache.note_path(base, image).unlink()
     later, digest = time.time() + 48 * 3600, source_.file_digest
     monkeypatch.setattr(time, "time", lambda: later)
@@ -116,12 +116,12 @@ def test_one_that_another_host_has_removed_while_it_was_read_is_not_noted(lost):
 
     removal.note_lost(settings)
 
-    assert not cache.note_path(cache.where(settings), image).exists()
+    assert not cache.note_path(cache.folder_path(settings), image).exists()
 
 
 def test_one_that_was_changed_is_noted_and_never_used(image, monkeypatch):
     settings = config.host_settings()
-    base = cache.where(settings)
+    base = cache.folder_path(settings)
     cache.note_path(base, image).unlink()
     with (base / f"{image}.raw").open("ab") as file:
         file.write(b"x")

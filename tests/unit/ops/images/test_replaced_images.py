@@ -11,7 +11,7 @@ from saltvirt.errors import StorageError
 from saltvirt.ops import ownvolumes, trash
 from saltvirt.ops.build import existing
 from saltvirt.ops.images import golden
-from saltvirt.storage.sharing import Elsewhere
+from saltvirt.storage.sharing import OtherHostsUsage
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
 
@@ -36,7 +36,7 @@ def test_what_a_disk_in_the_trash_is_based_on_is_not_replaced(keeping, is_own):
     for name, below in (("base", ()), ("upper", ("-F", "qcow2", "-b", "base.qcow2"))):
         argv = ["qemu-img", "create", "-q", "-f", "qcow2", *below, f"{images}/{name}.qcow2", "1M"]
         subprocess.run(argv, check=True)
-    with trash.filling(keeping.settings, "web2", why="a test") as drop:
+    with trash.fill_trash(keeping.settings, "web2", reason="a test") as drop:
         drop(verdicts.free(f"{images}/upper.qcow2"))
     # Hosts that share a folder have records of their own.
     other = dataclasses.replace(keeping.settings, state_dir=f"{images}/other")
@@ -53,7 +53,7 @@ def test_what_a_disk_in_the_trash_is_based_on_is_not_replaced(keeping, is_own):
         pool = conn.storagePoolDefineXML(POOL.format(images))
         pool.create()
         pool.createXML("<volume><name>base.qcow2</name><capacity>1024</capacity></volume>")
-        (verdict,) = ownvolumes.wipeable(conn, settings, "p1", "base.qcow2", Elsewhere())
+        (verdict,) = ownvolumes.judge_wipe(conn, settings, "p1", "base.qcow2", OtherHostsUsage())
         assert "in the trash" in verdict.reason
         pool.destroy()
         pool.undefine()

@@ -15,7 +15,7 @@ def test_a_golden_image_is_shown_when_its_cached_copy_is_gone(hypervisor):
     digest = cache.adopt(settings, golden, validation.validate(golden))
     with hypervisor.libvirt() as conn:
         assert shown.images(conn, settings)[digest]["source"] == str(golden)
-        known = cached.listed(conn, settings)
+        known = cached.list_images(conn, settings)
         assert shown.images(conn, settings) == known
 
         pruned = cached.prune(conn, settings, None, is_dry=False)

@@ -43,7 +43,7 @@ def conn():
     conn.close()
 
 
-@pytest.mark.parametrize("prune", [cached.begin, cached.used_now])
+@pytest.mark.parametrize("prune", [cached.begin, cached.find_used])
 def test_an_image_stays_until_the_pool_is_defined_again(tmp_path, conn, settings, digest, prune):
     conn.defineXML(VM.format("qcow2"))
 

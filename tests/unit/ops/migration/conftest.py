@@ -40,7 +40,9 @@ def end(hypervisor, tmp_path, monkeypatch):
     monkeypatch.setattr(migrate, "target", lambda _uri: nullcontext("the other"))
     monkeypatch.setattr(migrate, "push", push)
     monkeypatch.setattr(
-        migrate, "missing_there", lambda *_, **__: [] if (folder / "defined").exists() else missing
+        migrate,
+        "find_missing_on_target",
+        lambda *_, **__: [] if (folder / "defined").exists() else missing,
     )
     monkeypatch.setattr(sending, "hand_over", hand_over)
     monkeypatch.setattr(lifecycle, "undefine_moved", undefine)

@@ -36,7 +36,7 @@ class End:
 
     def record(self, purpose, name="web1"):
         """Return a record, None if there is none."""
-        return records.look(reservations.folder(self.settings), purpose, name)
+        return records.read_record(reservations.folder(self.settings), purpose, name)
 
     def phase(self, purpose, name="web1"):
         """Return the phase of a record."""
@@ -85,12 +85,15 @@ class End:
 
     def state(self, conn, token=TOKEN):
         """Return what the host says of the move, as it is sent."""
-        return wire.plain(state.of(conn, self.settings, "web1", token, UUID))
+        return wire.plain(state.read_state(conn, self.settings, "web1", token, UUID))
 
 
 def is_untouched(end, paths, name="web1"):
     """Return whether a VM is here as before, and may be started."""
-    with connect.opened(end.settings) as conn, startlock.starting(conn, end.settings, name):
+    with (
+        connect.open_connection(end.settings) as conn,
+        startlock.allow_start(conn, end.settings, name),
+    ):
         return all(path.stat().st_size == 400_000 for path in paths)
 
 

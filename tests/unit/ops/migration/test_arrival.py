@@ -53,14 +53,14 @@ def pools(conn):
 def test_a_newer_version_of_the_protocol_is_refused_in_one_line(end, moving, spoilt):
     about = {**wire.plain(moving), "wire": protocol.WIRE}
     context = replace(end.context, opts={"id": "hyper2"})
-    assert arrival.said(context, about) == replace(moving, wire=protocol.WIRE)
+    assert arrival.parse_migration_info(context, about) == replace(moving, wire=protocol.WIRE)
 
     with pytest.raises(MigrationFailed, match="VM 'web1' .*update this host: salt hyper2 saltutil"):
-        arrival.said(context, {**about, "wire": protocol.WIRE + 1, **spoilt})
+        arrival.parse_migration_info(context, {**about, "wire": protocol.WIRE + 1, **spoilt})
 
 
 def test_a_host_that_says_no_version_of_the_protocol_is_an_older_one(end, moving):
-    assert arrival.said(end.context, wire.plain(moving)) == moving
+    assert arrival.parse_migration_info(end.context, wire.plain(moving)) == moving
 
 
 def test_what_is_made_is_noted_and_dropped_when_the_source_keeps_the_vm(end, conn, moving):
@@ -82,7 +82,7 @@ def test_a_vm_that_is_not_here_yet_is_said_to_be_coming(end, conn, moving):
 
     with (
         pytest.raises(startlock.OnItsWay, match="on its way here from hyper1.*virt.settle web1"),
-        startlock.starting(conn, end.settings, "web1"),
+        startlock.allow_start(conn, end.settings, "web1"),
     ):
         pytest.fail("it was started")
 
@@ -94,7 +94,7 @@ def test_a_vm_that_is_still_coming_is_not_started_under_another_name(end, conn, 
     on_record = "'web2' .on record as 'web1'.*on its way here"
     with (
         pytest.raises(startlock.OnItsWay, match=on_record),
-        startlock.starting(conn, end.settings, "web2"),
+        startlock.allow_start(conn, end.settings, "web2"),
     ):
         pytest.fail("it was started")
 
@@ -170,7 +170,7 @@ def test_a_vm_that_has_come_whole_belongs_here(end, conn, moving):
     said = end.step("arrive", is_handed=False, noted={**noted, "autostart": True})
 
     assert said == {"warnings": []} and end.phase("arrival") == "arrived"
-    assert lifecycle.autostarted(conn) == {"web1"}
+    assert lifecycle.list_autostarted_domains(conn) == {"web1"}
     with pytest.raises(MigrationFailed, match="it is arrived here"):
         end.step("drop")
     end.step("end")
@@ -191,7 +191,7 @@ def test_it_starts_with_its_host_as_before_also_if_its_source_is_lost(
 
     end.step("arrive", is_handed=True, noted=noted)
 
-    assert lifecycle.autostarted(conn) == starts
+    assert lifecycle.list_autostarted_domains(conn) == starts
 
 
 def test_one_that_was_renamed_since_it_came_starts_with_its_host_and_no_other(end, conn, moving):
@@ -206,7 +206,7 @@ def test_one_that_was_renamed_since_it_came_starts_with_its_host_and_no_other(en
 
     said = end.step("arrive", is_handed=True, noted={**noted, "autostart": True})
 
-    assert said == {"warnings": []} and lifecycle.autostarted(conn) == {"web1-old"}
+    assert said == {"warnings": []} and lifecycle.list_autostarted_domains(conn) == {"web1-old"}
 
 
 def lose(path):

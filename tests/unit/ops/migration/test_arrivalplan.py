@@ -6,14 +6,14 @@ from saltvirt.errors import StorageError
 from saltvirt.image.validation import ValidatedImage
 from saltvirt.ops.migration import arrivalplan, sending
 from saltvirt.ops.migration.arrivalplan import ArrivalPlan, AwaitedImage, ComingFile
-from saltvirt.ops.migration.here import Here
+from saltvirt.ops.migration.here import LocalFacts
 
 ISO = "/srv/tools.iso"
 A, B = "a" * 64, "b" * 64
 BASE = ValidatedImage(path=f"/srv/base/{A}.qcow2", format="qcow2", size_bytes=900)
 IMAGE = {"source": "salt://a.qcow2", "file_bytes": 700}
 SIZES = {"virtual_bytes": 1000, "actual_bytes": 1, "backing": None, "size_bytes": 400}
-NOTHING = Here(media=frozenset(), images={}, incoming={})
+NOTHING = LocalFacts(media=frozenset(), images={}, incoming={})
 
 
 def disk(name="vda", how="push", **said):
@@ -33,7 +33,7 @@ def moving(*disks, **said):
 
 def lacking(*digests):
     """Return the facts of a host that has no image, and where each is to be sent."""
-    return Here(
+    return LocalFacts(
         media=frozenset(),
         images=dict.fromkeys(digests),
         incoming={digest: f"/srv/base/{digest[0]}" for digest in digests},
@@ -52,7 +52,7 @@ def test_what_is_sent_as_it_is_gets_a_file_of_its_size_and_what_libvirt_copies_a
 
 
 def test_a_copy_is_made_over_the_image_that_is_here():
-    here = Here(media=frozenset(), images={A: BASE}, incoming={})
+    here = LocalFacts(media=frozenset(), images={A: BASE}, incoming={})
 
     (file,) = arrivalplan.decide(moving(disk(how="copy", base=A)), here).files
 
@@ -60,7 +60,7 @@ def test_a_copy_is_made_over_the_image_that_is_here():
 
 
 def test_a_disk_that_is_sent_needs_its_image_here_and_says_so_itself():
-    here = Here(media=frozenset(), images={A: BASE}, incoming={})
+    here = LocalFacts(media=frozenset(), images={A: BASE}, incoming={})
 
     (file,) = arrivalplan.decide(moving(disk(base=A, image=IMAGE)), here).files
 
@@ -92,7 +92,7 @@ def test_a_file_of_which_nobody_says_how_big_it_is_is_refused(how, unknown):
 
 
 def test_a_medium_is_made_only_where_it_is_missing():
-    vm, here = moving(disk(), medium()), Here(media=frozenset([ISO]), images={}, incoming={})
+    vm, here = moving(disk(), medium()), LocalFacts(media=frozenset([ISO]), images={}, incoming={})
 
     lacked, had = arrivalplan.decide(vm, NOTHING), arrivalplan.decide(vm, here)
 
@@ -107,7 +107,7 @@ def test_a_medium_that_is_in_two_drives_is_made_and_sent_once():
     plan = arrivalplan.decide(both, NOTHING)
 
     assert [one.path for one in plan.files] == [ISO, "/srv/vda"]
-    assert [one.path for one in sending.pushed(both, ())] == [ISO, "/srv/vda"]
+    assert [one.path for one in sending.find_pushed(both, ())] == [ISO, "/srv/vda"]
 
 
 def test_what_the_firmware_noted_is_made_if_it_is_sent():
@@ -132,19 +132,21 @@ def test_what_is_on_record_before_anything_is_made():
         affinity=["shop"],
     )
 
-    facts = arrivalplan.begun(vm, frozenset([ISO]), "hyper1")
+    facts = arrivalplan.initial_facts(vm, frozenset([ISO]), "hyper1")
 
     assert (facts.uuid, facts.source, facts.was_running) == ("u1", "hyper1", True)
     assert facts.sizes == {"/srv/vda": 400} and facts.virtual == {"/srv/vdb": ["qcow2", 1000]}
     assert (facts.vcpus, facts.memory_mib, facts.affinity) == (2, 512, ["shop"])
     assert (facts.paths, facts.images, facts.folders, facts.untouched) == ([], {}, [], None)
-    assert arrivalplan.begun(vm, frozenset(), None).sizes == {"/srv/vda": 400, ISO: 400}
+    assert arrivalplan.initial_facts(vm, frozenset(), None).sizes == {"/srv/vda": 400, ISO: 400}
 
 
 def test_a_disk_that_its_source_could_not_measure_is_taken_as_it_comes():
     unmeasured = disk("vdb", "copy", virtual_bytes=None)
     others = disk("vdc", "copy", format="vmdk")
 
-    facts = arrivalplan.begun(moving(disk(how="copy"), unmeasured, others), frozenset(), "hyper1")
+    facts = arrivalplan.initial_facts(
+        moving(disk(how="copy"), unmeasured, others), frozenset(), "hyper1"
+    )
 
     assert facts.virtual == {"/srv/vda": ["qcow2", 1000]}

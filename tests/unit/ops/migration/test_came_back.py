@@ -106,7 +106,7 @@ def test_a_target_tells_whether_it_has_the_disks_that_the_source_has_noted(end, 
     assert disks == [str(path) for path in paths]
 
     def has_disks(paths):
-        return state.of(conn, end.settings, "other", "t2", None, paths).target.has_disks
+        return state.read_state(conn, end.settings, "other", "t2", None, paths).target.has_disks
 
     assert has_disks(disks) and has_disks(None)
     assert not has_disks([*disks, str(end.images / "gone.raw")])

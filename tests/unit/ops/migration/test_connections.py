@@ -13,7 +13,7 @@ PARALLEL = libvirt.VIR_MIGRATE_PARALLEL
 
 
 def flags(options):
-    return migrate.flags(options, copies=(), shared=False, is_running=True)
+    return migrate.flags(options, copies=(), is_shared=False, is_running=True)
 
 
 def parameters(options):
@@ -22,7 +22,7 @@ def parameters(options):
 
 @pytest.mark.parametrize("options", [Move(), Move(live=True), Move(live=False)])
 def test_a_running_vm_moves_over_two_connections(options):
-    wanted = connections.chosen(options, is_running=True)
+    wanted = connections.choose(options, is_running=True)
 
     assert flags(wanted) & PARALLEL
     assert parameters(wanted)["parallel.connections"] == 2
@@ -34,7 +34,7 @@ def test_a_running_vm_moves_over_two_connections(options):
     [Move(postcopy=True), Move(compressed=True), Move(tunnel=True), Move(parallel_connections=1)],
 )
 def test_a_move_that_needs_one_connection_has_one(options):
-    wanted = connections.chosen(options, is_running=True)
+    wanted = connections.choose(options, is_running=True)
 
     assert wanted == options
     assert not flags(wanted) & PARALLEL
@@ -42,13 +42,13 @@ def test_a_move_that_needs_one_connection_has_one(options):
 
 
 def test_a_number_of_connections_that_a_call_gives_is_kept():
-    wanted = connections.chosen(Move(parallel_connections=5), is_running=True)
+    wanted = connections.choose(Move(parallel_connections=5), is_running=True)
 
     assert parameters(wanted)["parallel.connections"] == 5
 
 
 def test_a_stopped_vm_has_no_memory_to_send():
-    assert connections.chosen(Move(), is_running=False) == Move()
+    assert connections.choose(Move(), is_running=False) == Move()
 
 
 class Job:
@@ -87,7 +87,7 @@ def watched(monkeypatch, options, *errors):
 
     monkeypatch.setattr(watching, "watch", watch)
     try:
-        sending._watched(None, "web1", options, True, begin)
+        sending._watch_job(None, "web1", options, True, begin)
     except migrate.MigrationFailed:
         begun.append("failed")
     return [one if one == "failed" else one.parallel_connections for one in begun]
@@ -153,6 +153,6 @@ def test_the_definition_is_left_alone_where_libvirt_or_several_connections_see_t
 
 
 def test_a_vm_that_has_the_variable_keeps_its_own():
-    once = tlspriority.added(DOMAIN)
+    once = tlspriority.add_variable(DOMAIN)
 
-    assert tlspriority.added(once) == once
+    assert tlspriority.add_variable(once) == once

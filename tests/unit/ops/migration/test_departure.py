@@ -120,7 +120,7 @@ def test_nobody_starts_what_was_handed_over_and_who_starts_first_keeps_it(end, c
     paths = end.make(conn)
     end.begin()
     said = []
-    with startlock.starting(conn, end.settings, "web1"):
+    with startlock.allow_start(conn, end.settings, "web1"):
         thread = threading.Thread(target=lambda: said.append(_error(end.send)))
         thread.start()
         thread.join(1)
@@ -166,7 +166,7 @@ def test_a_vm_whose_move_fails_stays_if_it_runs_and_waits_if_not(end, conn):
     with pytest.raises(MigrationFailed, match="cut"):
         end.send()
     assert end.phase("departure") == "cancelled"
-    assert lifecycle.autostarted(conn) == {"web1"}
+    assert lifecycle.list_autostarted_domains(conn) == {"web1"}
 
 
 def test_that_it_starts_with_its_host_again_survives_a_crash(end, conn, monkeypatch):
@@ -176,7 +176,9 @@ def test_that_it_starts_with_its_host_again_survives_a_crash(end, conn, monkeypa
     end.begin()
     end.send()
     monkeypatch.setattr(
-        storage, "settle_definitions", lambda: settled.append(lifecycle.autostarted(conn))
+        storage,
+        "settle_definitions",
+        lambda: settled.append(lifecycle.list_autostarted_domains(conn)),
     )
 
     end.step("cancel", seen="handing", is_refused=True)
@@ -228,7 +230,9 @@ def test_what_stays_here_may_be_written_to(end, conn):
 @pytest.mark.parametrize("leaves", [True, False])
 def test_the_other_host_is_asked_for_what_was_handed_over(end, conn, monkeypatch, leaves):
     asked = []
-    monkeypatch.setattr(migrate, "missing_there", lambda *_, **given: asked.append(given) or [])
+    monkeypatch.setattr(
+        migrate, "find_missing_on_target", lambda *_, **given: asked.append(given) or []
+    )
     end.make(conn)
     end.begin()
     # Each disk of the test driver's domains is said to be that big.
@@ -299,7 +303,7 @@ def test_a_definition_that_is_kept_is_not_started_as_long_as_the_vm_is_elsewhere
     lifecycle.set_autostart(conn, "web1", "on")
     assert end.step("finish")["removed"] == []
 
-    assert lifecycle.autostarted(conn) == set() and end.record("departure") is None
+    assert lifecycle.list_autostarted_domains(conn) == set() and end.record("departure") is None
     with pytest.raises(
         startlock.OnItsWay, match="moved to hyper2, and only its def.* virt.undefine"
     ):
@@ -322,7 +326,7 @@ def test_a_definition_that_is_kept_is_not_started_as_long_as_the_vm_is_elsewhere
 
 
 def _creating(end, conn, xml):
-    return startlock.creating(conn, end.settings, xml)
+    return startlock.allow_creation(conn, end.settings, xml)
 
 
 def test_a_vm_that_has_gone_is_said_to_have_gone(end, conn):

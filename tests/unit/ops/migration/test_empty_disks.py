@@ -132,7 +132,7 @@ POOLS = (
 @pytest.fixture
 def pools(seeded, hypervisor, tmp_path):
     """A pool that has a folder, and one that has none."""
-    with connect.opened(hypervisor.settings, readonly=False) as conn:
+    with connect.open_connection(hypervisor.settings, readonly=False) as conn:
         made = [conn.storagePoolDefineXML(one.format(tmp_path / "disks")) for one in POOLS]
         (tmp_path / "disks").mkdir()
         yield

@@ -86,7 +86,7 @@ def test_a_medium_that_is_being_purged_is_not_here(end, conn, moving):
     iso.write_bytes(b"tool")
     (disk,) = moving.disks
     medium = replace(disk, path=str(iso), device="cdrom", how="push", base=None, size_bytes=4)
-    with records.held(reservations.folder(end.settings), "purge", "db1") as purge:
+    with records.hold_record(reservations.folder(end.settings), "purge", "db1") as purge:
         purge.begin("t1", "removing", uuid="u1", paths=[str(iso)])
 
         with pytest.raises(StorageError, match="tools.iso is a file of VM 'db1'.*virt.purge db1"):

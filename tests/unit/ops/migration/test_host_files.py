@@ -16,7 +16,7 @@ XML = (
 
 def test_each_is_told_to_the_other_host(tmp_path):
     (tmp_path / "vars.fd").touch()
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         dom = conn.defineXML(XML.format(tmp_path))
         try:
             files = migrationinfo.gather(conn, TEST, "m1")["m1"].files
@@ -39,7 +39,7 @@ def test_a_host_names_what_it_lacks(tmp_path):
     (tmp_path / "there").touch()
     files = [str(tmp_path / "there"), str(tmp_path / "pxe.rom"), f"{tmp_path}/logs/"]
 
-    assert list(checks._lacking(files)) == [
+    assert list(checks._missing_path_reasons(files)) == [
         f"there is no file {tmp_path}/pxe.rom there",
         f"there is no folder {tmp_path}/logs there",
     ]

@@ -47,7 +47,7 @@ def test_a_host_that_dies_while_it_sends_is_settled(end, point, came):
         assert [path.exists() for path in paths] == [is_here] * 2
         assert is_moved is (None if point == "departure.end" and not hands.done else other["has"])
     assert end.record("departure") is None
-    assert records.every(reservations.folder(end.settings), "cancelled") == []
+    assert records.read_records(reservations.folder(end.settings), "cancelled") == []
 
 
 @pytest.mark.parametrize("when", ["before-", ""])
@@ -71,7 +71,7 @@ def test_a_host_that_dies_as_it_cancels_keeps_the_vm(end, when):
         assert hands.settle() == ("done", False)
         assert lifecycle.is_defined(conn, "web1") and is_untouched(end, paths)
     assert end.record("departure") is None
-    assert records.every(reservations.folder(end.settings), "cancelled") == []
+    assert records.read_records(reservations.folder(end.settings), "cancelled") == []
 
 
 @pytest.fixture

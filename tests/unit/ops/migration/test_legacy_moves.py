@@ -39,7 +39,7 @@ def test_a_claim_is_taken_over_when_nobody_is_at_it(end, conn, until_s, is_held,
     assert path.exists() is not is_adopted
     assert end.phase("arrival") == ("ready" if is_adopted else None)
     if is_adopted:
-        (shown,) = state.every(end.settings)["web1"]
+        (shown,) = state.read_moves(end.settings)["web1"]
         assert shown.token == protocol.legacy_token("web1") and shown.source is None
         # What came in those days was not noted, so nobody calls it empty.
         assert end.state(conn, shown.token)["target"]["is_empty"] is False
@@ -51,7 +51,7 @@ def test_a_departure_is_taken_over_and_settled(end, conn):
     said = {"uuid": uuid, "uri": "qemu+tls://hyper2/system", "paths": [str(p) for p in paths]}
     path = leave(end, "departures", **said)
 
-    (shown,) = state.every(end.settings)["web1"]
+    (shown,) = state.read_moves(end.settings)["web1"]
 
     assert not path.exists() and (shown.phase, shown.target) == ("handing", "hyper2")
     (end.folder / "defined").touch()
@@ -71,7 +71,7 @@ def test_a_vm_whose_departure_nobody_has_taken_over_yet_is_not_started(end, conn
 
     with (
         pytest.raises(startlock.OnItsWay, match="handed over to hyper2.*salt-run virt.settle web1"),
-        startlock.starting(conn, end.settings, "web1"),
+        startlock.allow_start(conn, end.settings, "web1"),
     ):
         pytest.fail("it was started")
     assert not path.exists() and end.phase("departure") == "handing"
@@ -97,7 +97,7 @@ def test_a_departure_that_a_crash_has_spoilt_is_named_and_kept(end, conn, text):
     end.make(conn, "db1", "4dea22b3-1d52-d8f3-2516-782e98ab3fa1")
     why = f"the record {path} cannot be read .*see which host has the VM, then move"
 
-    (shown,) = state.every(end.settings)["web1"]
+    (shown,) = state.read_moves(end.settings)["web1"]
     info = inspect.host_info(conn, end.settings)
 
     assert shown.purpose == "unreadable" and shown.error == info.unreadable["web1"]
@@ -110,7 +110,7 @@ def test_a_departure_that_a_crash_has_spoilt_is_named_and_kept(end, conn, text):
     ):
         with pytest.raises(StorageError, match=why):
             work()
-    with startlock.starting(conn, end.settings, "db1"):
+    with startlock.allow_start(conn, end.settings, "db1"):
         pass
     assert path.read_text() == text and end.record("departure") is None
 
@@ -125,7 +125,7 @@ def test_a_claim_of_another_type_is_named_and_holds_up_no_other_vm(end, conn, sa
 
     assert path.exists() and end.record("arrival") is None
     assert "see which host has the VM" in legacymoves.unreadable(end.settings)["web1"]
-    with startlock.starting(conn, end.settings, "db1"):
+    with startlock.allow_start(conn, end.settings, "db1"):
         pass
 
 
@@ -144,7 +144,7 @@ def test_an_old_departure_beside_a_broken_record_holds_up_no_other_vm(end, conn)
     broken.write_text("{")
     end.make(conn, "db1", "4dea22b3-1d52-d8f3-2516-782e98ab3fa1")
 
-    with startlock.starting(conn, end.settings, "db1"):
+    with startlock.allow_start(conn, end.settings, "db1"):
         pass
     with pytest.raises(StorageError, match="cannot be read"):
         startlock.refuse_moving(end.settings, "web1")
@@ -155,7 +155,7 @@ def test_a_departure_that_an_old_job_is_about_to_write_is_left_to_it(end, conn):
     path = departed(end, conn)
     path.write_text("")
 
-    with locks.held(path):
+    with locks.hold_lock(path):
         assert legacymoves.unreadable(end.settings) == {}
 
 
@@ -176,7 +176,7 @@ def test_what_is_buried_of_one_old_move_says_nothing_of_another(end, conn):
     end.step("cancel", token=protocol.legacy_token("web1"), seen=None, is_refused=True)
     end.make(conn, "db1", "4dea22b3-1d52-d8f3-2516-782e98ab3fa1")
 
-    seen = state.of(conn, end.settings, "db1", protocol.legacy_token("db1"), None)
+    seen = state.read_state(conn, end.settings, "db1", protocol.legacy_token("db1"), None)
 
     assert seen.source.phase is None
 

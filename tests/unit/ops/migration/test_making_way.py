@@ -23,7 +23,10 @@ def test_what_a_third_host_has_stays_here_off_and_is_named(end, conn):
 
     assert said["warnings"] == [f"its files are left there: {paths[0]}, {paths[1]}"]
     assert end.record("departure") is None and lifecycle.moved_to(conn, "web1") == "hyper3"
-    with pytest.raises(VirtError, match="hyper3"), startlock.starting(conn, end.settings, "web1"):
+    with (
+        pytest.raises(VirtError, match="hyper3"),
+        startlock.allow_start(conn, end.settings, "web1"),
+    ):
         pytest.fail("it may be started")
 
 
@@ -47,7 +50,7 @@ def test_the_last_definitions_of_vms_moved_by_hand_are_kept(end, conn, monkeypat
         (kept / f"{name}.xml").touch()
         then = time.time() - days * 24 * 3600
         os.utime(kept / f"{name}.xml", (then, then))
-    with departure.opened(end.context, "web1") as hands:
+    with departure.open_departure(end.context, "web1") as hands:
         hands.moving = migrationinfo.gather(conn, end.settings, "web1")["web1"]
         hands.target, hands.is_by_hand = "hyper2", True
         hands.open("t1")
@@ -80,7 +83,7 @@ class Far:
 def test_a_vm_moved_by_hand_starts_with_its_new_host_as_before(end, conn, monkeypatch, refuses):
     end.make(conn)
     lifecycle.set_autostart(conn, "web1", "on")
-    with departure.opened(end.context, "web1") as hands:
+    with departure.open_departure(end.context, "web1") as hands:
         hands.moving = migrationinfo.gather(conn, end.settings, "web1")["web1"]
         hands.target, hands.is_by_hand = "hyper2", True
         hands.open("t1")

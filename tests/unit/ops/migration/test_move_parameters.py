@@ -129,10 +129,10 @@ EMULATED = {"domain_type": "qemu", "state": "running"}
 def test_an_emulated_guest_whose_qemu_loses_writes_is_paused(qemu, facts, asked, live, is_risky):
     moving, options = told.moving(**facts), Move(**asked)
 
-    found = sending.whole(options, moving, qemu)
+    found = sending.make_lossless(options, moving, qemu)
 
     assert found.live is live
-    bits = migrate.flags(found, copies=[], shared=False, is_running=moving.is_running)
+    bits = migrate.flags(found, copies=[], is_shared=False, is_running=moving.is_running)
     is_live = live is not False and moving.is_running
     assert bool(bits & libvirt.VIR_MIGRATE_LIVE) == is_live
     risks = sending.risks(options, moving, qemu)

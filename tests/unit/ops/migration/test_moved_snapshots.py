@@ -52,7 +52,9 @@ def test_the_other_host_is_asked_for_them_whatever_its_release(
 ):
     asked = []
     # Its libvirt is played; a target of the release before looks for none itself.
-    monkeypatch.setattr(migrate, "missing_there", lambda *_, **given: asked.append(given) or [])
+    monkeypatch.setattr(
+        migrate, "find_missing_on_target", lambda *_, **given: asked.append(given) or []
+    )
     end.make(conn)
     take("s1", "s2")
     end.begin()
@@ -103,6 +105,6 @@ def test_one_that_is_deleted_while_it_is_sent_keeps_it(end, conn, take):
 def test_those_that_cannot_move_are_named(kept, files, is_running, why):
     one = snapshot.read(TAKEN.format("s1", kept))
 
-    found = list(migrationinfo._of_snapshots([one], [{"path": files}], is_running))
+    found = list(migrationinfo._snapshot_obstacles([one], [{"path": files}], is_running))
 
     assert [said[: len(text)] for said, text in zip(found, why, strict=True)] == why

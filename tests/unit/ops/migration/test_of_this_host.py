@@ -127,7 +127,7 @@ def test_a_disk_with_its_content_in_another_file_is_not_sent_without_that(tmp_pa
     disk |= {"format": "qcow2", "backing": None, "is_readonly": False}
 
     found = migrationinfo._disk(TEST, disk, False, {})
-    (said,) = migrationinfo._unreadable([found])
+    (said,) = migrationinfo._disk_obstacles([found])
 
     assert found.how == "split"
     assert said.startswith(f"its disk {path} has its content in a data file of its own, which does")
@@ -154,7 +154,7 @@ def test_a_vm_that_neither_runs_nor_is_off_stays(monkeypatch, state, said):
         return [(dom, {**values, "state.state": state}) for dom, values in real(*args)]
 
     monkeypatch.setattr(query, "_stats", stats)
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         dom = conn.createXML(xml, 0)
         try:
             found = migrationinfo.gather(conn, TEST, "m1")["m1"]
@@ -166,5 +166,8 @@ def test_a_vm_that_neither_runs_nor_is_off_stays(monkeypatch, state, said):
 
 def test_a_vm_that_vanishes_as_it_is_looked_at_is_said_not_to_be_here(monkeypatch):
     monkeypatch.setattr(query, "definitions", lambda *_args, **_given: [])
-    with connect.opened(TEST, readonly=False) as conn, pytest.raises(NoSuchVm, match="'test'"):
+    with (
+        connect.open_connection(TEST, readonly=False) as conn,
+        pytest.raises(NoSuchVm, match="'test'"),
+    ):
         migrationinfo.gather(conn, TEST, "test")

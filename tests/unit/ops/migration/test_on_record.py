@@ -83,7 +83,7 @@ def test_a_departure_of_another_release_is_gone_on_with(end, conn):
     begun = {**end.record("departure").facts, "of a newer": [1]}
     del begun["state"]
     place = reservations.folder(end.settings)
-    with records.held(place, "departure", "web1") as held:
+    with records.hold_record(place, "departure", "web1") as held:
         held.begin("t1", "planned", **begun)
 
     end.send()
@@ -119,8 +119,8 @@ def test_what_has_another_type_is_one_line_that_names_file_and_field(end, purpos
 
     line = rf"^the record {place}/{purpose}/web1.json cannot be read .{why}.*move it away$"
     with pytest.raises(StorageError, match=line):
-        records.look(place, purpose, "web1")
-    assert list(records.unreadable(place, purpose)) == ["web1"]
+        records.read_record(place, purpose, "web1")
+    assert list(records.find_unreadable(place, purpose)) == ["web1"]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_what_every_release_has_written_must_be_there(end, purpose, first):
         path = leave(place, purpose, {key: first[key] for key in first if key != name})
 
         with pytest.raises(StorageError, match=f"{name} is missing"):
-            records.look(place, purpose, "web1")
+            records.read_record(place, purpose, "web1")
         path.unlink()
 
 

@@ -53,4 +53,4 @@ def test_by_hand_it_does_not_go_there_but_back_to_where_its_definition_was_kept(
     lifecycle.undefine(conn, "web1-old")
     end.define(conn, name, moving.uuid)
 
-    assert len(checks.unfit(conn, moving)) == said
+    assert len(checks.unfit_reasons(conn, moving)) == said

@@ -25,7 +25,7 @@ def test_the_lock_of_a_dead_job_is_removed(tmp_path, place):
     left.parent.mkdir(parents=True, exist_ok=True)
     left.touch()
 
-    assert state.every(settings) == {}
+    assert state.read_moves(settings) == {}
 
     assert not left.exists()
 
@@ -34,8 +34,8 @@ def test_the_lock_of_a_job_that_is_at_work_stays(tmp_path):
     paths = [Path(tmp_path, place, "m1.lock") for place in PLACES]
     with contextlib.ExitStack() as at_work:
         for path in paths:
-            at_work.enter_context(locks.held(path, is_done=lambda: False))
+            at_work.enter_context(locks.hold_lock(path, is_done=lambda: False))
         # These locks are of open files, not of processes: this one is shut out as another would be.
-        assert state.every(HostSettings(state_dir=str(tmp_path))) == {}
+        assert state.read_moves(HostSettings(state_dir=str(tmp_path))) == {}
 
         assert all(path.exists() for path in paths)

@@ -46,7 +46,7 @@ def test_a_source_that_died_as_it_gave_way_has_the_vm_again_when_that_is_cancell
     paths = end.make(conn)
     end.begin()
     end.send()
-    lifecycle.keep_moved(conn, "web1", "hyper3")  # give_way, up to the end of its record
+    lifecycle.mark_moved(conn, "web1", "hyper3")  # give_way, up to the end of its record
 
     end.step("cancel", seen="handing", is_refused=True)
 

@@ -79,7 +79,7 @@ def test_the_runner_is_told_and_nobody_else(end, conn, moving, monkeypatch):
     order = answering.Order(fun="virt.migrate_check", arg=[wire.plain(moving)])
 
     MOVES.migrate_check(wire.plain(moving))
-    answering._done(functions, order, lambda: end.settings)
+    answering._call_function(functions, order, lambda: end.settings)
     MOVES.migrate_check(wire.plain(moving))
 
     assert told == [False, True, False]

@@ -24,7 +24,7 @@ PARTS = {"machine": "pc", "os": "", "inside": "", "devices": ""}
 @pytest.fixture
 def moving():
     """A function that defines a VM, m1, and returns what its host says of it."""
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
 
         def define(*, settings=TEST, state="stopped", **parts):
             dom = conn.defineXML(VM.format_map({**PARTS, **parts}))
@@ -52,7 +52,7 @@ def test_a_saved_state_stays_behind_so_its_vm_does_not_move(moving):
 @pytest.fixture
 def pool():
     """A function that defines a pool of the test driver; it goes with the test."""
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         made = []
 
         def define(kind, name, folder):
@@ -130,7 +130,7 @@ def test_a_host_takes_a_volume_only_where_it_has_it():
         disk = DiskFacts(path=path, how=how, **usual)
         return list(checks._volume_reasons(conn, settings, disk))
 
-    with connect.opened(TEST, readonly=False) as conn:
+    with connect.open_connection(TEST, readonly=False) as conn:
         pool = conn.storagePoolLookupByName("default-pool")
         assert why(shared, "default-pool/lv1")[0].startswith("there is no volume lv1 in pool def")
         made = pool.createXML("<volume><name>lv1</name><capacity>512</capacity></volume>")

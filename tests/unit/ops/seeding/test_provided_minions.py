@@ -18,7 +18,7 @@ from saltvirt.ops.build import create
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import install, provided
 from saltvirt.seed import appliance
-from saltvirt.seed.model import Found
+from saltvirt.seed.model import Inspection
 
 HERE = platform.machine()
 CLOUDY = {
@@ -59,7 +59,7 @@ INDEX = {
     ],
 )
 def test_what_suits_the_guest_is_chosen(system, arch, files):
-    found = minionpackages.chosen(INDEX, system, arch, runs_here=True, has_systemd=True)
+    found = minionpackages.choose_packages(INDEX, system, arch, runs_here=True, has_systemd=True)
 
     assert [one.file for one in found] == files
 
@@ -67,7 +67,7 @@ def test_what_suits_the_guest_is_chosen(system, arch, files):
 def test_another_processors_guest_gets_the_tarball_and_one_without_systemd_none():
     def files(**given):
         said = {"runs_here": True, "has_systemd": True, **given}
-        found = minionpackages.chosen(INDEX, "debian 12", "x86_64", **said)
+        found = minionpackages.choose_packages(INDEX, "debian 12", "x86_64", **said)
         return [one.file for one in found]
 
     assert files(runs_here=False) == ["x.tar.xz"]
@@ -76,7 +76,7 @@ def test_another_processors_guest_gets_the_tarball_and_one_without_systemd_none(
 
 
 def test_an_index_is_read_as_it_was_written():
-    assert minionpackages.read(minionpackages.written({**INDEX, "rpm": []})) == {
+    assert minionpackages.read_index(minionpackages.format_index({**INDEX, "rpm": []})) == {
         "onedir": INDEX["onedir"],
         "deb": INDEX["deb"],
     }
@@ -95,7 +95,7 @@ def test_an_index_is_read_as_it_was_written():
 )
 def test_an_index_that_cannot_be_understood_is_refused(text):
     with pytest.raises(ValueError):
-        minionpackages.read(text)
+        minionpackages.read_index(text)
 
 
 @pytest.fixture
@@ -130,22 +130,22 @@ def provide(served, digest=None):
     """Have a tarball on the file server, as the master puts it there."""
     (served / "salt.tar.xz").write_bytes(TARBALL)
     sha256 = digest or hashlib.sha256(TARBALL).hexdigest()
-    text = minionpackages.written({"onedir": [package("salt.tar.xz", sha256=sha256)]})
+    text = minionpackages.format_index({"onedir": [package("salt.tar.xz", sha256=sha256)]})
     (served / "index.json").write_text(text)
 
 
 def test_without_an_index_there_is_nothing(context):
-    assert provided.index(context, "base") == {}
+    assert provided.read_index(context, "base") == {}
 
 
 def test_an_index_is_read_off_the_file_server(context, served):
     provide(served)
 
-    (found,) = provided.suitable(context, Found(**CLOUDY), "base")
+    (found,) = provided.find_suitable(context, Inspection(**CLOUDY), "base")
 
     assert found.url == "salt://salt-virt/minion/salt.tar.xz"
-    assert provided.suitable(context, Found(**CLOUDY, has_minion=True), "base") == ()
-    assert provided.suitable(context, Found(root=None), "base") == ()
+    assert provided.find_suitable(context, Inspection(**CLOUDY, has_minion=True), "base") == ()
+    assert provided.find_suitable(context, Inspection(root=None), "base") == ()
 
 
 def test_an_environment_of_images_has_its_minions_in_base(context, served, jobs, hypervisor):
@@ -154,9 +154,9 @@ def test_an_environment_of_images_has_its_minions_in_base(context, served, jobs,
     image.mkdir()
     context.opts["file_roots"]["prod"] = [str(image)]
 
-    (found,) = provided.suitable(context, Found(**CLOUDY), "prod")
+    (found,) = provided.find_suitable(context, Inspection(**CLOUDY), "prod")
     assert (found.url, found.saltenv) == ("salt://salt-virt/minion/salt.tar.xz", "base")
-    got = install.prepared(context, None, HERE, "prod", (found,))
+    got = install.prepare(context, None, HERE, "prod", (found,))
     assert Path(got.files[0][0]).read_bytes() == TARBALL and got.files[0][1] == "salt.tar.xz"
 
 
@@ -164,7 +164,7 @@ def test_an_index_that_is_damaged_is_one_line_with_the_command(context, served):
     (served / "index.json").write_text("{ }}")
 
     with pytest.raises(SeedError, match="index.json cannot be read: .*virt_image.minion_packages"):
-        provided.index(context, "base")
+        provided.read_index(context, "base")
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_where_an_environment_has_an_index_that_is_damaged_base_is_not_used(cont
     (prod / "index.json").write_text("{ }}")
 
     with pytest.raises(SeedError, match=f"index.json cannot be read: .*{re.escape(ALONE)}$"):
-        provided.suitable(context, Found(**CLOUDY), "prod")
+        provided.find_suitable(context, Inspection(**CLOUDY), "prod")
 
 
 @pytest.mark.parametrize("what", ["missing", "another"])
@@ -197,18 +197,18 @@ def test_where_an_environment_lacks_a_file_of_its_index_base_is_not_used(context
     provide(prod, digest="0a" * 32)
     if what == "missing":
         (prod / "salt.tar.xz").unlink()
-    packages = provided.suitable(context, Found(**CLOUDY), "prod")
+    packages = provided.find_suitable(context, Inspection(**CLOUDY), "prod")
 
     with pytest.raises(SeedError, match=f"^salt://.*{re.escape(ALONE)}$") as refused:
-        install.prepared(context, None, HERE, "prod", packages)
+        install.prepare(context, None, HERE, "prod", packages)
     why = {"missing": "does not come, though the index", "another": "its SHA-256 is another"}
     assert why[what] in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_where_an_environments_index_has_nothing_for_a_guest_base_is_used(context, prod):
-    (prod / "index.json").write_text(minionpackages.written({}))
+    (prod / "index.json").write_text(minionpackages.format_index({}))
 
-    (found,) = provided.suitable(context, Found(**CLOUDY), "prod")
+    (found,) = provided.find_suitable(context, Inspection(**CLOUDY), "prod")
 
     assert found.saltenv == "base"
 
@@ -218,11 +218,11 @@ def test_a_file_with_another_digest_than_the_indexs_is_refused(context, served):
     right = hashlib.sha256(TARBALL).hexdigest()
     good, bad = package("salt.tar.xz", sha256=right), package("salt.tar.xz")
 
-    got = install.prepared(context, None, HERE, "base", (good,))
+    got = install.prepare(context, None, HERE, "base", (good,))
 
     assert Path(got.files[0][0]).read_bytes() == TARBALL and got.files[0][1] == "salt.tar.xz"
     with pytest.raises(SeedError, match="not the file that was fetched for guests"):
-        install.prepared(context, None, HERE, "base", (bad,))
+        install.prepare(context, None, HERE, "base", (bad,))
 
 
 class Jobs(list):

@@ -131,7 +131,7 @@ def test_a_bootstrap_script_goes_below_the_guests_tmp(context, tmp_path, monkeyp
     script, root = tmp_path / "bootstrap.sh", tmp_path / "root"
     script.write_text("#!/bin/sh\n")
     (root / "tmp").mkdir(parents=True)
-    monkeypatch.setattr(existing, "_bootstrap", lambda _context: script)
+    monkeypatch.setattr(existing, "_obtain_bootstrap", lambda _context: script)
 
     host_path, guest_folder = existing.prep_bootstrap(context, str(root))
 

@@ -16,19 +16,19 @@ from saltvirt.ops.context import Context
 from saltvirt.ops.images import golden
 from saltvirt.ops.seeding import inspection, install, method
 from saltvirt.seed import appliance, cloudconfig
-from saltvirt.seed.model import CloudInit, Found, Identity, Installation
+from saltvirt.seed.model import CloudInit, Identity, Inspection, Installation
 from saltvirt.seed.worker import confined
 
 IMAGE = "salt://images/any.qcow2"
 IDENTITY = Identity(id="web1", config={}, cloud_init=CloudInit(user_data=({}, {})))
-FOUND = Found(root="/dev/sda1", os="X", arch="x86_64", has_systemd=True)
+FOUND = Inspection(root="/dev/sda1", os="X", arch="x86_64", has_systemd=True)
 
 
 def wish(who=IDENTITY, settings=None, **given):
     """Return what a call of virt.init wishes, on a host whose interpreter has no binding."""
     settings = settings or HostSettings(seed={"python": sys.executable})
     deployment = spec.deployment(HostSettings(), "web1", 1, 512, {"image": IMAGE, **given})
-    return buildfacts._wish(Context(settings=settings, opts={}), deployment, who)
+    return buildfacts._build_wish(Context(settings=settings, opts={}), deployment, who)
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def test_what_the_file_server_has_is_installed_as_if_it_had_been_named(seeing):
     ],
 )
 def test_a_script_alone_gets_a_network_and_only_if_the_operator_says_so(url, is_networked, network):
-    decided = install.decided((url,), "x86_64", is_networked=is_networked)
+    decided = install.decide((url,), "x86_64", is_networked=is_networked)
 
     assert decided.network is network
 
@@ -282,11 +282,11 @@ def test_the_guests_processor_is_put_into_the_files_name(monkeypatch):
     monkeypatch.setattr(install.fetch, "obtain", here)
     context = Context(settings=HostSettings(), opts={})
 
-    got = install.prepared(context, ("/salt-{arch}.tar.xz",), "aarch64", "base")
+    got = install.prepare(context, ("/salt-{arch}.tar.xz",), "aarch64", "base")
 
     assert got.files == (("/salt-aarch64.tar.xz", "salt-aarch64.tar.xz"),)
     with pytest.raises(BadArgument, match="write the file's name instead"):
-        install.decided(("/salt-{arch}.tar.xz",), None)
+        install.decide(("/salt-{arch}.tar.xz",), None)
 
 
 @pytest.mark.parametrize(
@@ -340,12 +340,12 @@ def test_credentials_need_a_minion_a_new_systemd_and_a_start(seeing, found, give
 )
 def test_an_answer_of_the_worker_that_cannot_be_understood_is_one_line(answer, why):
     with pytest.raises(SeedError, match=f"found in the disk cannot be understood: .*{why}") as said:
-        inspection.found(answer)
+        inspection.parse_content(answer)
 
     assert "\n" not in str(said.value)
 
 
 def test_what_an_older_release_has_kept_of_an_image_is_understood():
-    assert inspection.found({"root": None}) == Found(root=None)
+    assert inspection.parse_content({"root": None}) == Inspection(root=None)
     kept = {"root": "/dev/sda1", "os": "X", "arch": "x86_64", "has_minion": True, "more": 1}
-    assert inspection.found(kept).has_minion is True
+    assert inspection.parse_content(kept).has_minion is True

@@ -16,33 +16,35 @@ SHOWN = r"debian \x1b]0;title\x07\x1b[2J12 hyper2: all is well"
 
 @pytest.mark.parametrize("arch", ["x/../../secret", "x#", "x?y=", "..", "", "a b", "x" * 99])
 def test_a_processor_leads_to_no_other_file_and_no_other_server(arch):
-    found = inspection.found({"root": "/dev/sda1", "arch": arch})
+    found = inspection.parse_content({"root": "/dev/sda1", "arch": arch})
 
     with pytest.raises(BadArgument, match="write the file's name instead"):
-        install.decided(["https://example.org/{arch}/salt.tar.xz"], found.arch)
+        install.decide(["https://example.org/{arch}/salt.tar.xz"], found.arch)
 
 
 @pytest.mark.parametrize("arch", ["x86_64", "aarch64", "ppc64le"])
 def test_a_processor_is_known(arch):
-    assert inspection.found({"root": "/dev/sda1", "arch": arch}).arch == arch
+    assert inspection.parse_content({"root": "/dev/sda1", "arch": arch}).arch == arch
 
 
 def test_a_system_is_called_by_one_line_that_steers_no_terminal():
-    found = inspection.found({"root": None, "os": STEERING, "datasources": [STEERING]})
+    found = inspection.parse_content({"root": None, "os": STEERING, "datasources": [STEERING]})
 
     assert [found.os] == found.datasources == [SHOWN]
 
 
 def test_so_it_is_where_images_are_listed(tmp_path):
     settings, digest = HostSettings(images=str(tmp_path), uri="test:///default"), "a" * 64
-    base = cache.folder(settings)
+    base = cache.ensure_folder(settings)
     note = {"source": "salt://a", "format": "raw", "size_bytes": 512, "stat": [512, 1]}
     cache.note_path(base, digest).write_text(json.dumps(note))
-    cache.look_path(settings, digest).write_text(json.dumps({"os": STEERING, "has_minion": True}))
+    cache.inspection_path(settings, digest).write_text(
+        json.dumps({"os": STEERING, "has_minion": True})
+    )
 
     conn = libvirt.open("test:///default")
     try:
-        (row,) = cached.listed(conn, settings).values()
+        (row,) = cached.list_images(conn, settings).values()
     finally:
         conn.close()
 

@@ -19,7 +19,7 @@ def update(hypervisor):
         conn.defineXML(VM)
 
         def call(**asked):
-            wanted = request.of(hypervisor.settings, "web1", {**DEFAULTS, **asked})
+            wanted = request.from_call(hypervisor.settings, "web1", {**DEFAULTS, **asked})
             return do.update(hypervisor.context, wanted)
 
         call.said = lambda: domain.read(parse(conn.lookupByName("web1").XMLDesc()))

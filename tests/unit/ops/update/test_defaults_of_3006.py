@@ -24,7 +24,7 @@ DISPLAY = "<graphics type='vnc'><listen type='address' address='127.0.0.1'/></gr
 
 def after(settings, devices="", **given):
     """Return what a call makes of the VM."""
-    asked = request.of(settings, "web1", {**NOTHING, **given})
+    asked = request.from_call(settings, "web1", {**NOTHING, **given})
     return plan.decide(parse(VM.format(devices)), asked).root
 
 
@@ -60,13 +60,15 @@ def test_a_serial_that_says_nothing_is_what_it_was(settings, type_):
 
 
 def test_a_new_disk_has_its_cache_and_one_that_is_there_keeps_its_own():
-    asked = request.of(OLD, "web1", {**NOTHING, "disks": [{"name": "a", "size": 8}]})
+    asked = request.from_call(OLD, "web1", {**NOTHING, "disks": [{"name": "a", "size": 8}]})
     (wanted,) = asked.disks
     decided = replace(wanted, path="/srv/a.qcow2", format="qcow2")
-    there = disk.build(disk.of(Disk(name="a", target="vda", path="/srv/a.qcow2")))
+    there = disk.build(disk.from_call(Disk(name="a", target="vda", path="/srv/a.qcow2")))
 
     new, kept = (
-        disk.read(disks.written(disks.Pair(wanted=wanted, element=one), decided, "vda", False))
+        disk.read(
+            disks.build_element(disks.Pair(wanted=wanted, element=one), decided, "vda", False)
+        )
         for one in (None, there)
     )
 

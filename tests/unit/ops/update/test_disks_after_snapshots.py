@@ -36,7 +36,7 @@ def update(hypervisor):
 
         def call(*disks):
             given = {**DEFAULTS, "stop_on_reboot": None, "disks": list(disks)}
-            wanted = request.of(hypervisor.settings, "web1", given)
+            wanted = request.from_call(hypervisor.settings, "web1", given)
             return do.update(hypervisor.context, wanted)
 
         yield call
@@ -81,9 +81,9 @@ def test_what_a_snapshot_has_left_below_an_added_disk_goes_with_its_vm(hyperviso
         upper = added.with_suffix(".before")
         words = ["-b", added, "-F", "qcow2", upper]
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *words], check=True)
-        conn.defineXML(lifecycle.own_xml(conn, "web1").replace(str(added), str(upper)))
+        conn.defineXML(lifecycle.secure_xml(conn, "web1").replace(str(added), str(upper)))
 
-        own = purge.own_files(conn, hypervisor.settings, "web1", False)
+        own = purge.find_own_files(conn, hypervisor.settings, "web1", False)
 
-        assert owned.of(added).uuid == lifecycle.uuid(conn, "web1")
+        assert owned.read_owner(added).uuid == lifecycle.uuid(conn, "web1")
     assert {str(added), str(upper)} <= set(own)

@@ -20,14 +20,16 @@ def test_a_disk_that_is_plugged_in_under_the_name_of_one_that_grows_is_left(
         {"name": "system", "size": 16, "model": "scsi"},
         {"name": "big", "source_file": big, "model": "virtio"},
     ]
-    asked = request.of(hypervisor.settings, "web1", {**DEFAULTS, "disks": disks, "detach": True})
+    asked = request.from_call(
+        hypervisor.settings, "web1", {**DEFAULTS, "disks": disks, "detach": True}
+    )
     with hypervisor.libvirt() as conn:
         text = XML.replace("<boot order='7'/>", "").replace("<boot dev='hd'/>", "")
         conn.defineXML(text.replace("/srv/web1_system.qcow2", small)).create()
         # What the guest has once all is plugged, which the test driver cannot do.
         running = iter([lifecycle.xml(conn, "web1")])
         monkeypatch.setattr(
-            changing, "running", lambda *of: next(running, None) or lifecycle.kept_xml(*of)
+            changing, "running", lambda *of: next(running, None) or lifecycle.inactive_xml(*of)
         )
         grown = []
         monkeypatch.setattr(changing, "disk_size", lambda *_: 8 << 20)

@@ -19,7 +19,7 @@ def running(hypervisor, monkeypatch):
         conn.defineXML(VM).create()
 
         def call(**asked):
-            wanted = request.of(hypervisor.settings, "web1", {**DEFAULTS, **asked})
+            wanted = request.from_call(hypervisor.settings, "web1", {**DEFAULTS, **asked})
             return do.update(hypervisor.context, wanted)
 
         yield call

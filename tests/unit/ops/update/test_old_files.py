@@ -29,11 +29,11 @@ def test_a_file_below_the_snapshot_of_a_vm_is_taken_by_no_call(hypervisor, tmp_p
     old, new = disks[0]["source_file"], str(tmp_path / "new.snap1")
     with hypervisor.libvirt() as conn:
         hypervisor.init(disks=disks, **ALONE)
-        asked = request.of(hypervisor.settings, "web1", {**DEFAULTS, "disks": disks})
+        asked = request.from_call(hypervisor.settings, "web1", {**DEFAULTS, "disks": disks})
         assert not do.update(hypervisor.context, asked)["definition"]
         # As virt.snapshot with external=True does it.
         qemu_img("create", "-f", "qcow2", "-F", "qcow2", "-b", old, new)
-        conn.defineXML(lifecycle.own_xml(conn, "web1").replace(old, new))
+        conn.defineXML(lifecycle.secure_xml(conn, "web1").replace(old, new))
 
         with pytest.raises(
             StorageError, match="would be written to .*a disk of VM 'web1' is based on it"
@@ -51,7 +51,7 @@ def test_a_golden_image_is_taken_as_an_image_alone(hypervisor, disks):
     path = disks[0]["source_file"]
     with hypervisor.libvirt():
         golden.cache.adopt(hypervisor.settings, path, golden.validation.validate(path))
-        kept = [*cache.where(hypervisor.settings).glob("*.qcow2")]
+        kept = [*cache.folder_path(hypervisor.settings).glob("*.qcow2")]
         assert [one.samefile(path) for one in kept] == [False]
 
         with pytest.raises(StorageError, match="would be written to .*it is a golden image"):

@@ -20,7 +20,9 @@ def update(hypervisor):
 
         def call(**asked):
             given = {**DEFAULTS, "stop_on_reboot": None, **asked}
-            answer = do.update(hypervisor.context, request.of(hypervisor.settings, "web1", given))
+            answer = do.update(
+                hypervisor.context, request.from_call(hypervisor.settings, "web1", given)
+            )
             answer.pop("diff", None)
             return answer
 

@@ -28,9 +28,13 @@ def update(hypervisor, tmp_path, monkeypatch):
         def call(**asked):
             disks = [{"name": "system", "size": 16}]
             given = {**DEFAULTS, "stop_on_reboot": None, "disks": disks, **asked}
-            answer = do.update(hypervisor.context, request.of(hypervisor.settings, "web1", given))
+            answer = do.update(
+                hypervisor.context, request.from_call(hypervisor.settings, "web1", given)
+            )
             answer.pop("diff", None)
-            return answer, read.ours(read.domain(lifecycle.kept_xml(conn, "web1")))["disk_mib"]
+            return answer, read.describe_notes(read.domain(lifecycle.inactive_xml(conn, "web1")))[
+                "disk_mib"
+            ]
 
         yield call
 

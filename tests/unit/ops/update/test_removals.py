@@ -47,7 +47,7 @@ REFUSED = [
 def decide(text, asked, settings=SETTINGS, running=None, **more):
     """Decide a call as virt.update does before it does anything; return the new definition."""
     now = parse(text)
-    call = request.of(settings, "web1", {**DEFAULTS, **asked, **more})
+    call = request.from_call(settings, "web1", {**DEFAULTS, **asked, **more})
     decided = plan.decide(now, call, disks=_disks(now, call), host_devices=_devices(call))
     changes = live.Live() if running is None else live.decide(parse(running), decided, call)
     removals.refuse(now, decided, changes, call)
@@ -160,10 +160,10 @@ def test_a_size_below_the_disks_is_refused(hypervisor, asked, is_refused, compat
     with hypervisor.libvirt() as conn:
         conn.defineXML(XML.replace("<boot order='7'/>", "").replace("<boot dev='hd'/>", ""))
         first = {**DEFAULTS, "disks": [{"name": "data", "size": 16}], "detach": True}
-        do.update(hypervisor.context, request.of(settings, "web1", first))
+        do.update(hypervisor.context, request.from_call(settings, "web1", first))
         before = conn.lookupByName("web1").XMLDesc(0)
         for test in (True, False):
-            call = request.of(settings, "web1", {**DEFAULTS, **asked, "test": test})
+            call = request.from_call(settings, "web1", {**DEFAULTS, **asked, "test": test})
             if is_refused and compat is None:
                 with pytest.raises(BadArgument) as refused:
                     do.update(hypervisor.context, call)

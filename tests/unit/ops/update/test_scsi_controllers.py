@@ -37,7 +37,7 @@ def test_a_new_vm_has_the_controllers_of_its_disks(hypervisor, disks, wanted):
     with hypervisor.libvirt() as conn:
         hypervisor.init(disks=disks, **ALONE)
 
-        assert controllers(lifecycle.own_xml(conn, "web1")) == wanted
+        assert controllers(lifecycle.secure_xml(conn, "web1")) == wanted
 
 
 def updated(hypervisor, disks, *, was="", monkeypatch=None):
@@ -46,13 +46,15 @@ def updated(hypervisor, disks, *, was="", monkeypatch=None):
     if monkeypatch is not None:
         # The test driver plugs nothing in.
         monkeypatch.setattr(changing, "plug", lambda _conn, _vm, *step: plugged.append(step))
-    asked = request.of(hypervisor.settings, "web1", {**DEFAULTS, "disks": disks, "detach": True})
+    asked = request.from_call(
+        hypervisor.settings, "web1", {**DEFAULTS, "disks": disks, "detach": True}
+    )
     with hypervisor.libvirt() as conn:
         domain = conn.defineXML(TEXT.replace("<devices>", f"<devices>{was}"))
         if monkeypatch is not None:
             domain.create()
         assert "errors" not in do.update(hypervisor.context, asked)
-        return lifecycle.kept_xml(conn, "web1"), plugged
+        return lifecycle.inactive_xml(conn, "web1"), plugged
 
 
 @pytest.mark.parametrize("model", ["lsilogic", "virtio-scsi", "virtio-transitional"])

@@ -26,7 +26,7 @@ def update(hypervisor):
 
         def call(**asked):
             given = {**DEFAULTS, "stop_on_reboot": None, **asked}
-            wanted = request.of(hypervisor.settings, "web1", given)
+            wanted = request.from_call(hypervisor.settings, "web1", given)
             return do.update(hypervisor.context, wanted)
 
         call.pool = pool

@@ -24,7 +24,7 @@ MAC = "52:54:00:00:00:01"
 
 def after(devices, **asked):
     """Return the devices as text after a call, and whether it has changed any."""
-    call = request.of(HostSettings(), "web1", {**DEFAULTS, **asked})
+    call = request.from_call(HostSettings(), "web1", {**DEFAULTS, **asked})
     decided = plan.decide(parse(TEXT.format(devices)), call)
     return decided.root, decided.changed
 

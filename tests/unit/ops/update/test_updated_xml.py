@@ -26,7 +26,7 @@ def test_every_call_leads_to_valid_xml(now, host, validate):
     texts = [to_text(now)]
     for asked in [*(one for one, _done in CALLS), *(one for pair in BACK for one in pair)]:
         given = {**DEFAULTS, **asked, "disks": None}
-        wanted = request.of(host, "web1", {**given, "nic_profile": None})
+        wanted = request.from_call(host, "web1", {**given, "nic_profile": None})
         texts.append(to_text(plan.decide(now, wanted, host_devices=()).root))
 
     assert len(texts) > 50
@@ -34,11 +34,11 @@ def test_every_call_leads_to_valid_xml(now, host, validate):
 
 
 def test_a_call_that_asks_nothing_is_no_change(now, host):
-    decided = plan.decide(now, request.of(host, "web1", DEFAULTS))
+    decided = plan.decide(now, request.from_call(host, "web1", DEFAULTS))
 
     assert decided.changed == ()
     with pytest.raises(VirtError):
-        request.of(host, "web1", {**DEFAULTS, "live": None})
+        request.from_call(host, "web1", {**DEFAULTS, "live": None})
 
 
 @pytest.mark.parametrize(

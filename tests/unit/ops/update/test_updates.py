@@ -34,7 +34,7 @@ def update(hypervisor, tmp_path):
         conn.defineXML(XML.replace("<boot order='7'/>", "").replace("<boot dev='hd'/>", ""))
 
         def call(name="web1", **asked):
-            wanted = request.of(hypervisor.settings, name, {**DEFAULTS, **asked})
+            wanted = request.from_call(hypervisor.settings, name, {**DEFAULTS, **asked})
             answer = do.update(hypervisor.context, wanted)
             # What a real call does not have.
             call.diff = answer.pop("diff", None)

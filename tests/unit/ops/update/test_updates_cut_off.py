@@ -36,10 +36,10 @@ def updated(hypervisor):
         hypervisor.init(start=False)
 
         def call():
-            asked = request.of(hypervisor.settings, "web1", {**GIVEN, "disks": DISKS})
+            asked = request.from_call(hypervisor.settings, "web1", {**GIVEN, "disks": DISKS})
             return do.update(hypervisor.context, asked)
 
-        yield call, lambda: lifecycle.kept_xml(conn, "web1")
+        yield call, lambda: lifecycle.inactive_xml(conn, "web1")
 
 
 def test_a_definition_that_is_there_is_taken_back_before_its_disk(hypervisor, updated, monkeypatch):

@@ -108,7 +108,7 @@ def test_a_definition_that_was_only_kept_goes_and_its_vm_is_not_made_again(
     states, hypervisor, remove
 ):
     states.apply("defined", **VM)
-    lifecycle.keep_moved(states.conn, "web1", "hyper2")
+    lifecycle.mark_moved(states.conn, "web1", "hyper2")
 
     remove(states.conn, hypervisor.settings, "web1")
 
@@ -128,7 +128,7 @@ def test_a_state_that_comes_as_a_vm_leaves_does_not_forget_where_it_goes(states,
         leaves=True,
         paths=[],
     )
-    with records.held(folder, "departure", "web1") as held:
+    with records.hold_record(folder, "departure", "web1") as held:
         held.begin("t1", protocol.LEAVING, **wire.plain(facts))
         kept.note_target(hypervisor.settings, "web1", "hyper2")
         assert "has been leaving this host" in states.defined("web1", **VM)["comment"]
@@ -279,13 +279,13 @@ def test_a_vm_that_has_crashed_is_not_said_to_run(states, monkeypatch):
 def test_autostart_is_set_on_creation_and_left_alone_afterwards(states):
     done = states.apply("defined", **VM, autostart=True)
     assert done["changes"] == {"web1": {"definition": True, "autostart": True}}
-    assert lifecycle.autostarted(states.conn) == {"web1"}
+    assert lifecycle.list_autostarted_domains(states.conn) == {"web1"}
 
     assert states.apply("defined", **VM)["changes"] == {}
-    assert lifecycle.autostarted(states.conn) == {"web1"}
+    assert lifecycle.list_autostarted_domains(states.conn) == {"web1"}
     done = states.apply("defined", **VM, autostart=False)
     assert done["changes"] == {"web1": {**IDLE, "autostart": False}}
-    assert lifecycle.autostarted(states.conn) == set()
+    assert lifecycle.list_autostarted_domains(states.conn) == set()
 
 
 @pytest.mark.parametrize(
