@@ -270,10 +270,8 @@ def destroy(name, call=None):
         return f"{name} doesn't identify a unique machine leaving things"
     _fire("destroying", name, {"name": name})
     settings = config.host_settings(__opts__, connection=matching_urls[0])
-    with (
-        _open_connection(matching_urls[0], readonly=False) as conn,
-        clouddisks.hold_host_files(settings),
-    ):
+    connection = _open_connection(matching_urls[0], readonly=False)
+    with connection as conn, clouddisks.hold_host_files(settings):
         is_needed = functools.partial(clouddisks.find_needed, conn, settings, name)
         cloudvms.destroy(conn, name, is_needed)
     _fire("destroyed", name, {"name": name})

@@ -216,10 +216,8 @@ def start(name, **kwargs):
         salt hyper1 virt.start centos1
     """
     settings = config.for_call("virt.start", kwargs, __opts__, __pillar__, __grains__)
-    with (
-        connect.open_connection(settings, readonly=False) as conn,
-        startlock.allow_start(conn, settings, name),
-    ):
+    connection = connect.open_connection(settings, readonly=False)
+    with connection as conn, startlock.allow_start(conn, settings, name):
         power.refuse(conn, name, "start")
         lifecycle.start(conn, name)
     return True

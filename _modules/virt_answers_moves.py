@@ -232,24 +232,19 @@ def migrate_step(
     context, token = Context.of(__opts__, __pillar__, __grains__, __salt__), str(token)
     if keeper is not None:
         reach.refuse_strange("keeper", keeper)
+    options = {
+        protocol.CANCEL: {"seen": seen, "is_refused": is_refused, "is_lost": is_lost},
+        protocol.GIVE_WAY: {"keeper": keeper},
+        protocol.ARRIVE: {"is_handed": is_handed},
+        protocol.DROP: {"is_lost": is_lost},
+        protocol.LET_GO: {"keeper": keeper},
+    }.get(step, {})
     if step in protocol.ON_SOURCE:
-        cancel_options = {"seen": seen, "is_refused": is_refused, "is_lost": is_lost}
-        options = {protocol.CANCEL: cancel_options, protocol.GIVE_WAY: {"keeper": keeper}}.get(
-            step, {}
-        )
         return departure.step(context, name, token, step, **options)
     if step not in protocol.ON_TARGET:
         step_names = ", ".join((*protocol.ON_SOURCE, *protocol.ON_TARGET))
         raise errors.BadArgument("step", f"{step!r}; one of {step_names}")
-    options_by_step = {
-        protocol.ARRIVE: {"is_handed": is_handed},
-        protocol.DROP: {"is_lost": is_lost},
-        protocol.LET_GO: {"keeper": keeper},
-    }
-    options, noted = (
-        options_by_step.get(step, {}),
-        wire.argument("noted", movefacts.Noted, noted or {}),
-    )
+    noted = wire.argument("noted", movefacts.Noted, noted or {})
     return arrival.step(context, name, token, step, noted=noted, **options)
 
 

@@ -83,10 +83,8 @@ def define_xml_str(xml, **kwargs):
     """
     arguments.text("xml", xml)
     settings = config.for_call("virt.define_xml_str", kwargs, __opts__, __pillar__, __grains__)
-    with (
-        connect.open_connection(settings, readonly=False) as conn,
-        startlock.allow_defining(conn, settings, xml),
-    ):
+    connection = connect.open_connection(settings, readonly=False)
+    with connection as conn, startlock.allow_defining(conn, settings, xml):
         existing.adopt(conn, lifecycle.define(conn, xml))
     return True
 
@@ -128,10 +126,8 @@ def create_xml_str(xml, **kwargs):
     """
     arguments.text("xml", xml)
     settings = config.for_call("virt.create_xml_str", kwargs, __opts__, __pillar__, __grains__)
-    with (
-        connect.open_connection(settings, readonly=False) as conn,
-        startlock.allow_creation(conn, settings, xml),
-    ):
+    connection = connect.open_connection(settings, readonly=False)
+    with connection as conn, startlock.allow_creation(conn, settings, xml):
         lifecycle.create_transient(conn, xml)
     return True
 

@@ -345,10 +345,8 @@ def pool_delete(name, **kwargs):
         salt hyper1 virt.pool_undefine vms
     """
     settings = config.for_call("virt.pool_delete", kwargs, __opts__, __pillar__, __grains__)
-    with (
-        connect.open_connection(settings, readonly=False) as conn,
-        ownvolumes.hold_host_lock(settings),
-    ):
+    connection = connect.open_connection(settings, readonly=False)
+    with connection as conn, ownvolumes.hold_host_lock(settings):
         ownvolumes.refuse_group(conn, settings, name)
         pools.act(conn, name, "delete")
     return True

@@ -25,10 +25,8 @@ def __virtual__():
 @contextmanager
 def _open_locked(function, name, keywords):
     settings = config.for_call(function, keywords, __opts__, __pillar__, __grains__)
-    with (
-        connect.open_connection(settings, readonly=False) as conn,
-        startlock.hold_definition_lock(conn, settings, name),
-    ):
+    connection = connect.open_connection(settings, readonly=False)
+    with connection as conn, startlock.hold_definition_lock(conn, settings, name):
         yield conn
 
 

@@ -198,10 +198,8 @@ def volume_delete(pool, volume, **kwargs):
     settings = config.for_call("virt.volume_delete", kwargs, __opts__, __pillar__, __grains__)
 
     def delete(elsewhere):
-        with (
-            connect.open_connection(settings, readonly=False) as conn,
-            ownvolumes.hold_host_lock(settings),
-        ):
+        connection = connect.open_connection(settings, readonly=False)
+        with connection as conn, ownvolumes.hold_host_lock(settings):
             args = (conn, settings, pool, [volume], elsewhere)
             door.delete_volume(
                 conn, pool, volume, functools.partial(ownvolumes.judge_deletion, *args)
@@ -246,10 +244,8 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
     settings = config.for_call("virt.volume_resize", kwargs, __opts__, __pillar__, __grains__)
 
     def resize(elsewhere):
-        with (
-            connect.open_connection(settings, readonly=False) as conn,
-            ownvolumes.hold_host_lock(settings),
-        ):
+        connection = connect.open_connection(settings, readonly=False)
+        with connection as conn, ownvolumes.hold_host_lock(settings):
             check = functools.partial(
                 ownvolumes.judge_resize, conn, settings, pool, volume, elsewhere
             )

@@ -142,22 +142,11 @@ def init(
     options |= {"enable_vnc": enable_vnc, "seed_cmd": seed_cmd, "enable_qcow": enable_qcow}
     if _SERIALS.get(serial_type):
         options["serials"] = _SERIALS[serial_type]
-    request_fields = {
-        "name": name,
-        "cpu": cpu,
-        "mem": mem,
-        "given": options,
-        "host": host,
-        "where": where,
-    }
-    request_fields["placed"] = {
-        "placement": placement,
-        "spread_over": spread_over,
-        "headroom": headroom,
-    }
+    fields = {"name": name, "cpu": cpu, "mem": mem, "given": options, "host": host, "where": where}
+    fields["placed"] = dict(placement=placement, spread_over=spread_over, headroom=headroom)
     if wait_s is not None:
-        request_fields["wait_s"] = arguments.whole_number("wait_s", wait_s, least=0, most=86400)
-    request = deploy.Request(**request_fields, force=arguments.boolean("force", force))
+        fields["wait_s"] = arguments.whole_number("wait_s", wait_s, least=0, most=86400)
+    request = deploy.Request(**fields, force=arguments.boolean("force", force))
     is_dry, waits = arguments.boolean("dry_run", dry_run), arguments.boolean("wait", wait)
     cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=is_dry)
     return (deploy.dry_run if is_dry else deploy.deploy)(cloud, request, wait=waits)

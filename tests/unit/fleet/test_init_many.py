@@ -344,7 +344,7 @@ def test_minions_that_do_not_answer_are_named_and_stay(cloud, monkeypatch):
     answered = {"web1": time.monotonic() + 5}
     monkeypatch.setattr(
         run.answering,
-        "wait",
+        "wait_for_minions",
         lambda _cloud, until, out: out.update({n: answered[n] for n in answered if n in until}),
     )
 

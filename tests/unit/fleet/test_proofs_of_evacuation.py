@@ -73,11 +73,10 @@ def test_a_note_that_the_master_did_not_prove_is_named_and_not_obeyed(
 
 @pytest.mark.parametrize("key", ["name", "uuid", "host", "hosts"])
 def test_a_proof_of_something_else_is_none(three, opts, is_in_vain, key):
-    about = {"host": "h3", "name": "web1", "uuid": "uuid of web1", "at": ["h1"]}
+    about = {"host": "h3", "name": "web1", "uuid": "uuid of web1", "hosts": ["h1"]}
     other = {"host": "h2", "name": "web2", "uuid": "uuid of web2", "hosts": ["h2"]}
     three.proved(opts, "h3", web1=["h2"])
-    given = {**about, "at": other["hosts"]} if key == "hosts" else {**about, key: other[key]}
-    proof = proofs.note(opts, **given).proof
+    proof = proofs.note(opts, **{**about, key: other[key]}).proof
     three.notes["h3"] = {"web1": {"hosts": ["h1"], "uuid": "uuid of web1", "proof": proof}}
 
     is_in_vain()

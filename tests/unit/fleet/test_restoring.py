@@ -172,7 +172,7 @@ def test_a_vm_that_has_moved_is_not_called_failed_when_what_follows_fails(
     def full(*_args):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(restore.notes, "followed", full)
+    monkeypatch.setattr(restore.notes, "note_changes", full)
     done = run(restore.restore, three, "h3", **HOME)
 
     assert done["moved"] == {"web1": "h3"} and done["failed"] == {}

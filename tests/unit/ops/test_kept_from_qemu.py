@@ -64,7 +64,7 @@ def test_a_volume_is_kept_from_qemu_while_it_is_written(monkeypatch, disk, funct
     virt.__opts__ = {"virt": {"connection": {"uri": "test:///default"}}}
     virt.__pillar__, virt.__grains__ = {}, {}
     monkeypatch.setattr(ownvolumes.diskvolumes, "path_of", lambda *_args: str(disk))
-    for name in ("wipeable", "deletable"):
+    for name in ("judge_wipe", "judge_deletion"):
         monkeypatch.setattr(ownvolumes, name, lambda *_args, **_given: [])
     monkeypatch.setattr(volumes, "lookup", lambda *_args: None)
     seen = []

@@ -181,7 +181,7 @@ def test_the_trash_is_read_once_however_many_files_are_there_already(
     with trash.fill_trash(keeping.settings, "web2", reason="a test") as drop:
         drop(verdicts.free(overlay(tmp_path / "top.qcow2", base)))
     asked = []
-    for name in ("unreadable", "backing_files", "backing_files_beside"):
+    for name in ("find_unreadable_entries", "backing_files", "backing_files_beside"):
         usual = getattr(trashbacking, name)
         monkeypatch.setattr(
             trashbacking, name, lambda *of, u=usual, n=name: asked.append(n) or u(*of)
@@ -190,6 +190,6 @@ def test_the_trash_is_read_once_however_many_files_are_there_already(
 
     with keeping.libvirt() as conn:
         existing.refuse_used(conn, keeping.settings, "web3", paths)
-        assert sorted(asked) == ["backing_files", "backing_files_beside", "unreadable"]
+        assert sorted(asked) == ["backing_files", "backing_files_beside", "find_unreadable_entries"]
         with pytest.raises(StorageError, match="base.qcow2 .*entry web2-.* is based on it"):
             existing.refuse_used(conn, keeping.settings, "web3", [*paths, str(base)])

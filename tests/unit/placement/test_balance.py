@@ -321,7 +321,7 @@ def test_what_is_remembered_of_hosts_gives_the_same_steps_as_looking_at_all_anew
 
         made = []
         while len(made) < some["max_moves"]:
-            anew = {**some, "max_moves": 1, "made": made}
+            anew = {**some, "max_moves": 1, "done_steps": made}
             if not (one := balance.rebalance(hosts, loads, vms, **anew)):
                 break
             made += one

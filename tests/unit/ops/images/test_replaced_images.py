@@ -66,7 +66,7 @@ def test_a_crash_leaves_the_old_image_or_the_whole_new_one(hypervisor, tmp_path,
     part.write_text("new")
     target.write_text("old")
     done = []
-    for name in ("durable", "sync_folder"):
+    for name in ("make_durable", "sync_folder"):
         monkeypatch.setattr(
             files, name, lambda path, name=name: done.append((name, path, target.read_text()))
         )
@@ -75,4 +75,4 @@ def test_a_crash_leaves_the_old_image_or_the_whole_new_one(hypervisor, tmp_path,
     golden._place(hypervisor.settings, part, "web", given)
 
     ours = [one for one in done if one[1] in (part, folder)]
-    assert ours == [("durable", part, "old"), ("sync_folder", folder, "new")]
+    assert ours == [("make_durable", part, "old"), ("sync_folder", folder, "new")]
