@@ -231,7 +231,16 @@ def _rename_uses(source: Source, node: ast.AST, old: str, new: str) -> None:
                 continue
             if new in used(child):
                 raise Refused(f"{source.path}:{child.lineno}: {new} is used there already")
-        _rename_use(source, child, old, new)
+        for part in _without_field(node, child):
+            _rename_use(source, part, old, new)
+
+
+def _without_field(node: ast.AST, child: ast.AST) -> list[ast.AST]:
+    """Return what can use a name of the module: of a class's field what stands behind its name."""
+    if isinstance(child, ast.AnnAssign | ast.Assign) and isinstance(node, ast.ClassDef):
+        parts = (getattr(child, "annotation", None), child.value)
+        return [part for part in parts if part is not None]
+    return [child]
 
 
 def _rename_use(source: Source, child: ast.AST, old: str, new: str) -> None:
@@ -242,6 +251,8 @@ def _rename_use(source: Source, child: ast.AST, old: str, new: str) -> None:
 
 def _binds(node: ast.AST, name: str) -> bool:
     for child in ast.walk(node):
+        if isinstance(child, Functions) and child.name == name and child is not node:
+            return True
         if isinstance(child, ast.arg) and child.arg == name:
             return True
         if isinstance(child, ast.Name) and child.id == name and isinstance(child.ctx, ast.Store):

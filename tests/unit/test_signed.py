@@ -190,7 +190,7 @@ def test_a_flood_of_answers_in_a_hosts_name_is_read_to_its_end(cloud):
 
 def test_the_text_of_an_event_is_not_shown(cloud, caplog):
     _bus, master = cloud()
-    hearing = minions.Hearing(master, "1", ["hyper1"])
+    hearing = minions.ReplyCollector(master, "1", ["hyper1"])
 
     with caplog.at_level(logging.WARNING):
         hearing.take({"id": "hyper1", "return": "\x1b[2J", "tag": "\x1b[2J"})
@@ -200,7 +200,7 @@ def test_the_text_of_an_event_is_not_shown(cloud, caplog):
 
 @pytest.mark.parametrize("said", ["'virt.signed' is not available.", "all is well", ["x"]])
 def test_a_host_without_our_code_is_no_reason_for_a_warning(cloud, caplog, said):
-    hearing = minions.Hearing(cloud()[1], "1", ["hyper1"])
+    hearing = minions.ReplyCollector(cloud()[1], "1", ["hyper1"])
     with caplog.at_level(logging.WARNING):
         hearing.take({"id": "hyper1", "return": said})
     assert ("passed over" in caplog.text) is ("virt.signed" not in said)
