@@ -67,6 +67,7 @@ class Rewriting:
         self.source = rename.Source(path)
         self.edits: list[tuple[tuple[int, int], tuple[int, int], str]] = []
         self.kept: list[str] = []
+        self.renamed: dict[str, str] = {}
 
     def run(self) -> None:
         """Rewrite the file."""
@@ -113,6 +114,7 @@ class Rewriting:
             self.kept.append(f"{self.path.relative_to(ROOT)}: {stem} as {alias.name}")
             return f"{stem} as {alias.name}"
         names.add(stem)
+        self.renamed[alias.name] = stem
         rename._rename_uses(self.source, self.source.tree, alias.name, stem)
         return stem
 
@@ -141,6 +143,34 @@ class Rewriting:
         self.path.write_bytes(data)
 
 
+def follow(path: Path, renamed: Mapping[str, Mapping[str, str]]) -> None:
+    """
+    Rename, in a file that was rewritten, what it reaches through a module that imports it.
+
+    renamed
+        ``{module: {old name of an import: new name}}``.
+    """
+    source = rename.Source(path)
+    bound = {}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                bound[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            names = renamed.get(bound.get(node.value.id, ""), {})
+            if node.attr in names:
+                column = (node.end_col_offset or 0) - len(node.attr.encode())
+                source.replace(node.end_lineno or 0, column, node.attr, names[node.attr])
+        elif isinstance(node, ast.Call) and len(node.args) > 1:
+            module, name = node.args[:2]
+            names = renamed.get(bound.get(getattr(module, "id", ""), ""), {})
+            if isinstance(name, ast.Constant) and name.value in names:
+                old = str(name.value)
+                source.replace(name.lineno, name.col_offset + 1, old, names[old])
+    source.write()
+
+
 _TEXTS = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", -1)}
 
 
@@ -165,11 +195,16 @@ def _git(*words: str) -> None:
 def main() -> int:
     """Move what the map says."""
     moves = Moves(Path(sys.argv[1]).read_text().splitlines())
-    for path in rename.load():
+    renamed = {}
+    paths = list(rename.load())
+    for path in paths:
         rewriting = Rewriting(path, moves)
         rewriting.run()
+        renamed[moves.dotted(rename.module_name(path))] = rewriting.renamed
         for line in rewriting.kept:
             print(line)
+    for path in paths:
+        follow(path, renamed)
     for pattern in ("docs/*.md", "*.md", "*.toml", "hypervisor/**/*", "tests/**/*.md"):
         for page in ROOT.glob(pattern):
             if page.is_file():
