@@ -1,4 +1,4 @@
-"""A plan of many moves that the hosts agree to before the first is made."""
+"""Plan many moves so that the hosts agree to all of them before the first begins."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
@@ -20,20 +20,20 @@ def find_agreed_plan(
     place: Callable[[_Refusals], tuple[_Plan, Mapping[str, str]]],
 ) -> _Plan:
     """
-    Return a plan of which its hosts have said themselves that they can take their VMs.
+    Return a plan that its target hosts agree to.
 
     hosts
-        All that may take a VM.
+        All hosts that may take a VM.
     vms
         ``{name: answer of virt.migration_info}``.
     place
         Called with ``{name: {host: reasons}}`` of the refusals so far; returns ``(plan, moves)``,
         ``moves`` as ``{name: host}``.
 
-    What only a host's own libvirt knows, such as a CPU model, is in no survey. First the hosts
-    of the plan are asked; once one has refused, all are, about all VMs that are not settled: else
-    each round would find one more host that refuses. One that cannot be asked says it when the
-    move begins, as all do after some rounds.
+    A survey lacks what only a host's libvirt knows, such as its CPU model. The first round asks
+    the hosts of the plan. After a refusal each round asks all hosts about all unsettled VMs:
+    otherwise each round would find one more host that refuses. A host that cannot be asked, or is
+    not asked within the rounds, refuses when the move begins.
     """
     refusals: dict[str, dict[str, list[str]]] = {}
     checked_pairs: set[tuple[str, str]] = set()
@@ -66,7 +66,7 @@ def _select_checks(
     moves: Collection[str],
     hosts: Collection[str],
 ) -> tuple[Collection[str], Collection[str]]:
-    """Return which hosts are asked about which VMs: once one has refused, all."""
+    """Return ``(hosts, VMs)`` of the next check; after a refusal, with all hosts."""
     if not refused_names:
         return sorted({target for _name, target in new_pairs}), moves
     return hosts, sorted({name for name, _target in new_pairs} | set(refused_names))

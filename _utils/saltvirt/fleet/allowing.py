@@ -1,4 +1,4 @@
-"""Say who is a hypervisor, and who is not any more."""
+"""Allow hypervisors, shut them out, and list both."""
 
 import re
 import shlex
@@ -14,21 +14,21 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.steps import Steps
 from saltvirt.pki import store
 
-# Any minion may be a host before this project's grains are there; a fleet has thousands.
+# Any minion without this project's grains may be a host, and a fleet has thousands.
 _MAX_OTHER_MINIONS = 50
 _SERIAL = re.compile(r"[0-9a-f]{32}")
 
 
 def show_members(opts: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Return who is a hypervisor, who is shut out, and who may be one.
+    Return the hypervisors, the minions that are shut out, and those that may be hypervisors.
 
-    ``{"hypervisors": {id: {"by", "fingerprint"}}, "disallowed": [id]}``, and where there are such
-    minions ``odd_ids`` (``{id: what is wrong}``: hostile ones, without a fingerprint to compare,
-    and suggested in no command), ``without_key``, ``waiting`` (``{id: fingerprint}`` of the keys
-    that are not accepted yet) and ``candidates``, with ``allow_them``, the command; ``others``
-    (``{id: fingerprint}``) are minions that say nothing of themselves, as a bare host does, and are
-    no VM that is known.
+    ``{"hypervisors": {id: {"by", "fingerprint"}}, "disallowed": [id]}``, and where they are not
+    empty: ``without_key`` (allowed ids), ``waiting`` (``{id: fingerprint}`` of keys that are not
+    accepted yet), ``candidates`` with ``allow_them`` (the command that allows them), ``others``
+    (``{id: fingerprint}`` of minions that report no grain, as a bare host, and are no known VM),
+    ``more_others`` (a number), and ``odd_ids`` (``{id: what is wrong}`` of hostile ids, which no
+    command suggests).
     """
     candidates.refuse_targets(opts, config.master_settings(opts).hypervisors)
     members = membership.read_members(opts)
@@ -56,14 +56,14 @@ def show_members(opts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _list_waiting_keys(keys: compat.KeyStore) -> dict[str, Any]:
-    """Return ``waiting``, of the ids that a host can have: the others are hostile ones."""
+    """Return ``waiting``, without ids that no host can have: these are hostile."""
     ids = filter(terminal.is_plain_id, keys.waiting())
     fingerprints = {minion: keys.fingerprint(minion) for minion in ids}
     return {"waiting": fingerprints} if fingerprints else {}
 
 
 def _list_other_minions(opts: Mapping[str, Any], ids: set[str]) -> dict[str, Any]:
-    """Return ``others`` and how many more there are, of accepted minions of which nobody knows."""
+    """Return ``others`` and ``more_others``: accepted minions that may be bare hosts."""
     vms = {name for names in hints.read_all(opts).values() for name in names}
     disallowed_ids = membership.read_members(opts).disallowed
     plain_ids = filter(terminal.is_plain_id, ids - vms - disallowed_ids)
@@ -80,13 +80,13 @@ def allow(opts: Mapping[str, Any], host_args: Sequence[object]) -> dict[str, Any
     """
     List minions as hypervisors; return ``{"allowed": [id]}``.
 
-    Certificates in which other hosts have a name of these are revoked, and the others get new
-    ones: then there are ``revoked`` (``{other host: [serial]}``) and ``told``, too.
+    If other hosts' certificates contain a name of these minions, the CA revokes them and these
+    hosts get new ones. The answer then has ``revoked`` (``{other host: [serial]}``) and ``told``.
     """
     accepted_ids = compat.KeyStore(opts).accepted()
     texts = _split_host_args(host_args)
     if not texts:
-        # As of a state whose list came out empty: nothing would be done, and said to be.
+        # A state may pass an empty list by mistake; success would hide that.
         raise BadArgument("hosts", "say which: salt-run virt.allow HOST ...")
     ids = sorted({minion for text in texts for minion in _match_accepted(accepted_ids, text)})
     _refuse_guests(opts, accepted_ids, ids)
@@ -101,7 +101,7 @@ def allow(opts: Mapping[str, Any], host_args: Sequence[object]) -> dict[str, Any
 def _reissue_certificates(
     opts: Mapping[str, Any], ids: Sequence[str], serials_by_host: Mapping[str, list[str]]
 ) -> dict[str, Any]:
-    """Have hosts get new certificates that had a name of new ones, and all others the list."""
+    """Have all other hosts apply ``virt.keys``; return ``revoked`` and ``told``."""
     try:
         comments_by_host = _update_other_hosts(opts, ids)
     except VirtError as failed:
@@ -156,12 +156,12 @@ def _match_accepted(accepted_ids: Sequence[str], text: str) -> list[str]:
 def _refuse_guests(
     opts: Mapping[str, Any], accepted_ids: Iterable[str], ids: Sequence[str]
 ) -> None:
-    """Raise MasterError if one of these is a VM on a hypervisor, or on another one of these."""
+    """Raise MasterError if one of the ids is a VM, on any host or by an order."""
     members = _members(opts)
     hosts = {minion for minion in accepted_ids if members.has(minion)}.union(ids)
     new_members = membership.Members(allowed=frozenset(ids))
     hosts_by_guest = membership.find_last_seen_guests(opts, new_members, hosts)
-    # Of itself none is a VM: an older release asked guests, and they could say anything.
+    # An id's hints about itself do not count: an older release asked guests, which may lie.
     other_hosts_by_guest = {
         vm: [host for host in guest_hosts if host != vm]
         for vm, guest_hosts in hosts_by_guest.items()
@@ -185,16 +185,16 @@ def _refuse_guests(
 
 
 def _members(opts: Mapping[str, Any]) -> membership.Members:
-    """Return who is a hypervisor, by the list alone where the configuration cannot be used."""
+    """Return the members; by the list alone if the configuration cannot be used."""
     try:
         return membership.read_members(opts)
     except BadConfig:
-        # This command is what its error tells the operator to run.
+        # The error's remedy is virt.allow, so virt.allow must work.
         return membership.read_listed(opts)
 
 
 def _readable_members(opts: Mapping[str, Any]) -> membership.Members:
-    """Return the same, and no hypervisors if the list itself cannot be read."""
+    """Return :func:`_members`, or no members if the list cannot be read."""
     try:
         return _members(opts)
     except MasterError:
@@ -203,11 +203,11 @@ def _readable_members(opts: Mapping[str, Any]) -> membership.Members:
 
 def disallow(opts: Mapping[str, Any], host_args: Sequence[object], now: datetime) -> dict[str, Any]:
     """
-    Shut minions out: they are listed, their certificates are revoked, and all others are told.
+    Shut minions out: list them, revoke their certificates, and update all other hosts.
 
-    Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what was done}}``, and
-    ``last_seen`` (``{host: [VM]}``) where they had VMs when they were last asked. A step that fails
-    keeps no later step from being done: MasterError names those that failed at the end.
+    Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: comment}}``, and
+    ``last_seen`` (``{host: [VM]}``) of minions that had VMs when they last answered. Later steps
+    run even if a step fails; MasterError names the failed steps at the end.
     """
     texts = _split_host_args(host_args)
     if not texts:
@@ -218,7 +218,7 @@ def disallow(opts: Mapping[str, Any], host_args: Sequence[object], now: datetime
     disallowed_ids = steps.take("the list of hosts is not written", _write_disallowed, opts, ids)
     revoked_serials = steps.take("not all is revoked", certificates.revoke_hosts, opts, ids, now)
     comments_by_host: dict[str, str] | None = {}
-    # Also if they were revoked before: then this goes on with what was interrupted.
+    # Revoked certificates count, too: an interrupted call may not have updated the other hosts.
     if holders is None or not holders.isdisjoint(ids):
         comments_by_host = steps.take(
             "not every other host has heard", _update_other_hosts, opts, ids
@@ -237,7 +237,7 @@ def disallow(opts: Mapping[str, Any], host_args: Sequence[object], now: datetime
 
 
 def _last_seen(opts: Mapping[str, Any], ids: Sequence[str]) -> dict[str, Any]:
-    """Return ``{"last_seen": {host: [VM]}}`` of hosts that had VMs when they were last asked."""
+    """Return ``{"last_seen": {host: [VM]}}`` of hosts that had VMs when they last answered."""
     names_by_host = {host: names for host, names in hints.read_all(opts).items() if host in ids}
     return {"last_seen": names_by_host} if names_by_host else {}
 
@@ -245,7 +245,7 @@ def _last_seen(opts: Mapping[str, Any], ids: Sequence[str]) -> dict[str, Any]:
 def _partial_disallow_error(
     ids: Sequence[str], finished_steps: Sequence[str], steps: Steps, out: Mapping[str, Any]
 ) -> MasterError:
-    """Return the error of hosts that are shut out, though not every step was done."""
+    """Return the error of a virt.disallow of which some steps failed."""
     error = MasterError(
         f"{' and '.join(ids)}: {', and '.join(finished_steps)}{', but ' if finished_steps else ''}"
         f"{'; '.join(steps.failed)}; run salt-run virt.disallow {shlex.join(ids)} again"
@@ -261,7 +261,7 @@ def _write_disallowed(opts: Mapping[str, Any], ids: list[str]) -> list[str]:
 
 def _update_other_hosts(opts: Mapping[str, Any], ids: Sequence[str]) -> dict[str, str]:
     cloud = Cloud.of(opts)
-    # If the list could not be written, the configuration may still have these.
+    # If the list was not written, the ids still count as hypervisors.
     other_hosts = [host for host in inventory.allowed_hosts(cloud) if host not in ids]
     return certificates.apply_keys(cloud, other_hosts)
 
@@ -270,7 +270,7 @@ def revoke(opts: Mapping[str, Any], target: str, now: datetime) -> dict[str, Any
     """Shut a host out, or revoke one certificate by its serial."""
     arguments.text("target", target)
     holders = Steps(opts).take("", certificates.holders, opts, now)
-    # If the certificates cannot be listed, a host must be shut out all the same.
+    # A host must be shut out even if the certificates cannot be listed.
     if target in holders if holders is not None else not _SERIAL.fullmatch(target):
         return disallow(opts, [target], now)
     return certificates.revoke(Cloud.of(opts), target, now)
@@ -280,10 +280,10 @@ def _match_known(
     opts: Mapping[str, Any], texts: Iterable[str], holders: set[str] | None
 ) -> list[str]:
     """
-    Return the ids that are meant; refuse one that nobody could mean.
+    Return the ids that the texts mean; refuse a text without a known id.
 
     holders
-        The hosts with certificates. None: they are unknown, and any id may be one.
+        The hosts with certificates; None if unknown, so that any id may have one.
     """
     members = _readable_members(opts)
     known_ids = {*compat.KeyStore(opts).accepted(), *members.allowed, *members.disallowed}
@@ -294,7 +294,7 @@ def _match_known(
             matches = matching(known_ids, text)
         else:
             matches = [minion for minion in known_ids if minion.casefold() == text.casefold()]
-            # A VM without a key may be what a glob has come to match.
+            # A glob of virt:hypervisors may match a VM that has no key.
             is_possible = holders is None or members.reserved(text)
             matches = matches or ([text] if is_possible else [])
         if not matches:

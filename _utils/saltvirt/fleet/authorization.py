@@ -1,8 +1,8 @@
 """
 Authorizations: one host may submit the key of one VM, once, within minutes.
 
-The host gets a token, sealed for it; the master keeps the token's digest alone. Whoever submits a
-key must be that host (Salt authenticated it) and have the token.
+The host gets a sealed token; the master keeps only the token's digest. The master accepts the key
+only from that host, which Salt authenticates, and only with the token.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ def _path(opts: Mapping[str, Any], name: str) -> Path:
 
 
 def grant(cloud: Cloud, name: str, host: str, *, minutes: object, replace: bool) -> int:
-    """Authorize a host to submit a VM's key; return until when, in seconds since 1970."""
+    """Authorize a host to submit a VM's key; return the expiry in seconds since 1970."""
     arguments.vm_name(name)
     minutes = arguments.whole_number("minutes", minutes, most=24 * 60)
     keys.refuse_reserved(cloud.opts, name)
@@ -53,7 +53,7 @@ def grant(cloud: Cloud, name: str, host: str, *, minutes: object, replace: bool)
 
 
 def revoke(cloud: Cloud, name: str) -> None:
-    """Revoke an authorization that was not used yet; the host's token is worth nothing then."""
+    """Revoke an unused authorization; the host's token becomes invalid."""
     arguments.vm_name(name)
     path = _path(cloud.opts, name)
     try:
@@ -68,10 +68,10 @@ def revoke(cloud: Cloud, name: str) -> None:
 
 
 def list_unused(opts: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
-    """Return ``{VM: (host, until)}`` of the authorizations that were not used yet."""
+    """Return ``{VM: (host, expiry)}`` of the unused authorizations."""
     out = {}
     for path in sorted(_path(opts, "any").parent.glob("[!.]*.json")):
-        # One that is damaged is an authorization of nobody.
+        # A damaged file authorizes no host.
         with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError):
             record = json.loads(path.read_text())
             out[path.name.removesuffix(".json")] = (str(record["host"]), int(record["until"]))
@@ -79,7 +79,7 @@ def list_unused(opts: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
 
 
 def forget(opts: Mapping[str, Any], name: str, host: str) -> None:
-    """Drop a host's authorization for a VM that it has purged; another host's stays."""
+    """Drop a host's authorization for a VM that the host purged; another host's stays."""
     path = _path(opts, name)
     with contextlib.suppress(FileNotFoundError):
         if json.loads(path.read_text())["host"] == host:
@@ -92,7 +92,7 @@ def accept_key(
     """
     Accept the key that an authenticated host submits, or raise MasterError with the reason.
 
-    A refusal of a foreign host or a wrong token leaves the authorization as it is for its owner.
+    After a foreign host or a wrong token the authorization stays valid for its owner.
     """
     arguments.vm_name(name)
     membership.read_members(opts).refuse_stranger(host)
@@ -118,7 +118,7 @@ def accept_key(
 
 
 def _use_up(path: Path, host: str, name: str) -> None:
-    """Use an authorization up; of two that submit at once one is refused."""
+    """Use up an authorization; refuse the second of two concurrent submissions."""
     try:
         path.unlink()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Wait for the minion of a VM that was just made, and say what helps where it does not come."""
+"""Wait for the minion of a new VM; report remedies if the minion does not answer."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -15,16 +15,16 @@ from saltvirt.fleet.hosts import HostCommandFailed
 from saltvirt.fleet.pings import Pings
 from saltvirt.placement.answers import HostInfo
 
-# A distribution's image boots and installs its minion in a minute or two by KVM, and in five or ten
-# where the processor is emulated.
+# A distribution's image boots and installs its minion in a minute or two with KVM, and in five or
+# ten if the processor is emulated.
 _WAIT_S, _EMULATED_S = 300, 1200
-# How often its console is looked at meanwhile, and how much of its last line is shown.
+# Seconds between reads of the console, and how much of its last line is shown.
 _CONSOLE_S, _CONSOLE_CHARS = 30, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long a minion is waited for, in seconds, and why so long if nobody has said it."""
+    """How long to wait for a minion, in seconds; ``why`` explains a long default."""
 
     wait_s: int
     why: str = ""
@@ -34,14 +34,14 @@ def is_emulated(info: HostInfo, domain_type: str | None) -> bool:
     """
     Return whether a host emulates the processor of a new VM.
 
-    asked
-        ``kvm`` or ``qemu``, None for what the host takes by default.
+    domain_type
+        ``kvm`` or ``qemu``; None for the host's default.
     """
     return (domain_type or info.domain_types.default) == "qemu"
 
 
 def patience(settings: MasterSettings, wait_s: int | None, *, emulated: bool) -> Patience:
-    """Return how long to wait: as the call says, else the master, else what the host needs."""
+    """Return how long to wait: by the call, else by the master, else by the host's needs."""
     explicit_s = settings.wait_s if wait_s is None else wait_s
     if explicit_s is not None:
         return Patience(wait_s=explicit_s)
@@ -54,10 +54,10 @@ def refuse_unproved(
     opts: Mapping[str, Any], requests: Iterable[Request], answers: Mapping[str, HostInfo]
 ) -> None:
     """
-    Raise MasterError if a minion would be waited for that this master cannot tell from others.
+    Raise MasterError if a VM gets a minion that this master cannot tell from others.
 
     answers
-        What the hosts say that may build the VMs.
+        Those of the hosts that may build the VMs.
     """
     if any(
         request.given.get("start", True) and request.is_seeded(info)
@@ -69,9 +69,9 @@ def refuse_unproved(
 
 def wait_for_start(cloud: Cloud, name: str, *, wait_s: float, every_s: float = 5) -> float | None:
     """
-    Return after how many seconds a new minion answers, or None if it does not within ``wait_s``.
+    Return the seconds until a new minion answers; None if the wait ends without an answer.
 
-    It is asked when it says that it started, and now and then in case that was missed.
+    The master pings the minion on its start event, and at intervals in case the event was missed.
     """
     begin = time.monotonic()
     with cloud.client() as local:
@@ -86,10 +86,10 @@ def wait_for_start(cloud: Cloud, name: str, *, wait_s: float, every_s: float = 5
 
 class _Console:
     """
-    Look at a VM's console while its minion is waited for: its last line is progress.
+    A VM's console, read during the wait for the VM's minion.
 
     has_no_minion
-        The guest has said there that it has no minion and cannot install one.
+        The guest reports on the console that it has no minion and cannot install one.
     """
 
     def __init__(self, cloud: Cloud, host: str, name: str) -> None:
@@ -98,12 +98,12 @@ class _Console:
         self.has_no_minion = False
 
     def __call__(self) -> bool:
-        """Show its last line, every 30 s; return whether a minion may still come."""
+        """Show the last line every 30 s; return whether a minion may still come."""
         now = time.monotonic()
         if now - self._looked < _CONSOLE_S:
             return True
         lines = reaching.console_lines(self._cloud, self._host, self._name)
-        # A silent host takes its time to be silent.
+        # The interval starts now: an unresponsive host has cost a timeout.
         self._looked = time.monotonic()
         self.has_no_minion = any(minionpackages.NO_MINION in line for line in lines)
         if self.has_no_minion:
@@ -128,10 +128,10 @@ def wait_for_minion(
     cloud: Cloud, name: str, host: str, wait_limit: Patience, extra_entries: Mapping[str, Any]
 ) -> dict[str, Any]:
     """
-    Return ``{"minion", "seconds"}`` once a VM's minion answers, or raise with what helps.
+    Return ``{"minion", "seconds"}`` once a VM's minion answers, or raise an error with remedies.
 
-    told
-        What is said of the VM in either case.
+    extra_entries
+        Further entries of the error's table.
     """
     reason = f"; {wait_limit.why}" if wait_limit.why else ""
     cloud.progress("Waiting", detail=f"for its minion, at most {wait_limit.wait_s} s{reason}")
@@ -171,7 +171,7 @@ def _no_minion_error(name: str, host: str) -> HostCommandFailed:
 def _add_details(
     cloud: Cloud, name: str, host: str, error: HostCommandFailed, extra_entries: Mapping[str, Any]
 ) -> HostCommandFailed:
-    """Return an error with what is known of a VM: its addresses, and the end of its console."""
+    """Return the error with a table: the VM's addresses and the end of its console."""
     access_entries = reaching.find_login(cloud, host, name, has_minion=False)
     error.table = {**access_entries, **reaching.console(cloud, host, name), **extra_entries}
     return error

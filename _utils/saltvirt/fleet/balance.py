@@ -1,4 +1,4 @@
-"""Even out the load of all hosts: watch them, plan few moves, make them, say what was done."""
+"""Even out the load of all hosts: measure it, plan few moves, and make them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
@@ -12,10 +12,10 @@ from saltvirt.placement import load, requirements
 from saltvirt.placement import sequence as ordering
 from saltvirt.placement.answers import HostInfo, Load, MigrationInfo
 
-# A window is watched in so many parts, of at most so many seconds: what differs between them is
-# chance. No minion is at it for longer than a part, so none is taken for silent.
+# Hosts measure a window in parts: the differences between parts are noise. A part has at most
+# _LONGEST_S seconds, so that the master does not take a measuring host for unresponsive.
 _PARTS, _LONGEST_S = 12, 60
-# After so many failures more than moves were asked for, something else is wrong.
+# Failures beyond ``max_moves`` after which a rebalance ends: the moves are not their cause.
 _FAILURES = 10
 _INTERRUPTIONS = (KeyboardInterrupt, SystemExit)
 _INTERRUPTED = "the command was interrupted"
@@ -24,7 +24,7 @@ _PlanSteps = Callable[[_FinishedSteps, Collection[str]], list[planning.Step]]
 
 
 class NotEven(VirtError):
-    """Not all moves of a rebalance were made; ``table`` says which, and why."""
+    """Not all moves of a rebalance were made; ``table`` has the moves and the reasons."""
 
 
 def balance(
@@ -38,10 +38,10 @@ def balance(
     per_host: int,
 ) -> dict[str, Any]:
     """
-    Even out the load of all hosts with few moves, some at a time; return what was done.
+    Even out the load of all hosts with few moves, some at a time; return the result.
 
-    A move that fails does not keep the others from being made: what is best without it is planned
-    anew. Raises NotEven, which says the same, if one failed or the command was interrupted.
+    After a failed move the rest is planned anew without that VM. Raises NotEven, with the result
+    as its table, if a move failed or the command was interrupted.
     """
     pace = several.Pace(max_parallel=max_parallel, per_host=per_host)
     state, failure_entries = _survey_cloud(cloud, window_s)
@@ -51,7 +51,7 @@ def balance(
         "stays": {},
         **failure_entries,
     }
-    out["uneven"] = out["imbalance"]  # its old name, for one release
+    out["uneven"] = out["imbalance"]  # the former key, kept for one release
 
     def steps(finished_steps: _FinishedSteps, failed_names: Collection[str]) -> list[planning.Step]:
         return _plan_steps(cloud, state, finished_steps, failed_names, max_moves, threshold)
@@ -70,7 +70,7 @@ def balance(
 
 
 class _CloudState:
-    """What the hosts have said that answered all questions."""
+    """The answers of the hosts that answered all questions."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class _CloudState:
         complete_hosts = [host for host in loads if host in infos and host in facts]
         self.hosts = {host: infos[host] for host in complete_hosts}
         self.loads = {host: loads[host] for host in complete_hosts}
-        # What a host says of a VM that it does not have is no word on that VM.
+        # A host's facts about a VM that is not on its own list do not count.
         self.vms = {
             name: info
             for host in complete_hosts
@@ -90,7 +90,7 @@ class _CloudState:
         }
 
     def order(self, steps: Sequence[planning.Step], finished_count: int) -> ordering.Sequence:
-        """Return in which order steps can be made, the first so many of which are."""
+        """Return the order of the steps, of which the first ``finished_count`` are made."""
         needs = {step.name: requirements.for_move(self.vms[step.name]) for step in steps}
         moves = {step.name: (step.source, step.target) for step in steps}
         order = ordering.Sequence(self.hosts, needs, moves)
@@ -102,9 +102,9 @@ class _CloudState:
 
 def _survey_cloud(cloud: Cloud, window_s: int) -> tuple[_CloudState, dict[str, Any]]:
     """
-    Return what the hosts have said, and what stands beside a result of those that have not.
+    Return the hosts' answers, and the entries of a result about hosts without an answer.
 
-    Raises MasterError if none has said all of it: a cloud of which nothing is known is not even.
+    Raises MasterError if no host answered all questions: an unknown load is not an even one.
     """
     hosts = inventory.all_hosts(cloud)
     loads, surveys = _measure_loads(cloud, hosts, window_s)
@@ -118,7 +118,7 @@ def _survey_cloud(cloud: Cloud, window_s: int) -> tuple[_CloudState, dict[str, A
 
 
 def _split_window(window_s: int) -> list[tuple[int, int]]:
-    """Return ``[(begin, length)]`` in seconds of the parts of a window, which show progress."""
+    """Return ``[(begin, length)]`` in seconds of the parts of a window."""
     count = max(min(_PARTS, window_s), -(-window_s // _LONGEST_S))
     edges = [window_s * number // count for number in range(count + 1)]
     return [(begin, end - begin) for begin, end in pairwise(edges)]
@@ -130,9 +130,9 @@ def _measure_loads(
     window_s: int,
 ) -> tuple[dict[str, Load], list[inventory.Survey]]:
     """
-    Return ``{host: load}`` over some seconds, and the surveys that it was read by.
+    Return ``{host: load}`` over a window, and the surveys of its parts.
 
-    A host that does not answer once is asked no more.
+    A host that misses one survey is not asked again.
     """
     readings: dict[str, list[Load]] = {host: [] for host in hosts}
     surveys = []
@@ -155,7 +155,7 @@ def _plan_steps(
     max_moves: int,
     threshold: float,
 ) -> list[planning.Step]:
-    """Return the steps that are left to make, without VMs whose move has failed."""
+    """Return the remaining steps, without VMs that failed to move."""
     vms = {name: info for name, info in state.vms.items() if name not in failed_names}
 
     def place(refusals: planning.Refused) -> tuple[list[planning.Step], dict[str, str]]:
@@ -174,7 +174,7 @@ def _plan_steps(
 
 
 class _RebalanceRun:
-    """The moves of one rebalance: which are made, and what stays, and why."""
+    """The moves of one rebalance: the steps made, and the VMs that stay, with reasons."""
 
     def __init__(self, cloud: Cloud, state: _CloudState, pace: several.Pace) -> None:
         self._cloud, self._watched, self._pace = cloud, state, pace
@@ -182,21 +182,21 @@ class _RebalanceRun:
         self.stays: dict[str, str] = {}
 
     def until_even(self, steps: _PlanSteps, max_moves: int) -> str | None:
-        """Make the steps, planned anew after each failure; return why it ended early."""
+        """Make the steps, and plan anew after each failure; return the reason for an early end."""
         remaining_steps = steps((), ())
         while remaining_steps:
             try:
                 reason = self._round(remaining_steps, max_moves)
                 remaining_steps = [] if reason else steps(self.made, self.stays)
             except (VirtError, *_INTERRUPTIONS) as error:
-                # What was moved is to be told, whatever keeps the rest from being planned.
+                # The moves made so far are reported even if the rest cannot be planned.
                 return str(error) if isinstance(error, VirtError) else _INTERRUPTED
             if reason:
                 return reason
         return None
 
     def _round(self, remaining_steps: Sequence[planning.Step], max_moves: int) -> str | None:
-        """Make the steps until one fails; return why no others are to be."""
+        """Make the steps until one fails; return the reason if no more should follow."""
         order = self._watched.order([*self.made, *remaining_steps], len(self.made))
         moves = {step.name: (step.source, step.target) for step in remaining_steps}
         outcome = several.move(self._cloud, moves, pace=self._pace, is_fixed=True, order=order)

@@ -1,4 +1,4 @@
-"""Have one of the hosts build a VM, with its key and its order; what fails is taken back."""
+"""Have a host build a VM, with its key and its order; undo a build that fails."""
 
 import time
 import uuid
@@ -24,28 +24,28 @@ from saltvirt.placement.answers import HostInfo
 from saltvirt.recordfacts import OrderFacts
 from saltvirt.records import LockedRecord
 
-# The kinds of errors that say that another host may be tried, or that something is left on one.
+# The kind of error after which the host may have leftovers.
 _UNDO_FAILED_KIND = "NotTakenBack"
-# A host of the release before says the second.
+# The kinds of errors after which the next host is tried; the second is the previous release's.
 _REFUSED_KINDS = ("ReservationRefused", "ClaimRefused")
-# How long to wait before each question whether a host has ended what it was told to end: a busy
-# one takes a while to remove what it has fetched.
+# Seconds before each question whether a host has ended its job: a busy host takes a while to
+# remove what it fetched.
 _UNDOING_S = (0, 1, 2, 4, 8, 15, 30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """
-    A VM that is asked for, and where it may go.
+    The request for a VM, with the hosts that it may go to.
 
     name, cpu, mem, given
         The arguments of ``virt.init``, and its keyword arguments.
     host, where, placed
-        This hypervisor alone, or those that match this compound target; how the best is chosen.
+        The only host to use; a compound target of the hosts to use; the options of placement.
     force
-        Make it even though a host that cannot be asked may have a VM of that name.
+        Build even if a host that cannot be asked may have a VM of that name.
     wait_s
-        How long its minion is waited for. Defaults to what its host needs.
+        How long to wait for the minion; see :func:`saltvirt.fleet.awaiting.patience`.
     """
 
     name: str
@@ -60,12 +60,12 @@ class Request:
 
     @property
     def function(self) -> str:
-        """The function of a host that makes the VM."""
+        """The host's function that builds the VM."""
         return "virt.init"
 
     @property
     def values(self) -> list[Any]:
-        """What that is given by position."""
+        """The positional arguments of :attr:`function`."""
         return [self.name, self.cpu, self.mem]
 
     def is_seeded(self, info: HostInfo) -> bool:
@@ -73,7 +73,7 @@ class Request:
         Return whether a host makes a seed for the VM.
 
         info
-            The host's answer to ``virt.host_info``: its disk profile may have an image of its own.
+            The host's answer to ``virt.host_info``: its disk profile may name an image.
         """
         options = self.given
         profile = info.profiles.disk.get(options.get("disk", spec.OPTIONS["disk"]) or "")
@@ -81,13 +81,13 @@ class Request:
         return bool(options.get("seed", True) and has_image)
 
     def required(self) -> Requirements:
-        """Return what the VM takes of a host; refuse what the master cannot ask a host for."""
+        """Return the VM's requirements; refuse arguments that the master cannot pass to a host."""
         requirements = spec.requirements_from_master(self.name, self.cpu, self.mem, self.given)
         self.refuse_keys()
         return requirements
 
     def refuse_keys(self) -> None:
-        """Raise BadArgument if the call gives keys of its own."""
+        """Raise BadArgument if the call passes its own keys."""
         for keyword in ("pub_key", "priv_key"):
             if self.given.get(keyword) is not None:
                 raise BadArgument(
@@ -100,14 +100,14 @@ class Request:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tries:
     """
-    The hosts that are asked to build a VM, one after the other.
+    The hosts to ask for a build, one after the other.
 
     hosts
-        ``(host, what is said of it)``, the best first; they are looked for as they are needed.
+        ``(host, detail of progress)``, the best first; may be lazy.
     none
-        Returns the error that none took it, for ``{host: why it refused}``.
+        Returns the error for ``{host: reasons}`` when no host is left.
     turn
-        Returns what is held while a host is at it. Defaults to nothing.
+        Returns the context to hold while a host builds. Defaults to none.
     """
 
     hosts: Iterable[tuple[str, str]]
@@ -116,36 +116,36 @@ class Tries:
 
 
 def tries(request: Request, requirements: Requirements, evaluations: list[Evaluation]) -> Tries:
-    """Return the hosts that fit a VM, of which at least one does."""
+    """Return the :class:`Tries` over the hosts that fit a VM; at least one must fit."""
     fitting_hosts = [evaluation.host for evaluation in evaluations if evaluation.fits]
     fit_count_text = f"{len(fitting_hosts)} of {terminal.count_text(len(evaluations), 'host')} fit"
 
     def none(reasons_by_host: Mapping[str, list[str]]) -> VirtError:
         return no_host_fits_error(requirements, evaluations, reasons_by_host)
 
-    # Whoever names a host is told of that one.
+    # If the caller named a host, a count of hosts would mislead.
     detail_template = "{} fits" if request.host else f"on {{}}, {fit_count_text}"
     return Tries(hosts=[(host, detail_template.format(host)) for host in fitting_hosts], none=none)
 
 
 def taking(answers: Mapping[str, HostInfo]) -> frozenset[str]:
-    """Return which hosts say that they give a VM the UUID which the master has chosen."""
+    """Return the hosts that can give a VM a UUID chosen by the master."""
     return frozenset(host for host, info in answers.items() if info.takes_uuid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
     """
-    A deployment in progress: what was asked for, its order, and what its host warns of.
+    A deployment in progress.
 
     tries
-        Who is asked to build it.
+        The hosts to ask.
     report
-        What its host is told of the others, and of images.
+        The master's facts for the host: hosts not asked, similar names, images.
     taking
-        The hosts that give a VM the UUID below.
+        The hosts that give the VM ``uuid``.
     uuid
-        What the VM is called to all hosts, so that nobody takes another of its name for it.
+        The VM's UUID, which tells the VM from others of its name on all hosts.
     """
 
     cloud: Cloud
@@ -164,16 +164,16 @@ class Build:
 
     @property
     def facts(self) -> OrderFacts:
-        """What is on record of it."""
+        """The facts in the order's record."""
         return orders.read_facts(self.order.now)
 
 
 def run_build(build: Build, seeded_hosts: Collection[str]) -> str:
     """
-    Have one of the hosts build a VM, and return that host; a VM that is not built has no key.
+    Have one of the hosts build a VM; return that host. On failure discard the VM's key.
 
-    seeded
-        The hosts that make a seed for it.
+    seeded_hosts
+        The hosts that make a seed for the VM.
     """
     try:
         with undo.on_failure() as steps:
@@ -195,7 +195,7 @@ def run_build(build: Build, seeded_hosts: Collection[str]) -> str:
 
 
 def _end_order(build: Build, host: str, unused_pair: tuple[str, str] | None) -> None:
-    """End the order of a VM that is built, and discard a key pair that its host did not need."""
+    """End the order of a built VM; discard a key pair that its host did not need."""
     hints.record_move(build.cloud.opts, build.name, host)
     if unused_pair:
         keys.discard(build.cloud.opts, build.name, unused_pair[0])
@@ -203,7 +203,7 @@ def _end_order(build: Build, host: str, unused_pair: tuple[str, str] | None) -> 
 
 
 def _describe_leftovers(build: Build) -> str:
-    """Return what is left of a deployment that failed, and which command takes it back."""
+    """Return what a failed deployment left, and the commands that undo it."""
     name, host = build.name, build.facts.host
     on_host_text = f"may still be made, or be left, on {host}; when that answers,"
     leftover_text = on_host_text if host else "has left its key;"
@@ -225,7 +225,7 @@ def _accept_key_pair(build: Build) -> tuple[str, str]:
 
 
 def _take_back(build: Build) -> None:
-    """End a failed deployment with its key, unless a host may still make its VM."""
+    """End a failed order and discard its key, unless a host may still build the VM."""
     facts = build.facts
     if build.order.now.phase == orders.ORDERED and not _has_given_up(build, facts):
         return
@@ -236,9 +236,9 @@ def _take_back(build: Build) -> None:
 
 def _has_given_up(build: Build, facts: OrderFacts) -> bool:
     """
-    Return whether the host that was asked says that it has nothing of a VM, and never will have.
+    Return whether the host that was asked confirms that it will never complete the VM.
 
-    What it undoes is waited for.
+    Waits while the host undoes the build. Leftovers of a build that died need no key.
     """
     host, order_id = facts.host, facts.order_id
     if host is None or order_id is None:
@@ -248,7 +248,7 @@ def _has_given_up(build: Build, facts: OrderFacts) -> bool:
         time.sleep(wait_s)
         answer = minions.refuse(build.cloud, host, order_id)
         if answer is None:
-            # One answer may be late, on a host that ends a job; a host that is down costs two.
+            # A host that is ending a job may miss one timeout; an unresponsive host costs two.
             timeout_count += 1
             if timeout_count > 1:
                 return False
@@ -266,7 +266,7 @@ def _has_given_up(build: Build, facts: OrderFacts) -> bool:
 
 
 def table(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Any]]:
-    """Return ``{host: {"fits", "score", "reasons"}}``, what ``dry_run=True`` shows."""
+    """Return ``{host: {"fits", "score", "reasons"}}``, the table of ``dry_run=True``."""
     return {evaluation.host: evaluation.to_dict() for evaluation in evaluations}
 
 
@@ -276,10 +276,10 @@ def no_host_fits_error(
     refusals: Mapping[str, Iterable[str]] | None = None,
 ) -> NoHostFits:
     """
-    Return the error that says of every host why a VM cannot be there.
+    Return the error with every host's reasons against a VM.
 
-    late
-        ``{host: reasons}`` of hosts that fitted, but refused when they were asked.
+    refusals
+        ``{host: reasons}`` of hosts that fitted, but refused the build.
     """
     late_evaluations = {
         host: Evaluation(host=host, reasons=tuple(reasons))
@@ -295,7 +295,7 @@ def no_host_fits_error(
 
 
 def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
-    """Have the best host build the VM; if it has no room any more, try the next one."""
+    """Have the best host build the VM; try the next host after a refusal."""
     name, cloud = build.name, build.cloud
     reasons_by_host: dict[str, list[str]] = {}
     for host, detail in build.tries.hosts:
@@ -313,7 +313,7 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
         kind = reply.value.get("kind") if isinstance(reply.value, dict) else None
         if kind == _UNDO_FAILED_KIND:
             raise HostCommandFailed(f"{host}: {reply.error}")
-        # The host itself has said that it has nothing of the VM.
+        # The host itself replied that it has nothing of the VM.
         previous_phase = orders.KEYED if pairs else orders.PLACING
         orders.enter(build.order, previous_phase, replace(build.facts, host=None))
         if kind not in _REFUSED_KINDS:

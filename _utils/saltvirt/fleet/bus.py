@@ -1,8 +1,8 @@
 """
-Events of the master's bus, which any minion fires with what tag and content it likes.
+Read events of the master's bus, where any minion fires any tag with any content.
 
-A tag with two line breaks in it has Salt take the rest of it for the event's content: that is then
-no mapping, or nothing that can be read, of which Salt 3006 makes an error for whoever listens.
+Salt takes the text after two line breaks in a tag for the event's content. Such content is no
+mapping, or unreadable; Salt 3006 raises an error for the latter.
 """
 
 import time
@@ -11,24 +11,24 @@ from typing import Any
 
 from salt.exceptions import SaltDeserializationError
 
-# Has no tag, which every event of Salt has.
+# Every event of Salt has a tag, so an empty one marks this event.
 _UNREADABLE_EVENT: Mapping[str, Any] = {"tag": "", "data": {}}
 
 
 def next_event(bus: Any, wait_s: float, tag: str) -> Mapping[str, Any] | None:
     """
-    Return the next event, ``{"tag", "data"}``, or None if none has come.
+    Return the next event, ``{"tag", "data"}``, or None after ``wait_s``.
 
-    One that makes no sense has an empty tag and no data: time may be left to wait for another.
+    An unreadable event has an empty tag and no data, and may come before the time is up.
 
     tag
-        What the tags that are wanted begin with. All others are passed over for good.
+        Prefix of the wanted tags. Events with other tags are lost.
     """
     deadline = time.monotonic() + wait_s
     while True:
         try:
-            # Salt is not told the tag: by the clock on the wall it counts what is left after an
-            # event that has another one, and waits for an hour where that is set back by one.
+            # No tag for Salt: after an event with another tag Salt computes the remaining time by
+            # the wall clock, and waits an hour longer if that clock is set back by an hour.
             event = bus.get_event(wait=wait_s, tag="", full=True)
         except SaltDeserializationError:
             return _UNREADABLE_EVENT

@@ -1,8 +1,8 @@
 """
-Minions that may be hypervisors, shown so that the operator can say who is.
+List minions that may be hypervisors, for the operator to allow.
 
-That a minion has the grain ``virt_hypervisor``, or certificates of an earlier release, is a hint
-for a reader: nothing is decided by it.
+The grain ``virt_hypervisor`` and certificates are hints for the operator; no decision depends on
+them.
 """
 
 import shlex
@@ -20,18 +20,18 @@ from saltvirt.pki import store
 from saltvirt.pki.authorities import Authorities
 
 _GRAIN = "G@virt_hypervisor:True"
-# What salt-key -f shows is another value on 3008 than what a host shows of its own key.
+# On Salt 3008 salt-key -f shows another fingerprint than the host shows of its own key.
 COMPARE = (
     "salt-run virt.allow shows its fingerprint, salt-call --local key.finger shows the host's own"
 )
-# Whoever reaches the master chooses the id of a key that waits.
+# Any machine that reaches the master chooses the id of its waiting key.
 ODD_ID_MESSAGE = (
     "no host has such an id: it has letters that a terminal hides or obeys, or that a shell takes "
     "for something else; do not accept its key, and do not type it"
 )
-# So many ids are asked about; more help nobody.
+# A question about more ids would not help the operator.
 _MAX_SUGGESTIONS = 3
-# Where the masters below a syndic belong.
+# The remedy for masters below a syndic.
 _CELLS = "make the masters below cells of this one: docs/cells.md"
 
 
@@ -41,11 +41,11 @@ class Candidate:
     A minion that may be a hypervisor.
 
     why
-        What speaks for it.
+        The hints that the minion is a hypervisor.
     fingerprint
-        That of its accepted key.
+        Of the minion's accepted key.
     vm_on
-        The hosts that have a VM of its name: then it is a guest.
+        The hosts that have a VM of that name: then the minion is a guest.
     """
 
     why: str
@@ -57,10 +57,10 @@ def find_candidates(
     opts: Mapping[str, Any], members: membership.Members, target: str | None = None
 ) -> dict[str, Candidate]:
     """
-    Return the accepted minions that may be hypervisors, and of which nobody has said so.
+    Return the accepted minions that may be hypervisors and are neither allowed nor disallowed.
 
     target
-        A compound target that named them before.
+        A compound target in ``virt:hypervisors``, which takes no such targets.
     """
     keys = compat.KeyStore(opts)
     reasons: dict[str, list[str]] = {}
@@ -86,13 +86,13 @@ def find_candidates(
 
 
 def _match_target(opts: Mapping[str, Any], target: str) -> list[str]:
-    # As the master has them in its cache: no minion is asked.
+    # The master's cache decides; no minion is asked.
     result = CkMinions(opts).check_minions(target, "compound", greedy=False)
     return list(result.get("minions") or ())
 
 
 def _find_certified_hosts(opts: Mapping[str, Any]) -> set[str]:
-    """Return the hosts with certificates that are valid now."""
+    """Return the hosts that have a valid certificate."""
     authorities, now = Authorities(membership.folder(opts)), store.utc_now()
     revoked_serials = authorities.revoked()
     return {
@@ -103,7 +103,7 @@ def _find_certified_hosts(opts: Mapping[str, Any]) -> set[str]:
 
 
 def parse_ids(word: object) -> tuple[str, ...]:
-    """Return the minions that a word of a call names, with commas between them."""
+    """Return the ids in a comma-separated argument."""
     minions: tuple[str, ...] = arguments.names("hosts", arguments.text("hosts", word))
     if not minions:
         raise BadArgument("hosts", f"{word!r} is not the id of a minion")
@@ -112,9 +112,9 @@ def parse_ids(word: object) -> tuple[str, ...]:
 
 def suggest_ids(text: str, known_ids: Iterable[str]) -> str:
     """
-    Return the question whether another id is meant, to be put into an error; maybe nothing.
+    Return the part of an error that suggests similar ids; may be empty.
 
-    Salt calls a minion by its host's full name; those who name one often leave the domain out.
+    A minion's id is usually its host's full name; operators often omit the domain.
     """
     first_label = text.casefold().partition(".")[0]
     similar_ids = [
@@ -132,19 +132,19 @@ def suggest_ids(text: str, known_ids: Iterable[str]) -> str:
 
 
 def table(candidates: Mapping[str, Candidate]) -> dict[str, Any]:
-    """Return ``{"candidates": {id: {"why", "fingerprint", "vm_on"}}}``, empty if there are none."""
+    """Return ``{"candidates": {id: {"why", "fingerprint", "vm_on"}}}``, or an empty dict."""
     rows = {minion: asdict(candidate) for minion, candidate in sorted(candidates.items())}
     return {"candidates": rows} if rows else {}
 
 
 def list_odd_ids(ids: Iterable[str]) -> dict[str, Any]:
-    """Return ``{"odd_ids": {id: what is wrong}}`` of ids that none of our hosts has, or nothing."""
+    """Return ``{"odd_ids": {id: what is wrong}}`` of ids that no host has, or an empty dict."""
     odd_ids = {minion: ODD_ID_MESSAGE for minion in sorted(ids) if not terminal.is_plain_id(minion)}
     return {"odd_ids": odd_ids} if odd_ids else {}
 
 
 def allow_command(candidates: Mapping[str, Candidate]) -> str | None:
-    """Return the command that allows all of them but guests and odd ids; None if none is left."""
+    """Return the command that allows all candidates but guests and odd ids; None for none."""
     hosts = sorted(
         minion
         for minion, candidate in candidates.items()
@@ -154,7 +154,7 @@ def allow_command(candidates: Mapping[str, Candidate]) -> str | None:
 
 
 def no_hypervisors_error(opts: Mapping[str, Any], members: membership.Members) -> MasterError:
-    """Return the error that this master has no hypervisors, with those that may be."""
+    """Return the error that this master has no hypervisors, with the candidates."""
     if opts.get("order_masters"):
         return MasterError(
             "this master has no hypervisors of its own, and those behind a syndic it cannot prove: "
@@ -190,7 +190,7 @@ def _join_ids(candidates: Mapping[str, Candidate]) -> str:
 
 
 def refuse_syndics(opts: Mapping[str, Any]) -> None:
-    """Raise MasterError on a master above syndics, if its Salt loses what comes through them."""
+    """Raise MasterError on a master above syndics if its Salt loses replies through them."""
     if opts.get("order_masters") and compat.loses_answers_of_syndics():
         raise MasterError(
             "option order_masters: Salt 3008 loses the answers of minions behind a syndic; take it "
@@ -199,7 +199,7 @@ def refuse_syndics(opts: Mapping[str, Any]) -> None:
 
 
 def refuse_targets(opts: Mapping[str, Any], option: Any) -> None:
-    """Refuse what ``virt:hypervisors`` cannot have; of a target, with the command in its place."""
+    """Refuse invalid values of ``virt:hypervisors``; for a target suggest the command instead."""
     try:
         membership.patterns(option, opts.get("nodegroups") or {})
     except membership.BadTarget as refused:

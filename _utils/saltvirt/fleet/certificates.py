@@ -1,4 +1,4 @@
-"""The CA as its operator sees it: what was issued, renew, revoke, back up."""
+"""The operator's actions on the CA: list, renew, rotate, revoke, back up, restore."""
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -16,21 +16,21 @@ from saltvirt.pki import reclaim as reclaiming
 from saltvirt.pki.authorities import Authorities
 from saltvirt.pki.enrolled import Register
 
-# What is on record of a certificate for the CA alone.
+# Fields of a certificate's record that only the CA needs.
 _NOT_SHOWN = ("names", "authority")
 _APPLY_S = 120
 _RETRY_S = 2
-# What Salt answers while other states are applied on the host.
+# Part of Salt's reply while the host applies other states.
 _BUSY = "is running as PID"
 
 
 class PkiRefused(VirtError):
-    """The CA cannot do what was asked; the message says why."""
+    """The CA refuses an action; the message has the reason."""
 
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Let what the CA refuses be an error that a runner prints."""
+    """Turn the CA's errors into errors that a runner prints."""
     try:
         yield
     except ca.PkiError as exc:
@@ -75,9 +75,9 @@ def _state(
 
 def apply_keys(cloud: Cloud, hosts: Iterable[str], *, renew: bool = False) -> dict[str, str]:
     """
-    Have hosts apply ``virt.keys``; return ``{host: comment}``, raise if one could not.
+    Have hosts apply ``virt.keys``; return ``{host: comment}``; raise MasterError if a host fails.
 
-    A host that is applying other states is asked again until it has ended, for 120 s.
+    A host that is applying other states is asked again for up to 120 s.
     """
     kwarg = {"name": "virt_pki", "renew": renew}
     out: dict[str, str] = {}
@@ -102,7 +102,6 @@ def apply_keys(cloud: Cloud, hosts: Iterable[str], *, renew: bool = False) -> di
         error = MasterError(
             "; ".join(f"{host}: {reason}" for host, reason in sorted(errors_by_host.items()))
         )
-        # The others have done it all the same.
         error.table = {"told": dict(sorted(out.items())), "failed": errors_by_host}
         raise error
     return dict(sorted(out.items()))
@@ -112,7 +111,8 @@ def renew(cloud: Cloud, hosts: Collection[str], now: datetime) -> dict[str, str]
     """
     Renew the certificates of hosts, due or not; return ``{host: comment}``.
 
-    If these were the last ones that libvirt's CA had signed for other uses, all hosts hear of it.
+    If no host needs the certificates that libvirt's CA signed for other uses any more, the CA
+    revokes these and all hosts apply ``virt.keys`` again.
     """
     out = apply_keys(cloud, hosts, renew=True)
     if open_authorities(cloud.opts).separate(inventory.allowed_hosts(cloud), now):
@@ -121,7 +121,7 @@ def renew(cloud: Cloud, hosts: Collection[str], now: datetime) -> dict[str, str]
 
 
 def _outcome(reply: minions.Reply) -> tuple[str, str | None]:
-    """Return what the state said, and why it failed."""
+    """Return the state's comment, and the error if the state failed."""
     if reply.missing:
         return "", f"no answer within {_APPLY_S} s"
     if not isinstance(reply.value, dict):
@@ -137,10 +137,10 @@ def _outcome(reply: minions.Reply) -> tuple[str, str | None]:
 @_translate_errors()
 def rotate(cloud: Cloud, now: datetime) -> dict[str, Any]:
     """
-    Replace the CA in three steps; between any two hosts each step leaves a common trust.
+    Replace the CA in three steps; any two hosts share a trusted CA throughout.
 
-    Every host must take part in a step before the next is begun. If one does not, MasterError
-    names it, and the rotation goes on from there when it is run again.
+    Every host must complete a step before the next one begins. If a host fails, MasterError names
+    it, and the next run continues from there.
     """
     authorities, hosts = open_authorities(cloud.opts), inventory.hosts(cloud)
     cloud.progress("Trusting", detail="every host learns to trust the next CA")
@@ -159,7 +159,7 @@ def rotate(cloud: Cloud, now: datetime) -> dict[str, Any]:
 
 @_translate_errors()
 def revoke(cloud: Cloud, serial: str, now: datetime) -> dict[str, Any]:
-    """Revoke one certificate, and bring the list to every other host, also once more."""
+    """Revoke one certificate and update all other hosts; a repeated call only updates them."""
     rows = [
         row
         for row in list_certificates(open_authorities(cloud.opts), now)
@@ -190,7 +190,7 @@ def revoke(cloud: Cloud, serial: str, now: datetime) -> dict[str, Any]:
 def _revoke_valid(
     opts: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], now: datetime
 ) -> list[str]:
-    """Revoke what is valid of these certificates; return their serials."""
+    """Revoke the certificates that are still valid; return their serials."""
     valid_rows = [row for row in rows if row["state"] in ("good", "replaced")]
     open_authorities(opts).revoke(valid_rows, now)
     return [row["serial"] for row in valid_rows]
@@ -200,13 +200,13 @@ def revoke_hosts(opts: Mapping[str, Any], hosts: Collection[str], now: datetime)
     """
     Revoke all certificates of hosts; return the serials of those that were valid.
 
-    A host whose certificates cannot be revoked keeps no other host's from being revoked. Then
-    :class:`PkiRefused` is raised at the end, and its table has the serials as ``revoked``.
+    A failure for one host does not stop the others. :class:`PkiRefused` follows at the end, with
+    the serials in its table as ``revoked``.
     """
     authorities, serials, reasons_by_host = open_authorities(opts), [], {}
     for host in sorted(filter(policy.is_name, hosts)):
         try:
-            # A question that it had open is answered before; there is none after.
+            # The lock lets a pending request of the host end first, so its certificate is revoked.
             with Register(authorities.folder).turn(host):
                 rows = [row for row in list_certificates(authorities, now) if row["host"] == host]
                 serials += _revoke_valid(opts, rows, now)
@@ -225,7 +225,7 @@ def revoke_hosts(opts: Mapping[str, Any], hosts: Collection[str], now: datetime)
 @_translate_errors()
 def reclaim(opts: Mapping[str, Any], hosts: Iterable[str], now: datetime) -> dict[str, list[str]]:
     """
-    Revoke the certificates in which other hosts have a name of these hosts.
+    Revoke other hosts' certificates that contain a name of these hosts.
 
     Returns ``{other host: [serial]}``; see :mod:`saltvirt.pki.reclaim`. Raises
     :class:`PkiRefused` if the CAs' files cannot be used.
@@ -234,7 +234,7 @@ def reclaim(opts: Mapping[str, Any], hosts: Iterable[str], now: datetime) -> dic
     try:
         configured_names = config.pki_options(config.master_settings(opts)).get("names") or {}
     except BadConfig:
-        # The CA signs nothing before that is mended; then the first question does this.
+        # The CA signs nothing until the option is corrected; the first request after that reclaims.
         return {}
     out: dict[str, list[str]] = {}
     try:
@@ -250,7 +250,7 @@ def reclaim(opts: Mapping[str, Any], hosts: Iterable[str], now: datetime) -> dic
 
 
 def holders(opts: Mapping[str, Any], now: datetime) -> set[str]:
-    """Return the hosts with certificates that are not over, revoked ones too."""
+    """Return the hosts with certificates that have not expired, including revoked ones."""
     return {
         row["host"]
         for row in list_certificates(open_authorities(opts), now)
@@ -287,10 +287,10 @@ def export(opts: Mapping[str, Any], path: str | Path, passphrase_file: str | Pat
 
 
 def restore(opts: Mapping[str, Any], path: str | Path, passphrase_file: str | Path) -> str:
-    """Read a backup back where no CA is; return the CA's folder."""
+    """Restore a backup on a master without another CA; return the CA's folder."""
     authorities = open_authorities(opts)
     try:
-        # What is no text is no backup, and is said to be none.
+        # A binary file must be refused as no backup, not as undecodable text.
         text = Path(path).read_text(encoding="utf-8", errors="replace")
         contents_by_path = backup.unpack(text, _passphrase(opts, passphrase_file))
         backup.restore(authorities.folder, contents_by_path)

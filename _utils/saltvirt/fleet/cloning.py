@@ -1,4 +1,4 @@
-"""Clone a VM where it is: its host makes the copies, the master gives the clone its identity."""
+"""Clone a VM on its host: the host copies the disks, the master makes the identity."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,42 +18,42 @@ from saltvirt.placement.shownvms import ClonePlan
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloneRequest(Request):
     """
-    A clone that is asked for, on the host of its source.
+    The request for a clone, on the host of its source.
 
     source
-        What its host says of that.
+        The host's answer about the source.
     """
 
     source: MigrationInfo
 
     @property
     def function(self) -> str:
-        """The function of a host that makes the VM."""
+        """The host's function that builds the VM."""
         return "virt.clone"
 
     @property
     def values(self) -> list[Any]:
-        """What that is given by position."""
+        """The positional arguments of :attr:`function`."""
         return [self.source.name, self.name]
 
     def required(self) -> Requirements:
-        """Return what the VM takes of a host; refuse what the master cannot ask a host for."""
+        """Return the VM's requirements; refuse arguments that the master cannot pass to a host."""
         clonespec.deployment_options(self.given)
         self.refuse_keys()
         groups = clonespec.groups(self.given)
         return replace(requirements.for_move(self.source), name=self.name, **groups)
 
     def is_seeded(self, _info: HostInfo) -> bool:
-        """Return whether its host makes a seed for it: it has a disk that may be booted."""
+        """Return whether the host makes a seed: the clone needs a disk that may boot."""
         has_disk = any(disk.device in ("disk", "lun") for disk in self.source.disks)
         return bool(self.given.get("seed", True)) and has_disk
 
 
 def request(cloud: Cloud, source: str, name: str, options: Mapping[str, Any]) -> CloneRequest:
     """
-    Return what is asked for; refuse what cannot be.
+    Return the request of a call; refuse invalid names.
 
-    asked
+    options
         ``given``, the keyword arguments of the module's ``virt.clone``, ``force`` and ``wait_s``.
     """
     arguments.vm_name(source)
@@ -68,12 +68,12 @@ def request(cloud: Cloud, source: str, name: str, options: Mapping[str, Any]) ->
 
 
 def clone(cloud: Cloud, clone_request: CloneRequest, *, wait: bool) -> dict[str, Any]:
-    """Clone a VM; return what :func:`saltvirt.fleet.deploy.deploy` does."""
+    """Clone a VM; return the answer of :func:`saltvirt.fleet.deploy.deploy`."""
     return deploy.deploy(cloud, clone_request, wait=wait)
 
 
 def dry_run(cloud: Cloud, clone_request: CloneRequest, *, wait: bool) -> dict[str, Any]:
-    """Return ``{host: plan}``, what the host of the source would do; or raise as it would."""
+    """Return ``{host: plan}`` of the source's host; raise the errors that :func:`clone` would."""
     clone_request.required()
     deploy.refuse(cloud, clone_request, wait=wait)
     host, options = clone_request.host or "", {**clone_request.given, "dry_run": True}

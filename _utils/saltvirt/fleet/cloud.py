@@ -1,4 +1,4 @@
-"""The cloud as one command of the master has it: its configuration, its client, its progress."""
+"""The context of one command on the master: configuration, client and progress."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -18,24 +18,24 @@ from saltvirt.fleet.silence import Silence
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cloud:
     """
-    What every step of a command needs.
+    The context that every step of a command needs.
 
     opts
         The master's configuration.
     settings
-        What of it is ours.
+        The options of this project.
     progress
         Shows progress, see :func:`saltvirt.fleet.progress.callback`.
     is_reading
-        The command changes nothing: a silent host costs two seconds at most.
+        The command changes nothing, so an unresponsive host costs at most two seconds.
     silence
-        Who has been silent to this command.
+        The hosts that have been unresponsive to this command.
     while_waiting
-        Called now and then while a new minion is waited for; the wait ends where it returns False.
-        Defaults to None.
+        Called now and then during the wait for a new minion; False ends the wait. Defaults to
+        None.
     heard
-        Called with each answer as it comes, a :class:`saltvirt.fleet.hearing.Reply`. Defaults to
-        None: of many hosts, progress says how many have answered.
+        Called with each :class:`saltvirt.fleet.hearing.Reply` as it comes. Defaults to None:
+        with many hosts, progress shows the number of replies.
     """
 
     opts: Mapping[str, Any]
@@ -63,13 +63,11 @@ class Cloud:
         opts
             Salt's ``__opts__``.
         events
-            Salt's ``__jid_event__``, by which progress is shown. Defaults to none, for silence.
+            Salt's ``__jid_event__``, which shows progress. Defaults to None, for no progress.
         name
-            What a line of progress begins with.
+            Prefix of each line of progress.
         quiet
             Show no progress. Defaults to False.
-        is_reading
-            See :class:`Cloud`. Defaults to False.
         """
         progress_callback = progress.callback(opts, events, name, quiet)
         settings = config.master_settings(opts)
@@ -79,25 +77,25 @@ class Cloud:
 
     @property
     def members(self) -> membership.Members:
-        """Who is a hypervisor; read anew, so that ``virt.disallow`` stops what is under way too."""
+        """The hypervisors, read anew, so that ``virt.disallow`` affects running commands, too."""
         return membership.read_members(self.opts, self.settings.hypervisors)
 
     def minions(self) -> list[str]:
-        """Return the ids of all minions of this master, those in VMs too, listed anew."""
+        """Return the ids of all accepted minions, guests included, read anew."""
         self._minions[:] = compat.KeyStore(self.opts).accepted()
         return [*self._minions]
 
     def known_minions(self) -> list[str]:
-        """Return the same as they were listed last: of 21,000 it takes a second."""
+        """Return the last result of :meth:`minions`: reading 21,000 ids takes a second."""
         return [*self._minions] or self.minions()
 
     @contextlib.contextmanager
     def client(self) -> Iterator[Any]:
         """
-        Yield an open LocalClient; Salt's own errors come out as MasterError.
+        Yield an open LocalClient; turn Salt's errors into MasterError.
 
-        Each question has its own: a client hears all events on one socket, which threads cannot
-        share, and would keep the events that another of its users waits for.
+        Each question opens its own client: threads cannot share a client's event socket, and one
+        question would take the events that another waits for.
         """
         try:
             with salt.client.get_local_client(mopts=dict(self.opts)) as local:

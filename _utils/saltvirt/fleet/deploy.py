@@ -1,4 +1,4 @@
-"""Deploy a VM somewhere in the cloud: place it, give it a key, have it built, wait for it."""
+"""Deploy a VM: choose a host, have the host build the VM, wait for the minion."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,10 +32,18 @@ _NAT_DETAIL = "nat: only its host reaches it, and a move breaks its connections"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosts:
     """
-    All hypervisors as they answered, and which of them may have the VM already.
+    All hosts' answers, and the hosts that may have the VM already.
 
+    found
+        The survey of all hosts.
+    wanted
+        The hosts that the request allows.
+    seen
+        The answers about the VM's name.
+    unheard
+        ``{host: reason}`` of hosts that may have the VM and cannot be asked.
     passed
-        Those that have said no more than of which VMs they have anything.
+        The hosts that were asked for names of VMs only.
     """
 
     found: inventory.Survey
@@ -46,7 +54,7 @@ class Hosts:
 
     @property
     def is_sample(self) -> bool:
-        """Whether there are others on which the VM may be."""
+        """Whether some hosts that the request allows were asked for names only."""
         return not self.passed.isdisjoint(self.wanted)
 
 
@@ -58,7 +66,7 @@ def _survey_hosts(
     *,
     is_whole: bool = False,
 ) -> Hosts:
-    """Ask all hypervisors which VMs they have, and what they offer, at first some of many."""
+    """Ask all hosts for their VMs and offers; without ``is_whole`` maybe a sample for offers."""
     pending_hosts = interrupted.give_up(cloud, order) if order else {}
     order_hosts = interrupted.order_hosts(order) if order else []
     all_hosts = inventory.all_hosts(cloud)
@@ -88,10 +96,10 @@ def assess_hosts(
     order_hosts: Iterable[str],
 ) -> Hosts:
     """
-    Return what all hosts say of a VM, and which may have it and cannot be asked.
+    Return the hosts' answers about a VM, and the hosts that may have it and cannot be asked.
 
-    late, noted
-        What ``interrupted.give_up`` and ``interrupted.hosts`` said of its order before that.
+    pending_hosts, order_hosts
+        Results of ``interrupted.give_up`` and ``interrupted.order_hosts`` before the survey.
     """
     sightings_by_host = sightings.from_host_info(survey.answers, request.name)
     suspects = {
@@ -99,7 +107,7 @@ def assess_hosts(
         **inventory.find_suspects(cloud, survey, request.name, sightings_by_host, order_hosts),
     }
     if request.force:
-        # A host that says that it is at it is no silent one.
+        # A host that reports the order as running is not unresponsive: force must not skip it.
         suspects = {
             host: reason
             for host, reason in pending_hosts.items()
@@ -111,7 +119,7 @@ def assess_hosts(
 def _evaluations(
     cloud: Cloud, request: Request, requirements: Requirements, hosts: Hosts
 ) -> list[Evaluation]:
-    """Return the evaluation of every hypervisor that was looked at, the best first."""
+    """Return the evaluations, the best first, without wanted hosts that made no offer."""
     settings, policy = cloud.settings, config.policy(cloud.settings, request.placed)
     infos_by_host = {h: info for h, info in hosts.found.answers.items() if h not in hosts.passed}
     raw_evaluations = choose.evaluate(infos_by_host, requirements, settings.weights, policy)
@@ -162,7 +170,7 @@ def refuse_taken(hosts: Hosts, name: str, outcome_text: str = "") -> None:
 
 
 def refuse(cloud: Cloud, request: Request, *, wait: bool) -> None:
-    """Raise NameTaken if a VM of the name is there, or may be; MasterError as :func:`deploy`."""
+    """Raise NameTaken if the VM exists or may exist, and MasterError as :func:`deploy` does."""
     hosts = _survey_hosts(cloud, request, request.required())
     refuse_taken(hosts, request.name)
     if wait:
@@ -170,7 +178,7 @@ def refuse(cloud: Cloud, request: Request, *, wait: bool) -> None:
 
 
 def dry_run(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, dict[str, Any]]:
-    """Return the table of hosts for a deployment, and deploy nothing; raise as that would."""
+    """Return the table of hosts and deploy nothing; raise the errors of a deployment."""
     requirements = request.required()
     keys.refuse_reserved(cloud.opts, request.name)
     hosts = _survey_hosts(cloud, request, requirements)
@@ -188,8 +196,8 @@ def dry_run(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, d
 
 def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, Any]:
     """
-    Deploy a VM and return ``{"name", "host", "minion", "seconds", "addresses", "login"}``, and
-    ``warnings`` if its host has any.
+    Deploy a VM; return ``{"name", "host", "minion", "seconds", "addresses", "login"}``, and
+    ``warnings`` if the host has any.
 
     wait
         Wait until the VM's own minion answers. Defaults to True.
@@ -228,7 +236,7 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NewVm:
-    """Where a VM is, whether it has a seed, and what its host warns of."""
+    """A built VM: its host, whether it has a seed, and the host's warnings."""
 
     host: str
     is_seeded: bool
@@ -238,7 +246,7 @@ class _NewVm:
 def _build_on_best_host(
     cloud: Cloud, request: Request, requirements: Requirements, order: LockedRecord, hosts: Hosts
 ) -> _NewVm:
-    """Have the best of the hosts build a VM; raise NoHostFits if none of them takes it."""
+    """Have the best host build a VM; raise NoHostFits if no host takes it."""
     evaluations = _evaluations(cloud, request, requirements, hosts)
     fitting_hosts = [evaluation.host for evaluation in evaluations if evaluation.fits]
     if not fitting_hosts:
@@ -263,9 +271,9 @@ def _build_on_best_host(
 
 def tell_of_nat(cloud: Cloud, requirements: Requirements, info: HostInfo) -> None:
     """
-    Say what the built-in profile cannot; a site's own of that name is the site's to know.
+    Show the limits of NAT if the VM uses the built-in profile.
 
-    Nothing is said of a call that has the profile's NIC elsewhere.
+    No line is shown for a site's own profile of that name, or if the call moves the NIC elsewhere.
     """
     profile = info.profiles.nic.get(profiles.NAT)
     if requirements.nic_profile != profiles.NAT or profile is None:

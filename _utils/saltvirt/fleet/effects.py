@@ -1,4 +1,4 @@
-"""What the master does of a move: each effect of :mod:`saltvirt.protocol` that is done there."""
+"""The effects of a move that the master does, as :mod:`saltvirt.protocol` orders them."""
 
 import shlex
 import time
@@ -19,12 +19,12 @@ from saltvirt.recordfacts import MoveOrderFacts
 from saltvirt.records import LockedRecord
 
 LIMIT_S = 3600
-# What sending files and definitions, and looking at them, may take beside the move itself.
+# Seconds beyond the move itself for sending and checking files and definitions.
 _OVERHEAD_S = 600
-# How long a job that was told to end, or a domain that only arrives, is waited for.
+# Seconds to wait for a job that is ending or a domain that is arriving.
 _PATIENCE_S = 30
 _STATE = "virt.migration_state"
-# What Salt says of a function, and of an argument, that an older version does not have.
+# Salt's errors about a function and an argument that an older release lacks.
 _NOT_AVAILABLE = "is not available"
 _INVALID_ARGUMENTS = "keyword arguments are not valid: "
 
@@ -32,9 +32,9 @@ _INVALID_ARGUMENTS = "keyword arguments are not valid: "
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveHosts:
     """
-    The hosts of a move, and when it began, as users read it; empty if that is not on record.
+    The hosts of a move, and when it began, as users read it; empty if not on record.
 
-    ``source`` is None if nobody knows which host sends the VM.
+    ``source`` is None if the sending host is unknown.
     """
 
     source: str | None
@@ -46,15 +46,15 @@ class MoveHosts:
 
 
 class MoveFailed(VirtError):
-    """A VM was not moved; the message says where it is and why."""
+    """A VM was not moved; the message has its host and the reason."""
 
 
 class NotReady(VirtError):
-    """The target did not get ready for the VM; another one may be tried."""
+    """The target could not prepare for the VM; another target may be tried."""
 
 
 class MoveExecutor:
-    """One move of one VM between two hosts; each method is an effect of the protocol."""
+    """The effects of one move of one VM between two hosts."""
 
     def __init__(
         self,
@@ -73,23 +73,23 @@ class MoveExecutor:
         self.figures: dict[str, Any] = {}
         self.warnings: list[str] = []
         self.noted = Noted()
-        # The files of the VM's disks, as its source has noted them.
+        # The VM's disk files by the source's record.
         self._disks: Sequence[str] = ()
-        # What each host has said, or why it has not.
+        # Each host's last answer, or the reason why there is none.
         self.seen: dict[str | None, Source | Target | str | None] = {}
         self.silent: set[str | None] = set()
         self.is_sent = False
-        # What all other hosts say; one that is silent is waited for, unless that is forced.
+        # The third hosts' answers; an unresponsive third host delays the move unless is_forced.
         self.elsewhere, self.is_forced = Elsewhere(), False
 
-    # What is asked for.
+    # Effects of a new move.
 
     def order(self) -> None:
         facts = MoveOrderFacts(source=self.source, target=self.target)
         orders.begin_move(self._held, self.token, facts)
 
     def close(self) -> None:
-        # What was settled may be another's move, and the order one of a later.
+        # The order may be that of a later move, made by another command.
         record = self._held.record
         if record is not None and (record.phase, record.token) == (orders.MOVING, self.token):
             self._held.end()
@@ -150,7 +150,7 @@ class MoveExecutor:
         limit_s: float = self.given.get("limit_s", LIMIT_S) + _OVERHEAD_S
         return limit_s
 
-    # What settling does.
+    # Effects of settling a move.
 
     def look_at_source(self) -> Source | None:
         if self.source is None:
@@ -163,14 +163,14 @@ class MoveExecutor:
         return answer
 
     def look_elsewhere(self) -> Elsewhere:
-        """Return what all other hosts say of the VM, of which these two may be behind the times."""
+        """Return the third hosts' answers about the VM: those of the two hosts may be outdated."""
         move = elsewhere.Move(name=self.name, token=self.token, uuid=self.uuid)
         third_hosts = elsewhere.look(self._cloud, move, {self.source, self.target})
         self.elsewhere = replace(third_hosts, silent=()) if self.is_forced else third_hosts
         return self.elsewhere
 
     def _seen(self, host: str, side: str) -> Any:
-        """Return what a host says; one that is at it, or cannot say, is asked again for a while."""
+        """Return a host's answer; ask again for a while if the host is working or has an error."""
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             state, is_last = self._state(host)
@@ -184,7 +184,7 @@ class MoveExecutor:
             time.sleep(1)
 
     def _state(self, host: str) -> tuple[State | None, bool]:
-        """Return what a host says of both sides, and whether there is no use in asking again."""
+        """Return a host's state of the move, and whether to stop asking."""
         reply = self._asked(host)
         self.silent.discard(host)
         self.seen[host] = reply.error
@@ -206,7 +206,7 @@ class MoveExecutor:
         return minions.ask(self._cloud, [host], _STATE, [self.name], kwarg)[host]
 
     def is_unknown(self, host: str | None) -> bool:
-        """Return whether a host is not a minion of this master (any more)."""
+        """Return whether a host is unknown, or no accepted minion of this master."""
         return host is None or keys.read_accepted(self._cloud.opts, host) is None
 
     def cancel(self) -> None:
@@ -220,17 +220,17 @@ class MoveExecutor:
         return source.phase if isinstance(source, Source) else None
 
     def lose_target(self) -> None:
-        """Give up the target: its operator says that it never comes back with the VM."""
+        """Give up the target: the operator declares it lost."""
         source_phase = self._phase_of_source
         self._step(self.source, protocol.CANCEL, seen=source_phase, is_refused=False, is_lost=True)
 
     def give_up(self) -> None:
-        """Give up what the target has: its operator says that it is not needed."""
+        """Give up what the target has: the operator does not need it."""
         source = self.seen.get(self.source)
         if self.is_on_both:
             self._step(self.target, protocol.DROP, is_lost=True)
         elif self.source is None:
-            # Nobody is left to note that it does not leave.
+            # There is no source left that could record the cancellation.
             self.drop()
         elif isinstance(source, Source) and source.phase == protocol.HANDING:
             self.lose_target()
@@ -239,21 +239,21 @@ class MoveExecutor:
 
     @property
     def is_on_both(self) -> bool:
-        """Whether a target that was given up has come back with a VM that had arrived."""
+        """Whether a target that was given up has come back with an arrived VM."""
         source, target = self.seen.get(self.source), self.seen.get(self.target)
         is_left = isinstance(source, Source) and source.phase == protocol.CANCELLED
         return is_left and isinstance(target, Target) and target.phase == protocol.ARRIVED
 
     def lose_source(self) -> None:
-        """Give up the source: what the target has is the VM, unless it is not whole."""
-        # Nothing is refused for good: there is no other host that it could go back to.
+        """Give up the source: the target keeps the VM, if the VM is whole there."""
+        # is_handed: the target must not refuse the VM for good, as no source can take it back.
         kwarg = {"is_handed": True, "noted": wire.plain(self.noted)}
         self.warnings += self._step(self.target, protocol.ARRIVE, **kwarg).warnings
         self.end()
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether the source still has what its target must have, and does not have."""
+        """Whether the source still has what the target should have and lacks."""
         source, target = self.seen.get(self.source), self.seen.get(self.target)
         if not (isinstance(source, Source) and isinstance(target, Target)):
             return False
@@ -263,14 +263,14 @@ class MoveExecutor:
         self._step(self.source, protocol.REDEFINE)
 
     def give_way(self, host: str) -> list[str]:
-        """End what both have on record of a VM that this host has; return what they keep of it."""
+        """End both hosts' records of a VM that ``host`` has; return lines on what both keep."""
         warnings = []
         for side_host, step in ((self.target, protocol.LET_GO), (self.source, protocol.GIVE_WAY)):
             answer = self.seen.get(side_host)
             if not isinstance(answer, Source | Target) or answer.phase is None:
                 continue
             if answer.phase == protocol.ARRIVED:
-                # It had come there, so it is the target's; nothing is left to be let go.
+                # The VM arrived, so it belongs to the target, which has nothing to let go.
                 self.end()
                 continue
             step_warnings = self._step(side_host, step, keeper=host).warnings
@@ -293,9 +293,9 @@ class MoveExecutor:
     def _is_handed(self) -> bool:
         source = self.seen.get(self.source)
         if isinstance(source, Source):
-            # What its source has no more is not given back to it: here may be all there is.
+            # If the source lacks the VM, the target may have the only copy and must not drop it.
             return source.is_handed or not source.has
-        # Nobody has looked: it was sent just now.
+        # The source was not asked for its state, as it has just sent the VM.
         return bool(self.noted.was_running)
 
     def refuse(self) -> None:
@@ -328,19 +328,19 @@ class MoveExecutor:
                 ) from error
             raise
 
-    # How it ended.
+    # The outcome.
 
     def hint(self) -> None:
-        """Note where the VM is now."""
+        """Record the target as the host that has the VM."""
         hints.record_move(self._cloud.opts, self.name, self.target)
 
     def hint_left(self, *hosts: str | None) -> None:
-        """Note that hosts do not have the VM, by their own word or by an operator's."""
+        """Record that hosts do not have the VM, by their answers or the operator's word."""
         for host in filter(None, hosts):
             hints.record_absence(self._cloud.opts, self.name, host)
 
     def waits(self) -> str:
-        """Return what a move that is not over waits for."""
+        """Return what an unfinished move waits for."""
         unresponsive_hosts = [
             f"{host} ({reason})" for host, reason in self.seen.items() if isinstance(reason, str)
         ]
@@ -363,7 +363,7 @@ class MoveExecutor:
 
     @property
     def is_cut(self) -> bool:
-        """Whether post-copy of the VM has failed, as far as either host says it."""
+        """Whether either host reports that post-copy of the VM failed."""
         answers = (self.seen.get(self.source), self.seen.get(self.target))
         return any(isinstance(answer, Source | Target) and answer.is_cut for answer in answers)
 
@@ -375,7 +375,7 @@ class MoveExecutor:
         return lost_half_message(self.name, self.target, is_source=is_there)
 
     def waits_for_others(self) -> str:
-        """Return what a move waits for on other hosts than its two; empty if for nothing."""
+        """Return what a move waits for on third hosts; empty for nothing."""
         if self.elsewhere.silent:
             return f"{' and '.join(self.elsewhere.silent)} may have it, and cannot be asked"
         moving_hosts = [*self.elsewhere.leaving, *self.elsewhere.coming]
@@ -384,7 +384,7 @@ class MoveExecutor:
 
 
 def _describe_answer(answer: Source | Target | str | None) -> str:
-    """Return what a host has said of a move, in words."""
+    """Return a host's answer about a move, in words."""
     if not isinstance(answer, Source | Target):
         return "has said nothing"
     return f"{'has' if answer.has else 'does not have'} the VM ({answer.phase or 'no record'})"

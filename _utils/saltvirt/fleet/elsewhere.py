@@ -1,4 +1,4 @@
-"""Whether a VM whose move is not over is on a third host, to which somebody may have moved it."""
+"""Look for the VM of an unfinished move on third hosts: an operator may have moved it there."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ _UNASKED = "this master does not know it as a hypervisor any more"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """The move whose VM is looked for; ``uuid`` is None if nobody knows it."""
+    """The move of the VM to look for; ``uuid`` is None if unknown."""
 
     name: str
     token: str
@@ -27,12 +27,12 @@ class Move:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Third:
     """
-    What a third host says of the VM.
+    A third host's answers about the VM.
 
     by_name
-        Of the VM of its name.
+        About the VM of that name.
     by_uuid
-        Of the one with its UUID, whatever it is called there.
+        About the VM of that UUID, under any name.
     on_record
         ``{name: [record]}`` of all moves that the host has on record.
     """
@@ -44,10 +44,10 @@ class Third:
 
 def classify_third_host(move: Move, third: Third) -> str | None:
     """
-    Return in which field of :class:`saltvirt.parts.Elsewhere` a host is; None if it is in none.
+    Return the field of :class:`saltvirt.parts.Elsewhere` for a host; None for no field.
 
-    What runs is the VM, and so is what is off, unless another move that is not over may still
-    decide that it is not, or only its definition was kept.
+    A running domain is the VM. A stopped domain is the VM, too, unless another unfinished move
+    may still decide otherwise, or the host only kept the definition.
     """
     presence = _presence_of_vm(move, third.by_name)
     is_here = third.by_uuid.has or presence.state is not None
@@ -64,13 +64,13 @@ def classify_third_host(move: Move, third: Third) -> str | None:
 
 
 def _presence_of_vm(move: Move, presence: Presence) -> Presence:
-    """Return what a host says of a VM by its name, if that is not another VM's name there."""
+    """Return a host's presence by name; an empty one if another VM has that name there."""
     is_another = None not in (presence.uuid, move.uuid) and presence.uuid != move.uuid
     return Presence(state=None, building=False, unfinished=False) if is_another else presence
 
 
 def _undecided_phases(move: Move, on_record: Mapping[str, Iterable[ShownRecord]]) -> set[str]:
-    """Return the phases of all other moves of the VM that are still to be decided."""
+    """Return the phases of the VM's other moves that are undecided."""
     phases = set()
     for name, records in on_record.items():
         for record in records:
@@ -82,7 +82,7 @@ def _undecided_phases(move: Move, on_record: Mapping[str, Iterable[ShownRecord]]
 
 
 def look(cloud: Cloud, move: Move, move_hosts: set[str | None]) -> Elsewhere:
-    """Return what all hypervisors but these say of a VM; it is told by its name and its UUID."""
+    """Return the third hosts' answers about a VM, which its name and UUID identify."""
     third_hosts = [host for host in inventory.all_hosts(cloud) if host not in move_hosts]
     presence_survey = inventory.survey(cloud, third_hosts, "virt.presence", [move.name])
     state_survey = inventory.survey(cloud, presence_survey.answers, _STATE)
@@ -97,7 +97,7 @@ def look(cloud: Cloud, move: Move, move_hosts: set[str | None]) -> Elsewhere:
         if field_name is not None:
             hosts_by_field[field_name].append(host)
     unresponsive_hosts = {**unread_reasons, **state_survey.reasons(), **presence_survey.reasons()}
-    # One that was taken off the list, or is another master's, may have it all the same.
+    # A host that was disallowed, or belongs to another master, may still have the VM.
     moved_to_hosts = {
         presence.moved_to for presence in presence_survey.answers.values() if presence.moved_to
     }
@@ -115,7 +115,7 @@ def look(cloud: Cloud, move: Move, move_hosts: set[str | None]) -> Elsewhere:
 def _ask_by_uuid(
     cloud: Cloud, third_hosts: Iterable[str], move: Move
 ) -> tuple[dict[str, Target], dict[str, str]]:
-    """Return what hosts say of a VM, maybe by another name, and why others have not said it."""
+    """Return hosts' answers about a VM under any name, and the reasons of hosts without one."""
     targets_by_host, reasons_by_host = {}, {}
     kwarg = {"token": move.token, "uuid": move.uuid}
     for host, reply in minions.ask(cloud, third_hosts, _STATE, [move.name], kwarg).items():

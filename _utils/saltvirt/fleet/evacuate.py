@@ -26,13 +26,13 @@ from saltvirt.placement.answers import HostInfo, MigrationInfo
 from saltvirt.protocol import LEAVES
 from saltvirt.records import ShownRecord
 
-# How often a host is looked at while VMs are on their way in.
+# Seconds between looks at a host while VMs are on their way in.
 _LOOK_S = 3
 _STILL_COMING = (
     "still on its way in after {} s; when the virt.init or virt.migrate that brings it is over, "
     "run this again (if that move was interrupted: salt-run virt.settle {})"
 )
-# On this host alone: by now another may have a VM of that name, which salt-run would remove.
+# On this host alone: salt-run could remove a VM of that name from another host.
 _KEPT_DEFINITION = (
     "moved to {}, only its definition was kept: salt {} virt.undefine {} removes that"
 )
@@ -41,11 +41,11 @@ _LEFTOVER = "left by an interrupted virt.init or virt.purge: salt {} virt.purge 
 
 
 class NotAllMoved(VirtError):
-    """Some VMs of a host did not move; ``table`` says which, and why."""
+    """Some VMs of a host did not move; ``table`` has their names and the reasons."""
 
 
 def set_maintenance(cloud: Cloud, host: str, state: object) -> dict[str, Any]:
-    """Set or clear a host's flag; return ``{host: state}``."""
+    """Set or clear a host's maintenance flag; return ``{host: state}``."""
     inventory.require_host(cloud, host)
     answer = act(cloud, host, "virt.maintenance", state)
     return {host: wire.read(host, "virt.maintenance", bool, answer)}
@@ -58,13 +58,13 @@ def plan_moves(
     stay_reasons: Mapping[str, str],
 ) -> tuple[dict[str, str], dict[str, str]]:
     """
-    Return ``(moves, stays)`` of VMs of a host, as the hosts are now.
+    Return ``(moves, stays)`` of a host's VMs, by the other hosts' current answers.
 
-    wanted
+    vms
         ``{name: answer of virt.migration_info}``.
-    staying
-        ``{name: why}`` of those of them that are not to be moved; whoever must be with one of
-        them stays too.
+    stay_reasons
+        ``{name: reason}`` of those VMs that must not move; VMs that must be with one of these
+        stay, too.
     """
     other_hosts = [other_host for other_host in inventory.all_hosts(cloud) if other_host != host]
     cloud.progress("Searching", detail=terminal.count_text(len(other_hosts), "hypervisor"))
@@ -86,7 +86,7 @@ def dry_run(
     host: str,
     with_stopped: bool,
 ) -> dict[str, Any]:
-    """Return what an evacuation would do; nothing is changed."""
+    """Return what an evacuation would do, and change nothing."""
     inventory.require_host(cloud, host)
     incoming_vms, warnings, unreadable_reasons = _read_incoming(cloud, host)
     stopped_reasons, vms = _split_stopped(cloud, host, incoming_vms, with_stopped)
@@ -103,15 +103,16 @@ def dry_run(
 
 def _read_incoming(cloud: Cloud, host: str) -> tuple[list[str], dict[str, str], dict[str, str]]:
     """
-    Return the names of the VMs on their way in, and of others ``{name: what is left}``.
+    Return a host's VMs on their way in, its warnings, and its unreadable VMs.
 
-    And ``{name: why}`` of those that its libvirt does not know of, and that it still has.
+    Warnings are ``{name: text}`` about leftovers and kept definitions. Unreadable VMs are
+    ``{name: reason}`` of VMs of which the host has no more than a record that it cannot read.
     """
     answer = act(cloud, host, "virt.host_info")
     info: HostInfo = wire.read(host, "virt.host_info", HostInfo, answer)
     incoming_vms = {*info.building, *info.coming}
     leftovers = set(info.unfinished) - incoming_vms - set(info.vms)
-    # What cannot be read no purge removes: it ends with the same line.
+    # A purge cannot remove an unreadable leftover, so the reason replaces that remedy.
     leftover_warnings = {
         name: _LEFTOVER.format(*map(shlex.quote, (host, name))) for name in leftovers
     }
@@ -133,7 +134,7 @@ def _split_stopped(
     incoming_vms: Sequence[str],
     with_stopped: bool,
 ) -> tuple[dict[str, str], dict[str, MigrationInfo]]:
-    """Return ``({name: why} of those that may stay, {name: facts} of all that are there)``."""
+    """Return ``{name: reason}`` of stopped VMs that stay, and ``{name: facts}`` of all VMs."""
     vms = {name: info for name, info in _read_vms(cloud, host).items() if name not in incoming_vms}
     off_names = {name for name, vm_info in vms.items() if vm_info.state == "shutdown"}
     off_names -= _find_leaving_vms(cloud, host)
@@ -142,7 +143,7 @@ def _split_stopped(
 
 
 def _find_leaving_vms(cloud: Cloud, host: str) -> set[str]:
-    """Return the VMs of a host that a move of theirs, which is not over, may have left off."""
+    """Return the VMs of a host that an unfinished move may have left shut off."""
     fun = "virt.migration_state"
     records_by_vm = wire.read(host, fun, dict[str, list[ShownRecord]], act(cloud, host, fun))
     return {
@@ -171,14 +172,14 @@ def evacuate(
     per_host: int = several.PER_HOST,
 ) -> dict[str, Any]:
     """
-    Keep new VMs away from a host and move its own to others, several at once.
+    Keep new VMs away from a host and move its VMs to other hosts, several at once.
 
     max_parallel, per_host
-        How many move at a time in all, and to one of the other hosts.
+        How many VMs move at a time in all, and to one other host.
     wait_s
-        For how long VMs that are on their way in are waited for; then they are moved too.
+        How long to wait for VMs on their way in, which then move, too.
 
-    What was interrupted goes on when it is run again. Raises NotAllMoved if a VM was not moved.
+    The next run continues an interrupted one. Raises NotAllMoved if a VM was not moved.
     """
     pace = several.Pace(max_parallel=max_parallel, per_host=per_host, free=(host,))
     set_maintenance(cloud, host, "on")
@@ -197,7 +198,7 @@ def evacuate(
 
 
 class _EvacuationRun:
-    """One evacuation: what is there is moved, until a look finds nothing more that could be."""
+    """One evacuation: VMs move until a look finds none left to move."""
 
     def __init__(
         self,
@@ -215,14 +216,15 @@ class _EvacuationRun:
 
     @property
     def has_begun(self) -> bool:
-        """Whether any VM was tried to be moved."""
+        """Whether the run has tried to move a VM."""
         return bool(self._done.moved or self._done.failed or self._done.gone)
 
     def until_empty(self, wait_s: float) -> str | None:
         """
-        Move all VMs, and those that come meanwhile, which are waited for so long.
+        Move all VMs, and those that arrive within ``wait_s``.
 
-        Returns why that ended before it was known that nothing more comes, None if it is known.
+        Returns the reason if the run was interrupted. VMs that do not arrive in time count as
+        stuck.
         """
         settling.settle_left(self._cloud, self._host)
         announced_vms: list[str] = []
@@ -246,20 +248,20 @@ class _EvacuationRun:
                 )
                 self._cloud.progress("Waiting", detail=detail)
             time.sleep(_LOOK_S)
-            # To look at a busy host may take longer than that.
+            # A look at a busy host may take longer than the pause.
             looked_s = round(time.monotonic() - start)
             announced_vms, waited_s = incoming_vms, waited_s + max(_LOOK_S, looked_s)
         return _INTERRUPTED
 
     def _round(self, incoming_vms: Sequence[str]) -> bool:
-        """Move what has not been tried; return whether there was anything."""
+        """Move the VMs that were not tried yet; return whether there were any."""
         self._stopped, vms = _split_stopped(
             self._cloud, self._host, incoming_vms, self._with_stopped
         )
         untried_names = self._fresh(vms)
         if not untried_names:
             return False
-        # They are there, and so are those that must be with them.
+        # VMs that stay are planned, too: other VMs may have to be with them.
         stay_reasons = {**self._done.failed, **self._stuck, **self._stopped}
         stay_reasons = {name: reason for name, reason in stay_reasons.items() if name in vms}
         affected_vms = {name: vms[name] for name in vms if name in {*untried_names, *stay_reasons}}
@@ -270,9 +272,9 @@ class _EvacuationRun:
         return True
 
     def _fresh(self, vms: Mapping[str, MigrationInfo]) -> set[str]:
-        """Return which of the VMs that are there have to move and were not tried yet."""
+        """Return the VMs that have to move and were not tried yet."""
         movable_names = vms.keys() - self._stopped
-        # One that had to stay, and was removed or stopped meanwhile, is in nobody's way any more.
+        # A stuck VM that was removed or stopped meanwhile is no obstacle any more.
         self._stuck = {
             name: reason for name, reason in self._stuck.items() if name in movable_names
         }
@@ -280,12 +282,12 @@ class _EvacuationRun:
         return movable_names - {*outcome.moved, *outcome.failed, *outcome.gone, *self._stuck}
 
     def _move(self, moves: Mapping[str, str], uuids: notes.Uuids) -> None:
-        """Move VMs as planned; where they go is noted before they do, as nobody knows who dies."""
+        """Move VMs as planned; note their targets first, as any process may die meanwhile."""
         cloud, host = self._cloud, self._host
         note_answers = notes.survey_notes(cloud, inventory.all_hosts(cloud)).answers
         notes_by_host = notes.select_by_uuid(proofs.select_proved(cloud.opts, note_answers), uuids)
-        # It is this host's word that they are its own: nothing is proved by that alone where
-        # another has one of that name.
+        # The host merely claims that the VMs are its own: the claim proves nothing if another host
+        # has a VM of that name.
         rivals = {name: {*hints.find_hosts(cloud.opts, name)} - {host} for name in moves}
         busy_names = {name for name in moves if orders.is_at_work(cloud.opts, name)}
         unrivalled_moves = {
@@ -323,8 +325,8 @@ class _EvacuationRun:
         self._forget([*outcome.gone, *outcome.failed])
 
     def _forget(self, names: Sequence[str]) -> None:
-        """Take back the notes of VMs that did not move; that of a VM which may yet move stays."""
-        # Before it is looked where they are: another evacuation may be moving one at this moment.
+        """Drop the notes of VMs that did not move; keep those of VMs that may still move."""
+        # Checked before the VMs are listed: another evacuation may be moving one of them.
         names = [name for name in names if not orders.is_at_work(self._cloud.opts, name)]
         if names:
             present_names = set(_read_vms(self._cloud, self._host)) - _find_leaving_vms(
@@ -336,7 +338,7 @@ class _EvacuationRun:
             notes.forget(self._cloud, self._host, staying_names)
 
     def result(self, reason: str | None) -> dict[str, Any]:
-        """Return what was done, or raise NotAllMoved with it; ``why`` it ended before its end."""
+        """Return the result; raise NotAllMoved with it if VMs remain or ``reason`` is given."""
         outcome, stuck_reasons = self._done, {**self._unknown, **self._stuck}
         out = {
             "host": self._host,

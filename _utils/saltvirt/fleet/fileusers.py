@@ -1,8 +1,8 @@
 """
-Ask all hosts who needs files on storage that they share, before one of them removes or spoils any.
+Ask all hosts whether they need files on shared storage, before one host removes or spoils any.
 
-A host never says of such a file that it is free. Its answer to an order that brings nothing of the
-others is the list of files to ask about; the order that follows brings what they said.
+A host alone never decides that such a file is free. Without the other hosts' replies a host
+answers an order with the list of files to ask about; the next order passes these replies.
 """
 
 import shlex
@@ -17,7 +17,7 @@ from saltvirt.fleet.hosts import HostCommandFailed, act
 from saltvirt.placement.answers import ASK, FileUsers
 
 FUN = "virt.file_users"
-# No host has so many files to remove at once; of each, all others look through all that they have.
+# No host removes so many files at once; for each, all other hosts search all that they have.
 _MOST_PATHS = 10_000
 # How often a host may ask about further files.
 _ROUNDS = 4
@@ -33,20 +33,20 @@ def order(
     force: object = False,
 ) -> Any:
     """
-    Have a host do what can spoil files, after all hosts were asked about those that they share.
+    Have a host do what can spoil files, after asking all other hosts about shared files.
 
     force
-        Do it though a host is silent: what the host is in doubt about goes into its trash, if it is
-        a file that is removed. Defaults to False.
+        Proceed although a host is unresponsive: a file in doubt goes to the trash instead of being
+        removed. Defaults to False.
 
     Raises MasterError, with nothing changed, if a host that may need a file does not answer, and
-    DeployError if the host refuses, or asks about further files time and again.
+    HostCommandFailed if the host refuses, or keeps asking about further files.
     """
     is_forced = arguments.boolean("force", force)
     options = dict(kwarg or {})
     replies: dict[str, Any] = {}
     asked_paths: list[str] = []
-    # A host may find out about further files only once those before them are known to be free.
+    # A host may find further files only after the first ones are known to be free.
     for _ in range(_ROUNDS):
         reply = act(cloud, host, fun, *args, kwarg={**options, "replies": replies})
         paths = _paths_to_ask(host, fun, reply)
@@ -58,7 +58,7 @@ def order(
 
 
 def refuse_unasked(host: str, fun: str, reply: object) -> None:
-    """Raise DeployError if a host did nothing, as it asks about further files."""
+    """Raise HostCommandFailed if a host did nothing, as it asks about further files."""
     paths = _paths_to_ask(host, fun, reply)
     if paths:
         raise HostCommandFailed(_asks_again_message(host, paths))
@@ -89,12 +89,12 @@ def ask(
     force: bool = False,
 ) -> dict[str, Any]:
     """
-    Return ``{"free", "used", "doubts"}`` of files, as all hosts but one say.
+    Return ``{"free", "used", "doubts"}`` of a host's files, by all other hosts' answers.
 
     uuid
-        A VM whose definitions elsewhere need nothing: it is the one that is removed.
+        The VM that is removed: its definitions on other hosts do not count.
     force
-        Take a silent host for one that is in doubt. Defaults to False: MasterError.
+        Count an unresponsive host as in doubt. Defaults to False: raise MasterError.
     """
     if len(paths) > _MOST_PATHS:
         raise MasterError(
@@ -120,9 +120,9 @@ def decide(
     unresponsive_hosts: Collection[str],
 ) -> dict[str, Any]:
     """
-    Return which files are free, used and in doubt, by what the other hosts answered.
+    Return the files that are free, used and in doubt, by the other hosts' answers.
 
-    A file that a host's answer leaves out is in doubt.
+    A file that an answer omits is in doubt.
     """
     requested_paths = set(paths)
     use_by_path: dict[str, str] = {}

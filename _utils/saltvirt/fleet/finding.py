@@ -1,4 +1,4 @@
-"""Find a VM where it was last seen, before all hypervisors are asked."""
+"""Find a VM where it was last seen, before asking all hosts."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.whereabouts import Whereabouts
 from saltvirt.placement.answers import Presence
 
-# How long the one host has for its answer; one that is slower is asked again with all others.
+# Seconds for the host that last had the VM; a slower host is asked again with all others.
 _HINTED_S = 1
 
 
@@ -17,9 +17,9 @@ def locate_for_read(cloud: Cloud, name: str) -> str:
     """
     Return the host that has a VM, for a command that changes nothing; see ``inventory.locate``.
 
-    The host that had it when it was last asked is asked first, and alone if it runs there still:
-    what that says of it is true, whoever else has a VM of that name. All are asked if it does not,
-    as it may be what a move by hand has left there; if that host is silent; or if more had it.
+    If exactly one host last had the VM, and still runs it, no other host is asked: the answer
+    holds even if another host has a VM of that name. Otherwise all hosts are asked: a VM that
+    does not run may be what a move by hand left behind.
     """
     arguments.text("name", name)
     all_hosts = inventory.all_hosts(cloud)
@@ -30,14 +30,14 @@ def locate_for_read(cloud: Cloud, name: str) -> str:
 
 
 def _is_running_on(cloud: Cloud, host: str, name: str) -> bool:
-    """Return whether a host says at once that it has all of a VM, and that it runs."""
+    """Return whether a host answers at once that a VM is complete and runs there."""
     fun = "virt.presence"
     try:
         reply = minions.ask(cloud, [host], fun, [name], timeout_s=_HINTED_S)[host]
         presence = wire.read(host, fun, Presence, reply.value) if reply.ok else None
     except VirtError:
         return False
-    # One that is silent here is no silent host yet: it is waited for when all are asked.
+    # A host that is slow here does not count as unresponsive: locate asks it again.
     if presence is None or presence.state != "running":
         return False
     return sightings.from_presence({host: presence})[host].is_complete
@@ -45,10 +45,10 @@ def _is_running_on(cloud: Cloud, host: str, name: str) -> bool:
 
 def confirm(cloud: Cloud, name: str, host: str) -> None:
     """
-    Raise NameTaken if the VM that is known to be on a host may be a stale definition.
+    Raise NameTaken if the VM of a host may be a stale definition.
 
-    Only hosts that had the VM when they were last asked are asked, so that this costs nothing where
-    no other host had it. See :func:`saltvirt.fleet.whereabouts.confirm`.
+    Asks this host and others that last had the VM; without others it asks none. See
+    :func:`saltvirt.fleet.whereabouts.confirm`.
     """
     location = _ask_hinted_hosts(cloud, name, host)
     if location is not None:
@@ -74,7 +74,7 @@ def refuse_elsewhere(cloud: Cloud, name: str, host: str) -> None:
 
 
 def _ask_hinted_hosts(cloud: Cloud, name: str, host: str) -> Whereabouts | None:
-    """Return what a host, and others that had a VM of its name, say of it; None without others."""
+    """Return the answers of a host and of others that last had a VM; None without others."""
     other_hosts = {
         other_host for other_host in hints.find_hosts(cloud.opts, name) if other_host != host
     }

@@ -1,4 +1,4 @@
-"""What is found wrong, with where it is and what mends it: by an audit, by a check of the setup."""
+"""Findings of the audit, the setup check and the doctor: problem, place and remedy."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -11,14 +11,14 @@ MASTER = "master"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """
-    One thing that is not as it should be.
+    One problem that a check found.
 
     check
-        Which of the checks it is, as docs/security.md or docs/setup-check.md names them.
+        The check's name in docs/security.md or docs/setup-check.md.
     where
         ``master``, or the id of a minion.
     fix
-        A command, or what is to be changed where.
+        A command, or the change to make.
     """
 
     check: str
@@ -33,10 +33,10 @@ def apply_command(host: str, sls: str) -> str:
 
 
 def sync_command(host: str) -> str:
-    """Return the commands that bring the project's modules to the master, and then to a host."""
+    """Return the commands that sync the project's modules to the master, then to a host."""
     return f"salt-run saltutil.sync_all; salt {shlex.quote(host)} saltutil.sync_all"
 
 
 def table(findings: Sequence[Finding], checked_hosts: Iterable[str]) -> dict[str, Any]:
-    """Return ``{"findings": [], "checked": [host]}``, which is shown, alone or beside an error."""
+    """Return ``{"findings": [], "checked": [host]}``, shown alone or beside an error."""
     return {"findings": [asdict(finding) for finding in findings], "checked": sorted(checked_hosts)}

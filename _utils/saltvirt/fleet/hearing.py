@@ -1,4 +1,4 @@
-"""What hosts answer to one job, of which only what they have signed is heard."""
+"""The hosts' replies to one job; only signed answers count."""
 
 import logging
 import shlex
@@ -12,24 +12,23 @@ from saltvirt.fleet import keys
 from saltvirt.fleet.cloud import Cloud
 
 log = logging.getLogger(__name__)
-# Letters of an error that are shown.
 _MAX_ERROR_CHARS = 4000
-# Of so many hosts it is said how many have answered, each few seconds until all have.
+# From _MANY hosts on, progress shows the number of replies every _SAY_S seconds.
 _MANY, _SAY_S = 20, 3
-# Salt's own word of a host that has no code of ours yet; it is passed over as others are.
+# Salt's reply on a host without this project's code: expected, so it is no warning in the log.
 _NO_CODE = "'virt.signed' is not available"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """
-    What one minion answered.
+    One minion's reply.
 
     missing
-        It did not; ``error`` says whose time ran out, if it was :func:`order` that waited, or that
-        what came in its name was not signed.
+        No valid answer came; ``error`` is the reason, if known: a timeout of
+        :func:`saltvirt.fleet.minions.order`, an unsigned answer, or a minion that is no hypervisor.
     is_late
-        It said to the last that it was at it: the time that ran out was the caller's.
+        The minion was still working when the caller's time ran out.
     """
 
     minion: str
@@ -40,35 +39,35 @@ class Reply:
 
     @property
     def ok(self) -> bool:
-        """Whether the minion did what it was asked."""
+        """Whether the minion answered without an error."""
         return not self.missing and self.error is None
 
 
 class ReplyCollector:
-    """What is heard of one job: the answers that its hosts have signed."""
+    """The signed replies to one job, as they come."""
 
     def __init__(self, cloud: Cloud, jid: str, hosts: Iterable[str]) -> None:
         self.jid, self._cloud, self._store = jid, cloud, compat.KeyStore(cloud.opts)
         self._said = time.monotonic()
         self.wanted = set(hosts)
-        # Those that are still waited for; who else answers meanwhile is heard too.
+        # The hosts still waited for; replies of other wanted hosts count, too.
         self.awaited = set(self.wanted)
         self.replies: dict[str, Reply] = {}
-        # They have done what they were asked, or not: nobody knows.
+        # Hosts with a signed but unreadable answer: the outcome of their job is unknown.
         self.garbled: set[str] = set()
         self._doubted: dict[str, str] = {}
         self._public: dict[str, str] = {}
 
     def left(self) -> set[str]:
-        """Return who is waited for and has not answered."""
+        """Return the awaited hosts without a reply."""
         return self.awaited.difference(self.replies)
 
     def take(self, data: Mapping[str, Any]) -> None:
-        """Take an answer in, if the host has given it."""
+        """Accept an answer, if the host signed it."""
         host = data.get("id")
         if not isinstance(host, str) or host not in self.wanted or host in self.replies:
             return
-        # Read once: whoever floods the bus with answers is to cost little.
+        # Read once, so that a flood of forged answers costs little.
         if host not in self._public:
             self._public[host] = keys.read_accepted_from(self._store, host) or ""
         try:
@@ -76,7 +75,7 @@ class ReplyCollector:
                 data.get("return"), self._public[host], minion=host, about=self.jid
             )
         except signed.NotSigned as reason:
-            # An event's tag is text of whoever fired it: it is not shown.
+            # The event's tag stays out of the log: its sender chose the text.
             if host not in self._doubted:
                 payload = data.get("return")
                 is_bare = isinstance(payload, str) and payload.startswith(_NO_CODE)
@@ -103,7 +102,7 @@ class ReplyCollector:
             self._cloud.progress("Asking", detail=f"{len(self.replies):,} of {count:,} answered")
 
     def reply(self, host: str) -> Reply:
-        """Return what a host answered; if it did not, and another did in its name, it says so."""
+        """Return a host's reply; a missing one has an error if an unsigned answer came."""
         doubt = self._doubted.get(host)
         return self.replies.get(host) or Reply(minion=host, missing=True, error=doubt)
 
@@ -123,7 +122,7 @@ def _unsigned_message(host: str, reason: signed.NotSigned) -> str:
 
 
 def reply_from_answer(answer: signed.SignedAnswer) -> Reply:
-    """Return the reply that a host's signed word is."""
+    """Return the reply for a host's signed answer."""
     if answer.retcode == 0 and answer.why is None:
         return Reply(minion=answer.minion, value=answer.value)
     error = answer.why or _error_text(answer.value) or f"exit code {answer.retcode}"
@@ -131,7 +130,7 @@ def reply_from_answer(answer: signed.SignedAnswer) -> Reply:
 
 
 def _error_text(value: object) -> str:
-    """Return what a minion said went wrong: our functions in a dict, Salt's states in a list."""
+    """Return a minion's error: this project's functions use a dict, Salt's states a list."""
     if isinstance(value, dict):
         value = value.get("error")
     lines = value if isinstance(value, list) else [value]
@@ -139,7 +138,7 @@ def _error_text(value: object) -> str:
 
 
 def shorten_error(error: str) -> str:
-    """Return what went wrong without the words that Salt puts before it."""
+    """Return an error without Salt's prefixes, at most ``_MAX_ERROR_CHARS`` long."""
     lines = [line for line in error.strip().splitlines() if line.strip()]
     text = lines[-1] if lines and lines[0].startswith("Traceback") else " ".join(lines)
     if text.startswith("Error running '"):

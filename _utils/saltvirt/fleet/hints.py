@@ -1,9 +1,9 @@
 """
-Hints: on which hosts each VM was when they were last asked.
+Hints: the hosts on which each VM was last seen.
 
-They are not an inventory: whoever wants to know where a VM is asks the hosts. A hint only says
-that a host which is silent now had a VM, so that its name is not given away meanwhile. One file has
-all of them. Every survey that hears names refreshes it, and writes only what has changed.
+Hints are no inventory: a command that needs a VM's host asks the hosts. A hint only shows that an
+unresponsive host had a VM, so that the VM's name stays taken. One file has all hints. Every survey
+of names refreshes the file, and writes it only after a change.
 """
 
 import json
@@ -21,7 +21,7 @@ from saltvirt.fleet.sightings import VmPresence
 log = logging.getLogger(__name__)
 
 VERSION = 1
-# Names of one host, so that a host that makes names up cannot fill the disk.
+# A host that invents names must not fill the master's disk.
 _MAX_NAMES_PER_HOST = 4096
 
 NamesByHost = dict[str, list[str]]
@@ -30,12 +30,12 @@ NamesByHost = dict[str, list[str]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedNames:
     """
-    What the answers of a survey say of names.
+    The names in the answers of a survey.
 
     whole
-        ``{host: names}`` of the hosts that told all they have.
+        ``{host: names}`` of hosts that listed all their VMs.
     one
-        ``{host: Sighting}`` of one name, :attr:`name`.
+        ``{host: VmPresence}`` of one name, :attr:`name`.
     """
 
     whole: dict[str, Collection[str]] = field(default_factory=dict)
@@ -47,9 +47,9 @@ def merge_report(
     names_by_host: Mapping[str, Collection[str]], report: ReportedNames
 ) -> NamesByHost:
     """
-    Return the hints as the answers of a survey make them; hosts that were silent keep theirs.
+    Return the hints with the answers of a survey; unresponsive hosts keep theirs.
 
-    Also of a name that another host says it has: it may have one of its own, or say so falsely.
+    A name that another host reports does not change that: it may be another VM, or a lie.
     """
     out = {host: set(names) for host, names in names_by_host.items()}
     for host, names in report.whole.items():
@@ -63,7 +63,7 @@ def merge_report(
 def place_name(
     names_by_host: Mapping[str, Collection[str]], name: str, host: str | None
 ) -> NamesByHost:
-    """Return the hints with one name on one host, None for on none."""
+    """Return the hints with a name on one host only; None for no host."""
     out = {hint_host: {*names} - {name} for hint_host, names in names_by_host.items()}
     if host is not None:
         out.setdefault(host, set()).add(name)
@@ -79,17 +79,17 @@ def _is_name(name: object) -> bool:
 
 
 def refresh(opts: Mapping[str, Any], report: ReportedNames) -> None:
-    """Take in what a survey heard."""
+    """Update the hints with a survey's answers."""
     _change(opts, lambda names_by_host: merge_report(names_by_host, report))
 
 
 def record_move(opts: Mapping[str, Any], name: str, host: str) -> None:
-    """Take in that a VM is on this host now, and on no other."""
+    """Record that a VM is on this host, and on no other."""
     _change(opts, lambda names_by_host: place_name(names_by_host, name, host))
 
 
 def record_absence(opts: Mapping[str, Any], name: str, host: str) -> None:
-    """Take in that a host does not have a VM; what other hosts had of that name stays noted."""
+    """Record that a host does not have a VM; the hints of other hosts stay."""
     _change(
         opts,
         lambda names_by_host: merge_report(
@@ -99,12 +99,12 @@ def record_absence(opts: Mapping[str, Any], name: str, host: str) -> None:
 
 
 def record_removal(opts: Mapping[str, Any], name: str) -> None:
-    """Take in that a VM is on no host any more."""
+    """Record that a VM is on no host any more."""
     _change(opts, lambda names_by_host: place_name(names_by_host, name, None))
 
 
 def drop_unknown_hosts(opts: Mapping[str, Any], is_host: Callable[[str], bool]) -> None:
-    """Drop the hints at what is no longer a host of this master."""
+    """Drop the hints of hosts that this master does not know any more."""
     _change(
         opts,
         lambda names_by_host: {
@@ -114,12 +114,12 @@ def drop_unknown_hosts(opts: Mapping[str, Any], is_host: Callable[[str], bool]) 
 
 
 def find_hosts(opts: Mapping[str, Any], name: str) -> list[str]:
-    """Return the hosts on which a VM was when they were last asked."""
+    """Return the hosts on which a VM was last seen."""
     return [host for host, names in _read(opts).items() if name in names]
 
 
 def read_all(opts: Mapping[str, Any]) -> NamesByHost:
-    """Return ``{host: names}`` of all VMs as they were when their hosts were last asked."""
+    """Return ``{host: names}`` of the VMs that were last seen on each host."""
     return _read(opts)
 
 
@@ -148,9 +148,9 @@ def _change(opts: Mapping[str, Any], change: Callable[[NamesByHost], NamesByHost
     path = _path(opts)
     try:
         with locks.hold_lock(path.with_suffix(".lock")):
-            # Another process may have changed them meanwhile.
+            # Read again under the lock: another process may have changed the hints.
             content = {"version": VERSION, "hosts": change(_read(opts))}
             files.write(path, json.dumps(content, separators=(",", ":")).encode())
     except (OSError, StorageError) as exc:
-        # What was asked for does not need them.
+        # The command itself does not need the hints.
         log.warning("cannot note in %s where VMs are: %s", path, exc)

@@ -1,4 +1,4 @@
-"""Have one host do something, wait as long as it is at it, and show how far it is."""
+"""Have one host run a function, wait as long as the host works on it, and show progress."""
 
 import logging
 from collections.abc import Mapping
@@ -10,17 +10,16 @@ from saltvirt.fleet import keys, minions
 from saltvirt.fleet.cloud import Cloud
 
 log = logging.getLogger(__name__)
-# Letters of one line of progress.
 _MAX_LINE_CHARS = 400
 _MAX_WARNINGS, _MAX_WARNING_CHARS = 5, 400
 
 
 class HostCommandFailed(VirtError):
-    """A host could not build the VM; the message is the host's own, with its name."""
+    """A host did not do what it was asked; the message has the host's reason."""
 
 
 class HostUnresponsive(HostCommandFailed):
-    """A host has not said how it ended, and what it was asked to do may go on."""
+    """A host has not reported the outcome; its job may still run."""
 
 
 def act(
@@ -33,7 +32,7 @@ def act(
     limit_s: float | None = None,
     order_id: str | None = None,
 ) -> Any:
-    """Have a host do something, with a VM mostly, or raise with the host's own words."""
+    """Have a host run a function; return its answer, or raise an error with its reason."""
     reply = minions.order(
         cloud, host, fun, list(args), kwarg, limit_s=limit_s, watch=watch, order_id=order_id
     )
@@ -45,13 +44,13 @@ def act(
 
 
 def timeout_message(reply: minions.Reply, limit_s: float | None) -> str:
-    """Return whose time ran out: a host's that is silent, or ours."""
+    """Return a missing reply's error; name the option if the master's own limit ran out."""
     is_option = reply.is_late and limit_s is None
     return f"{reply.error}{' (virt:deploy_timeout_s)' if is_option else ''}"
 
 
 def warnings(answer: object) -> list[str]:
-    """Return what a host warns of in its answer, which is True where there is nothing."""
+    """Return the warnings in a host's answer, which is True if there are none."""
     entries = answer.get("warnings") if isinstance(answer, dict) else None
     lines = entries if isinstance(entries, list) else []
     texts = [line for line in lines[:_MAX_WARNINGS] if isinstance(line, str)]
@@ -60,10 +59,10 @@ def warnings(answer: object) -> list[str]:
 
 def _read_signed_event(cloud: Cloud, host: str, tag: str, packed: object) -> Mapping[str, Any]:
     """
-    Return an event's data, empty if the host's signed answer is a text or a list.
+    Return an event's data, empty if it is no mapping.
 
-    Raises :class:`signed.NotSigned` or :class:`signed.NotUnderstood` if this host has not signed
-    it: any minion fires any tag.
+    Any minion fires any tag, so :class:`signed.NotSigned` or :class:`signed.NotUnderstood` is
+    raised if this host has not signed the data.
     """
     public = keys.read_accepted(cloud.opts, host) or ""
     value = signed.unpack(packed, public, minion=host, about=tag).value
@@ -71,14 +70,14 @@ def _read_signed_event(cloud: Cloud, host: str, tag: str, packed: object) -> Map
 
 
 def _one_line(value: Any) -> Any:
-    """Return a number as it is, and everything else as the text of a line of progress."""
+    """Return None or a number unchanged, and any other value as one line of text."""
     if value is None or isinstance(value, int | float):
         return value
     return " ".join(str(value).split())[:_MAX_LINE_CHARS]
 
 
 def progress_watcher(cloud: Cloud, progress_tag: str, host: str, name: str) -> minions.Watch:
-    """Return what shows the progress events of one tag that a host fires about a name."""
+    """Return a watcher that shows a host's progress events of one tag about one VM."""
     passed_over = 0
 
     def watch(tag: str, event: Mapping[str, Any]) -> None:
@@ -88,13 +87,13 @@ def progress_watcher(cloud: Cloud, progress_tag: str, host: str, name: str) -> m
         try:
             data = _read_signed_event(cloud, host, tag, event.get("data"))
         except (signed.NotSigned, signed.NotUnderstood) as reason:
-            # Any minion can fire thousands of them: the first is said, once in a command.
+            # Any minion can fire thousands of these: only the first one is a warning.
             level = logging.DEBUG if passed_over else logging.WARNING
             passed_over += 1
             log.log(level, "%s: passed over, in the name of %s: %s", tag, host, reason)
             return
         if data.get("name") == name:
-            # One line each, whatever the host says.
+            # The host's values must not break the line.
             fields = {key: _one_line(value) for key, value in data.items()}
             cloud.progress(str(fields.pop("stage", "")), **fields)
 

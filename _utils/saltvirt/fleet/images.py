@@ -1,4 +1,4 @@
-"""The cached images of all hypervisors."""
+"""Survey, fetch, build and prune the cached images of all hosts."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -14,7 +14,7 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act, progress_watcher
 from saltvirt.placement.answers import Pruned, Words
 
-# How often it is said how many are done, in seconds.
+# Seconds between two lines of progress.
 _SAY_S = 1
 _PRUNE, _PULL, _BUILD = "virt.image_prune", "virt.image_pull", "virt.image_build"
 
@@ -27,7 +27,7 @@ def survey_images(cloud: Cloud, host: str | None) -> inventory.Survey:
 
 
 def show_images(cloud: Cloud, host: str | None) -> dict[str, Any]:
-    """Return ``{host: images}``, with who is silent; raise MasterError if no host answers."""
+    """Return ``{host: images}``, with unresponsive hosts; raise MasterError if none answers."""
     survey = survey_images(cloud, host)
     if not survey.answers:
         raise survey.silence()
@@ -40,7 +40,7 @@ def pull(
     host: str | None,
     kwarg: Mapping[str, Any],
 ) -> dict[str, str]:
-    """Have all hosts that answer fetch an image at once; return ``{host: digest}``."""
+    """Have all responsive hosts fetch an image in parallel; return ``{host: digest}``."""
     survey = survey_images(cloud, host)
     limit_s, start = cloud.settings.deploy_timeout_s, time.monotonic()
     counting_cloud = _with_reply_count(cloud, "Fetched", survey.answers)
@@ -64,7 +64,7 @@ def build(
     host: str | None,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Have a host build a golden image; return ``{host: what it says}``."""
+    """Have a host build a golden image; return ``{host: answer}``."""
     host = inventory.require_host(cloud, host)
     options = {key: value for key, value in options.items() if not key.startswith("__")}
     watch = progress_watcher(cloud, "salt/virt/image_build", host, name)
@@ -81,7 +81,7 @@ def build(
 
 
 def _with_reply_count(cloud: Cloud, verb: str, hosts: Collection[str]) -> Cloud:
-    """Return the cloud of a question that says, as answers come, how many hosts are done."""
+    """Return a cloud that shows, as replies come, how many hosts are done."""
     pace, answered_hosts, last_shown = progress.Pace(len(hosts)), set[str](), [0.0]
 
     def count(reply: minions.Reply) -> None:
@@ -97,7 +97,7 @@ def _with_reply_count(cloud: Cloud, verb: str, hosts: Collection[str]) -> Cloud:
 def _read_replies(
     replies: Mapping[str, minions.Reply], fun: str, shape: Any, late_text: str
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what hosts answered, and why others did not; ``late`` if they said nothing."""
+    """Return hosts' answers, and other hosts' reasons, ``late_text`` if there is no reply."""
     out, reasons_by_host = {}, {}
     for host, reply in sorted(replies.items()):
         if not reply.ok:
@@ -122,9 +122,9 @@ def _failure(reasons: Mapping[str, str], table: Mapping[str, Any]) -> MasterErro
 
 def prune(cloud: Cloud, *, is_dry: bool) -> dict[str, dict[str, int]]:
     """
-    Remove from every host what no VM on any host uses; return ``{host: {digest: bytes}}``.
+    Remove from every host the images that no host uses; return ``{host: {digest: bytes}}``.
 
-    Every host must answer: an image folder may be shared, and its VMs anywhere.
+    Every host must answer: hosts may share an image folder.
     """
     survey = survey_images(cloud, None)
     unresponsive_hosts = survey.reasons()
@@ -141,7 +141,7 @@ def prune(cloud: Cloud, *, is_dry: bool) -> dict[str, dict[str, int]]:
     }
     unused_by_host = {host: set(images) - used_digests for host, images in survey.answers.items()}
     hosts_with_unused = [host for host, digests in unused_by_host.items() if digests]
-    # One question to all, at once: what a host does not have, or uses by now, it passes over.
+    # All hosts get the same list: a host skips images that it lacks, or uses by now.
     unused_digests = sorted(set[str]().union(*unused_by_host.values()))
     if is_dry:
         counting_cloud = _with_reply_count(cloud, "Searched", hosts_with_unused)
@@ -161,7 +161,7 @@ def prune(cloud: Cloud, *, is_dry: bool) -> dict[str, dict[str, int]]:
 
 @contextmanager
 def _prune_lock(cloud: Cloud) -> Iterator[None]:
-    """Raise MasterError if images are being removed: it would end what another has begun anew."""
+    """Hold the lock of prunes, or raise MasterError: two prunes would end each other's steps."""
     path = Path(cloud.opts["cachedir"]) / "salt-virt" / "image-prune.lock"
     with locks.hold_lock(path, wait=False) as lock:
         if lock is None:
@@ -178,13 +178,13 @@ def _remove_images(
     unused_digests: list[str],
 ) -> tuple[dict[str, Pruned], dict[str, str]]:
     """
-    Have hosts remove images; return what they say, and why others do not.
+    Have hosts remove images; return their answers, and other hosts' reasons.
 
-    Since all were asked, one may have made a disk, and another have its image in a folder of both.
-    So they begin, all look once more, and what is used by now is kept.
+    Since the survey a host may have based a disk on an image that another host has in a shared
+    folder. So hosts begin, all hosts look again, and images that are used by now stay.
     """
     begin_answers: dict[str, Pruned] = {}
-    # Whoever was told to begin may have, until it is known who has.
+    # Until their answers are in, all hosts that were asked may have begun.
     hosts_begun, unused_still = [*hosts_with_unused], list[str]()
     try:
         begin_answers, begin_failures = _ask_prune(

@@ -1,4 +1,4 @@
-"""What an interrupted command has left of a VM, settled by what the hosts say of it now."""
+"""Settle what an interrupted command left of a VM, by the hosts' current answers."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,17 +10,16 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.sightings import VmPresence
 from saltvirt.records import LockedRecord, Record
 
-# Why nothing is known of an order that its host has begun, and is not done with.
+# The reason for an unknown outcome while the host works on an order.
 STILL_WORKING = "it is still working on it"
 
 
 def give_up(cloud: Cloud, order: LockedRecord) -> dict[str, str]:
     """
-    Have the host that an order names never begin what it was asked for, if it has not yet.
+    Have the host of an order refuse the job, if it has not begun.
 
-    Its job may be queued there. The hosts are asked what they have after this, not before: only
-    then does their answer stay true. Returns ``{host: why}`` if that host may still begin it, or is
-    working on it.
+    The job may be queued there. Survey the hosts after this, not before: only then do their
+    answers stay true. Returns ``{host: reason}`` if that host may still begin, or is working.
     """
     record = order.record
     facts = orders.read_facts(record)
@@ -43,20 +42,20 @@ def settle(
     suspects: Mapping[str, str],
 ) -> str:
     """
-    End an order of a deployment or a purge that was interrupted, if what came of it is known.
+    End the order of an interrupted deployment or purge, if its outcome is known.
 
-    seen
-        What every host that answers says of the VM.
-    unheard
-        ``{host: why}`` of those that may have it and cannot be asked, or may still begin.
+    sightings_by_host
+        The answers about the VM of all hosts that answer.
+    suspects
+        ``{host: reason}`` of hosts that may have the VM and cannot be asked, or may still begin.
 
-    Returns what was done, empty if there was nothing to do. An order stays while a host has a part
-    of the VM. Raises NameTaken if it cannot be known.
+    Returns what was done, empty for nothing. The order stays while a host has a part of the VM.
+    Raises NameTaken if the outcome is unknown.
     """
     record = order.record
     if record is None:
         return ""
-    # Before a host was asked there is no VM of this order, whoever has one of its name.
+    # Before a host was asked, a VM of that name is not this order's.
     was_asked = record.phase not in (orders.PLACING, orders.KEYED)
     sightings_by_host = _without_other_vms(record, sightings_by_host)
     if was_asked:
@@ -64,7 +63,7 @@ def settle(
     if was_asked and any(sighting.is_complete for sighting in sightings_by_host.values()):
         order.end()
         return "the interrupted command had finished: the VM is complete and keeps its key"
-    # What a builder left that died before it defined the VM, its host removes; it needs no key.
+    # The host itself removes what a build left that died before the VM was defined.
     if was_asked and any(
         sighting.building or sighting.is_its_own for sighting in sightings_by_host.values()
     ):
@@ -79,7 +78,7 @@ def settle(
 def _without_other_vms(
     record: Record, sightings_by_host: Mapping[str, VmPresence]
 ) -> dict[str, VmPresence]:
-    """Return what hosts say, without other VMs of the name that an order has."""
+    """Return the sightings without other VMs that have the order's name."""
     uuid = orders.read_facts(record).given_uuid
 
     def without(sighting: VmPresence) -> VmPresence:
@@ -92,7 +91,7 @@ def _without_other_vms(
 def _refuse_late(
     record: Record, sightings_by_host: Mapping[str, VmPresence], suspects: Mapping[str, str]
 ) -> None:
-    """Raise NameTaken if a host that answers may still begin what an order has asked it for."""
+    """Raise NameTaken if a host that answers may still begin the order's job."""
     late_suspects = {
         host: reason
         for host, reason in suspects.items()
@@ -103,7 +102,7 @@ def _refuse_late(
 
 
 def _shows_outcome(record: Record, sighting: VmPresence) -> bool:
-    """Return whether a host's own word says already what comes of an order that it is at."""
+    """Return whether a host's answer already shows the outcome of an order in progress."""
     return sighting.building or (sighting.is_complete and record.phase == orders.ORDERED)
 
 
@@ -114,7 +113,7 @@ def order_hosts(order: LockedRecord) -> list[str]:
 
 
 def _discard_key(opts: Mapping[str, Any], order: LockedRecord) -> str:
-    """Take away the key that an order noted, as no host has the VM; return what was done."""
+    """Remove the key that an order recorded, as no host has the VM; return what was done."""
     record = order.now
     public = orders.read_facts(record).public_key
     if record.phase == orders.REMOVING:

@@ -1,4 +1,4 @@
-"""Which hypervisors there are, what they have, and which of them has a VM."""
+"""List the hypervisors, survey them, and find the host of a VM."""
 
 import shlex
 import time
@@ -29,8 +29,7 @@ from saltvirt.fleet.surveys import beside as beside
 from saltvirt.fleet.surveys import read as read
 from saltvirt.fleet.whereabouts import Whereabouts
 
-# Of so many VMs that are there twice it is asked where they are; more do not move at once, and a
-# host could have it asked of thousands.
+# Limit of duplicates to check: more VMs do not move at once, and a host could invent thousands.
 _MAX_DUPLICATES = 20
 
 
@@ -43,15 +42,15 @@ def hosts(
     Return the ids of the hypervisors.
 
     where
-        A compound Salt target that narrows them.
+        A compound target that narrows the list.
     host
-        One of them by name.
+        The only hypervisor to return.
     """
     return narrow(cloud, all_hosts(cloud), where, host)
 
 
 def require_host(cloud: Cloud, host: str | None) -> str:
-    """Return the id of the hypervisor that a call must name; raise BadArgument if it is none."""
+    """Return the id that a call must name; raise BadArgument if it is no hypervisor."""
     return hosts(cloud, host=arguments.text("host", host))[0]
 
 
@@ -63,7 +62,7 @@ def all_hosts(cloud: Cloud) -> list[str]:
     members = cloud.members
     guests = membership.find_last_seen_guests(cloud.opts, members, host_ids)
     if guests:
-        # They were there when their hosts were last asked; this raises if they are there now.
+        # The guests were there when last seen; this survey raises if they are there now.
         survey(
             cloud,
             {host for guest_hosts in guests.values() for host in guest_hosts},
@@ -76,7 +75,7 @@ def all_hosts(cloud: Cloud) -> list[str]:
 
 
 def allowed_hosts(cloud: Cloud) -> list[str]:
-    """Return the ids of the accepted minions that the master says are hypervisors, maybe none."""
+    """Return the ids of the accepted minions that are hypervisors; may be empty."""
     members = cloud.members
     return [minion for minion in cloud.minions() if members.has(minion)]
 
@@ -84,7 +83,7 @@ def allowed_hosts(cloud: Cloud) -> list[str]:
 def narrow(
     cloud: Cloud, host_ids: list[str], where: str | None = None, host: str | None = None
 ) -> list[str]:
-    """Return those of the hypervisors that a call means; see :func:`hosts`."""
+    """Return the hypervisors that a call means; see :func:`hosts`."""
     if host is not None and arguments.text("host", host) not in host_ids:
         hosts_text = terminal.join_some(host_ids)
         raise BadArgument(
@@ -115,16 +114,16 @@ def survey(
     concerned_hosts: Collection[str] | None = None,
 ) -> Survey:
     """
-    Ask all targets one question and return the :class:`Survey`; hints are refreshed by it.
+    Ask all targets one question, refresh the hints, and return the :class:`Survey`.
 
-    Raises MasterError if one of them has a VM whose minion would be taken for a hypervisor.
+    Raises MasterError if a VM on one of them would pass for a hypervisor.
 
     timeout_s
-        How long silent ones are waited for, in a command that changes something: those that this
-        command has not found silent before. Defaults to ``virt:timeout_s``.
-    concerned
-        Those that are waited for so long, whatever the command; the others only briefly. Defaults
-        to nobody in a command that only reads, and to all in others.
+        How long a command that changes something waits for a host that has not been unresponsive
+        to it before. Defaults to ``virt:timeout_s``.
+    concerned_hosts
+        The hosts to wait that long for in any command; other hosts get a brief wait. Defaults to
+        none in a command that only reads, and to all in others.
     """
     target_ids = set(targets)
     wait = silence.choose_wait(
@@ -142,7 +141,7 @@ def survey(
 def _report_unresponsive(
     cloud: Cloud, asked_hosts: Collection[str], unresponsive_hosts: Collection[str]
 ) -> None:
-    """Note who did not answer; say it as progress, once of each."""
+    """Record the hosts that did not answer; show each in progress once."""
     members = cloud.members
     unresponsive_hosts = list(filter(members.has, unresponsive_hosts))
     silent_since = silence.record_silence(cloud.opts, asked_hosts, unresponsive_hosts, members.has)
@@ -156,7 +155,7 @@ def _report_unresponsive(
 
 
 def refresh_hints(cloud: Cloud, report: hints.ReportedNames) -> None:
-    """Refresh the hints by what a survey heard; refuse VMs that would pass for hypervisors."""
+    """Refresh the hints with a survey's names; refuse VMs that would pass for hypervisors."""
     hints.refresh(cloud.opts, report)
     if report.whole:
         members = cloud.members
@@ -166,7 +165,7 @@ def refresh_hints(cloud: Cloud, report: hints.ReportedNames) -> None:
 def extract_names(
     fun: str, arg: Sequence[Any], answers: dict[str, Any]
 ) -> hints.ReportedNames | None:
-    """Return what the answers to a question say of names, None if it is about none."""
+    """Return the names in the answers to a question; None if it is not about names."""
     if fun == "virt.host_info":
         return hints.ReportedNames(whole={host: info.vms for host, info in answers.items()})
     if fun == "virt.full_info":
@@ -188,17 +187,17 @@ def find_suspects(
     noted_hosts: Iterable[str] = (),
 ) -> dict[str, str]:
     """
-    Return ``{host: why}`` of the hosts that may have a VM, and cannot be asked.
+    Return ``{host: reason}`` of the hosts that may have a VM and cannot be asked.
 
-    found
+    result
         The :class:`Survey` of all hypervisors.
-    seen
-        What it says of the VM. Where only its definition was kept, it went somewhere else: if no
-        host that answers has it, any that is silent may.
-    noted
-        Hosts that may have it beside those that had it when they were last asked.
+    sightings_by_host
+        Its answers about the VM. If a host only kept the definition, the VM is on another host:
+        any unresponsive host may have it, unless a host that answers does.
+    noted_hosts
+        Hosts that may have the VM beside those where it was last seen.
 
-    Hints at minions that this master does not know any more are dropped.
+    Drops the hints of minions that this master does not know any more.
     """
     unresponsive_hosts, store = result.reasons(), compat.KeyStore(cloud.opts)
     has_left = any(sighting.moved_to for sighting in sightings_by_host.values())
@@ -210,7 +209,7 @@ def find_suspects(
         }
 
     def is_known(host: str) -> bool:
-        # A host that is away is not a hypervisor of a reinstalled master yet.
+        # A reinstalled master may have accepted a host's key without allowing the host yet.
         return (
             host in result.answers
             or host in unresponsive_hosts
@@ -235,14 +234,14 @@ def overview(
     on_reply: Callable[[minions.Reply], None] | None = None,
 ) -> Survey:
     """
-    Return the :class:`Survey` of a question about all VMs, with those that are there twice.
+    Return the :class:`Survey` of a question about all VMs, with duplicates.
 
-    It has the VMs of hosts that gave no answer, too, as they were when these were last asked.
+    The survey has the last-seen VMs of hosts that gave no answer, too.
 
     targets
-        Who is asked it. Defaults to all hypervisors, or to ``host`` alone.
-    heard
-        Called with each answer to it as it comes, whether it can be read or not.
+        The hosts to ask. Defaults to all hypervisors, or to ``host`` alone.
+    on_reply
+        Called with each reply as it comes, readable or not.
     """
     asked_hosts = hosts(cloud, host=host) if targets is None else targets
     asking_cloud = cloud if on_reply is None else replace(cloud, heard=on_reply)
@@ -257,7 +256,7 @@ def overview(
 
 
 def list_stranger_vms(cloud: Cloud) -> dict[str, list[str]]:
-    """Return ``{host: names}`` of the VMs that minions had which are no hypervisors any more."""
+    """Return ``{host: names}`` last seen on accepted minions that are no hypervisors any more."""
     store, members = compat.KeyStore(cloud.opts), cloud.members
     return {
         host: names
@@ -269,14 +268,14 @@ def list_stranger_vms(cloud: Cloud) -> dict[str, list[str]]:
 def _find_duplicates(
     cloud: Cloud, names_by_host: Mapping[str, Iterable[str]]
 ) -> dict[str, list[str]]:
-    """Return ``{name: hosts}`` of the VMs that several hosts have; those that move are left out."""
+    """Return ``{name: hosts}`` of the VMs that several hosts have, without moving VMs."""
     hosts_by_name: dict[str, list[str]] = {}
     for host, names in sorted(names_by_host.items()):
         for name in names:
             hosts_by_name.setdefault(name, []).append(host)
     out = {name: vm_hosts for name, vm_hosts in sorted(hosts_by_name.items()) if len(vm_hosts) > 1}
     for name in [*out][:_MAX_DUPLICATES]:
-        # Which of them is on its way, presence alone can say.
+        # Only virt.presence tells whether the VM is on its way to a host.
         result = survey(cloud, out[name], "virt.presence", [name])
         hosts_with_vm = sightings.find_hosts(sightings.from_presence(result.answers))
         if len(hosts_with_vm) > 1:
@@ -288,10 +287,10 @@ def _find_duplicates(
 
 def locate(cloud: Cloud, name: str) -> str:
     """
-    Return the host that has a VM: for every command that acts on a VM by its name.
+    Return the host that has a VM, for a command that acts on a VM by its name.
 
-    Raises NameTaken if several hosts have the VM, or if a host that cannot be asked had it when it
-    was last asked, and NoSuchVm if no host that answers has it; see
+    Raises NameTaken if several hosts have the VM, or if it does not run and a host that cannot be
+    asked may have it, and NoSuchVm if no host that answers has it; see
     :func:`saltvirt.fleet.whereabouts.host_of`.
     """
     return host_from_survey(cloud, survey_for_vm(cloud, name), name)
@@ -301,8 +300,8 @@ def survey_for_vm(cloud: Cloud, name: str) -> Survey:
     """
     Return the :class:`Survey` of where a VM is.
 
-    A host that is silent is waited for long only if it may be the one, and something is to be
-    changed: it had the VM when it was last asked, or no other has it.
+    The survey waits long for an unresponsive host only if the command changes something, and if
+    that host last had the VM or no other host has it.
     """
     arguments.text("name", name)
     asked_hosts, concerned_hosts = all_hosts(cloud), _find_concerned_hosts(cloud, name)
@@ -324,7 +323,7 @@ def _find_concerned_hosts(cloud: Cloud, name: str) -> list[str]:
 
 
 def join_surveys(first_survey: Survey, second_survey: Survey) -> Survey:
-    """Return a survey with what those say that were asked again."""
+    """Return the first survey, updated with the second one's hosts."""
     second_hosts = {*second_survey.answers, *second_survey.failed, *second_survey.unreachable}
     return Survey(
         answers={**first_survey.answers, **second_survey.answers},
@@ -339,12 +338,12 @@ def join_surveys(first_survey: Survey, second_survey: Survey) -> Survey:
 
 
 def host_from_survey(cloud: Cloud, result: Survey, name: str) -> str:
-    """Return the host that has a VM, by the answers of :func:`look_for`; see :func:`locate`."""
+    """Return the host that has a VM, by :func:`survey_for_vm`; see :func:`locate`."""
     return whereabouts.host_of(whereabouts_from_survey(cloud, result, name))
 
 
 def whereabouts_from_survey(cloud: Cloud, result: Survey, name: str) -> Whereabouts:
-    """Return where a VM is, by the answers of :func:`look_for` and by where it was last seen."""
+    """Return where a VM is, by :func:`survey_for_vm` and by the hints."""
     sightings_by_host, reasons_by_host = sightings.from_presence(result.answers), result.reasons()
     suspects = find_suspects(cloud, result, name, sightings_by_host)
     if suspects:
