@@ -1,9 +1,9 @@
 """
-What a job has on Salt's event bus of an answer that is too large for it.
+Keep a job's answer off Salt's event bus if the answer is too large.
 
-Salt looks through such an answer up to six times for what to leave out, and then fires all that
-it found too small to leave out, mebibytes of it. Where a person waits for the job nobody else does.
-What the master does itself, as for salt-api, a top master or ``--async``, is had from the event.
+Salt searches such an answer up to six times for values to cut, then fires the rest, which may be
+mebibytes. A command at a terminal prints the answer itself and needs no event. Jobs that the master
+runs itself (for salt-api, a top master or ``--async``) need the event, and keep it.
 """
 
 import multiprocessing
@@ -16,7 +16,7 @@ from saltvirt.signed import CUT
 
 
 class CutEventBus:
-    """Salt's event bus, for one job: of its answer, if that is too large, there is only a mark."""
+    """Salt's event bus for one job, with a mark in place of the job's answer."""
 
     def __init__(self, event: Any, answer: object) -> None:
         self._event, self._answer = event, answer
@@ -25,7 +25,7 @@ class CutEventBus:
         return getattr(self._event, name)
 
     def fire_event(self, data: MutableMapping[str, Any], tag: str) -> Any:
-        """Fire an event; what is in ``data`` stays as it is."""
+        """Fire an event; leave ``data`` as it was."""
         if data.get("return") is not self._answer:
             return self._event.fire_event(data, tag)
         data["return"] = CUT
@@ -37,12 +37,12 @@ class CutEventBus:
 
 def cut_large_answer(job: Any, answer: object, opts: Mapping[str, Any]) -> None:
     """
-    Have a job that somebody sits before fire no answer that is larger than ``max_event_size``.
+    Have a job at a terminal fire no answer larger than ``max_event_size``.
 
     job
         Salt's ``__jid_event__``, None outside a job.
     """
-    # Salt has jobs print in the master's children too, where nobody can read it.
+    # Jobs in the master's child processes print, too, where no operator reads it.
     if not (job and job.print_func) or multiprocessing.parent_process() is not None:
         return
     if len(salt.payload.dumps(answer, use_bin_type=True)) > opts["max_event_size"]:

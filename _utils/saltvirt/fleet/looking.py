@@ -1,4 +1,4 @@
-"""Look at the hypervisors and their VMs: at some, sorted, a page of them."""
+"""Show the hypervisors and their VMs: selected, sorted and by pages."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -21,9 +21,9 @@ _OLD = "it has an older version of Salt Virt, which shows all VMs alone: salt {}
 _T = TypeVar("_T")
 _SortKeys = Mapping[str, Callable[[Any], float]]
 Line = Callable[[Mapping[str, Any]], None]
-# What a host says of itself: of a move only where it is asked about one.
+# Fields of every ``virt.host_info``; ``moving`` is there only in the survey for a move.
 HOST_FIELDS = tuple(sorted({host_field.name for host_field in fields(HostInfo)} - {"moving"}))
-# The most first.
+# Sorted in descending order.
 QUERY_SORT_KEYS: _SortKeys = {
     "memory": lambda info: info.freemem,
     "cpu": lambda info: info.freecpu,
@@ -41,16 +41,16 @@ INFO_SORT_KEYS: _SortKeys = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """
-    What a user wants to see.
+    What an operator asks to see.
 
     hosts
         Ids and globs; empty for all.
     vms
-        Which VMs, and what of them.
+        Which VMs, and which of their fields.
     sort
-        ``host``, by their ids, or by what there is the most of.
+        ``host`` sorts by id; any other key sorts in descending order.
     limit, offset
-        So many hosts, after so many; all if ``limit`` is None.
+        How many hosts, after how many; all if ``limit`` is None.
     """
 
     hosts: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Look:
     offset: int = 0
 
     def page(self, hosts: list[_T]) -> list[_T]:
-        """Return those of the hosts that are on the page."""
+        """Return the hosts on the page."""
         end = None if self.limit is None else self.offset + self.limit
         return hosts[self.offset : end]
 
@@ -68,16 +68,16 @@ class Look:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _View:
     """
-    One way to look at hosts.
+    A way to show hosts.
 
     fun, kwarg
-        What they are asked.
+        The function that hosts run, and its arguments.
     by
-        What they can be sorted by, of what is seen of them.
+        Sort keys, applied to the result of ``seen``.
     seen
-        What of an answer is looked for, None if nothing of it is.
+        Selects from a decoded answer; None hides the host.
     shown
-        How users see that; called with it, and with the answer as it came.
+        Renders the result of ``seen`` for users; receives the raw answer, too.
     """
 
     fun: str
@@ -96,7 +96,7 @@ def from_call(
     offset: Any = 0,
     stream: Any = False,
 ) -> Look:
-    """Return the look of a call's arguments; refuse what they cannot be."""
+    """Return the arguments of a call, checked; raise BadArgument if one is invalid."""
     look = Look(
         hosts=arguments.names("host", host),
         vms=vms or VmFilter(),
@@ -110,7 +110,7 @@ def from_call(
 
 
 def _refuse_stream(look: Look, *, is_sorted: bool) -> None:
-    """Refuse what is not known of a host before all have answered."""
+    """Raise BadArgument for options that need the answers of all hosts first."""
     if is_sorted:
         raise BadArgument("sort", "has no use with stream, where hosts come as they answer")
     if look.vms.is_narrow and (look.limit is not None or look.offset):
@@ -131,7 +131,7 @@ def query(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
         return _show(cloud, look, view, line)
 
     def seen(info: FoundVms) -> FoundVms | None:
-        # A host of another release may not look at all that it is asked for by.
+        # A host of another release may ignore filters that it does not know.
         matching_info = _filter_by_name(info, look.vms)
         return matching_info if matching_info.vm_info or not look.vms.is_narrow else None
 
@@ -146,7 +146,7 @@ def query(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
 
 
 def _filter_by_name(info: FoundVms, vms: VmFilter) -> FoundVms:
-    """Return an answer with the VMs alone that are asked for, as far as it says."""
+    """Return an answer with only the VMs of a matching name."""
     name_filter = VmFilter(name=vms.name)
     return replace(
         info, vm_info={n: v for n, v in info.vm_info.items() if name_filter.takes(n, "")}
@@ -155,7 +155,7 @@ def _filter_by_name(info: FoundVms, vms: VmFilter) -> FoundVms:
 
 def listed(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
     """Return ``{host: {state: [name]}}``, and what stands beside it."""
-    # A host says of its VMs by itself what they are tagged with.
+    # Only virt.vms reports tags.
     fun, kwarg = "virt.vm_state", {}
     if look.vms.tag:
         fun, kwarg = "virt.vms", {**look.vms.plain(), "fields": ["state"]}
@@ -184,7 +184,7 @@ def _states(info: Any) -> dict[str, str]:
 
 
 def _by_state(vms: Mapping[str, str]) -> dict[str, list[str]]:
-    # In one pass: a host may say as many states as it has VMs.
+    # One pass: a host may report as many states as VMs.
     out: dict[str, list[str]] = {}
     for name, state in sorted(vms.items()):
         out.setdefault(state, []).append(name)
@@ -201,10 +201,10 @@ def host_info(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, A
 
 def _show(cloud: Cloud, look: Look, view: _View, line: Line | None) -> dict[str, Any]:
     """
-    Return what is shown, in its order, and what stands beside it.
+    Return the hosts to show, in their order, and what stands beside them.
 
     line
-        Called with what is said of each host, as it answers, and of those that do not at the end.
+        Called for each host as it answers, and for the others at the end.
     """
     survey = _survey(cloud, look, view, line and _stream_replies(view, line))
     parts_by_host = {host: view.seen(info) for host, info in survey.answers.items()}
@@ -223,7 +223,7 @@ def _show(cloud: Cloud, look: Look, view: _View, line: Line | None) -> dict[str,
 
 
 def _stream_replies(view: _View, line: Line) -> Callable[[Reply], None]:
-    """Return what says an answer as it comes, if it can be read and there is anything to show."""
+    """Return a callback that streams each answer that can be read and has something to show."""
 
     def heard(reply: Reply) -> None:
         if not reply.ok:
@@ -239,7 +239,7 @@ def _stream_replies(view: _View, line: Line) -> Callable[[Reply], None]:
 
 
 def _stream_failures(survey: inventory.Survey, line: Line, since: Mapping[str, float]) -> None:
-    """Say who has failed, who is silent, and which VMs are there twice."""
+    """Stream failed hosts, unresponsive hosts and duplicate VMs."""
 
     def had(host: str) -> dict[str, list[str]]:
         return {"last_seen": survey.last_seen[host]} if host in survey.last_seen else {}
@@ -261,7 +261,7 @@ def _survey(
     if look.sort not in ("host", *view.by):
         raise BadArgument("sort", f"{look.sort!r}; one of {', '.join(('host', *view.by))}")
     targets = _hosts(cloud, look)
-    # Whoever is not on the page is not asked, if that is known before.
+    # Sorted by id, without a filter, the page is known before any host is asked.
     if look.sort == "host" and not look.vms.is_narrow:
         targets = look.page(targets)
     if not targets:
@@ -280,7 +280,7 @@ def _survey(
 
 
 def _last_seen(cloud: Cloud, look: Look, survey: inventory.Survey) -> dict[str, list[str]]:
-    """Return ``{host: names}`` of the VMs of hosts that gave no answer, or were shut out."""
+    """Return ``{host: names}`` of the VMs last seen on unresponsive or shut-out hosts."""
     name_filter, names_by_host = VmFilter(name=look.vms.name), survey.last_seen
     if not look.hosts:
         names_by_host = {**inventory.list_stranger_vms(cloud), **names_by_host}

@@ -1,4 +1,4 @@
-"""What an operator decides of a move, whose word stands for a host that cannot say it."""
+"""End moves by an operator's decision, in place of a host that cannot answer."""
 
 import shlex
 
@@ -9,14 +9,14 @@ from saltvirt.fleet.hosts import HostUnresponsive
 from saltvirt.parts import Elsewhere
 from saltvirt.protocol import Source, Target
 
-# What a target says, also one of the release before, that has looked at a VM and found it wanting.
+# In a target's error, also of the release before: the VM that came there is incomplete.
 NOT_WHOLE = "has not come here whole"
-# What the source of a VM that has arrived notes; then nothing.
+# The phases of a source after its VM has arrived; None: the record is gone.
 _ARRIVED_PHASES = (protocol.LEAVING, None)
 
 
 def refuse_keep(hands: MoveExecutor, keep: str) -> None:
-    """Raise unless a host is lost, or came back, and the one to be kept is the other one."""
+    """Raise unless ``keep`` is a host of the move, and the move needs such a decision."""
     if keep not in (hands.source, hands.target):
         hosts_text = ", ".join(filter(None, (hands.source, hands.target)))
         raise BadArgument("keep", f"{keep!r}; one of {hosts_text}")
@@ -30,7 +30,7 @@ def refuse_keep(hands: MoveExecutor, keep: str) -> None:
     lost_host = _other_host(hands, keep)
     if hands.is_left_alone and keep == hands.source:
         return
-    # A host that only fails to look, for example because its libvirtd is down, may run the VM.
+    # A host that answers with an error, because its libvirtd is down, say, may run the VM.
     if lost_host not in hands.silent and not hands.is_on_both:
         answer = hands.seen.get(lost_host)
         detail = f" ({answer})" if isinstance(answer, str) else ""
@@ -42,7 +42,7 @@ def _other_host(hands: MoveExecutor, keep: str) -> str | None:
 
 
 def is_third(hands: MoveExecutor, keep: str) -> bool:
-    """Return whether a host that is to be kept is neither of the two, and may have the VM."""
+    """Return whether ``keep`` is a third host that may have the VM."""
     if keep in (hands.source, hands.target):
         return False
     third_hosts = hands.look_elsewhere()
@@ -51,13 +51,13 @@ def is_third(hands: MoveExecutor, keep: str) -> bool:
 
 def yield_to_third_host(hands: MoveExecutor, keep: str, force: bool) -> str:
     """
-    End a move whose VM a third host has; what the two have stays as it is, and is not used.
+    End the move of a VM that a third host has; files of source and target stay, unused.
 
-    With ``force``, one of the two that is silent is passed over: it is asked when it is back.
+    ``force`` skips an unresponsive source or target; its record is settled when it is back.
     """
     source, target = hands.look_at_source(), hands.look_at_target()
     silent_hosts = sorted(str(host) for host in hands.silent)
-    # Nobody else can end what the source has decided, or is done with, when the target is lost.
+    # With the target lost, no other command can end a move that the source decided or completed.
     is_last = force and hands.target in hands.silent and _is_decided(source)
     if force and hands.source in hands.silent:
         source = Source(phase=protocol.HANDING)
@@ -82,7 +82,7 @@ def yield_to_third_host(hands: MoveExecutor, keep: str, force: bool) -> str:
 
 
 def _end_records(hands: MoveExecutor, keep: str, source: Source | None) -> list[str]:
-    """End what both have on record of a VM that a third host has; return what they keep of it."""
+    """End the records of a VM that a third host has; return what source and target keep."""
     leftovers = []
     if source is not None and source.phase == protocol.CANCELLED:
         hands.forget()
@@ -97,12 +97,12 @@ def _is_decided(source: Source | None) -> bool:
 
 
 def _settle_command(name: str) -> str:
-    # A host may have chosen the name, and somebody will type it.
+    # A host may have chosen the name, and an operator will type the command.
     return f"salt-run virt.settle {shlex.quote(name)}"
 
 
 def describe_third_host(hands: MoveExecutor) -> str:
-    """Return what is said of a VM that a third host has, while a move of it is on record."""
+    """Return the message for a VM on a third host while a move of the VM is on record."""
     name, hosts_with_vm, begun = hands.name, hands.elsewhere.has, hands.hosts.begun
     where, when = " and ".join(hosts_with_vm), f" that was begun at {begun}" if begun else ""
     return (
@@ -113,7 +113,7 @@ def describe_third_host(hands: MoveExecutor) -> str:
 
 
 def end_with_kept_host(hands: MoveExecutor, keep: str) -> str:
-    """Bring a move to its end whose target was given up, and has come back with the VM."""
+    """End a move after its target was given up, and has come back with the VM."""
     source = hands.seen.get(hands.source)
     if keep == hands.source:
         hands.give_up()
@@ -128,7 +128,7 @@ def end_with_kept_host(hands: MoveExecutor, keep: str) -> str:
 
 
 def end_on_source(hands: MoveExecutor) -> str:
-    """Bring a move to its end whose source still has the VM, which its target does not have."""
+    """End a move if its source still has the VM and its target lacks it."""
     hands.lose_target()
     hands.look_at_source()
     target = hands.look_at_target()
@@ -142,14 +142,14 @@ def end_on_source(hands: MoveExecutor) -> str:
 
 
 def forget_incomplete(hands: MoveExecutor) -> str:
-    """Forget a move whose VM neither host has whole; what the source has stays, and is not used."""
+    """Forget the move of a VM that the target lacks; what the source has stays, unused."""
     leftovers = hands.give_way(hands.target)
     hands.close()
     return "; ".join([f"was given up, and nothing was removed on {hands.source}", *leftovers])
 
 
 def end_without_host(hands: MoveExecutor, *, force: bool, keep: str | None) -> str | None:
-    """Bring a move to its end without a host that is lost; return how, None if it has to wait."""
+    """End a move without a lost host; return how it ended, or None if it must wait."""
     both_hosts = {hands.source, hands.target}
     if keep is not None and _other_host(hands, keep) in hands.silent:
         return _end_without_one(hands, keep, force)
@@ -193,7 +193,7 @@ def _end_without_source(hands: MoveExecutor, keep: str, force: bool) -> str:
 
 
 def _arrive_without_source(hands: MoveExecutor, keep: str, force: bool) -> bool:
-    """Have the VM arrive without its source; False if it is not whole, and force gives it up."""
+    """Have the VM arrive without its source; False if ``force`` gives up an incomplete VM."""
     try:
         hands.lose_source()
         hands.close()
@@ -229,7 +229,7 @@ def _end_without_target(hands: MoveExecutor, keep: str, force: bool) -> str:
 
 
 def _refuse_third(hands: MoveExecutor) -> None:
-    """Raise MoveFailed if the VM may have gone on from a target that is lost."""
+    """Raise MoveFailed if the VM may have moved on from the lost target."""
     third_hosts = hands.look_elsewhere()
     hosts_with_vm = [*third_hosts.has, *third_hosts.leaving]
     if hosts_with_vm:
@@ -244,7 +244,7 @@ def _refuse_third(hands: MoveExecutor) -> None:
 
 
 def _forget_cancelled(hands: MoveExecutor) -> str | None:
-    """Forget a cancelled move whose target is not a minion of this master any more."""
+    """Forget a cancelled move if its target is no longer a minion of this master."""
     source = hands.seen.get(hands.source)
     is_over = isinstance(source, Source) and source.phase == protocol.CANCELLED
     if not (is_over and hands.target in hands.silent and hands.is_unknown(hands.target)):
@@ -255,7 +255,7 @@ def _forget_cancelled(hands: MoveExecutor) -> str | None:
 
 
 def describe_undecided(hands: MoveExecutor) -> str:
-    """Return what is said of a VM that both hosts have, or that its target alone may have."""
+    """Return the message for a VM that both hosts have, or that only its target may have."""
     name, source, target = hands.name, hands.seen.get(hands.source), hands.target
     if hands.is_on_both:
         is_on_source = isinstance(source, Source) and source.has

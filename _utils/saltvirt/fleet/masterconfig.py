@@ -1,8 +1,8 @@
 """
-Whether this master has all of its configuration: Salt skips an included file that it cannot parse.
+Whether this master loaded all of its configuration: Salt skips included files it cannot parse.
 
-Without ``virt:hypervisors`` hosts and their VMs vanish from every answer, and VMs could get their
-names. So nothing is changed then.
+Without ``virt:hypervisors`` hosts and their VMs vanish from every answer, and new VMs could get
+their names. Commands change nothing then.
 """
 
 import logging
@@ -22,22 +22,22 @@ READ_ONLY = frozenset(
         *("virt.trash", "virt.vm_info", "virt_pki.list", "virt_pki.export"),
     )
 )
-# Those that only take rights away.
+# Functions that only withdraw rights.
 NARROWS = frozenset(("virt.disallow", "virt.unauthorize", "virt_pki.revoke"))
 
 
 def explain_missing(opts: Mapping[str, Any]) -> str | None:
-    """Return why options below ``virt:`` may be missing in a master's configuration, or None."""
+    """Return why options below ``virt:`` may be missing from the configuration, or None."""
     reason = saltfiles.unreadable_config(opts)
     if reason is None:
         return None
-    # A daemon that has more than the other files say read that file before it was broken.
+    # A daemon with options that no readable file names loaded the broken file while it was intact.
     was_read = saltfiles.names_below_virt(opts) - saltfiles.named_options(opts)
     return None if was_read else reason
 
 
 def refuse_missing(opts: Mapping[str, Any], *, is_change: bool = True) -> None:
-    """Raise MasterError for a change if options below ``virt:`` may be missing."""
+    """Raise MasterError if the call is a change and options below ``virt:`` may be missing."""
     reason = explain_missing(opts) if is_change else None
     if reason:
         raise MasterError(f"nothing is changed by this master: {reason}")
@@ -47,12 +47,12 @@ def refuse_changes(
     opts: Mapping[str, Any], function: str, call_arguments: Mapping[str, Any]
 ) -> None:
     """
-    Raise MasterError if options may be missing, and a runner function would change something.
+    Raise MasterError if options may be missing and the runner function would change something.
 
     function
         As users call it, such as ``virt.init``.
-    given
-        Its arguments by their names.
+    call_arguments
+        Its arguments by name.
     """
     if function in NARROWS:
         return

@@ -1,4 +1,4 @@
-"""Whether this master's Salt can tell which minion asks: all trust begins with that."""
+"""Whether this master's Salt can tell which minion asks: all trust begins there."""
 
 import re
 from collections.abc import Mapping
@@ -7,17 +7,17 @@ import salt.version
 
 from saltvirt.errors import MasterError
 
-# The first of each line whose master checks that a minion asks for its own pillar; later lines do.
+# In each line, the first release in which the master gives a minion no pillar but its own.
 PILLAR = {3006: 12, 3007: 4}
 UPDATE = "to 3006.12, 3007.4, 3008 or a later one of these lines"
 
 
 def is_since(release: str, firsts: Mapping[int, int]) -> bool:
     """
-    Return whether a release of Salt, such as ``3006.12``, has what came with some releases.
+    Return whether a release of Salt, such as ``3006.12``, includes a change.
 
     firsts
-        The first of each line; later lines have it.
+        First release of each line with the change; later lines have it, too.
     """
     match = re.match(r"(\d+)(?:\.(\d+))?", release)
     line, number = (int(match[1]), int(match[2] or 0)) if match else (0, 0)
@@ -25,7 +25,7 @@ def is_since(release: str, firsts: Mapping[int, int]) -> bool:
 
 
 def refuse_old() -> None:
-    """Raise MasterError if this master's Salt cannot tell whose pillar a minion asks for."""
+    """Raise MasterError if this master's Salt gives a minion the pillar of another."""
     release = salt.version.__version__
     if not is_since(release, PILLAR):
         raise MasterError(

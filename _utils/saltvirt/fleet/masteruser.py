@@ -1,15 +1,14 @@
 """
-As which user the master's files are read and written, and what the error says if that fails.
+Use the master's files as the master's user, and explain errors in doing so.
 
 Salt's packages run the master as user ``salt``. salt-run drops to that user for good before it
-calls a runner function, whoever typed it. ``saltutil.runner`` on the master's own minion does so in
-a child with Salt 3008.3; with 3006.25 it does not, and is root. What root makes there the master
-could not read, and what root opens there may be a link which that user planted. So root takes on
-that user's rights to files: all that it makes belongs to the master, and no link leads further than
-the master itself could go.
+calls a runner function. ``saltutil.runner`` on the master's own minion drops in a child process
+with Salt 3008.3, but stays root with 3006.25. The master could not read files that root makes
+there, and a file that root opens may be a link which that user planted. So root takes on the user's
+rights to files: new files belong to the master, and links lead no further than the master may go.
 
-Files are all that this is about. Either way root loads the runners, from ``cachedir``/extmods too,
-which that user can write: salt-run is the way for a master whose user is not trusted like root.
+Only access to files is covered. Root still loads the runners, also from ``cachedir``/extmods, which
+that user can write: if the master's user is not trusted like root, use salt-run.
 """
 
 import contextlib
@@ -36,7 +35,7 @@ _SETGROUPS = {"x86_64": 116, "aarch64": 159, "riscv64": 159}
 
 
 def _user(opts: Mapping[str, Any]) -> pwd.struct_passwd:
-    """Return the passwd entry by which this process uses the master's files."""
+    """Return the passwd entry of the user that this process uses the master's files as."""
     if os.geteuid() != 0:
         return pwd.getpwuid(os.geteuid())
     name = opts.get("user") or "root"
@@ -52,10 +51,10 @@ def _user(opts: Mapping[str, Any]) -> pwd.struct_passwd:
 @contextlib.contextmanager
 def as_master_user(opts: Mapping[str, Any]) -> Iterator[None]:
     """
-    Use files as the master's user inside the block; a process that is not root does anyway.
+    Use files as the master's user inside the block; no effect unless this process is root.
 
-    The kernel's file system ids are meant for this: unlike ``seteuid`` they belong to the thread
-    (a minion may run its jobs as threads) and to those that it begins. So do the groups here.
+    The kernel's file system ids belong to the thread (unlike ``seteuid``), and threads that it
+    starts inherit them; a minion may run its jobs as threads. The groups are set per thread, too.
     """
     user = _user(opts)
     if os.geteuid() != 0 or user.pw_uid == 0:
@@ -75,10 +74,10 @@ def as_master_user(opts: Mapping[str, Any]) -> Iterator[None]:
 
 def _set_groups(groups: Sequence[int]) -> None:
     """
-    Set this thread's groups; libc's own call, which is Python's, sets those of all threads.
+    Set the groups of this thread by a system call; ``os.setgroups`` sets those of all threads.
 
-    Two jobs in threads of one minion would undo each other's. On a machine whose call has another
-    number all threads get them: root's others lose nothing, their rights come from elsewhere.
+    Jobs in two threads of one minion would otherwise undo each other's groups. On an unlisted
+    architecture all threads get the groups: root's other threads lose no rights by it.
     """
     number = _SETGROUPS.get(platform.machine()) if sys.maxsize > 2**32 else None
     if number is None:
@@ -106,9 +105,9 @@ def _libc() -> Any:
 
 
 def _set_ids(uid: int, gid: int) -> tuple[int, int]:
-    """Set this thread's file system ids, which Python has no call for; return those before."""
+    """Set this thread's file system ids, for which Python has no call; return the old ones."""
     libc = _libc()
-    # They return the id before, and say in no other way whether they did it.
+    # The calls return the old id and report no failure: call again to check.
     before = libc.setfsgid(gid), libc.setfsuid(uid)
     if (libc.setfsgid(gid), libc.setfsuid(uid)) != (gid, uid):
         libc.setfsgid(before[0]), libc.setfsuid(before[1])
@@ -118,9 +117,9 @@ def _set_ids(uid: int, gid: int) -> tuple[int, int]:
 
 def explain_error(error: OSError, opts: Mapping[str, Any]) -> str:
     """
-    Return in one line why a file could not be used, and if rights are missing, what to run.
+    Return in one line why a file could not be used, and the remedy if rights are missing.
 
-    An OSError that is not a PermissionError is said in its own words.
+    Any OSError but a PermissionError is returned in its own words.
     """
     user = _user(opts)
     is_ours = isinstance(error, PermissionError) and isinstance(error.filename, str | Path)
@@ -129,7 +128,7 @@ def explain_error(error: OSError, opts: Mapping[str, Any]) -> str:
     try:
         with as_master_user(opts):
             return _describe(Path(error.filename).absolute(), user, opts)
-    except OSError:  # it is gone meanwhile
+    except OSError:  # the file vanished meanwhile
         return str(error)
 
 
@@ -145,7 +144,7 @@ def _describe(path: Path, user: pwd.struct_passwd, opts: Mapping[str, Any]) -> s
 
 
 def _find_culprit(path: Path, user: pwd.struct_passwd) -> tuple[Path, str]:
-    """Return what keeps a user from a file, the file or a folder above it, and from doing what."""
+    """Return the path that stops the user (the file or a folder above it) and the failed verb."""
     for folder in reversed(path.parents):
         if not _is_permitted(folder.stat(), user, _ENTER):
             return folder, "enter"
@@ -193,20 +192,20 @@ def _remedy(
             f"choose a place that {user.pw_name} can use; this makes one: install -d -m 700 "
             f"-o {user.pw_name} /srv/salt-virt"
         )
-    # That user may have put a link there, to have root give away what it leads to.
+    # That user may have planted a link so that root gives away its target.
     link = _find_planted_link(path, folder)
     if link:
         return f"{link} on the way there is a link: put the folder itself in its place"
     flag = "R" if stat.S_ISDIR(status.st_mode) else ""
     if status.st_uid == user.pw_uid:
         return f"run: chmod {f'-{flag} ' if flag else ''}u+rwX {shlex.quote(str(path))}"
-    # The whole folder, which that user cannot replace; a link may still come into it: -h.
+    # chown the whole folder, which that user cannot replace; -h: links inside it may be planted.
     real_folder = folder.resolve() if folder.is_symlink() else folder
     return f"run: chown -hR {user.pw_name}: {shlex.quote(str(real_folder))}"
 
 
 def _find_planted_link(path: Path, folder: Path) -> Path | None:
-    """Return a link on the way to a path below the master's folder; root may link that itself."""
+    """Return a link on the way to a path below the master's folder, except root's own link."""
     if folder.is_symlink() and folder.lstat().st_uid != 0:
         return folder
     parents_below = [parent for parent in reversed(path.parents) if folder in parent.parents]

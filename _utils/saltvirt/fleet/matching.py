@@ -1,8 +1,8 @@
 """
-Which hypervisors a compound target means, by Salt's own matchers.
+Match hypervisors by a compound target, with Salt's own matchers.
 
-They ask the master's cache of minions once, and of the hypervisors alone: guests are minions too,
-and there may be twenty of them for each host.
+The matchers ask the master's cache once, and for hypervisors only: guests are minions, too, maybe
+twenty for each host.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,22 +16,22 @@ from saltvirt.errors import BadArgument
 
 
 class _HostsCache:
-    """The master's cache of minions as if it had these alone."""
+    """The master's cache of minions, limited to the given hosts."""
 
     def __init__(self, cache: Any, hosts: Collection[str]) -> None:
         self._cache, self._hosts = cache, hosts
 
     def list(self, bank: str) -> list[str]:
-        """Return which of the hosts there is something of."""
+        """Return the hosts that have data in a bank."""
         return [minion_id for minion_id in self._cache.list(bank) or () if minion_id in self._hosts]
 
     def __getattr__(self, name: str) -> Any:
-        """Return whatever else the cache has."""
+        """Return any other attribute of the cache."""
         return getattr(self._cache, name)
 
 
 class _Matchers(CkMinions):  # type: ignore[misc]
-    """Salt's matchers, to which the hypervisors are all minions that there are."""
+    """Salt's matchers, limited to the hypervisors."""
 
     def __init__(self, opts: Mapping[str, Any], hosts: Collection[str]) -> None:
         super().__init__(opts)
@@ -46,16 +46,16 @@ def match_hosts(
     opts: Mapping[str, Any], hosts: Collection[str], expression: str, argument: str
 ) -> set[str]:
     """
-    Return those of the hypervisors that a compound target matches.
+    Return the hypervisors that a compound target matches.
 
-    what
-        The argument that the target came in, for the error that a list names a minion whose key
-        this master has not accepted.
+    argument
+        The argument with the target, for the error about a listed minion that the master has not
+        accepted.
     """
     matches = _Matchers(opts, hosts).check_minions(expression, "compound", greedy=False)
     missing = matches.get("missing") or ()
     if missing:
-        # On 3006 it is looked for among these hosts alone.
+        # Salt 3006 looks for the listed ids among these hosts only.
         missing = sorted({*missing}.difference(compat.KeyStore(opts).accepted()))
     if missing:
         plain_ids = filter(terminal.is_plain_id, missing)

@@ -1,9 +1,9 @@
 """
-Who is a hypervisor: the master says so, by a minion's id alone.
+Decide which minions are hypervisors, by their ids alone.
 
 Hypervisors are the minions that ``virt:hypervisors`` matches and those that ``salt-run virt.allow``
-has listed beside the CA. Whoever ``virt.disallow`` has listed there is not one, whatever else says
-so. What a minion says of itself counts for nothing: guests are minions too.
+has listed beside the CA. An id that ``virt.disallow`` has listed there never is. What a minion
+reports about itself does not count: guests are minions, too.
 """
 
 import json
@@ -22,19 +22,19 @@ from saltvirt.pki import layout
 
 OPTION = "virt:hypervisors"
 VERSION = 1
-# Salt's own forms of a target: a letter, maybe a delimiter, and what follows the @.
+# Prefix of Salt's other kinds of target: a letter, a delimiter or none, then @.
 _KIND = re.compile(r"([A-Z])\W?@")
 _COMPOUND = ("and", "not", "(", ")")
 _GLOB = re.compile(r"[*?\[]")
-# Any minion can have a master with Salt 3008 write files that are called so, maybe as the key of a
-# minion that nobody has accepted. Operators do not call hosts like that.
+# With Salt 3008 any minion can have its master write files with this suffix, even as the key of an
+# unaccepted minion. Operators do not name hosts like that.
 _PLANTED_SUFFIX = ".p"
-# What an id in a target would be more than an id by.
+# Characters that make an id in a target more than an id.
 _NOT_LISTED = re.compile(r"[\s,*?\[]")
 
 
 class BadTarget(BadConfig):
-    """``virt:hypervisors`` has a word that does not go by ids; ``target`` is all that it has."""
+    """``virt:hypervisors`` has a word that is no id; ``target`` is the whole option."""
 
     def __init__(
         self, word: str, target: str = "", command: str = "salt-run virt.allow HOST"
@@ -54,17 +54,17 @@ class BadTarget(BadConfig):
 
 
 def may_be_planted(minion_id: str) -> bool:
-    """Return whether a minion may have accepted the key of an id itself, so that no glob has it."""
+    """Return whether a minion may have planted the accepted key of an id; globs skip such ids."""
     return minion_id.casefold().endswith(_PLANTED_SUFFIX)
 
 
 def is_glob(text: str) -> bool:
-    """Return whether a text is a pattern of ids, not an id."""
+    """Return whether a text is a glob, not an id."""
     return _GLOB.search(text) is not None
 
 
 def patterns(option: Any, nodegroups: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the ids and globs of ``virt:hypervisors``; refuse what else a target can be."""
+    """Return the ids and globs of ``virt:hypervisors``; raise BadConfig for any other target."""
     try:
         return tuple(dict.fromkeys(_expand(option, nodegroups, ())))
     except BadTarget as error:
@@ -114,26 +114,26 @@ def _expand_group(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Members:
     """
-    What the master says of who is a hypervisor.
+    The master's lists that say which minions are hypervisors.
 
     patterns
         Ids and globs of ``virt:hypervisors``.
     allowed, disallowed
-        Ids that ``virt.allow`` and ``virt.disallow`` have listed.
+        Ids that ``virt.allow`` and ``virt.disallow`` listed.
     """
 
     patterns: tuple[str, ...] = ()
     allowed: frozenset[str] = field(default_factory=frozenset)
     disallowed: frozenset[str] = field(default_factory=frozenset)
-    # As there may be thousands of ids: those of the first two, with where each is from, by how
-    # they are spelt and in whatever letters; the globs; those of the last, in whatever letters.
+    # Indexes, as there may be thousands of ids: the origin of each listed or allowed id; the same
+    # ids by their case-folded form; the globs; the case-folded disallowed ids.
     _ids: dict[str, str] = field(init=False, repr=False, compare=False)
     _folded: dict[str, str] = field(init=False, repr=False, compare=False)
     _globs: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _out: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Arrange the ids so that they are found at once."""
+        """Index the ids."""
         ids = {pattern: f"{OPTION}: {pattern}" for pattern in self.patterns if not is_glob(pattern)}
         ids |= dict.fromkeys(self.allowed, "virt.allow")
         for name, value in (
@@ -146,11 +146,11 @@ class Members:
 
     @property
     def named(self) -> frozenset[str]:
-        """The ids that are named, not matched by a glob."""
+        """The ids that are listed or allowed as such, not by a glob."""
         return frozenset(self._ids)
 
     def is_disallowed(self, minion_id: str) -> bool:
-        """Return whether ``virt.disallow`` has listed an id, in whatever letters."""
+        """Return whether ``virt.disallow`` has listed an id, in any case."""
         return minion_id.casefold() in self._out
 
     def has(self, minion_id: str) -> bool:
@@ -158,7 +158,7 @@ class Members:
         return self.why(minion_id) is not None
 
     def why(self, minion_id: str) -> str | None:
-        """Return what makes a minion a hypervisor, None if nothing does."""
+        """Return what makes a minion a hypervisor, or None."""
         if self.is_disallowed(minion_id):
             return None
         globs = () if may_be_planted(minion_id) else self._globs
@@ -166,7 +166,7 @@ class Members:
         return self._ids.get(minion_id) or next(matching, None)
 
     def reserved(self, name: str) -> str | None:
-        """Return why a VM cannot have a name, in whatever letters; None if it can."""
+        """Return why a VM cannot have a name, in any case of its letters; None if it can."""
         folded_name = name.casefold()
         if folded_name in self._folded:
             return f"it is the name of the hypervisor {self._folded[folded_name]}"
@@ -174,11 +174,11 @@ class Members:
         return next((f"{OPTION} matches it ({glob})" for glob in matching), None)
 
     def is_named(self, name: str) -> bool:
-        """Return whether a name is that of a hypervisor by its id, in whatever letters."""
+        """Return whether a name is the listed id of a hypervisor, in any case of its letters."""
         return name.casefold() in self._folded
 
     def refuse_guest(self, name: str) -> None:
-        """Raise BadArgument if a VM of this name would be taken for a hypervisor."""
+        """Raise BadArgument if the minion of a VM of this name would pass for a hypervisor."""
         reason = self.reserved(name)
         if reason is not None:
             raise BadArgument(
@@ -188,7 +188,7 @@ class Members:
             )
 
     def would_have(self, name: str) -> bool:
-        """Return whether the minion of a VM that is there would be taken for a hypervisor."""
+        """Return whether the minion of an existing VM would pass for a hypervisor."""
         return not self.is_disallowed(name) and self.reserved(name) is not None
 
     def refuse_stranger(self, minion_id: str) -> None:
@@ -198,7 +198,7 @@ class Members:
             raise MasterError(reason)
 
     def why_not(self, minion_id: str) -> str | None:
-        """Return why a minion is not a hypervisor, and what would make it one; None if it is."""
+        """Return why a minion is not a hypervisor, with the remedy; None if it is."""
         if self.has(minion_id):
             return None
         if self.is_disallowed(minion_id):
@@ -216,10 +216,10 @@ def compound_target(
     members: Members, hosts: Collection[str], accepted_ids: Collection[str]
 ) -> str | None:
     """
-    Return a compound target that means these hypervisors, and no other accepted minion.
+    Return a compound target for these hypervisors and no other accepted minion.
 
-    It is made of the operator's own ids and globs, so that a thousand ids are not sent to each of
-    all minions. None if there is none that is much shorter than the ids themselves.
+    The target is made of the operator's own ids and globs, so that a thousand ids need not go to
+    every minion. Returns None if no such target is much shorter than the ids.
     """
     globs = [pattern for pattern in members.patterns if is_glob(pattern)]
     matched_ids = {
@@ -239,7 +239,7 @@ def compound_target(
 
 
 def folder(opts: Mapping[str, Any]) -> Path:
-    """Return the folder of the CA, which the list of hypervisors is beside."""
+    """Return the folder of the CA, which has the list of hypervisors, too."""
     return Path(opts["pki_dir"]) / "libvirt"
 
 
@@ -249,10 +249,10 @@ def _path(opts: Mapping[str, Any]) -> Path:
 
 def read_members(opts: Mapping[str, Any], option: Any = None) -> Members:
     """
-    Return what this master says of who is a hypervisor; nobody is asked.
+    Return which minions are hypervisors, by this master's own files.
 
     option
-        What stands for ``virt:hypervisors``. Defaults to the configuration's.
+        Replaces ``virt:hypervisors``. Defaults to the configuration's.
     """
     if option is None:
         option = config.master_settings(opts).hypervisors
@@ -260,7 +260,7 @@ def read_members(opts: Mapping[str, Any], option: Any = None) -> Members:
 
 
 def read_listed(opts: Mapping[str, Any], option_patterns: tuple[str, ...] = ()) -> Members:
-    """Return the list beside the CA, and these patterns."""
+    """Return the list beside the CA, with these patterns."""
     allowed, disallowed = _read(_path(opts))
     return Members(patterns=option_patterns, allowed=allowed, disallowed=disallowed)
 
@@ -284,7 +284,7 @@ def _read(path: Path) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def allow(opts: Mapping[str, Any], ids: Iterable[str]) -> None:
-    """List minions as hypervisors; what shut them out is over."""
+    """List minions as hypervisors, and no longer as disallowed."""
     added = frozenset(ids)
     folded_ids = {minion_id.casefold() for minion_id in added}
 
@@ -298,7 +298,7 @@ def allow(opts: Mapping[str, Any], ids: Iterable[str]) -> None:
 
 
 def disallow(opts: Mapping[str, Any], ids: Iterable[str]) -> None:
-    """List minions as shut out of the hypervisors."""
+    """List minions as disallowed."""
     out = frozenset(ids)
 
     def change(members: Members) -> Members:
@@ -324,9 +324,9 @@ def find_last_seen_guests(
     opts: Mapping[str, Any], members: Members, hosts: Collection[str]
 ) -> dict[str, list[str]]:
     """
-    Return ``{name: hosts}`` of the VMs whose minions would be taken for hypervisors.
+    Return ``{name: hosts}`` of last-seen VMs with minions that would pass for hypervisors.
 
-    They are those that these hosts had when they were last asked: nobody is asked for it.
+    No host is asked.
     """
     names_by_host = {host: names for host, names in hints.read_all(opts).items() if host in hosts}
     return find_guests(members, names_by_host)
@@ -335,7 +335,7 @@ def find_last_seen_guests(
 def find_guests(
     members: Members, names_by_host: Mapping[str, Iterable[str]]
 ) -> dict[str, list[str]]:
-    """Return those of ``{host: names of its VMs}`` whose minions would be taken for hypervisors."""
+    """Return ``{name: hosts}`` of the VMs with minions that would pass for hypervisors."""
     out: dict[str, list[str]] = {}
     for host, names in sorted(names_by_host.items()):
         for name in names:
@@ -345,14 +345,14 @@ def find_guests(
 
 
 def refuse_guests(members: Members, hosts_by_name: Mapping[str, Sequence[str]]) -> None:
-    """Raise MasterError if there are VMs whose minions would be taken for hypervisors."""
+    """Raise MasterError if any VM's minion would pass for a hypervisor."""
     if not hosts_by_name:
         return
     problems = "; ".join(
         f"{name} is a VM on {' and '.join(hosts)}, and {members.reserved(name)}"
         for name, hosts in sorted(hosts_by_name.items())
     )
-    # Shutting out the hypervisor itself would be wrong: its name was taken, maybe to that end.
+    # Never suggest disallowing a listed hypervisor: a VM took its name, maybe to cause just that.
     named_vms = sorted(name for name in hosts_by_name if members.is_named(name))
     matched_vms = sorted(name for name in hosts_by_name if not members.is_named(name))
     remedies = [f"rename or remove the VM {name} there" for name in named_vms]

@@ -1,4 +1,4 @@
-"""Move a VM between hypervisors: find it, choose, and have it carried."""
+"""Move a VM between hypervisors: find the VM, choose a target, run the move."""
 
 import secrets
 from collections.abc import Collection, Mapping, Sequence
@@ -25,12 +25,12 @@ def plan(
     source: str | None = None,
 ) -> tuple[str, MigrationInfo, list[Evaluation]]:
     """
-    Return ``(source, moving, evaluations)`` of a move; the best host first.
+    Return ``(source, migration info, evaluations)`` of a move; the best host first.
 
-    Raises NoHostFits, with the table of reasons, if the VM can go nowhere.
+    Raises NoHostFits if there is no other hypervisor.
     """
     arguments.text("name", name)
-    # 3006's default is empty.
+    # The runner of Salt 3006 has an empty default.
     target = arguments.text("target", target) if target else None
     all_hosts = inventory.all_hosts(cloud)
     survey = _survey_hosts(cloud, all_hosts, name, {source, target})
@@ -56,7 +56,7 @@ def plan(
 def _survey_hosts(
     cloud: Cloud, all_hosts: Sequence[str], name: str, ends: Collection[str | None]
 ) -> inventory.Survey:
-    """Return what the hosts say that a move concerns: its two, if both are known, or all."""
+    """Survey the hosts that a move concerns: source and target if both are known, or all."""
     fun, kwarg = "virt.host_info", {"moving": name}
     end_hosts = [host for host in all_hosts if host in ends]
     asked_hosts = end_hosts if len(end_hosts) == 2 else all_hosts
@@ -65,22 +65,22 @@ def _survey_hosts(
     is_bound = any(info.moving and _is_bound(info.moving) for info in survey.answers.values())
     if len(asked_hosts) == len(all_hosts) or not is_bound:
         return survey
-    # The VMs that it must be with may be on any host, and those that it must not be in a rack with.
+    # Its affinity may name VMs on any host, its anti-affinity VMs anywhere in a rack.
     other_hosts = [host for host in all_hosts if host not in asked_hosts]
     return inventory.join_surveys(survey, inventory.survey(cloud, other_hosts, fun, kwarg=kwarg))
 
 
 def _is_bound(migration_info: MigrationInfo) -> bool:
-    """Return whether the groups of a VM ask for more than what is on the host that takes it."""
+    """Return whether a VM's groups depend on other hosts than the one that takes it."""
     return not brief.is_of_one_host(requirements.for_move(migration_info), Policy())
 
 
 def _read_migration_info(
     cloud: Cloud, survey: inventory.Survey, name: str, source: str
 ) -> MigrationInfo:
-    """Return what a VM is made of; raise MoveFailed if it cannot be moved at all."""
+    """Return what a VM consists of; raise MoveFailed if it cannot be moved."""
     info = survey.answers.get(source)
-    # A host of an older release is asked for that alone.
+    # A host of an older release answers only a separate request for it.
     migration_info: MigrationInfo | None = info and info.moving
     if migration_info is None:
         answer = act(cloud, source, "virt.migration_info", name)
@@ -111,7 +111,7 @@ def _evaluations(
 
 
 def _find_only_host(survey: inventory.Survey, name: str) -> str | None:
-    """Return the one host that has a VM, None if that is not so clear."""
+    """Return the only host that has a VM, or None if that is not certain."""
     hosts_with_vm = [host for host, info in survey.answers.items() if name in info.vms]
     return hosts_with_vm[0] if len(hosts_with_vm) == 1 and not survey.reasons() else None
 
@@ -126,7 +126,7 @@ def choose_host(
     migration_info: MigrationInfo,
     evaluations: Sequence[Evaluation],
 ) -> str:
-    """Return the first host that fits and says itself that it could take the VM."""
+    """Return the first host that fits and confirms that it can take the VM."""
     refusals_by_host = {}
     for evaluation in evaluations:
         if not evaluation.fits:
@@ -156,10 +156,10 @@ def dry_run(
     kwargs: Mapping[str, Any],
 ) -> dict[str, Any]:
     """
-    Return what a move would do, or raise with every reason why not; nothing is changed.
+    Return what a move would do, or raise with every reason against it; change nothing.
 
-    given
-        Keyword arguments of the module's ``virt.migrate``, looked at as by :func:`migrate`.
+    kwargs
+        Keyword arguments of the module's ``virt.migrate``, checked as by :func:`migrate`.
     """
     movespec.of(HostSettings(), kwargs)
     source, migration_info, evaluations = plan(cloud, name, target)
@@ -178,7 +178,7 @@ def dry_run(
 
 
 def behind_nat(migration_info: MigrationInfo, host: str) -> str:
-    """Return what a move to a host means for a VM behind NAT; empty for any other."""
+    """Return the warning for a move of a VM behind NAT; empty for any other VM."""
     if not migration_info.nat:
         return ""
     return (
@@ -204,13 +204,14 @@ def migrate(
     source: str | None = None,
 ) -> dict[str, Any]:
     """
-    Move a VM and return ``{"name", "from", "to", "total_ms", "downtime_ms", ...}``; ``warning`` is
-    there if something beside the move failed.
+    Move a VM and return ``{"name", "from", "to", "total_ms", "downtime_ms", ...}``.
 
-    given
+    ``warning`` is set if something beside the move failed, or if the VM is behind NAT.
+
+    kwargs
         Keyword arguments of the module's ``virt.migrate``.
     source
-        The host that has it, if that is known.
+        The host that has the VM, if known.
     """
     movespec.of(HostSettings(), kwargs)
     refusals_by_host: dict[str, list[str]] = {}
@@ -228,7 +229,7 @@ def migrate(
                 cloud.progress("Placing", detail=f"{host} refused: {refused}")
                 refusals_by_host[host] = [str(refused)]
                 continue
-            # A host says figures, and not which VM went where.
+            # A host returns figures, but not which VM moved where.
             out = figures | {"name": name, "from": source, "to": host}
             warnings = [figures.get("warning"), behind_nat(migration_info, host)]
             warning = "; ".join(filter(None, warnings))
@@ -237,7 +238,7 @@ def migrate(
 
 
 def _settle(cloud: Cloud, order: LockedRecord) -> None:
-    """Bring what an interrupted command of this master has left of a VM to its end."""
+    """Settle what an interrupted command of this master left of a VM."""
     moves.settle_order(cloud, order)
     if order.record is None:
         return

@@ -1,4 +1,4 @@
-"""Salt's minion for guests that have none: fetched once into the file server, and removed again."""
+"""Fetch Salt's minion, for guests that have none, into the file server; remove it again."""
 
 import contextlib
 import hashlib
@@ -22,7 +22,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinionRequest:
-    """What is to be on the file server: a kind of minion, of one release, for some processors."""
+    """The minion to have on the file server: its kind, release and processors."""
 
     kind: str
     version: str
@@ -33,7 +33,7 @@ class MinionRequest:
 def from_call(
     cloud: Cloud, kind: object, version: object, arch: object, source: object
 ) -> MinionRequest:
-    """Return what a call asks for; raise BadArgument if there is no such thing."""
+    """Return the request of a call; raise BadArgument if it is invalid."""
     if kind not in minionpackages.KINDS:
         raise BadArgument("kind", f"{kind!r}; one of {', '.join(minionpackages.KINDS)}")
     arches = tuple(dict.fromkeys(arguments.names("arch", arch)))
@@ -66,7 +66,7 @@ def _release(version: object) -> str:
         return master_version
     version_text = str(version)
     if isinstance(version, float):
-        # 3006.10 and 3006.1 are the same number.
+        # As numbers, 3006.10 and 3006.1 are the same.
         raise BadArgument(
             "version", f"{version_text} came as a number; quote it: version='\"3006.10\"'"
         )
@@ -89,10 +89,10 @@ def _version_tuple(version: str) -> tuple[int, ...]:
 
 def fetch(cloud: Cloud, request: MinionRequest, saltenv: str, folder: object) -> dict[str, Any]:
     """
-    Have a minion on the file server; return ``{"folder", "kind", "version", "fetched", "kept"}``.
+    Put a minion on the file server; return ``{"folder", "kind", "version", "fetched", "kept"}``.
 
     folder
-        Below which folder, where the files of ``file_roots`` are not meant; None for those.
+        Put the files below this folder; None for the folders of ``file_roots``.
     """
     with _locked(cloud.opts):
         place = _place(cloud.opts, saltenv, folder)
@@ -133,7 +133,7 @@ def fetch(cloud: Cloud, request: MinionRequest, saltenv: str, folder: object) ->
 
 
 def remove(cloud: Cloud, saltenv: str, folder: object) -> dict[str, Any]:
-    """Remove all of it; return ``{"folder", "removed"}``."""
+    """Remove the packages of the first indexed folder; return ``{"folder", "removed"}``."""
     with _locked(cloud.opts):
         for root in _roots(cloud.opts, saltenv, folder):
             place = root / minionpackages.FOLDER
@@ -142,7 +142,7 @@ def remove(cloud: Cloud, saltenv: str, folder: object) -> dict[str, Any]:
                 names = {
                     package.file for packages in _read_index(place).values() for package in packages
                 }
-                # First, so that no host is told of what is going.
+                # The index goes first, so that hosts are offered no vanishing package.
                 files.unlink(place / minionpackages.INDEX)
                 _remove(place, names)
                 for empty in (place, place.parent):
@@ -157,7 +157,7 @@ def _locked(opts: Mapping[str, Any]) -> contextlib.AbstractContextManager[object
 
 
 def _roots(opts: Mapping[str, Any], saltenv: str, folder: object) -> list[Path]:
-    """Return the folders of the file server's environment, or the one that was named."""
+    """Return the folders of the file server's environment, or the given folder."""
     arguments.text("saltenv", saltenv)
     if folder is not None:
         if not Path(str(folder)).is_absolute() or not Path(str(folder)).is_dir():
@@ -181,7 +181,7 @@ def _roots(opts: Mapping[str, Any], saltenv: str, folder: object) -> list[Path]:
 
 
 def _place(opts: Mapping[str, Any], saltenv: str, folder: object) -> Path:
-    """Return the first folder that the master can write to, made if it is missing."""
+    """Return the package folder below the first root that is writable; make it if missing."""
     roots = _roots(opts, saltenv, folder)
     roots_with_index = [
         candidate
@@ -208,7 +208,7 @@ def _place(opts: Mapping[str, Any], saltenv: str, folder: object) -> Path:
 
 
 def _read_index(place: Path) -> dict[str, list[Package]]:
-    """Return what the index says; raise MasterError if it cannot be understood."""
+    """Return the index; raise MasterError if it cannot be read."""
     path = place / minionpackages.INDEX
     try:
         index: Index = minionpackages.read_index(path.read_text())
@@ -229,7 +229,7 @@ def _index_text(index: Index) -> bytes:
 
 
 def _sweep(place: Path) -> None:
-    """Remove what a call that was killed has left; the lock says that none is at work."""
+    """Remove partial files of killed calls; the lock excludes a running one."""
     for part in place.glob(".*.part*"):
         part.unlink(missing_ok=True)
 
@@ -241,7 +241,7 @@ def _remove(place: Path, names: set[str]) -> None:
 
 @contextlib.contextmanager
 def _undo_on_error(place: Path, before: set[str]) -> Iterator[None]:
-    """Remove what has come since, if not all of it comes."""
+    """Remove the files that came inside the block if the block fails."""
     existing_names = {path.name for path in place.iterdir()}
     try:
         yield
@@ -282,7 +282,7 @@ def _obtain(
 
 
 def _download(cloud: Cloud, request: MinionRequest, place: Path, name: str) -> str:
-    """Bring a file to its place, checked; return its digest."""
+    """Download and check a file, then put it in its place; return its digest."""
     kind, version, site = request.kind, request.version, request.site
     sha256, part = site.digest(kind, version, name), files.part_path(place, name)
     try:
@@ -305,7 +305,7 @@ def _download(cloud: Cloud, request: MinionRequest, place: Path, name: str) -> s
 
 
 def _steps(cloud: Cloud, name: str) -> Callable[[int, int], None]:
-    """Return what shows every tenth of a file."""
+    """Return a callback that reports every tenth of a file."""
     last = -1
 
     def progress(done_bytes: int, total_bytes: int) -> None:

@@ -1,8 +1,7 @@
 """
-Ask minions, and wait no longer than agreed for those that are silent.
+Ask minions, and wait for unresponsive ones no longer than agreed.
 
-Hypervisors sign what they answer (:mod:`saltvirt.signed`): what others say in their name is passed
-over, and logged.
+Hypervisors sign their answers (:mod:`saltvirt.signed`); unsigned ones are passed over, and logged.
 """
 
 import contextlib
@@ -27,24 +26,23 @@ from saltvirt.fleet.publishing import publish as publish
 from saltvirt.fleet.silence import Wait, describe_waiting
 
 _FIND_JOB_S = 10
-# Salt's return_retry_timer_max and return_retry_tries: a minion that is not heard says it again.
+# return_retry_timer_max times return_retry_tries: so long a minion repeats an unconfirmed return.
 _RETURN_S = 30
-# How long what came in time is still read after a deadline: others may have fired much before it.
+# How long after a deadline earlier events are still read: the bus may hold many.
 _DRAIN_S = 10
-# Of those that are waited for briefly: how long nobody has said anything when they are asked
-# whether they are at it, and when those that do not say so are given up, unless nobody has said
-# anything at all. How often that is looked at. Two seconds are what a silent host may cost, and
-# what comes after takes some of them.
+# For hosts with a brief wait, counted from the last reply of any host: when they get find_job, and
+# when those that do not report the job as running are given up, unless no host has replied at all;
+# and how often to check. An unresponsive host may cost two seconds, later steps included.
 _ASK_S, _QUIET_S, _STEP_S = 0.4, 1.4, 0.1
-# How long nobody is asked that as long as nobody has answered: it is work for all of them, which
-# delays the first answers of many further.
+# Grace period before find_job while there is no reply at all: find_job costs every host work and
+# delays first replies.
 _FIRST_S = 3
-# So many who answered last are asked with them.
+# How many hosts that replied last get find_job, too.
 _ENDED = 3
-# So long it is not said who is waited for.
+# Progress names the awaited hosts only after so long.
 _PROGRESS_AFTER_S = 10
 _SIGNED = "virt.signed"
-# What a host says of an order that was given up; see saltvirt.ops.ordered.
+# Answers of virt.refuse_order; see saltvirt.ops.ordered.
 REFUSED, RUNNING = "refused", "running"
 # Called with the tag and the data of an event.
 Watch = Callable[[str, Mapping[str, Any]], None]
@@ -62,17 +60,17 @@ def ask(
     follow: bool = False,
 ) -> dict[str, Reply]:
     """
-    Return ``{minion: Reply}`` of every target; one that is silent has ``Reply.missing``.
+    Return ``{minion: Reply}`` of every target; an unresponsive one has ``Reply.missing``.
 
-    So has one that is not a hypervisor of this master (any more): it is not asked.
+    A target that is not, or no longer, a hypervisor of this master has it, too, and is not asked.
 
     timeout_s
-        How long a silent minion is waited for. Defaults to ``virt:timeout_s``.
+        How long to wait for an unresponsive minion. Defaults to ``virt:timeout_s``.
     wait
-        Who is waited for less than that. Defaults to nobody.
+        Hosts with a shorter wait. Defaults to none.
     follow
-        For what takes long: whoever does not say, asked each ``virt:timeout_s``, that it is at it
-        is not waited for on.
+        For long jobs: ask pending minions every ``virt:timeout_s`` whether the job runs, and give
+        up those that do not confirm it.
     """
     members, requested_hosts = cloud.members, set(targets)
     strangers = {host: reason for host in requested_hosts if (reason := members.why_not(host))}
@@ -99,8 +97,8 @@ def _ask_hosts(
         return {}
     with cloud.client() as local:
         target = publishing.target(cloud, targets)
-        # Read here, by nobody else: a thousand answers are not to leave as many files for a day.
-        # A host of an earlier release takes no notice of it.
+        # Only this process reads the replies: without nocache a thousand replies leave as many
+        # files in the master's job cache for a day. A host of an earlier release ignores "small".
         kwarg = {"small": True}
         jid, matched = publish(local, target, _SIGNED, [call], kwarg, timeout_s, nocache=True)
         hosts = matched.intersection(targets)
@@ -120,8 +118,8 @@ def _ask_hosts(
 
 
 def _follow_job(local: Any, cloud: Cloud, hearing: ReplyCollector, end: float) -> None:
-    """Take in answers; who twice does not say, asked for it, that it is at it is given up."""
-    # What counts the answers to a job does not count these.
+    """Collect replies; give up hosts that twice in a row do not report the job as running."""
+    # The caller's counter of replies must not count those to find_job.
     quiet_cloud, idle_before = replace(cloud, heard=lambda _reply: None), set[str]()
     while True:
         collect(local, hearing, min(end, time.monotonic() + cloud.settings.timeout_s))
@@ -138,11 +136,11 @@ def _follow_job(local: Any, cloud: Cloud, hearing: ReplyCollector, end: float) -
 
 class _JobStatus:
     """
-    Which hosts say, asked for it, that they are at a job: they are alive, and no more.
+    Which hosts report, on find_job, that a job runs there: they are alive, and no more.
 
-    They do not sign that, as Salt itself answers, which is quicker where a host is slow. Whoever
-    says it in a host's name has that host waited for as long as if nobody had asked. Some who have
-    answered the job are asked too: once they have said so, others could have.
+    Salt itself sends these replies, which is faster on a slow host, but unsigned. A forged reply
+    only makes the master wait for that host as long as without find_job. Some hosts that have
+    replied to the job get find_job, too: once these have replied, the others had time to do so.
     """
 
     def __init__(self, cloud: Cloud, local: Any, hearing: ReplyCollector) -> None:
@@ -153,7 +151,7 @@ class _JobStatus:
         self._said: dict[str, bool] = {}
 
     def ask(self, hosts: Collection[str]) -> None:
-        """Ask them: once, and once more if nobody had answered the job then."""
+        """Send find_job: once, and again after the job's first replies if none came before."""
         if self._ended or (self._prefixes and not self._hearing.replies):
             return
         arg, answered_hosts = [self._hearing.jid], [*self._hearing.replies][-_ENDED:]
@@ -173,36 +171,36 @@ class _JobStatus:
 
     def _watch(self, tag: str, data: Mapping[str, Any]) -> None:
         host = data.get("id")
-        # Any minion fires events of any tag, with anything for an id.
+        # Any minion can fire events with any tag and any id.
         if not isinstance(host, str) or host not in self._asked:
             return
         if not tag.startswith(self._prefixes):
             return
-        # What one of them said of it before its answer does not say how soon it says anything now.
+        # The reply of such a host to an earlier find_job does not show how fast it replies now.
         if host in self._ended and tag.startswith(self._prefixes[-1]):
             self._done.add(host)
         else:
-            # Who takes it back may be another, and its answer is what says that it is not at it.
+            # A later "not running" may be forged: keep "running". The signed reply ends the wait.
             self._said[host] = self._said.get(host, False) or bool(data.get("return"))
 
     @property
     def watch(self) -> Watch | None:
-        """What takes in an event; None if nobody was asked yet."""
+        """The callback for events; None before the first find_job."""
         return self._watch if self._prefixes else None
 
     @property
     def hosts(self) -> set[str]:
-        """Those that are at it."""
+        """The hosts that report the job as running."""
         return {host for host, is_at_it in self._said.items() if is_at_it}
 
     @property
     def heard(self) -> int:
-        """How many have said anything of a job that they had not answered; it never falls."""
+        """How many hosts replied to find_job while the job was pending; it never falls."""
         return len(self._said)
 
     @property
     def is_quick(self) -> bool:
-        """Whether those who had answered have said so since, and others had time to say more."""
+        """Whether hosts that replied to the job have replied to find_job since, as others could."""
         long_s = time.monotonic() - self._asked_at
         return bool(self._ended) and self._ended <= self._done and long_s >= _QUIET_S - _ASK_S
 
@@ -211,13 +209,13 @@ def _until_quiet(
     cloud: Cloud, local: Any, hearing: ReplyCollector, briefly: Collection[str], end: float
 ) -> None:
     """
-    Take in answers for as long as some come; then no longer wait for some of those that gave none.
+    Collect replies as long as they keep coming; then stop waiting for some hosts.
 
     briefly
-        Those of whom only who says to be at it is waited for on.
+        The hosts to await only as long as they report the job as running.
 
-    Where the others took longer than the usual while, and could not even say since that they are
-    done, as on a busy machine, so may those.
+    On a busy machine, where the others' replies took longer than usual and hosts that have replied
+    are slow to answer find_job, the pending hosts may take as long.
     """
     at_it, begun, count = _JobStatus(cloud, local, hearing), time.monotonic(), 0
     last = begun
@@ -233,7 +231,7 @@ def _until_quiet(
         if heard_count and quiet_s >= (_QUIET_S if at_it.is_quick else max(_QUIET_S, last - begun)):
             hearing.awaited -= pending - at_it.hosts
         elif quiet_s >= (_ASK_S if hearing.replies else _FIRST_S):
-            # A master that does not send this has sent the question, and has its answers.
+            # If the master fails to send find_job, replies to the job still come.
             with contextlib.suppress(SaltClientError, VirtError):
                 at_it.ask(pending)
 
@@ -241,7 +239,7 @@ def _until_quiet(
 def collect(
     local: Any, hearing: ReplyCollector, deadline: float, watch: Watch | None = None
 ) -> None:
-    """Take in answers until all wanted ones are there, or all that came before the deadline."""
+    """Collect replies until all have come, or until all events before the deadline are read."""
     prefix = f"salt/job/{hearing.jid}/ret/"
     tag = "salt/" if watch else prefix
     while hearing.left():
@@ -257,18 +255,18 @@ def collect(
             hearing.take(event["data"])
         elif watch:
             watch(event["tag"], event["data"])
-            # All others' events are read too, and on a busy master there is always one more.
+            # All events are read here, and a busy master never runs out of them.
             if remaining_s <= 0 and _is_late(event["data"], -remaining_s):
                 return
 
 
 def _is_late(data: Mapping[str, Any], ago_s: float) -> bool:
-    """Return whether the master has fired an event after a deadline that was so long ago."""
+    """Return whether an event was fired after a deadline that passed ``ago_s`` ago."""
     try:
         at = datetime.fromisoformat(data["_stamp"])
     except (KeyError, TypeError, ValueError):
         return False
-    # Salt 3006 leaves the zone out.
+    # Salt 3006 omits the time zone.
     return at.replace(tzinfo=timezone.utc).timestamp() > time.time() - ago_s
 
 
@@ -284,19 +282,19 @@ def order(
     order_id: str | None = None,
 ) -> Reply:
     """
-    Let one minion do something long, for as long as it says that it is working on it.
+    Have one minion do something long, and wait as long as it reports that the job runs.
 
     limit_s
         How long at most. Defaults to ``virt:deploy_timeout_s``.
     watch
         Called with the tag and data of every other event meanwhile.
     order_id
-        One of :func:`new_id`, for a caller that has it on record.
+        An id of :func:`new_id` that the caller has recorded.
 
-    Returns the :class:`Reply`; who is not a hypervisor of this master gets no orders, and has
-    ``Reply.missing``. What has not ended after ``limit_s`` is told to end, and so is what is under
-    way when an exception leaves this. What has not begun by then is not begun later, if the minion
-    hears of it: see :func:`refuse`.
+    Returns the :class:`Reply`. A minion that is no hypervisor of this master gets no order, and has
+    ``Reply.missing``. A job that runs after ``limit_s``, or when an exception ends this call, is
+    told to end. An order that has not begun by then never begins if the minion learns of its
+    refusal; see :func:`refuse`.
     """
     reason = cloud.members.why_not(minion)
     if reason is not None:
@@ -307,16 +305,16 @@ def order(
 
 
 def new_id() -> str:
-    """Return the id of an order that is to be given."""
+    """Return a new id for an order."""
     return uuid.uuid4().hex
 
 
 def refuse(cloud: Cloud, minion: str, order_id: str) -> str | None:
     """
-    Tell a minion that an order is given up, which it may not have begun.
+    Tell a minion that an order is given up, which may not have begun there.
 
-    Returns :data:`REFUSED` if it never will begin it, :data:`RUNNING` if it is at it, another word
-    if that is over, and None if it cannot be told.
+    Returns :data:`REFUSED` if the order will never begin, :data:`RUNNING` if it runs, another word
+    if it is over, and None if the minion does not answer.
     """
     reply = ask(cloud, [minion], "virt.refuse_order", [order_id])[minion]
     return str(reply.value) if reply.ok else None
@@ -357,7 +355,7 @@ def _give_order(
 def _follow_order(
     local: Any, cloud: Cloud, hearing: ReplyCollector, end: float, watch: Watch | None
 ) -> bool | None:
-    """Hear one host as long as it is at it; return what :func:`_is_running` said last."""
+    """Await one host's reply while its job runs; return the last :func:`_is_running`."""
     is_at_it: bool | None = True if hearing.wanted else None
     timeout_s = cloud.settings.timeout_s
     while is_at_it and time.monotonic() < end:
@@ -371,7 +369,7 @@ def _follow_order(
 
 
 def _no_reply(minion: str, fun: str, is_at_it: bool | None, limit_s: float) -> Reply:
-    """Return the reply of a minion that gave none; ``is_at_it`` is None if it is silent."""
+    """Return the reply for a minion that sent none; ``is_at_it`` is None if it is unresponsive."""
     reason = f"{minion} does not answer; see: salt {shlex.quote(minion)} test.ping"
     if is_at_it:
         reason = (
@@ -383,7 +381,7 @@ def _no_reply(minion: str, fun: str, is_at_it: bool | None, limit_s: float) -> R
 
 
 def _is_running(cloud: Cloud, minion: str, jid: str) -> bool | None:
-    """Return whether a minion says that it is at a job; None if it is silent, asked twice."""
+    """Return whether a minion reports a job as running; None if twice unresponsive."""
     for _time in range(2):
         reply = ask(cloud, [minion], "saltutil.find_job", [jid], timeout_s=_FIND_JOB_S)[minion]
         if not reply.missing:
@@ -392,7 +390,7 @@ def _is_running(cloud: Cloud, minion: str, jid: str) -> bool | None:
 
 
 def _end_job(local: Any, minion: str, jid: str) -> None:
-    # The master may be what failed; then nobody is left to be told.
+    # The master itself may have failed, and cannot send this then.
     with contextlib.suppress(SaltClientError):
         arg = salt.utils.args.condition_input([jid], None)
         local.pub([minion], "saltutil.term_job", arg, tgt_type="list")

@@ -1,4 +1,4 @@
-"""Where Salt's minion for guests comes from: a site that is laid out as Salt's own, or a folder."""
+"""Fetch Salt's minion for guests from a site laid out as Salt's own, or from a folder."""
 
 import os
 import re
@@ -16,8 +16,8 @@ from saltvirt.minionpackages import DEB, ONEDIR, RPM
 from saltvirt.room import Meter, OverLimit, Room, read_space
 from saltvirt.units import MIB, human
 
-# Salt's public site. A checksum of each file is beside it, as the site makes one for any file.
-# Source: Salt's install guide, and the site's own folders.
+# Salt's public site. Its server makes a checksum file for each file. Source: Salt's install guide,
+# and the site's own folders.
 PUBLIC = "https://packages.broadcom.com/artifactory"
 # Far more than a onedir tarball takes.
 MOST_BYTES, LIMIT_S = 1024 * MIB, 3600
@@ -28,7 +28,7 @@ _WEB = ("https://", "http://")
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How the files of a kind are called there, in which folder, and how they begin."""
+    """Where a source has the files of a kind, their names, and their first bytes."""
 
     folder: str
     names: tuple[str, ...]
@@ -57,12 +57,12 @@ _LAYOUTS = {
         b"\xed\xab\xee\xdb",
     ),
 }
-# What a folder may have beside Salt's own packages: what they depend on, and an image has not.
+# Dependencies of Salt's packages, for images without them; a folder may have these.
 _DEPENDENCY_PATTERNS = {DEB: ("*_{arch}.deb", "*_all.deb"), RPM: ("*.{arch}.rpm", "*.noarch.rpm")}
 
 
 class _Limit(Meter):
-    """What one file may take, in words of its own."""
+    """The limits of one file, with messages of their own."""
 
     def __init__(self, folder: Path, description: str) -> None:
         room = Room(max_bytes=MOST_BYTES, reserve_bytes=0, limit_s=LIMIT_S)
@@ -71,11 +71,11 @@ class _Limit(Meter):
 
     @property
     def late(self) -> str:
-        """What its time was, in words."""
+        """The time limit in words."""
         return f"within {LIMIT_S} s"
 
     def expect(self, size_bytes: int, written_bytes: int = 0) -> None:
-        """Refuse what is too large."""
+        """Raise OverLimit if a file is too large, or has no room."""
         if size_bytes > MOST_BYTES:
             raise OverLimit(f"{self._what} has more than {human(MOST_BYTES)}, and is no minion")
         free = read_space(self._into)[1]
@@ -83,7 +83,7 @@ class _Limit(Meter):
             raise OverLimit(f"no room for {self._what} in {self._into}: {human(free)} are free")
 
     def check(self, written_bytes: int) -> None:
-        """Stop what has become too large, or takes too long."""
+        """Raise OverLimit if a file has become too large, or takes too long."""
         self.expect(written_bytes, written_bytes)
         if self.left_s <= 0:
             raise OverLimit(f"{self._what} did not arrive {self.late}")
@@ -95,19 +95,19 @@ class Site:
     A source of minions.
 
     where
-        A URL below which all is laid out as on Salt's own site, or the path of a folder that has
-        the files in it, or laid out in the same way; each with ``FILE.sha256`` beside it.
+        A URL with the layout of Salt's own site, or the path of a folder with that layout, or with
+        all files directly in it; each file has ``FILE.sha256`` beside it.
     """
 
     where: str
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder of this machine."""
+        """Whether the source is a folder of this machine."""
         return not self.where.startswith(_WEB)
 
     def names(self, kind: str, version: str, arch: str) -> list[str]:
-        """Return the names of the files that a guest of a processor needs."""
+        """Return the names of the files that a guest with this processor needs."""
         layout = _LAYOUTS[kind]
         site_arch = layout.arches[arch]
         salt_names = [name.format(version=version, arch=site_arch) for name in layout.names]
@@ -119,7 +119,7 @@ class Site:
         return sorted(name for name in names if not name.startswith("salt"))
 
     def digest(self, kind: str, version: str, name: str) -> str:
-        """Return the SHA-256 that a file must have, as the source says."""
+        """Return the SHA-256 that the source states for a file."""
         place = f"{self._place(kind, version, name)}.sha256"
         if self.is_folder:
             with _open_regular(place) as handle:
@@ -139,7 +139,7 @@ class Site:
     def bring(
         self, kind: str, version: str, name: str, part: Path, progress: Callable[..., None]
     ) -> None:
-        """Bring a file to ``part``; raise MasterError if it is not what its name says."""
+        """Fetch a file to ``part``; raise MasterError if its first bytes do not fit its kind."""
         place = self._place(kind, version, name)
         meter = _Limit(part.parent, hide_credentials(place))
         try:
@@ -150,7 +150,7 @@ class Site:
         except OverLimit as exc:
             raise MasterError(str(exc)) from exc
         except ImageError as exc:
-            # Nothing of it is kept here.
+            # Drop the hint that a retry goes on where this stopped: nothing is kept here.
             reason, advice, _tail = str(exc).removeprefix("image ").partition("; try again")
             raise MasterError(f"{reason}{advice}") from exc
         with open(part, "rb") as handle:
@@ -176,7 +176,7 @@ def _describe_content(content: bytes) -> str:
 
 @contextmanager
 def _open_regular(path: str) -> Iterator[BinaryIO]:
-    """Open a regular file of a folder."""
+    """Open a regular file for reading."""
     try:
         handle = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115 (it is closed below)
     except OSError as exc:

@@ -1,4 +1,4 @@
-"""The master's part of a move: carried to its end, or settled after what has cut it short."""
+"""Run the master's part of a move to its end, and settle interrupted moves."""
 
 import shlex
 import threading
@@ -15,16 +15,16 @@ from saltvirt.fleet.hosts import HostUnresponsive
 from saltvirt.protocol import Source, Target
 from saltvirt.records import LockedRecord
 
-# How many moves that were left are settled at a time.
+# How many leftover moves are settled at a time.
 _AT_ONCE = 8
 
 
 class Unsettled(MoveFailed):
-    """A move has not come to its end; the message says what it waits for, and the next command."""
+    """A move is not over; the message says what it waits for, and the next command."""
 
 
 def run_move(cloud: Cloud, hands: MoveExecutor) -> dict[str, Any]:
-    """Move a VM; return its figures, or raise: it stays where it was, or how it is settled."""
+    """Move a VM and return its figures; raise if the VM stays or the move is not over."""
     try:
         step, is_moved, error = parts.run(settling.move(), hands)
     except VirtError as failed:
@@ -34,7 +34,7 @@ def run_move(cloud: Cloud, hands: MoveExecutor) -> dict[str, Any]:
     if step == protocol.KEEP and hands.is_left_alone:
         raise Unsettled(lost.describe_undecided(hands)) from error
     if step != protocol.DONE:
-        # Of a VM in halves both say the same.
+        # After a failed post-copy, ``waits()`` and the error say the same.
         is_told = isinstance(error, Exception) and not hands.is_cut
         error_text = str(error) if is_told else ""
         raise _unsettled_error(
@@ -56,18 +56,18 @@ def run_move(cloud: Cloud, hands: MoveExecutor) -> dict[str, Any]:
 
 
 def _note_stays(hands: MoveExecutor) -> None:
-    """Note that a target which says so has nothing of the VM: it may fall silent from now on."""
+    """Record a target's report that it has nothing of the VM: it may not answer later."""
     target = hands.seen.get(hands.target)
     if isinstance(target, Target) and target.phase is None and not target.has:
         hands.hint_left(hands.target)
 
 
 def _stayed_error(hands: MoveExecutor, error: BaseException) -> BaseException:
-    """Return what is said of a VM that was not moved."""
+    """Return the error for a VM that was not moved."""
     stays = f"on {hands.source} as before: {error}"
     if hands.is_sent and isinstance(error, Exception):
         return MoveFailed(f"VM {hands.name!r} was not taken by {hands.target}, and is {stays}")
-    # It has answered since, or there was nothing to be settled.
+    # The host has answered since, or there was nothing to settle.
     is_silence = isinstance(error, HostUnresponsive)
     return HostUnresponsive(f"VM {hands.name!r} is {stays}") if is_silence else error
 
@@ -91,7 +91,7 @@ def _unsettled_error(hands: MoveExecutor, reason: str) -> Unsettled:
     elif silent_hosts:
         (other_host,) = {hands.source, hands.target} - {*silent_hosts}
         never = f"if {silent_hosts[0]} never comes back"
-        # A source that nobody knows may be silent too, so there is none to keep.
+        # An unknown source may be unresponsive, too, so there is no host to keep.
         more = (
             f", or {never}, with keep={other_host}"
             if other_host
@@ -114,14 +114,14 @@ def settle(
     keep: str | None = None,
 ) -> str:
     """
-    Bring one move to its end; return in one line how it ended, or raise :class:`Unsettled`.
+    Settle one move; return in one line how it ended, or raise :class:`Unsettled`.
 
     force
-        Drop what the target has though its source does not know of the move, or though nothing
-        that can run has come; forget the move if neither host answers.
+        Drop what the target has even if its source does not know of the move, or if nothing there
+        can run; forget the move if neither host answers.
     keep
-        The host that has the VM from now on: the other one is lost, or was, and has come back. Or a
-        third one, to which it has gone on: then what both have of it stays there, and is not used.
+        The host that has the VM from now on; the other host is lost, or was lost and is back. If a
+        third host has the VM, the files of source and target stay, unused.
     """
     hands = MoveExecutor(cloud, order, token, hosts, uuid)
     try:
@@ -140,7 +140,7 @@ def settle(
 
 
 def _settle_as_asked(hands: MoveExecutor, force: bool, keep: str | None) -> tuple[str, str]:
-    """Settle as far as it goes; return how far, and how it ended."""
+    """Settle as far as possible; return the last step, and how the move ended."""
     hands.is_forced = force
     if keep is not None and lost.is_third(hands, keep):
         return protocol.DONE, lost.yield_to_third_host(hands, keep, force)
@@ -161,7 +161,7 @@ def _settle_as_asked(hands: MoveExecutor, force: bool, keep: str | None) -> tupl
 
 
 def _note_ending(hands: MoveExecutor, step: str, is_moved: bool | None) -> None:
-    """Note which host has the VM once its move is settled."""
+    """Record which host has the VM once its move is settled."""
     if is_moved:
         hands.hint()
     elif step == protocol.DONE:
@@ -169,7 +169,7 @@ def _note_ending(hands: MoveExecutor, step: str, is_moved: bool | None) -> None:
 
 
 def _settle_kept(hands: MoveExecutor, force: bool, keep: str | None) -> tuple[str, str]:
-    """Settle a move that its operator alone decides, if that was done."""
+    """Settle a move that only an operator can decide, if ``keep`` or ``force`` decides."""
     if keep is not None:
         ending = (
             lost.end_on_source(hands)
@@ -199,11 +199,11 @@ def _is_stuck(hands: MoveExecutor) -> bool:
 
 
 def _try_settle(hands: MoveExecutor, force: bool) -> tuple[str, Any]:
-    """Settle a move; what has come and cannot be taken is given up by force alone."""
+    """Settle a move; give up an incomplete VM on the target only by ``force``."""
     try:
         step, is_moved = parts.run(settling.settle(), hands)
     except VirtError as error:
-        # Any other failure, say of a full disk, passes: what is there may be whole.
+        # After any other failure, such as a full disk, the VM there may be whole: raise.
         is_lacking = not isinstance(error, HostUnresponsive) and lost.NOT_WHOLE in str(error)
         if not (is_lacking and _is_stuck(hands)):
             raise
@@ -218,7 +218,7 @@ def _try_settle(hands: MoveExecutor, force: bool) -> tuple[str, Any]:
 
 
 def settle_order(cloud: Cloud, order: LockedRecord) -> None:
-    """Settle the move that an interrupted command of this master has left on record."""
+    """Settle the move that an interrupted command of this master left on record."""
     record = order.record
     if record is not None and record.phase == orders.MOVING:
         facts = orders.read_move(record)
@@ -230,8 +230,8 @@ def settle_left(cloud: Cloud, host: str) -> None:
     """
     Settle the moves from and to a host that interrupted commands of this master left on record.
 
-    Until then both hosts say that they have the VM, or await it, and it has a place on neither.
-    What cannot be settled now is said, and said again by whoever moves that VM.
+    Until then both hosts report or await the VM, and it can be placed on neither. Moves that cannot
+    be settled are reported as progress; the next command for that VM reports them again.
     """
     names = [name for name in _list_moving(cloud, host) if not orders.is_at_work(cloud.opts, name)]
     if not names:
@@ -243,7 +243,7 @@ def settle_left(cloud: Cloud, host: str) -> None:
             cloud.progress(stage, **figures)
 
     locked_cloud = replace(cloud, progress=progress)
-    # Some at once: where the other host is silent, each of them waits for it.
+    # Several at once: each move with an unresponsive host waits for it.
     with ThreadPoolExecutor(min(len(names), _AT_ONCE)) as pool:
         jobs = [threads.begin(pool, _settle_one, locked_cloud, name) for name in names]
         try:
@@ -255,7 +255,7 @@ def settle_left(cloud: Cloud, host: str) -> None:
 
 
 def _list_moving(cloud: Cloud, host: str) -> list[str]:
-    """Return the VMs whose move from or to a host this master has on record."""
+    """Return the VMs with a recorded move from or to a host."""
     out = []
     for record in orders.list_moves(cloud.opts):
         facts = orders.read_move(record)

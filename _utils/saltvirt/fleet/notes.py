@@ -1,12 +1,12 @@
 """
-Where evacuations have put VMs: what every emptied host keeps of its own, put together here.
+Follow where evacuations have put VMs, by the records of all emptied hosts.
 
-A note names the hosts one after the other. Of a VM that was evacuated from h1 to h2, and when h2
-was emptied too to h3, h1 notes [h2, h3] and h2 notes [h3]: it comes home to either, and what h2
-noted is over when it is home on h1. A host that was off meanwhile still notes [h2]; what h2 notes
-goes on from there. All but the functions that take the cloud are decisions over plain data,
-``{host: {name: [hosts]}}``. A host could note what it likes: only what this master has proved
-(:mod:`saltvirt.fleet.proofs`) is followed, and only of the VM that has the same UUID.
+A record lists hosts in order. If a VM was evacuated from h1 to h2, and from h2 to h3, then h1
+records [h2, h3] and h2 records [h3]. The VM comes home to either; once it is home on h1, h2's
+record ends. If h1 was off meanwhile, it still records [h2], and h2's record continues from there.
+Functions without ``cloud`` decide over plain data, ``{host: {name: [hosts]}}``. A host could forge
+records: only those that this master has proved (:mod:`saltvirt.fleet.proofs`) are followed, and
+only for the VM with the same UUID.
 """
 
 import shlex
@@ -26,7 +26,7 @@ Uuids = Mapping[str, str | None]
 
 
 def select_by_uuid(noted: proofs.Notes, uuids: Uuids) -> dict[str, dict[str, list[str]]]:
-    """Return the notes of the VMs of these UUIDs, as decisions are made over them."""
+    """Return the records of the VMs with these UUIDs, as plain data for decisions."""
     return {
         host: {
             name: facts.hosts for name, facts in host_notes.items() if facts.uuid == uuids.get(name)
@@ -36,7 +36,7 @@ def select_by_uuid(noted: proofs.Notes, uuids: Uuids) -> dict[str, dict[str, lis
 
 
 def trail(notes: Notes, host: str, name: str) -> list[str]:
-    """Return the hosts on which evacuations have put a VM of a host, one after the other."""
+    """Return the hosts where evacuations have put a VM of a host, in order."""
     out = list(notes.get(host, {}).get(name, ()))
     while out:
         further = notes.get(out[-1], {}).get(name, ())
@@ -53,13 +53,12 @@ def trail(notes: Notes, host: str, name: str) -> list[str]:
 
 def plan_changes(notes: Notes, name: str, source: str, to: str) -> dict[str, list[str]]:
     """
-    Return what hosts must note of a VM that a command of ours moves: ``{host: hosts}``, () for no
-    note; only of those whose note changes.
+    Return the records to change when a command moves a VM: ``{host: hosts}``, [] for no record.
 
-    A host from which an evacuation took a VM that is now put back there forgets its note of it, as
-    do those on which it was only a guest since.
+    A host drops its record of a VM that comes back to it, as do the hosts where the VM was only a
+    guest since.
     """
-    # A VM that is on a host is not away from it, whatever that still notes.
+    # A VM on its source is not away from there, even if the source still records that.
     valid = {**notes, source: {n: hosts for n, hosts in notes.get(source, {}).items() if n != name}}
     trails = {host: trail(valid, host, name) for host, noted in valid.items() if name in noted}
     back = trails.get(to, [])
@@ -77,9 +76,9 @@ def plan_changes(notes: Notes, name: str, source: str, to: str) -> dict[str, lis
 
 
 def _next_hosts(hosts: list[str], source: str, to: str) -> list[str] | None:
-    """Return what one host notes when a VM goes on; None if that is as it was."""
+    """Return a host's new record when a VM moves on; None if it stays the same."""
     if source not in hosts:
-        # Somebody had moved it by hand. Where it comes to now is not where that host's put it.
+        # The VM was moved by hand before: no evacuation puts it on a recorded host now.
         return [] if to in hosts else None
     if to in hosts:
         return hosts[: hosts.index(to) + 1]
@@ -88,20 +87,20 @@ def _next_hosts(hosts: list[str], source: str, to: str) -> list[str] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Away:
-    """What has become of the VMs that a host notes."""
+    """What has become of the VMs that a host has on record."""
 
     back: dict[str, Any] = field(default_factory=dict)
-    """``{name: host}`` of those that come home, and where they are."""
+    """``{name: host}`` of the VMs that come home, and where they are."""
     here: list[Any] = field(default_factory=list)
     gone: list[Any] = field(default_factory=list)
     elsewhere: dict[str, Any] = field(default_factory=dict)
-    """``{name: host}`` of those that somebody has moved by hand."""
+    """``{name: host}`` of the VMs that an operator moved by hand."""
     unsure: dict[str, Any] = field(default_factory=dict)
-    """``{name: why}`` of those of which that is not known now; they stay noted."""
+    """``{name: reason}`` of the VMs in doubt; they stay on record."""
 
     @property
     def over(self) -> list[str]:
-        """The names that need not be noted any more."""
+        """The names that can go from the record."""
         return [*self.here, *self.gone, *self.elsewhere]
 
 
@@ -111,12 +110,12 @@ def find_away(
     """
     Return the :class:`Away` of a host.
 
-    there
-        ``{host: names}`` of the VMs that each host has that answers.
+    names_by_host
+        ``{host: names}`` of the VMs on each host that answers.
     silent
-        The hosts that have not answered everything.
+        The hosts that have not answered every question.
 
-    All that the host notes is looked at, proved or not; :func:`same` says who comes back of it.
+    Records count, proved or not; :func:`confirm_away` decides which VMs come back.
     """
     out = Away()
     for name in sorted(notes[host]):
@@ -157,14 +156,14 @@ def confirm_away(
     silent: Mapping[str, str],
 ) -> Away:
     """
-    Return an :class:`Away` of a host in which those alone come back that were evacuated from it.
+    Return an :class:`Away` in which only VMs come back that were evacuated from the host.
 
     uuids
-        Of those of which the host has proved that.
-    found
+        Those of the VMs with a proved record.
+    uuids_by_host
         ``{host: {name: uuid}}`` of the VMs that the hosts have now.
     silent
-        ``{host: why}`` of the hosts that cannot say it.
+        ``{host: reason}`` of the hosts that cannot answer.
     """
     out = replace(away, back={}, elsewhere=dict(away.elsewhere), unsure=dict(away.unsure))
     for name, vm_host in away.back.items():
@@ -179,7 +178,7 @@ def confirm_away(
         elif uuids_by_host[vm_host][name] == uuids[name]:
             out.back[name] = vm_host
         else:
-            # The one that was evacuated was removed, and another has been given its name.
+            # The evacuated VM was removed, and another VM was given its name.
             out.elsewhere[name] = vm_host
     return out
 
@@ -199,7 +198,7 @@ def _join_names(names: Iterable[str]) -> str:
 
 
 def survey_notes(cloud: Cloud, hosts: Iterable[str]) -> inventory.Survey:
-    """Return the :class:`Survey` of what all hosts note, proved or not: ``{name: note}`` each."""
+    """Return the :class:`Survey` of all hosts' records, proved or not: ``{name: record}``."""
     survey = inventory.survey(cloud, hosts, "virt.evacuated")
     answers, failed = {}, dict(survey.failed)
     for host, answer in survey.answers.items():
@@ -211,7 +210,7 @@ def survey_notes(cloud: Cloud, hosts: Iterable[str]) -> inventory.Survey:
 
 
 def parse_notes(host: str, answer: Any) -> dict[str, EvacuatedFacts]:
-    """Return a host's notes; those of older releases have the hosts, or the last one, alone."""
+    """Return a host's records; older releases have a list of hosts, or only the last host."""
     if isinstance(answer, dict):
         lists = {
             name: [hosts] if isinstance(hosts, str) else hosts for name, hosts in answer.items()
@@ -225,7 +224,7 @@ def parse_notes(host: str, answer: Any) -> dict[str, EvacuatedFacts]:
 
 
 def note(cloud: Cloud, host: str, vms: Mapping[str, Sequence[str]], uuids: Uuids) -> None:
-    """Have a host note ``{name: hosts}``, with proofs; () forgets a VM."""
+    """Have a host record ``{name: hosts}``, with proofs; an empty list forgets a VM."""
     if vms:
         facts = {
             name: wire.plain(proofs.note(cloud.opts, host, name, uuids.get(name), hosts))
@@ -237,7 +236,7 @@ def note(cloud: Cloud, host: str, vms: Mapping[str, Sequence[str]], uuids: Uuids
 
 
 def forget(cloud: Cloud, host: str, names: Iterable[str]) -> None:
-    """Have a host forget VMs; if it does not, it cannot prove what it had noted of them."""
+    """Have a host forget VMs; if it does not, its records of them lose their proofs."""
     forgotten_names = set(names)
     if forgotten_names:
         note(cloud, host, dict.fromkeys(forgotten_names, ()), {})
@@ -246,10 +245,10 @@ def forget(cloud: Cloud, host: str, names: Iterable[str]) -> None:
 
 def renew(cloud: Cloud, host: str, forgotten_names: Collection[str] = ()) -> None:
     """
-    Have a host's notes proved anew: what it was given before this proves nothing any more.
+    Renew the proofs of a host's records; all proofs given before are void.
 
-    over
-        The VMs that it has nothing to note of.
+    forgotten_names
+        The VMs that get no new proof.
     """
     if not proofs.has_key(cloud.opts, host):
         return
@@ -266,7 +265,7 @@ def renew(cloud: Cloud, host: str, forgotten_names: Collection[str] = ()) -> Non
 def note_changes(
     cloud: Cloud, changes: Mapping[str, Mapping[str, Sequence[str]]], uuids: Uuids
 ) -> dict[str, str]:
-    """Have hosts note ``{host: {name: hosts}}``; return why it is not noted, by host."""
+    """Have hosts record ``{host: {name: hosts}}``; return ``{host: reason}`` of those that fail."""
     failed = {}
     for host, vms in changes.items():
         try:

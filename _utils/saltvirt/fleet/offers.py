@@ -1,10 +1,10 @@
 """
-What hosts say for new VMs: in few bytes, and where there are many hosts, of some of them first.
+Ask hosts for room for new VMs: in few bytes, and only a sample if there are many hosts.
 
-A host says of the names of its VMs only a digest. The hints have them: where they are the same it
-need not repeat them, and the others are asked for them. Whole answers are asked for where few bytes
-are too few: of hosts that have something of a VM which is asked for, or are of an older release,
-and of all where there is to be headroom.
+A host reports only a digest of its VM names. If the digest is that of the names last seen, the host
+need not list them; other hosts are asked for their names. Whole answers are requested from hosts
+that have something of a requested VM, from hosts of an older release, and from all hosts if the
+policy keeps headroom.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -19,19 +19,19 @@ from saltvirt.placement import brief
 from saltvirt.placement.answers import HostInfo
 
 FACTS, WHOLE = "virt.placement_facts", "virt.host_info"
-# Salt's word, and ours, of what a host's release does not have.
+# Part of the error of a host that lacks a function in its release.
 _OLD = "is not available"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
     """
-    What hosts say.
+    The answers of hosts.
 
     found
-        The survey: of each host what it has, as far as it was asked.
+        The survey, with what each host has, as far as it was asked.
     passed
-        Those of them that were asked for names alone.
+        The hosts that were asked for names only.
     """
 
     found: inventory.Survey
@@ -48,13 +48,13 @@ def survey(
     sample: str | None = None,
 ) -> Offers:
     """
-    Ask all hypervisors for what some new VMs need.
+    Ask all hypervisors for room for some new VMs.
 
-    every, wanted
-        All of them, and those on which the VMs may be.
+    candidate_hosts
+        The hosts where the VMs may be placed.
     sample
-        By what some of many hosts are chosen, the others being asked for names alone: they may have
-        the VM. Defaults to none, for all. All are asked where what there is on one host decides
+        Seed for the sample of many hosts; the other hosts are asked for names only, as they may
+        have the VM. Defaults to none, for all hosts. All are asked if one host's content decides
         about others.
     """
     if policy.headroom:
@@ -86,11 +86,11 @@ def _narrow(
     policy: Policy,
     sample: str | None,
 ) -> brief.Query:
-    """Return what is asked for, and of whom."""
+    """Return the query, limited to some of the hosts where possible."""
     if len(candidate_hosts) == 1:
         return replace(question, only=[*candidate_hosts])
     count = cloud.settings.sample_hosts
-    # Whoever packs wants the fullest one of all.
+    # Packing needs the fullest of all hosts.
     if (
         sample is None
         or policy.packs
@@ -112,7 +112,7 @@ def _add_names(
     question: brief.Query,
     names_by_host: Mapping[str, Collection[str]],
 ) -> inventory.Survey:
-    """Return a survey with the names of hosts whose names are others than the hints say."""
+    """Return a survey with the VM names of hosts where they differ from those last seen."""
     changed_hosts = {
         host
         for host, answer in facts_survey.answers.items()
@@ -127,7 +127,7 @@ def _add_names(
 
 
 def _drop_hosts(host_survey: inventory.Survey, hosts: Collection[str]) -> inventory.Survey:
-    """Return a survey without what some hosts have said, who are asked anew."""
+    """Return a survey without the answers of hosts that are asked again."""
     return replace(
         host_survey,
         answers={host: answer for host, answer in host_survey.answers.items() if host not in hosts},
@@ -138,7 +138,7 @@ def _drop_hosts(host_survey: inventory.Survey, hosts: Collection[str]) -> invent
 def _read(
     facts_survey: inventory.Survey, names_by_host: Mapping[str, Collection[str]]
 ) -> tuple[inventory.Survey, set[str]]:
-    """Return the survey with what the hosts are said to have, and who was asked for names alone."""
+    """Return the survey with host infos, and the hosts that were asked for names only."""
     out, passed = {}, set()
     for host, answer in facts_survey.answers.items():
         names = answer.names.listed
@@ -151,14 +151,14 @@ def _read(
 
 
 def _refresh_last_seen(cloud: Cloud, info_survey: inventory.Survey) -> None:
-    """Refresh the hints, as by whole answers."""
+    """Refresh the names last seen, as after whole answers."""
     last_seen = inventory.extract_names(WHOLE, (), info_survey.answers)
     if last_seen is not None:
         inventory.refresh_hints(cloud, last_seen)
 
 
 def _find_hosts(answers: Mapping[str, HostInfo], names: Iterable[str]) -> set[str]:
-    """Return the hosts that have anything of one of these VMs: its state is to be known."""
+    """Return the hosts that have anything of one of these VMs: its state must be known."""
     name_set = {*names}
     return {
         host for host, info in answers.items() if not name_set.isdisjoint(sightings.names_of(info))

@@ -1,16 +1,16 @@
 """
-Orders: what this master has begun for a VM; one at a time for each name.
+Orders: what this master has begun for a VM, at most one for each name.
 
 An order is a record under the VM's name (see :mod:`saltvirt.records`). Its phases, and what exists
 in each:
 
 ==========  =====================================================================================
-placing     nothing; a host is being looked for
-keyed       the key that was noted may be accepted, no host has been asked
-ordered     the host that was noted was asked to build the VM
-built       that host has said that the VM is complete
-moving      a move; what exists is the hosts' affair, and settled with them
-removing    the host that was noted was asked to remove the VM; the key that was noted goes last
+placing     nothing; the master looks for a host
+keyed       the recorded key may be accepted; no host was asked
+ordered     the recorded host was asked to build the VM
+built       that host reported the VM as complete
+moving      a move; the hosts know what exists, and settle it
+removing    the recorded host was asked to remove the VM; the recorded key goes last
 ==========  =====================================================================================
 """
 
@@ -44,13 +44,13 @@ def opened(
     opts: Mapping[str, Any], name: str, *, is_there: bool = False
 ) -> Iterator[records.LockedRecord]:
     """
-    Yield the order of a VM under its lock, with what an interrupted command has left in it.
+    Yield the order of a VM under its lock, with what an interrupted command left in it.
 
     is_there
-        Whether it is a VM that is there already: others may have named it as libvirt allows.
-        Defaults to False.
+        Whether the VM exists already, so that its name may be any that libvirt allows. Defaults to
+        False.
 
-    Raises NameTaken if another command of this master is at work on that VM.
+    Raises NameTaken if another command of this master works on that VM.
     """
     if is_there:
         arguments.text("name", name)
@@ -67,26 +67,26 @@ def opened(
 
 
 def _await_end(opts: Mapping[str, Any], name: str) -> None:
-    """Wait a moment for a command that has finished its work and is only reporting it."""
+    """Wait a moment for a command that is done and only reports its result."""
     until = time.monotonic() + _END_S
     while is_at_work(opts, name) and time.monotonic() < until:
         time.sleep(0.1)
 
 
 def is_at_work(opts: Mapping[str, Any], name: str) -> bool:
-    """Return whether a command of this master is at work on a VM."""
+    """Return whether a command of this master works on a VM."""
     return records.is_live(folder(opts), PURPOSE, name)
 
 
 def list_moves(opts: Mapping[str, Any]) -> list[records.Record]:
-    """Return the orders of moves that this master has on record."""
+    """Return this master's recorded orders of moves."""
     return [
         record for record in records.read_records(folder(opts), PURPOSE) if record.phase == MOVING
     ]
 
 
 def ends_of_move(opts: Mapping[str, Any], name: str) -> tuple[str | None, ...]:
-    """Return the two hosts of the move of a VM that is on record here; none if there is no move."""
+    """Return source and target of a VM's recorded move; empty if there is none."""
     record = records.read_record(folder(opts), PURPOSE, name)
     if record is None or record.phase != MOVING:
         return ()
@@ -95,39 +95,39 @@ def ends_of_move(opts: Mapping[str, Any], name: str) -> tuple[str | None, ...]:
 
 
 def read_facts(record: records.Record | None) -> OrderFacts:
-    """Return what is on record of a deployment or a purge; nothing is, of a move."""
+    """Return the recorded facts of a deployment or a purge; empty ones for a move."""
     if record is None or record.phase == MOVING:
         return OrderFacts()
     return record.read(OrderFacts)
 
 
 def read_move(record: records.Record) -> MoveOrderFacts:
-    """Return what is on record of a move."""
+    """Return the recorded facts of a move."""
     return record.read(MoveOrderFacts)
 
 
 def begin(order: records.LockedRecord, phase: str, facts: OrderFacts | None = None) -> None:
-    """Begin an order of this process, in place of any that was left."""
+    """Begin an order of this process, in place of any leftover."""
     order.begin(secrets.token_hex(8), phase, **wire.plain(facts or OrderFacts()))
 
 
 def enter(order: records.LockedRecord, phase: str, facts: OrderFacts) -> None:
-    """Go on to a phase of a deployment or a purge, with these facts."""
+    """Enter a phase of a deployment or a purge, with these facts."""
     order.enter(phase, **wire.plain(facts))
 
 
 def begin_move(order: records.LockedRecord, token: str, facts: MoveOrderFacts) -> None:
-    """Begin the order of a move, in place of any that was left."""
+    """Begin the order of a move, in place of any leftover."""
     order.begin(token, MOVING, **wire.plain(facts))
 
 
 def note_uuid(order: records.LockedRecord, uuid: str | None) -> None:
-    """Have it on record which VM a move is of."""
+    """Record the UUID of the VM that moves."""
     order.note(**wire.plain(replace(read_move(order.now), uuid=uuid)))
 
 
 def taken_error(name: str, action: str) -> NameTaken:
-    """Return the error of a VM that another command of this master is at work on."""
+    """Return the error for a VM that another command of this master works on."""
     return NameTaken(
         f"VM {name!r} is being {action} by another salt-run at this moment; wait for it"
     )
@@ -138,15 +138,15 @@ def _describe_work(record: records.Record | None) -> str:
 
 
 def _adopt(opts: Mapping[str, Any], order: records.LockedRecord, name: str) -> None:
-    """Take over the journal of a VM that an older version has left."""
+    """Take over the journal that an older version left of a VM."""
     path = Path(opts["cachedir"]) / "salt-virt" / f"{name}.json"
-    # Older versions knew no names that lead anywhere else.
+    # Older versions had no names that lead to another folder.
     if path.name != f"{name}.json" or not path.exists():
         return
     if locks.is_held(path):
         raise taken_error(name, _describe_work(None))
     journal = _read_journal(path)
-    # A record that is there already is newer: this was cut off before the journal had gone.
+    # An existing record is newer: an earlier takeover was interrupted before its last step.
     if order.record is None and "to" in journal:
         facts = MoveOrderFacts(source=journal["host"], target=journal["to"])
         begin_move(order, protocol.legacy_token(name), facts)
@@ -159,5 +159,5 @@ def _read_journal(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text())
     except ValueError:
-        return {}  # cut off before it was written, and so before anything was done
+        return {}  # interrupted before it was written, and so before anything was done
     return content if isinstance(content, dict) and "host" in content else {}

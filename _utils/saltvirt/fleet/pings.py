@@ -1,4 +1,4 @@
-"""Ask minions that may be slow whether they answer; a late answer counts like a prompt one."""
+"""Ping minions that may be slow; a late reply counts like a prompt one."""
 
 import time
 from collections.abc import Iterable
@@ -7,13 +7,13 @@ from typing import Any
 from saltvirt.fleet import bus, publishing, stored
 from saltvirt.fleet.cloud import Cloud
 
-# Who has been silent for long is asked again after a tenth of that, and at least this often: each
-# ping is a process in a guest that has not done the last one yet.
+# The longer a minion is silent, the rarer the pings: a tenth of that time apart, at most 60 s. Each
+# ping is a process in a guest that has not finished the last one yet.
 _PART, _LONGEST_S = 10, 60
 
 
 class Pings:
-    """The pings of one wait; what counts as an answer says :mod:`saltvirt.fleet.stored`."""
+    """The pings of one wait; :mod:`saltvirt.fleet.stored` defines what counts as a reply."""
 
     def __init__(self, local: Any, cloud: Cloud, every_s: float) -> None:
         self._local, self._opts = local, cloud.opts
@@ -24,10 +24,10 @@ class Pings:
 
     def answered(self, minions: Iterable[str], *, now: bool = False) -> set[str]:
         """
-        Return which minions have answered, to this ping or to one before.
+        Return which minions have replied to this ping or to an earlier one.
 
         now
-            Ping them whenever the last ping was: they have just started.
+            Ping even shortly after the last ping: the minions have just started.
         """
         pending, begun = set(minions), time.monotonic()
         if now or begun >= self._next:
@@ -45,7 +45,7 @@ class Pings:
         return stored.select_proved(self._opts, answered_minions)
 
     def has_started(self, name: str) -> bool:
-        """Wait until a minion says that it has started, or for a while; return whether it has."""
+        """Wait a while for a minion's start event; return whether it came."""
         end, tag = time.monotonic() + self._every_s, f"salt/minion/{name}/start"
         while (rest_s := end - time.monotonic()) > 0:
             event_tag = self._next_tag(rest_s)
@@ -59,7 +59,7 @@ class Pings:
         return pending & self._said
 
     def _next_tag(self, rest_s: float) -> str | None:
-        """Return the tag of the next event, None without one; an answer to any ping is noted."""
+        """Return the tag of the next event, or None; note replies to any of the pings."""
         event = bus.next_event(self._local.event, rest_s, "salt/")
         if event is None:
             return None

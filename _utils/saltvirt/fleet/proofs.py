@@ -1,13 +1,12 @@
 """
-What proves that this master noted on a host itself that a VM was evacuated from it.
+Prove that this master itself wrote a host's record of an evacuated VM.
 
-The notes of evacuations are kept by the host that was emptied, which could make some up to draw
-the VMs of others to itself. So each has a code (HMAC) over the host, the VM's name and UUID and the
-hosts that it was put on, with a key that only the master has, one for each host that is emptied.
+The emptied host keeps the records of its evacuation, and could forge some to draw VMs of other
+hosts to itself. So each record has a code (HMAC) over the host, the VM's name and UUID, and the
+hosts where it was put. Only the master has the keys, one for each emptied host.
 
-The key is replaced when its host is emptied or filled again, and what is still noted then is
-proved anew: what the host was given before proves nothing any more. There is no list of what was
-noted on the master.
+The key is replaced when its host is emptied or filled again, and the remaining records are proved
+anew: proofs given before are void. The master keeps no list of records.
 """
 
 import contextlib
@@ -25,14 +24,14 @@ from saltvirt.movefacts import EvacuatedFacts
 
 VERSION = 1
 Notes = Mapping[str, Mapping[str, EvacuatedFacts]]
-# The first is the one that proves; others count until what they have proved is proved anew.
+# The first key makes proofs; the others count until what they proved is proved anew.
 _Keys = dict[str, list[str]]
-# Of one host. There are more than two only if it fell silent as often while its were replaced.
+# The most keys of one host: a replacement that fails, as its host does not answer, adds one.
 _MOST = 8
 
 
 def _path(opts: Mapping[str, Any]) -> Path:
-    # Not in the folder of the CAs: a backup that is put back would bring old keys back with it.
+    # Not in the folder of the CAs: restoring its backup would bring old keys back.
     return Path(opts["pki_dir"]) / "salt-virt" / "evacuations.json"
 
 
@@ -69,7 +68,7 @@ def _new_key() -> str:
 
 
 def _code(key: str, host: str, name: str, uuid: str, hosts: Sequence[str]) -> str:
-    # As JSON, in which no two of them read the same.
+    # As JSON, so that different facts never give the same text.
     text = json.dumps(["evacuated", host, name, uuid, list(hosts)])
     return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
 
@@ -77,8 +76,8 @@ def _code(key: str, host: str, name: str, uuid: str, hosts: Sequence[str]) -> st
 def note(
     opts: Mapping[str, Any], host: str, name: str, uuid: str | None, hosts: Sequence[str]
 ) -> EvacuatedFacts:
-    """Return what a host is to note of a VM that was evacuated from it, with its proof."""
-    if not uuid:  # a host of a release that does not say it
+    """Return the record of an evacuated VM for its host, with the proof."""
+    if not uuid:  # the host's release does not report UUIDs
         return EvacuatedFacts(hosts=list(hosts))
     keys = _read(opts).get(host)
     if not keys:
@@ -88,7 +87,7 @@ def note(
 
 
 def select_proved(opts: Mapping[str, Any], noted: Notes) -> dict[str, dict[str, EvacuatedFacts]]:
-    """Return the notes that this master has made."""
+    """Return the records that this master has proved."""
     keys = _read(opts)
     return {
         host: {
@@ -103,23 +102,23 @@ def select_proved(opts: Mapping[str, Any], noted: Notes) -> dict[str, dict[str, 
 def _is_proved(keys: Sequence[str], host: str, name: str, facts: EvacuatedFacts) -> bool:
     if not facts.uuid or not facts.proof:
         return False
-    # Bytes that may be anything: of text, only ASCII is compared.
+    # Compare bytes: compare_digest takes text only if it is ASCII.
     proof = facts.proof.encode(errors="replace")
     codes = [_code(key, host, name, facts.uuid, facts.hosts).encode() for key in keys]
     return any([hmac.compare_digest(proof, code) for code in codes])
 
 
 def has_key(opts: Mapping[str, Any], host: str) -> bool:
-    """Return whether anything was proved for a host."""
+    """Return whether the master has a key for a host."""
     return host in _read(opts)
 
 
 @contextlib.contextmanager
 def renewed_key(opts: Mapping[str, Any], host: str) -> Iterator[None]:
     """
-    Replace the key of a host; inside the block what the last one has proved is good as well.
+    Replace the key of a host; inside the block the old key's proofs stay valid.
 
-    If the block fails, it stays good until the next time: some of it may not be proved anew.
+    If the block fails, they stay valid until the next time: some may not be renewed.
     """
     key = _new_key()
     _change(
@@ -136,5 +135,5 @@ def renewed_key(opts: Mapping[str, Any], host: str) -> Iterator[None]:
 
 
 def _drop_old_keys(keys: list[str], key: str) -> list[str]:
-    """Return the keys of a host when one has proved all; not if it is being replaced itself."""
+    """Return only the new key, or all keys if another command is replacing it."""
     return [key] if keys[0] == key else keys

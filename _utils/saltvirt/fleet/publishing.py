@@ -1,10 +1,10 @@
 """
-Publish a job: who gets it over the wire, and how its target is written, which each of them gets.
+Publish a job with the target that costs the fewest bytes over the wire.
 
-A thousand ids sent to a thousand hosts are 15 MB, a glob is nothing. So many hosts are called by
+A thousand ids sent to a thousand hosts are 15 MB, a glob is nothing. So a job for many hosts uses
 the operator's own expression, if there is one. Without ``zmq_filtering`` a job goes to all minions
-anyway, guests included, and reads shortest like that. With it, what is called by a glob or by ids
-goes to those alone, and anything else to all: then ids are sent in short lists, each to its own.
+anyway, guests included, and the shortest target is best. With it, a job with a glob or ids goes to
+those minions alone, any other job to all: then ids go in short lists, each to its own minions.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from saltvirt.errors import MasterError
 from saltvirt.fleet import membership
 from saltvirt.fleet.cloud import Cloud
 
-# So many hosts are not listed one by one where something shorter means them.
+# From so many hosts on, a shorter target replaces their list.
 _MANY = 20
 # Ids of one list; each list is a message that the master signs.
 _AT_ONCE = 50
@@ -26,7 +26,7 @@ _AT_ONCE = 50
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """
-    Whom a job is for.
+    The minions that a job is for.
 
     kind
         Salt's ``tgt_type``.
@@ -54,13 +54,13 @@ def choose_target(
     """
     Return the target of a job for many hosts.
 
-    accepted
+    accepted_ids
         The ids of all minions of this master.
     """
     words = membership.compound_target(members, hosts, accepted_ids)
     if words in members.patterns:
         return Target(kind="glob", parts=[str(words)])
-    # The master looks at compound targets only if it has such a cache.
+    # The master matches compound targets only if it has such a cache.
     has_words = bool(words) and opts.get("minion_data_cache", False)
     is_filtered = bool(opts.get("zmq_filtering", False))
     if has_words and not (is_filtered and len(accepted_ids) > 2 * len(hosts)):
@@ -79,10 +79,10 @@ def publish(
     **cache_options: bool,
 ) -> tuple[str, set[str]]:
     """
-    Send a job to minions, or to those that a target means; return its id, and them.
+    Send a job to minions, or to those of a target; return its id, and the minions.
 
-    kept
-        ``nocache=True``: the master is to keep no answer in its job cache.
+    cache_options
+        ``nocache=True`` keeps the replies out of the master's job cache.
     """
     conditioned = salt.utils.args.condition_input(list(arg), kwarg)
     job_target = targets if isinstance(targets, Target) else Target(parts=[list(targets)])

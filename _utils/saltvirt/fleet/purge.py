@@ -1,4 +1,4 @@
-"""Remove a VM wherever it is, and its key last; an interrupted one is finished by the next."""
+"""Remove a VM wherever it is, its key last; the next purge finishes an interrupted one."""
 
 import shlex
 from collections.abc import Collection, Mapping
@@ -35,11 +35,11 @@ def purge(
     Remove a VM, its disks, its seed and its key; return ``{host: {name: "purged"}}``.
 
     force
-        Remove it though a silent host may need a file that hosts share: that file goes into the
-        trash. Defaults to False.
+        Remove the VM even if an unresponsive host may need a file that hosts share: the file goes
+        into the trash. Defaults to False.
 
-    The key is noted before anything is removed: the next purge of that name deletes it, and no
-    other, if this one is interrupted.
+    The key is recorded before anything is removed: if this purge is interrupted, the next one for
+    that name deletes this key, and no other.
     """
     arguments.vm_name(name)
     arguments.boolean("delete_key", delete_key)
@@ -61,17 +61,17 @@ def purge_locked(
     is_undo: bool = False,
 ) -> dict[str, dict[str, str]]:
     """
-    Do as :func:`purge` under the order of a VM, which the caller has.
+    Do as :func:`purge` under the VM's order, which the caller holds.
 
     only
-        The hosts on which the VM may be the one that is meant. Defaults to all.
+        The hosts where the VM may be the right one. Defaults to all.
     uuid
-        That of the VM that is meant. Defaults to whichever has the name.
+        UUID of the right VM. Defaults to any VM of that name.
     is_undo
-        Take back what the VM's build made, and leave what it took as it found it, if its host has
-        noted that. Defaults to False.
+        Remove what the VM's build made, and leave what it used as it was, if its host has recorded
+        that. Defaults to False.
 
-    One that is not meant stays, and DeployError is raised.
+    Raises HostCommandFailed for another VM of that name, which stays.
     """
     moves.settle_order(cloud, order)
     busy_reasons = interrupted.give_up(cloud, order)
@@ -83,7 +83,7 @@ def purge_locked(
     )
     unheard = {**busy_reasons, **unheard}
     begun_purge = _begun_purge(order, delete_key)
-    # What goes on is no more than what was begun.
+    # A resumed purge removes no more than it began with.
     is_undo = is_undo or orders.read_facts(begun_purge).only_made
     settle_text = interrupted.settle(cloud.opts, order, presence_by_host, unheard)
     _refuse_kept(name, presence_by_host, unheard)
@@ -94,7 +94,7 @@ def purge_locked(
             return {orders.read_facts(begun_purge).host or "": {name: f"purged; {settle_text}"}}
         raise NoSuchVm(name, error.where, error.silent, settle_text) from None
     moved_to = presence_by_host[host].moved_to
-    # That of a VM which has moved is deleted by now: one that is there may be another's.
+    # The interrupted purge of a VM that has moved deleted its key: one there now may be another's.
     delete_key = delete_key and (moved_to is None or begun_purge is None)
     vm_uuid = uuid or (None if moved_to else presence_by_host[host].uuid)
     undoes = is_undo and bool(survey.answers[host].notes_made)
@@ -103,7 +103,7 @@ def purge_locked(
 
 
 def _begun_purge(order: LockedRecord, delete_key: bool) -> Record | None:
-    """Return the interrupted purge that an order is of; it forgets the key that is to stay."""
+    """Return the interrupted purge of an order; drop the recorded key if it is to stay."""
     record = order.record
     if record is None or record.phase != orders.REMOVING:
         return None
@@ -114,9 +114,9 @@ def _begun_purge(order: LockedRecord, delete_key: bool) -> Record | None:
 
 def take_back(cloud: Cloud, order: LockedRecord, name: str, host: str, uuid: str) -> None:
     """
-    Take back the VM that a host has just built for the caller's order, and its key.
+    Remove the VM that a host has just built for the caller's order, and its key.
 
-    What the build took as it found it stays on its host.
+    What the build used stays on its host as it was.
     """
     survey = inventory.survey(cloud, [host], "virt.presence", [name])
     if host not in survey.answers:
@@ -131,7 +131,7 @@ def _refuse_another(
     only: Collection[str] | None,
     uuid: str | None,
 ) -> None:
-    """Raise DeployError if a host has a VM of a name that cannot be the one meant."""
+    """Raise HostCommandFailed if a host has a VM of that name that cannot be the right one."""
     other_hosts = [
         host
         for host in sorted(sightings.find_hosts(presence_by_host))
@@ -145,7 +145,7 @@ def _refuse_another(
 
 
 def _refuse_hypervisor(cloud: Cloud, name: str) -> None:
-    """Raise BadArgument if the minion of that name is a hypervisor: its key is not a VM's."""
+    """Raise BadArgument if the name is reserved for hypervisors: their keys are no VM's."""
     if cloud.members.would_have(name):
         raise BadArgument(
             "name",
@@ -155,12 +155,12 @@ def _refuse_hypervisor(cloud: Cloud, name: str) -> None:
 
 
 def _find_host(cloud: Cloud, survey: inventory.Survey, name: str, uuid: str | None) -> str:
-    """Return the host that has a VM; the VM that is meant by its UUID is where that UUID is."""
+    """Return the host of a VM; if a host has its UUID, hosts out of reach do not count."""
     vm_whereabouts = inventory.whereabouts_from_survey(cloud, survey, name)
     if uuid is not None and any(
         vm_presence.uuid == uuid for vm_presence in vm_whereabouts.seen.values()
     ):
-        # What another host had of that name is another VM.
+        # What another host had under that name is another VM.
         vm_whereabouts = replace(vm_whereabouts, out_of_reach={})
     return whereabouts.host_of(vm_whereabouts, is_removed=True)
 
@@ -168,7 +168,7 @@ def _find_host(cloud: Cloud, survey: inventory.Survey, name: str, uuid: str | No
 def _refuse_kept(
     name: str, presence_by_host: Mapping[str, sightings.VmPresence], unheard: Mapping[str, str]
 ) -> None:
-    """Raise DeployError if a host only kept the definition of a VM that a silent one may have."""
+    """Raise HostCommandFailed if only a definition was kept, and a silent host may have the VM."""
     hosts = sightings.find_hosts(presence_by_host)
     moved_to = presence_by_host[hosts[0]].moved_to if len(hosts) == 1 else None
     if unheard and moved_to is not None:
@@ -192,7 +192,7 @@ def _remove(
     force: bool = False,
     is_undo: bool = False,
 ) -> None:
-    # Before anything is noted: a host that is silent refuses the purge.
+    # Before anything is recorded: an unresponsive host prevents the purge.
     paths = _shared_files(cloud, host, name)
     replies = fileusers.ask(cloud, host, paths, uuid=uuid, force=force) if paths else {}
     public_key = keys.read_accepted(cloud.opts, name) if delete_key else None
@@ -200,7 +200,7 @@ def _remove(
     facts = OrderFacts(host=host, order_id=order_id, public_key=public_key, only_made=is_undo)
     orders.begin(order, orders.REMOVING, facts)
     try:
-        # Somebody may have made another VM of that name when this is done.
+        # Another VM of that name may exist by the time the host acts.
         kwarg: dict[str, Any] = {} if uuid is None else {"uuid": uuid}
         kwarg |= {"only_made": True} if is_undo else {}
         kwarg |= {"replies": replies} if replies else {}
@@ -226,7 +226,7 @@ def _remove(
 
 
 def _shared_files(cloud: Cloud, host: str, name: str) -> list[str]:
-    """Return the files of a VM that other hosts have to be asked about."""
+    """Return the files of a VM that other hosts must be asked about."""
     survey = inventory.survey(cloud, [host], _SHARED, [name])
     for reason in survey.reasons().values():
         raise HostUnresponsive(f"{host} has VM {name!r}, and {reason}, so nothing is removed")
@@ -235,7 +235,7 @@ def _shared_files(cloud: Cloud, host: str, name: str) -> list[str]:
 
 
 def _still_has(cloud: Cloud, host: str, name: str) -> bool:
-    """Return whether a host that failed to remove a VM has left it as it was."""
+    """Return whether a host that failed to remove a VM still has its domain."""
     survey = inventory.survey(cloud, [host], "virt.presence", [name])
     return any(
         vm_presence.state is not None

@@ -1,4 +1,4 @@
-"""How a VM is reached, and what its console says, wherever it is."""
+"""Show how to reach a VM, and what its console prints, wherever the VM is."""
 
 import shlex
 from collections.abc import Mapping
@@ -11,21 +11,21 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement.shownvms import ShownVm
 
 CONSOLE_LINES = 10
-# A guest does not print more while it boots than this in half a minute.
+# More than a booting guest prints in half a minute.
 _WATCHED_LINES = 500
-# What Salt says of a function that an older version does not have.
+# Part of the error of an older version that lacks a function.
 _OLD = "is not available"
 
 
 def find_login(cloud: Cloud, host: str, name: str, *, has_minion: bool) -> dict[str, Any]:
     """
-    Return ``{"addresses", "login"}`` of a VM that runs, and ``addresses_from`` where it is known.
+    Return ``{"addresses", "login"}`` of a running VM, and ``addresses_from`` if known.
 
     has_minion
-        Its minion answers. What it has told the master when it came counts where its host knows no
-        address.
+        Whether its minion answers. If the host knows no address, the addresses are those that the
+        minion told the master when it came.
 
-    The VM is there whatever this finds, so nothing here fails.
+    Nothing here raises: the VM exists without a login, too.
     """
     return _complete_login(
         cloud, host, name, _ask_vm_info(cloud, host, name), has_minion=has_minion
@@ -35,11 +35,11 @@ def find_login(cloud: Cloud, host: str, name: str, *, has_minion: bool) -> dict[
 def _complete_login(
     cloud: Cloud, host: str, name: str, answer: Mapping[str, Any], *, has_minion: bool
 ) -> dict[str, Any]:
-    """Return what :func:`of` does, of what a host has said of a VM."""
+    """Return the result of :func:`find_login` from a host's answer about a VM."""
     answer_addresses, source = answer.get("addresses"), answer.get("addresses_from")
     addresses = access.addresses(answer_addresses if isinstance(answer_addresses, list) else [])
     if not addresses:
-        # It is the VM itself that has said so.
+        # The VM itself reported these.
         addresses, source = _grain_addresses(_read_grains(cloud, name)), "minion"
     user, behind_host = access.ssh_user(answer.get("ssh_user")), answer.get("behind_host")
     nets = behind_host if isinstance(behind_host, list) else []
@@ -58,21 +58,22 @@ def _by_salt(name: str) -> str:
 
 def vm_info(cloud: Cloud, name: str) -> dict[str, Any]:
     """
-    Return ``{host: {name: {...}}}`` of a VM, as its host has it.
+    Return ``{host: {name: {...}}}`` of a VM, as its host reports it.
 
-    Where the host of a running VM knows no address, the VM's own minion has said it. How to log in
-    is made of what the host says, and is not the host's own text: somebody will type it.
+    If the host of a running VM knows no address, the addresses are from the VM's own minion. The
+    login command is made of the host's data, and is never the host's text: an operator will type
+    the command.
     """
     host, fun = finding.locate_for_read(cloud, name), "virt.vm_info"
     answer = hosts.act(cloud, host, fun, name)
     wire.read(host, fun, dict[str, ShownVm], answer)
-    # It was asked of this VM alone.
+    # The host was asked about this VM only.
     vm = answer.get(name)
     if vm is None:
         return {host: {}}
     login_info: dict[str, Any] = {"addresses": [], "login": None}
     if vm["state"] == "running":
-        # Nobody answers for a VM without a key.
+        # No minion answers for a VM without a key.
         has_minion = keys.read_accepted(cloud.opts, name) is not None
         login_info = _complete_login(cloud, host, name, vm, has_minion=has_minion)
     return {host: {name: {**vm, "addresses_from": None, **login_info}}}
@@ -88,7 +89,7 @@ def _ask_vm_info(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
 
 
 def _read_grains(cloud: Cloud, name: str) -> Mapping[str, Any]:
-    """Return the grains that a VM's minion has sent this master when it came, if it did."""
+    """Return the grains that a VM's minion sent when it came; empty without its key."""
     if keys.read_accepted(cloud.opts, name) is None:
         return {}
     grains = compat.Grains(cloud.opts).of(name)
@@ -104,13 +105,13 @@ def _grain_addresses(grains: Mapping[str, Any]) -> list[str]:
 
 def console(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
     """
-    Return ``{"console", "console_command"}``: the end of a VM's console, and what shows more.
+    Return ``{"console", "console_command"}``: a console's last lines, and what shows more.
 
-    Where it cannot be read there is ``console_error`` instead of the lines.
+    If the console cannot be read, ``console_error`` is in place of the lines.
     """
     command = f"salt-run virt.console_log {name}"
     try:
-        # Empty lines are left out, so more are asked for than are shown.
+        # Empty lines are dropped, so request more than are shown.
         arg = [name, 5 * CONSOLE_LINES]
         reply = minions.ask(cloud, [host], "virt.console_log", arg)[host]
     except VirtError as error:
@@ -123,7 +124,7 @@ def console(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
 
 
 def console_lines(cloud: Cloud, host: str, name: str) -> list[str]:
-    """Return the last lines of a VM's console, fit to be shown; none if they cannot be read."""
+    """Return the last lines of a VM's console, safe to show; none if they cannot be read."""
     try:
         reply = minions.ask(cloud, [host], "virt.console_log", [name, _WATCHED_LINES])[host]
     except VirtError:
@@ -134,7 +135,7 @@ def console_lines(cloud: Cloud, host: str, name: str) -> list[str]:
 
 
 def console_log(cloud: Cloud, name: str, lines: int) -> str:
-    """Return the last lines of a VM's console, fit to be shown, wherever the VM is."""
+    """Return the last lines of a VM's console, safe to show, wherever the VM is."""
     host = finding.locate_for_read(cloud, name)
     reply = minions.ask(cloud, [host], "virt.console_log", [name, lines])[host]
     if _OLD in (reply.error or ""):

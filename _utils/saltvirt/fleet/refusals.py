@@ -1,4 +1,4 @@
-"""What the master's log has of refused questions: any minion may ask whatever, without end."""
+"""Log refused requests, within limits: any minion may send any number of them."""
 
 import logging
 import time
@@ -6,21 +6,21 @@ from collections import OrderedDict
 
 from saltvirt import terminal
 
-# Lines of one minion within a minute, in each process of the master; letters of a line; minions.
+# Lines of a minion within a minute, in each process of the master; characters of a line; minions.
 _MOST, _MINUTE_S, _LONGEST, _MINIONS = 10, 60.0, 1000, 1000
 
 
 class Refusals:
-    """The refusals of one kind of question."""
+    """The refusals of one kind of request."""
 
     def __init__(self, log: logging.Logger, question: str) -> None:
         self._log, self._what = log, question
-        # When the minute of each minion began, and its refusals since.
+        # When the current minute of each minion began, and its refusals since.
         self._since: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def note(self, minion_id: str, reason: str, *, now: float | None = None) -> None:
         """
-        Log why a minion is refused, in one short line; after ten within a minute, nothing.
+        Log why a minion is refused, in one short line; nothing after ten lines within a minute.
 
         now
             The time in seconds. Defaults to the clock's.
@@ -42,6 +42,6 @@ class Refusals:
             "%s for %s: %s",
             self._what,
             terminal.one_line(minion_id, 300),
-            # Cut before it is looked at: a guest's question may have megabytes.
+            # Cut before cleaning: a guest's request may have megabytes.
             terminal.one_line(reason[: 4 * _LONGEST], _LONGEST),
         )

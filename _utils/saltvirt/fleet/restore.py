@@ -1,4 +1,4 @@
-"""Fill a host again with the VMs that evacuations moved away from it."""
+"""Move VMs back to the host from which evacuations moved them."""
 
 import logging
 import shlex
@@ -20,12 +20,12 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _HostNotes:
     """
-    What a host notes and what has become of it.
+    What a host has on record, and what has become of these VMs.
 
     trails
-        The notes of all hosts that are followed.
+        The proved records of all hosts.
     uuids
-        Those of the VMs of which the host has proved its note.
+        UUIDs of the VMs with a proved record of this host.
     """
 
     trails: notes.Notes = field(default_factory=dict)
@@ -34,7 +34,7 @@ class _HostNotes:
 
 
 def dry_run(cloud: Cloud, host: str) -> dict[str, Any]:
-    """Return what :func:`restore` would do; nothing is changed."""
+    """Return what :func:`restore` would do; change nothing."""
     inventory.require_host(cloud, host)
     away = _read_notes(cloud, host).away
     refused = finding.find_doubtful(cloud, away.back)
@@ -55,14 +55,13 @@ def restore(
     per_host: int = several.PER_HOST,
 ) -> dict[str, Any]:
     """
-    Let a host take VMs again, and bring back those that are where evacuations have put them.
+    Let a host take VMs again, and move back the VMs that are where evacuations put them.
 
-    Those that somebody has moved by hand since are left there, and named once, as are those that
-    were removed. One that did not come is brought by the next call. One of which the host cannot
-    prove that it was evacuated stays where it is.
+    VMs that an operator moved by hand since stay, and are named once, as are removed VMs. VMs that
+    failed to come are moved by the next call. VMs without a proof of their evacuation stay.
 
     max_parallel, per_host
-        How many move at a time in all, and from one of the other hosts.
+        How many VMs move at a time in all, and from one other host.
     """
     pace = several.Pace(max_parallel=max_parallel, per_host=per_host, free=(host,))
     set_maintenance(cloud, host, "off")
@@ -74,7 +73,7 @@ def restore(
 
     def after(name: str, source: str, _to: str) -> str | None:
         changes = notes.plan_changes(host_notes.trails, name, source, host)
-        # Its own last: until then it is known that the VM was to come here.
+        # This host's record last: until then it shows that the VM is to come here.
         order = sorted(changes, key=lambda noting_host: noting_host == host)
         failed = notes.note_changes(
             cloud,
@@ -111,7 +110,7 @@ def _renew(cloud: Cloud, host: str, over: set[str]) -> None:
     try:
         notes.renew(cloud, host, over)
     except (VirtError, OSError) as error:
-        # What came home is home; the next evacuation or restore of this host does it.
+        # The VMs are home; the next evacuation or restore of this host renews the proofs.
         log.warning("the notes of %s are not proved anew: %s", host, error)
 
 
@@ -131,7 +130,7 @@ def _read_notes(cloud: Cloud, host: str) -> _HostNotes:
     trails = notes.select_by_uuid(proved, uuids)
     notes_by_host = {**trails, host: {name: facts.hosts for name, facts in host_notes.items()}}
     survey = inventory.survey(cloud, all_hosts, "virt.host_info")
-    # What a host's libvirt has not loaded is there, too, though it is not among its VMs.
+    # VMs that a host's libvirt has not loaded are there, too, but not in ``vms``.
     names_by_host = {
         vm_host: {*info.vms, *(info.unreadable.keys() - set(info.unfinished))}
         for vm_host, info in survey.answers.items()
@@ -155,7 +154,7 @@ def _read_notes(cloud: Cloud, host: str) -> _HostNotes:
 
 
 def _unasked(cloud: Cloud, names: Iterable[str], hypervisors: Iterable[str]) -> set[str]:
-    """Return the minions that had one of these VMs, and are no hypervisors at this moment."""
+    """Return the minions that had one of these VMs, and are no hypervisors now."""
     names_by_host, store, name_set = (
         hints.read_all(cloud.opts),
         compat.KeyStore(cloud.opts),

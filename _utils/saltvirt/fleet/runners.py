@@ -1,10 +1,9 @@
 """
-What a runner function of ours returns, and how Salt prints it where somebody waits for it.
+Run runner functions, and print their answers where an operator waits for them.
 
-Every caller gets plain data, of a failure ``{"error": one line, ..., "retcode": 1}``. Salt's
-``{"outputter", "data"}`` would reach them all as it is, and Salt takes such an answer for that of a
-state, and so for a failure. The table is chosen where Salt prints the answer: there it reaches
-nobody but who sits before it.
+Every caller gets plain data; a failure is ``{"error": one line, ..., "retcode": 1}``. Salt's
+``{"outputter", "data"}`` would reach all callers as it is, and Salt takes such an answer for a
+state's, and so for a failure. So the outputter is chosen only where Salt prints to a terminal.
 """
 
 import functools
@@ -25,15 +24,15 @@ from saltvirt.fleet import largeevents, masterconfig, masterrelease, masteruser,
 from saltvirt.fleet.cells import known
 from saltvirt.later import Later
 
-# Only masters that have cells need them.
+# Only masters with cells need these.
 cells = Later("saltvirt.fleet.cells.run")
 here = Later("saltvirt.fleet.cells.here")
 routes = Later("saltvirt.fleet.cells.routes")
 
 log = logging.getLogger(__name__)
-# What is done on whatever master: one names its release, one shuts a host out.
+# Allowed on a master of any release: one names its release, the other shuts a host out.
 _ALWAYS = ("virt.audit", "virt.disallow")
-# Which job has failed, in ``__context__``, that outlives it.
+# Key of the failed job in ``__context__``, which outlives the job.
 _FAILED_JOB = "saltvirt_failed_job"
 
 
@@ -44,17 +43,17 @@ def runner_function(
     Let a runner function return plain data that salt-run shows as a table, and fail with one line.
 
     outputter
-        Which of ours prints the answer; ``--out`` overrules it. Defaults to Salt's own choice, and
+        Our outputter for the answer; ``--out`` overrules it. Defaults to Salt's own choice, and
         ``virt_plan`` for a failure.
     streams
         With ``stream=True`` the function prints lines of JSON itself, where these are wanted: Salt
-        prints no answer after them, and a failure is such a line too. Defaults to False.
+        prints no answer after them, and a failure is such a line, too. Defaults to False.
 
     A failure's exit code is 1, and its step of an orchestration is ``result: False``. Salt prints a
     traceback for a runner that raises, and exits with 0 for wrong arguments (seen on 3006 and
-    3008); so the arguments are bound here too. The function uses files as the master's user, see
-    :mod:`saltvirt.fleet.masteruser`. On a master that has cells it is done where it belongs, see
-    :mod:`saltvirt.fleet.cells.run`; so functions of ``virt`` take ``cell`` too.
+    3008); so the arguments are bound here, too. The function uses files as the master's user, see
+    :mod:`saltvirt.fleet.masteruser`. On a master with cells the call goes where it belongs, see
+    :mod:`saltvirt.fleet.cells.run`; so functions of ``virt`` take ``cell``, too.
     """
     if function is None:
         return functools.partial(runner_function, outputter=outputter, streams=streams)
@@ -73,7 +72,7 @@ def runner_function(
             cell = user_kwargs.pop("cell", None) if _is_of_cloud(function) else None
             bound = _bind(signature, function, args, user_kwargs)
             line = _lines(streams, bound, module["__opts__"], job)
-            # Ctrl-C arrives as SystemExit, from Salt; so do SIGTERM and a terminal that is closed.
+            # From Salt, Ctrl-C arrives as SystemExit; so do SIGTERM and a closed terminal.
             with (
                 garbage.collect_rarely(),
                 undo.on_signals(),
@@ -91,27 +90,27 @@ def runner_function(
             largeevents.cut_large_answer(job, data, module["__opts__"])
             return data
         _note_failure(module["__context__"], job)
-        # The code is for salt-run's exit.
+        # salt-run exits with this code.
         data = _sendable({**failure, "retcode": 1}, job)
         instead = line and functools.partial(line, data)
         _print_by(job, data, outputter or "virt_plan", instead, module["__opts__"])
         if job and job.print_func and _is_gone(job, module["__opts__"]):
-            # Salt tells the master first, fails at that, and shows nothing.
+            # Salt fails at notifying the master first, and then shows nothing.
             job.print_func("ret", {"return": data})
         return data
 
     out = _kept_for_above(function, run)
-    # Salt must see that anything is taken, so that the check above is the one that speaks.
+    # Salt must see a signature that takes anything, so that _bind reports wrong arguments.
     del out.__wrapped__
     return out
 
 
 def _kept_for_above(function: Any, run: Callable[..., Any]) -> Any:
-    """Have the answers to a master above, which has this one as a cell, kept where it asks."""
+    """Keep the answers to orders of a master above, which has this master as a cell."""
 
     @functools.wraps(run)
     def kept(*args: Any, **kwargs: Any) -> Any:
-        # As that master gives its orders; what is over in seconds is answered at once.
+        # A master above calls with LOCAL; its questions are over in seconds and need no copy.
         is_order = kwargs.get("cell") == known.LOCAL and _is_of_cloud(function)
         if not is_order or _name(function) in routes.QUESTIONS:
             return run(*args, **kwargs)
@@ -134,7 +133,7 @@ def _keep(function: Any, answer: Any) -> None:
         with masteruser.as_master_user(opts):
             here.keep_answer(opts, _jid(job), answer)
     except (OSError, VirtError) as error:
-        # It is done all the same; the master above is told that the answer is lost.
+        # The call is done all the same; the master above learns that the answer is lost.
         log.error("the answer of job %s was not kept: %s", job.base, error)
 
 
@@ -146,8 +145,8 @@ def _job() -> Any:
     """
     Return Salt's ``__jid_event__``, None outside a job.
 
-    Salt hands it to the globals of one function of a runner: to this file's, because every function
-    of ours is wrapped here. It is a weak reference, and outlives its job there.
+    Salt puts it into the globals of a runner's function: into this file's, as every function of
+    ours is wrapped here. It is a weak reference, and outlives its job there.
     """
     job = globals().get("__jid_event__")
     try:
@@ -157,8 +156,8 @@ def _job() -> Any:
 
 
 def _is_gone(job: Any, opts: Mapping[str, Any]) -> bool:
-    """Return whether the master took events of this job and takes none any more."""
-    # Where there was none from the beginning Salt expects nothing of it.
+    """Return whether the master took events of this job, and takes none any more."""
+    # If no master took events from the beginning, Salt expects none.
     if not getattr(job.event, "cpush", False) or opts.get("ipc_mode") == "tcp":
         return False
     with socket.socket(socket.AF_UNIX) as connection:
@@ -172,7 +171,7 @@ def _is_gone(job: Any, opts: Mapping[str, Any]) -> bool:
 
 
 def _sendable(data: Any, job: Any) -> Any:
-    """Return data that Salt can send: half characters, as of a file's name, are made visible."""
+    """Return data that Salt can send: lone surrogates, as in file names, are made visible."""
     try:
         if job:
             salt.payload.dumps(data, use_bin_type=True)
@@ -182,7 +181,7 @@ def _sendable(data: Any, job: Any) -> Any:
 
 
 def _note_failure(context: dict[str, Any], job: Any) -> None:
-    """Tell Salt of a failure where it looks for events, the job cache and orchestrations."""
+    """Mark the job as failed for Salt's events, job cache and orchestrations."""
     context["retcode"] = 1
     context[_FAILED_JOB] = job and job.base
 
@@ -195,11 +194,11 @@ def _lines(
 
 
 def _nothing() -> None:
-    """Print nothing: all of it has been."""
+    """Print nothing: the lines were printed already."""
 
 
 def _forget_failure(context: dict[str, Any], job: Any) -> None:
-    """Clear the failure of a job before this one: a client keeps its context for all of them."""
+    """Clear the failure of an earlier job: a client keeps its context for all of them."""
     if context.get(_FAILED_JOB, job and job.base) != (job and job.base):
         del context[_FAILED_JOB]
         context.pop("retcode", None)
@@ -213,16 +212,16 @@ def _print_by(
     opts: Mapping[str, Any] | None = None,
 ) -> None:
     """
-    Have Salt print a job's answer escaped and by one of our outputters, if it prints it.
+    Have Salt print a job's answer escaped and by one of our outputters, if it prints one.
 
     job
-        Salt's ``__jid_event__``; it prints where somebody waits for this job, such as in salt-run.
+        Salt's ``__jid_event__``; it prints where an operator waits for the job, as in salt-run.
     instead
-        What prints it. Defaults to Salt.
+        Prints the answer. Defaults to Salt.
     opts
-        The master's: with ``output: json`` JSON's own escapes keep the data whole.
+        The master's options; with ``output: json`` JSON's own escapes keep the data whole.
 
-    The answer of a runner or an orchestration that only called our function is not ``data``.
+    The answer of a runner or an orchestration that only called our function stays as it is.
     """
     shown = job and job.print_func
     if shown is None:
@@ -249,12 +248,12 @@ def _show(
     try:
         shown("ret", {**event, "outputter": outputter})
     except ValueError:
-        # Of most that a cell says the types are not known; Salt goes on after other errors.
+        # A cell's answer is mostly unchecked, so our outputter may fail; Salt handles other errors.
         shown("ret", event)
 
 
 def _visible(data: object) -> object:
-    """Return data with nothing in its keys and texts that a terminal would obey."""
+    """Return data without characters, in keys and texts, that a terminal would obey."""
     try:
         return terminal.clean(data, kept_chars="")
     except ValueError as error:
@@ -263,16 +262,16 @@ def _visible(data: object) -> object:
 
 def _show_json(data: object, opts: Mapping[str, Any]) -> bool:
     """
-    Print Salt's JSON of data, in which JSON's own escapes stand for what is not visible.
+    Print Salt's JSON of data, with JSON's own escapes for what is not visible.
 
-    Returns False, and prints nothing, where Salt's JSON has nothing to escape. Programs read the
-    same data from both.
+    Returns False, and prints nothing, if Salt's JSON has nothing to escape, or with ``quiet``.
+    Programs read the same data from both.
     """
     text = str(salt.output.out_format(data, "json", opts))
     escaped = re.sub("[^\n -~]", lambda match: _json_letter(match[0]), text)
     if escaped == text or opts.get("quiet"):
         return False
-    # Salt would make JSON of this text again.
+    # Salt would encode this text as JSON again.
     plain = {key: value for key, value in opts.items() if key != "output"}
     salt.output.display_output(escaped, "virt_progress", plain)
     return True
@@ -283,7 +282,7 @@ def _json_letter(letter: str) -> str:
 
 
 def _dispatch(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any) -> Any:
-    """Call a function of ours: here, or on a master that is a cell of this one."""
+    """Call a function of ours, here or on a master that is a cell of this one."""
     if _name(function) not in _ALWAYS:
         masterrelease.refuse_old()
     opts = function.__globals__["__opts__"]
@@ -300,7 +299,7 @@ def _dispatch(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any)
 
 
 def _cell_call(function: Any, bound: inspect.BoundArguments, cell: Any) -> Any:
-    """Return a call as it goes to cells: with its arguments by their names."""
+    """Return a call as cells take it: with its arguments by name."""
     arguments, args, leading = dict(bound.arguments), (), list[str]()
     names_before: list[str] = []
     for name, parameter in bound.signature.parameters.items():
@@ -323,7 +322,7 @@ def _is_of_cloud(function: Any) -> bool:
 
 
 def _name(function: Any) -> str:
-    """Return what a runner function is called: ``virt.init``."""
+    """Return the name of a runner function, such as ``virt.init``."""
     module = function.__globals__.get("__virtualname__", "virt")
     return f"{module}.{function.__name__.rstrip('_')}"
 

@@ -1,4 +1,4 @@
-"""What the master's file server has for images: hosts that have it already need not ask for it."""
+"""Digests of images on the master's file server, which spare the hosts a request."""
 
 import logging
 import re
@@ -11,13 +11,13 @@ from salt.fileserver import Fileserver
 from saltvirt import profiles, spec
 
 log = logging.getLogger(__name__)
-# Without what Salt takes for more than a path: an environment, or what is behind a bar.
+# Without what Salt allows beside a path: an environment, or text behind a bar.
 _PATH = re.compile(r"salt://([^?|]+)")
 _HASH = "sha256"
 
 
 class Images:
-    """The digests of images of the file server; each is looked for once."""
+    """The digests of the file server's images; each image is looked up once."""
 
     def __init__(self, opts: Mapping[str, Any]) -> None:
         self._opts, self._lock = opts, threading.Lock()
@@ -26,9 +26,9 @@ class Images:
 
     def of(self, kwargs: Mapping[str, Any]) -> dict[str, str]:
         """
-        Return ``{image: digest}`` of what a call gives; a host finds out itself what is not here.
+        Return ``{image: digest}`` of a call's images; a host looks up missing ones itself.
 
-        given
+        kwargs
             The keyword arguments of ``virt.init``.
         """
         saltenv = kwargs.get("saltenv", spec.OPTIONS["saltenv"])
@@ -50,7 +50,7 @@ class Images:
         try:
             self._server = self._server or Fileserver(dict(self._opts))
             answer = self._server.file_hash({"path": path, "saltenv": saltenv})
-        except Exception as exc:  # a backend may fail in any way: the host asks, and says how
+        except Exception as exc:  # a backend may raise anything; the host asks then, and reports it
             log.warning("the file server does not say what salt://%s is: %s", path, exc)
             return None
         is_known = isinstance(answer, dict) and answer.get("hash_type") == _HASH

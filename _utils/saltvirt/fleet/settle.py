@@ -1,4 +1,4 @@
-"""Bring all moves to their end that any host, or this master, has on record."""
+"""Settle all moves that any host, or this master, has on record."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from saltvirt.fleet import inventory, moves, orders
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.effects import MoveHosts
 
-# Of moves that one host says are on record: each costs two questions, and a host may make them up.
+# The most recorded moves of one host: each costs two requests, and a host may make them up.
 _MOST = 100
 
 
@@ -18,12 +18,12 @@ def settle_all(
     cloud: Cloud, name: str | None = None, *, force: bool = False, keep: str | None = None
 ) -> dict[str, Any]:
     """
-    Settle every move that is on record anywhere, or those of one VM; return ``{name: how}``.
+    Settle all recorded moves, or those of one VM; return ``{"settled": {name: how}, ...}``.
 
-    Raises :class:`saltvirt.fleet.moves.Unsettled`, with the table, if one is not over.
+    Raises :class:`saltvirt.fleet.moves.Unsettled`, with the table, if a move is not over.
     """
     _refuse_unnamed(name, force=force)
-    # What a command that was killed at its very end has left is a lock that nobody holds.
+    # A command that was killed at its very end leaves a lock that no process holds.
     locks.sweep(orders.folder(cloud.opts) / orders.PURPOSE)
     all_hosts = inventory.all_hosts(cloud)
     survey = inventory.survey(cloud, all_hosts, "virt.migration_state")
@@ -33,7 +33,7 @@ def settle_all(
     failed |= _describe_excess(survey.answers, name)
     for vm, reason in disputed.items():
         failed[vm] = _join(failed.get(vm), reason)
-    # A host that is neither of a move's two, and is to be kept, ends that move; only then others.
+    # Moves for which ``keep`` is a third host come first, and end by that; then the others.
     for (vm, token), (hosts, uuid) in sorted(
         recorded_moves.items(), key=lambda item: _sort_key(item, keep)
     ):
@@ -57,7 +57,7 @@ def settle_all(
 
 
 def _refuse_unnamed(name: str | None, *, force: bool) -> None:
-    """Refuse what names no VM, and what may not be done to all of them."""
+    """Raise BadArgument for a name that is no text, and for ``force`` without a name."""
     if name is not None:
         arguments.text("name", name)
     elif force:
@@ -76,12 +76,12 @@ def _join(before: str | None, more: str) -> str:
 
 
 def _is_end(hosts: MoveHosts, keep: str | None) -> bool:
-    """Return whether a host that is to be kept is one of a move's two."""
+    """Return whether ``keep`` is the source or the target of a move."""
     return keep in (hosts.source, hosts.target)
 
 
 def _refuse_silence(survey: inventory.Survey, name: str | None) -> None:
-    """Raise if no host answers, or none that answers has a move of the VM on record."""
+    """Raise if no host answers, or if no host that answers has a recorded move of the VM."""
     unheard = survey.reasons()
     if unheard and not survey.answers:
         raise survey.silence()
@@ -98,11 +98,11 @@ def _collect_moves(
     cloud: Cloud, answers: Mapping[str, Any], name: str | None
 ) -> tuple[dict[tuple[str, str], tuple[MoveHosts, str | None]], dict[str, str]]:
     """
-    Return ``{(name, token): (hosts, uuid)}`` of all moves that somebody knows of, and ``{name:
-    why}`` of those whose hosts do not agree on which they are: one of them is none of the two.
+    Return ``{(name, token): (hosts, uuid)}`` of all recorded moves, and ``{name: reason}`` of
+    those that are left out, as their records do not agree on the hosts.
     """
     out: dict[tuple[str, str], tuple[MoveHosts, str | None]] = {}
-    # This master knows both hosts of its own, whatever a host has noted.
+    # This master knows both hosts of its own moves; the hosts' records do not change that.
     for record in orders.list_moves(cloud.opts):
         if name in (None, record.name):
             facts = orders.read_move(record)
@@ -121,7 +121,7 @@ def _collect_moves(
 def _read_host_records(
     answers: Mapping[str, Any], name: str | None
 ) -> Iterator[tuple[str, str, Any]]:
-    """Yield ``(host, VM, record)`` of records of hosts that can be read: of each host, a number."""
+    """Yield ``(host, VM, record)`` of the hosts' readable records, up to a number of each host."""
     for host, records_by_vm in sorted(answers.items()):
         for vm, record in itertools.islice(_readable_records(records_by_vm, name), _MOST):
             yield host, vm, record
@@ -137,7 +137,7 @@ def _readable_records(
 
 
 def _describe_excess(answers: Mapping[str, Any], name: str | None) -> dict[str, str]:
-    """Return ``{host: why}`` of the hosts that say more is on record than is looked at at once."""
+    """Return ``{host: reason}`` of hosts with more recorded moves than are settled at once."""
     counts = {
         host: sum(1 for _record in _readable_records(records_by_vm, name))
         for host, records_by_vm in answers.items()
@@ -151,7 +151,7 @@ def _describe_excess(answers: Mapping[str, Any], name: str | None) -> dict[str, 
 
 
 def _move_hosts(answers: Mapping[str, Any], host: str, vm: str, record: Any) -> MoveHosts:
-    """Return the two hosts of a move as one that has it on record says."""
+    """Return the two hosts of a move by the record of one of them."""
     since = records.time_text(record.since)
     if record.purpose == "departure":
         return MoveHosts(source=host, target=record.target, begun=since)
@@ -161,7 +161,7 @@ def _move_hosts(answers: Mapping[str, Any], host: str, vm: str, record: Any) -> 
 
 
 def _agree(first: MoveHosts, second: MoveHosts) -> bool:
-    """Return whether two hosts mean the same move; who does not know a host does not deny it."""
+    """Return whether two records are of the same move; an unknown host fits any."""
     pairs = ((first.source, second.source), (first.target, second.target))
     return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
@@ -174,7 +174,7 @@ def _dispute(vm: str, first: MoveHosts, second: MoveHosts, host: str) -> str:
 
 
 def _unreadable(cloud: Cloud, answers: Mapping[str, Any], name: str | None) -> dict[str, str]:
-    """Return ``{name: why}`` of the VMs with a record, here or on a host, that cannot be read."""
+    """Return ``{name: reason}`` of the VMs with an unreadable record, here or on a host."""
     out = dict(records.find_unreadable(orders.folder(cloud.opts), orders.PURPOSE))
     for host, records_by_vm in sorted(answers.items()):
         for vm, vm_records in records_by_vm.items():
@@ -186,7 +186,7 @@ def _unreadable(cloud: Cloud, answers: Mapping[str, Any], name: str | None) -> d
 
 
 def _find_source(answers: Mapping[str, Any], name: str, target: str) -> str | None:
-    """Return the host that has a departure of a VM, of a move whose target does not know it."""
+    """Return the host with a VM's departure, for a target that does not know its source."""
     source_hosts = [
         host
         for host, records_by_vm in answers.items()

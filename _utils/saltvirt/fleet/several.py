@@ -1,4 +1,4 @@
-"""Move several VMs, some at once; one that does not move never holds up the others."""
+"""Move several VMs, some at once; a VM that does not move never holds up the others."""
 
 import logging
 import shlex
@@ -18,7 +18,7 @@ from saltvirt.fleet.many.turns import Order, Turns
 
 log = logging.getLogger(__name__)
 
-# So many VMs come to one host, or leave it, at a time, if nothing else is said.
+# How many VMs come to a host, or leave it, at a time by default.
 PER_HOST = 2
 
 
@@ -32,7 +32,7 @@ class Pace:
     per_host
         To or from one host.
     free
-        Hosts that have no other limit than that of all.
+        Hosts limited only by ``max_parallel``.
     """
 
     max_parallel: int
@@ -40,7 +40,7 @@ class Pace:
     free: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a pace at which nothing moves."""
+        """Raise BadArgument for a pace at which nothing moves."""
         for argument in ("max_parallel", "per_host"):
             if getattr(self, argument) < 1:
                 raise BadArgument(argument, f"{getattr(self, argument)}; at least 1")
@@ -52,22 +52,22 @@ class _Gone(VirtError):
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What has become of several moves."""
+    """The outcome of several moves."""
 
     moved: dict[str, Any] = field(default_factory=dict)
     """``{name: host}``"""
     failed: dict[str, Any] = field(default_factory=dict)
-    """``{name: why}``"""
+    """``{name: reason}``"""
     gone: list[Any] = field(default_factory=list)
-    """Those that were removed before it was their turn."""
+    """VMs that were removed before their turn."""
     warnings: dict[str, Any] = field(default_factory=dict)
-    """``{name: what went wrong beside its move}``"""
+    """``{name: problem beside its move}``"""
     is_interrupted: bool = False
     left: list[Any] = field(default_factory=list)
-    """Those that did not begin."""
+    """VMs that did not begin to move."""
 
     def has_not(self, name: str, error: Exception) -> None:
-        """Take in one VM that has not moved."""
+        """Add a VM that has not moved."""
         if isinstance(error, _Gone):
             self.gone.append(name)
         elif isinstance(error, VirtError):
@@ -77,13 +77,13 @@ class Outcome:
             self.failed[name] = f"{type(error).__name__}: {error}"
 
     def has_moved(self, name: str, to: str, warnings: Iterable[str | None]) -> None:
-        """Take in one VM that has moved, with what went wrong beside that, None for nothing."""
+        """Add a VM that has moved, with warnings of problems beside the move, or None."""
         self.moved[name] = to
         if any(warnings):
             self.warnings[name] = "; ".join(filter(None, warnings))
 
     def add(self, outcome: "Outcome") -> None:
-        """Take in the outcome of more moves."""
+        """Add the outcome of more moves."""
         self.moved |= outcome.moved
         self.failed |= outcome.failed
         self.gone += outcome.gone
@@ -105,17 +105,15 @@ def move(
 
     moves
         ``{name: (from, to)}``, in the order in which they begin.
-    pace
-        How many move at a time.
     is_fixed
-        No other host will do. Defaults to the next best one if that refuses.
+        Take no host but the planned one. Defaults to trying the next best, too.
     order
-        What else must be before one begins; after a failure no other begins then, as they may have
-        counted on it. Defaults to nothing.
+        What must be over before a move begins; after a failure no other move begins, as it may
+        depend on the failed one. Defaults to nothing.
     after
-        Called with ``name, from, to`` of each that has moved; what it returns is a warning.
+        Called with ``name, from, to`` of each VM that has moved; may return a warning.
 
-    An interruption lets those that are under way come to their end, and begins no other.
+    An interruption lets the moves under way come to their end, and begins no other.
     """
     return _Moves(cloud, moves, pace, order).all(is_fixed=is_fixed, after=after)
 
@@ -137,7 +135,7 @@ class _Moves:
         self._said = progress.Pace(len(moves))
 
     def all(self, *, is_fixed: bool, after: Callable[[str, str, str], str | None]) -> Outcome:
-        """Make all of them, or those that begin before an interruption."""
+        """Make all moves, or those that begin before an interruption."""
         if not self._moves:
             return self._out
         work = partial(self._work, is_fixed, after)
@@ -154,13 +152,13 @@ class _Moves:
         return out
 
     def _waited(self, pool: Executor, work: Callable[[], None]) -> Sequence[Future[None]]:
-        """Return all jobs once they are over; interrupted, wait for what is under way alone."""
+        """Return all jobs once they are over; if interrupted, await only those under way."""
         jobs: list[Future[None]] = []
         is_told = True
         while len(jobs) < self._count or not all(job.done() for job in jobs):
             try:
                 if is_told:
-                    # The first moves while the last thread begins: an interruption is as good then.
+                    # The first VM moves while the last thread starts: interruptions count, too.
                     while len(jobs) < self._count:
                         jobs.append(threads.begin(pool, work))
                     wait(jobs)
@@ -171,7 +169,7 @@ class _Moves:
                     self._progress(name)("Going on", detail=detail)
                 is_told = True
             except (KeyboardInterrupt, SystemExit):
-                # However often: a move that nobody waits for would go on all the same.
+                # At every interruption: the moves would go on without this process, too.
                 self._out.is_interrupted, is_told = True, False
         return jobs
 
@@ -183,7 +181,7 @@ class _Moves:
                 result = _move_one(vm_cloud, name, source, to, is_fixed)
                 warnings = [result.get("warning"), _run_after(after, name, source, result["to"])]
                 self._out.has_moved(name, result["to"], warnings)
-            except Exception as error:  # whatever it is, what the others did must be said
+            except Exception as error:  # of any kind: the outcome of the others must be reported
                 self._out.has_not(name, error)
             finally:
                 self._is_over(name)
@@ -213,7 +211,7 @@ _GOING_ON = (
 
 
 def _run_after(after: Callable[[str, str, str], str | None], *move: str) -> str | None:
-    """Return what is to be said of a VM that has moved; what fails then takes nothing back."""
+    """Return the warning for a VM that has moved; a failure here takes nothing back."""
     try:
         return after(*move)
     except Exception as error:  # a full disk of the master, say
@@ -222,7 +220,7 @@ def _run_after(after: Callable[[str, str, str], str | None], *move: str) -> str 
 
 
 def _move_one(cloud: Cloud, name: str, source: str, to: str, is_fixed: bool) -> dict[str, Any]:
-    """Move one VM as planned; if that host refuses, to the next best. Return where it is now."""
+    """Move a VM as planned, or to the next best host; return where it is now."""
     for target in (to, to if is_fixed else None):
         try:
             return migrate.migrate(cloud, name, target, {}, source)
@@ -233,7 +231,7 @@ def _move_one(cloud: Cloud, name: str, source: str, to: str, is_fixed: bool) -> 
             warning = f"it is on {arrived}, though its move seemed to fail: {failure}"
             return {"to": arrived, "warning": warning}
         _refuse_gone(survey, name)
-        # Asked again, the only host says the same, unless the VM was stopped under the move.
+        # The only host would refuse again, unless the VM was stopped during the move.
         if is_fixed and _vm_state(survey, source) != "shutdown":
             break
         cloud.progress("Placing", detail=f"{to} did not take it: {failure}")
@@ -246,7 +244,7 @@ def _vm_state(survey: inventory.Survey, host: str) -> str | None:
 
 
 def _refuse_gone(survey: inventory.Survey, name: str) -> None:
-    """Raise _Gone if all hosts say that they do not have a VM, and that none is on its way."""
+    """Raise _Gone if all hosts report that they do not have the VM, and await none."""
     presence_by_host = sightings.from_presence(survey.answers)
     is_known = any(
         vm_presence.is_its_own or vm_presence.building for vm_presence in presence_by_host.values()
@@ -257,10 +255,10 @@ def _refuse_gone(survey: inventory.Survey, name: str) -> None:
 
 def _find_arrival(survey: inventory.Survey, source: str) -> str | None:
     """
-    Return the host that has a VM if that is no longer the one it had, None if that is not sure.
+    Return the host that has a VM now, if that is not the source; None if that is not sure.
 
-    A move is over when the source does not have the VM any more, which it must say itself: the
-    target lists one that only arrives too.
+    A move is over when the source itself reports that it does not have the VM any more: the target
+    lists an arriving VM, too.
     """
     presence_by_host = sightings.from_presence(survey.answers)
     hosts_with_vm = [

@@ -1,4 +1,4 @@
-"""Sightings: what each host says of one VM, and what these answers come to together."""
+"""Sightings: what each host reports of one VM, and what follows from all of them."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,20 +10,20 @@ from saltvirt.placement.answers import HostInfo, Presence
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmPresence:
     """
-    What one host says of one VM.
+    What one host reports of one VM.
 
     state
         The state of its domain; None if the host has none of that name.
     building
-        Whether it is being made there, or on its way there, at this moment.
+        Whether it is being built there, or is on its way there.
     unfinished
-        Whether what made it there has died before it was complete.
+        Whether its build there died before it was complete.
     moved_to
-        The host that has it, if only its definition was kept there.
+        The host that has the VM, if this host kept only its definition.
     uuid
-        That of its domain, if that is known.
+        UUID of its domain, if known.
     unreadable
-        Why a record of it cannot be read there, and what to do; only virt.host_info says it.
+        Why a record of it cannot be read there, with the remedy; only from virt.host_info.
     """
 
     state: str | None = None
@@ -35,12 +35,12 @@ class VmPresence:
 
     @property
     def is_its_own(self) -> bool:
-        """Whether the host has a domain that is its own, or is to be."""
+        """Whether the host has a domain that is its own, or is to become its own."""
         return self.state is not None and self.moved_to is None
 
     @property
     def is_complete(self) -> bool:
-        """Whether the host has all of the VM: what is defined is, whoever has died over it."""
+        """Whether the host has all of the VM; a defined VM is complete even if its build died."""
         return self.is_its_own and not self.building
 
     @property
@@ -50,7 +50,7 @@ class VmPresence:
 
 
 def from_presence(answers: Mapping[str, Presence]) -> dict[str, VmPresence]:
-    """Return the sightings in ``{host: answer of virt.presence}``."""
+    """Return each host's sighting from ``{host: answer of virt.presence}``."""
     return {
         host: VmPresence(
             state=answer.state,
@@ -64,7 +64,7 @@ def from_presence(answers: Mapping[str, Presence]) -> dict[str, VmPresence]:
 
 
 def from_host_info(answers: Mapping[str, HostInfo], name: str) -> dict[str, VmPresence]:
-    """Return the sightings of a name in ``{host: answer of virt.host_info}``."""
+    """Return each host's sighting of a name from ``{host: answer of virt.host_info}``."""
     return {host: _from_host_info(info, name) for host, info in answers.items()}
 
 
@@ -82,12 +82,12 @@ def _from_host_info(info: HostInfo, name: str) -> VmPresence:
 
 
 def names(answers: Mapping[str, HostInfo]) -> frozenset[str]:
-    """Return the names of all that hosts have, await, or have something left of."""
+    """Return the names of all VMs that hosts have, await, or have leftovers of."""
     return frozenset(name for info in answers.values() for name in names_of(info))
 
 
 def names_of(info: HostInfo) -> Iterator[str]:
-    """Yield the names of all that a host has, awaits, or has something left of."""
+    """Yield the names of all VMs that a host has, awaits, or has leftovers of."""
     yield from info.vms
     yield from info.kept
     yield from info.building
@@ -97,7 +97,7 @@ def names_of(info: HostInfo) -> Iterator[str]:
 
 
 def find_similar_names(name: str, names: Iterable[str]) -> list[str]:
-    """Return the other VMs that may have a disk called as one of this VM: ``VM_DISK``."""
+    """Return the other VMs that may have a disk of the same name as this VM: ``VM_DISK``."""
     prefix = f"{name}_"
     return sorted(
         other_name
@@ -110,8 +110,8 @@ def find_hosts(presence_by_host: Mapping[str, VmPresence]) -> list[str]:
     """
     Return the hosts that have a VM.
 
-    A host to which it is still on its way does not count if another has it, nor does one that only
-    kept its definition.
+    A host that only awaits the VM does not count if another host has it. A host that kept only its
+    definition does not count if another host has or awaits it.
     """
     hosts = sorted(
         host for host, vm_presence in presence_by_host.items() if vm_presence.state is not None
@@ -121,7 +121,7 @@ def find_hosts(presence_by_host: Mapping[str, VmPresence]) -> list[str]:
 
 
 def coming_message(name: str, host: str) -> str:
-    """Return the line that says that a VM is not on a host yet."""
+    """Return the message that a VM is not on a host yet."""
     return (
         f"VM {name!r} is being built on {host}, or is on its way there: wait until that is over; "
         f"if it is a move that was interrupted: salt-run virt.settle {shlex.quote(name)}"
@@ -129,7 +129,7 @@ def coming_message(name: str, host: str) -> str:
 
 
 def several_message(name: str, hosts: list[str]) -> str:
-    """Return the line that names a VM which is on several hosts."""
+    """Return the message that a VM is on several hosts."""
     typed = shlex.quote(name)
     return (
         f"VM {name!r} is on {' and '.join(hosts)}: look at each (salt HOST virt.vm_info {typed}), "

@@ -1,9 +1,9 @@
 """
-Who is silent: how long such a host is waited for, and since when it is.
+How long to wait for unresponsive hosts, and since when each is unresponsive.
 
-A command that only reads waits for it two seconds at most longer than for the others, one that
-changes something once for ``virt:timeout_s``. One file of the master's cache has since when each is
-silent.
+A command that only reads waits for such a host at most two seconds longer than for the others; a
+command that changes something waits once for ``virt:timeout_s``. A file in the master's cache has
+since when each host is unresponsive.
 """
 
 import json
@@ -22,22 +22,21 @@ from saltvirt.fleet.progress import format_s
 log = logging.getLogger(__name__)
 
 VERSION = 1
-# After so long a host that was silent is waited for again, briefly: it may be back.
+# After so long an unresponsive host is awaited again, briefly: it may be back.
 _ANEW_S = 60
-# So many are named in a line.
+# How many hosts a line names.
 _MOST = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
     """
-    Who is waited for less than others, in a survey; an answer that comes counts all the same.
+    Hosts with a shorter wait in a survey; an answer that comes counts all the same.
 
     briefly
-        Those that are given up when nobody has answered for a while, unless they say that they
-        are at it.
+        Hosts given up when no host has replied for a while, unless they report the job as running.
     not_at_all
-        Those that have been silent to this command before.
+        Hosts that were unresponsive to this command before.
     """
 
     briefly: frozenset[str] = field(default_factory=frozenset)
@@ -45,12 +44,12 @@ class Wait:
 
     @classmethod
     def brief(cls, hosts: Iterable[str]) -> "Wait":
-        """Return that nobody is waited for longer than a command that only reads does."""
+        """Return a wait for no host longer than that of a command that only reads."""
         return cls(briefly=frozenset(hosts))
 
 
 class Silence:
-    """Who has been silent to one command, which may ask from several threads."""
+    """The hosts that did not answer one command, which may ask from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,10 +57,10 @@ class Silence:
         self._told: set[str] = set()
 
     def take_in(self, asked_hosts: Iterable[str], silent: Collection[str]) -> set[str]:
-        """Take in who has been asked and was silent; return those of whom that was never so."""
+        """Record which hosts timed out; return those that timed out for the first time."""
         now = time.monotonic()
         with self._lock:
-            # One that nobody has waited for now is silent since before.
+            # A host that was not awaited now keeps its former time.
             before = {h: at for h, at in self._found.items() if now - at <= _ANEW_S}
             for host in asked_hosts:
                 self._found.pop(host, None)
@@ -71,7 +70,7 @@ class Silence:
         return newly_silent
 
     def hosts(self) -> tuple[set[str], set[str]]:
-        """Return those that were silent just now, and those that were some time ago."""
+        """Return the hosts that timed out just now, and those that timed out some time ago."""
         now = time.monotonic()
         with self._lock:
             late = {host for host, at in self._found.items() if now - at > _ANEW_S}
@@ -85,7 +84,7 @@ def choose_wait(
     *,
     is_reading: bool,
 ) -> Wait:
-    """Return how hosts are waited for; see :func:`saltvirt.fleet.inventory.survey`."""
+    """Return how long hosts are awaited; see :func:`saltvirt.fleet.inventory.survey`."""
     now, before = silence.hosts()
     patient = set(concerned or ())
     briefly = set(hosts) if is_reading or concerned is not None else before
@@ -95,7 +94,7 @@ def choose_wait(
 def silence_line(
     count: int, silent: Collection[str], since: Mapping[str, float], now: float
 ) -> str:
-    """Return one line that names the silent ones of so many hosts, and how long they have been."""
+    """Return one line that names the unresponsive hosts, and for how long they have been so."""
 
     def named(host: str) -> str:
         long_s = int(now - since.get(host, now))
@@ -106,19 +105,19 @@ def silence_line(
 
 
 def describe_waiting(hosts: Collection[str], at_most_s: float) -> str:
-    """Return who is waited for, and how long at most."""
+    """Return which hosts are awaited, and how long at most."""
     return (
         f"for {terminal.join_some(sorted(hosts), _MOST)}, at most {format_s(round(at_most_s))} more"
     )
 
 
 def silent_since(opts: Mapping[str, Any]) -> dict[str, float]:
-    """Return ``{host: since when it is silent}``, in seconds since 1970, as it was noted last."""
+    """Return ``{host: time}`` since when it is unresponsive, in seconds since 1970."""
     return _read(opts)
 
 
 def add_durations(opts: Mapping[str, Any], reasons: Mapping[str, str]) -> dict[str, str]:
-    """Return ``{host: reason}`` with how long each host that is silent has been silent."""
+    """Return ``{host: reason}``, with how long each unresponsive host has been so."""
     since, now = _read(opts), time.time()
     long_s = {host: int(now - since[host]) for host in reasons if host in since}
     return {
@@ -134,10 +133,10 @@ def record_silence(
     is_host: Callable[[str], bool],
 ) -> dict[str, float]:
     """
-    Take in who answered and who did not; return ``{host: since when it is silent}``.
+    Record which hosts answered and which did not; return ``{host: unresponsive since}``.
 
-    That is when it was first found so, in seconds since 1970; what is not a host any more is
-    dropped. Nothing is written while nothing changes.
+    The times are those of the first timeout, in seconds since 1970. Ids that are no hosts any more
+    are dropped. Nothing is written while nothing changes.
     """
     answered_hosts = set(asked_hosts).difference(silent)
 
@@ -160,7 +159,7 @@ def record_silence(
             content = {"version": VERSION, "since": since_by_host}
             files.write(path, json.dumps(content, separators=(",", ":")).encode())
     except (OSError, StorageError) as exc:
-        # What was asked for does not need it.
+        # The command itself does not need this record.
         log.warning("cannot note in %s who is silent: %s", path, exc)
     return since_by_host
 

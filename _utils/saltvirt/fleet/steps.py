@@ -1,4 +1,4 @@
-"""Steps of a command of which each is done whether or not another one fails."""
+"""Run steps of a command, each whether or not another one fails."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -11,12 +11,12 @@ _Done = TypeVar("_Done")
 
 class Steps:
     """
-    What has failed so far.
+    The failures so far.
 
     failed
         One phrase for each step, with the reason.
     table
-        What the errors of the steps show beside their line.
+        What the steps' errors show beside their lines.
     """
 
     def __init__(self, opts: Mapping[str, Any]) -> None:
@@ -29,7 +29,7 @@ class Steps:
         Return what a step returns, None if it fails.
 
         failure
-            What is said of the step then, such as ``the list was not written``.
+            The phrase for a failure, such as ``the list was not written``.
         """
         try:
             return do(*args)

@@ -1,4 +1,4 @@
-"""What hosts answer to one question: who said what, who is silent, and who could not say."""
+"""The answers of hosts to one request, and the hosts without one."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -19,8 +19,8 @@ from saltvirt.placement.brief import Brief
 from saltvirt.placement.shownvms import FoundVms, FullInfo
 
 SILENT = "does not answer"
-# What placement decides by must be whole: it is looked at nowhere else.
-# So must be what says whether a host has a VM, and whether it takes one.
+# Checked in full here, and nowhere else: what placement decides by, and what says whether a host
+# has a VM, or takes it.
 _SHAPES: Mapping[str, object] = {
     "virt.host_info": HostInfo,
     "virt.placement_facts": Brief,
@@ -41,14 +41,14 @@ _SHAPES: Mapping[str, object] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """
-    What the hosts answered, which are silent, which could not say, and who is there twice.
+    The hosts' answers, the hosts without one, and the VMs that are on several hosts.
 
     said
-        The answers as they came, for whoever shows them to users.
+        The raw answers, to show to users.
     last_seen
-        ``{host: names}`` of the VMs of hosts that gave no answer, as they were when last asked.
+        ``{host: names}`` of the VMs last seen on hosts that gave no answer.
     doubts
-        ``{host: reason}`` of silent hosts in whose name something came that they have not signed.
+        ``{host: reason}`` of unresponsive hosts, if an unsigned reply came in their name.
     """
 
     answers: dict[str, Any]
@@ -60,7 +60,7 @@ class Survey:
     doubts: dict[str, str] = field(default_factory=dict)
 
     def beside(self) -> dict[str, Any]:
-        """Return what stands beside the answers in a result; only what is not empty."""
+        """Return what stands beside the answers in a result, without empty values."""
         out = {
             "unreachable": self.unreachable,
             "failed": self.failed,
@@ -70,12 +70,12 @@ class Survey:
         return {key: value for key, value in out.items() if value}
 
     def reasons(self) -> dict[str, str]:
-        """Return why each host that gave no answer gave none."""
+        """Return why each host without an answer gave none."""
         silent = {host: self.doubts.get(host, SILENT) for host in self.unreachable}
         return {**silent, **self.failed}
 
     def silence(self) -> MasterError:
-        """Return the error that no host answers, with why each does not."""
+        """Return the error that no host answers, with each host's reason."""
         reasons = (f"{host}: {reason}" for host, reason in sorted(self.reasons().items()))
         error = MasterError(f"no hypervisor answers: {terminal.join_some(reasons, sign='; ')}")
         error.table = self.beside()
@@ -83,7 +83,7 @@ class Survey:
 
 
 def beside(*surveys: Survey) -> dict[str, Any]:
-    """Return :meth:`Survey.beside` of several surveys: of whom any answer is missing."""
+    """Return :meth:`Survey.beside` of several surveys together."""
     silent = sorted({host for survey in surveys for host in survey.unreachable})
     failed = {
         host: reason
@@ -95,7 +95,7 @@ def beside(*surveys: Survey) -> dict[str, Any]:
 
 
 def from_replies(fun: str, replies: Mapping[str, Reply]) -> Survey:
-    """Return the :class:`Survey` of what hosts have replied to a question."""
+    """Return the :class:`Survey` of hosts' replies to a request."""
     values_by_host = {host: reply.value for host, reply in replies.items() if reply.ok}
     answers, broken = _readable(fun, values_by_host)
     silent = {host: reply for host, reply in replies.items() if reply.missing}
@@ -109,18 +109,18 @@ def from_replies(fun: str, replies: Mapping[str, Reply]) -> Survey:
 
 
 def _errors(hosts: Collection[str], replies: Mapping[str, Reply]) -> dict[str, str]:
-    """Return ``{host: error}`` of those of some hosts that have replied with an error."""
+    """Return ``{host: error}`` of those hosts that replied with an error."""
     failed = [host for host in replies if host in hosts and not replies[host].ok]
     return {host: replies[host].error or "" for host in failed}
 
 
 def read(host: str, fun: str, answer: Any) -> Any:
-    """Return what a host has answered to a question; raise BadAnswer if it cannot be read."""
+    """Return a host's answer, decoded; raise BadAnswer if it cannot be read."""
     return wire.read(host, fun, _SHAPES.get(fun, Any), answer)
 
 
 def _readable(fun: str, answers: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the answers that can be read, and why the others cannot."""
+    """Return the answers that can be read, and the reasons why others cannot."""
     out, broken = {}, {}
     for host, answer in answers.items():
         try:

@@ -1,4 +1,4 @@
-"""The trash of all hosts: what is in it, bring an entry back, empty it."""
+"""Show, restore and empty the trash of all hosts."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from saltvirt.fleet.hosts import act
 
 
 class NotAllEmptied(VirtError):
-    """The trash of some hosts is not emptied; ``table`` says of which, and what was removed."""
+    """The trash of some hosts was not emptied; ``table`` says which, and what was removed."""
 
 
 def list_entries(cloud: Cloud, host: str | None) -> dict[str, Any]:
-    """Return ``{host: {entry: {...}}}`` of the hosts that have any, with who is silent."""
+    """Return ``{host: {entry: {...}}}`` of the hosts with entries, and the unresponsive hosts."""
     survey = inventory.survey(cloud, inventory.hosts(cloud, host=host), "virt.trash")
     if not survey.answers:
         raise survey.silence()
@@ -25,7 +25,7 @@ def list_entries(cloud: Cloud, host: str | None) -> dict[str, Any]:
 
 
 def restore(cloud: Cloud, host: str, entry: str) -> dict[str, Any]:
-    """Bring an entry back on its host; return ``{host: {"files", "definition"}}``."""
+    """Restore an entry on its host; return ``{host: {"files", "definition"}}``."""
     host = inventory.require_host(cloud, host)
     answer = act(cloud, host, "virt.trash_restore", entry)
     return {host: wire.read(host, "virt.trash_restore", dict[str, Any], answer)}
@@ -33,9 +33,9 @@ def restore(cloud: Cloud, host: str, entry: str) -> dict[str, Any]:
 
 def empty(cloud: Cloud, host: str | None, entries: tuple[object, ...]) -> dict[str, dict[str, int]]:
     """
-    Remove entries for good, of one host or of all; return ``{host: {entry: bytes}}``.
+    Remove entries of one host, or of all, for good; return ``{host: {entry: bytes}}``.
 
-    Raises NotAllEmptied, which has it too, if a host fails; the others are emptied all the same.
+    Raises NotAllEmptied, with the same data, if a host fails; the others are emptied all the same.
     """
     if entries and host is None:
         raise BadArgument("host", "say on which host these entries are")

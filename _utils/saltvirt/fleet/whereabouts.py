@@ -1,10 +1,10 @@
 """
-Where one VM is: decided by what all hypervisors answer, and by where the VM was last seen.
+Decide where one VM is, by the answers of all hypervisors and by where the VM was last seen.
 
-Pure. A host that does not answer, or whose answer cannot be used, has not said that it lacks the
-VM: if it had the VM when it was last asked, it counts as if it still has it. So no command acts on
-a stale definition while the host that runs the VM is silent. A VM that runs on a host that answers
-is no stale definition: only what cannot be taken back, a removal, waits for the silent host, too.
+Pure functions. A host without a usable answer may have the VM: if the VM was last seen there, it
+counts as there still. So no command acts on a stale definition while the host that runs the VM is
+unresponsive. A VM that runs on a host that answers is no stale definition: only a removal, which
+cannot be undone, waits for the unresponsive host, too.
 """
 
 import shlex
@@ -17,7 +17,7 @@ from saltvirt.fleet import sightings
 from saltvirt.fleet.sightings import VmPresence
 
 RUNNING_STATES = ("running", "paused")
-# What users read of hosts that are lost for good.
+# The page on hosts that are lost for good.
 _LOST_HOST_PAGE = "docs/maintenance.md"
 
 
@@ -33,8 +33,7 @@ class Whereabouts:
     out_of_reach
         ``{host: reason}`` of the hosts that may have the VM and cannot be asked now.
     unasked
-        ``{host: reason}`` of all hosts that gave no answer that can be used; an empty reason is
-        plain silence.
+        ``{host: reason}`` of all hosts without a usable answer; an empty reason: no answer.
     """
 
     name: str
@@ -60,7 +59,7 @@ class Whereabouts:
 
 def host_of(whereabouts: Whereabouts, *, is_removed: bool = False) -> str:
     """
-    Return the only host on which a VM can be; if none has it, one that has a part of it.
+    Return the only host on which a VM can be; if no host has it, a host that has a part of it.
 
     is_removed
         Whether the VM is to be removed, with its key. Defaults to False.
@@ -85,9 +84,9 @@ def host_of(whereabouts: Whereabouts, *, is_removed: bool = False) -> str:
 
 def confirm(whereabouts: Whereabouts, host: str) -> None:
     """
-    Raise NameTaken if the VM of a host, which a caller knows to have it, may be a stale definition.
+    Raise NameTaken if the VM that a caller knows on a host may be a stale definition.
 
-    It is one if the VM does not run there, and another host has it, or may have it.
+    The definition is stale if the VM does not run there, and another host has it, or may have it.
     """
     if (
         host in whereabouts.seen
@@ -122,9 +121,9 @@ def outside_move(
     Return ``{host: reason}`` of the hosts that may have a VM beside the one that has it.
 
     ends
-        The two hosts of a move of the VM that is on record, and is not over. If one of them has
-        the VM whole, the other one does not count: the host's own record of that move says whether
-        the VM may be used there.
+        Source and target of a recorded move of the VM that is not over. If one of them has the VM
+        whole, the other does not count: the other's own record of that move says whether the VM may
+        be used there.
     """
     complete_hosts = {
         host for host, vm_presence in presence_by_host.items() if vm_presence.is_complete
@@ -134,7 +133,7 @@ def outside_move(
 
 
 def _doubt_message(whereabouts: Whereabouts, host: str) -> str:
-    """Return the line of a VM that one host has, and that a host out of reach may have, too."""
+    """Return the message for a VM that one host has, and that a host out of reach may have, too."""
     silent = " and ".join(whereabouts.out_of_reach)
     moved_to = whereabouts.seen[host].moved_to
     if moved_to is not None:
@@ -160,12 +159,12 @@ def _doubt_message(whereabouts: Whereabouts, host: str) -> str:
 
 
 def _no_such_vm(whereabouts: Whereabouts) -> NoSuchVm:
-    """Return the error of a VM that no host has that answers."""
+    """Return the error for a VM that no host that answers has."""
     where = f"on any of {terminal.count_text(len(whereabouts.seen), 'hypervisor')}"
     unheard = sorted({*whereabouts.unasked, *whereabouts.out_of_reach})
     if not unheard:
         return NoSuchVm(whereabouts.name, where)
-    # Of a host that may have the VM the reason is told at the end.
+    # The message ends with the reasons of hosts that may have the VM.
     reasons_by_host = {
         host: "" if host in whereabouts.out_of_reach else reason
         for host, reason in whereabouts.unasked.items()

@@ -1,1 +1,1 @@
-"""Many new VMs at once: what is asked for, one plan, builds with a limit for each host."""
+"""Deploy many VMs at once: the request, one plan, and builds with a limit for each host."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.pings import Pings
 
-# How often those that are silent are looked for.
+# How often unresponsive minions are pinged.
 _EVERY_S = 5
 
 
@@ -14,12 +14,12 @@ def wait_for_minions(
     cloud: Cloud, deadlines: Mapping[str, float], out: dict[str, float], every_s: float = _EVERY_S
 ) -> None:
     """
-    Wait for minions as long as each is given.
+    Wait for each minion until its deadline.
 
-    until
-        ``{minion: when it is given up}``, by the monotonic clock.
+    deadlines
+        ``{minion: deadline}``, by the monotonic clock.
     out
-        Gets ``{minion: when it answered}`` as they do: that is so whatever ends the wait.
+        Gets ``{minion: when it answered}`` at once, so that an interrupted wait loses nothing.
     """
     with cloud.client() as local:
         pings = Pings(local, cloud, every_s)

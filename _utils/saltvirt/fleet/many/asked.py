@@ -1,4 +1,4 @@
-"""Which VMs a call of ``virt.init_many`` asks for."""
+"""Read which VMs a call of ``virt.init_many`` asks for."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from saltvirt import arguments
 from saltvirt.errors import BadArgument
 from saltvirt.fleet.building import Request
 
-# The lock of each name is an open file until its VM is built.
+# The lock of each name is an open file until the VM is built.
 MOST = 500
 _PLACE = re.compile(r"\{(?::0([1-9]))?\}")
 _CALL_OPTIONS = (
@@ -19,7 +19,7 @@ _CALL_OPTIONS = (
 
 def number_names(pattern: object, count: object, first: object = 1) -> list[str]:
     """
-    Return ``count`` names: a pattern with numbers in the place of ``{}``.
+    Return ``count`` names: a pattern with a number in place of ``{}``.
 
     pattern
         With one ``{}``, or ``{:03}`` for numbers of at least three digits.
@@ -48,7 +48,7 @@ def parse_list(vms: object, defaults: Mapping[str, Any]) -> list[dict[str, Any]]
     Return the arguments of each VM in a list.
 
     vms
-        Names, and mappings with ``name`` and whatever is different from the usual.
+        Names, and mappings with ``name`` and the arguments that differ from the defaults.
     """
     if not isinstance(vms, Sequence) or isinstance(vms, str) or not vms:
         raise BadArgument("vms", f"{vms!r} is not a list of VMs")
@@ -70,12 +70,12 @@ def _parse_vm(vm: object) -> dict[str, Any]:
 
 def parse_requests(vms: Sequence[Mapping[str, Any]], common: Mapping[str, Any]) -> list[Request]:
     """
-    Return the requests; raise BadArgument if one of them cannot be met anywhere.
+    Return the requests; raise BadArgument if one of them can be met on no host.
 
     vms
-        The arguments of each: ``name``, ``cpu``, ``mem``, and keyword arguments of ``virt.init``.
+        Arguments of each VM: ``name``, ``cpu``, ``mem``, and keyword arguments of ``virt.init``.
     common
-        What :class:`saltvirt.fleet.building.Request` has of all of them.
+        The fields of :class:`saltvirt.fleet.building.Request` that all of them share.
     """
     out: dict[str, Request] = {}
     for vm in vms:

@@ -23,14 +23,14 @@ from saltvirt.records import LockedRecord
 
 log = logging.getLogger(__name__)
 
-# Of what is said of each single VM, what takes long enough to be shown among many.
+# Stages of single VMs that take long enough to be shown among many.
 _SHOWN = frozenset({"Fetching"})
 _INTERRUPTED = "not begun, the command was interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A name that is ours: its order, and what gives it back."""
+    """A name that this call holds: its order, and the stack that releases it."""
 
     order: LockedRecord
     stack: ExitStack
@@ -52,7 +52,7 @@ class Builds:
         self._cloud, self._call, self._picture, self._claims = cloud, call, picture, claims
         self._requests = {request.name: request for request in call.requests}
         self._required, self._policy = required, policy
-        # Where each is, or will be; what fails is taken out.
+        # The host of each VM, built or planned; failed VMs are removed.
         self._places = dict(plan.hosts)
         self._total, self._pace = len(plan.hosts), Pace(len(plan.hosts))
         waiting = {name: (host,) for name, host in plan.hosts.items()}
@@ -61,11 +61,11 @@ class Builds:
         self._images = served.Images(cloud.opts)
         self.is_interrupted = False
         self.ended: dict[str, float] = {}
-        # What each is called to its host, whatever came of it.
+        # The UUID of each VM for its host, built or failed.
         self.uuids: dict[str, str] = {}
 
     def all(self, out: Outcome) -> None:
-        """Build all of them; an interruption lets those that are being built come to their end."""
+        """Build all VMs; an interruption lets the running builds come to their end."""
         count = min(self._call.max_parallel, self._total)
         if not count:
             return
@@ -78,7 +78,7 @@ class Builds:
         jobs: list[Future[None]] = []
         while len(jobs) < count or not all(job.done() for job in jobs):
             try:
-                # The first build while the last thread begins: that is interrupted like the wait.
+                # The first build runs while the last thread starts: interruptions count, too.
                 while len(jobs) < count:
                     jobs.append(threads.begin(pool, self._work, out))
                 wait(jobs)
@@ -96,7 +96,7 @@ class Builds:
             try:
                 out.built[name], warnings = self._built(name)
                 out.warnings |= {name: warnings} if warnings else {}
-            except Exception as error:  # whatever it is, what the others did must be said
+            except Exception as error:  # of any kind: the outcome of the others must be reported
                 self._has_failed(name, error, out)
             finally:
                 self._turns.over(name)
@@ -109,7 +109,7 @@ class Builds:
             log.error("building %s failed", name, exc_info=error)
         out.failed[name] = str(error) if is_ours else f"{type(error).__name__}: {error}"
         with self._lock:
-            # What its host may still make counts there.
+            # A VM that its host may still make counts there.
             if self._claims[name].order.record is None:
                 self._places.pop(name)
         if self._call.whole:
@@ -124,7 +124,7 @@ class Builds:
             self._cloud.progress("Done", detail=f"{pace_text}; {name} {result_text}")
 
     def _built(self, name: str) -> tuple[str, list[str]]:
-        """Build one VM, and return its host and what that warns of."""
+        """Build one VM; return its host and the build's warnings."""
         request, claim = self._requests[name], self._claims[name]
         refusals_by_host: dict[str, list[str]] = {}
         reasons_by_host: dict[str, str] = {}
@@ -155,7 +155,7 @@ class Builds:
         )
         self.uuids[name] = build.uuid
         seeded = {host for host, info in self._picture.answers.items() if request.is_seeded(info)}
-        # All or nothing: nobody else has the name until it is known which.
+        # All or nothing: keep the name until the outcome of the whole call is known.
         with nullcontext() if self._call.whole else claim.stack:
             return building.run_build(build, seeded), build.warnings
 

@@ -1,15 +1,15 @@
-"""Lines that say a few of many things."""
+"""Lines that name a few of many things."""
 
 from collections.abc import Iterable, Mapping
 
 from saltvirt import terminal
 
-# So many names, or reasons, are listed in a line.
+# How many names, or reasons, a line lists.
 _MOST = 3
 
 
 def no_place(reasons_by_host: Mapping[str, str]) -> str:
-    """Return one line for ``{host: why not}``: each reason once."""
+    """Return one line for ``{host: reason}``: the most frequent reasons, each once."""
     hosts_by_reason: dict[str, list[str]] = {}
     for host, reason in sorted(reasons_by_host.items()):
         hosts_by_reason.setdefault(reason, []).append(host)

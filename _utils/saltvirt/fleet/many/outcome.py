@@ -1,4 +1,4 @@
-"""What a call of ``virt.init_many`` asks for, and what has become of it."""
+"""The request of a call of ``virt.init_many``, and its outcome."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,22 +12,22 @@ from saltvirt.placement import cures
 
 
 class NotAllBuilt(VirtError):
-    """Some VMs are not built; ``table`` says which, and why."""
+    """Some VMs were not built; ``table`` says which, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """
-    What a call of ``virt.init_many`` asks for.
+    The request of a call of ``virt.init_many``.
 
     requests
-        The VMs; where they may go, and how the best host is chosen, is the same of all.
+        The VMs; all share where they may go, and how the best host is chosen.
     per_host, max_parallel
-        How many are built at a time, on one host and in all.
+        How many VMs are built at a time, on one host and in all.
     whole
-        All or nothing: if one fails, those that this call has built are purged again.
+        All or nothing: if a VM fails, the VMs that this call has built are purged again.
     wait
-        Wait for their minions.
+        Whether to wait for the VMs' minions.
     """
 
     requests: Sequence[Request]
@@ -44,20 +44,20 @@ class Outcome:
     built: dict[str, str] = field(default_factory=dict)
     """``{name: host}``"""
     exists: dict[str, str] = field(default_factory=dict)
-    """``{name: host}`` of those that were there."""
+    """``{name: host}`` of the VMs that existed before."""
     failed: dict[str, str] = field(default_factory=dict)
-    """``{name: why}``"""
+    """``{name: reason}``"""
     warnings: dict[str, list[str]] = field(default_factory=dict)
-    """``{name: what its host warns of}``"""
+    """``{name: warnings of its host}``"""
     seconds: dict[str, float] = field(default_factory=dict)
     """``{name: how long its minion took to answer}``"""
     purged: dict[str, str] = field(default_factory=dict)
-    """``{name: host}`` of those that were purged again."""
+    """``{name: host}`` of the VMs that were purged again."""
     left: dict[str, str] = field(default_factory=dict)
-    """``{name: why it was not purged again}``"""
+    """``{name: reason}`` of the VMs that were not purged again."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the outcome as plain data."""
         parts: dict[str, Mapping[str, Any]] = {
             "warnings": self.warnings,
             "seconds": self.seconds,
@@ -77,9 +77,9 @@ def not_built_error(
     call: Call, failed: Mapping[str, str], table: Mapping[str, Any], advice: str
 ) -> NotAllBuilt:
     """
-    Return the error that names the first few, why the first one is not built, and what now.
+    Return the error that names the first few VMs, the reason of the first, and the next step.
 
-    It ends with what helps where VMs have no place; its table has that as ``helps``.
+    The message ends with the remedies for VMs without a place; its table has them as ``helps``.
     """
     first = min(failed)
     remedies, remedies_text = cures.find_cures(failed.values()), cures.format_cures(failed.values())
@@ -92,7 +92,7 @@ def not_built_error(
 
 
 def describe_next_step(call: Call, out: Outcome) -> str:
-    """Return what was done after some were not built, or is to be done."""
+    """Return what was done after some VMs failed, or what the operator can do."""
     if not call.whole:
         return "run it again: it builds those alone"
     if out.left:

@@ -1,4 +1,4 @@
-"""Which of many VMs exist already, and where the others go, by what all hosts say once."""
+"""Find which of many VMs exist, and place the others, by one answer of each host."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,14 +30,14 @@ from saltvirt.records import LockedRecord
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortedNames:
     """
-    What becomes of the names that are asked for.
+    The requested names, by what becomes of them.
 
     new
-        Those that are to be built.
+        The VMs to build.
     exists
-        ``{name: host}`` of those that are there as they are asked for.
+        ``{name: host}`` of the VMs that exist as requested.
     taken
-        ``{name: why}`` of those that cannot be built now.
+        ``{name: reason}`` of the VMs that cannot be built now.
     """
 
     new: list[Request] = field(default_factory=list)
@@ -46,7 +46,7 @@ class SortedNames:
 
 
 class Picture:
-    """All hypervisors as they answered once, for all of the names."""
+    """The answers of all hypervisors, requested once for all names."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Picture:
 
     @property
     def answers(self) -> dict[str, HostInfo]:
-        """What each host said."""
+        """The answer of each host."""
         return self.found.answers
 
     @cached_property
@@ -80,23 +80,23 @@ class Picture:
 
     @cached_property
     def _elsewhere(self) -> frozenset[str]:
-        """The names that were on hosts which gave no answer."""
+        """The names last seen on hosts that gave no answer."""
         names_by_host = hints.read_all(self._cloud.opts)
         return frozenset(
             n for h, names in names_by_host.items() if h not in self.answers for n in names
         )
 
     def beside(self, name: str) -> list[str]:
-        """Return the other VMs, there or asked for, whose disks may be called as one of its own."""
+        """Return the other VMs, existing or requested, with which disk names may clash."""
         return sightings.find_similar_names(name, (self._names | self._asked) - {name})
 
     def of(
         self, request: Request, busy_reasons: Mapping[str, str], noted_hosts: Iterable[str]
     ) -> deploy.Hosts:
-        """Return what all hosts say of one VM; see :func:`saltvirt.fleet.deploy.heard`."""
+        """Return all hosts' answers on one VM; see :func:`saltvirt.fleet.deploy.assess_hosts`."""
         name, noted_hosts = request.name, list(noted_hosts)
         presence_by_host = sightings.from_host_info(self.answers, name)
-        # For most names there is nothing that would have to be asked further.
+        # Most names are unknown everywhere, so no host need be asked further.
         is_unknown = name not in self._names and name not in self._elsewhere
         if is_unknown and not (busy_reasons or noted_hosts):
             return deploy.Hosts(found=self.found, wanted=self.wanted, seen=presence_by_host)
@@ -105,7 +105,7 @@ class Picture:
         )
 
     def plan(self, requests: Iterable[Requirements], policy: Policy) -> Plan:
-        """Return where VMs go."""
+        """Return where the VMs go."""
         return plan_many(
             requests,
             self.answers,
@@ -115,9 +115,9 @@ class Picture:
         )
 
     def why_nowhere(self, reasons_by_host: Mapping[str, str]) -> str:
-        """Return one line that says why a VM has no place; ``why``: each host's reason."""
+        """Return one line on why a VM has no place, by the reason of each host."""
         reasons = {**reasons_by_host, **self.found.reasons()}
-        # Whatever is said of them: they count for groups and headroom alone.
+        # These hosts count for groups and headroom only, so this reason replaces their own.
         for host in self.answers.keys() - self.wanted:
             reasons[host] = self._said_why
         return no_place(reasons)
@@ -130,12 +130,12 @@ class Picture:
         policy: Policy,
     ) -> tuple[str | None, dict[str, str]]:
         """
-        Return the best host for a VM whose own has refused it, and why each does not take it.
+        Return the best host for a VM that its own host refused, and why other hosts cannot take it.
 
-        beside
-            ``{name: (what it takes, its host)}`` of the others that are built, or will be.
-        refused
-            ``{host: reasons}`` of those that did.
+        other_vms
+            ``{name: (requirements, host)}`` of the other VMs, built or planned.
+        refusals_by_host
+            ``{host: reasons}`` of the hosts that refused.
         """
         infos_by_host = dict(self.answers)
         for other_required, host in other_vms.values():
@@ -158,10 +158,10 @@ def give_up(
     cloud: Cloud, orders_by_name: Mapping[str, LockedRecord]
 ) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """
-    Settle moves, and have hosts never begin what interrupted commands have ordered of names.
+    Settle moves, and have hosts refuse what interrupted commands ordered.
 
-    Returns what ``interrupted.give_up`` does of each, and ``{name: why}`` of those with a move that
-    cannot be settled now: these are not built, and the others have nothing to do with it.
+    Returns the results of ``interrupted.give_up`` by name, and ``{name: reason}`` of names with a
+    move that cannot be settled now: these VMs are not built, and the others are not affected.
     """
     busy_reasons, stuck_reasons = {}, {}
     for name, order in orders_by_name.items():
@@ -182,12 +182,12 @@ def sort_names(
     busy_reasons: Mapping[str, Mapping[str, str]],
 ) -> SortedNames:
     """
-    Return what becomes of each name, once what interrupted commands left is settled.
+    Return what becomes of each name, after settling what interrupted commands left.
 
-    held
-        Their orders. Without them nothing is settled.
+    orders_by_name
+        Orders that this call holds. A name without one is not settled.
 
-    Raises NameTaken if one is another VM's, or a minion's.
+    Raises NameTaken if a name belongs to another VM, or to a minion.
     """
     out, clashes = SortedNames(), []
     for request in requests:
@@ -225,14 +225,14 @@ def sort_names(
 
 def _keys_taken(cloud: Cloud, name: str) -> list[str]:
     record = records.read_record(orders.folder(cloud.opts), orders.PURPOSE, name)
-    # Where nothing is settled, the key that an interrupted command has made is still there.
+    # Without settling, the key that an interrupted command made still exists.
     order_key = (orders.read_facts(record).public_key or "").strip()
     is_taken = keys.read_accepted(cloud.opts, name) not in (None, order_key)
     return [f"a minion called {name!r} is accepted on this master"] if is_taken else []
 
 
 def describe_difference(required: Requirements, info: HostInfo) -> str:
-    """Return what a VM that a host has is, where that is not what is asked for; empty if it is."""
+    """Return how an existing VM differs from the request; empty if it does not."""
     vm = info.vms[required.name]
     differences = []
     if (vm.vcpus, vm.memory_mib) != (required.vcpus, required.memory_mib):

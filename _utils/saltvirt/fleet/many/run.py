@@ -1,4 +1,4 @@
-"""Deploy many VMs: look at all hosts once, plan once, then build some at a time on each host."""
+"""Deploy many VMs: ask all hosts once, plan once, then build some at a time on each host."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _PURGES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployPlan:
-    """All hosts as they answered, which names are there, and where the others go."""
+    """The hosts' answers, the names that exist, and where the others go."""
 
     picture: Picture
     required: Mapping[str, Requirements]
@@ -33,10 +33,10 @@ class DeployPlan:
     policy: Policy
 
     def failed(self) -> dict[str, str]:
-        """Return ``{name: why}`` of those that cannot be built."""
+        """Return ``{name: reason}`` of the VMs that cannot be built."""
         lines_by_id: dict[int, str] = {}
         for host_reasons in self.plan.unplaced.values():
-            # The same answer for all that need the same.
+            # VMs with the same needs share this object, and so the line.
             lines_by_id.setdefault(id(host_reasons), self.picture.why_nowhere(host_reasons))
         nowhere = {
             name: lines_by_id[id(host_reasons)] for name, host_reasons in self.plan.unplaced.items()
@@ -45,7 +45,7 @@ class DeployPlan:
 
 
 def dry_run(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Return ``{"plan", "exists", "failed"}``, and build nothing; raise if one has no place."""
+    """Return ``{"plan", "exists", "failed"}``, and build nothing; raise if a VM has no place."""
     deploy_plan = _make_plan(cloud, call, {})
     _refuse_unproved(cloud, call, deploy_plan)
     failed = deploy_plan.failed()
@@ -62,10 +62,10 @@ def _refuse_unproved(cloud: Cloud, call: Call, deploy_plan: DeployPlan) -> None:
 
 def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
     """
-    Build the VMs that are not there yet, and return the :class:`Outcome` as plain data.
+    Build the VMs that do not exist yet, and return the :class:`Outcome` as plain data.
 
-    Raises NotAllBuilt with it if one is not built; NameTaken, before anything is built, if a name
-    is another VM's.
+    Raises NotAllBuilt with the outcome if a VM is not built; NameTaken, before any build, if a name
+    belongs to another VM.
     """
     with _claim_names(cloud, call) as claims:
         deploy_plan = _make_plan(cloud, call, claims)
@@ -99,7 +99,7 @@ def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 @contextmanager
 def _claim_names(cloud: Cloud, call: Call) -> Iterator[dict[str, Claim]]:
-    """Yield ``{name: Claim}``: all names are ours before hosts are asked who has them."""
+    """Yield ``{name: Claim}``: all names are claimed before hosts are asked about them."""
     _check(cloud, call)
     with ExitStack() as outer_stack:
         out = {}
@@ -111,7 +111,7 @@ def _claim_names(cloud: Cloud, call: Call) -> Iterator[dict[str, Claim]]:
 
 
 def _check(cloud: Cloud, call: Call) -> Policy:
-    """Return how hosts are chosen; refuse what is refused whatever the hosts say."""
+    """Return the placement policy; raise for what is refused before hosts are asked."""
     for request in call.requests:
         keys.refuse_reserved(cloud.opts, request.name)
     return config.policy(cloud.settings, call.requests[0].placed)
@@ -140,7 +140,7 @@ def _describe_plan(plan: Plan, names: SortedNames) -> str:
 def _await_minions(
     cloud: Cloud, call: Call, picture: Picture, out: Outcome, builds: Builds
 ) -> None:
-    """Wait for the minions of what was built; one that does not answer has failed, and stays."""
+    """Wait for the minions of built VMs; a VM without an answer has failed, and stays."""
     deadlines = {}
     for request in call.requests:
         host, kwargs = out.built.get(request.name), request.given
@@ -169,7 +169,7 @@ def _await_minions(
 def _wait_for_minions(
     cloud: Cloud, deadlines: Mapping[str, float], answer_times: dict[str, float], builds: Builds
 ) -> str:
-    """Wait for minions, of which those that answer come to ``found``; return why not the others."""
+    """Add minions to ``answer_times`` as they answer; return the problem of the others."""
     try:
         if not builds.is_interrupted:
             answering.wait_for_minions(cloud, deadlines, answer_times)
@@ -185,9 +185,9 @@ def _wait_for_minions(
 def _purge(
     cloud: Cloud, claims: Mapping[str, Claim], uuids: Mapping[str, str], out: Outcome
 ) -> None:
-    """Take back what this call has built, each VM under the order that it still has."""
+    """Purge what this call has built, each VM under the order that the call holds."""
     built, out.built = out.built, {}
-    # One that failed and has an order still may be on its host.
+    # A failed VM that still has an order may be on its host.
     maybe_built = [n for n in out.failed if n in uuids and claims[n].order.record is not None]
     cloud.progress("Purging", detail=terminal.count_text(len(built), "VM"))
 
@@ -198,7 +198,7 @@ def _purge(
                 removing.take_back(cloud, order, name, built[name], uuids[name])
                 out.purged[name] = built[name]
             else:
-                # One that somebody has made meanwhile is not this call's.
+                # Another VM made under that name meanwhile is not this call's.
                 only, uuid = interrupted.order_hosts(order), uuids[name]
                 purged_hosts = removing.purge_locked(
                     cloud, order, name, only=only, uuid=uuid, is_undo=True
@@ -210,7 +210,7 @@ def _purge(
         except (VirtError, OSError) as error:
             out.left[name] = str(error)
 
-    # Whoever interrupts it is told to wait: the names are ours, and what is left is to be said.
+    # Hold interruptions back: this call holds the names, and must report leftovers.
     held_back = undo.undisturbed()
     with suppress(KeyboardInterrupt, SystemExit), held_back, ThreadPoolExecutor(_PURGES) as pool:
         jobs = [threads.begin(pool, one, name) for name in dict.fromkeys([*built, *maybe_built])]

@@ -1,4 +1,4 @@
-"""Whose turn it is: so many builds, or moves, at a time on one host."""
+"""Limit how many builds, or moves, are under way at a time on one host."""
 
 import threading
 from collections import Counter
@@ -8,20 +8,20 @@ from typing import Protocol
 
 
 class Order(Protocol):
-    """What may begin as others stand; :class:`saltvirt.placement.sequence.Sequence` is one."""
+    """An order in which names may begin, as :class:`saltvirt.placement.sequence.Sequence`."""
 
     def ready(self, waiting: Collection[str]) -> Iterable[str]:
-        """Return which of those that wait may begin now."""
+        """Return which waiting names may begin now."""
 
     def begin(self, name: str) -> None:
-        """Take in that one begins."""
+        """Record that a name begins."""
 
     def end(self, name: str, *, has_moved: bool) -> None:
-        """Take in that one is over."""
+        """Record that a name is over."""
 
 
 class _AnyOrder:
-    """No order: each may begin at any time."""
+    """No order: each name may begin at any time."""
 
     def ready(self, waiting: Collection[str]) -> Iterable[str]:
         return waiting
@@ -35,16 +35,16 @@ class _AnyOrder:
 
 class Turns:
     """
-    What waits to be done, and on which hosts how much is under way.
+    The names that wait, and how many are under way on each host.
 
     waiting
-        ``{name: hosts}``, in the order in which they begin where all their hosts have a turn free.
+        ``{name: hosts}``, in order; a name begins when all its hosts have a free turn.
     per_host
-        How many there are at a time on one host.
+        How many turns a host has.
     more
-        ``{host: how many}`` of hosts that have another number.
+        ``{host: turns}`` of hosts with another number.
     order
-        What else must be before one begins. Defaults to nothing.
+        What must be over before a name begins. Defaults to nothing.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class Turns:
 
     def next(self) -> str | None:
         """
-        Return the next name, whose hosts have a turn for it now; None if none waits any more.
+        Return the next name when its hosts have a turn for it.
 
-        None too if none of those that wait may begin, and nothing is under way that could change
-        that.
+        None if no name waits any more, or if no waiting name may begin and nothing under way could
+        change that.
         """
         with self._changed:
             while self._waiting:
@@ -83,7 +83,7 @@ class Turns:
 
     @contextmanager
     def on(self, name: str, host: str) -> Iterator[None]:
-        """Have a name's turn be on this host, of which it may have to wait for one."""
+        """Give a name its turn on this host, if need be after a wait for a free one."""
         with self._changed:
             if self._at.get(name) != (host,):
                 self._give(name)
@@ -98,12 +98,12 @@ class Turns:
             self._give(name)
 
     def under_way(self) -> list[str]:
-        """Return what has begun, and is not over."""
+        """Return the names that have begun, and are not over."""
         with self._changed:
             return list(self._at)
 
     def stop(self) -> list[str]:
-        """Let nothing more begin; return what does not."""
+        """Let no more names begin; return those that waited."""
         with self._changed:
             waiting_names = list(self._waiting)
             self._waiting.clear()
