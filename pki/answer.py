@@ -1,4 +1,4 @@
-"""The master's answer to a host that asks for certificates."""
+"""Answer a host that requests certificates."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -8,21 +8,21 @@ from typing import Any
 from saltvirt.pki import ca, enrolled, policy, reclaim
 from saltvirt.pki.authorities import LIBVIRT, USES, Authorities, Trust
 
-# Of the question and the answer; hosts of a release with one CA for all send none.
+# Of request and answer; hosts of a release with one CA for all uses send none.
 VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """
-    What an authenticated host needs.
+    The master's answer to an authenticated host.
 
     trust
         ``{use: Trust}``; each use has a CA of its own.
     certificates
-        ``{purpose: PEM}`` of those that were wanted.
+        ``{purpose: PEM}`` of the requested certificates.
     names, addresses, subject
-        What is written into every certificate of this host.
+        What every certificate of this host contains.
     """
 
     trust: dict[str, Trust]
@@ -35,14 +35,14 @@ class Answer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """
-    Who asks, and what the master knows of all others.
+    The host that asks, and the master's knowledge of all others.
 
     grains
-        What this host says of itself.
+        The host's own report.
     hypervisors
         ``{id: grains}`` of all other hypervisors.
     minions
-        The ids of all other minions whose keys are accepted.
+        The ids of all other accepted minions.
     """
 
     id: str
@@ -61,20 +61,21 @@ def answer(
     check: Callable[[], object] = lambda: None,
 ) -> Answer:
     """
-    Return what an authenticated host needs.
+    Return the answer to an authenticated host.
 
     check
-        Raises if this host may have nothing, any more. Whoever shuts it out says so first, and then
-        revokes what it has in a turn of its own (:meth:`saltvirt.pki.enrolled.Register.turn`).
-    wanted
+        Raises if this host may have no certificates any more. A command that disallows it records
+        that first, and then revokes its certificates in a turn of its own
+        (:meth:`saltvirt.pki.enrolled.Register.turn`).
+    requests
         ``{purpose: request PEM}``; of a request only the public key is used. Empty: nothing is
-        signed, the answer says what would be written.
+        signed, and the answer has what would be written.
     options
         ``{"days", "key_type", "organization", "requests_per_hour", "requests_per_day",
         "names": {host: [...]}}``, each optional.
 
-    Certificates of other hosts that have a name of this one, from before its id was known, are
-    revoked (:mod:`saltvirt.pki.reclaim`).
+    Certificates that other hosts got for a name of this one, before its id was known, are revoked
+    (:mod:`saltvirt.pki.reclaim`).
     """
     keys = {p: ca.read_request(pem) for p, pem in policy.purposes(requests).items()}
     register = enrolled.Register(authorities.folder)
@@ -82,7 +83,7 @@ def answer(
     policy.refuse_id(host.id)
     extra = names_by_host.get(host.id) or ()
     policy.refuse_rival(host.id, host.minions, extra)
-    # Before its own turn: two hosts that have each other's names would wait for each other.
+    # Before this host's turn, as two hosts with each other's names would deadlock.
     reclaim.reclaim(authorities, register, host.id, names_by_host, now)
     with register.turn(host.id):
         known_hosts = policy.Known.of(
@@ -95,7 +96,7 @@ def answer(
         )
         names, addresses = policy.subjects(host.id, host.grains, known_hosts, extra)
         kind = options.get("key_type", "ecdsa")
-        # First, as it waits for an import of a backup.
+        # First libvirt's CA, which waits for an import of a backup.
         authorities.stores[LIBVIRT].authority(now, kind=kind)
         authorities.prune_daily(now)
         authorities.separate([host.id, *host.hypervisors], now)

@@ -1,11 +1,11 @@
 """
-One certificate authority for each use: what one signs is good for nothing else.
+A certificate authority for each use; its certificates are good for no other use.
 
-libvirt's list of allowed names is read by its servers only, and QEMU looks at chain and usage
-alone: names in one CA cannot keep the uses apart, and a key of QEMU's group would open libvirtd.
+Names in a single CA could not keep the uses apart: only libvirt's servers read the list of allowed
+names, and QEMU checks chain and usage alone. A key of QEMU's group would open libvirtd.
 
-Releases before 1.0 signed all with libvirt's CA. Until every hypervisor has certificates of the
-others, those others are trusted beside it; then what it signed for them is revoked.
+Releases before 1.0 signed all certificates with libvirt's CA. Each other use trusts that CA, too,
+until every hypervisor has certificates of the new CA; then libvirt's for that use are revoked.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -19,7 +19,7 @@ from saltvirt import files
 from saltvirt.pki import certified, store
 
 LIBVIRT = "libvirt"
-# Of each use the folder below that of libvirt's CA, and what its CA is called.
+# By use: its folder below that of libvirt's CA, and its CA's name.
 USES = {
     LIBVIRT: (".", "Salt Virt CA"),
     "qemu": ("qemu", "Salt Virt QEMU CA"),
@@ -30,7 +30,7 @@ _DAY = timedelta(days=1)
 
 
 def use_of(purpose: str) -> str:
-    """Return the use of a certificate's purpose: ``qemu`` of ``qemu-server``."""
+    """Return the use of a certificate's purpose: ``qemu`` for ``qemu-server``."""
     return purpose.partition("-")[0]
 
 
@@ -57,7 +57,7 @@ class Authorities:
         return self.stores[use_of(purpose)]
 
     def issued(self) -> list[dict[str, Any]]:
-        """Return every certificate, of all CAs: ``{host, purpose, serial, not_after, signer}``."""
+        """Return all CAs' certificates: ``{host, purpose, serial, not_after, signer}``."""
         return [
             {**row, "signer": use}
             for use, ca_store in self.stores.items()
@@ -70,9 +70,9 @@ class Authorities:
 
     def revoke(self, rows: Collection[Mapping[str, Any]], now: datetime) -> None:
         """
-        Revoke certificates, of which ``issued`` has told these rows.
+        Revoke certificates, given as rows of ``issued``.
 
-        A CA that fails keeps no other from revoking; the first error is raised after that.
+        If a CA fails, the others still revoke; then the first error is raised.
         """
         errors: list[Exception] = []
         for use, ca_store in self.stores.items():
@@ -86,7 +86,7 @@ class Authorities:
             raise errors[0]
 
     def strange(self) -> list[Path]:
-        """Return the files in the folders of records that are not this project's, or damaged."""
+        """Return foreign and damaged files in the folders of records."""
         return [
             path
             for ca_store in self.stores.values()
@@ -106,17 +106,17 @@ class Authorities:
         )
 
     def is_separate(self, use: str) -> bool:
-        """Return whether nothing that libvirt's CA signed for a use is good any more."""
+        """Return whether a use trusts its own CA alone, and not libvirt's beside it."""
         return use == LIBVIRT or (self.stores[use].folder / _SEPARATE).exists()
 
     def separate(self, hosts: Collection[str], now: datetime) -> list[str]:
         """
-        Revoke what libvirt's CA signed for other uses, where all hypervisors have better.
+        Revoke libvirt's CA's certificates for other uses, once all hypervisors have new ones.
 
         hosts
-            The hypervisors. Whoever is not one of them is not waited for.
+            The hypervisors; other hosts' certificates are not waited for.
 
-        Returns the serials that were revoked.
+        Returns the revoked serials.
         """
         out: list[str] = []
         for use in USES:
@@ -137,7 +137,7 @@ class Authorities:
         return [row["serial"] for row in old_rows]
 
     def _good(self, use: str, now: datetime) -> list[dict[str, Any]]:
-        """Return the certificates for a use that are neither over nor revoked, whoever signed."""
+        """Return all CAs' certificates for a use that are neither expired nor revoked."""
         revoked_serials = self.revoked()
         rows = [row for row in self.issued() if use_of(row["purpose"]) == use]
         return [
@@ -148,7 +148,7 @@ class Authorities:
         ]
 
     def begin_rotation(self, now: datetime, **options: Any) -> None:
-        """Make the next CA of each use; from now on every host is told to trust both."""
+        """Make the next CA of each use; from now on every host gets both CAs to trust."""
         for ca_store in self.stores.values():
             ca_store.begin_rotation(now, **options)
 
@@ -163,9 +163,9 @@ class Authorities:
             ca_store.finish_rotation(now)
 
     def prune_daily(self, now: datetime) -> None:
-        """Forget certificates that are over, and that they were revoked; once in a day."""
+        """Remove the records of expired certificates, once a day."""
         mark = self.folder / "pruned"
-        # A mark that cannot be read says nothing.
+        # A mark that cannot be read counts as missing.
         with suppress(FileNotFoundError, ValueError, TypeError):
             if now - datetime.fromisoformat(mark.read_text()) < _DAY:
                 return
@@ -175,7 +175,7 @@ class Authorities:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the locks of all CAs that are there, and of libvirt's."""
+        """Hold the locks of all existing CAs, and of libvirt's."""
         with ExitStack() as stack:
             for use, ca_store in self.stores.items():
                 if use == LIBVIRT or store.exists(ca_store.folder):

@@ -1,4 +1,4 @@
-"""A backup of the CAs that is of no use without its passphrase."""
+"""Back up and restore the CAs, encrypted with a passphrase."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ from saltvirt.pki.store import exists
 
 _MARK = "salt-virt-ca-backup:1"
 MIN_PASSPHRASE = 12
-# What is of one moment, and what any minion of a master with Salt 3008 can put there.
+# Temporary files, and those that any minion can write on a master with Salt 3008.
 _LEFT_OUT = (".lock", ".part", ".p")
 
 
@@ -67,7 +67,7 @@ def read_all(folder: str | Path) -> dict[str, bytes]:
 
 
 def _is_aside(path: str | Path) -> bool:
-    """Return whether it is a key that was put aside: of no CA, and another one elsewhere."""
+    """Return whether a file is a key that was put aside, which belongs to no CA now."""
     return re.fullmatch(rf"{re.escape(KEY)}\.\d+", Path(path).name) is not None
 
 
@@ -78,23 +78,23 @@ def _unless_missing(error: OSError) -> None:
 
 def restore(folder: str | Path, contents: Mapping[str, bytes]) -> None:
     """
-    Lay a backup's files down where no CA is; all are on the disk before the first takes its place.
+    Restore a backup where no CA is; all files are on the disk before the first takes its place.
 
-    The certificates come last, libvirt's at the end: with it the CAs exist. A host that asks
-    meanwhile waits.
+    The certificates come last, libvirt's at the end: with it the CAs exist. Requests of hosts wait
+    meanwhile.
     """
     authorities = Authorities(folder)
     with authorities.locked():
         _refuse_another_ca(authorities, contents)
         _refuse_another_list(authorities.folder / HYPERVISORS, contents)
         Authority.from_pem(contents.get(KEY, b""), contents.get(CERTIFICATE, b""))
-        # Of the CAs of a release that had one for all there is nothing: they are made when asked.
+        # A backup of a release with one CA lacks the other CAs, which are made when needed.
         pairs = [
             (f"{subfolder}/{KEY}", f"{subfolder}/{CERTIFICATE}")
             for subfolder, _name in USES.values()
         ]
         last_names = [str(Path(name)) for pair in reversed(pairs) for name in pair]
-        # An older backup may have keys put aside; in their place may be one of this master's.
+        # An older backup may have keys put aside; this master may have others of the same names.
         names = [name for name in contents if name not in last_names and not _is_aside(name)]
         paths = {
             name: _path_inside(authorities.folder, name)
@@ -115,7 +115,7 @@ def _mode(name: str) -> int:
 
 
 def _refuse_another_ca(authorities: Authorities, contents: Mapping[str, bytes]) -> None:
-    """Replace no CA; of the other uses' there may be those that the backup has."""
+    """Refuse to replace a CA; other uses' CAs may be there if they equal the backup's."""
     for use, ca_store in authorities.stores.items():
         path = ca_store.folder / CERTIFICATE
         if path.is_symlink() or exists(path):
@@ -125,7 +125,7 @@ def _refuse_another_ca(authorities: Authorities, contents: Mapping[str, bytes]) 
 
 
 def _refuse_another_list(path: Path, contents: Mapping[str, bytes]) -> None:
-    """Let no backup say again who is a hypervisor, where the master has said it since."""
+    """Refuse to replace a list of hypervisors that differs from the backup's."""
     if HYPERVISORS in contents and exists(path) and path.read_bytes() != contents[HYPERVISORS]:
         raise PkiError(
             f"{path} is another list of hypervisors than the backup's; move it away first, and see "

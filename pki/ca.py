@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# Those that this CA makes, and those that it signs.
+# Keys that this CA makes, and keys that it signs.
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 MAX_CSR = 16 * 1024
 UNIT = "salt-virt hypervisor"
-# Clocks of hosts differ a little: a certificate is good from some minutes ago.
+# Hosts' clocks differ a little, so a certificate is valid from some minutes ago.
 _SKEW = timedelta(minutes=5)
 _USAGE = {
     "server": ExtendedKeyUsageOID.SERVER_AUTH,
@@ -86,7 +86,7 @@ def new_key(kind: str = "ecdsa") -> PrivateKey:
 
 
 def key_pem(key: PrivateKey) -> bytes:
-    """Return a private key as PEM bytes; whoever writes them must write them 0600."""
+    """Return a private key as PEM bytes; the caller must write them with mode 0600."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -143,7 +143,7 @@ def _serial() -> int:
 
 def read_request(pem: object) -> PublicKey:
     """
-    Return the public key of a certificate request; nothing else of it is ever used.
+    Return the public key of a certificate request; nothing else in the request is ever used.
 
     pem
         PEM text, at most 16 KiB. Raises PkiError: no request, a bad signature, a weak key.
@@ -154,7 +154,7 @@ def read_request(pem: object) -> PublicKey:
         request = x509.load_pem_x509_csr(pem.encode())
         is_valid = request.is_signature_valid
         key = request.public_key()
-    except Exception as exc:  # parsers of hostile input raise what they like
+    except Exception as exc:  # a parser may raise anything on hostile input
         raise PkiError(f"the request cannot be read: {type(exc).__name__}") from exc
     if not is_valid:
         raise PkiError("the request is not signed with its own key")
@@ -175,10 +175,10 @@ def _refuse_weak_key(key: object) -> PublicKey:
 
 def subject(minion_id: str, organization: str | None = None) -> x509.Name:
     """
-    Return the name of a hypervisor in its certificate.
+    Return a hypervisor's subject in its certificate.
 
-    The unit comes first: ``OU=salt-virt hypervisor,*`` in libvirt's ``tls_allowed_dn_list`` lets in
-    whoever the master took for a hypervisor, and nobody else that an adopted CA ever signed.
+    The unit comes first: ``OU=salt-virt hypervisor,*`` in libvirt's ``tls_allowed_dn_list`` admits
+    the master's hypervisors, and no other certificate that an adopted CA ever signed.
     """
     names = [(NameOID.ORGANIZATIONAL_UNIT_NAME, UNIT), (NameOID.COMMON_NAME, minion_id)]
     if organization:

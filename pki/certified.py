@@ -1,9 +1,9 @@
 """
 Records of certificates: one small file for each that was signed, and for each that was revoked.
 
-Only files whose names this module gives are read. Others may write in the folder of a CA, such as
-any minion of a master with Salt 3008 (files that end in ``.p``): :func:`strange` names those files,
-and nothing else looks at them.
+Only files with names that this module gives are read. Others may write in the folder of a CA, such
+as any minion of a master with Salt 3008 (files that end in ``.p``): :func:`find_strange_files`
+names these files, and nothing else reads them.
 """
 
 import json
@@ -29,12 +29,12 @@ _END = ".json"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateRecord:
     """
-    A certificate as it is on record.
+    The record of a certificate.
 
     not_after
-        Until when it is good, as ISO 8601.
+        When it expires, as ISO 8601.
     names
-        The names and addresses in it. None: an earlier release has signed it, and they are unknown.
+        The names and addresses in it. None: an earlier release did not record them.
     authority
         The fingerprint of the CA's certificate that signed it; empty for earlier releases.
     """
@@ -78,14 +78,14 @@ def has_issued(folder: Path) -> bool:
 
 
 def note(folder: Path, certificate: CertificateRecord) -> None:
-    """Note a certificate before it is handed out."""
+    """Record a certificate before it is handed out."""
     (folder / ISSUED).mkdir(mode=0o700, exist_ok=True)
     path = folder / ISSUED / f"{certificate.serial}{_END}"
     files.write(path, json.dumps(asdict(certificate)).encode())
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """Return every certificate on record, as mappings with the fields of :class:`Certified`."""
+    """Return every record, as a mapping with the fields of :class:`CertificateRecord`."""
     return list(_rows(folder))
 
 
@@ -95,7 +95,7 @@ def _rows(folder: Path) -> Iterator[dict[str, Any]]:
         try:
             yield _parse_record(json.loads(path.read_bytes()), serial)
         except FileNotFoundError:
-            continue  # it was pruned since
+            continue  # pruned meanwhile
         except (ValueError, TypeError, KeyError) as error:
             log.warning("passed over the damaged record %s: %s", path, error)
 
@@ -123,7 +123,7 @@ def revoked_dates(folder: Path) -> dict[int, datetime]:
     out = {}
     for serial in _serials(folder / REVOKED):
         path = folder / REVOKED / serial
-        with suppress(FileNotFoundError):  # it was pruned since
+        with suppress(FileNotFoundError):  # pruned meanwhile
             out[int(serial, 16)] = _read_revocation_date(path)
     return out
 
@@ -135,25 +135,25 @@ def _read_revocation_date(path: Path) -> datetime:
         date = None
     if date is not None and date.tzinfo is not None:
         return date
-    # A crash may have left it empty: its name alone says that the certificate is revoked.
+    # A crash may leave the file empty: its name alone proves the revocation.
     return datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)
 
 
 def revoke(folder: Path, serials: Iterable[str], now: datetime) -> None:
-    """Note that certificates are revoked; all of it is on the disk when this returns."""
+    """Record that certificates are revoked; all records are on the disk when this returns."""
     place = folder / REVOKED
     place.mkdir(mode=0o700, exist_ok=True)
     present_names = set(names_in(place))
     new_paths = [place / serial for serial in dict.fromkeys(serials) if serial not in present_names]
     for path in new_paths:
-        # All are written before the first is synced: of thousands, one at a time takes minutes.
+        # Write all before the first is synced: of thousands, one at a time takes minutes.
         path.write_bytes(now.isoformat().encode())
         path.chmod(0o600)
     files.sync_files(new_paths)
 
 
 def forget(folder: Path, serials: Iterable[str]) -> None:
-    """Forget certificates that nobody trusts any more, and that they were revoked."""
+    """Remove the records of certificates that no host trusts any more."""
     for serial in serials:
         files.unlink(folder / REVOKED / serial)
         files.unlink(folder / ISSUED / f"{serial}{_END}")

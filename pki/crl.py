@@ -25,7 +25,7 @@ def build(
         Grows with every list.
     days
         How long the list is good. Long, because a list that has expired stops every connection:
-        GnuTLS then trusts nobody.
+        GnuTLS then trusts no peer.
     """
     builder = (
         x509.CertificateRevocationListBuilder()

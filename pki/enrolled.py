@@ -1,4 +1,4 @@
-"""What each host was certified for, and when it asked: one small file for each."""
+"""Record what each host was certified for, and its requests: one small file for each host."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -16,21 +16,21 @@ from saltvirt.pki.certified import names_in
 PER_HOUR, PER_DAY = 60, 100
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 _END = ".json"
-# Of a host that asks for other names each time; MORE stands for those that are not listed.
+# The limit for a host that requests other names each time; MORE stands for names beyond it.
 _MOST, MORE = 1000, "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enrolled:
     """
-    One host.
+    The record of a host.
 
     subjects
         The names and addresses of its newest certificate.
     asked
-        When it was given certificates within the last day, as ISO 8601.
+        When it got certificates within the last day, as ISO 8601.
     certified
-        ``{name or address: until when}`` of all its certificates, of the newest one that has it.
+        ``{name or address: end}`` of all its certificates, by the newest one with that name.
     """
 
     subjects: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Enrolled:
     certified: Mapping[str, str] = field(default_factory=dict)
 
     def counted(self, host: str, now: datetime, options: Mapping[str, Any]) -> "Enrolled":
-        """Return it with one more time; raise PkiError if that is too often."""
+        """Return the record with one more request; raise PkiError if there are too many."""
         per_hour = options.get("requests_per_hour", PER_HOUR)
         per_day = options.get("requests_per_day", max(PER_DAY, per_hour))
         times = [text for text in self.asked if now - datetime.fromisoformat(text) < _DAY]
@@ -56,7 +56,7 @@ class Enrolled:
         return replace(self, asked=(*times, now.isoformat()))
 
     def with_names(self, names: Collection[str], until: datetime, now: datetime) -> "Enrolled":
-        """Return it with a new certificate, without the names of those that are over."""
+        """Return the record with a new certificate, without names of expired ones."""
         good_names = {name: end for name, end in self.certified.items() if _is_good(end, now)}
         ends_by_name = {**good_names, **dict.fromkeys(names, until.isoformat())}
         if len(ends_by_name) > _MOST:
@@ -68,7 +68,7 @@ class Enrolled:
         return replace(self, subjects=tuple(names), certified=ends_by_name)
 
     def without(self, names: Collection[str]) -> "Enrolled":
-        """Return it without names that no good certificate of the host has any more."""
+        """Return the record without names that no good certificate of the host has any more."""
         return replace(
             self,
             subjects=tuple(name for name in self.subjects if name not in names),
@@ -76,8 +76,8 @@ class Enrolled:
         )
 
     def has(self, now: datetime) -> set[str]:
-        """Return the names and addresses in certificates that are not over; maybe MORE of them."""
-        # An earlier release has noted the newest certificate alone.
+        """Return the names and addresses in certificates that have not expired, maybe MORE."""
+        # An earlier release recorded the newest certificate alone.
         good_names = {name for name, end in self.certified.items() if _is_good(end, now)}
         return good_names.union(self.subjects)
 
@@ -87,20 +87,20 @@ def _is_good(end: str, now: datetime) -> bool:
 
 
 class Register:
-    """All hosts; the folder is that of the CAs."""
+    """The records of all hosts; the folder is that of the CAs."""
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder) / "enrolled"
 
     @contextmanager
     def turn(self, host: str) -> Iterator[None]:
-        """Let one question of a host be answered at a time."""
+        """Hold the lock of a host, so that its requests are answered one at a time."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locks.hold_lock(self._folder / f"{host}.lock"):
             yield
 
     def read(self, host: str) -> Enrolled:
-        """Return what is known of a host."""
+        """Return the record of a host."""
         path = self._folder / f"{host}{_END}"
         try:
             content = json.loads(path.read_bytes())
@@ -117,7 +117,7 @@ class Register:
             ) from error
 
     def write(self, host: str, record: Enrolled) -> None:
-        """Note what is known of a host."""
+        """Write the record of a host."""
         files.write(self._folder / f"{host}{_END}", json.dumps(asdict(record)).encode())
 
     def hosts(self) -> list[str]:
@@ -126,5 +126,5 @@ class Register:
         return sorted(filter(policy.is_name, (name.removesuffix(_END) for name in names)))
 
     def holders(self, hosts: Iterable[str]) -> dict[str, str]:
-        """Return ``{name or address: host}`` of what these hosts were last certified for."""
+        """Return ``{name or address: host}`` of these hosts' newest certificates."""
         return {text: host for host in sorted(hosts) for text in self.read(host).subjects}

@@ -1,4 +1,4 @@
-"""What the master writes into a certificate: decided from what it knows, never from a request."""
+"""Decide what is written into a certificate, by what the master knows, never by a request."""
 
 import ipaddress
 import itertools
@@ -18,9 +18,9 @@ PURPOSES = {
 }
 # RFC 5280, ub-common-name.
 _MAX_CN = 64
-# More than any host has; each becomes a part of a certificate, and of the others' firewalls.
+# More than any host has; each goes into a certificate, and into other hosts' firewalls.
 _MAX_ADDRESSES = 64
-# So much of what one host says is looked at.
+# How many values of a host's report are read.
 _MAX_REPORTED = 256
 _NAME = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -31,16 +31,16 @@ _NAME = re.compile(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """
-    What the master knows of all minions but the one that asks.
+    The master's knowledge, to judge the report of a host.
 
     ids
-        Their ids: the names of accepted keys.
+        Ids of the other minions: the names of accepted keys.
     assigned
-        What is another's by the master's word: ids, and what ``virt:pki:names`` gives it.
+        Other minions' ids, and the names that ``virt:pki:names`` gives to other hosts.
     said
-        Names and addresses that other hypervisors say they have. What a guest says does not count.
+        Names and addresses that other hypervisors report. Guests' reports do not count.
     holders
-        ``{name or address: hypervisor}`` of certificates that were given out, to whomever.
+        ``{name or address: hypervisor}`` of issued certificates, the asking host's, too.
     """
 
     ids: frozenset[str] = frozenset()
@@ -56,7 +56,7 @@ class Known:
         names: Iterable[Iterable[str]] = (),
         holders: Mapping[str, str] | None = None,
     ) -> "Known":
-        """Return it of the others' ids, ``{hypervisor: grains}`` and configured names."""
+        """Return the knowledge of others' ids, ``{hypervisor: grains}`` and configured names."""
         ids = frozenset(ids)
         assigned_texts = {minion_id.lower() for minion_id in ids} | {
             _normalize(text) for texts in names for text in texts
@@ -72,7 +72,7 @@ class Known:
         )
 
     def leaves(self, minion_id: str, text: str) -> bool:
-        """Return whether a host may be certified for a name or an address that it says it has."""
+        """Return whether a host may be certified for a name or an address that it reports."""
         holder = self.holders.get(text)
         if text in self.assigned:
             return False
@@ -91,9 +91,9 @@ def subjects(
     minion_id
         The authenticated id; always the first name.
     grains
-        What the host says of itself: believed only where nobody else can be meant.
-    known
-        What the master knows of all others.
+        The host's own report: believed only where no other host can be meant.
+        known_hosts
+            The master's knowledge of all others.
     extra
         Names and addresses that the operator configured for this host; they are taken as they are.
     """
@@ -101,7 +101,7 @@ def subjects(
     refuse_rival(minion_id, known_hosts.ids, extra)
     names, addresses = _configured_subjects(minion_id, extra)
     own_name = minion_id.lower()
-    # What is not of its id's first label may be the name of a host that is not here yet.
+    # A name with another first label than the id's may be that of a host that is not here yet.
     reported_names = [
         name
         for name in _reported_names(grains)
@@ -135,7 +135,7 @@ def _configured_subjects(minion_id: str, extra: Iterable[str]) -> tuple[list[str
 
 
 def assigned(minion_id: str, extra: Iterable[str]) -> set[str]:
-    """Return the names and addresses that are a host's by the master's word."""
+    """Return the names and addresses that the master assigns to a host."""
     return {minion_id.lower(), *map(_normalize, extra)}
 
 
@@ -147,19 +147,19 @@ def _normalize(text: str) -> str:
 
 
 def claims(grains: Mapping[str, Any]) -> set[str]:
-    """Return the names and addresses that a host says it has."""
+    """Return the names and addresses that a host reports."""
     return {*_reported_names(grains), *reachable(grains)}
 
 
 def _reported_names(grains: object) -> list[str]:
-    """Return the host names that a host says it has."""
+    """Return the host names that a host reports."""
     values = [grains.get(name) for name in ("fqdn", "host")] if isinstance(grains, Mapping) else []
     names = [name.lower() for name in values if isinstance(name, str)]
     return [name for name in names if _NAME.fullmatch(name) and "localhost" not in name]
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is a host name: what else an id may be has no certificate."""
+    """Return whether a text is a host name; other ids get no certificate."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -176,10 +176,10 @@ def refuse_id(minion_id: str) -> None:
 
 def refuse_rival(minion_id: str, other_ids: Iterable[str], extra: Iterable[str]) -> None:
     """
-    Raise PkiError for an id by which another minion is reached: its holder could pose as that one.
+    Raise PkiError for an id that differs only in case from another minion's, and could pose as it.
 
     extra
-        What the operator configured for this host: where the id is listed, it is right.
+        What the operator configured for this host; an id that is listed there is right.
     """
     if minion_id.lower() in (str(text).lower() for text in extra):
         return
@@ -195,12 +195,12 @@ def refuse_rival(minion_id: str, other_ids: Iterable[str], extra: Iterable[str])
 
 
 def _address(text: object) -> str | None:
-    """Return an address in its usual form, None for one that reaches no other host."""
+    """Return an address in its usual form, None for an address that reaches no other host."""
     try:
         address = ipaddress.ip_address(str(text))
     except ValueError:
         return None
-    # A certificate has no scope: 2001:db8::2%x would be written as the 2001:db8::2 of another.
+    # A certificate has no scope: 2001:db8::2%x would become the 2001:db8::2 of another host.
     if getattr(address, "scope_id", None) is not None:
         return None
     address = getattr(address, "ipv4_mapped", None) or address
@@ -210,15 +210,15 @@ def _address(text: object) -> str | None:
 
 
 def reachable(grains: Mapping[str, Any]) -> list[str]:
-    """Return the addresses a host may be reached by, of what it says of itself."""
+    """Return the addresses in a host's report by which other hosts may reach it."""
     addresses = dict.fromkeys(
-        addresses for addresses in map(_address, _reported_addresses(grains)) if addresses
+        address for address in map(_address, _reported_addresses(grains)) if address
     )
     return list(addresses)[:_MAX_ADDRESSES]
 
 
 def _reported_addresses(grains: object) -> Iterator[object]:
-    """Return what a host says of its addresses; it may say anything, and much of it."""
+    """Yield the values that a host reports as addresses, unchecked, and not too many."""
     for kind in ("ipv4", "ipv6"):
         values = grains.get(kind) if isinstance(grains, Mapping) else None
         yield from (
@@ -227,7 +227,7 @@ def _reported_addresses(grains: object) -> Iterator[object]:
 
 
 def purposes(requests: object) -> dict[str, str]:
-    """Return ``{purpose: request}`` of a host's question, maybe empty; refuse any other shape."""
+    """Return ``{purpose: request}`` of a host's call, maybe empty; refuse any other shape."""
     if not isinstance(requests, dict) or len(requests) > len(PURPOSES):
         raise PkiError("a question is a mapping of purposes to requests")
     unknown = sorted(str(purpose) for purpose in requests if purpose not in PURPOSES)

@@ -1,10 +1,10 @@
 """
-Take a host's names back from certificates that others were given before this host was known.
+Revoke other hosts' certificates with names of a host that became known later.
 
-A host is certified for names that it reports, unless they are another's. A host that joins later
-may have such a name as its id, or by the operator's word (``virt:pki:names``): from then on no
-other host may pose as it. What a host merely reports, such as its addresses, takes nothing from
-others: each hypervisor could have all others' certificates revoked by that.
+A host is certified for names that it reports, unless they are another host's. A host that joins
+later may have such a name as its id, or by the operator's word (``virt:pki:names``): from then on
+no other host may pose as it. A mere report, as of addresses, revokes nothing: otherwise each
+hypervisor could have all others' certificates revoked.
 """
 
 import logging
@@ -29,11 +29,11 @@ def reclaim(
 
     host
         The id of a hypervisor that the master knows.
-    configured
-        ``virt:pki:names``; what it gives to two hosts is left to both.
+    names_by_host
+        ``virt:pki:names``; a name that it gives to two hosts stays with both.
 
-    Returns ``{other host: [serial]}`` of those that were revoked. The other hosts get new ones,
-    without these names, at their next ``virt.keys``.
+    Returns ``{other host: [revoked serial]}``. The other hosts get new certificates, without these
+    names, at their next ``virt.keys``.
     """
     own_names = policy.assigned(host, names_by_host.get(host) or ())
     revoked_by_host = {}
@@ -64,7 +64,7 @@ def _revoke_certificates(
     names: set[str],
     now: datetime,
 ) -> list[str]:
-    """Revoke what a host has with these names; return the serials."""
+    """Revoke a host's certificates with any of these names; return the serials."""
     revoked_serials = authorities.revoked()
     good_rows = [
         row
@@ -73,7 +73,7 @@ def _revoke_certificates(
         and row["serial"] not in revoked_serials
         and datetime.fromisoformat(row["not_after"]) > now
     ]
-    # An earlier release has not noted the names in each: the newest one has them.
+    # An earlier release did not record the names of each certificate: any of these may be in it.
     rows = [row for row in good_rows if row["names"] is None or not names.isdisjoint(row["names"])]
     authorities.revoke(rows, now)
     kept_names = {name for row in good_rows if row not in rows for name in row["names"]}

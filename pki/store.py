@@ -1,9 +1,9 @@
 """
-The CA's files on the master: each is replaced in one step, so a crash leaves old or new.
+The CA's files on the master, each replaced atomically.
 
 ``cakey.pem`` and ``cacert.pem`` keep the names that older releases used, so theirs are adopted.
-One small file per certificate issued, named by its serial (:mod:`saltvirt.pki.certified`): masters
-with many workers never rewrite each other's state.
+Each certificate has a small file, named by its serial (:mod:`saltvirt.pki.certified`): a master's
+workers never rewrite each other's state.
 """
 
 import itertools
@@ -20,15 +20,15 @@ from saltvirt.files import replace, sweep, write
 from saltvirt.pki import ca, certified, crl
 from saltvirt.pki.layout import CERTIFICATE, KEY, NEXT, PREVIOUS, REVOCATIONS
 
-# How long a certificate is known after its end: a host's clock may be late.
+# How long a record outlives its certificate, as a host's clock may be late.
 _GRACE = timedelta(days=1)
 
 
 def _restrict_key(key: Path) -> None:
-    """Let nobody else read a key; an older release may have left it open."""
-    # A link leads to a file of somebody else's, whose readers they know.
+    """Make a key private; an older release may have left it open."""
+    # A link's target is not this project's file: its mode is not changed.
     if not key.is_symlink() and key.stat().st_mode & 0o077:
-        # Another's, or on a mount that is read-only: it can be closed no more than it is.
+        # The file may be another user's, or on a read-only mount.
         with suppress(OSError):
             key.chmod(0o600)
 
@@ -70,14 +70,14 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock of whoever changes the CA."""
+        """Hold the lock for changes of the CA."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locks.hold_lock(self.folder / "ca.lock"):
             sweep(self.folder)
             yield
 
     def authority(self, now: datetime, **options: Any) -> ca.Authority:
-        """Return the CA, made at the first call; an older release's is taken as it is."""
+        """Return the CA, made at the first call; an older release's CA is adopted."""
         if not exists(self.folder / CERTIFICATE):
             with self.locked():
                 if not exists(self.folder / CERTIFICATE):
@@ -85,7 +85,7 @@ class Store:
         try:
             return _read(self.folder)
         except ca.PkiError:
-            # In the middle of a rotation the two files are replaced one after the other.
+            # A rotation replaces the two files one after the other; the lock waits for it.
             with self.locked():
                 return _read(self.folder)
 
@@ -95,12 +95,12 @@ class Store:
                 f"{self.folder / CERTIFICATE} is lost, and its CA has been in use: put it back, or "
                 f"import a backup (virt_pki.import); for a new CA move {self.folder} away"
             )
-        # From a CA whose making was interrupted between the two files, or which came here in part.
+        # A key without a certificate, of a CA that was made or copied only in part.
         self.put_aside(b"")
         _write_authority(self.folder, ca.create(self.name, now, **options))
 
     def _was_there(self) -> bool:
-        """Return whether there was a CA; all that hosts trust would end with it."""
+        """Return whether there was a CA before: a new CA would break all hosts' trust."""
         remaining_files = (
             self.folder / name
             for name in (REVOCATIONS, f"{NEXT}/{CERTIFICATE}", f"{PREVIOUS}/{CERTIFICATE}")
@@ -112,7 +112,7 @@ class Store:
         )
 
     def put_aside(self, new_key: bytes) -> None:
-        """Keep a key that is about to be replaced by another one: it may be all that is left."""
+        """Rename a key that another is about to replace: it may be all that is left of its CA."""
         key = self.folder / KEY
         if not exists(key) or key.read_bytes() == new_key:
             return
@@ -121,7 +121,7 @@ class Store:
         key.rename(next(self.folder / name for name in names if not exists(self.folder / name)))
 
     def begin_rotation(self, now: datetime, **options: Any) -> None:
-        """Make the next CA, unless there is one: from now on every host is told to trust both."""
+        """Make the next CA, unless there is one; from now on every host gets both CAs to trust."""
         self.authority(now)
         with self.locked():
             if not exists(self.folder / NEXT / CERTIFICATE) and not self._previous():
@@ -143,7 +143,7 @@ class Store:
             self._write_list(authority, now)
 
     def finish_rotation(self, now: datetime) -> None:
-        """Stop trusting the CA that was replaced, and forget what it has signed."""
+        """Stop trusting the CA that was replaced, and remove the records of its certificates."""
         authority = self.authority(now)
         with self.locked():
             old_fingerprint = (
@@ -151,7 +151,7 @@ class Store:
             )
             with suppress(FileNotFoundError):
                 shutil.rmtree(self.folder / PREVIOUS)
-            # After that: as long as it is trusted, its lists must have what was revoked.
+            # Only now: while the old CA is trusted, its list must have its revoked certificates.
             rows = self.issued() if old_fingerprint else []
             serials = [row["serial"] for row in rows if row["authority"] == old_fingerprint]
             certified.forget(self.folder, serials)
@@ -176,12 +176,12 @@ class Store:
         signer: ca.Authority | None = None,
     ) -> None:
         """
-        Note a certificate before it is handed out.
+        Record a certificate before it is handed out.
 
         names
             The names and addresses in it. Defaults to unknown.
         signer
-            The CA that has signed it. Defaults to unknown; then it is kept until it is over.
+            The CA that signed it. Defaults to unknown; its record is then kept until it expires.
         """
         certified.note(
             self.folder,
@@ -196,7 +196,7 @@ class Store:
         )
 
     def issued(self) -> list[dict[str, Any]]:
-        """Return every certificate on record; see :class:`saltvirt.pki.certified.Certified`."""
+        """Return every certificate on record; see :func:`saltvirt.pki.certified.rows`."""
         return certified.rows(self.folder)
 
     def revoked(self) -> set[str]:
@@ -207,7 +207,7 @@ class Store:
         """
         Revoke certificates and write a new list; doing it again changes nothing.
 
-        They are noted first: if the list cannot be written now, the next one has them.
+        They are recorded first: if the list cannot be written now, the next one has them.
         """
         with self.locked():
             certified.revoke(self.folder, serials, now)
@@ -225,7 +225,7 @@ class Store:
         write(self.folder / REVOCATIONS, crl_pem, 0o644)
 
     def prune(self, now: datetime) -> None:
-        """Forget certificates that are over, and that they were revoked."""
+        """Remove the records of certificates that expired more than a day ago."""
         with self.locked():
             serials = (
                 row["serial"]
@@ -244,5 +244,5 @@ class Store:
 
 
 def utc_now() -> datetime:
-    """Return the time, for the Salt modules."""
+    """Return the present time."""
     return datetime.now(timezone.utc)

@@ -1,1 +1,1 @@
-"""``virt.audit``: facts are read first, then judged by pure functions."""
+"""``virt.audit``: read facts of the master and the hosts, then judge them by pure functions."""

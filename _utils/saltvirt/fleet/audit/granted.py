@@ -1,4 +1,4 @@
-"""Which of the granted functions do more than look: all that are not known only to look."""
+"""Find granted Salt functions that may do more than look, by a list of those that only look."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,20 +9,20 @@ from typing import Any
 from saltvirt import lookonly
 from saltvirt.fleet.audit import saltfunctions, saltlooks
 
-# Kinds of functions, as Salt calls them behind an @.
+# Kinds of functions, as Salt's ACLs write them after an @.
 MODULES, RUNNERS, WHEELS = "module", "runner", "wheel"
 _UNKNOWN = "is not known only to look"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Names:
-    """The functions of a kind: those that only look, and all others that are known."""
+    """The known functions of a kind: those that only look, and all others."""
 
     looking: frozenset[str]
     others: frozenset[str]
 
     def of_module(self, module: str) -> "_Names":
-        """Return those of one module, by their names behind the dot."""
+        """Return one module's functions, by their names after the dot."""
         prefix = f"{module}."
         return _Names(
             looking=frozenset(_strip_prefix(prefix, self.looking)),
@@ -30,7 +30,7 @@ class _Names:
         )
 
     def __or__(self, added_names: "_Names") -> "_Names":
-        """Return these and more."""
+        """Return the union."""
         return _Names(
             looking=self.looking | added_names.looking, others=self.others | added_names.others
         )
@@ -47,7 +47,7 @@ def _names(kind: str) -> _Names:
         RUNNERS: (saltlooks.RUNNERS, "runners"),
         WHEELS: (saltlooks.WHEELS, "wheel"),
     }[kind]
-    # A name of this project's means the same on a minion and on the master.
+    # This project's functions of one name are alike on minions and master: one list serves both.
     project_modules = (
         [] if kind == WHEELS else [*lookonly.MODULES.values(), *lookonly.RUNNERS.values()]
     )
@@ -56,7 +56,7 @@ def _names(kind: str) -> _Names:
     }
     looking_names = looking_names.union(*(functions.looking() for functions in project_modules))
     changing_names = frozenset().union(*(functions.changing() for functions in project_modules))
-    # Salt 3006 has modules of the same names, which those of this project replace.
+    # This project's modules replace Salt 3006's modules of the same names.
     replaced_modules = {functions.module for functions in project_modules}
     salt_names = (
         function_name
@@ -71,25 +71,25 @@ def _names(kind: str) -> _Names:
 
 def find_grants(grants: object, kind: str = MODULES) -> Iterator[str]:
     """
-    Yield what of a list of allowed functions does more than look.
+    Yield the entries of a list of allowed functions that may do more than look.
 
     grants
-        As in ``publisher_acl`` and ``external_auth``: expressions of functions, and mappings of a
-        target, ``@runner``, ``@wheel`` or ``@MODULE`` to such expressions.
+        As in ``publisher_acl`` and ``external_auth``: expressions of function names, and mappings
+        of a target, ``@runner``, ``@wheel`` or ``@MODULE`` to such expressions.
     kind
-        What plain expressions mean: functions of minions, or ``runner`` for ``peer_run``.
+        What plain expressions name: minions' functions, or ``runner`` for ``peer_run``.
     """
     return (grant.text for grant in _find_grants(grants, kind))
 
 
 def describe_grants(grants: object, kind: str = MODULES) -> list[str]:
-    """Return the same, each with what it gives: ``cmd.run (runs any program)``."""
+    """Return these entries, each with what it permits: ``cmd.run (runs any program)``."""
     return sorted({f"{grant.text} ({grant.gives})" for grant in _find_grants(grants, kind)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Grant:
-    """An expression that does more than look, and what it gives."""
+    """An expression for functions that may do more than look, and what it permits."""
 
     text: str
     gives: str
@@ -118,7 +118,7 @@ def _find_text_grants(text: str, kind: str) -> Iterator[_Grant]:
 
 
 def _find_target_grants(target: str, functions: Any, kind: str) -> Iterator[_Grant]:
-    # A function with conditions on its arguments has them in a mapping; the name is what counts.
+    # A mapping has conditions on a function's arguments: only the function's name counts.
     names = functions if isinstance(functions, list | tuple) else [functions]
     kind_names, module = _find_target_names(target, kind)
     for name in names:
@@ -131,7 +131,7 @@ def _find_target_grants(target: str, functions: Any, kind: str) -> Iterator[_Gra
 
 
 def _find_target_names(target: str, kind: str) -> tuple[_Names, str]:
-    """Return the functions that a target means, and their module if names are without it."""
+    """Return the functions that a target covers, and their module if names omit it."""
     if not target.startswith("@"):
         return _names(kind), ""
     if target.rstrip("s") in (f"@{RUNNERS}", f"@{WHEELS}"):
@@ -140,25 +140,25 @@ def _find_target_names(target: str, kind: str) -> tuple[_Names, str]:
 
 
 def _names_of_module(module: str) -> _Names:
-    # Salt takes the name for that of a module of runners and of one of wheels.
+    # Salt looks for the module among runners and among wheels.
     return _names(RUNNERS).of_module(module) | _names(WHEELS).of_module(module)
 
 
 def _describe_expression(expression: str, kind_names: _Names, module: str = "") -> str | None:
     """
-    Return what an expression gives, None if it is known only to look, or means nothing.
+    Return what an expression permits, None if it only allows looking or is invalid.
 
     module
-        The functions' module, where their names are without it.
+        The functions' module, if their names omit it.
     """
     try:
-        # Salt too compares from the beginning of a name, not to its end.
+        # Salt, too, matches from the beginning of a name, and not to its end.
         match_start = re.compile(expression).match
     except re.error:
         return None
     changing_names = [name for name in kind_names.others if match_start(name)]
     if not changing_names:
-        # A function of somebody's own is not known either.
+        # An expression for an operator's own function matches no known name.
         return None if any(map(match_start, kind_names.looking)) else _UNKNOWN
     modules = {module} if module else {name.partition(".")[0] for name in changing_names}
     permissions = {saltlooks.GIVES.get(module_name, _UNKNOWN) for module_name in modules}

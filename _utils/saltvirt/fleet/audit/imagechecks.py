@@ -1,4 +1,4 @@
-"""Judge what a host says of its images."""
+"""Judge a host's answer about its images."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,7 +7,7 @@ from saltvirt.fleet.findings import Finding
 
 
 def linked_images(host: str, images: Iterable[Sequence[str]]) -> Iterator[Finding]:
-    """Yield the cached images that have another name: ``[path, other name]``, empty if unknown."""
+    """Yield cached images with another hard link: ``[path, link]``, the link empty if unknown."""
     for path, linked_path in (pair for pair in images if len(pair) == 2):
         copy = shlex.quote(f"{linked_path}.new")
         name = shlex.quote(linked_path)

@@ -1,4 +1,4 @@
-"""What the master has: its options, its CAs' files, whom it takes for what, what it serves."""
+"""Read the master's facts for ``virt.audit``: options, CA files, hosts, served files."""
 
 import glob
 import os
@@ -22,17 +22,17 @@ from saltvirt.fleet import candidates, keys, membership
 from saltvirt.pki import ca, certified, layout, store
 from saltvirt.pki.authorities import LIBVIRT, USES, Authorities
 
-# Names that private keys have; what is in a file decides.
+# Usual names of private keys; a file's content decides.
 _KEY_NAMES = (".pem", ".key", "_rsa", "_ecdsa", "_ed25519")
-# What the external pillar of Salt 3006 made for each host, in a folder of its own.
+# Salt 3006's external pillar made these for each host, in a folder of its own.
 _OLD_KEYS, _OLD_CERTIFICATES = (
     ("serverkey.pem", "clientkey.pem"),
     ("servercert.pem", "clientcert.pem"),
 )
-# Whoever searches for keys is not to find this file.
+# The brackets keep searches for keys from finding this file.
 _MARK = re.compile(rb"PRIVATE[ ]KEY-----")
 _SEARCHED_BYTES = 64 * 1024
-# The events of the engine libvirt_events, one of them, and how a reactor calls a function.
+# Tags of the engine libvirt_events, one such tag, and a reactor's call of a virt function.
 _EVENTS = "libvirt_events/"
 _EVENT = "salt/engines/libvirt_events/qemu/system/domain/lifecycle"
 _CALLS_VIRT = re.compile(rb"\b(?:local|cmd|runner)\.virt(?:_\w+)?\.")
@@ -51,10 +51,10 @@ class FileFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldKeysFacts:
     """
-    A folder with a host's private keys, which the master of Salt 3006 made and kept.
+    A folder with one host's private keys, which Salt 3006 made and kept on the master.
 
     is_trusted
-        Whether libvirt's CA of today has signed them, or it cannot be told.
+        Whether libvirt's present CA signed their certificates, or these cannot be read.
     """
 
     path: str
@@ -64,39 +64,38 @@ class OldKeysFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterFacts:
     """
-    What the master has, as far as it is judged.
+    The facts of the master that are judged.
 
     release
         Salt's, such as ``3006.25``.
     options
         The master's configuration.
     user
-        As whom the master runs.
+        The user that the master runs as.
     ends
-        Until when each CA is good: ``{path: time}``.
+        When each CA expires: ``{path: time}``.
     old_keys
-        The keys of hosts that Salt 3006 has left here.
+        The folders of hosts' keys that Salt 3006 left.
     autosign
         Lines of ``autosign_file``.
     autosign_grains
         Files of ``autosign_grains_dir``.
     patterns
-        Those of ``virt:hypervisors``.
+        The patterns of ``virt:hypervisors``.
     without_key, may_be
-        Ids that are allowed and have no accepted key; ids that may be hypervisors, and why.
+        Allowed ids without an accepted key; candidates by their ids.
     planted
-        Accepted ids whose keys a minion may have put there itself.
+        Accepted ids with key files that a minion may have written itself.
     served
         Files with private keys that any minion can read.
     loose
-        What others of this machine can write of the states and the pillar, by folder.
+        Files of states and pillar that any user of this machine can write, by folder.
     pillar_served
-        Folders of pillar in those of the file server, or around them.
+        Pillar folders inside folders of the file server, or around them.
     strange
-        Files in the folders of the CAs, and of the notes of VMs' keys, that are not this project's
-        or are damaged.
+        Foreign or damaged files in the folders of the CAs and of the records of VMs' keys.
     reactors
-        Files by which the master's reactor calls functions of ``virt`` at libvirt's events.
+        Reactor files that call functions of ``virt`` at libvirt's events.
     """
 
     release: str
@@ -122,16 +121,16 @@ class MasterFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
     """
-    By what the answers of hosts are judged.
+    What the master compares hosts' answers with.
 
     code
         The digest of the master's own library.
     trusted
         Fingerprints of the CAs by use.
     listed
-        What the lists of each use must have: serials that were revoked and are not over.
+        Serials that each use's revocation list must have: revoked, and not yet expired.
     issued
-        Whose each certificate is: ``{serial: host}``.
+        The host of each certificate: ``{serial: host}``.
     """
 
     code: str
@@ -143,7 +142,7 @@ class Baseline:
 
 
 def read_facts(opts: Mapping[str, Any], members: membership.Members, now: datetime) -> MasterFacts:
-    """Return what this master has; nothing is made, and no minion is asked."""
+    """Return the facts of this master; create nothing, and ask no minion."""
     authorities, accepted_ids = (
         Authorities(membership.folder(opts)),
         compat.KeyStore(opts).accepted(),
@@ -184,7 +183,7 @@ def read_facts(opts: Mapping[str, Any], members: membership.Members, now: dateti
 
 
 def _find_strange_files(authorities: Authorities) -> Iterator[Path]:
-    """Yield the files in the CAs' folders that a minion may have put there, and damaged records."""
+    """Yield files in the CAs' folders that a minion may have written, and damaged records."""
     yield from authorities.strange()
     for folder in (
         authorities.folder,
@@ -198,7 +197,7 @@ def _find_strange_files(authorities: Authorities) -> Iterator[Path]:
 
 
 def read_baseline(opts: Mapping[str, Any], now: datetime) -> Baseline:
-    """Return what this master knows of its hosts' certificates, and of its own code."""
+    """Return the master's records of hosts' certificates, and the digest of its own code."""
     authorities = Authorities(membership.folder(opts))
     fingerprints_by_use = {
         use: frozenset(_fingerprints(ca_store)) for use, ca_store in authorities.stores.items()
@@ -220,7 +219,7 @@ def read_baseline(opts: Mapping[str, Any], now: datetime) -> Baseline:
 def _add_libvirt_values(
     authorities: Authorities, values_by_use: Mapping[str, frozenset[str]]
 ) -> dict[str, frozenset[str]]:
-    """Return what counts for each use: as long as libvirt's CA stands for others, its part too."""
+    """Return each use's values, with libvirt's while its CA still stands in for that use's."""
     libvirt_values = values_by_use[LIBVIRT]
     return {
         use: values if authorities.is_separate(use) else values | libvirt_values
@@ -255,7 +254,7 @@ def _read_ends(authorities: Authorities) -> Iterator[tuple[str, datetime]]:
 
 
 def _find_old_keys(libvirt_store: store.Store) -> Iterator[OldKeysFacts]:
-    """Yield the folders in that of libvirt's CA with keys of hosts."""
+    """Yield the subfolders of libvirt's CA folder that hold hosts' keys."""
     names = sorted(os.listdir(libvirt_store.folder)) if store.exists(libvirt_store.folder) else []
     for folder in (libvirt_store.folder / name for name in names):
         if any(os.path.exists(folder / key) for key in _OLD_KEYS):
@@ -289,7 +288,7 @@ def _has_signed(signer: x509.Certificate, certificate: x509.Certificate) -> bool
 
 
 def _files(authorities: Authorities) -> Iterator[FileFacts]:
-    """Yield the folders of the CAs, and what is in them but for records of certificates."""
+    """Yield the CAs' folders and their entries, without the records in subfolders."""
     folders = {
         authorities.folder / use_folder / subfolder
         for use_folder, _name in USES.values()
@@ -328,7 +327,7 @@ def _names(folder: Any) -> list[str]:
 
 
 def _find_reactors(option: Any, roots: Sequence[str]) -> Iterator[str]:
-    """Yield the files of reactors at libvirt's events that call functions of ``virt``."""
+    """Yield reactor files that call functions of ``virt`` at libvirt's events."""
     rows = _reactor_map(option) if isinstance(option, str) else option
     for row in rows if isinstance(rows, list) else ():
         for tag, paths in row.items() if isinstance(row, Mapping) else ():
@@ -341,7 +340,7 @@ def _find_reactors(option: Any, roots: Sequence[str]) -> Iterator[str]:
 
 
 def _reactor_map(path: str) -> Any:
-    """Return the reactors of a file that the option names, None if it cannot be read."""
+    """Return the reactors in the file that the option names, None if it cannot be read."""
     try:
         return salt.utils.yaml.safe_load(Path(path).read_bytes())
     except (OSError, ValueError, salt.utils.yaml.YAMLError):
@@ -362,7 +361,7 @@ def _calls_virt(path: str) -> bool:
     try:
         return _CALLS_VIRT.search(Path(path).read_bytes()) is not None
     except OSError:
-        return False  # it is gone since, or a folder
+        return False  # it is a folder, or was removed meanwhile
 
 
 def _roots(opts: Mapping[str, Any], option: str) -> list[str]:
@@ -377,7 +376,7 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 def _walk_roots(roots: Sequence[str]) -> Iterator[str]:
-    """Yield folders, and all that is in them."""
+    """Yield the folders of roots, each once, and their files."""
     visited_folders: set[str] = set()
     for root in roots:
         # The file server follows links too.
@@ -402,17 +401,17 @@ def _is_writable_by_all(path: str) -> bool:
     try:
         return bool(os.stat(path).st_mode & stat.S_IWOTH)
     except OSError:
-        return False  # it is a link to nothing, or gone since
+        return False  # a broken link, or removed meanwhile
 
 
 def _is_served_key(path: str) -> bool:
     if not path.endswith(_KEY_NAMES):
         return False
     try:
-        # A pipe would be waited for.
+        # Opening a pipe would block.
         if not stat.S_ISREG(os.stat(path).st_mode):
             return False
         with open(path, "rb") as handle:
             return _MARK.search(handle.read(_SEARCHED_BYTES)) is not None
     except OSError:
-        return False  # nobody gets what the master cannot read
+        return False  # the master cannot serve this file either

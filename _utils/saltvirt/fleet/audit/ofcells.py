@@ -1,11 +1,11 @@
-"""Judge the cells of a master: who could be taken for one, or ask it as this master does."""
+"""Judge a master's cells: their certificates, and how their files are protected."""
 
 from collections.abc import Iterable, Iterator
 
 from saltvirt.fleet.cells.checking import ANSWER, AUTHORITY, CERTIFICATE, CREDENTIALS, Fault
 from saltvirt.fleet.findings import Finding
 
-# Entries that cannot be used are among the master's options.
+# The check of the master's options reports unusable entries.
 _CHECKS = {
     CREDENTIALS: "cell-credentials",
     AUTHORITY: "cell-tls",
@@ -15,7 +15,7 @@ _CHECKS = {
 
 
 def findings(faults: Iterable[Fault]) -> Iterator[Finding]:
-    """Yield what falls short of cells."""
+    """Yield a finding for each fault, except faults of options."""
     for fault in faults:
         if fault.kind in _CHECKS:
             yield Finding(

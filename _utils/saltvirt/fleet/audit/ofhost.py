@@ -1,4 +1,4 @@
-"""Judge what hosts say of themselves: pure functions, each of which yields what falls short."""
+"""Judge hosts' answers: pure functions that yield findings."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,11 +16,11 @@ from saltvirt.placement.audited import (
     LocalFacts,
 )
 
-# What the names of this cloud's hypervisors begin with; see saltvirt.pki.ca.subject.
+# The beginning of this cloud's certificate subjects; see saltvirt.pki.ca.subject.
 _UNIT = "OU=salt-virt hypervisor"
-# A host renews its certificates when a third of their life is left.
+# A host renews a certificate with a third of its life left; with a quarter left it is overdue.
 _OVERDUE = 4
-# What QEMU is to do, and what it does if its file says nothing (libvirt's qemu.conf).
+# Settings of qemu.conf that must be on, and the consequence where a setting is off.
 _QEMU = {
     "migrate_tls_force": "migrations need no TLS",
     "migrate_tls_x509_verify": "whoever reaches its ports can send it a VM",
@@ -33,7 +33,7 @@ class ImpossibleTime(VirtError):
 
 
 def findings(host: str, facts: HostAudit, baseline: Baseline) -> Iterator[Finding]:
-    """Yield all that falls short on a host."""
+    """Yield all findings of a host."""
     yield from _open_ports(host, facts)
     yield from _forwarding(host, facts.unguarded)
     yield from _outdated_firewall(host, facts.outdated)
@@ -68,9 +68,9 @@ def findings(host: str, facts: HostAudit, baseline: Baseline) -> Iterator[Findin
 
 
 def describe_unresponsive_host(host: str, reason: str) -> Finding:
-    """Return what is to be said of a host that could not be asked."""
+    """Return the finding about a host without a usable answer."""
     name = shlex.quote(host)
-    # That of an older release has no such function.
+    # A host with an older release lacks the function.
     sync_command = f"salt {name} saltutil.sync_all; " if "is not available" in reason else ""
     return Finding(
         check="not-checked",
@@ -83,7 +83,7 @@ def describe_unresponsive_host(host: str, reason: str) -> Finding:
 def find_guests_like_hosts(
     members: Members, hosts_by_guest: Mapping[str, Iterable[str]]
 ) -> Iterator[Finding]:
-    """Yield the VMs whose minions would be taken for hypervisors: ``{name: hosts}``."""
+    """Yield a finding for each VM with a minion that would be taken for a hypervisor."""
     for name, hosts in sorted(hosts_by_guest.items()):
         is_named = members.is_named(name)
         yield Finding(
@@ -148,7 +148,7 @@ def _outdated_firewall(host: str, names: Iterable[str]) -> Iterator[Finding]:
 
 
 def _local_users(host: str, facts: LocalFacts) -> Iterator[Finding]:
-    """Yield which of the host's own users are as good as root by libvirt."""
+    """Yield the ways by which local users of a host become root through libvirt."""
     for path in facts.sockets:
         yield Finding(
             check="libvirt-open",
@@ -237,7 +237,7 @@ def _qemu(host: str, facts: HostAudit) -> Iterator[Finding]:
 
 
 def _rights(host: str, conf: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what gives a guest that breaks out of its QEMU more than that VM."""
+    """Yield settings that give a guest that escapes its QEMU more than its own VM."""
     faults = []
     if conf.get("user", "").lstrip("+") in ("root", "0"):
         faults.append("user is root: who breaks out of a QEMU is root on the host")

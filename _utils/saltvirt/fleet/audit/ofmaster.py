@@ -1,4 +1,4 @@
-"""Judge what the master has: pure functions, each of which yields what falls short."""
+"""Judge the master's facts: pure functions that yield findings."""
 
 import re
 import shlex
@@ -17,14 +17,14 @@ from saltvirt.fleet.findings import MASTER, Finding
 from saltvirt.fleet.masterrelease import PILLAR, UPDATE, is_since
 from saltvirt.fleet.membership import is_glob
 
-# The first that can refuse minions that do not prove their id; later lines can.
+# By line of Salt, the first release that can refuse minions without proof of their id.
 _PROOF = {3006: 17, 3007: 9}
 _SOON = timedelta(days=90)
-# Nobody's id: what accepts its key accepts any.
+# No minion has this id: an expression that matches it accepts any key.
 _UNKNOWN_ID = "salt-virt-audit.invalid"
 _FEWER_FUNCTIONS = "name only the functions, of those that only look,"
 _CONFIG = "in the master's configuration, then restart salt-master"
-# What must be so: the value, what Salt takes for a missing one, and what the other one gives.
+# Options, the value that each must have and has by default, and the consequence otherwise.
 _OPTIONS: tuple[tuple[str, bool, str], ...] = (
     ("open_mode", False, "any key is taken for any id"),
     ("auto_accept", False, "the key of any new minion is accepted"),
@@ -37,7 +37,7 @@ _OPTIONS: tuple[tuple[str, bool, str], ...] = (
 
 
 def findings(facts: MasterFacts) -> Iterator[Finding]:
-    """Yield all that falls short on the master."""
+    """Yield all findings of the master."""
     for check in (
         *(
             _salt_release,
@@ -64,7 +64,7 @@ def _salt_release(facts: MasterFacts) -> Iterator[Finding]:
             fix=f"update Salt {UPDATE}",
         )
     version = facts.options.get("minimum_auth_version") or 0
-    # Salt cannot compare a text with the number that it is told.
+    # Salt cannot compare text with a minion's number.
     is_proved = isinstance(version, int) and version >= 3
     if is_since(facts.release, _PROOF) and not is_proved:
         yield Finding(
@@ -114,7 +114,7 @@ def _virt_options(facts: MasterFacts) -> Iterator[Finding]:
 
 
 def _autosign(facts: MasterFacts) -> Iterator[Finding]:
-    # Whoever comes first would be a hypervisor.
+    # Autosign would make the first minion with a matching id a hypervisor.
     globs = (pattern for pattern in facts.patterns if is_glob(pattern))
     hosts = [re.sub(r"\[[^]]*\]|[*?]", "x", pattern) for pattern in globs]
     for line in facts.autosign:
@@ -152,7 +152,7 @@ def _grants(facts: MasterFacts) -> Iterator[Finding]:
         acls += [(f"external_auth:{name}", users) for name, users in systems.items()]
     for option, users in acls:
         for user, grants in users.items() if isinstance(users, Mapping) else ():
-            # Salt's own options of a system stand beside its users, as ^filename.
+            # A key such as ^filename is an option of the authentication system, not a user.
             permitted_functions = [] if str(user).startswith("^") else describe_grants(grants)
             if permitted_functions and user not in ("root", facts.user):
                 yield Finding(

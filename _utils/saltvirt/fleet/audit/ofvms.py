@@ -1,4 +1,4 @@
-"""Judge what others reach of a host's VMs: pure functions that yield what falls short."""
+"""Judge access to a host's VMs and their disks: pure functions that yield findings."""
 
 import ipaddress
 import shlex
@@ -9,7 +9,7 @@ from saltvirt.placement.audited import DisplayFacts, HostAudit
 
 
 def findings(host: str, facts: HostAudit) -> Iterator[Finding]:
-    """Yield all by which others reach VMs, or their disks, of a host."""
+    """Yield all findings about access to a host's VMs or their disks."""
     yield from _user_nics(host, facts.user_nics)
     yield from _displays(host, facts)
     yield from _consoles(host, facts)
@@ -36,12 +36,12 @@ def _is_open(address: str) -> bool:
 
 
 def _is_closed(display: DisplayFacts, conf: Mapping[str, str]) -> bool:
-    # TLS that asks for no certificate lets everybody in.
+    # TLS without client certificates admits any client.
     has_verification = (
         conf.get("vnc_tls_x509_verify", conf.get("default_tls_x509_verify", "1")) == "1"
     )
     has_tls = display.type == "vnc" and conf.get("vnc_tls") == "1" and has_verification
-    # That of the file is the one of every VM that has none of its own.
+    # A VM without a password of its own gets the one of qemu.conf.
     has_password = display.has_password or f"{display.type}_password" in conf
     return not _is_open(display.address) or has_password or has_tls
 
@@ -92,7 +92,7 @@ def _consoles(host: str, facts: HostAudit) -> Iterator[Finding]:
     default = "yes" if conf.get("chardev_tls") == "1" else "no"
     for console in facts.consoles:
         has_tls = has_verification and (console.tls or default) == "yes"
-        # One without an address listens on all.
+        # A console without an address listens on all addresses.
         if _is_open(console.address or "0.0.0.0") and not has_tls:
             yield Finding(
                 check="console",

@@ -1,8 +1,8 @@
 """
-Releases of libvirt and QEMU with known security holes: a table, and whether a host's is in it.
+Judge a host's libvirt and QEMU by a table of releases with known security holes.
 
-The table is of 2026-11. What a distribution has mended since is not in it, so a Debian package that
-is newer than those named here is not judged.
+The table dates from 2026-11. A newer Debian package than those of the table is not judged, as it
+may have later fixes.
 """
 
 import re
@@ -20,9 +20,9 @@ class Hole:
     A security hole of libvirt.
 
     ends
-        The release of libvirt that mended it.
+        The release of libvirt that fixed it.
     debian
-        The package of a Debian release that mended it.
+        The package that fixed it, by Debian release.
     """
 
     cve: str
@@ -80,16 +80,16 @@ HOLES = (
 )
 # The newest packages of Debian that the table knows.
 _NEWEST = {"12": "9.0.0-4+deb12u2", "13": _U3}
-# QEMU's newest packages of Debian: each mends what the changelogs name, dozens of holes.
+# QEMU's newest packages of Debian; each fixes dozens of holes, which its changelog names.
 _QEMU = {"12": "1:7.2+dfsg-7+deb12u18", "13": "1:10.0.13+ds-0+deb13u1"}
-# Hosts say what they like: so much of a version is looked at and shown, so many VMs are named.
+# A host may report any text: limits on versions' length and digits, and on VMs named.
 _WIDTH, _DIGITS, _NAMED_VMS = 80, 18, 10
-# From this release on, VMs start without a moment in which filters do not hold.
+# Before this release, network filters have no effect for a moment whenever a VM starts.
 _FILTERS_HOLD = "11.6.0"
 
 
 def findings(host: str, facts: ReleaseFacts) -> Iterator[Finding]:
-    """Yield the known holes of the libvirt and the QEMU of a host."""
+    """Yield findings about known holes of a host's libvirt and QEMU."""
     holes = list(_find_open_holes(facts))
     if holes:
         package = _package(facts, "libvirt")
@@ -114,7 +114,7 @@ def findings(host: str, facts: ReleaseFacts) -> Iterator[Finding]:
 
 
 def filters(host: str, facts: ReleaseFacts, vms: list[str]) -> Iterator[Finding]:
-    """Yield that a host's network filters do not hold at each moment, where VMs have some."""
+    """Yield a finding if network filters of a host's VMs have moments without effect."""
     if vms and is_older(facts.libvirt, _FILTERS_HOLD):
         yield Finding(
             check="filter-window",
@@ -132,13 +132,13 @@ def _list_vms(vms: list[str]) -> str:
 
 
 def _debian(facts: ReleaseFacts) -> str:
-    """Return the release of Debian that a host has, empty if it has another system."""
+    """Return a host's release of Debian, empty for another distribution."""
     name, _space, release = facts.distribution.partition(" ")
     return release if name == "debian" else ""
 
 
 def _package(facts: ReleaseFacts, begin: str) -> str:
-    """Return the version of a host's package, empty where dpkg has none on record."""
+    """Return the version of a host's first package with a prefix, empty if there is none."""
     versions = (
         version for name, version in sorted(facts.packages.items()) if name.startswith(begin)
     )
@@ -182,9 +182,9 @@ def _key(version: str) -> tuple[int, list[tuple[list[int], int]], list[tuple[lis
 
 
 def _parts(text: str) -> list[tuple[list[int], int]]:
-    """Return a part of a version as pairs of what is no digit, and a number."""
+    """Split a part of a version into pairs of a text without digits and a number."""
     parts = re.findall(r"([^0-9]*)([0-9]*)", text[:_WIDTH])
-    # The end comes after a tilde, and before all else; letters come before other signs.
+    # dpkg sorts a tilde before the end of a text, and letters before other signs.
     return [([*map(_rank, word), 0], int(number[:_DIGITS] or 0)) for word, number in parts]
 
 

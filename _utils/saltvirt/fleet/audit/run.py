@@ -1,4 +1,4 @@
-"""Audit a cloud: read what there is, ask all hosts once, judge."""
+"""Audit a cloud: read the master's facts, ask all hosts once, judge the answers."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -23,9 +23,9 @@ class FallsShort(VirtError):
 
 def audit(cloud: Cloud, now: datetime) -> dict[str, Any]:
     """
-    Return ``{"findings": [], "checked": [host]}``; raise :class:`FallsShort` if there are any.
+    Return ``{"findings": [], "checked": [host]}``; raise :class:`FallsShort` for any finding.
 
-    The hosts are those that are allowed, also if a VM has such a name: then that is found.
+    All allowed hosts are asked, even if a VM has such a name, which is a finding.
     """
     hosts = inventory.allowed_hosts(cloud)
     replies = minions.ask(cloud, hosts, FUN, wait=Wait.brief(hosts))
@@ -48,7 +48,7 @@ def audit(cloud: Cloud, now: datetime) -> dict[str, Any]:
 
 
 def _read_answer(host: str, reply: minions.Reply) -> Any:
-    """Return a host's answer, or what is to be said of one that gave none."""
+    """Return a host's answer, or the finding that the host could not be checked."""
     if not reply.ok:
         return ofhost.describe_unresponsive_host(host, reply.error or "it does not answer")
     try:

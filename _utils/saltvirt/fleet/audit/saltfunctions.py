@@ -1,4 +1,4 @@
-"""The names of all functions that the Salt of this machine comes with, without loading them."""
+"""List the functions of the installed Salt without loading its modules."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 import salt
 
 _MODULE = re.compile(r"""^__virtualname__ *= *["'](\w+)["']""", re.MULTILINE)
-# A function, or another name of one.
+# A function, or an alias of a function.
 _FUNCTION = re.compile(r"^(?:def (?=[A-Za-z]\w*\()|(?=[a-z]\w* *= .*alias_function))(\w+)", re.M)
 
 
@@ -18,7 +18,7 @@ def read_functions(kind: str) -> frozenset[str]:
     Return the functions of a kind, such as ``cmd.run``.
 
     kind
-        The folder of Salt's that they are in: ``modules``, ``runners`` or ``wheel``.
+        Salt's folder of their modules: ``modules``, ``runners`` or ``wheel``.
     """
     return frozenset(_read_functions(Path(salt.__file__).parent / kind))
 

@@ -1,20 +1,20 @@
 """
-Salt's functions that only look: a reviewed list. A function that is not here may do anything.
+A reviewed list of Salt's functions that only look; any other function may do anything.
 
-Left out on purpose are functions that are called harmless and are not: they read files, pillars or
-options with secrets (``file.read``, ``pillar.items``, ``test.get_opts``), run a program or a
-function that the caller names (``cmd.shell_info``, ``test.try``), connect to a place that the
-caller names (``status.ping_master``), or write a cache.
+Some functions with harmless names are left out on purpose: they read files, pillars or options with
+secrets (``file.read``, ``pillar.items``, ``test.get_opts``), run a program or a function that the
+caller names (``cmd.shell_info``, ``test.try``), connect to a place that the caller names
+(``status.ping_master``), or write a cache.
 
-An argument can do what the name does not say. ``network.get_route`` gives it to a shell;
+Other functions are left out because of an argument: ``network.get_route`` gives it to a shell;
 ``sysctl.get`` sets ``KEY=VALUE``; ``manage.down`` deletes keys with ``removekeys=True``;
 ``service.status`` and its like pass ``--host=`` and ``--image=`` on to systemctl, and
-``smbios.get`` options to dmidecode, which opens any file; ``group.members`` sets them.
+``smbios.get`` options to dmidecode, which opens any file; ``group.members`` sets a group's members.
 """
 
 from collections.abc import Mapping
 
-# Of the execution modules, by what users write before the dot.
+# By module, as users write it before the dot.
 MODULES: Mapping[str, str] = {
     "test": "ping echo version versions versions_information versions_report arg arg_clean "
     "arg_repr arg_type kwarg fib collatz sleep rand_sleep rand_str true false outputter provider "
@@ -50,7 +50,6 @@ MODULES: Mapping[str, str] = {
     "locale": "list_avail get_locale avail",
     "state": "show_top running",
 }
-# Of the runners.
 RUNNERS: Mapping[str, str] = {
     "jobs": "master active lookup_jid list_job list_jobs list_jobs_filter print_job exit_success "
     "last_run",
@@ -62,12 +61,11 @@ RUNNERS: Mapping[str, str] = {
     "match": "compound_matches",
     "test": "arg raw_arg metasyntactic",
 }
-# Of the wheels.
 WHEELS: Mapping[str, str] = {
     "key": "list list_all name_match glob_match key_str finger finger_master",
     "minions": "connected",
 }
-# What the functions of a module that are not listed above give to whoever may call them.
+# What a module's functions that are not listed above permit their caller to do.
 GIVES: Mapping[str, str] = {
     **dict.fromkeys(
         ("virt", "virt_pki", "virt_image", "seed", "guestfs", "qemu_img", "qemu_nbd"),

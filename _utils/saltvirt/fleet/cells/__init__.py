@@ -1,1 +1,1 @@
-"""Several masters as one cloud: what the top master asks of the others, its cells, and how."""
+"""Several masters as one cloud: calls of the top master to the others, its cells."""

@@ -1,4 +1,4 @@
-"""What cells answer, made into the house's types, as what hosts answer is: pure."""
+"""Decode cells' answers into this project's types: pure functions."""
 
 import json
 import re
@@ -13,28 +13,28 @@ from saltvirt.placement.answers import HostInfo
 from saltvirt.placement.shownvms import FoundVms, FullInfo
 
 EXTRA_KEYS = ("unreachable", "failed", "duplicates", "last_seen")
-# What Salt says of a function that it does not have.
+# Salt's message about a function that it lacks.
 UNAVAILABLE = "is not available"
 _LONGEST = 300
-# Each takes some 70 bytes of memory. A thousand hosts with 50 VMs each have half as many.
+# Each value takes some 70 bytes of memory. A thousand hosts with 50 VMs each have half as many.
 MOST_VALUES = 8_000_000
-# What Salt takes for a minion's id, as far as it may be shown, and stand behind "CELL/".
+# A minion id that is safe to show, and unambiguous after "CELL/".
 _HOST = re.compile(r"[^\s/\x00-\x1f\x7f-\x9f]{1,255}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameReport:
     """
-    What a master says of one name.
+    A master's report about one name.
 
     hosts
         The state of the VM on each host that has it.
     traces
-        Hosts that have something of it: it is on its way, or was left.
+        Hosts that have a part of the VM: it is on its way, or a leftover.
     may_have
-        Hosts that cannot be asked and may have it, and why.
+        Hosts that cannot be asked and may have the VM, each with the reason.
     order
-        How far a command of that master is with it, or has come that was killed.
+        The phase of that master's order for the name, running or interrupted.
     """
 
     hosts: dict[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class NameReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingExtras:
-    """What stands beside the answers of hosts."""
+    """The entries of a listing beside its hosts."""
 
     unreachable: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
@@ -56,12 +56,12 @@ class ListingExtras:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosts:
     """
-    What a cell says of its hosts.
+    A cell's answer about its hosts.
 
     rows
-        By host, as types.
+        Decoded, by host.
     said
-        The same as it came, for whoever shows it.
+        The same as plain data, to be shown.
     """
 
     rows: dict[str, Any]
@@ -72,12 +72,10 @@ class Hosts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """
-    How a job of a cell is.
+    The state of a cell's job.
 
     state
-        ``running``, ``over``, or ``lost``: it does not run, and has left no answer.
-    answer
-        That of the function.
+        ``running``, ``over``, or ``lost``: the job does not run, and has left no answer.
     """
 
     state: str
@@ -85,7 +83,7 @@ class Job:
 
 
 def read_body(cell: str, text: bytes) -> Any:
-    """Return what salt-api has answered to one call: the one answer in ``return``."""
+    """Return salt-api's answer to one call, the only element of ``return``."""
     try:
         body_text = text.decode()
         if terminal.most_values(body_text) > MOST_VALUES:
@@ -107,7 +105,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def bad_answer_error(cell: str, reason: str) -> CellFailed:
-    """Return the error of a cell that says what is no answer."""
+    """Return the error of a cell with an answer that is not understood."""
     return CellFailed(cell, f"its answer is not understood: {terminal.one_line(reason, _LONGEST)}")
 
 
@@ -119,7 +117,7 @@ def too_old_error(cell: str) -> CellFailed:
 
 
 def _is_cut(answer: Any) -> bool:
-    """Return whether Salt has left something out of an answer, which was too large for an event."""
+    """Return whether Salt has cut an answer that was too large for an event."""
     if isinstance(answer, dict):
         return any(map(_is_cut, answer.values()))
     return bool(answer == signed.CUT)
@@ -136,7 +134,7 @@ def _cut_or_bad_answer_error(cell: str, answer: Any, reason: str) -> CellFailed:
 
 
 def read_function_answer(cell: str, fun: str, answer: Any) -> Any:
-    """Return what a function of ours has answered; raise CellFailed with what it failed by."""
+    """Return the answer of one of this project's functions; raise CellFailed if it failed."""
     answer = read(cell, Any, answer)
     if isinstance(answer, str) and UNAVAILABLE in answer:
         raise too_old_error(cell)
@@ -152,7 +150,7 @@ def read_function_answer(cell: str, fun: str, answer: Any) -> Any:
 
 
 def read(cell: str, shape: Any, answer: Any) -> Any:
-    """Return an answer as its type says; raise CellFailed if it is not of that."""
+    """Return an answer decoded as a type; raise CellFailed if it does not match."""
     try:
         return (
             wire.read(cell, "", shape, answer)
@@ -167,12 +165,12 @@ def read(cell: str, shape: Any, answer: Any) -> Any:
 
 def hosts(cell: str, fun: str, answer: Any, *, is_plain: bool) -> Hosts:
     """
-    Return what a cell says of its hosts.
+    Decode a cell's answer about its hosts.
 
     fun
         ``virt.list``, ``virt.query`` or ``virt.host_info``.
     is_plain
-        Whether all was asked for of each host.
+        Whether the call asked for each host's whole answer.
     """
     if not isinstance(answer, dict):
         raise _cut_or_bad_answer_error(
@@ -200,7 +198,7 @@ def _shape(fun: str, *, is_plain: bool) -> Any:
 
 
 def _complete_rows(fun: str, plain_rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Return rows of a narrowed query as hosts tell them: its master leaves the names out."""
+    """Return rows of a narrowed query as hosts send them: add the names that the cell left out."""
     if fun != "virt.query":
         return dict(plain_rows)
     return {

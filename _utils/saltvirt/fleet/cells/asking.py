@@ -1,9 +1,9 @@
 """
 Ask cells by their salt-api, several at once.
 
-Each call is one request, with its credentials (``/run``): no session is kept. What is over in
-seconds is answered at once. What takes long runs there as a job, which goes on whatever becomes of
-the connection: it is asked for until it is over.
+Each call is one request to ``/run`` with credentials, without a session. The reply to a short call
+has the answer. A long call runs in the cell as a job, which survives a broken connection; this
+master asks for the job's state until it ends.
 """
 
 import http.client
@@ -25,10 +25,11 @@ from saltvirt.fleet.cells.known import LOCAL, Cell, CellFailed, Entry, require_u
 from saltvirt.fleet.cells.routes import MERGED, Call
 from saltvirt.units import human
 
-# Until a cell has proved who it is: one that does not in this time is silent.
+# Limit for the connection and the TLS handshake; a slower cell is unresponsive.
 _CONNECT_S = 2
 _MOST_BYTES = 128 << 20
-# How long one request waits for the end of a job, and for how long a cell may be silent meanwhile.
+# How long one request waits for a job's end, how long the cell may be unresponsive meanwhile, and
+# the pause before the next attempt.
 _TURN_S, _UNRESPONSIVE_S, _PAUSE_S = 20, 120, 2
 _PARALLEL = 16
 _JID = re.compile(r"\d{20}(_\d+)?")
@@ -36,19 +37,19 @@ _T = TypeVar("_T")
 
 
 class _CellUnresponsive(CellFailed):
-    """A cell does not answer; it may have heard what it was told."""
+    """A cell does not answer; it may have received the call."""
 
 
 class _CellUnreachable(CellFailed):
-    """A cell is not there: nothing was said to it."""
+    """A cell cannot be reached: the call was not sent."""
 
 
 class CellUnproved(CellFailed):
-    """Who answers at a cell's address does not prove to be that cell: nothing was said there."""
+    """The server at a cell's address does not prove to be that cell: the call was not sent."""
 
 
 def ask(entry: Entry, opts: Mapping[str, Any], call: Call, timeout_s: float = 0) -> Any:
-    """Return what a cell answers to a function that is over soon; raise CellFailed."""
+    """Return a cell's answer to a short call; raise CellFailed."""
     cell = require_usable(entry)
     limit_s = timeout_s or cell.timeout_s
     answer = _post(cell, opts, {"client": "runner", **_build_low(call)}, limit_s)
@@ -62,10 +63,10 @@ def ask_by_job(
     on_begin: Callable[[str], None] = lambda jid: None,
 ) -> Any:
     """
-    Return what a cell answers to a function that may take long; raise CellFailed.
+    Return a cell's answer to a call that may take long; raise CellFailed.
 
-    begun
-        Called with the id of its job there.
+    on_begin
+        Called with the id of the cell's job.
     """
     cell = require_usable(entry)
     reason = None
@@ -103,7 +104,7 @@ def _wait_for_end(cell: Cell, opts: Mapping[str, Any], fun: str, jid: str) -> An
         try:
             answer = ask(cell, opts, job_call, _TURN_S + cell.timeout_s)
             job = answers.read(cell.name, Job, answer)
-        # Its salt-api may be restarted meanwhile: the job is its master's.
+        # A restart of the cell's salt-api does not end the job, which its master runs.
         except (_CellUnresponsive, _CellUnreachable) as error:
             if time.monotonic() - last_answer_s > _UNRESPONSIVE_S:
                 raise CellFailed(
@@ -115,7 +116,7 @@ def _wait_for_end(cell: Cell, opts: Mapping[str, Any], fun: str, jid: str) -> An
             time.sleep(_PAUSE_S)
             continue
         except VirtError as error:
-            # Who may begin something there need not be let ask for its end.
+            # The cell's external_auth may permit the call, and not virt.cell_job.
             reason = error.why if isinstance(error, CellFailed) else str(error)
             raise CellFailed(
                 cell.name,
@@ -137,7 +138,7 @@ def _wait_for_end(cell: Cell, opts: Mapping[str, Any], fun: str, jid: str) -> An
 def run_for_cells(
     cells: Mapping[str, Callable[[], _T]],
 ) -> tuple[dict[str, _T], dict[str, VirtError]]:
-    """Do something with several cells at once; return the answers, and the errors of the others."""
+    """Call functions for several cells at once; return the results, and the errors, by cell."""
     results: dict[str, _T] = {}
     errors: dict[str, VirtError] = {}
     if not cells:
@@ -153,10 +154,10 @@ def run_for_cells(
 
 
 def _build_low(call: Call) -> dict[str, Any]:
-    # "local": whoever is asked asks nobody else, so no two masters ask each other for ever.
+    # With cell=local a cell asks no cells of its own: no two masters ask each other forever.
     values, keywords = call.as_given()
     if call.fun in MERGED:
-        # To all of these None is what is not given; elsewhere it says something, as nic=None does.
+        # To these functions None means not given; to others it has a meaning, as in nic=None.
         keywords = {key: value for key, value in keywords.items() if value is not None}
     cell_keyword = {} if call.fun == "virt.cell_job" else {"cell": LOCAL}
     return {"fun": call.fun, "arg": values, "kwarg": {**keywords, **cell_keyword}}
@@ -226,5 +227,5 @@ def _check_reply(cell: Cell, login: Credentials, status: int, body: bytes) -> An
 
 
 def describe_errors(errors: Mapping[str, VirtError]) -> dict[str, str]:
-    """Return why cells could not be asked, by cell."""
+    """Return the reasons why cells could not be asked, by cell."""
     return {cell: getattr(error, "why", str(error)) for cell, error in errors.items()}

@@ -1,4 +1,4 @@
-"""What a check of this master sees of its cells: their entries, files, certificates, answers."""
+"""Find faults of this master's cells: in their entries, files, certificates and answers."""
 
 import functools
 import os
@@ -19,12 +19,12 @@ from saltvirt.fleet.cells.merging import hosts_pattern
 from saltvirt.fleet.cells.routes import Call
 from saltvirt.fleet.findings import MASTER
 
-# What is found wrong: the option, the file that says who this master is, the one of the authority,
-# the certificate that the cell shows, its answer.
+# Kinds of faults: in the option, the credentials file, the CA file, the certificate that the cell
+# shows, its answer.
 ENTRY, CREDENTIALS, AUTHORITY, CERTIFICATE, ANSWER = (
     *("entry", "credentials", "authority", "certificate", "answer"),
 )
-# A VM of this name is asked for, as of all that a top may ask this takes the least.
+# The check looks for a VM of this name, the cheapest call to a cell.
 _UNUSED_NAME = "salt-virt-check"
 _PAGE = "docs/cells.md"
 
@@ -32,14 +32,14 @@ _PAGE = "docs/cells.md"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """
-    One thing that is wrong with a cell.
+    A fault of a cell.
 
     kind
         One of the five above.
     where
-        ``master``, or the cell's hosts, as ``west/*``.
+        ``master``, or the cell's hosts, such as ``west/*``.
     concerns_all
-        Whether new VMs of any name are refused while it is so.
+        Whether the fault blocks new VMs of any name.
     """
 
     kind: str
@@ -50,7 +50,7 @@ class Fault:
 
 
 def faults(opts: Mapping[str, Any], settings: MasterSettings) -> list[Fault]:
-    """Return what is wrong with the cells; each that can be asked is, once, all at once."""
+    """Return the faults of all cells; ask each usable cell once, all in parallel."""
     entries = known.from_settings(settings)
     cells = {name: entry for name, entry in entries.items() if isinstance(entry, Cell)}
     answers_by_cell, errors_by_cell = asking.run_for_cells(
@@ -86,14 +86,14 @@ def _find_option_faults(
 
 
 def _find_authority_faults(cell: Cell, opts: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield that others say who may be taken for the cell."""
+    """Yield a fault if other users can write the cell's CA file."""
     if cell.ca is None:
         return
     user = owner(opts)
     try:
         status = os.stat(cell.ca)
     except OSError:
-        return  # the answer says so
+        return  # the failed call to the cell reports that
     reason = _explain_writable(status, user)
     if reason:
         path = shlex.quote(cell.ca)
@@ -108,7 +108,7 @@ def _find_authority_faults(cell: Cell, opts: Mapping[str, Any]) -> Iterator[Faul
 
 
 def _explain_writable(status: os.stat_result, user: pwd.struct_passwd) -> str | None:
-    """Return that others than root and the master's user can write a file, None if none can."""
+    """Return how users other than root and the master's can write a file, None if they cannot."""
     if status.st_uid not in (0, user.pw_uid):
         return "belongs to another user than root, who can write it"
     is_group_writable = status.st_gid not in (0, user.pw_gid) and status.st_mode & stat.S_IWGRP

@@ -1,4 +1,4 @@
-"""Who this master is to a cell: a file that nobody but root and the master's user may read."""
+"""Read this master's login at a cell from a file that only root and its user may read."""
 
 import os
 import pwd
@@ -21,12 +21,12 @@ _KINDS = ({"token"}, {"username", "password", "eauth"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
     """
-    What salt-api is told.
+    The login of this master at a cell's salt-api.
 
     low
-        A part of each call; not shown anywhere.
+        The fields that each call sends; never shown.
     who
-        What may be shown of it.
+        What messages may show.
     """
 
     low: Mapping[str, str] = field(repr=False)
@@ -35,10 +35,10 @@ class Credentials:
 
 class CredentialsExposed(BadConfig):
     """
-    The file of credentials is no secret; nothing of it is said.
+    Other users can get at the credentials file; messages show nothing from it.
 
     what, fix
-        The same in two parts: what is so, and the command that mends it.
+        The message in two parts: the problem, and the command that mends it.
     """
 
     def __init__(self, problem: str, fix: str) -> None:
@@ -47,12 +47,12 @@ class CredentialsExposed(BadConfig):
 
 
 def owner(opts: Mapping[str, Any]) -> pwd.struct_passwd:
-    """Return the user as whom the master runs."""
+    """Return the user that the master runs as."""
     return pwd.getpwnam(opts.get("user") or "root")
 
 
 def read(cell: Cell, opts: Mapping[str, Any]) -> Credentials:
-    """Return the credentials for a cell; raise BadConfig, which has nothing of what is in them."""
+    """Return the credentials for a cell; raise BadConfig, which shows none of their content."""
     option, path = f"option virt:cells:{cell.name}:credentials", Path(cell.credentials)
     text = _read_content(option, path, owner(opts))
     try:
@@ -82,7 +82,7 @@ def _read_content(option: str, path: Path, user: pwd.struct_passwd) -> str:
 
 
 def _explain_exposure(status: os.stat_result, user: pwd.struct_passwd) -> str | None:
-    """Return why a file does not keep a secret from others, None if it does."""
+    """Return how other users can get at a file, None if they cannot."""
     if not stat.S_ISREG(status.st_mode):
         return "is no file"
     if status.st_uid not in (0, user.pw_uid):

@@ -1,4 +1,4 @@
-"""What this master, as a cell, says to the one above it: where a VM is, how a job of its is."""
+"""Answer the master above this cell: where a VM is, and the state of a job."""
 
 import contextlib
 import itertools
@@ -15,14 +15,14 @@ from saltvirt.fleet.cells.answers import NameReport
 from saltvirt.fleet.cloud import Cloud
 
 _STEP_S = 0.2
-# How long a job may take to begin, as a busy master has it wait, and its answer to be kept.
+# How long a busy master may take to begin a job, and then to store its answer.
 _BEGIN_S = 15
-# Whoever waits for an answer asks within seconds.
+# Ample: the master above asks for an answer within seconds.
 _KEPT_S = 24 * 3600
 
 
 def find(cloud: Cloud, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return ``{name: Found as plain data}`` of what this master and its hosts have of names."""
+    """Return ``{name: NameReport as plain data}`` of this master and its hosts."""
     for name in names:
         arguments.vm_name(name)
     # A master without hypervisors has no VM.
@@ -34,7 +34,7 @@ def find(cloud: Cloud, names: Sequence[str]) -> dict[str, dict[str, Any]]:
         sightings_by_host = sightings.from_presence(survey.answers)
         return {name: wire.plain(_report_name(cloud, name, survey, sightings_by_host))}
     survey = inventory.survey(cloud, inventory.all_hosts(cloud), "virt.host_info")
-    # Of most names nobody has heard, and there are hundreds: the hints are one large file.
+    # find_suspects reads a large file: spare it the unknown names, most of hundreds.
     known_names = {
         *sightings.names(survey.answers),
         *itertools.chain(*hints.read_all(cloud.opts).values()),
@@ -71,12 +71,12 @@ def _report_name(
 
 @contextlib.contextmanager
 def hold_job_lock(opts: Mapping[str, Any], jid: str | None) -> Iterator[None]:
-    """Have it seen, as long as the block lasts, that a job of this master runs."""
+    """Hold a lock during the block, which shows that a job of this master runs."""
     if jid is None:
         yield
         return
     path = _lock_path(opts, jid)
-    locks.sweep(path.parent)  # what a killed one has left
+    locks.sweep(path.parent)  # left by killed jobs
     with locks.hold_lock(path):
         yield
 
@@ -89,7 +89,7 @@ def job(cloud: Cloud, jid: str, wait_s: int) -> dict[str, Any]:
     """
     Return a job as ``answers.Job``, as plain data, at its end or after ``wait_s`` seconds.
 
-    Only jobs of this project's runner are told of: whoever may call it need not see others'.
+    Jobs other than this project's are not reported: the caller may have no right to see them.
     """
     if not jid.replace("_", "").isdigit():
         raise BadArgument("jid", f"{jid!r} is not the id of a job")
@@ -104,7 +104,7 @@ def job(cloud: Cloud, jid: str, wait_s: int) -> dict[str, Any]:
             answer = _read_answer(cloud.opts, jid)
             if answer is not None:
                 return _job_state("over", answer[0])
-            # It has not begun, or its answer is not kept yet.
+            # The job has not begun, or its answer is not stored yet.
             if now - last_held_s > _BEGIN_S:
                 return _job_state("lost")
         if elapsed_s >= wait_s:
@@ -118,10 +118,10 @@ def _job_state(state: str, answer: Any = None) -> dict[str, Any]:
 
 def keep_answer(opts: Mapping[str, Any], jid: str, answer: Any) -> None:
     """
-    Keep for the master above what a job of this master has answered.
+    Store the answer of a job of this master for the master above.
 
-    What Salt's job cache has may be anybody's: a guest's minion may return to any job, as a syndic
-    does, in any minion's name, also this master's, and the first who does it is stored.
+    Salt's job cache proves nothing: a guest's minion may act as a syndic and return to any job in
+    any minion's name, even this master's, and the cache stores the first return.
     """
     path = _answer_path(opts, jid)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def _answer_path(opts: Mapping[str, Any], jid: str) -> Path:
 
 
 def _read_answer(opts: Mapping[str, Any], jid: str) -> tuple[Any] | None:
-    """Return what a job of our runner has answered, None if that is not there."""
+    """Return the stored answer of a job as ``(answer,)``, None if there is none."""
     with contextlib.suppress(FileNotFoundError):
         return (json.loads(_answer_path(opts, jid).read_text())["answer"],)
     return None

@@ -1,4 +1,4 @@
-"""Which cells a master has been told of, and whose a VM's name is; nothing is asked here."""
+"""Read the configured cells, and map VM names to cells by prefix; ask no cell."""
 
 import re
 import urllib.parse
@@ -10,17 +10,17 @@ from saltvirt import arguments, optionsources, wire
 from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, BadConfig, VirtError
 
-# What this master's own hypervisors are called, where others are called by their cell.
+# The name of this master's own hypervisors as a cell.
 LOCAL = "local"
 OPTION, PREFIX_OPTION = "virt:cells", "virt:cell_prefix"
-# Salt's own default of rest_cherrypy for how long it waits for a runner (3008) is longer.
+# By default, Salt 3008's rest_cherrypy waits longer than this for a runner.
 _ANSWER_S = 30
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class CellFailed(VirtError):
-    """A cell cannot be asked, or says no; the message begins with its name."""
+    """A cell cannot be asked, or refuses; the message begins with the cell's name."""
 
     def __init__(self, cell: str, reason: str) -> None:
         super().__init__(f"cell {cell}: {reason}")
@@ -33,16 +33,14 @@ class Cell:
     A master that this one can ask.
 
     url
-        Of its salt-api; https.
+        The https URL of its salt-api.
     credentials
-        The file that says who this master is there.
+        The file with this master's login there.
     ca
-        A file with the authority that has signed the certificate of its salt-api. Defaults to those
-        that this machine trusts.
+        The file of the CA that signed its salt-api's certificate. Defaults to the CAs that this
+        machine trusts.
     prefix
-        What the names of its VMs begin with; empty if they may be any.
-    timeout_s
-        How long it has for an answer.
+        The prefix of its VMs' names; empty for any name.
     """
 
     name: str
@@ -56,14 +54,14 @@ class Cell:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unusable:
     """
-    An entry of ``virt:cells`` that cannot be used: what needs that cell is refused, nothing else.
+    An unusable entry of ``virt:cells``: only calls that need this cell are refused.
 
     name
-        The cell's; quoted, if no cell can have it.
+        The cell's name; quoted if it is invalid.
     why
-        One line that names the entry.
+        The reason in one line, which names the entry.
     prefix
-        What the names of its VMs begin with, as far as the entry says so.
+        The prefix of its VMs' names, if the entry has a valid one.
     """
 
     name: str
@@ -75,14 +73,14 @@ Entry = Cell | Unusable
 
 
 def is_configured(opts: Mapping[str, Any]) -> bool:
-    """Return whether a master's configuration says anything of cells."""
+    """Return whether a master's configuration has options of cells."""
     return bool(
         optionsources.option([opts], "cells") or optionsources.option([opts], "cell_prefix")
     )
 
 
 def from_settings(settings: MasterSettings) -> dict[str, Entry]:
-    """Return the cells of ``virt:cells`` by their names, and the entries that cannot be used."""
+    """Return the entries of ``virt:cells`` by name, usable or not."""
     try:
         values_by_name = settings.cells
     except BadConfig as exc:
@@ -98,7 +96,7 @@ def from_settings(settings: MasterSettings) -> dict[str, Entry]:
 
 
 def find_errors(settings: MasterSettings) -> list[str]:
-    """Return why entries of ``virt:cells``, and what begins names here, cannot be used."""
+    """Return why entries of ``virt:cells``, and this master's own prefix, cannot be used."""
     out = [entry.why for entry in from_settings(settings).values() if isinstance(entry, Unusable)]
     try:
         own_prefix(settings)
@@ -108,16 +106,16 @@ def find_errors(settings: MasterSettings) -> list[str]:
 
 
 def own_prefix(settings: MasterSettings) -> str:
-    """Return what the names of new VMs of this master begin with; raise BadConfig."""
+    """Return the prefix of this master's new VMs; raise BadConfig if it is invalid."""
     return _prefix(PREFIX_OPTION, settings.cell_prefix) if settings.cell_prefix else ""
 
 
 def search_prefix(settings: MasterSettings) -> str:
-    """Return the same where VMs are only looked for: any name, if the option cannot be used."""
+    """Return this master's prefix for searches: empty, for any name, if the option is invalid."""
     try:
         return own_prefix(settings)
     except BadConfig:
-        return ""  # whoever makes a VM is told
+        return ""  # the command that makes a VM reports it
 
 
 def require_usable(entry: Entry) -> Cell:
@@ -128,7 +126,7 @@ def require_usable(entry: Entry) -> Cell:
 
 
 def _clashes(entries: list[Entry], local_prefix: str) -> dict[str, str]:
-    """Return the cells some of whose names could be of another as well, and why."""
+    """Return the cells with names that could be another cell's, each with the reason."""
     labelled_prefixes = [
         (f"{OPTION}:{entry.name}:prefix", entry.prefix, entry.name) for entry in entries
     ]
@@ -142,7 +140,7 @@ def _clashes(entries: list[Entry], local_prefix: str) -> dict[str, str]:
     ]
     out: dict[str, str] = {}
     for (short_option, prefix, short_name), (long_option, long_prefix, long_name) in pairs:
-        # Names of the longer one are of both; the others of the shorter one are its own alone.
+        # Names with the longer prefix fit both: refuse its cell, unless that is this master.
         out[short_name if long_name == LOCAL else long_name] = (
             f"option {long_option}: {long_prefix!r} begins like {short_option} ({prefix!r}), so a "
             "name could be of "
@@ -207,7 +205,7 @@ def _is_plain_https(text: str) -> bool:
         is_https = url.scheme == "https" and bool(url.hostname) and (url.port or 1) > 0
     except ValueError:
         return False
-    # A password in it would be in each message that says where something was asked.
+    # A password in the URL would be shown in messages.
     return is_https and not ("@" in url.netloc or url.query or url.fragment)
 
 
@@ -221,13 +219,13 @@ def _prefix(option: str, text: str) -> str:
 
 
 def find_cell(name: str, cells: Mapping[str, Entry], local_prefix: str) -> str | None:
-    """Return the cell, or ``local``, that a name belongs to by how it begins; None if by none."""
+    """Return the cell, or ``local``, that a name belongs to by its prefix; None without one."""
     if local_prefix and name.startswith(local_prefix):
         return LOCAL
     matching_entries = [
         entry for entry in cells.values() if entry.prefix and name.startswith(entry.prefix)
     ]
-    # Of two that begin alike the longer one is refused: not even the other may take its names.
+    # The longest prefix counts even if its cell is refused: the other cell must not take its names.
     return (
         max(matching_entries, key=lambda entry: len(entry.prefix)).name
         if matching_entries
@@ -236,12 +234,12 @@ def find_cell(name: str, cells: Mapping[str, Entry], local_prefix: str) -> str |
 
 
 def may_have(prefix: str, name: str) -> bool:
-    """Return whether a cell, or this master, may have a VM of a name, by how its names begin."""
+    """Return whether a cell with a prefix may have a VM of a name."""
     return not prefix or name.startswith(prefix)
 
 
 def refuse_foreign(name: str, prefix: str, where: str) -> None:
-    """Raise BadArgument if a new VM's name does not begin as the names of its cell do."""
+    """Raise BadArgument if a new VM's name lacks its cell's prefix."""
     if not may_have(prefix, name):
         raise BadArgument(
             "name",

@@ -1,4 +1,4 @@
-"""What cells say, put together: hosts of all of them, in one order; where a VM is: pure."""
+"""Merge cells' answers: all hosts in one order, the cell of a VM; pure functions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from saltvirt.fleet.looking import INFO_SORT_KEYS, QUERY_SORT_KEYS, Look
 from saltvirt.fleet.whereabouts import RUNNING_STATES
 from saltvirt.vmfilter import VmFilter
 
-# The most first.
+# Values to sort by; the largest comes first.
 _MOST: Mapping[str, Mapping[str, Callable[[Any], float]]] = {
     "virt.list": {"vms": lambda row: sum(map(len, row.values()))},
     "virt.query": QUERY_SORT_KEYS,
@@ -21,7 +21,7 @@ _MOST: Mapping[str, Mapping[str, Callable[[Any], float]]] = {
 
 
 def hosts_pattern(cell: str) -> str:
-    """Return what all hosts of a cell are called that nothing is known of."""
+    """Return the pattern that stands for all hosts of a cell."""
     return f"{cell}/*"
 
 
@@ -29,12 +29,12 @@ def merge_answers(
     fun: str, cells: Mapping[str, Hosts], reasons_by_cell: Mapping[str, str], look: Look | None
 ) -> dict[str, Any]:
     """
-    Return ``{host: row}`` of all cells, and what stands beside it.
+    Return ``{host: row}`` of all cells, with the extra entries of a listing.
 
-    failed
-        The cells that said nothing of their hosts, and why.
+    reasons_by_cell
+        Reasons of the cells that gave no answer.
     look
-        None for what is sorted, and a page, already: what a cell says that was asked alone.
+        The order and the page. None if only one cell was asked, which has sorted its answer.
     """
     if look is None:
         page = [(cell, host) for cell, cell_hosts in cells.items() for host in cell_hosts.rows]
@@ -51,10 +51,10 @@ def merge_answers(
 
 def _sort_hosts(fun: str, cells: Mapping[str, Hosts], look: Look) -> list[tuple[str, str]]:
     """
-    Return the cells and ids of hosts in their order.
+    Return ``(cell, host)`` in order.
 
-    By their ids, silent ones have a place as well: were the next one on the page instead, some
-    would be on two pages and some on none, as each cell is asked for its first hosts alone.
+    By id, unresponsive hosts keep their places. Otherwise pages would overlap or miss hosts, as
+    each cell is asked for its first hosts only.
     """
     rows = {(cell, host) for cell, cell_hosts in cells.items() for host in cell_hosts.rows}
     sort_value = _MOST[fun].get(look.sort)
@@ -117,7 +117,7 @@ def _collect_extras(
 
 
 def _duplicates(fun: str, cells: Mapping[str, Hosts]) -> dict[str, list[str]]:
-    """Return the hosts of VMs that several hosts of a cell have, or several cells."""
+    """Return the hosts of each VM that several hosts of a cell, or several cells, have."""
     out = {
         name: [display_name(cell, host) for host in hosts]
         for cell, cell_hosts in cells.items()
@@ -147,12 +147,12 @@ def _names(fun: str, row: Any) -> list[str]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameSearch:
     """
-    What masters say of one name.
+    The masters' reports about one name.
 
     found
-        By cell.
+        Reports by cell.
     failed
-        The cells that said nothing, and why.
+        Reasons of the cells that gave no report.
     """
 
     name: str
@@ -160,7 +160,7 @@ class NameSearch:
     failed: Mapping[str, str] = field(default_factory=dict)
 
     def cell(self) -> str:
-        """Return the cell that has the VM; raise NameTaken if several, NoSuchVm if none has."""
+        """Return the cell with the VM; raise NameTaken if several have it, NoSuchVm if none has."""
         cells = self._having()
         if len(cells) > 1:
             raise NameTaken(
@@ -177,7 +177,7 @@ class NameSearch:
         )
 
     def _refuse_doubtful(self, cell: str) -> None:
-        """Raise NameTaken if what a cell has may be a stale definition of another cell's VM."""
+        """Raise NameTaken if a cell's VM may be a stale definition of another cell's VM."""
         states = self.found[cell].hosts.values()
         if any(state in RUNNING_STATES for state in states):
             return
@@ -197,7 +197,7 @@ class NameSearch:
             )
 
     def _having(self) -> list[str]:
-        """Return the cells that have the VM; else those with a trace, else that may have it."""
+        """Return the cells that have the VM; else those with a trace; else those that may."""
         reports = sorted(self.found.items())
         kinds = (
             [cell for cell, report in reports if report.hosts],
@@ -207,7 +207,7 @@ class NameSearch:
         return next((cells for cells in kinds if cells), [])
 
     def refuse_taken(self, *, force: bool) -> None:
-        """Raise NameTaken if a cell has a VM of that name, or may have one and cannot be asked."""
+        """Raise NameTaken if a cell has the VM or, without ``force``, may have it."""
         for cell, report in sorted(self.found.items()):
             host_ids = [*report.hosts, *report.traces]
             if host_ids:

@@ -1,4 +1,4 @@
-"""Which calls go to a cell, what each cell is asked, and what its hosts are called: pure."""
+"""Decide a call's cell, each cell's part of a call, and hosts' names: pure functions."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,25 +10,25 @@ from saltvirt.errors import BadArgument
 from saltvirt.fleet.cells.known import LOCAL, Entry, parse_cell, parse_cells
 from saltvirt.fleet.many import asked
 
-# What all cells are asked, and put together.
+# Functions that all cells answer; their answers are merged.
 MERGED = frozenset(("virt.list", "virt.query", "virt.host_info", "virt.find"))
-# What changes nothing, and is over in seconds.
+# Functions that change nothing, and end in seconds.
 QUESTIONS = MERGED | {"virt.vm_info", "virt.console_log"}
-# What goes where a VM is: the argument with its name.
+# Functions that go to a VM's cell, and the argument with the VM's name.
 _OF_VM = "start stop shutdown reset pause resume purge migrate settle vm_info console_log".split()
 NAMED = {**{f"virt.{fun}": "name" for fun in _OF_VM}, "virt.clone": "source"}
 NEW = frozenset(("virt.init", "virt.init_many", "virt.clone"))
-# What is of a name that need not be a VM's yet.
+# Functions for a name that need not be a VM's yet.
 _NAME_ALONE = frozenset(("virt.authorize", "virt.unauthorize"))
-# What a cell says of its own jobs.
+# Functions about a cell's own jobs.
 _OF_CELL = frozenset(("virt.cell_job",))
 # Arguments that may be CELL/HOST.
 _HOSTS = ("host", "target", "keep")
-# Whose answers, and tables of an error, are by hosts.
+# Functions with answers, and error tables, by host.
 _BY_HOST = {*NAMED, "virt.init", "virt.images", "virt.image_pull", "virt.image_prune"}
 _BY_HOST -= {"virt.settle", "virt.console_log"}
 _EXTRA_KEYS = ("unreachable", "failed", "duplicates", "last_seen")
-# Fields of an answer that say on which host each VM is, was or will be.
+# Fields of an answer that map each VM to the host where it is, was or will be.
 _OF_VMS = ("built", "exists", "plan", "moved", "moves", "elsewhere", "purged")
 
 
@@ -39,15 +39,12 @@ class Call:
 
     fun
         As users call it, such as ``virt.init``.
-
-    Arguments:
-        By their names.
-    args
-        Those of a function that takes any number.
+    arguments, args
+        By name; by position, if the function takes any number.
     leading
-        The names of the arguments that stand before those.
+        Names of the arguments that stand before ``args``.
     cell
-        What ``cell=`` says.
+        The value of ``cell=``.
     """
 
     fun: str
@@ -58,24 +55,24 @@ class Call:
 
     @property
     def vm(self) -> str | None:
-        """The VM that it is about, which is there already; None if it is about none."""
+        """The existing VM that the call is about, None if there is none."""
         name = self.arguments.get(NAMED.get(self.fun, ""))
         return str(name) if name is not None else None
 
     @property
     def alone(self) -> str | None:
-        """The name that it is about, whether or not there is such a VM."""
+        """The name that the call is about, with or without such a VM; None for other functions."""
         return str(self.arguments.get("name")) if self.fun in _NAME_ALONE else None
 
     def as_given(self) -> tuple[list[Any], dict[str, Any]]:
-        """Return what is given by position, and by name: what stands before others has a place."""
+        """Return positional and named arguments; leading ones go before ``args``."""
         keywords = dict(self.arguments)
         if not self.args:
             return [], keywords
         return [*(keywords.pop(name, None) for name in self.leading), *self.args], keywords
 
     def new_names(self) -> list[str]:
-        """Return the names of the VMs that it would make."""
+        """Return the names of the VMs that the call would make."""
         if self.fun not in NEW:
             return []
         if self.fun != "virt.init_many":
@@ -90,9 +87,9 @@ class Call:
 
 def resolve_cell(call: Call, cells: Mapping[str, Entry]) -> tuple[str | None, Call]:
     """
-    Return the cell that a call names, and the call as that cell takes it; None if it names none.
+    Return the cell that a call names, None if it names none, and the call for that cell.
 
-    It names one by ``cell=``, or by a host that is called CELL/HOST.
+    A call names its cell by ``cell=``, or by a host CELL/HOST.
     """
     if call.fun in _OF_CELL:
         return LOCAL, call
@@ -111,13 +108,13 @@ def resolve_cell(call: Call, cells: Mapping[str, Entry]) -> tuple[str | None, Ca
 
 
 def split_host(text: Any, cells: Mapping[str, Entry]) -> tuple[str | None, Any]:
-    """Return cell and host of CELL/HOST; what is called otherwise is of no cell."""
+    """Return cell and host of CELL/HOST; of anything else the cell is None."""
     cell, slash, host = text.partition("/") if isinstance(text, str) else ("", "", "")
     return (parse_cell(cell, cells), host) if slash else (None, text)
 
 
 def questions(call: Call, cells: Mapping[str, Entry], *, has_own: bool) -> dict[str, Call]:
-    """Return what each cell, and this master, is asked of a call that all of them answer."""
+    """Return each cell's part, and this master's, of a call that all of them answer."""
     keywords = _keywords_for_cell(call.arguments)
     all_cells = [*([LOCAL] if has_own else []), *sorted(cells)]
     chosen_cells = all_cells if call.cell is None else parse_cells(call.cell, cells)
@@ -139,7 +136,7 @@ def questions(call: Call, cells: Mapping[str, Entry], *, has_own: bool) -> dict[
 
 
 def _keywords_for_cell(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a look as one cell can be given them."""
+    """Return the arguments of a listing as cells take them."""
     if keywords.get("stream"):
         raise BadArgument(
             "stream", "hosts of a cell answer all at once; give cell=local for this master's own"
@@ -154,7 +151,7 @@ def _keywords_for_cell(keywords: Mapping[str, Any]) -> dict[str, Any]:
 def _hosts_by_cell(
     patterns: Collection[str], chosen_cells: Collection[str]
 ) -> dict[str, list[str]]:
-    """Return the hosts that each cell is asked for; one without a cell is this master's own."""
+    """Return the host patterns for each cell; a pattern without a cell is for this master."""
     out: dict[str, list[str]] = {}
     for pattern in patterns:
         cell, slash, host = pattern.partition("/")
@@ -174,7 +171,7 @@ def _hosts_by_cell(
 
 
 def _without_page(fun: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that bring all that may be on the page, with what it is sorted by."""
+    """Return arguments that get all rows up to the page's end, with the fields to sort by."""
     out = dict(keywords)
     if keywords.get("limit") is not None:
         first = arguments.whole_number("offset", keywords.get("offset") or 0, least=0)
@@ -187,12 +184,12 @@ def _without_page(fun: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def display_name(cell: str, host: str) -> str:
-    """Return what a host is called where there are cells."""
+    """Return the name of a cell's host for users of this master."""
     return host if cell == LOCAL else f"{cell}/{host}"
 
 
 def rename_hosts(call: Call, cell: str, data: Any) -> Any:
-    """Return what a cell answered to a call, with its hosts called as they are here."""
+    """Return a cell's answer to a call, with its hosts renamed for users of this master."""
     if cell == LOCAL or not isinstance(data, dict):
         return data
     is_by_host = call.fun in _BY_HOST
@@ -208,7 +205,7 @@ def rename_hosts(call: Call, cell: str, data: Any) -> Any:
 
 
 def _rename_field(cell: str, key: str, value: Any, *, is_by_host: bool) -> Any:
-    """Return what stands in a field of an answer, with its hosts called as they are here."""
+    """Return a field of an answer, with its hosts renamed."""
     if isinstance(value, str):
         return display_name(cell, value) if key in ("host", "from", "to") else value
     if isinstance(value, list):
@@ -221,7 +218,7 @@ def _rename_field(cell: str, key: str, value: Any, *, is_by_host: bool) -> Any:
 
 
 def _rename_element(cell: str, key: str, element: Any) -> Any:
-    """Return what stands in a list of an answer: a host, or a step of ``virt.rebalance``."""
+    """Return an element of an answer's list, renamed: a host, or a step of ``virt.rebalance``."""
     if key == "moves" and isinstance(element, dict):
         return {
             word: _rename_field(cell, word, value, is_by_host=False)

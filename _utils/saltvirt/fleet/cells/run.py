@@ -1,4 +1,4 @@
-"""A call of the runner on a master that has cells: where it goes, and what comes of all answers."""
+"""Run a call of the runner on a master with cells: route it, and merge the answers."""
 
 import contextlib
 import functools
@@ -15,7 +15,7 @@ from saltvirt.fleet.cells.known import LOCAL, CellFailed
 from saltvirt.fleet.cells.routes import Call
 from saltvirt.fleet.cloud import Cloud
 
-# Calls the function here, with these arguments.
+# Calls the function on this master.
 RunHere = Callable[[Call], Any]
 
 
@@ -23,14 +23,12 @@ def command(
     opts: Mapping[str, Any], events: Any, jid: str | None, call: Call, run_here: RunHere
 ) -> Any:
     """
-    Return what a call returns, wherever it is done; raise VirtError.
+    Run a call in its cell or on this master, and return its result; raise VirtError.
 
-    opts
-        The master's configuration.
     events, jid
         Salt's ``__jid_event__``, and the id of this job; None outside one.
-    own
-        What does it here.
+    run_here
+        Runs the call on this master.
     """
     quiet = bool(call.arguments.get("quiet"))
     return _TopMaster(Cloud.of(opts, events, "cells", quiet, is_reading=True), jid, run_here).does(
@@ -44,7 +42,7 @@ class _TopMaster:
     def __init__(self, cloud: Cloud, jid: str | None, run_here: RunHere) -> None:
         self._cloud, self._jid, self._own = cloud, jid, run_here
         self._cells = known.from_settings(cloud.settings)
-        # By it VMs are looked for; a new one needs the option itself.
+        # For searches only: a new VM needs a valid option.
         self._prefix = known.search_prefix(cloud.settings)
 
     @functools.cached_property
@@ -52,7 +50,7 @@ class _TopMaster:
         return bool(inventory.allowed_hosts(self._cloud))
 
     def does(self, call: Call) -> Any:
-        """Do it where it belongs."""
+        """Run a call where it belongs."""
         if call.fun in routes.MERGED and self._cells and call.cell != LOCAL:
             return self._merged(call)
         cell, cell_call = routes.resolve_cell(call, self._cells)
@@ -67,10 +65,10 @@ class _TopMaster:
 
     @contextlib.contextmanager
     def _alone_with(self, names: Sequence[str]) -> Iterator[None]:
-        """Have no other command of this master make VMs of these names, in whatever cell."""
+        """Keep other commands of this master from making VMs of these names, in any cell."""
         folder = Path(self._cloud.opts["cachedir"]) / "salt-virt" / "names"
         with contextlib.ExitStack() as stack:
-            # A name that is asked for twice is for who makes them to refuse.
+            # The command itself refuses a name given twice.
             for name in sorted({*names}) if self._cells else ():
                 lock = locks.hold_lock(folder / f"{name}.lock", wait=False)
                 if stack.enter_context(lock) is None:
@@ -84,7 +82,7 @@ class _TopMaster:
             return self._own(call)
 
     def _at(self, cell: str, call: Call) -> Any:
-        """Have a cell, or this master, do it."""
+        """Run a call in a cell or on this master."""
         if cell == LOCAL:
             return self._here(call)
         entry, opts = self._cells[cell], self._cloud.opts
@@ -103,7 +101,7 @@ class _TopMaster:
         return lambda jid: self._cloud.progress("At work", detail=f"cell {cell}, its job {jid}")
 
     def _cell_of(self, call: Call) -> str:
-        """Return the cell that a call is about, without having been told."""
+        """Return the cell of a call that names none."""
         name = call.vm or call.alone
         if name is None:
             return self._cell_of_new(call)
@@ -127,7 +125,7 @@ class _TopMaster:
         )
 
     def _new(self, cell: str, call: Call, names: Sequence[str]) -> Any:
-        """Make VMs in a cell, whose names are nobody else's."""
+        """Make VMs in a cell, after a check that no other cell has their names."""
         prefix = known.own_prefix(self._cloud.settings) if cell == LOCAL else self._prefix_of(cell)
         where = "of this master" if cell == LOCAL else f"in cell {cell}"
         for name in names:
@@ -138,7 +136,7 @@ class _TopMaster:
         return self._at(cell, call)
 
     def _elsewhere(self, names: Sequence[str], cell: str) -> list[merging.NameSearch]:
-        """Return what all but the cell that gets VMs say of their names, if they may have them."""
+        """Search the other cells that may have these names, all but the cell that gets the VMs."""
         other_cells = {
             other_cell
             for other_cell in (LOCAL, *self._cells)
@@ -154,7 +152,7 @@ class _TopMaster:
         return self._all_sought([name], cells)[0]
 
     def _all_sought(self, names: Sequence[str], cells: Any) -> list[merging.NameSearch]:
-        """Ask cells for names, at once."""
+        """Search cells for names, all in parallel."""
         call = Call(fun="virt.find", arguments={"name": list(names)})
         answers_by_cell, errors_by_cell = self._asked(dict.fromkeys(cells, call), self._found_here)
         reports_by_cell = _read_reports(answers_by_cell, errors_by_cell, names)
@@ -174,7 +172,7 @@ class _TopMaster:
     def _asked(
         self, calls: Mapping[str, Call], run_here: RunHere
     ) -> tuple[dict[str, Any], dict[str, VirtError]]:
-        """Ask cells, and this master if it has hypervisors, at once; say who is silent."""
+        """Ask cells, and this master if it has hypervisors, in parallel; report their errors."""
         self._cloud.progress("Asked", detail=terminal.count_text(len(calls), "cell"))
 
         def at(cell: str) -> Callable[[], Any]:
@@ -192,7 +190,7 @@ class _TopMaster:
         return answers_by_cell, errors_by_cell
 
     def _merged(self, call: Call) -> Any:
-        """Return what all say, put together."""
+        """Return the merged answers of all cells."""
         calls = routes.questions(call, self._cells, has_own=self._has_own)
         answers_by_cell, errors_by_cell = self._asked(calls, self._own)
         if call.fun == "virt.find":
@@ -216,7 +214,7 @@ class _TopMaster:
 def _read_reports(
     answers_by_cell: Mapping[str, Any], errors_by_cell: dict[str, VirtError], names: Sequence[str]
 ) -> dict[str, dict[str, NameReport]]:
-    """Return what cells say of names; one whose answer is none of these is put to the failed."""
+    """Return cells' reports by name; add a cell with an invalid answer to the errors."""
     out: dict[str, dict[str, NameReport]] = {}
     for cell, answer in answers_by_cell.items():
         try:
@@ -260,7 +258,7 @@ def _merge_reports(
 
 
 def _is_plain(call: Call) -> bool:
-    """Return whether a look asks for all there is of each host."""
+    """Return whether a listing asks for each host's whole answer."""
     return not any(call.arguments.get(key) for key in ("name", "state", "tag", "fields"))
 
 

@@ -1,1 +1,1 @@
-"""``virt.doctor``: facts are read first, judged by pure functions, and mended by what is there."""
+"""``virt.doctor``: read facts, judge them by pure functions, mend by existing commands."""

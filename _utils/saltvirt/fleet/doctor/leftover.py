@@ -1,4 +1,4 @@
-"""What ``virt.doctor`` finds, and all that it is judged by."""
+"""Leftovers that ``virt.doctor`` names, and the facts that it judges."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ MEND = "salt-run virt.doctor fix=True"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover(Finding):
     """
-    One thing that is left over.
+    A leftover.
 
     subject
-        What it is: a VM, a path, a pool.
+        A VM, a path or a pool.
     does
-        What ``fix=True`` does; empty if an operator has to do it.
+        What ``fix=True`` does; empty if the operator has to act.
     """
 
     subject: str
@@ -26,19 +26,19 @@ class Leftover(Finding):
 
 
 def fixable_leftover(check: str, where: str, subject: str, problem: str, action: str) -> Leftover:
-    """Return what ``fix=True`` mends."""
+    """Return a leftover that ``fix=True`` mends."""
     fix = f"{MEND}  # {action}"
     return Leftover(check=check, where=where, subject=subject, what=problem, fix=fix, does=action)
 
 
 def manual_leftover(check: str, where: str, subject: str, problem: str, fix: str) -> Leftover:
-    """Return what an operator has to mend."""
+    """Return a leftover that the operator has to mend."""
     return Leftover(check=check, where=where, subject=subject, what=problem, fix=fix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderLeft:
-    """An order that no command holds; ``error`` is why its record cannot be read."""
+    """An order that no command holds; ``error`` is the reason why its record cannot be read."""
 
     name: str
     phase: str
@@ -49,34 +49,34 @@ class OrderLeft:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterFacts:
     """
-    What this master has.
+    The facts of this master.
 
     code, copies
-        As a host's.
+        As in :class:`DoctorFacts`.
     now_s
         Its time, in seconds since 1970.
     at_work
-        VMs that a command of this master is at work on.
+        VMs that a running command of this master works on.
     orders
-        Orders that nobody holds.
+        Orders that no command holds.
     locks
-        Lock files of orders that nobody holds.
+        Lock files of orders that no command holds.
     noted
-        Keys that were accepted for VMs, by their ids.
+        Keys on record as accepted for VMs, by id.
     keys
-        ``(state, key)`` that the master has now under these ids.
+        ``(state, key)`` that the master has now for these ids.
     authorized
-        ``{VM: (host, until)}``.
+        Unused authorizations: ``{VM: (host, until)}``.
     certified
-        Hosts with certificates that are valid.
+        Hosts with valid certificates.
     accepted
         Ids of all accepted minions.
     allowed
-        Hosts that are allowed.
+        Ids among all these that are allowed as hosts.
     hints
-        ``{host: VMs}`` when they were last asked, of hosts that are not gone for good.
+        VMs last seen on hosts that are not gone for good: ``{host: VMs}``.
     answering
-        Minions that answer, of those whose keys nobody else seems to need.
+        Minions of VMs that answer, if nothing else seems to need their keys.
     """
 
     code: str = ""
@@ -98,10 +98,10 @@ class MasterFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudFacts:
     """
-    A whole look at a cloud.
+    The facts of the master and of all hosts.
 
     silent
-        ``{host: why}`` of the hosts that gave no answer that can be judged.
+        ``{host: reason}`` of hosts without a usable answer.
     """
 
     master: MasterFacts
@@ -110,8 +110,8 @@ class CloudFacts:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all hosts that may have a VM have said what they have."""
-        # Of a host that is shut out the master remembers what it had.
+        """Whether all hosts that may have a VM have answered."""
+        # The master remembers the VMs of a host that is not allowed any more.
         return not self.silent and set(self.master.hints) <= set(self.hosts)
 
     @property
@@ -125,28 +125,28 @@ class CloudFacts:
 
     @property
     def names(self) -> set[str]:
-        """What VMs are called anywhere, or were called when their disks were made."""
+        """Names of VMs anywhere, now or when their disks were made."""
         vm_names = {name for facts in self.hosts.values() for name in (*facts.vms, *facts.made_for)}
-        # Of those that have answered, the answer counts.
+        # The answer of a host replaces the VMs last seen there.
         unanswered_hosts = set(self.master.hints) - set(self.hosts)
         return vm_names | {name for host in unanswered_hosts for name in self.master.hints[host]}
 
     @property
     def busy(self) -> set[str]:
-        """VMs that anything is on record of, here or on a host."""
+        """VMs with a record on this master or on a host."""
         vm_names = {name for facts in self.hosts.values() for name in facts.busy}
         return vm_names | {order.name for order in self.master.orders} | self.master.at_work
 
     @property
     def shared(self) -> set[str]:
         """
-        What files of storage that hosts share are called which any of them needs.
+        Names of files on shared storage that any host needs.
 
-        Hosts may have it in other folders.
+        Without folders: hosts may have the storage in different ones.
         """
         return {Path(path).name for facts in self.hosts.values() for path in facts.shared}
 
     @property
     def is_all_told(self) -> bool:
-        """Whether all hosts can tell what they need of the storage that they share."""
+        """Whether all hosts know all that they need on shared storage."""
         return not any(facts.unreadable for facts in self.hosts.values())

@@ -1,4 +1,4 @@
-"""What this master has that a fault may have left; read only, and its VMs' minions are pinged."""
+"""Read the master's facts for ``virt.doctor``, and ping VMs' minions; change nothing."""
 
 import sys
 from collections.abc import Collection, Iterator, Mapping
@@ -11,16 +11,16 @@ from saltvirt.fleet import authorization, certificates, hints, keys, orders
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.doctor.leftover import MasterFacts, OrderLeft
 
-# How long a minion has to answer, and then to say that it is at it.
+# How long a minion may take to answer, and then to reply to find_job.
 _PING_S, _AT_IT_S = 2, 1
 
 
 def read_facts(cloud: Cloud, hosts: Collection[str], now: datetime) -> MasterFacts:
     """
-    Return what this master has; no minion is asked.
+    Return the facts of this master; ask no minion.
 
     hosts
-        Those that have answered.
+        The hosts that have answered.
     """
     opts, members, store = cloud.opts, cloud.members, compat.KeyStore(cloud.opts)
     folder, noted_keys = orders.folder(opts), keys.read_vm_keys(opts)
@@ -57,7 +57,7 @@ def read_facts(cloud: Cloud, hosts: Collection[str], now: datetime) -> MasterFac
 
 
 def _copies(opts: Mapping[str, Any]) -> list[str]:
-    """Return where this process may find the library: synced, and installed."""
+    """Return the folders where this process finds the library: synced, and installed."""
     places = [Path(opts["extension_modules"]) / "utils", *map(Path, sys.path)]
     library_folders = (
         folder / "saltvirt" for folder in places if (folder / "saltvirt/__init__.py").is_file()
@@ -71,7 +71,7 @@ def _read_key(store: compat.KeyStore, name: str) -> tuple[str | None, str | None
 
 
 def find_busy_vms(opts: Mapping[str, Any]) -> frozenset[str]:
-    """Return the VMs that a command of this master is at work on."""
+    """Return the VMs that running commands of this master work on."""
     folder = orders.folder(opts)
     order_records = records.read_records(folder, orders.PURPOSE)
     return frozenset(
@@ -90,7 +90,7 @@ def _orders(folder: Path) -> Iterator[OrderLeft]:
 
 
 def find_answering_minions(cloud: Cloud, names: Collection[str]) -> frozenset[str]:
-    """Return which minions of VMs answer; somebody may have renamed a VM, and not its minion."""
+    """Return the minions that answer; an operator may have renamed a VM, but not its minion."""
     if not names:
         return frozenset()
     with cloud.client() as local:

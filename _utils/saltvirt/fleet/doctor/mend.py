@@ -1,4 +1,4 @@
-"""Mend what is left over, by the commands that an operator would run; each looks again itself."""
+"""Mend leftovers by the functions of an operator's commands, each of which checks again."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -23,12 +23,12 @@ from saltvirt.fleet.findings import MASTER
 
 FUN = "virt.doctor_mend"
 _LIMIT_S = 600
-# In this order: what a record says of files and keys is settled before those are judged.
+# In this order: settling records decides about their files and keys, so it comes first.
 _ORDER = ("unfinished", "half-move", "order", "authorization", "certificate", "lock")
 
 
 def mend(cloud: Cloud, leftovers: Iterable[Leftover], now: datetime) -> tuple[list[str], list[str]]:
-    """Mend what can be; return what was done, and what failed, in one line each."""
+    """Mend fixable leftovers; return a line for each success, and for each failure."""
     successes: list[str] = []
     failures: list[str] = []
     fixable_leftovers = [leftover for leftover in leftovers if leftover.does]
@@ -57,7 +57,7 @@ def mend(cloud: Cloud, leftovers: Iterable[Leftover], now: datetime) -> tuple[li
 
 
 def _is_mended_here(leftover: Leftover) -> bool:
-    """Return whether it is mended from here; a lock may be a host's."""
+    """Return whether this master mends a leftover itself; a lock may be a host's."""
     return leftover.check in _MENDERS and (
         leftover.where == MASTER or leftover.check in _NAMED_WITH_HOST
     )
@@ -107,8 +107,8 @@ def _mend_on_hosts(
 
 
 def _settle_order(cloud: Cloud, name: str, _now: datetime) -> str:
-    """Settle what an interrupted command has left, as the next virt.purge of that VM would."""
-    # A VM that moves may have any name that libvirt allows.
+    """Settle an interrupted command, as the next virt.purge of that VM would."""
+    # The VM may have any name that libvirt allows.
     with orders.opened(cloud.opts, name, is_there=True) as order:
         if order.record is None:
             return "was settled meanwhile"
@@ -152,5 +152,5 @@ _MENDERS: Mapping[str, Callable[[Cloud, str, datetime], Any]] = {
     "certificate": _revoke_certificates,
     "lock": _remove_locks,
 }
-# These are named with a host, and mended from here all the same.
+# Leftovers of hosts that the master mends.
 _NAMED_WITH_HOST = ("half-move", "certificate")

@@ -1,4 +1,4 @@
-"""Judge what hosts have: pure functions. What anything may still need is never found."""
+"""Judge hosts' facts: pure functions, which never report what anything may still need."""
 
 import shlex
 from collections.abc import Iterator
@@ -8,11 +8,11 @@ from saltvirt.fleet.doctor.leftover import CloudFacts, Leftover, fixable_leftove
 from saltvirt.fleet.findings import sync_command
 from saltvirt.placement.doctor import DoctorFacts, LooseFile
 
-# As on the host, which has the last word.
+# TOKEN_S must equal that of ops/doctor/mend.py, which enforces it.
 QUIET_S, TOKEN_S = 3600, 24 * 3600
-# Seeds hold keys, and logs are written by libvirt.
+# Seeds hold keys, and libvirt writes the logs.
 _NOT_FOR_TRASH = ("seed", "console-log")
-# What it is, and what settles it.
+# By check: the problem, and what fix=True does.
 _LOCAL = {
     "unfinished": (
         "a build or a purge of VM {} was cut off",
@@ -27,7 +27,7 @@ _LOCAL = {
 
 
 def findings(host: str, cloud_facts: CloudFacts) -> Iterator[Leftover]:
-    """Yield what is left over on a host."""
+    """Yield the leftovers of a host."""
     facts = cloud_facts.hosts[host]
     yield from _code(host, facts, cloud_facts)
     yield from _host_leftovers(host, facts)
@@ -47,7 +47,7 @@ def findings(host: str, cloud_facts: CloudFacts) -> Iterator[Leftover]:
 
 
 def describe_unresponsive_host(host: str, reason: str) -> Leftover:
-    """Return what is said of a host that cannot be judged."""
+    """Return the leftover for a host that cannot be judged."""
     return manual_leftover(
         *("not-checked", host, host),
         f"{reason}; until it answers, nothing is judged that one of its VMs may need: no file, no "
@@ -59,7 +59,7 @@ def describe_unresponsive_host(host: str, reason: str) -> Leftover:
 
 
 def describe_remembered_host(host: str, names: list[str]) -> Leftover:
-    """Return what is said of a host that is not asked any more and had VMs when it was."""
+    """Return the leftover for a host that is not asked any more, and had VMs when last seen."""
     names_text = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
     return manual_leftover(
         *("not-checked", host, host),
@@ -105,7 +105,7 @@ def _host_leftovers(host: str, facts: DoctorFacts) -> Iterator[Leftover]:
 
 
 def _moves(host: str, facts: DoctorFacts, cloud_facts: CloudFacts) -> Iterator[Leftover]:
-    """Yield moves that nobody is at; of one that two hosts have on record its source says it."""
+    """Yield moves that no command works on; the source yields a move that both hosts record."""
     live_vms = {
         move.name
         for host_facts in cloud_facts.hosts.values()
@@ -118,7 +118,7 @@ def _moves(host: str, facts: DoctorFacts, cloud_facts: CloudFacts) -> Iterator[L
         for move in host_facts.moves
         if move.purpose == "departure"
     }
-    # Its other host may be one that is silent, and at it.
+    # An unresponsive host may be working on the move.
     idle_text = "no host that answers" if cloud_facts.silent else "nobody"
     for move in facts.moves:
         is_reported = move.purpose == "arrival" and move.name in departing_vms
@@ -138,24 +138,24 @@ def is_needed(file: LooseFile, cloud_facts: CloudFacts) -> bool:
         return True
     if file.kind == "token":
         return file.quiet_s < TOKEN_S or file.vm in cloud_facts.master.authorized
-    # Also of one that is this host's: it may be what others have from here over the network.
+    # Even a local file: other hosts may use it over the network.
     if file.quiet_s < QUIET_S or Path(file.path).name in cloud_facts.shared:
         return True
     if file.is_shared and not cloud_facts.is_all_told:
         return True
     vm_files = cloud_facts.uuids.get(file.uuid)
     if vm_files is None:
-        # Whoever made a VM of that name anew may have given it what the one before had.
+        # A new VM of that name may have got the files of the VM before it.
         return file.vm in cloud_facts.names
-    # Its VM is somewhere: only what that has under the same name there was left by a move.
+    # The VM exists. A move left a local file behind if the VM has a file of that path on its host.
     return file.is_shared or file.path not in vm_files
 
 
 def _file(host: str, file: LooseFile) -> Leftover:
     """
-    Name a file that nothing needs.
+    Return the leftover for a file that nothing needs.
 
-    That no VM has it proves nothing: its definition may be lost. So it is never removed from here.
+    Its VM may only have lost its definition, so ``fix=True`` removes tokens, and no other files.
     """
     if file.kind == "token":
         return fixable_leftover(
@@ -169,7 +169,7 @@ def _file(host: str, file: LooseFile) -> Leftover:
         return manual_leftover(
             *(file.kind, host, file.path), problem, f"on {host}, if VM {file.vm} is gone: rm {path}"
         )
-    # On storage that other hosts see, they are asked first.
+    # On shared storage the other hosts are asked first.
     put_command = (
         f"salt-run virt.trash_put {target}" if file.is_shared else f"salt {target} virt.trash_put"
     )

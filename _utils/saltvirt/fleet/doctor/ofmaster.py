@@ -1,4 +1,4 @@
-"""Judge what this master has: pure functions."""
+"""Judge the master's facts: pure functions that yield leftovers."""
 
 import shlex
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from saltvirt.fleet.findings import MASTER
 
 
 def findings(cloud_facts: CloudFacts) -> Iterator[Leftover]:
-    """Yield what is left over on the master."""
+    """Yield the leftovers of the master."""
     yield from _code(cloud_facts)
     yield from _orders(cloud_facts)
     yield from _keys(cloud_facts)
@@ -69,7 +69,7 @@ def _keys(cloud_facts: CloudFacts) -> Iterator[Leftover]:
                 f"define it again; or if it is gone for good: salt-key -d {shlex.quote(name)}",
             )
         state, _public = cloud_facts.master.keys.get(name, (None, None))
-        # One that somebody has rejected is meant to have none.
+        # A rejected key is an operator's decision.
         if name in hosts_by_vm and state in (None, "pending") and name not in cloud_facts.busy:
             accept_command = f"salt-key -a {shlex.quote(name)}"
             yield manual_leftover(
@@ -98,7 +98,7 @@ def _certificates(cloud_facts: CloudFacts) -> Iterator[Leftover]:
         problem = f"{host} has certificates that are valid, and is not a minion of this master"
         disallow_command = f"salt-run virt.disallow {shlex.quote(host)}"
         if host in master.allowed:
-            # It may be on its way back, with a new key.
+            # The host may come back with a new key.
             yield manual_leftover(
                 *("certificate", host, host),
                 problem,

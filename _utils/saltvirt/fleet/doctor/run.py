@@ -1,4 +1,4 @@
-"""Look for what faults have left, twice, and mend it if that is wanted."""
+"""Find leftovers by two looks at a cloud, and mend them on request."""
 
 import time
 from collections.abc import Iterator
@@ -16,24 +16,24 @@ from saltvirt.fleet.silence import Wait
 from saltvirt.placement.doctor import DoctorFacts
 
 FUN = "virt.doctor_facts"
-# Between two looks: what is on its way is somewhere else then, or on another record. So many more
-# there are at most, while it is not the same hosts that answer.
+# The pause between looks, in which work in progress changes its place or record; and how many
+# more looks there may be, while different hosts answer.
 _PAUSE_S, _MAX_REPEATS = 2, 3
 _NOT_CHECKED = "not-checked"
 
 
 class LeftoversFound(VirtError):
-    """Something is left over; :attr:`table` has what, and what was mended."""
+    """There are leftovers; :attr:`table` has them, and what was mended."""
 
 
 def doctor(cloud: Cloud, now: datetime, *, fix: object = False) -> dict[str, Any]:
     """
-    Return ``{"findings": [], "checked": [host], "mended": []}`` of a cloud with nothing left over.
+    Return ``{"findings": [], "checked": [host], "mended": []}`` of a cloud without leftovers.
 
     fix
-        Mend what is found at both looks. Defaults to False.
+        Mend what both looks find. Defaults to False.
 
-    Raises :class:`LeftOver` if anything is left over, after mending too.
+    Raises :class:`LeftoversFound` if any leftovers remain, or mending fails.
     """
     is_fixing = arguments.boolean("fix", fix)
     cloud.progress("Looking", detail="at the master and all hosts")
@@ -76,10 +76,10 @@ def _as_row(leftover: Leftover) -> dict[str, Any]:
 
 def _look_twice(cloud: Cloud, now: datetime) -> tuple[CloudFacts, list[Leftover]]:
     """
-    Look twice, if there is anything; return the last look, and what was found both times.
+    Return the facts of the last look, and the leftovers that two looks have found.
 
-    While a host is silent little is judged: two looks at which not the same hosts have answered
-    would find nothing both times, whatever there is.
+    Without leftovers one look is enough. Little is judged while a host is unresponsive: two looks
+    at different hosts would find nothing in common, so both need answers of the same hosts.
     """
     cloud_facts = _read_cloud(cloud, now)
     leftovers = list(_judge(cloud_facts))
@@ -95,7 +95,7 @@ def _look_twice(cloud: Cloud, now: datetime) -> tuple[CloudFacts, list[Leftover]
 
 
 def _find_confirmed(earlier_facts: CloudFacts, cloud_facts: CloudFacts) -> list[Leftover]:
-    """Return what was found at both looks, and who was not checked at either."""
+    """Return the leftovers found at both looks, and hosts that either could not check."""
     earlier_by_key = {_key(leftover): leftover for leftover in _judge(earlier_facts)}
     last_leftovers = list(_judge(cloud_facts))
     confirmed_leftovers = [
@@ -117,7 +117,7 @@ def _key(leftover: Leftover) -> tuple[str, str, str]:
 
 
 def _read_cloud(cloud: Cloud, now: datetime) -> CloudFacts:
-    # Before the hosts: what is begun after this is on their records, or on none of ours.
+    # Before asking hosts: a command that ends meanwhile still counts.
     busy_vms = masterfacts.find_busy_vms(cloud.opts)
     allowed_hosts = inventory.allowed_hosts(cloud)
     replies = minions.ask(cloud, allowed_hosts, FUN, wait=Wait.brief(allowed_hosts))

@@ -1,1 +1,1 @@
-"""``virt.setup_check``: facts are read first, then judged by pure functions."""
+"""``virt.setup_check``: read facts, then judge them by pure functions."""

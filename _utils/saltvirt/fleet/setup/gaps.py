@@ -1,11 +1,11 @@
-"""What is missing, in the order of need."""
+"""Gaps of a setup, in the order of mending."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from saltvirt.fleet.findings import MASTER, Finding
 
-# What for: without the first no VM is deployed, with the others alone it is.
+# What a gap prevents: NEEDED stops every deployment, the others alone do not.
 NEEDED, IMAGES, MOVING, CELLS, HINT = LEVELS = (
     "needed",
     "for images without a minion",
@@ -13,7 +13,7 @@ NEEDED, IMAGES, MOVING, CELLS, HINT = LEVELS = (
     "for VMs of a cell",
     "hint",
 )
-# What comes first is mended first: what comes later needs it, or is only seen with it.
+# Checks in the order of mending: later ones depend on earlier ones, or show only after them.
 ORDER = (
     *("salt-release", "restart", "file-server", "modules-served", "hash-type"),
     *("hypervisors", "keys", "silent", "python", "modules", "packages", "code", "clock"),
@@ -31,14 +31,14 @@ class Gap(Finding):
     One thing that is missing.
 
     level
-        What for it is needed, one of :data:`LEVELS`.
+        What it is needed for, one of :data:`LEVELS`.
     """
 
     level: str = NEEDED
 
 
 def sort_gaps(gaps: Iterable[Gap]) -> list[Gap]:
-    """Return what is missing in the order in which it is to be mended, the master's own first."""
+    """Return gaps in the order of mending, the master's first."""
     return sorted(
         gaps,
         key=lambda gap: (
@@ -54,10 +54,10 @@ def misspelt_gaps(
     where: str, options_by_misspelling: Mapping[str, str], place: str
 ) -> Iterator[Gap]:
     """
-    Yield the options that are passed over, as none is called so.
+    Yield a gap for each misspelt option, which is ignored.
 
     place
-        Where they are mended, and what has that read.
+        Where to mend them, and how to apply the change.
     """
     for name, option in sorted(options_by_misspelling.items()):
         yield Gap(

@@ -1,4 +1,4 @@
-"""What this master has: its options, when it started, what its file server serves, its keys."""
+"""Read the master's facts for the setup check: options, start time, served files, keys."""
 
 import inspect
 import os
@@ -16,24 +16,24 @@ from saltvirt import compat, minionpackages
 from saltvirt.fleet import candidates, membership
 
 _PROC = Path("/proc")
-# A file's time and a process' are rounded apart.
+# The times of a file and of a process are rounded differently.
 _ROUNDED_S = 2
 _ENV = "base"
 _MODULE, _FORMULA = "_modules/virt_query.py", "hypervisor/init.sls"
 _MINION = f"{minionpackages.FOLDER}/{minionpackages.INDEX}"
 _PILLAR = "libvirt"
-# Asked of our own external pillar, and not of the one of Salt that has its name.
+# A parameter of our external pillar, which Salt's of the same name lacks.
 _ARGUMENT = "certificates"
-# What the others are, such as .vmdk, is refused.
+# Other formats, such as .vmdk, are refused.
 _IMAGES = (".qcow2", ".img", ".raw")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedFiles:
     """
-    What the file server has: this project's modules and formula, a minion for guests, an image.
+    The needed files on the file server: modules and formula, a minion for guests, an image.
 
-    ``error`` is why it does not say, None if it does.
+    ``error`` is the reason why they cannot be listed, None if they can.
     """
 
     error: str | None = None
@@ -46,22 +46,22 @@ class ServedFiles:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterFacts:
     """
-    What the master has, as far as it is judged.
+    The facts of the master that are judged.
 
     release
         Salt's, such as ``3006.25``.
     options
         The master's configuration.
     newer
-        Files of its configuration that were written after the running master started.
+        Configuration files written after the running master started.
     is_synced
         Whether this library came by the file server, and not by pip.
     has_pillar
-        Whether the external pillar for certificates is loaded, and is ours.
+        Whether this project's external pillar for certificates is loaded.
     root
         The first folder of the file server, None if there is none.
     accepted, waiting
-        Ids of keys.
+        Ids of accepted and of waiting keys.
     named
         Hosts that the caller has named; empty for all.
     """
@@ -83,7 +83,7 @@ class MasterFacts:
 def read_facts(
     opts: Mapping[str, Any], members: membership.Members, named_hosts: Sequence[str] = ()
 ) -> MasterFacts:
-    """Return what this master has; nothing is made, and no minion is asked."""
+    """Return the facts of this master; create nothing, and ask no minion."""
     key_store, library_path = compat.KeyStore(opts), Path(__file__).resolve()
     started_s = _read_start_s(Path(opts.get("pidfile") or "/nowhere"))
     roots = (opts.get("file_roots") or {}).get(_ENV) or []
@@ -104,12 +104,12 @@ def read_facts(
 
 
 def _read_start_s(pidfile: Path) -> float | None:
-    """Return when the running master started, in seconds since 1970; None if that is not sure."""
+    """Return when the running master started, in seconds since 1970; None if unknown."""
     try:
         process = _PROC / str(int(pidfile.read_text()))
         if b"salt-master" not in (process / "cmdline").read_bytes():
             return None
-        # The name in it can have blanks and parentheses of its own.
+        # The name of the process can have blanks and parentheses.
         ticks = int((process / "stat").read_text().rpartition(")")[2].split()[19])
         lines = (_PROC / "stat").read_text().splitlines()
         boot_s = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
@@ -137,7 +137,7 @@ def _is_newer(path: str, started_s: float) -> bool:
 
 def _read_served(opts: Mapping[str, Any]) -> ServedFiles:
     try:
-        # What was put there a moment ago counts too.
+        # Files added a moment ago count, too.
         server = Fileserver({**opts, "fileserver_list_cache_time": 0})
         names = server.file_list({"saltenv": _ENV})
     except (SaltException, OSError) as exc:

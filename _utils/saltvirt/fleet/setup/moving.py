@@ -1,4 +1,4 @@
-"""Judge what moving VMs needs of hosts: pure functions over the answers of all of them."""
+"""Judge what hosts lack for moving VMs: pure functions over all hosts' answers."""
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping
@@ -10,10 +10,10 @@ from saltvirt.placement.setup import SetupFacts
 
 def gaps(answers: Mapping[str, SetupFacts], other_hosts: Collection[str] = ()) -> Iterator[Gap]:
     """
-    Yield what keeps VMs from moving between hosts; one alone needs none of it.
+    Yield what keeps VMs from moving between hosts.
 
-    others
-        Hosts that were not asked, and that those which answered have tried to reach.
+    other_hosts
+        Hosts that were not asked, and that the asked hosts tried to reach.
     """
     for host, facts in sorted(answers.items()):
         moving_facts = facts.moving
@@ -44,7 +44,7 @@ def gaps(answers: Mapping[str, SetupFacts], other_hosts: Collection[str] = ()) -
 
 
 def _unresolved_names(answers: Mapping[str, SetupFacts], peers: Collection[str]) -> Iterator[Gap]:
-    """Yield the hosts that do not know others by their ids, which libvirt is told on a move."""
+    """Yield hosts that cannot resolve others' ids, by which libvirt finds the target of a move."""
     for host, facts in sorted(answers.items()):
         reasons = {
             peer: reason
@@ -67,7 +67,7 @@ def _unresolved_names(answers: Mapping[str, SetupFacts], peers: Collection[str])
 
 
 def _cloned_machines(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:
-    """Yield the hosts whose machine id another host has too, as clones of one installation have."""
+    """Yield hosts with the machine id of another, as clones of one installation have."""
     hosts_by_machine: dict[str, list[str]] = {}
     for host, facts in sorted(answers.items()):
         if facts.machine:
@@ -86,7 +86,7 @@ def _cloned_machines(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:
 
 
 def _closed_ports(answers: Mapping[str, SetupFacts], other_hosts: Collection[str]) -> Iterator[Gap]:
-    """Yield the hosts that others do not reach though something listens, or should, there."""
+    """Yield hosts that others do not reach though libvirt listens there, or should."""
     listening_hosts = {
         *other_hosts,
         *(host for host, facts in answers.items() if facts.moving.listens),

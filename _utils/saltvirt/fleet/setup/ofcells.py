@@ -1,4 +1,4 @@
-"""Judge the cells of a master: what keeps its VMs, or those of its cells, from being made."""
+"""Judge a master's cells: faults that prevent new VMs, here or in a cell."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,7 +7,7 @@ from saltvirt.fleet.setup.gaps import CELLS, NEEDED, Gap
 
 
 def gaps(faults: Iterable[Fault]) -> Iterator[Gap]:
-    """Yield what is missing of cells: all new VMs, or those of one cell, are refused meanwhile."""
+    """Yield a gap for each fault: it blocks all new VMs, or those of one cell."""
     for fault in faults:
         yield Gap(
             check="cells",

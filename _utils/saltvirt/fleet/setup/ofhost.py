@@ -1,4 +1,4 @@
-"""Judge what hosts say of themselves: pure functions, each of which yields what is missing."""
+"""Judge hosts' answers: pure functions that yield gaps."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -14,9 +14,9 @@ from saltvirt.placement import fit
 from saltvirt.placement.answers import HostInfo, NicProfile
 from saltvirt.placement.setup import SetupFacts
 
-# More makes certificates look as if they were not good yet, and minions' proofs too old.
+# With more skew, certificates seem not valid yet, and minions' proofs too old.
 CLOCK_S = 60
-# That of the line that says that all is there: one CPU, 512 MiB, and the profiles of their name.
+# The VM of the command in run.READY: one CPU, 512 MiB, and the default profiles.
 _VM = Requirements(name="", vcpus=1, memory_mib=512, nic_profile="default", disk_profile="default")
 _KVM_MODULES = {"vmx": "kvm_intel", "svm": "kvm_amd"}
 # The methods by which a host seeds a guest without looking into its image.
@@ -31,12 +31,12 @@ _MISSING_TOOLS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
     """
-    By what the answers of hosts are judged.
+    What the master compares hosts' answers with.
 
     code
         The digest of the master's own library.
     begun_s, ended_s
-        The master's time before it asked, and when it had the answers, in seconds since 1970.
+        The master's time before asking and after the answers, in seconds since 1970.
     """
 
     code: str
@@ -46,7 +46,7 @@ class Baseline:
 
 
 def gaps(host: str, facts: SetupFacts, baseline: Baseline) -> Iterator[Gap]:
-    """Yield all that VMs need and a host has not."""
+    """Yield all gaps of a host."""
     yield from _compare_with_master(host, facts, baseline)
     yield from _libvirt(host, facts)
     yield from _tools(host, facts)
@@ -66,7 +66,7 @@ def gaps(host: str, facts: SetupFacts, baseline: Baseline) -> Iterator[Gap]:
 
 
 def unchecked_gap(host: str, reason: str) -> Gap:
-    """Return what is to be said of what could not be looked at."""
+    """Return the gap for something that could not be checked."""
     return Gap(
         check="not-checked",
         where=host,
@@ -109,7 +109,7 @@ def _compare_with_master(host: str, facts: SetupFacts, baseline: Baseline) -> It
             fix=f"hash_type: {baseline.hash_type} in /etc/salt/minion.d/virt.conf on {host}, then "
             f"salt {name} service.restart salt-minion no_block=True",
         )
-    # It has told its time at some moment between the two: what is within is nobody's fault.
+    # The host read its clock between the two: only a time outside them is skew.
     skew_s = max(baseline.begun_s - facts.clock_s, facts.clock_s - baseline.ended_s)
     if skew_s > CLOCK_S:
         yield Gap(
@@ -160,7 +160,7 @@ def _pool(host: str, facts: SetupFacts) -> Gap:
     )
 
 
-# Nobody opens these to all users for the sake of images.
+# Never advise opening these to all users.
 _PRIVATE = ("/root", "/home")
 
 
@@ -315,7 +315,7 @@ def _links(host: str, info: HostInfo) -> Iterator[Gap]:
 
 def _missing_bridge(host: str, info: HostInfo, bridge: str) -> Gap:
     ports = [link for link in info.links if link not in info.bridges]
-    # Which of several is the VMs' nobody can tell from here: a wrong one makes a bridge, too.
+    # Among several NICs the right one is unknown, and a wrong one makes a bridge, too.
     port = _safe_link_name(ports[0], "NIC") if len(ports) == 1 else "NIC"
     nic_hint = (
         f" (NIC: salt {shlex.quote(host)} network.default_route inet)" if port == "NIC" else ""
@@ -331,7 +331,7 @@ def _missing_bridge(host: str, info: HostInfo, bridge: str) -> Gap:
 
 
 def _safe_link_name(name: str, placeholder: str) -> str:
-    """Return a name that a host said, if it can be one: in pillar, Jinja would do what it says."""
+    """Return a host's link name if valid, else a placeholder: in pillar, Jinja runs other text."""
     try:
         return arguments.link_name("link", name)
     except BadArgument:

@@ -1,4 +1,4 @@
-"""Judge what the master has: pure functions, each of which yields what is missing."""
+"""Judge the master's facts: pure functions that yield gaps."""
 
 import re
 import shlex
@@ -19,14 +19,14 @@ OURS = "/etc/salt/master.d/virt.conf"
 
 
 def gaps(facts: MasterFacts) -> Iterator[Gap]:
-    """Yield all that is missing on the master."""
+    """Yield all gaps of the master."""
     checks = (_release, _restart, _served, _options, _pillar, _members, _named_hosts, _keys)
     for check in (*checks, _odd_ids, _minion, _image, _misspelt_options):
         yield from check(facts)
 
 
 def is_old(release: object) -> bool:
-    """Return whether a release of Salt is older than those that this project runs on."""
+    """Return whether a release of Salt is older than this project supports."""
     major_match = re.match(r"\d+", str(release))
     return major_match is not None and int(major_match[0]) < _OLDEST
 
@@ -145,7 +145,7 @@ def _members(facts: MasterFacts) -> Iterator[Gap]:
 
 
 def _no_hosts_gap(facts: MasterFacts, candidate_ids: Sequence[str]) -> Gap:
-    # Whoever reaches the master can have a key wait there.
+    # Any machine that reaches the master can have a key wait there, so show few.
     waiting_ids = [minion_id for minion_id in facts.waiting if terminal.is_plain_id(minion_id)][
         :_SHOWN_KEYS
     ]
@@ -172,18 +172,18 @@ def _named_hosts(facts: MasterFacts) -> Iterator[Gap]:
 
 
 def _hosts_without_key(facts: MasterFacts) -> list[str]:
-    """Return the hosts that are meant, by the caller or by the master, and have no accepted key."""
+    """Return the hosts without an accepted key: the named ones, else those that are allowed."""
     members = facts.members
-    # A key may wait under the id 'hyper*', which salt-key would take for all.
+    # A key may wait under an id like 'hyper*', which salt-key would take for a pattern.
     plain_ids = {minion_id for minion_id in facts.waiting if terminal.is_plain_id(minion_id)}
     member_ids = (minion_id for minion_id in {*members.named, *plain_ids} if members.has(minion_id))
     return sorted({*(facts.named or member_ids)} - {*facts.accepted})
 
 
 def _odd_ids(facts: MasterFacts) -> Iterator[Gap]:
-    """Yield one hint for all odd ids: a stranger may have any number of keys wait."""
+    """Yield one hint for all odd ids, as a stranger may have any number of keys wait."""
     odd_ids = candidates.list_odd_ids([*facts.waiting, *facts.may_be]).get("odd_ids", {})
-    # A glob that can be read misleads no reader.
+    # A glob without hidden characters misleads no reader.
     misleading_ids = {
         id_ for id_ in odd_ids if terminal.escape(id_) != id_ or not membership.is_glob(id_)
     }

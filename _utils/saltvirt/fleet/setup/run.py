@@ -1,4 +1,4 @@
-"""Check a setup: read what the master has, ask all hosts once, judge."""
+"""Check a setup: read the master's facts, ask all hosts once, judge the answers."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,23 +20,23 @@ from saltvirt.placement.setup import SetupFacts
 
 FUN = "virt.setup_facts"
 READY = "nothing that VMs need is missing: salt-run virt.init NAME 1 512 IMAGE"
-# A host that was never asked first proves whether KVM works, and tries what it reaches.
+# More time: at its first check a host probes KVM, and tries to reach others.
 _LONGER_S = 10
 
 
 class Incomplete(VirtError):
-    """Something is missing that VMs need; :attr:`table` has what."""
+    """Something that VMs need is missing; :attr:`table` names it."""
 
 
 def check(cloud: Cloud, host_arguments: Sequence[object]) -> dict[str, Any]:
     """
     Return ``{"findings": [], "checked": [host], "ready": text}``.
 
-    named
-        The only hosts to be looked at, allowed or not; empty for all that are allowed. They try to
-        reach others, too, whose firewalls must let them in.
+    host_arguments
+        The hosts to check, empty for all that are allowed. They also try to reach other hosts,
+        through the firewalls of these.
 
-    Raises :class:`Incomplete` if anything is missing without which no VM is deployed.
+    Raises :class:`Incomplete` if a gap prevents every deployment.
     """
     host_ids = sorted(
         {host_id for word in host_arguments for host_id in candidates.parse_ids(word)}
@@ -66,9 +66,9 @@ def _find_other_hosts(
     cloud: Cloud, allowed_hosts: Iterable[str], named_hosts: Collection[str]
 ) -> dict[str, list[str]]:
     """
-    Return ``{host: addresses}`` of the hosts that named ones try to reach; none without names.
+    Return ``{host: addresses}`` of the hosts that named hosts try to reach; empty without names.
 
-    A host that was silent when it was last asked cannot be reached, whatever its firewall does.
+    A host that was unresponsive when last asked is left out: no firewall makes it reachable.
     """
     silent_hosts = silent_since(cloud.opts) if named_hosts else {}
     other_hosts = [
@@ -86,7 +86,7 @@ def _ask_hosts(
     *,
     is_synced: bool,
 ) -> tuple[list[Gap], dict[str, SetupFacts]]:
-    """Return what hosts lack, and the answers of those that could say what they have."""
+    """Return hosts' gaps, and the answers that could be judged."""
     grains = {host_id: _grains(cloud, host_id) for host_id in hosts}
     peers = {host_id: policy.reachable(host_grains) for host_id, host_grains in grains.items()}
     timeout_s, begun_s = cloud.settings.timeout_s, time.time()
@@ -103,7 +103,7 @@ def _ask_hosts(
         ended_s=time.time(),
     )
     silent_hosts = [host for host, reply in replies.items() if reply.missing]
-    # In the name of one without our modules Salt itself has said something.
+    # For a host without our modules Salt itself has sent an error.
     unproved_hosts = [host for host in silent_hosts if replies[host].error]
     unsigned_answers = unsigned.answers(cloud, unproved_hosts, FUN, timeout_s)
     gaps = [
@@ -130,7 +130,7 @@ def _judge(
     *,
     is_synced: bool,
 ) -> Iterable[Gap]:
-    """Return what a host lacks that has answered, and note its answer."""
+    """Return the gaps of a host that replied, and add its answer to ``answers``."""
     if not reply.ok:
         return [_failure_gap(host, reply.error or "", is_synced=is_synced)]
     try:
@@ -152,5 +152,5 @@ def _failure_gap(host: str, reason: str, *, is_synced: bool) -> Gap:
 
 
 def _grains(cloud: Cloud, host: str) -> Mapping[str, Any]:
-    """Return what the master's cache has of a host's grains; empty if it has none."""
+    """Return a host's grains from the master's cache; empty if there are none."""
     return salt.utils.minions.get_minion_data(host, dict(cloud.opts))[1] or {}

@@ -1,4 +1,4 @@
-"""Judge hosts that cannot say what they have: by what Salt says of them, and what it knows."""
+"""Judge hosts without a usable answer, by Salt's own reply and the cached grains."""
 
 import shlex
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from saltvirt.fleet.setup.gaps import Gap
 from saltvirt.fleet.setup.ofhost import unchecked_gap
 from saltvirt.fleet.setup.ofmaster import is_old
 
-# What our own modules say of a minion without libvirt's Python module.
+# Our modules' message on a minion without libvirt's Python module.
 _NO_BINDING = "the Python module 'libvirt' is missing"
-# What Salt says of a function that it has not loaded.
+# Salt's messages about a function that is not loaded.
 _NOT_LOADED = ("is not available", "__virtual__ returned False")
 _OLDEST_PYTHON = (3, 10)
 
@@ -20,16 +20,16 @@ def gap(
     host: str, reason: str | None, answer: str | None, grains: Mapping[str, Any], *, is_synced: bool
 ) -> Gap:
     """
-    Return what is missing on a host that gave no answer that could be judged.
+    Return the gap of a host without a usable answer.
 
-    why
-        What is known of its signed answer: it is of another release, or posed.
-    said
-        What it answers, unsigned if that is not ``why`` too, in Salt's words; None if it is silent.
+    reason
+        Why its signed answer cannot be used: another release, or a forgery.
+    answer
+        Its reply in Salt's words, unsigned unless it equals ``reason``; None if it is unresponsive.
     grains
-        What the master's cache has of it; nothing is sure to be in it.
+        Its cached grains; any may be missing.
     is_synced
-        Whether this project comes to minions by the file server, and not by pip.
+        Whether minions get this project by the file server, and not by pip.
     """
     name = shlex.quote(host)
     if answer is None:
@@ -46,7 +46,7 @@ def gap(
             what="libvirt's Python module is missing there, so virt is not loaded",
             fix=apply_command(host, "hypervisor.packages"),
         )
-    if answer != reason:  # any minion may say what no host has signed
+    if answer != reason:  # unsigned: any minion may have sent it
         answer = f"in its name, not proved: {answer}"
     if not any(words in answer for words in _NOT_LOADED):
         return unchecked_gap(host, reason or answer)

@@ -1,4 +1,4 @@
-"""What hosts say that cannot sign it: of why this project's modules are not loaded there."""
+"""Get unsigned replies of hosts, which tell why this project's modules are not loaded."""
 
 import time
 from collections.abc import Iterable
@@ -11,16 +11,16 @@ from saltvirt.errors import MasterError
 from saltvirt.fleet.cloud import Cloud
 
 _EVERY_S = 0.1
-# Letters of what a minion says that are shown.
+# Shown characters of a minion's reply.
 _LONGEST = 300
 
 
 def answers(cloud: Cloud, hosts: Iterable[str], fun: str, timeout_s: float) -> dict[str, str]:
     """
-    Return what hosts answer to one question, as text of one line; those that are silent are not in.
+    Return hosts' replies to one call as single lines; unresponsive hosts are left out.
 
-    It is read from the master's job cache, and not from the bus, where any minion can speak in the
-    name of another. It is no proof either: as a syndic's a minion can have that stored, too.
+    They come from the master's job cache, and not from the bus, where any minion can pose as
+    another. They are no proof: a minion that acts as a syndic can have replies stored for others.
     """
     host_ids = sorted(hosts)
     if not host_ids:
@@ -45,5 +45,5 @@ def _wait_for_returns(
 
 
 def one_line(value: object) -> str:
-    """Return what a minion says as text that no terminal obeys."""
+    """Return a minion's reply as text that no terminal obeys."""
     return terminal.one_line(str(value), _LONGEST)

@@ -1,1 +1,1 @@
-"""What this host says of itself to ``virt.audit``."""
+"""Answer ``virt.audit`` for this host."""

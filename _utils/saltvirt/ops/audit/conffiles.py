@@ -1,4 +1,4 @@
-"""Read files of this host one by one, and note those that cannot be read."""
+"""Read files of this host one by one, and collect those that cannot be read."""
 
 import re
 from collections.abc import Callable
@@ -14,8 +14,8 @@ _Found = TypeVar("_Found")
 
 
 def parse_settings(text: str) -> Conf:
-    """Return what a configuration file of libvirt sets: texts, and lists of them."""
-    # A comment within a list is not one of its texts.
+    """Return the settings of a libvirt configuration file: texts, and lists of texts."""
+    # A line of comment within a list is no value.
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     return {key: _parse_value(raw) for key, raw in re.findall(_SETTING, "\n".join(lines), re.M)}
 
@@ -28,7 +28,7 @@ def _parse_value(raw_value: str) -> Value:
 
 
 class FileReader:
-    """Reads files one by one: what is not there is passed over, what cannot be read is noted."""
+    """Reads files one by one; skips missing files, and collects unreadable ones."""
 
     def __init__(self) -> None:
         self.unreadable: dict[str, str] = {}
@@ -44,5 +44,5 @@ class FileReader:
 
 
 def read_settings(path: Path) -> Conf:
-    """Return what a file of libvirt's configuration sets."""
+    """Return the settings of a libvirt configuration file."""
     return parse_settings(path.read_text(encoding="utf-8"))

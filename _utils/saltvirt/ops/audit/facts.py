@@ -1,4 +1,4 @@
-"""Read what there is to say from this host's files and its libvirt."""
+"""Read this host's facts for ``virt.audit`` from its files and its libvirt."""
 
 import grp
 import ipaddress
@@ -36,7 +36,7 @@ from saltvirt.placement.audited import (
 
 _CONF, _PROC = Path("/etc/libvirt"), Path("/proc/net")
 _PLAIN_PORT = 16509
-# What qemu.conf may say of who reaches QEMU, and is judged.
+# The settings of qemu.conf about access to QEMU that the master judges.
 _QEMU_KEYS = (
     "default_tls_x509_verify",
     "migrate_tls_force",
@@ -55,12 +55,12 @@ _QEMU_KEYS = (
 )
 _USES = ("libvirt", "qemu", "vnc")
 _SECRET = ("vnc_password", "spice_password")
-# In /proc/net/tcp: the state of a socket that listens.
+# The state of a listening socket in /proc/net/tcp.
 _LISTENS = "0A"
 
 
 def listening(tables: Iterable[str], port: int) -> list[str]:
-    """Return the addresses at which a port listens, of the texts of /proc/net/tcp and tcp6."""
+    """Return the addresses on which a port listens, by the texts of /proc/net/tcp and tcp6."""
     rows = [line.split() for table in tables for line in table.splitlines()[1:]]
     local_addresses = [row[1].split(":") for row in rows if len(row) > 3 and row[3] == _LISTENS]
     return sorted(
@@ -69,19 +69,19 @@ def listening(tables: Iterable[str], port: int) -> list[str]:
 
 
 def _address(text: str) -> str:
-    # Words of 32 bits, as this machine's processor has them.
+    # 32-bit words in this machine's byte order.
     words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
     return str(ipaddress.ip_address(b"".join(word.to_bytes(4, sys.byteorder) for word in words)))
 
 
 def read_host_facts(conn: Any, options: HostSettings, basepath: str, minion_key: str) -> HostAudit:
     """
-    Return what this host says of itself.
+    Return the facts of this host.
 
     basepath
-        Where its certificates are.
+        The folder of its certificates.
     minion_key
-        The private key of its minion.
+        The path of its minion's private key.
     """
     reader, empty_conf = FileReader(), Conf()
     confs_by_daemon = {
@@ -119,7 +119,7 @@ def read_host_facts(conn: Any, options: HostSettings, basepath: str, minion_key:
 
 
 def _open_disks(vms: Mapping[str, query.Reachable]) -> dict[str, list[str]]:
-    """Return the disks that any user of this host can read, by the VMs that write to them."""
+    """Return ``{VM: disks}`` of the disks that any user of this host can read."""
     paths_by_vm = {
         vm: [path for path in reachable.written if is_world_readable(path)]
         for vm, reachable in vms.items()
@@ -131,7 +131,7 @@ def _compat(options: HostSettings) -> str | None:
     try:
         return options.compat
     except BadConfig:
-        # It is one of the wrong options, and gives no VM anything.
+        # It is among the wrong options, and has no effect on any VM.
         return None
 
 
@@ -155,7 +155,7 @@ def _daemon(path: str, conf: Mapping[str, Value]) -> DaemonFacts:
 
 
 def _hide_secret(key: str, value: Value) -> str:
-    """Return a setting as it is told; of a password only that there is one."""
+    """Return a setting as text; of a password only that it is set."""
     text = value if isinstance(value, str) else ", ".join(value)
     return "set" if key in _SECRET and text else text
 
@@ -170,7 +170,7 @@ def _find_plain_addresses(reader: FileReader, confs: Iterable[Mapping[str, Value
 
 
 def _port_reader(name: str) -> Callable[[Path], int]:
-    # libvirt takes the name of a service as well.
+    # libvirt accepts the name of a service as well.
     return lambda _services: int(name) if name.isdecimal() else socket.getservbyname(name, "tcp")
 
 
@@ -234,7 +234,7 @@ def _displays(reachable_by_vm: Mapping[str, query.Reachable]) -> Iterator[Displa
 
 
 def _consoles(reachable_by_vm: Mapping[str, query.Reachable]) -> list[ConsoleFacts]:
-    # libvirt shows a VM's first serial as its console as well.
+    # libvirt lists a VM's first serial port as its console, too.
     facts = (
         ConsoleFacts(vm=vm, address=listener.get("host", ""), tls=listener.get("tls"))
         for vm, reachable in sorted(reachable_by_vm.items())

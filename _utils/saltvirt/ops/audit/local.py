@@ -1,4 +1,4 @@
-"""Who of this host's own users may give libvirt orders: whoever may is as good as root here."""
+"""Find local users who may control libvirt, and so are as good as root on this host."""
 
 import grp
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from saltvirt.ops.audit.conffiles import Conf, FileReader, read_settings
 from saltvirt.placement.audited import LocalFacts
 
-# Each daemon's socket for orders; virtproxyd stands at that of libvirtd.
+# Each daemon's read-write socket; virtproxyd has that of libvirtd.
 _SOCKETS = {"libvirtd": "libvirt-sock", "virtproxyd": "libvirt-sock"} | {
     f"virt{kind}d": f"virt{kind}d-sock"
     for kind in (
@@ -20,22 +20,23 @@ _SOCKETS = {"libvirtd": "libvirt-sock", "virtproxyd": "libvirt-sock"} | {
     )
 }
 _RUN = Path("/run/libvirt")
-# Where polkit looks for what an operator has written.
+# Where polkit looks for operators' rules.
 _POLKIT = (
     Path("/etc/polkit-1"),
     Path("/run/polkit-1"),
     Path("/usr/local/share/polkit-1"),
     Path("/var/lib/polkit-1/localauthority"),
 )
-# Of these the distributions' own.
+# The folders below with distributions' own rules.
 _VENDORS = {"10-vendor.d", "20-org.d"}
-# What distributions' own rules let in.
+# The group that distributions' own rules admit.
 _GROUP = "libvirt"
-# Who is in one of these is root by sudo anyway.
+# Members of these groups are root by sudo anyway.
 _ADMINISTRATORS = ("sudo", "wheel", "admin")
-# A rule may ask for the whole name or for how it begins.
+# A rule may test the whole name of an action, or its beginning.
 _ACTION = "org.libvirt"
-# Rules are functions of JavaScript, one after the other; the older files have sections with keys.
+# By suffix: a comment, the beginning of a rule, and words that grant. The newer files have
+# functions of JavaScript, the older ones sections with keys.
 _KINDS = {
     ".rules": (
         re.compile(r"//[^\n]*|/\*.*?\*/", re.S),
@@ -47,7 +48,7 @@ _KINDS = {
 
 
 def read_facts(reader: FileReader, conf_folder: Path) -> LocalFacts:
-    """Return who of this host's users may give libvirt orders."""
+    """Return how this host's own users may control libvirt."""
     return LocalFacts(
         sockets=sorted(_sockets(reader, conf_folder)),
         users=_users(),
@@ -59,7 +60,7 @@ def _sockets(reader: FileReader, conf_folder: Path) -> Iterator[str]:
     for daemon, socket in _SOCKETS.items():
         path = conf_folder / f"{daemon}.conf"
         conf = reader.at(path, read_settings, Conf())
-        # Its file says where, unless systemd has made the socket.
+        # The daemon's file sets the folder, unless systemd has made the socket.
         folders = (_RUN, Path(str(conf.get("unix_sock_dir") or _RUN)))
         is_for_all = any(_is_writable_by_all(folder / socket) for folder in folders)
         if conf.get("auth_unix_rw") == "none" and is_for_all:
@@ -101,7 +102,7 @@ def _files() -> Iterator[Path]:
 
 
 def _lets_in(text: str, kind: str) -> bool:
-    """Return whether one of a file's rules is about libvirt and says yes, whatever it asks."""
+    """Return whether a file has a rule that admits users to libvirt; ignore its conditions."""
     comments, begin, grants = _KINDS[kind]
     rules = "".join(comments.sub("", text).split(" ")).split(begin)
     return any(_ACTION in rule and any(grant in rule for grant in grants) for rule in rules)

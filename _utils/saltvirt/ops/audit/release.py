@@ -1,4 +1,4 @@
-"""Which releases of libvirt and QEMU this host runs, and by which packages."""
+"""Read which releases of libvirt and QEMU this host runs, and from which packages."""
 
 import platform
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from saltvirt.ops.audit.conffiles import FileReader
 from saltvirt.placement.audited import ReleaseFacts
 
 _DPKG = Path("/var/lib/dpkg/status")
-# Packages that have a daemon's or an emulator's own code, as the Debian family calls them.
+# Debian's packages with the code of a daemon or an emulator.
 _PACKAGES = ("libvirt-daemon", "libvirt0", "qemu-system-x86", "qemu-system-arm")
 
 
@@ -33,7 +33,7 @@ def _distribution() -> str:
 
 
 def _read_packages(path: Path) -> dict[str, str]:
-    """Return the versions of the packages that are looked for, of what dpkg has on record."""
+    """Return the versions of ``_PACKAGES`` that dpkg has on record as installed."""
     out, package, is_installed = {}, "", False
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:

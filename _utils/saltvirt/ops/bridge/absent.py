@@ -1,4 +1,4 @@
-"""Remove a bridge; its addresses, routes and lease go to its one port."""
+"""Remove a bridge; its addresses, routes and lease go to its only port."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from saltvirt.ops.bridge import confirm, lease
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Removal:
-    """What is to be done to be without a bridge."""
+    """The steps that remove a bridge."""
 
     name: str
     ports: tuple[str, ...]
@@ -39,7 +39,7 @@ def remove(
     persist_by: str,
     is_test: bool,
 ) -> dict[str, Any]:
-    """Remove a bridge, or with ``is_test`` look what that would be; return the changes."""
+    """Remove a bridge, unless ``is_test``; return the changes."""
     links.refuse_if_impossible()
     removal = _decide(name, persist_by)
     if removal.change and not is_test:
@@ -48,7 +48,7 @@ def remove(
 
 
 def _decide(name: str, persist_by: str) -> _Removal:
-    """Find out what is to be done; refuse what cannot be."""
+    """Return the steps that remove a bridge; refuse what is impossible."""
     ports = tuple(links.ports_of(name))
     old_snapshot = links.read((name, *ports))
     _name, manager = managers.find(persist_by, (name, *ports))
@@ -77,7 +77,7 @@ def _decide(name: str, persist_by: str) -> _Removal:
 def _refuse(old_snapshot: Snapshot, name: str, ports: Sequence[str]) -> None:
     if old_snapshot["links"][name]["kind"] != "bridge":
         raise bridgeplan.BridgeRefused(f"{name!r} is not a bridge")
-    # A definition may call a VM's link as it likes; the kernel knows what it is.
+    # A definition may give a VM's link any name; the kernel knows its kind.
     kinds = {
         port: old_snapshot["links"][port]["kind"] for port in ports if port in old_snapshot["links"]
     }
@@ -97,7 +97,7 @@ def _port_config(
     port: str,
     leases_by_link: Mapping[str, Lease],
 ) -> LinkConfig:
-    """Return what a bridge's port is given; refuse what would not be there after a reboot."""
+    """Return the port's configuration without the bridge; refuse what a reboot would lose."""
     dhcp = leases.is_any_leased(old_snapshot, leases_by_link)
     if dhcp:
         leases.refuse_idle(dhcp, manager.runs(), manager.title)
@@ -134,7 +134,7 @@ def _carry_out(opts: Mapping[str, Any], removal: _Removal, change: Change, limit
 
 
 def _take_apart(name: str, names: Sequence[str]) -> None:
-    """Remove a bridge, or what its manager, which was told first, has left of it."""
+    """Remove what is left of a bridge after its manager has acted."""
     snapshot = links.read(names)
     if name in snapshot["links"]:
         links.execute(

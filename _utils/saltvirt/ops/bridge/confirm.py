@@ -1,4 +1,4 @@
-"""Whether the master is reached over a changed network; nothing stays that it is not reached by."""
+"""Check that the master is reached over a changed network; if not, the change is undone."""
 
 import socket
 import time
@@ -12,7 +12,7 @@ from saltvirt.net import watchdog
 from saltvirt.net.change import Change
 from saltvirt.net.snapshot import Snapshot
 
-# The watchdog acts if the job itself did not: after the job's own time has passed.
+# The watchdog acts only after the job's own limits have passed.
 _GRACE_S = 90
 
 
@@ -21,7 +21,7 @@ class MasterUnreachable(VirtError):
 
 
 def master_address(opts: Mapping[str, Any]) -> tuple[str, int] | None:
-    """Return ``(address, port)`` of the minion's master, None for a minion without one."""
+    """Return ``(address, port)`` of the minion's master, None if it has none."""
     if opts.get("file_client") == "local" and not opts.get("master_uri"):
         return None
     uri = opts.get("master_uri") or ""
@@ -35,7 +35,7 @@ def master_address(opts: Mapping[str, Any]) -> tuple[str, int] | None:
 
 
 def is_reached(address: tuple[str, int], timeout_s: float) -> bool:
-    """Return whether the master takes a connection within ``timeout_s`` seconds."""
+    """Return whether the master accepts a connection within ``timeout_s`` seconds."""
     deadline = time.monotonic() + timeout_s
     while (remaining_s := deadline - time.monotonic()) > 0:
         try:
@@ -47,7 +47,7 @@ def is_reached(address: tuple[str, int], timeout_s: float) -> bool:
 
 
 def refuse_unconfirmable(opts: Mapping[str, Any], limit_s: float) -> None:
-    """Raise MasterUnreachable if nothing could be confirmed, before anything is changed."""
+    """Raise MasterUnreachable if the master cannot be reached even before the change."""
     master = master_address(opts)
     if master and not is_reached(master, limit_s):
         raise MasterUnreachable(
@@ -57,7 +57,7 @@ def refuse_unconfirmable(opts: Mapping[str, Any], limit_s: float) -> None:
 
 
 def confirm(opts: Mapping[str, Any], limit_s: float, condition: str) -> None:
-    """Raise MasterUnreachable if the master is not reached in time; ``how``: over what."""
+    """Raise MasterUnreachable, which names ``condition``, if the master is not reached in time."""
     master = master_address(opts)
     if master and not is_reached(master, limit_s):
         raise MasterUnreachable(
@@ -70,7 +70,7 @@ def confirm(opts: Mapping[str, Any], limit_s: float, condition: str) -> None:
 def watch_change(
     old_snapshot: Snapshot, names: Collection[str], change: Change, limit_s: float
 ) -> Iterator[None]:
-    """Run a block that changes the network under a watchdog, and unwind it at a SIGTERM."""
+    """Run a block that changes the network under a watchdog; a SIGTERM undoes the change."""
     with (
         undo.on_signals(),
         watchdog.run_watched(old_snapshot, names, change, 2 * limit_s + _GRACE_S),

@@ -1,4 +1,4 @@
-"""The lease of a port that a bridge takes over: whether it can be, and whether it has been."""
+"""Check that a bridge can take over a port's DHCP lease, and that it has."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -9,12 +9,12 @@ from saltvirt.net.change import Manager
 from saltvirt.net.leases import Lease
 from saltvirt.net.snapshot import Snapshot
 
-# A server that looks whether an address is in use before it gives it takes a few seconds.
+# A server that probes an address before it offers it takes a few seconds.
 _LEASE_S = 20
 
 
 class LeaseLost(VirtError):
-    """Nobody would renew the lease, or the server gave another; everything was put back."""
+    """The lease would be lost, or its address would change; nothing stays changed."""
 
 
 def read_leases(manager: Manager, names: Iterable[str]) -> dict[str, Lease]:
@@ -24,14 +24,14 @@ def read_leases(manager: Manager, names: Iterable[str]) -> dict[str, Lease]:
 
 
 def client_id(leases: Mapping[str, Lease]) -> str | None:
-    """Return by what the server knows who has the lease, None if there is none."""
+    """Return the DHCP client id of the first lease, None without a lease."""
     return next((lease.client_id for lease in leases.values()), None)
 
 
 def refuse_unanswered(
     old_snapshot: Snapshot, leases: Mapping[str, Lease], names: Iterable[str]
 ) -> None:
-    """Raise LeaseLost if no DHCP server would give the lease again; nothing was changed yet."""
+    """Raise LeaseLost if no DHCP server offers the lease again; change nothing."""
     for link in (name for name in names if name in leases):
         old_lease, mac = leases[link], old_snapshot["links"][link]["mac"] or ""
         address = dhcp.request_offer(link, mac, old_lease.client_id)
@@ -48,7 +48,7 @@ def refuse_unanswered(
 
 
 def wait_for_lease(manager: Manager, link: str, leases: Mapping[str, Lease]) -> None:
-    """Wait until a link's lease is in its manager's hands, with the address that it had before."""
+    """Wait until the manager has a link's lease; raise LeaseLost without the old address."""
     old_addresses = {lease.address for lease in leases.values()}
     deadline = time.monotonic() + _LEASE_S
     while not (lease := manager.lease(link)) and time.monotonic() < deadline:

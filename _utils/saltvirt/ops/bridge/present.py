@@ -1,4 +1,4 @@
-"""Make a bridge over ports that carry the host's own traffic."""
+"""Make a bridge over ports with the host's own traffic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from saltvirt.ops.bridge import confirm, lease
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A bridge as a state asked for it."""
+    """A bridge as a state requests it."""
 
     bridge: bridgeplan.Bridge
     dhcp: bool | None = None
@@ -26,7 +26,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What is to be done for a request, and how it is kept over a reboot."""
+    """The steps for a request, and the configuration that survives a reboot."""
 
     request: Request
     before: Snapshot
@@ -43,7 +43,7 @@ class Decision:
 
     @property
     def has_lease_to_take(self) -> bool:
-        """Return whether the bridge takes over a lease, which somebody else renews now."""
+        """Return whether the bridge uses DHCP, and its manager has no lease for it yet."""
         return self.config.dhcp and self.config.name not in self.held
 
     def changes(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Decision:
 
 
 def decide(request: Request) -> Decision:
-    """Find out what is to be done; refuse what cannot be."""
+    """Return the steps for a request; refuse what is impossible."""
     links.refuse_if_impossible()
     bridge = request.bridge
     names = (bridge.name, *bridge.ports)
@@ -103,7 +103,7 @@ def decide(request: Request) -> Decision:
 
 
 def _resolver(request: Request, dhcp: bool) -> dict[str, Any]:
-    """Return the name servers and search domains to be kept; a lease brings its own."""
+    """Return the name servers and search domains to keep; with DHCP the lease gives them."""
     servers, search = ((), ()) if dhcp else resolver.read_resolver()
     return {
         "dns": servers if request.dns is None else request.dns,
@@ -113,7 +113,7 @@ def _resolver(request: Request, dhcp: bool) -> dict[str, Any]:
 
 
 def _refuse_unsupported(kind: str, config: LinkConfig, old_snapshot: Snapshot) -> None:
-    """Raise BadArgument for what a kind of manager has no word for."""
+    """Raise BadArgument for settings that a kind of manager cannot keep."""
     if config.vlan_filtering and kind in ("netplan", "ifupdown"):
         raise BadArgument(
             "persist",
@@ -130,7 +130,7 @@ def _refuse_unsupported(kind: str, config: LinkConfig, old_snapshot: Snapshot) -
 
 
 def make(opts: Mapping[str, Any], request: Request, *, is_test: bool) -> dict[str, Any]:
-    """Make the bridge and keep it; return the changes, or put everything back and raise."""
+    """Make the bridge and persist it; return the changes, or put everything back and raise."""
     decision = decide(request)
     changes = decision.changes()
     if changes and not is_test:
@@ -152,5 +152,5 @@ def _carry_out(opts: Mapping[str, Any], decision: Decision) -> None:
         change.after_links()
         if config.dhcp:
             lease.wait_for_lease(decision.manager, config.name, decision.held)
-        # A manager that runs has now taken the bridge: the way must still be there.
+        # A running manager has now taken over the bridge, so check once more.
         confirm.confirm(opts, limit_s, condition)

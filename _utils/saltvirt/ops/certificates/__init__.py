@@ -1,1 +1,1 @@
-"""The TLS certificates of a hypervisor: asked from the master, laid down, read by libvirt."""
+"""The TLS certificates of a hypervisor: request, write, and have libvirt read them."""

@@ -1,4 +1,4 @@
-"""The work of the state ``virt.keys``: ask the master, lay down what is due, let libvirtd know."""
+"""Ask the master for due certificates, write them, and have libvirtd read them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ from saltvirt.ops.certificates import installed, reload
 from saltvirt.pki import store
 from saltvirt.pki.answer import VERSION, Answer
 
-# Puts a question to the master's external pillar.
+# Calls the master's external pillar.
 Ask = Callable[[Mapping[str, Any]], dict[str, Any] | None]
-# The daemons that listen for TLS, by the socket that says they run (https://libvirt.org/daemons.html).
+# Daemons that listen for TLS, and their sockets while they run (https://libvirt.org/daemons.html).
 DAEMONS = {
     "libvirtd": "/run/libvirt/libvirt-admin-sock",
     "virtproxyd": "/run/libvirt/virtproxyd-admin-sock",
@@ -26,7 +26,7 @@ class EnrolmentRefused(VirtError):
 
 
 def ask_master(ask: Ask, requests: Mapping[str, str]) -> dict[str, Any]:
-    """Return the master's answer to a host that wants certificates; raise if it gives none."""
+    """Return the master's answer to requests for certificates; raise EnrolmentRefused."""
     answer = (ask({"certificates": requests, "version": VERSION}) or {}).get("libvirt_pki")
     if not answer:
         raise EnrolmentRefused(
@@ -41,9 +41,9 @@ def ask_master(ask: Ask, requests: Mapping[str, str]) -> dict[str, Any]:
 
 def peers(ask: Ask) -> dict[str, list[str]]:
     """
-    Return ``{host: addresses}`` of the other hypervisors as the master knows them, none of our own.
+    Return ``{host: addresses}`` of the other hypervisors, without this host's own addresses.
 
-    It knows no address of a host that has told none yet, or that has just told that it has none.
+    A host that has reported no addresses, or none any more, has none here.
     """
     answer = ask_master(ask, {})
     own_addresses = set(answer["own"])
@@ -57,10 +57,8 @@ class Enrolment:
     """
     One run of the state.
 
-    ask
-        Puts a question to the master's external pillar.
     unread
-        Filled by a run: which daemons go on with what they have read before.
+        Filled by a run: daemons that still use the files that they read before.
     """
 
     basepath: str
@@ -111,10 +109,10 @@ class Enrolment:
 
     def run(self, functions: Mapping[str, Callable[..., Any]]) -> tuple[dict[str, Any], str]:
         """
-        Lay down what is due; return the changes and a comment.
+        Write what is due; return the changes and a comment.
 
-        One run of a host waits for another: of two at once, the key of one could come to lie beside
-        the certificate of the other, or an answer of before beside newer ones.
+        Runs wait for each other: two at once could leave the key of one beside the certificate of
+        the other, or an older answer beside newer ones.
         """
         with installed.lock_basepath(self.basepath):
             return self._run(functions)
@@ -139,16 +137,16 @@ class Enrolment:
 
     @property
     def _unread(self) -> Path:
-        """What says that libvirtd may not have read all files: each run has it read them then."""
+        """The marker of unread files: while it exists, each run has the daemons read them again."""
         return Path(self.basepath) / "salt-virt-unread"
 
     def _announce(self) -> None:
-        # Before they are written: whatever ends this run, somebody may be revoked by them.
+        # Before writing: the files may revoke a host, and a killed run must not leave them unread.
         installed.write_marker(self._unread)
 
     def _lay_down(self, reasons_by_purpose: Mapping[str, str], answer: Answer) -> list[str]:
-        """Write all that is due; return which lists of who is trusted were written."""
-        # First what they are trusted by: a new certificate is good from its first moment on.
+        """Write all that is due; return the CA files and revocation lists that were written."""
+        # CA files first, so that a new certificate is trusted from its first moment on.
         lay_down_trust = partial(installed.lay_down_authorities, self._authorities)
         written_paths = lay_down_trust(answer.trust, self._announce)
         if reasons_by_purpose:
@@ -159,7 +157,7 @@ class Enrolment:
 
     def _warnings(self) -> list[str]:
         places = installed.places(self.basepath)
-        # A test run may come before the folders are there; there is nothing to enter yet.
+        # In a test run the folders may be missing.
         return installed.find_closed_parents(
             places[purpose] for purpose in self._purposes if places[purpose].key.exists()
         )
@@ -183,12 +181,12 @@ class Enrolment:
         return answer
 
     def _reload(self, functions: Mapping[str, Callable[..., Any]]) -> list[str]:
-        """Let a libvirtd that listens for TLS read its files anew; say what it answered."""
+        """Have running daemons read their TLS files again; return messages about the outcome."""
         if not self._unread.exists():
             return []
         running_daemons = [daemon for daemon, socket in DAEMONS.items() if Path(socket).exists()]
         if running_daemons and not functions["cmd.has_exec"]("virt-admin"):
-            # It may be there at the next run, and nobody knows of a start meanwhile.
+            # The marker stays: virt-admin may be there next time, and restarts go unnoticed.
             self.unread.extend(running_daemons)
             return ["virt-admin is not here, so libvirtd reads them at its next start"]
         reasons_by_daemon = {
@@ -200,11 +198,11 @@ class Enrolment:
         ]
 
     def _heard(self, reasons_by_daemon: Mapping[str, str | None]) -> list[str]:
-        """Take in why daemons have not read the files, None for one that has; say it."""
+        """Return messages about daemons' outcomes; collect daemons that have not read the files."""
         failures = {
             daemon: reason for daemon, reason in reasons_by_daemon.items() if reason is not None
         }
-        # Nobody is let in by what does not listen, or only by what it reads at its start.
+        # A daemon without TLS admits no client, and would read the files at its start.
         self.unread.extend(
             name for name, reason in failures.items() if reload.NO_TLS not in reason.lower()
         )

@@ -1,7 +1,7 @@
 """
-The certificates of a hypervisor: which are due, and why; new keys; files laid down in one step.
+A hypervisor's certificates: find those that are due, make keys, write files atomically.
 
-Private keys are made here and never leave the host: only requests go to the master.
+Private keys never leave the host: only requests go to the master.
 """
 
 import grp
@@ -35,7 +35,7 @@ DEFAULT_PURPOSES = ("libvirt-server", "libvirt-client", "qemu-server", "qemu-cli
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where one purpose's key and certificate lie, of which use, and who may read the key."""
+    """The paths of one purpose's key and certificate, its use, and the key's mode and group."""
 
     use: str
     key: Path
@@ -45,7 +45,7 @@ class Place:
 
 
 def qemu_group() -> str | None:
-    """Return the group that QEMU runs as on this host, None if there is none of the usual ones."""
+    """Return the group that QEMU runs as on this host, None if it has none of the usual groups."""
     group_names = {entry.gr_name for entry in grp.getgrall()}
     return next((group for group in _QEMU_GROUPS if group in group_names), None)
 
@@ -91,8 +91,8 @@ def find_due_reason(place: Place, answer: Answer, now: datetime) -> str | None:
     """
     Return why a purpose needs a new certificate, or None if it is in order.
 
-    told
-        The master's answer: what it would write now.
+    answer
+        What the master would write now.
     """
     try:
         certificate, key = _read(place)
@@ -117,11 +117,11 @@ def _read(place: Place) -> tuple[x509.Certificate, ca.PrivateKey]:
 
 def find_reusable_key(place: Place, answer: Answer) -> ca.PrivateKey | None:
     """
-    Return the private key that the next certificate may go on with, None if it needs a new one.
+    Return the private key that the next certificate may keep, None if it needs a new key.
 
-    Whoever reads the two files while they are replaced must find a pair, so that a renewal or a new
-    CA changes the certificate alone. A key that was lost, exposed or revoked is not kept, nor is
-    one that this project did not make.
+    A daemon that reads the two files during a renewal must find a pair, so a renewal or a new CA
+    changes the certificate alone. A key that was lost, exposed or revoked is replaced, and so is a
+    key that this project did not make.
     """
     try:
         certificate, key = _read(place)
@@ -137,7 +137,7 @@ def find_reusable_key(place: Place, answer: Answer) -> ca.PrivateKey | None:
 
 
 def _is_known(certificate: x509.Certificate, trust: Trust) -> bool:
-    """Return whether one of the CAs of the moment vouches for a certificate."""
+    """Return whether a CA of the answer has signed a certificate, and not revoked it."""
     ca_certificates = x509.load_pem_x509_certificates(trust.ca.encode())
     return not _is_revoked(certificate, trust) and any(
         _is_signed_by(certificate, authority) for authority in ca_certificates
@@ -147,13 +147,13 @@ def _is_known(certificate: x509.Certificate, trust: Trust) -> bool:
 def _is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)
-    except Exception:  # whatever is wrong with it: it is not of this CA
+    except Exception:  # any error: it is not of this CA
         return False
     return True
 
 
 def _is_revoked(certificate: x509.Certificate, trust: Trust) -> bool:
-    # A list of each CA that is trusted; while one is replaced, both have the same serials.
+    # Each trusted CA has a list; during a rotation both have the same serials.
     serial = certificate.serial_number
     lists = revocation_lists(trust.crl)
     return any(
@@ -163,7 +163,7 @@ def _is_revoked(certificate: x509.Certificate, trust: Trust) -> bool:
 
 
 def revocation_lists(text: str) -> list[x509.CertificateRevocationList]:
-    """Return the lists of revoked certificates that follow each other in a PEM text."""
+    """Return all revocation lists of a PEM text."""
     end = "-----END X509 CRL-----\n"
     parts = [part + end for part in text.split(end) if part.strip()]
     return [x509.load_pem_x509_crl(part.encode()) for part in parts]
@@ -222,7 +222,7 @@ def _group(gid: int) -> str:
 
 
 def request(minion_id: str, key: ca.PrivateKey | None = None) -> tuple[ca.PrivateKey, str]:
-    """Return a private key, a new one unless given, and a request for it: ``(key, PEM text)``."""
+    """Return ``(key, PEM text of a request)``, with a new key unless one is given."""
     key = key or ca.new_key()
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, minion_id)])
     signing_request = (
@@ -232,7 +232,7 @@ def request(minion_id: str, key: ca.PrivateKey | None = None) -> tuple[ca.Privat
 
 
 def lay_down(place: Place, key: ca.PrivateKey, certificate_pem: str) -> None:
-    """Put a new key and its certificate in place; each file is replaced in one step."""
+    """Write a key and its certificate, each file atomically."""
     _folder(place.key.parent, 0o750 if place.group else 0o700, place.group)
     _folder(place.certificate.parent, 0o755, None)
     gid = _gid(place.group) if place.group else None
@@ -248,7 +248,7 @@ def lay_down_authorities(
     announce: Callable[[], None],
 ) -> list[str]:
     """
-    Put certificates and revocation lists of CAs in place; return the files that changed.
+    Write CAs' certificates and revocation lists; return the files that changed.
 
     announce
         Called before any of them is written.
@@ -259,7 +259,7 @@ def lay_down_authorities(
     for use, path, text in stale_files:
         if use == "libvirt":
             _folder(path.parent, 0o755, None)
-        else:  # QEMU's keys are beside it
+        else:  # QEMU's keys are in the same folder
             _folder(path.parent, 0o750 if group else 0o700, group)
         files.write(path, text.encode(), 0o644)
     return [str(path) for _use, path, _text in stale_files]
@@ -268,7 +268,7 @@ def lay_down_authorities(
 def stale_authorities(
     paths: Mapping[str, tuple[Path, Path]], trust: Mapping[str, Trust]
 ) -> list[str]:
-    """Return which files of CAs would be written."""
+    """Return the files of CAs that would be written."""
     return [str(path) for _use, path, _text in _stale_files(paths, trust)]
 
 
@@ -277,7 +277,7 @@ def _stale_files(
 ) -> Iterator[tuple[str, Path, str]]:
     for use, pair in paths.items():
         for path, text in zip(pair, (trust[use].ca, trust[use].crl), strict=True):
-            # Not read as text: what is there may be another's, in whatever encoding.
+            # As bytes: a file of another program may have any encoding.
             if not path.exists() or path.read_bytes() != text.encode():
                 yield use, path, text
 
@@ -298,7 +298,7 @@ def find_closed_parents(key_places: Iterable[Place]) -> list[str]:
     """
     Return a warning for each folder above those of keys that QEMU's group cannot enter.
 
-    They are not ours, and QEMU may enter them by another of its groups, an ACL or as root.
+    These folders are not ours, and QEMU may enter them by another of its groups, an ACL or as root.
     """
     out: list[str] = []
     for place in key_places:
@@ -326,11 +326,10 @@ def _can_enter(folder: Path, group: str) -> bool:
 @contextmanager
 def lock_basepath(basepath: str | Path) -> Iterator[None]:
     """
-    Do what follows once no other run of this host is at it.
+    Hold the lock of a basepath, for one run at a time.
 
-    The lock is not in that folder, as nothing is made there for a run that the master then refuses,
-    and in none that others may read: any user of the host could hold it, and keep this host from
-    hearing who was revoked.
+    The lock is in another folder, as a run that the master refuses makes nothing there; and in one
+    that other users cannot read, as they could hold the lock and keep revocations from this host.
     """
     lock_name = hashlib.sha256(os.path.realpath(basepath).encode()).hexdigest()[:16]
     with locks.hold_lock(Path(_LOCKS) / f"{lock_name}.lock"):
@@ -338,7 +337,7 @@ def lock_basepath(basepath: str | Path) -> Iterator[None]:
 
 
 def write_marker(path: Path) -> None:
-    """Write an empty file, which is there however this ends."""
+    """Write an empty file, on the disk when this returns."""
     _folder(path.parent, 0o755, None)
     files.write(path, b"")
 
@@ -353,7 +352,7 @@ def _folder(path: Path, mode: int, group: str | None) -> None:
 
 
 def _make_folder(path: Path, mode: int) -> None:
-    """Make a folder, and those above it, as open as they must be: the umask may be narrower."""
+    """Make a folder and its parents with their modes, even if the umask is narrower."""
     if path.is_dir():
         return
     _make_folder(path.parent, 0o755)
@@ -362,7 +361,7 @@ def _make_folder(path: Path, mode: int) -> None:
 
 
 def _let_group_in(path: Path, group: str) -> None:
-    """Let a group enter a folder of keys, and pass the folder above it, which is ours too."""
+    """Let a group enter a folder of keys, and pass its parent, which is ours, too."""
     if not _can_enter(path.parent, group):
         path.parent.chmod(stat.S_IMODE(path.parent.stat().st_mode) | stat.S_IXGRP | stat.S_IXOTH)
     if not _can_enter(path, group):

@@ -1,4 +1,4 @@
-"""Have a libvirt daemon read its TLS files anew without harm to connections being set up."""
+"""Have a libvirt daemon read its TLS files again without harm to clients that connect."""
 
 import re
 import socket
@@ -15,16 +15,16 @@ from saltvirt import files, undo
 _CLIENTS_SOCKET = "/run/libvirt/libvirt-sock"
 _LIMITS = ("max-clients", "max-unauth-clients")
 _SHUT = ("1", "1")
-# What the limits of a daemon were before: whoever is killed meanwhile leaves it shut.
+# Records of a daemon's former limits: a run that is killed leaves the daemon closed.
 _NOTES = "/run/salt-virt"
 _HANDSHAKES_S, _CONNECT_S = 2, 5
-# What libvirt says, in small letters, where a daemon does not listen for TLS.
+# libvirt's message, in lower case, from a daemon that does not listen for TLS.
 NO_TLS = "no tls service"
 
 
 class Admin:
     """
-    One daemon, spoken to through ``virt-admin``.
+    A daemon, controlled by ``virt-admin``.
 
     run
         Salt's ``cmd.run_all``.
@@ -43,8 +43,8 @@ class Admin:
         Have the daemon read its TLS files; return None, or why it did not.
 
         libvirt (seen with 9.0) frees the credentials that a handshake in progress still uses, and
-        dies of it. So nobody is let in meanwhile: new connections wait in the socket's queue, those
-        that are being set up get two seconds to end.
+        crashes. So no client is admitted meanwhile: new connections wait in the socket's queue, and
+        handshakes in progress get two seconds to end.
         """
         try:
             with undo.on_signals(), self._nobody_let_in():
@@ -65,11 +65,11 @@ class Admin:
     def _nobody_let_in(self) -> Iterator[None]:
         old_limits = self._limits()
         if old_limits is None:
-            yield  # it does not answer, and will not read its files either
+            yield  # without an answer it will not read its files either
             return
-        # A client of our own uses up the only place; without it one more would be let in.
+        # Our own client takes the only place that the limit leaves.
         with socket.socket(socket.AF_UNIX) as own_client:
-            # With Python's own timeout a full queue would be an error at once.
+            # With Python's timeout a full queue would be an error at once.
             own_client.setsockopt(
                 socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_S, 0)
             )
@@ -88,7 +88,7 @@ class Admin:
         return Path(_NOTES) / f"{self.daemon}-limits"
 
     def _limits(self) -> tuple[str, ...] | None:
-        """Return how many clients are let in, as many as before a run that was killed; or None."""
+        """Return the limits on clients, restored if a killed run left them low; None if unknown."""
         output = self._ask("server-clients-info")["stdout"]
         values_by_name = dict(re.findall(r"^(\w+) *: (\d+)$", output, re.M))
         if "nclients_max" not in values_by_name or "nclients_unauth_max" not in values_by_name:
@@ -120,6 +120,6 @@ class Admin:
             time.sleep(0.05)
 
     def _in_handshake(self) -> list[str]:
-        """Return the ids of the TLS clients of which libvirt does not yet know who they are."""
+        """Return the ids of TLS clients that libvirt has not identified yet."""
         clients = re.findall(r"^ *(\d+) +tls ", self._ask("client-list")["stdout"], re.M)
         return [client for client in clients if self._ask("client-info", client)["retcode"]]

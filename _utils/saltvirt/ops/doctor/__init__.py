@@ -1,1 +1,1 @@
-"""What this host tells ``virt.doctor``, and what it mends when that says so."""
+"""Answer ``virt.doctor`` for this host, and mend on request."""

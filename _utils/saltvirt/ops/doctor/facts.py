@@ -1,4 +1,4 @@
-"""What ``virt.doctor`` judges of this host: facts, read only."""
+"""Read this host's facts for ``virt.doctor``; change nothing."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,28 +17,28 @@ from saltvirt.placement.doctor import DoctorFacts, MoveLeft
 from saltvirt.storage import sharing, trashbacking
 
 _UNITS, _RULES = Path("/etc/systemd/system"), Path("/etc/salt-virt")
-# Where files of bridges and firewalls are replaced, in one step each.
+# Folders in which files of bridges and firewalls are replaced atomically.
 NETWORK_FOLDERS = (
     *(_RULES, _UNITS, Path("/etc/netplan"), Path("/etc/systemd/network")),
     *(Path("/etc/NetworkManager/system-connections"), Path("/etc/network")),
     Path("/etc/network/interfaces.d"),
 )
-# What firewalld loads itself, and whom the master has told last: no unit loads these.
+# No unit loads these: firewalld's own rules, and the list of peers that the master sent last.
 _UNLOADED_PARTS = ("/firewalld-", "/peers-")
 
 
 def read_host_facts(conn: Any, opts: Mapping[str, Any], settings: HostSettings) -> DoctorFacts:
-    """Return what this host has, and what of it nothing here uses."""
+    """Return the facts of this host, with the files of VMs that nothing here uses."""
     trash_reasons, vm_reasons = (
         trashbacking.find_unreadable_entries(settings),
         loose.unreadable(conn, settings),
     )
     unreadable_reasons = {**trash_reasons, **vm_reasons}
-    # Before the domains: what is on record no more is defined by then, or gone.
+    # Records before domains: a VM that loses its record meanwhile is defined by then, or gone.
     moves = list(_moves(settings))
     busy_vms = sorted({*_find_busy_vms(settings), *vm_reasons, *(move.name for move in moves)})
     vms = loose.vms(conn)
-    # Whoever cannot read a record does not know which files are named in it.
+    # An unreadable record may name any file.
     loose_files = [] if unreadable_reasons else list(loose.files(conn, settings))
     shared_files = loose.find_shared_files(settings, loose.find_used_files(conn, settings))
     return DoctorFacts(
@@ -58,7 +58,7 @@ def read_host_facts(conn: Any, opts: Mapping[str, Any], settings: HostSettings) 
 
 
 def copies(opts: Mapping[str, Any]) -> list[str]:
-    """Return where this process may find the library: synced, and installed."""
+    """Return the folders where this process finds the library: synced, and installed."""
     synced_folder = Path(opts["extension_modules"]) / "utils"
     places = [synced_folder, *map(Path, sys.path)]
     library_folders = {
@@ -89,7 +89,7 @@ def _moves(settings: HostSettings) -> Iterator[MoveLeft]:
 
 
 def find_leftovers(conn: Any, settings: HostSettings) -> dict[str, list[str]]:
-    """Return what is left that is this host's affair alone, by check."""
+    """Return, by check, the leftovers that concern only this host."""
     folders = storage.folders(conn, settings)
     return {
         name: subjects for name, subjects in _find_leftovers(conn, settings, folders) if subjects
@@ -118,7 +118,7 @@ def _find_leftovers(
 
 
 def find_left_marks(settings: HostSettings, folders: list[Path]) -> Iterator[Path]:
-    """Yield the marks that builds have left; in a folder that hosts share they may be another's."""
+    """Yield marks that builds left, outside shared folders, where they may be another host's."""
     tokens = [
         record.token for record in records.read_records(reservations.folder(settings), "build")
     ]
@@ -130,13 +130,13 @@ def find_left_marks(settings: HostSettings, folders: list[Path]) -> Iterator[Pat
 
 
 def _unknown_trash(settings: HostSettings, folders: list[Path]) -> Iterator[Path]:
-    """Yield what is in the trash by no record that can be read, but for another host's."""
+    """Yield entries of the trash without a readable record, outside shared folders."""
     records_folder = reservations.folder(settings)
     recorded_names = {record.name for record in records.read_records(records_folder, trash.PURPOSE)}
     for folder in folders:
         if not sharing.is_shared(settings, folder):
             entries = sorted((folder / trash.FOLDER).glob("*"))
-            # An empty one is of somebody who died before anything was in it.
+            # A command that was killed before it moved anything leaves an empty entry.
             yield from (
                 entry
                 for entry in entries
@@ -148,13 +148,13 @@ def _is_empty(path: Path) -> bool:
     try:
         return not any(path.iterdir())
     except FileNotFoundError:
-        return True  # it is gone since
+        return True  # removed meanwhile
     except NotADirectoryError:
         return False
 
 
 def _firewall() -> Iterator[str]:
-    """Yield files of rules that no unit of ours loads, and units whose rules are not there."""
+    """Yield rule files that no unit of ours loads, and units that load missing rule files."""
     rules_by_unit = _loaded_rules() if salt.utils.systemd.booted() else {}
     loaded_rules = {word for words in rules_by_unit.values() for word in words}
     rule_files = {str(path) for path in _RULES.glob("[!.]*") if path.is_file()}
@@ -168,7 +168,7 @@ def _firewall() -> Iterator[str]:
 
 
 def _loaded_rules() -> dict[str, set[str]]:
-    """Return ``{unit: files of rules}`` of our units."""
+    """Return ``{unit: rule files}`` of our units."""
     words_by_unit = {
         str(path): path.read_text().split() for path in _UNITS.glob("salt-virt-*.service")
     }

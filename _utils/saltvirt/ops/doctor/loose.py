@@ -1,4 +1,4 @@
-"""Files of VMs that nothing on this host uses; they are only looked at."""
+"""Find files of VMs that nothing on this host uses; change nothing."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ from saltvirt.xml import read
 
 _LIBVIRT = Path("/var/lib/libvirt/qemu")
 _LOGS = Path("/var/log/libvirt/qemu")
-# Where libvirt itself puts what it keeps of a VM, how that is called, and what it is.
+# libvirt's own files of VMs: folder, suffix and kind.
 _LIBVIRT_FILES = (
     (_LIBVIRT / "nvram", "_VARS.fd", "nvram"),
     (_LIBVIRT / "save", ".save", "managed-save"),
@@ -36,7 +36,7 @@ def vms(conn: Any) -> dict[str, SeenVm]:
         try:
             root = read.domain(lifecycle.inactive_xml(conn, name))
         except NoSuchVm:
-            continue  # it has gone since
+            continue  # removed meanwhile
         paths = {*disks.get(name, ()), read.firmware_variables(root) or ""} - {""}
         real_paths = {os.path.realpath(path) for path in paths if path.startswith("/")}
         out[name] = SeenVm(uuid=read.uuid(root), files=sorted(paths | real_paths))
@@ -44,7 +44,7 @@ def vms(conn: Any) -> dict[str, SeenVm]:
 
 
 def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
-    """Return ``{VM: why}`` of the VMs whose files this host cannot tell: none is judged then."""
+    """Return ``{VM: reason}`` of VMs with unknown files; no file is judged then."""
     return {**unreadablechains.reasons(conn, settings), **inspect.unreadable(conn, settings)}
 
 
@@ -58,12 +58,12 @@ def find_used_files(conn: Any, settings: HostSettings) -> set[str]:
 
 
 def _open_files() -> set[str]:
-    """Return what any program has open, and what loop devices are: not all take QEMU's locks."""
+    """Return files that programs or loop devices have open, as not all take QEMU's locks."""
     out = set()
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             for descriptor in (process / "fd").iterdir():
-                with contextlib.suppress(OSError):  # it has been closed
+                with contextlib.suppress(OSError):  # the file was closed
                     out.add(str(descriptor.readlink()))
     for backing_file in _BLOCK.glob("loop*/loop/backing_file"):
         with contextlib.suppress(OSError):
@@ -78,7 +78,7 @@ def files(conn: Any, settings: HostSettings) -> Iterator[LooseFile]:
     for folder in folders:
         for path in sorted(folder.iterdir()):
             owner = None if path.is_symlink() or not path.is_file() else owned.read_owner(path)
-            # On storage that hosts share it may be a host's that this master knows nothing of.
+            # On shared storage its VM may be on a host that this master does not know.
             if owner is None or not owner.is_of_this_host:
                 continue
             if str(path) in used_files or storage.is_open(path):
@@ -98,7 +98,7 @@ def tokens(settings: HostSettings) -> Iterator[LooseFile]:
 def _find_libvirt_files(
     settings: HostSettings, vm_names: set[str], used_files: set[str]
 ) -> Iterator[LooseFile]:
-    """Yield what libvirt keeps of VMs that this host has not."""
+    """Yield libvirt's files of VMs that this host does not have."""
     for folder, suffix, kind in _LIBVIRT_FILES:
         for path in sorted(folder.glob(f"*{suffix}")):
             name = path.name.removesuffix(suffix)
@@ -119,20 +119,20 @@ def _file(settings: HostSettings, kind: str, path: Path, vm: str, uuid: str) -> 
 
 
 def find_shared_files(settings: HostSettings, paths: Iterable[str]) -> list[str]:
-    """Return those of some files that other hosts may have too."""
+    """Return the files that other hosts may have, too."""
     shared_paths = (
         path for path in paths if path.startswith("/") and sharing.is_shared(settings, path)
     )
-    # The name of a file need not be text.
+    # A file name need not be valid text.
     return sorted(map(terminal.escape, shared_paths))
 
 
 def find_owner_names(vms_by_name: Mapping[str, SeenVm]) -> list[str]:
-    """Return whose the files may be that domains use: by their marks, and by their names."""
+    """Return the VMs that domains' files may be made for, by owner marks and by file names."""
     out = set()
     for path in (path for vm in vms_by_name.values() for path in vm.files):
         owner = owned.read_owner(path)
-        # A disk is called NAME_DISK.FORMAT, whatever became of its mark.
+        # A disk's file is called NAME_DISK.FORMAT, even if it lost its mark.
         words = Path(path).name.split("_")
         out |= {"_".join(words[:count]) for count in range(1, len(words))}
         out |= {owner.vm} if owner else set()

@@ -1,4 +1,4 @@
-"""Mend what ``virt.doctor`` has found on this host: looked at again, under the host's lock."""
+"""Mend leftovers of this host that ``virt.doctor`` names, after a new look under its lock."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -12,9 +12,9 @@ from saltvirt.ops.doctor import facts, loose
 from saltvirt.ops.migration import reach
 from saltvirt.ops.seeding import submission
 
-# What is settled, and swept, by what every virt.init and virt.purge does first.
+# Checks that unfinished.settle mends, as every virt.init and virt.purge does first.
 _SETTLED_CHECKS = ("unfinished", "lock", "download")
-# As long as an authorization can last.
+# The longest time that an authorization is valid.
 TOKEN_S = 24 * 3600
 
 
@@ -22,12 +22,12 @@ def mend(
     conn: Any, settings: HostSettings, subjects_by_check: Mapping[str, Iterable[str]]
 ) -> list[str]:
     """
-    Settle and remove what a record, or its own time, says is over; return what was done.
+    Settle and remove what is over by its record or its age; return what was done.
 
-    wanted
+    subjects_by_check
         ``{check: [subject]}``, as ``virt.doctor`` names them.
 
-    Raises BadArgument for a check that is mended in another way.
+    Raises BadArgument for a check that is not mended on its host.
     """
     for check in subjects_by_check:
         if check not in (*_SETTLED_CHECKS, *_MENDERS):
@@ -64,7 +64,7 @@ def _find_leftovers(
 
 
 def _remove_tokens(_conn: Any, settings: HostSettings, paths: set[str]) -> list[str]:
-    """Remove tokens of authorizations that are over: their own time says that they are."""
+    """Remove tokens that are older than any authorization lasts."""
     outcomes = []
     with reservations.host_lock(settings):
         for token in loose.tokens(settings):
@@ -86,7 +86,7 @@ def _remove_marks(conn: Any, settings: HostSettings, paths: set[str]) -> list[st
 
 def _end_pools(conn: Any, settings: HostSettings, pool_names: set[str]) -> list[str]:
     open_before = pool_names.intersection(reach.find_open_pools(conn, settings))
-    # Under its own lock it looks again who needs which; a move that is begun meanwhile does.
+    # close_folders checks again under its own lock, and sees moves begun meanwhile.
     reach.close_folders(conn, settings, "")
     open_after = set(reach.find_open_pools(conn, settings))
     return [f"pool {pool}: ended" for pool in sorted(open_before - open_after)]

@@ -1,1 +1,1 @@
-"""What this host tells ``virt.setup_check``."""
+"""Answer ``virt.setup_check`` for this host."""

@@ -1,4 +1,4 @@
-"""Read what this host has, and lacks, of what VMs need; whatever is missing, it answers."""
+"""Read what this host has and lacks of what VMs need; answer even if parts are missing."""
 
 import hashlib
 import shutil
@@ -25,10 +25,10 @@ from saltvirt.seed import appliance, lending, nocloud
 
 _QEMU_CONF, _PROC = Path("/etc/libvirt/qemu.conf"), Path("/proc")
 _KVM, _MACHINE = Path("/dev/kvm"), Path("/etc/machine-id")
-# Of the CPUs that have it: Intel's, AMD's.
+# The CPU flags of virtualization: Intel's, AMD's.
 _FLAGS = ("vmx", "svm")
 TLS_PORT = 16514
-# Each host looks at so many others, and so each is looked at by as many.
+# Each host tries to reach so many others, so as many try to reach it.
 _PEERS = 3
 _ADDRESSES = 4
 
@@ -43,12 +43,12 @@ def read_host_facts(
     """
     Return what this host has of what VMs need.
 
-    misspelt
-        See :func:`saltvirt.config.misspelt`.
+    options_by_misspelling
+        See :func:`saltvirt.config.find_misspelt`.
     basepath
-        Where its certificates are.
+        The folder of its certificates.
     peers
-        The addresses of hypervisors by their ids, this one's own passed over.
+        The addresses of hypervisors by their ids; those of this host are ignored.
     """
     reader, empty_conf = FileReader(), Conf()
     libvirt, info, pool, why_not, deep_disks = _ask_libvirt(options)
@@ -92,7 +92,7 @@ def read_host_facts(
         misspelt=dict(options_by_misspelling),
         machine=reader.at(_MACHINE, _digest, ""),
         deep=deep_disks,
-        # Last: the master compares it with its own time when it has the answer.
+        # Read last: the master compares it with its own time on receipt.
         clock_s=time.time(),
     )
 
@@ -102,10 +102,10 @@ _Libvirt = tuple[str | None, HostInfo | None, str | None, str | None, dict[str, 
 
 def _ask_libvirt(options: HostSettings) -> _Libvirt:
     """
-    Return what libvirt says, or why it says nothing.
+    Ask libvirt about this host.
 
-    Why it does not answer, the host's info, what is wrong with the pool, why there is no info, and
-    the disks that are made of too many files.
+    Returns why libvirt does not answer, the host's info, what is wrong with the pool, why there is
+    no info, and the disks with too long backing chains.
     """
     try:
         # The probe of KVM starts a guest.
@@ -126,7 +126,7 @@ def _refuse_bad_pool(options: HostSettings, info: HostInfo) -> None:
 
 
 def _explain_refusal(function: Callable[..., object], *args: Any) -> str | None:
-    """Return why something is refused, None if it is not."""
+    """Return why a function refuses, None if it does not."""
     try:
         function(*args)
     except VirtError as exc:
@@ -135,7 +135,7 @@ def _explain_refusal(function: Callable[..., object], *args: Any) -> str | None:
 
 
 def _digest(path: Path) -> str:
-    """Return what tells a machine from another without saying its id, which is confidential."""
+    """Return a digest that identifies a machine without its id, which is confidential."""
     machine = path.read_bytes().strip()
     return hashlib.sha256(b"salt-virt" + machine).hexdigest()[:16] if machine else ""
 
@@ -166,9 +166,10 @@ def _near_addresses(
     own_id: str, peers: Mapping[str, Iterable[str]]
 ) -> dict[str, list[reaching.Address]]:
     """
-    Return the addresses of the hosts that come next after this one.
+    Return the addresses of the hosts that follow this one in the ring.
 
-    One that this host has as well, such as that of libvirt's NAT network, leads to itself.
+    An address that this host has, too, such as that of libvirt's NAT network, is left out: it leads
+    back to this host.
     """
     own_addresses = set(peers.get(own_id, ()))
     addresses_by_host = {
@@ -181,7 +182,7 @@ def _near_addresses(
 
 
 def _next_hosts(own_id: str, peers: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the hosts that come next after this one, in a ring."""
+    """Return the hosts that follow this one in a ring of all ids."""
     other_hosts = sorted(set(peers) - {own_id})
     ring = [host for host in other_hosts if host > own_id] + [
         host for host in other_hosts if host < own_id

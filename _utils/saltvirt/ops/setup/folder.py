@@ -1,4 +1,4 @@
-"""Whether QEMU's user gets at the image folder."""
+"""Check whether QEMU's user can enter the image folder."""
 
 import os
 import pwd
@@ -15,10 +15,10 @@ _LISTS = "system.posix_acl_access"
 
 def read_facts(path: str, conf: Conf) -> FolderFacts:
     """
-    Return what there is to say of the image folder.
+    Return the facts of the image folder.
 
     conf
-        What ``qemu.conf`` sets.
+        The settings of ``qemu.conf``.
     """
     user = _qemu_user(str(conf.get("user") or ""))
     return FolderFacts(
@@ -30,7 +30,7 @@ def read_facts(path: str, conf: Conf) -> FolderFacts:
 
 
 def _qemu_user(configured_name: str) -> pwd.struct_passwd | None:
-    """Return whom libvirt runs QEMU as: by its file, by a number too, or by its package."""
+    """Return the account that QEMU runs as: by qemu.conf, a name or a number, else by package."""
     accounts = pwd.getpwall()
     for name in (configured_name,) if configured_name else _QEMU_USERS:
         number = name.removeprefix("+")
@@ -41,7 +41,7 @@ def _qemu_user(configured_name: str) -> pwd.struct_passwd | None:
 
 
 def _explain_unwritable(path: Path) -> str | None:
-    # VMs' commands make it where it is missing.
+    # Commands for VMs make a missing folder.
     nearest_folder = next(folder for folder in (path, *path.parents) if folder.exists())
     if not nearest_folder.is_dir():
         return f"{nearest_folder} is not a folder"
@@ -56,7 +56,7 @@ def _closed_folders(path: Path, user: pwd.struct_passwd) -> Iterator[str]:
 
 
 def _can_enter(folder: Path, uid: int, groups: list[int]) -> bool:
-    # Lists of more users are not read here: they are there to let somebody in.
+    # ACLs are not read, as they usually admit more users.
     if uid == 0 or _LISTS in os.listxattr(folder):
         return True
     status = folder.stat()

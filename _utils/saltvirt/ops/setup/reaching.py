@@ -1,4 +1,4 @@
-"""Which addresses this host reaches, and which names it knows, all asked at once, in seconds."""
+"""Check which addresses this host reaches, and which names it resolves, all in parallel."""
 
 import socket
 from collections.abc import Callable, Iterable
@@ -20,17 +20,17 @@ def explain_unreached(
     Return why each address is not reached, None for those that are.
 
     limit_s
-        How long a connection may take, and then the look-up of a name. Defaults to 2 seconds.
+        The limit for a connection, and again for the look-up of a name. Defaults to 2 seconds.
     """
     return _ask_at_once(partial(_connection_reason, limit_s=limit_s), addresses, 2 * limit_s)
 
 
 def explain_unresolved(names: Iterable[str], limit_s: float = LIMIT_S) -> dict[str, str | None]:
     """
-    Return why each name leads to no address, None for those that do.
+    Return why each name does not resolve, None for those that do.
 
     limit_s
-        How long that may take. Defaults to 2 seconds.
+        The limit for all names. Defaults to 2 seconds.
     """
     return _ask_at_once(_resolution_reason, names, limit_s)
 
@@ -53,7 +53,7 @@ def _ask_at_once(
 def _connection_reason(address: Address, limit_s: float) -> str | None:
     try:
         socket.create_connection(address, timeout=limit_s).close()
-    except (OSError, ValueError, OverflowError) as exc:  # of a name that can be none, too
+    except (OSError, ValueError, OverflowError) as exc:  # also for invalid names
         return getattr(exc, "strerror", None) or str(exc)
     return None
 
