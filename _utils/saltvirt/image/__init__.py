@@ -1,1 +1,1 @@
-"""The edge to disk images: fetch, validate, cache by digest, clone."""
+"""Disk images: fetch, validate, cache by digest, clone."""

@@ -1,4 +1,4 @@
-"""What an image must pass before it is kept: its size, its checksum, and its validation."""
+"""Checks that an image must pass before it is kept: size, checksum, validation."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ Validate = Callable[[Path], validation.ValidatedImage]
 @dataclass(frozen=True, slots=True)
 class Admission:
     """
-    An image and everything that may refuse it.
+    An image with all checks that may refuse it.
 
     image
-        What it is called, without what its URL may have of secrets.
+        Its name in messages, without the secrets of its URL.
     """
 
     image: str
@@ -31,20 +31,20 @@ class Admission:
     room: Room
 
     def meter(self, folder: str | Path) -> Meter:
-        """Begin a step that writes something of it into a folder."""
+        """Begin to meter a step that writes content of the image into a folder."""
         return self.room.meter(self.image, folder)
 
     def refuse_digest(self, digest: str) -> None:
-        """Refuse a SHA-256 that is not the expected one, before anything is fetched."""
+        """Refuse a SHA-256 other than the expected one, before the fetch."""
         if self.expected and self.expected["hash_type"] == "sha256":
             self._refuse(digest, self.expected)
 
     def needs_content(self) -> bool:
-        """Return whether the image is needed to see its checksum; else its digest will do."""
+        """Return whether checking needs the content, because the checksum is not a SHA-256."""
         return bool(self.expected and self.expected["hash_type"] != "sha256")
 
     def refuse_content(self, path: str | Path) -> None:
-        """Refuse a file without the expected checksum of any other kind."""
+        """Refuse a file by its expected checksum, if that is of another kind than SHA-256."""
         if self.expected and self.needs_content():
             self._refuse(source.file_digest(path, self.expected["hash_type"]), self.expected)
 
@@ -57,7 +57,7 @@ class Admission:
             )
 
     def validated(self, path: Path) -> validation.ValidatedImage:
-        """Return what the image is."""
+        """Return the image as validated; raise ImageError if it is refused or too large."""
         try:
             validated_image = self.validate(path)
         except ImageError as exc:
@@ -77,12 +77,12 @@ def from_settings(
     validate: Validate,
     expected: Mapping[str, Any] | None = None,
 ) -> Admission:
-    """Return what an image must pass before it is kept."""
+    """Return the checks for an image."""
     return Admission(hide_credentials(image), validate, expected, room.from_settings(settings))
 
 
 def refuse_other_digest(part: Path, image: object, digest: str) -> None:
-    """Raise ImageError if a file does not have the digest that it should."""
+    """Raise ImageError if a file does not have the expected digest."""
     actual_digest = source.file_digest(part)
     if actual_digest != digest:
         raise ImageError(

@@ -1,4 +1,4 @@
-"""What lies below a qcow2 file by its name, as QEMU reads it: a path, ``file:PATH``, ``json:``."""
+"""Parse the name of a backing file as QEMU does: a path, ``file:PATH`` or ``json:``."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _FILE, _JSON = "file:", "json:"
-# Drivers that open a file of the host and say nothing of what is in it.
+# Drivers that open a file of the host without giving its format.
 _OF_FILES = ("file", "host_device", "host_cdrom")
 _DEPTH = 16
 
@@ -15,12 +15,12 @@ _DEPTH = 16
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackingFile:
     """
-    A file below another.
+    A backing file.
 
     path
-        Relative to the folder of the one above, if it is.
+        Absolute, or relative to the folder of its overlay.
     is_raw
-        Whether it is said that nothing in it is to be believed.
+        Whether its format is given as raw, so that its content is never interpreted.
     """
 
     path: str
@@ -29,13 +29,13 @@ class BackingFile:
 
 def files_from_name(name: str, fmt: str | None) -> list[BackingFile]:
     """
-    Return the files that a name in a header leads to.
+    Return the files that a name in a header refers to.
 
-    One of a network, such as ``nbd://host/x``, is a path here that nothing lies at. What no path
-    can be is none.
+    A network source, such as ``nbd://host/x``, yields a path without a file. A name that cannot be
+    a path yields nothing.
 
     fmt
-        The format that the header says of it.
+        The format that the header gives.
     """
     if name.startswith(_JSON):
         try:
@@ -52,7 +52,7 @@ def files_from_name(name: str, fmt: str | None) -> list[BackingFile]:
 
 
 def _is_path(text: str) -> bool:
-    """Return whether the system takes a text as a path: a guest may have made it up."""
+    """Return whether the system accepts a text, which a guest may have forged, as a path."""
     try:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:
@@ -62,7 +62,7 @@ def _is_path(text: str) -> bool:
 def _files_from_json(
     description: Mapping[str, Any], is_raw: bool, depth: int
 ) -> Iterator[BackingFile]:
-    """Yield the files of a description, whose keys may be nested or joined with dots."""
+    """Yield the files of a description; its keys may be nested or joined with dots."""
     if not depth:
         return
     description = _nest_keys(description)
@@ -78,7 +78,7 @@ def _files_from_json(
 
 
 def _nest_keys(description: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``{"file": {"filename": path}}`` of ``{"file.filename": path}``."""
+    """Return ``{"file": {"filename": path}}`` for ``{"file.filename": path}``."""
     out: dict[str, Any] = {}
     for key, value in description.items():
         first, dot, subkey = str(key).partition(".")

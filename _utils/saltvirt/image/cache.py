@@ -1,9 +1,8 @@
 """
-The image cache of a host: each content is kept once, validated, and never written again.
+The image cache of a host: it keeps each content once, validated, and never writes to it again.
 
-A file is called by the digest of its own bytes, so another host can check what it is sent. What is
-kept of an image with snapshots is another file than the image: ``DIGEST.flat`` beside it says, by
-the image's digest, which.
+A file's name is the digest of its own bytes, so another host can check a transfer. An image with
+snapshots is kept flattened: ``DIGEST.flat``, by the image's digest, names the digest of that file.
 """
 
 import hashlib
@@ -24,7 +23,7 @@ from saltvirt.room import OverLimit
 
 
 class _Host(Protocol):
-    """What is needed of a :class:`saltvirt.ops.context.Context`."""
+    """The part of :class:`saltvirt.ops.context.Context` that is needed here."""
 
     @property
     def settings(self) -> HostSettings: ...
@@ -38,7 +37,7 @@ _DIGEST = re.compile(f"[0-9a-f]{{{_DIGEST_CHARS}}}")
 
 
 def is_digest(text: str) -> bool:
-    """Return whether a text can be the digest of an image."""
+    """Return whether a text has the form of a digest."""
     return _DIGEST.fullmatch(text) is not None
 
 
@@ -51,7 +50,7 @@ def ensure_folder(settings: HostSettings) -> Path:
     """Return the folder of the cached images, made if it is missing."""
     base = folder_path(settings)
     try:
-        # QEMU's user must reach the files below; nobody else needs to list them.
+        # QEMU's user must reach the files, and need not list them.
         base.mkdir(mode=0o711, parents=True, exist_ok=True)
     except OSError as exc:
         raise StorageError(f"cannot make the image folder {base}: {exc.strerror}") from exc
@@ -70,17 +69,17 @@ def obtain(
     digest: str | None = None,
 ) -> validation.ValidatedImage:
     """
-    Return the cached, validated copy of an image, fetched if its content is not here yet.
+    Return the cached, validated copy of an image; fetch it if its content is not here yet.
 
     progress
         Called with ``(done_bytes, total_bytes)`` while bytes arrive.
     validate
-        Decides whether a fetched file may be used, and as what.
+        Validates a fetched file, or refuses it.
     expected
-        ``{"hash_type", "hsum"}`` that the content must have, checked before anything reads it.
+        ``{"hash_type", "hsum"}`` of the content, checked before anything else reads it.
     digest
-        What the content is now, if the caller knows: if it is here nobody is asked. Defaults to
-        None.
+        The content's present digest, if the caller knows it: with that content here, the source is
+        not asked. Defaults to None.
     """
     base = ensure_folder(settings)
     index = source.Index(base / "index.json")
@@ -109,7 +108,7 @@ def obtain(
 def _info_if_cached(
     base: Path, digest: str | None, candidate: admission.Admission
 ) -> source.ContentInfo | None:
-    """Return what the caller knows of an image, if it is here; None if it must be asked for."""
+    """Return the caller's digest as content info if that image is here, else None."""
     if digest is None or not is_digest(digest) or not _find_image(base, digest, candidate):
         return None
     return {"digest": digest, "size_bytes": None}
@@ -118,7 +117,7 @@ def _info_if_cached(
 def peek(
     image: str, saltenv: str, settings: HostSettings, opts: Mapping[str, Any]
 ) -> validation.ValidatedImage | None:
-    """Return the cached copy of an image if it is known to be here, else None; only look."""
+    """Return the cached copy of an image if it is known to be here, else None; fetch nothing."""
     base = folder_path(settings)
     digest = source.remembered_digest(image, saltenv, opts, source.Index(base / "index.json"))
     return _read_cached(base, digest) if digest else None
@@ -141,7 +140,7 @@ def _fetch(
 
 
 def _download_name(opts: Mapping[str, Any], url: str) -> str:
-    """Return the name of a download: of this host alone, as the folder may be shared by hosts."""
+    """Return a download's name, unique to this host: hosts may share the folder."""
     return hashlib.sha256(f"{opts.get('id')} {url}".encode()).hexdigest()[:16]
 
 
@@ -160,9 +159,8 @@ def _obtain_http(
         try:
             version = web.fetch(url, part, progress, last, candidate.meter(base))
         except (OSError, OverLimit):
-            web.forget_part(
-                part
-            )  # the disk is full, or broken: nobody is to find the rest in the way
+            # Free the space: the disk may be full.
+            web.forget_part(part)
             raise
     if version is None and cached_image is not None:
         candidate.refuse_digest(index_entry["digest"])
@@ -185,11 +183,11 @@ def _obtain_http(
 def _admit(
     part: Path, base: Path, digest: str, candidate: admission.Admission, lock_dir: Path
 ) -> validation.ValidatedImage:
-    """Validate a file whose digest is known, and give it its place, or what is kept of it."""
+    """Validate a file with a known digest; place it, or its flattened form, in the cache."""
     validated_image = candidate.validated(part)
     if not validated_image.has_snapshots:
         return place(part, base, digest, validated_image, candidate.image)
-    # Only what the image shows is kept; what its snapshots hide is nobody's business.
+    # Drop the content of snapshots, which may be private.
     flat = Path(f"{part}.flat.part")
     with clone.remove_on_failure(flat):
         tool.convert(
@@ -197,7 +195,7 @@ def _admit(
         )
         flat.replace(part)
     flat_digest = source.file_digest(part)
-    # Nobody waits for us with this lock in hand: what is flat is not flattened.
+    # No deadlock: a holder of this lock has a flat image, and takes no second image's lock.
     with lock_image(lock_dir, flat_digest):
         validated_image = replace(validated_image, has_snapshots=False)
         cached_image = _read_cached(base, flat_digest) or place(
@@ -217,17 +215,17 @@ def place(
     is_golden: bool = False,
 ) -> validation.ValidatedImage:
     """
-    Give a checked file its place in the cache, with a note of where it came from.
+    Move a checked file to its place in the cache, and write its note.
 
     is_golden
-        ``origin`` is a golden image of this host. Defaults to False.
+        Whether ``origin`` is a golden image of this host. Defaults to False.
     """
     path = base / f"{digest}.{validated_image.format}"
-    # QEMU reads disks, and so does the user who looks into them; of others only this host does.
+    # QEMU and the user of the appliance read disks; only the minion reads other files.
     part.chmod(0o600 if validated_image.format == validation.NO_DISK else 0o644)
-    # Before the note, which says that all of it is there.
+    # Sync before writing the note, which says that the file is complete.
     files.make_durable(part)
-    # Without one nobody would find it, to use or to remove it; but disks may be over an older one.
+    # Without a note a new file would be lost; but disks may be based on an older file.
     with nullcontext() if path.exists() else clone.remove_on_failure(path):
         part.rename(path)
         files.sync_folder(base)
@@ -242,19 +240,19 @@ def _flat_path(base: Path, digest: str) -> Path:
 
 
 def lock_image(lock_dir: Path, digest: str) -> AbstractContextManager[Any]:
-    """Return the lock under which a cached image is made or removed; it is this host's alone."""
+    """Return this host's lock for making or removing a cached image."""
     return locks.hold_lock(lock_dir / f"image-{digest}.lock")
 
 
 def note_path(base: Path, digest: str) -> Path:
-    """Return where it is noted what a cached image is; without its note it is fetched anew."""
+    """Return the path of a cached image's note; an image without one is fetched anew."""
     return base / f"{digest}.json"
 
 
 def _find_image(
     base: Path, digest: str, candidate: admission.Admission
 ) -> validation.ValidatedImage | None:
-    """Return what is kept of an image by the image's digest, None if it must be fetched."""
+    """Return the cached copy of an image, maybe flattened, by its digest; None if not here."""
     try:
         flat_digest = _flat_path(base, digest).read_text()
     except FileNotFoundError:
@@ -263,7 +261,7 @@ def _find_image(
 
 
 def _is_misnamed(base: Path, digest: str) -> bool:
-    """Return whether what is kept is called by another file's digest, as releases before did it."""
+    """Return whether an earlier release stored a flattened copy under the image's own digest."""
     try:
         return bool(json.loads(note_path(base, digest).read_text())["has_snapshots"])
     except (FileNotFoundError, ValueError):
@@ -308,7 +306,7 @@ def digest_of(settings: HostSettings, path: str | None) -> str | None:
 
 
 def is_golden_or_link(settings: HostSettings, path: str | Path) -> bool:
-    """Return whether a file is a golden image of this host, or a hard link of a cached image."""
+    """Return whether a file is a golden image of this host, or a hard link to a cached image."""
     try:
         stat = os.stat(path)
     except OSError:
@@ -327,7 +325,7 @@ def _is_same(path: str | Path, stat: os.stat_result) -> bool:
 
 
 def find_sendable(settings: HostSettings, digest: str) -> validation.ValidatedImage:
-    """Return the validated image of a digest, whose bytes have that digest; StorageError if not."""
+    """Return the image of a digest if its bytes have that digest; raise StorageError if not."""
     image = find(settings, digest)
     if image is None:
         raise StorageError(f"the image {digest[:16]} is not on this host any more")
@@ -348,10 +346,10 @@ def read_note(settings: HostSettings, digest: str | None) -> dict[str, Any] | No
 
 
 def read_notes(settings: HostSettings) -> dict[str, dict[str, Any]]:
-    """Return ``{digest: what is noted of it}`` of all cached images; nothing is checked."""
+    """Return ``{digest: note}`` of all cached images, unchecked."""
     notes = {}
     for path in sorted(folder_path(settings).glob("*.json")):
-        # Hosts that share the folder may be removing one, or put there what is no note.
+        # Hosts that share the folder may remove a note, or put other files there.
         with suppress(FileNotFoundError, ValueError):
             if is_digest(path.stem):
                 notes[path.stem] = json.loads(path.read_text())
@@ -359,17 +357,16 @@ def read_notes(settings: HostSettings) -> dict[str, dict[str, Any]]:
 
 
 def inspection_path(settings: HostSettings, digest: str) -> Path:
-    """Return where it is noted what a cached image has in it."""
+    """Return the path of a cached image's inspection."""
     return ensure_folder(settings) / f"{digest}.look"
 
 
 def adopt(settings: HostSettings, path: Path, validated_image: validation.ValidatedImage) -> str:
     """
-    Keep a copy of an image that was made on this host in the cache; return its digest.
+    Copy an image that was made on this host into the cache; return its digest.
 
-    The copy shares the blocks of the image where the file system can do that, but never its inode:
-    whoever writes to the image must not reach the disks that are based on the copy. Raises
-    :class:`saltvirt.room.OverLimit` if there is no room for the copy.
+    The copy may share the image's blocks, but not its inode: writing to the image must not change
+    the disks based on the copy. Raise :class:`saltvirt.room.OverLimit` without room for the copy.
     """
     base, lock_dir = ensure_folder(settings), Path(settings.state_dir) / "locks"
     digest = source.local_digest(str(path), source.Index(base / "index.json"))
@@ -383,7 +380,7 @@ def adopt(settings: HostSettings, path: Path, validated_image: validation.Valida
 
 
 def fetch_same(context: _Host, image: Mapping[str, Any] | None, digest: str) -> bool:
-    """Fetch an image from the Salt file server if it still has this content; return whether."""
+    """Fetch an image from the Salt file server if that has this content; return whether."""
     if not image or source.kind(image["source"]) != "salt":
         return False
     try:
@@ -400,5 +397,5 @@ def fetch_same(context: _Host, image: Mapping[str, Any] | None, digest: str) -> 
         opts=context.opts,
         progress=lambda _done_bytes, _total_bytes: None,
     )
-    # Something else is kept of an image with snapshots.
+    # An image with snapshots is kept flattened, under another digest.
     return find(context.settings, digest) is not None

@@ -1,4 +1,4 @@
-"""Make a VM's disk out of a base image: overlay, reflink or sparse copy."""
+"""Make a VM's disk from a base image: overlay, reflink or sparse copy."""
 
 import errno
 import fcntl
@@ -17,14 +17,14 @@ from saltvirt.room import Meter, Room
 from saltvirt.units import MIB, human
 
 _Opener = Callable[[str, int], int] | None
-# linux/fs.h: _IOW(0x94, 9, int). File systems without it answer one of these.
+# linux/fs.h: _IOW(0x94, 9, int). File systems without it fail with one of these errors.
 _FICLONE = 0x40049409
 _NO_REFLINK = {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS}
 
 
 def copy(source: str | Path, target: str | Path, meter: Meter, opener: _Opener = None) -> None:
     """
-    Copy a file: shared blocks where the file system has them, else without its holes.
+    Copy a file: as a reflink if the file system can, else without its holes.
 
     opener
         Opens the source. Defaults to following every link.
@@ -64,9 +64,9 @@ def _copy_sparse(source: int, target: int, meter: Meter) -> None:
 
 def plan(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> dict[str, Any]:
     """
-    Return how a disk is made: ``{"format", "size_bytes", "is_overlay"}``.
+    Return the layout of a new disk: ``{"format", "size_bytes", "is_overlay"}``.
 
-    Refuse what would lose data (a size below the image's) or cannot be (a raw overlay).
+    Refuse a size below the image's, which would lose data, and a raw overlay.
     """
     size_bytes = _size_bytes(disk, base)
     is_overlay = _is_overlay(disk, base, enable_qcow)
@@ -77,7 +77,7 @@ def plan(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> dict[str
 
 
 def _size_bytes(disk: Disk, base: ValidatedImage) -> int:
-    """Return how large a disk is: as wanted, and never smaller than its image."""
+    """Return the size of a disk: as requested, but not below its image's."""
     requested_bytes = disk.size_mib * MIB if disk.size_mib else 0
     if requested_bytes and requested_bytes < base.size_bytes and disk.is_sized_by_user:
         raise BadArgument(
@@ -89,7 +89,7 @@ def _size_bytes(disk: Disk, base: ValidatedImage) -> int:
 
 
 def _is_overlay(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> bool:
-    """Return whether a disk is an overlay: as the call or the disk says, else of a qcow2 image."""
+    """Return whether a disk is an overlay; by default, if its image is qcow2."""
     choice = enable_qcow if enable_qcow is not None else disk.overlay
     if choice and disk.format == "raw":
         raise BadArgument(f"disk {disk.name!r}", "an overlay is always qcow2, not raw")
@@ -99,7 +99,7 @@ def _is_overlay(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> b
 
 
 def make(base: ValidatedImage, path: str | Path, disk_plan: Mapping[str, Any], room: Room) -> None:
-    """Make a disk as :func:`plan` said, in its file; whoever calls it has it on the disk."""
+    """Make a disk in its file, by the layout of :func:`plan`; the caller syncs the file."""
     meter = room.meter(base.path, Path(path).parent)
     with _translate_errors(path):
         if disk_plan["is_overlay"]:
@@ -114,13 +114,13 @@ def make(base: ValidatedImage, path: str | Path, disk_plan: Mapping[str, Any], r
 
 
 def _has_more(base: ValidatedImage, disk_plan: Mapping[str, Any]) -> bool:
-    """Return whether a file may have more, or less, in it than what its copy is to have."""
-    # A qcow2 has snapshots in it, and what is below it is elsewhere.
+    """Return whether a plain copy of a file could differ from its visible content."""
+    # A qcow2 file may contain snapshots, and lacks the content of its backing chain.
     return bool(disk_plan.get("is_whole")) and base.format == "qcow2"
 
 
 def empty(path: str | Path, size_bytes: int, fmt: str) -> None:
-    """Make a disk without content, in its file; whoever calls it has it on the disk."""
+    """Make an empty disk in its file; the caller syncs the file."""
     with _translate_errors(path):
         tool.create(path, size_bytes, fmt)
         Path(path).chmod(0o600)
@@ -128,7 +128,7 @@ def empty(path: str | Path, size_bytes: int, fmt: str) -> None:
 
 @contextmanager
 def _translate_errors(path: str | Path) -> Iterator[None]:
-    """Have an OSError come out as a StorageError; the file is removed by whoever made it."""
+    """Turn an OSError into a StorageError; the caller removes the file."""
     try:
         yield
     except OSError as exc:
@@ -137,7 +137,7 @@ def _translate_errors(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def remove_on_failure(path: str | Path) -> Iterator[None]:
-    """Remove the half file if the block fails; an OSError comes out as a StorageError."""
+    """Remove the incomplete file if the block fails; turn an OSError into a StorageError."""
     try:
         with _translate_errors(path):
             yield

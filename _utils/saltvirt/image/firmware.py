@@ -1,15 +1,15 @@
-"""By which firmware a disk boots, as its first sectors say."""
+"""Detect from its first sectors whether a disk boots by UEFI alone."""
 
 import struct
 import uuid
 
 _SECTOR = 512
-# As much as a table of partitions takes, with what is before it: 34 sectors, and some more.
+# Enough for the MBR and a GPT, which take 34 sectors.
 HEAD_BYTES = 64 * 1024
 _SIGNATURE, _CODE_BYTES = b"\x55\xaa", 440
 _GPT = b"EFI PART"
 _ESP = uuid.UUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b").bytes_le
-# Where GRUB has its code for a BIOS on a disk with such a table.
+# GRUB's partition for BIOS boot code on a GPT disk.
 _BIOS_BOOT = uuid.UUID("21686148-6449-6e6f-744e-656564454649").bytes_le
 _MBR_ESP = 0xEF
 _MOST_ENTRIES = 128
@@ -17,7 +17,7 @@ _MOST_ENTRIES = 128
 
 def needs_uefi(head: bytes) -> bool:
     """
-    Return whether a disk boots by UEFI alone: it has a partition for that, and no code for a BIOS.
+    Return whether a disk boots by UEFI alone: it has an EFI partition, and no BIOS boot code.
 
     head
         The first bytes of the disk.
@@ -31,7 +31,7 @@ def needs_uefi(head: bytes) -> bool:
 
 
 def _types(head: bytes) -> list[bytes]:
-    """Return the types of the partitions of a GPT."""
+    """Return the partition types of a GPT."""
     first_lba, count, size = struct.unpack_from("<QII", head, _SECTOR + 72)
     begin = first_lba * _SECTOR
     if not 128 <= size <= 4096 or begin >= len(head):

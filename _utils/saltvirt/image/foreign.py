@@ -1,4 +1,4 @@
-"""What the headers of other formats than qcow2 say of a disk's size; nothing else is read."""
+"""Read a disk's size from the headers of VMDK, VDI and VHD files."""
 
 import struct
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from pathlib import Path
 
 _SECTOR = 512
 _HEADER = 1024
-# As large as a file can be.
+# The largest possible file.
 _MOST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The size of a disk, and of the pieces in which it is allocated, in bytes."""
+    """The virtual size of a disk, and its unit of allocation, in bytes."""
 
     virtual: int
     cluster: int | None
@@ -20,14 +20,14 @@ class Sizes:
 
 def sizes(path: str | Path, fmt: str) -> Sizes | None:
     """
-    Return what the header of a VMDK, VDI or VHD (``vpc``) says; None if it says nothing of it.
+    Return the sizes in the header of a VMDK, VDI or VHD (``vpc``); None without a valid header.
 
-    Raises OSError if the file cannot be read.
+    Raise OSError if the file cannot be read.
     """
     with open(path, "rb") as handle:
         head = handle.read(_HEADER)
         if fmt == "vpc" and not head.startswith(b"conectix"):
-            # One of a fixed size has nothing but its end.
+            # A VHD of fixed size has only a footer.
             handle.seek(0, 2)
             handle.seek(max(0, handle.tell() - _SECTOR))
             head = handle.read(_SECTOR)

@@ -1,8 +1,8 @@
 """
-Cached images that have another name, as the golden images of earlier releases do.
+Cached images with a second hard link, such as golden images of earlier releases.
 
-Such a golden image is the same file as the base of its VMs' disks: whoever writes to it, as ``cp``
-and ``virt-customize`` do, changes all these disks.
+Such a golden image is the same file as its VMs' base image: writing to it, as ``cp`` and
+``virt-customize`` do, changes all disks of these VMs.
 """
 
 import json
@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedImage:
     """
-    A cached image that is reached by another name too.
+    A cached image with a second hard link.
 
     golden
-        The golden image that is the same file; None if the other name is not known.
+        The golden image that is the same file; None if the second link is unknown.
     """
 
     digest: str
@@ -35,7 +35,7 @@ class LinkedImage:
 
 
 def find_linked_images(settings: HostSettings) -> Iterator[LinkedImage]:
-    """Yield the cached images that have more than one name."""
+    """Yield the cached images with more than one hard link."""
     for digest, note in cache.read_notes(settings).items():
         path, origin = note["path"], str(note["source"])
         try:
@@ -49,10 +49,10 @@ def find_linked_images(settings: HostSettings) -> Iterator[LinkedImage]:
 
 def separate(settings: HostSettings) -> None:
     """
-    Replace golden images that are one file with a cached image by copies of it.
+    Replace golden images that are hard links to cached images by copies.
 
-    The cached image keeps its file, and with it all disks that are based on it. What there is no
-    room for stays as it is: ``virt.audit`` names it.
+    The cached image keeps its file, for the disks based on it. A golden image without room for a
+    copy stays as it is, and ``virt.audit`` reports it.
     """
     for image in find_linked_images(settings):
         if image.golden is not None:
@@ -81,7 +81,7 @@ def _replace(settings: HostSettings, image: LinkedImage, golden_path: Path) -> N
         os.chown(part, stat.st_uid, stat.st_gid)
         part.chmod(stat.st_mode & 0o777)
         files.make_durable(part)
-        # Its owner may have put another file there meanwhile.
+        # The golden image's owner may have replaced it meanwhile.
         if _is_one_file(golden_path, image.path):
             part.rename(golden_path)
             files.sync_folder(golden_path.parent)
@@ -89,7 +89,7 @@ def _replace(settings: HostSettings, image: LinkedImage, golden_path: Path) -> N
 
 
 def _note(settings: HostSettings, digest: str) -> None:
-    """Note that the source of a cached image is a golden image: no link says so any more."""
+    """Note that a cached image's source is a golden image: no hard link shows that any more."""
     path = cache.note_path(cache.folder_path(settings), digest)
     note = {**json.loads(path.read_text()), "is_golden": True}
     files.write(path, json.dumps(note).encode())

@@ -1,4 +1,4 @@
-"""Images that another host sends: checked before they get their place in the cache."""
+"""Admit images that another host sends to the cache, after checking them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,12 +10,12 @@ from saltvirt.image import admission, cache, validation
 
 
 def path(settings: HostSettings, digest: str, token: str) -> Path:
-    """Return where another host writes an image, for one move alone, before it is checked."""
+    """Return the path to which another host sends an image, for one move, unchecked yet."""
     return cache.ensure_folder(settings) / f"{digest}.{token}.incoming"
 
 
 def refuse_too_large(settings: HostSettings, sizes: Mapping[str, int]) -> None:
-    """Raise OverLimit if an image that another host would send does not fit; bytes by digests."""
+    """Raise OverLimit if an image of ``{digest: bytes}`` would not fit on this host."""
     for digest, size_bytes in sizes.items():
         room.from_settings(settings).meter(digest[:16], cache.folder_path(settings)).expect(
             size_bytes
@@ -23,7 +23,7 @@ def refuse_too_large(settings: HostSettings, sizes: Mapping[str, int]) -> None:
 
 
 def admit(settings: HostSettings, digest: str, part: Path) -> None:
-    """Check an image that another host sent, and give it its place; drop it if one is there."""
+    """Check an image that another host sent, and place it; drop it if it is cached already."""
     origin = f"another host's {digest[:16]}"
     with cache.lock_image(Path(settings.state_dir) / "locks", digest):
         if not cache.find(settings, digest):

@@ -1,4 +1,4 @@
-"""The files in the cache's folder that an image is written to before it gets its place."""
+"""Partial files in the cache's folder, for images that are not complete yet."""
 
 import errno
 import time
@@ -12,7 +12,7 @@ from saltvirt.errors import StorageError
 
 @contextmanager
 def translate_errors(base: Path, image: str) -> Iterator[None]:
-    """Turn an OSError into one line that names the image."""
+    """Turn an OSError into a StorageError that names the image."""
     try:
         yield
     except OSError as exc:
@@ -23,7 +23,7 @@ def translate_errors(base: Path, image: str) -> Iterator[None]:
 
 @contextmanager
 def new_part(base: Path, image: str) -> Iterator[Path]:
-    """Yield the path of a new file; it is removed afterwards unless it was renamed."""
+    """Yield the path of a new file; remove it afterwards unless it was renamed."""
     part = files.part_path(base, str(time.monotonic_ns()))
     try:
         with translate_errors(base, image):

@@ -1,4 +1,4 @@
-"""The qcow2 header, read without a subprocess and without following anything it names."""
+"""Read qcow2 files without a subprocess, and without opening any file that they name."""
 
 import struct
 import zlib
@@ -10,21 +10,21 @@ from typing import BinaryIO
 from saltvirt.errors import ImageError
 
 MAGIC = b"QFI\xfb"
-# The first version, and where its name of a backing file ends at the latest: no cluster's end.
+# Version 1, and the limit for the end of its backing file's name; later versions: one cluster.
 _FIRST, _FIRST_BYTES = b"\0\0\0\1", 2**16
 _EXTERNAL_DATA = 1 << 2
 _EXTENDED_L2 = 1 << 4
-# Of the entries of its tables: where a table or a cluster is, and that a cluster is compressed.
+# In table entries: the offset of a table or cluster, and the flag of a compressed cluster.
 _OFFSET, _COMPRESSED = 0x00FFFFFFFFFFFE00, 1 << 62
 _BACKING_FORMAT = 0xE2792ACA
 _DATA_FILE = 0x44415441
-# There are six kinds of header extensions.
+# A limit; there are six kinds of header extensions.
 _EXTENSIONS = 64
-# What is longer is no path.
+# Longer names are no paths.
 _NAME_BYTES = 4096
 # Every bit that qcow2's specification defines (dirty, corrupt, data file, compression, L2).
 _KNOWN_INCOMPATIBLE = 0b11111
-# What is read of a list of snapshots at most, in bytes, and how many of them are listed.
+# Limits for a list of snapshots: bytes read, and entries returned.
 _MOST_READ = 2**20
 _MOST_LISTED = 1024
 _SNAPSHOT = ">QIHHIIQII"
@@ -33,10 +33,10 @@ _SNAPSHOT = ">QIHHIIQII"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
     """
-    What the header says (QEMU, docs/interop/qcow2.txt).
+    A qcow2 header (QEMU, docs/interop/qcow2.txt).
 
     data_file
-        Where the content is of an image that ``has_data_file``, if the header says it.
+        The external data file of an image that ``has_data_file``, if the header names it.
     """
 
     version: int
@@ -52,7 +52,7 @@ class Header:
 
 
 def read(path: str | Path) -> Header | None:
-    """Return the header of a qcow2 file, or None if it is not one."""
+    """Return the header of a qcow2 file, None for other files."""
     with open(path, "rb") as handle:
         raw = handle.read(104)
         if raw[:4] != MAGIC:
@@ -62,9 +62,9 @@ def read(path: str | Path) -> Header | None:
 
 def read_references(path: str | Path) -> list[tuple[str, str | None]]:
     """
-    Return ``[(name, format)]`` of what the header of a qcow file names, its data file too.
+    Return ``[(name, format)]`` of the files that a qcow header names, its data file too.
 
-    Also of the first version, which QEMU and libvirt still take for a disk.
+    Version 1 is read as well: QEMU and libvirt still accept it as a disk.
     """
     with open(path, "rb") as handle:
         raw = handle.read(104)
@@ -76,7 +76,7 @@ def read_references(path: str | Path) -> list[tuple[str, str | None]]:
             names = [(_name(handle, path, offset, size, _FIRST_BYTES), None)]
         else:
             header = _parse(raw, handle, path)
-            # Nothing in a data file is to be believed, whatever looks like a header there.
+            # A data file is raw: its guest may have written anything that looks like a header.
             names = [(header.backing_file, header.backing_format), (header.data_file, "raw")]
     return [(name, fmt) for name, fmt in names if name]
 
@@ -85,7 +85,7 @@ def read_disk_start(path: str | Path, size: int) -> bytes:
     """
     Return the first bytes of the disk in a qcow2 file that names no other file.
 
-    What cannot be read here, as it is compressed otherwise than by zlib or damaged, is zeros.
+    Clusters that are damaged, or compressed by other means than zlib, read as zeros.
     """
     with open(path, "rb") as handle:
         raw = handle.read(104)
@@ -101,7 +101,7 @@ def read_disk_start(path: str | Path, size: int) -> bytes:
 
 
 class _Tables:
-    """The tables of a qcow2 file by which its clusters are found."""
+    """The tables of a qcow2 file, which locate its clusters."""
 
     def __init__(self, handle: BinaryIO, bits: int, entry_bytes: int) -> None:
         self._handle, self._bits, self._entry_bytes = handle, bits, entry_bytes
@@ -113,7 +113,7 @@ class _Tables:
         entry = self._entry(l2_at + self._entry_bytes * lower) if l2_at else 0
         if entry & _COMPRESSED:
             return self._unpacked(entry).ljust(size, b"\0")
-        # A cluster of zeros may have room, with whatever is in there.
+        # A zero cluster may be allocated, with any content.
         is_zero = self._entry_bytes == 8 and entry & 1
         data = b"" if is_zero or not entry & _OFFSET else self._read(entry & _OFFSET, size)
         return data.ljust(size, b"\0")
@@ -139,7 +139,7 @@ class _Tables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What a qcow2 file says of an internal snapshot; the time is since 1970."""
+    """An internal snapshot in a qcow2 file; the time is since 1970."""
 
     id: str
     name: str
@@ -149,7 +149,7 @@ class Snapshot:
 
 
 def snapshots(path: str | Path) -> list[Snapshot]:
-    """Return the internal snapshots of a qcow2 file; a list that is damaged ends there."""
+    """Return the internal snapshots of a qcow2 file, up to the first damaged entry."""
     with open(path, "rb") as handle:
         raw = handle.read(72)
         if raw[:4] != MAGIC or len(raw) < 72:
@@ -173,7 +173,7 @@ def _snapshots(raw: bytes, count: int) -> Iterator[Snapshot]:
         if end > len(raw):
             return
         if extra >= 8:
-            # Its size in 64 bits, which came later.
+            # The 64-bit size of the VM state, a later addition.
             (state,) = struct.unpack_from(">Q", raw, offset + size)
         yield Snapshot(
             id=raw[begin : begin + id_size].decode(errors="replace"),
@@ -202,7 +202,7 @@ def _parse(raw: bytes, handle: BinaryIO, path: str | Path) -> Header:
             raise ImageError(f"image {path} needs unknown qcow2 features ({features:#x})")
     begin = struct.unpack(">I", raw[100:104])[0] if version == 3 else 72
     has_data_file = bool(features & _EXTERNAL_DATA)
-    # QEMU reads them as far as the name, where there is one.
+    # QEMU reads extensions up to the backing file's name, if there is one.
     extensions = _extensions(handle, path, begin, backing_at or 1 << bits)
     return Header(
         version=version,
@@ -211,7 +211,7 @@ def _parse(raw: bytes, handle: BinaryIO, path: str | Path) -> Header:
         backing_file=_name(handle, path, backing_at, backing_size, 1 << bits),
         backing_format=extensions.get(_BACKING_FORMAT),
         has_data_file=has_data_file,
-        # Without the feature QEMU takes no notice of the name.
+        # Without the feature, QEMU ignores the name.
         data_file=extensions.get(_DATA_FILE) if has_data_file else None,
         is_encrypted=bool(crypt),
         is_corrupt=bool(features & 2),
@@ -224,7 +224,7 @@ def _name(
 ) -> str | None:
     if not offset:
         return None
-    # QEMU, too, looks for the name in the first cluster alone.
+    # QEMU, too, accepts the name in the first cluster only.
     if size > 1023 or offset + size > cluster_bytes:
         raise ImageError(f"image {path} is damaged: its backing file's name is not a name")
     handle.seek(offset)
@@ -235,7 +235,7 @@ def _name(
 
 
 def _extensions(handle: BinaryIO, path: str | Path, offset: int, end: int) -> dict[int, str]:
-    """Return the names that a header's extensions say, by their kinds: as for QEMU the last is."""
+    """Return ``{kind: name}`` of a header's extensions; the last of a kind counts, as in QEMU."""
     out: dict[int, str] = {}
     for _ in range(_EXTENSIONS):
         handle.seek(offset)
@@ -244,7 +244,7 @@ def _extensions(handle: BinaryIO, path: str | Path, offset: int, end: int) -> di
         if not kind:
             return out
         if kind in (_BACKING_FORMAT, _DATA_FILE) and size <= _NAME_BYTES:
-            # QEMU ends a name where C does.
+            # QEMU ends a name at the first NUL.
             raw_name, _, _ = handle.read(size).partition(b"\0")
             out[kind] = raw_name.decode(errors="replace")
         offset += 8 + -(-size // 8) * 8

@@ -1,4 +1,4 @@
-"""What goes from the image cache of a host: images that nobody uses, and what fetches left."""
+"""Remove unused images, and leftovers of fetches, from a host's image cache."""
 
 import json
 import time
@@ -23,7 +23,7 @@ _LOST = "not known: whoever kept or removed it was killed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalResult:
-    """What was removed, in bytes, and who uses what stays after all; by digest."""
+    """The bytes of removed images, and the users of kept images, by digest."""
 
     removed: Mapping[str, int]
     kept: _Users
@@ -36,10 +36,10 @@ def remove(
     drop: Callable[[str], None],
 ) -> RemovalResult:
     """
-    Remove cached images that nobody uses.
+    Remove cached images without users.
 
-    look
-        Looks who uses which, once :func:`begin` is through.
+    find_users
+        Returns the users of images; called after :func:`begin`.
     drop
         Removes the file of an image, or raises.
     """
@@ -54,11 +54,11 @@ def remove(
 
 def begin(settings: HostSettings, digests: Iterable[str]) -> list[str]:
     """
-    Have nobody make a disk of some images from now on; return those of them that were here.
+    Begin to remove images: withdraw their notes; return the digests of those that were here.
 
-    Disks that were made before their notes went are seen by a look that begins after this; whoever
-    makes one after it sees that the image went (:func:`refuse_removed`). So it is with other hosts
-    too, which may share the folder. What does not come to its :func:`end` is taken back.
+    A search for users after this finds all disks made before; a build that makes a later disk
+    fails by :func:`refuse_removed`. Both hold for other hosts that share the folder. A removal
+    without its :func:`end` is taken back.
     """
     base, notes = cache.ensure_folder(settings), cache.read_notes(settings)
     begun_digests = []
@@ -80,13 +80,13 @@ def end(
     drop: Callable[[str], None],
 ) -> RemovalResult:
     """
-    Remove images whose removal has begun, but for those that are used.
+    Complete begun removals; keep images with users.
 
     drop
         Removes the file of an image, or raises.
     """
     removed_bytes, kept_users = {}, {}
-    # What the caller says may be any text.
+    # The caller's digests may be any text.
     removing_digests = {path.stem for path in cache.ensure_folder(settings).glob("*.removing")}
     for digest in digests:
         size_bytes = None
@@ -104,11 +104,11 @@ def end(
 
 
 def _remove_unused(settings: HostSettings, digest: str, drop: Callable[[str], None]) -> int | None:
-    """Remove an image; return its bytes, or None if it was taken back or fetched anew meanwhile."""
+    """Remove an image; return its bytes, None if it was kept or fetched anew meanwhile."""
     base = cache.ensure_folder(settings)
     try:
         note = json.loads(_removing_path(base, digest).read_text())
-        # From here on nobody takes it back.
+        # From here on, the removal cannot be taken back.
         _removing_path(base, digest).unlink()
     except FileNotFoundError:
         return None
@@ -130,7 +130,7 @@ def _remove(settings: HostSettings, digest: str, path: str, drop: Callable[[str]
 
 
 def keep_all_but(settings: HostSettings, digests: Collection[str]) -> None:
-    """Take back the begin of all other removals."""
+    """Take back all begun removals except of ``digests``."""
     base = cache.ensure_folder(settings)
     for path in base.glob("*.removing"):
         if path.stem not in digests:
@@ -138,11 +138,11 @@ def keep_all_but(settings: HostSettings, digests: Collection[str]) -> None:
 
 
 def _keep(base: Path, digest: str = "*") -> None:
-    """Take back the begin of a removal that does not come to its end: of one image, or of all."""
+    """Take back the begun removal of one image, or of all images."""
     for path in base.glob(f"{digest}.removing"):
         note = path.with_suffix(".json")
         with suppress(FileNotFoundError):
-            # One that is there is newer: of an image that was fetched again meanwhile.
+            # An existing note is newer: the image was fetched again meanwhile.
             path.unlink() if note.exists() else path.rename(note)
 
 
@@ -166,10 +166,10 @@ def refuse_removed(settings: HostSettings, path: str) -> None:
 
 def note_lost(settings: HostSettings) -> None:
     """
-    Note the images that lie in the cache without a note, so that they are seen, and can go.
+    Write notes for cached images without one, so that they are listed and can be removed.
 
-    Whoever stored or removed one was killed just then. It was checked before it got its name. All
-    of it is read: it is not called under the host's lock, for which whoever builds here waits.
+    A killed process left such an image, which was checked before it got its name. This reads whole
+    images: do not call it under the host's lock, for which builds wait.
     """
     base = cache.folder_path(settings)
     for path in sorted(base.glob("*.*")):
@@ -178,14 +178,14 @@ def note_lost(settings: HostSettings) -> None:
             continue
         with cache.lock_image(_locks(settings), digest), suppress(FileNotFoundError):
             note = _lost_note(path) if _is_lost(base, path) else None
-            # It takes a while, in which a host that shares the folder may have ended its removal.
+            # Meanwhile, a host that shares the folder may have ended its removal.
             if note is not None and _is_lost(base, path):
                 files.write(cache.note_path(base, digest), json.dumps(note).encode())
 
 
 def _is_lost(base: Path, path: Path) -> bool:
     notes = (cache.note_path(base, path.stem), _removing_path(base, path.stem))
-    # Of hosts that share the folder, another one may be about to note it.
+    # Another host that shares the folder may be about to write the note.
     is_old = time.time() - path.stat().st_ctime > _PARTIAL_LIFE_S
     return is_old and not any(note_path.exists() for note_path in notes)
 
@@ -201,12 +201,12 @@ def _lost_note(path: Path) -> dict[str, Any]:
         format=path.suffix[1:],
         size_bytes=header.size_bytes if header else stat.st_size,
     )
-    # One that was changed is of use to nobody, but may go.
+    # The stat of a changed image never matches: it cannot be used, but can be removed.
     return {**asdict(image), "source": _LOST, "stat": [stat.st_size, is_same and stat.st_mtime_ns]}
 
 
 def sweep(settings: HostSettings) -> None:
-    """Remove what fetches that were killed left behind; those that live are left alone."""
+    """Remove leftovers of killed fetches, take back begun removals, make old notes private."""
     locks.sweep(_locks(settings))
     base = cache.folder_path(settings)
     files.sweep(base)
@@ -217,7 +217,7 @@ def sweep(settings: HostSettings) -> None:
 
 
 def find_abandoned(settings: HostSettings) -> list[Path]:
-    """Return what :func:`sweep` would remove of fetches."""
+    """Return the leftovers of fetches that :func:`sweep` would remove."""
     base = cache.folder_path(settings)
     return sorted({*files.find_abandoned(base), *_find_abandoned_parts(base)})
 

@@ -1,4 +1,4 @@
-"""Who may read what the cache has: no more than who needs it."""
+"""Permissions of files in the image cache."""
 
 import json
 import stat
@@ -18,7 +18,7 @@ def let_qemu_read(path: str | Path) -> None:
 
 
 def tighten(base: Path) -> None:
-    """Take from notes of releases before what others could read, and what URLs had of secrets."""
+    """Make notes of earlier releases private, and remove secrets of URLs from them."""
     index = base / "index.json"
     if _is_open(index):
         source.Index(index).rewrite()

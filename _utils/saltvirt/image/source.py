@@ -1,4 +1,4 @@
-"""Where an image comes from, and how its bytes are brought to this host."""
+"""Sources of images: parse them, find out digests, fetch from the Salt file server."""
 
 import contextvars
 import hashlib
@@ -22,7 +22,7 @@ _CHUNK = 1 << 20
 
 
 class ContentInfo(TypedDict):
-    """What is known of a content before it is fetched; None of what only a fetch can tell."""
+    """Facts about a content before its fetch; None for facts that only a fetch can tell."""
 
     digest: str | None
     size_bytes: int | None
@@ -46,9 +46,9 @@ def kind(source: str) -> str:
 
 def known_digest(source: str, saltenv: str, opts: Mapping[str, Any], index: "Index") -> ContentInfo:
     """
-    Return what is known of the content without fetching it: ``{"digest", "size_bytes"}``.
+    Return ``{"digest", "size_bytes"}`` of the content without fetching it.
 
-    ``digest`` is None if only a fetch can tell. ``index`` is this host's :class:`Index`.
+    ``digest`` is None if only a fetch can tell.
     """
     source_kind = kind(source)
     if source_kind == "salt":
@@ -62,7 +62,7 @@ def known_digest(source: str, saltenv: str, opts: Mapping[str, Any], index: "Ind
 def remembered_digest(
     source: str, saltenv: str, opts: Mapping[str, Any], index: "Index"
 ) -> str | None:
-    """Return the digest of a content as it is known without reading it; None if it is not."""
+    """Return the digest of a content without reading it; None if it is not known yet."""
     source_kind = kind(source)
     if source_kind == "salt":
         return _salt_digest(source, saltenv, opts)["digest"]
@@ -74,7 +74,7 @@ def remembered_digest(
 
 
 def web_key(url: str) -> str:
-    """Return what a URL is noted under: nobody reads out of it what the URL has of secrets."""
+    """Return a URL's key in the index: a hash, because the URL may contain secrets."""
     return f"web {hashlib.sha256(url.encode()).hexdigest()}"
 
 
@@ -84,7 +84,7 @@ def local_path(source: str) -> str:
 
 
 class Index:
-    """Digests already computed, by what identifies the source at this moment."""
+    """Computed digests, by keys that identify the source in its present state."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -95,24 +95,24 @@ class Index:
         except FileNotFoundError:
             return {}
         except ValueError:
-            # Cut off by a crash: everything in it can be computed again.
+            # A crash has cut the file off; all entries can be computed again.
             return {}
-        # Releases before noted a URL as it is, with all that it has of secrets.
+        # Earlier releases used plain URLs as keys, with their secrets.
         return {
             web_key(key) if key.startswith(("http://", "https://")) else key: value
             for key, value in entries.items()
         }
 
     def get(self, key: str) -> Any:
-        """Return what was noted under a key, or None."""
+        """Return the value of a key, or None."""
         return self._read().get(key)
 
     def rewrite(self) -> None:
-        """Write all of it anew, as this release does."""
+        """Rewrite the file in this release's form."""
         files.write(self._path, json.dumps(self._read()).encode())
 
     def put(self, key: str, value: object) -> None:
-        """Note a value; the file is replaced in one step."""
+        """Set a value; replace the file atomically."""
         entries = {**self._read(), key: value}
         files.write(self._path, json.dumps(entries).encode())
 
@@ -122,10 +122,10 @@ def split_environment(source: str, saltenv: str) -> tuple[str, str]:
     Return a ``salt://`` URL without its environment, and the environment.
 
     saltenv
-        The environment where the URL names none, as ``salt://x.qcow2?saltenv=prod`` does.
+        The environment if the URL names none (as in ``salt://x.qcow2?saltenv=prod``).
     """
     if "?env=" in source:
-        # Salt would leave it out, and take what another environment has of that name.
+        # Salt would ignore ?env=, and fetch the file of another environment.
         raise BadArgument("image", f"{source!r}: write ?saltenv= instead of ?env=")
     url, named_env = salt.utils.url.split_env(source)
     return url, named_env or saltenv
@@ -168,7 +168,7 @@ def _key(path: str) -> str:
 
 
 def local_digest(path: str, index: Index) -> str:
-    """Return the digest of a file of this host; it is read once as long as it does not change."""
+    """Return the digest of a file of this host; read it again only if it has changed."""
     key = _key(path)
     indexed_digest: str | None = index.get(key)
     if indexed_digest is not None:
@@ -189,7 +189,7 @@ def file_digest(path: str | Path, kind: str = "sha256") -> str:
 
 @contextmanager
 def _report_growth(path: Path, total: int | None, progress: Callable[..., None]) -> Iterator[None]:
-    """Report the growth of a file that somebody else writes."""
+    """Report the growth of a file while the block writes it."""
     is_done = threading.Event()
 
     def watch() -> None:
@@ -209,7 +209,7 @@ def _report_growth(path: Path, total: int | None, progress: Callable[..., None])
 
 @contextmanager
 def _enforce_limit(client: Any, part: Path, meter: room.Meter) -> Iterator[None]:
-    """Look at what has arrived before Salt's own loop, which has no limit, asks for more."""
+    """Check the limit before each request for data by Salt's own loop, which has no limit."""
     send, limit_errors = client._channel_send, []
 
     def counted(*args: Any, **kwargs: Any) -> Any:
@@ -217,7 +217,7 @@ def _enforce_limit(client: Any, part: Path, meter: room.Meter) -> Iterator[None]
             meter.check(os.path.getsize(part) if os.path.exists(part) else 0)
         except room.OverLimit as exc:
             limit_errors.append(exc)
-            # The end of the file: Salt closes what it writes to then, and only then.
+            # Pretend the end of the file: only then does Salt close its output.
             return {"data": b""}
         return send(*args, **kwargs)
 
@@ -239,7 +239,7 @@ def fetch_salt(
     """Fetch a file of the Salt file server into ``part``."""
     meter.expect(total or 0)
     url, saltenv = split_environment(source, saltenv)
-    # Salt keeps the mode of what is there.
+    # Salt keeps the mode of an existing file.
     part.touch(mode=0o600)
     try:
         with (

@@ -1,4 +1,4 @@
-"""qemu-img: the one place that runs it, with limits and without a shell."""
+"""Run qemu-img, with limits and without a shell; no other module runs it."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from saltvirt.errors import ImageError, StorageError, VirtError
 _TIMEOUT_S = 600
 _MEMORY_BYTES = 2 << 30
 _LOOK_S = 0.1
-# What is kept of each stream: an honest qemu-img says a few lines.
+# Limit for each output stream; a normal qemu-img prints a few lines.
 _SAID_BYTES = 1 << 20
 _CHUNK = 1 << 16
 _PACKAGES = {"prlimit": "util-linux", "qemu-img": "qemu-utils/qemu-img"}
@@ -23,10 +23,10 @@ _PACKAGES = {"prlimit": "util-linux", "qemu-img": "qemu-utils/qemu-img"}
 
 def _with_limits(argv: list[str], file_bytes: int | None) -> list[str]:
     """
-    Return a command with limits: an image made to hurt must not eat the host.
+    Return a command with limits: a malicious image must not exhaust the host.
 
-    A program sets them, as a job has threads, among which Python may run nothing between fork
-    and exec (https://docs.python.org/3/library/subprocess.html#subprocess.Popen).
+    prlimit sets them, because Python's preexec_fn is not safe in a job with threads
+    (https://docs.python.org/3/library/subprocess.html#subprocess.Popen).
     """
     limit = "unlimited" if file_bytes is None else str(file_bytes)
     return ["prlimit", f"--as={_MEMORY_BYTES}", f"--fsize={limit}", "--core=0", "--", *argv]
@@ -35,7 +35,7 @@ def _with_limits(argv: list[str], file_bytes: int | None) -> list[str]:
 def _run(
     argv: list[str], path: str | Path, error: type[VirtError]
 ) -> subprocess.CompletedProcess[str]:
-    """Run what does something with an image within its time."""
+    """Run a qemu-img command with a time limit."""
     end = time.monotonic() + _TIMEOUT_S
 
     def look() -> None:
@@ -49,11 +49,11 @@ def _run_watched(
     argv: list[str], path: str | Path, most_bytes: int | None, look: Callable[[], None]
 ) -> subprocess.CompletedProcess[str]:
     """
-    Return what qemu-img says; it is ended when that is too much, or when ``look`` raises.
+    Run qemu-img and return its output; kill it if it prints too much, or if ``look`` raises.
 
     path
-        The image that is named if it says too much: it has a line for each reference that is
-        wrong, and an image of some KiB has millions of them.
+        The image to name in the error: qemu-img prints a line for each wrong reference, and a
+        small image can have millions.
     """
     for program, package in _PACKAGES.items():
         if not shutil.which(program):
@@ -77,7 +77,7 @@ def _run_watched(
 def _collect_output(
     child: subprocess.Popen[bytes], path: str | Path, look: Callable[[], None]
 ) -> tuple[str, str]:
-    """Return what a child has written to its streams once it has ended."""
+    """Wait for a child to end, and return its output streams."""
     output = {name: bytearray() for name in ("stdout", "stderr")}
     with selectors.DefaultSelector() as streams:
         for name in output:
@@ -97,7 +97,7 @@ def _collect_output(
 
 
 def _has_ended(child: subprocess.Popen[bytes]) -> bool:
-    """Return whether a child has ended, after a moment."""
+    """Wait a moment, and return whether a child has ended."""
     try:
         child.wait(_LOOK_S)
     except subprocess.TimeoutExpired:
@@ -126,12 +126,12 @@ def check(path: str | Path) -> int:
 
 
 def in_use_error(path: str | Path) -> StorageError:
-    """Return the error of a disk that another program, a VM mostly, has open."""
+    """Return the error for a disk that another program, usually a VM, has open."""
     return StorageError(f"{path} is open in another program; if it is a VM, stop it first")
 
 
 def refuse_in_use(path: str | Path, fmt: str) -> None:
-    """Raise StorageError if another program, a VM mostly, has a disk open."""
+    """Raise StorageError if another program, usually a VM, has a disk open."""
     result = _run(["qemu-img", "info", "-f", fmt, str(path)], path, StorageError)
     if result.returncode and " lock" in result.stderr:
         raise in_use_error(path)
@@ -162,11 +162,10 @@ def convert(
     target_format: str,
     meter: room.Meter,
 ) -> None:
-    """Copy an image's content into another format; raise OverLimit where it must end."""
+    """Copy an image's content into another format; raise OverLimit at the meter's limits."""
     argv = ["qemu-img", "convert", "-q", "-f", source_format, "-O", target_format]
-    # A raw disk is as long as its content at once, and has holes.
+    # A raw file has its full length at once, with holes: a limit of its length is no use.
     most_bytes = None if target_format == "raw" else meter.most_bytes()
-    # It is ended as soon as what it writes takes too much room or time.
     result = _run_watched(
         [*argv, str(source), str(target)],
         source,
@@ -176,7 +175,7 @@ def convert(
     if result.returncode and most_bytes is not None and "File too large" in result.stderr:
         meter.expect(most_bytes + 1)
     if result.returncode:
-        # It may have filled the disk between two looks.
+        # qemu-img may have filled the disk between two checks.
         meter.check(room.allocated_bytes(target))
         raise StorageError(f"cannot write disk {target}: {_failure_reason(result)}")
 
@@ -184,13 +183,13 @@ def convert(
 def write_over(
     source: str | Path, source_format: str, device: str | Path, meter: room.Meter
 ) -> None:
-    """Write what a guest sees of an image over a device, which is at least as large."""
-    # Its zeros too: what a device had before is another's.
+    """Write an image's visible content to a device, which is at least as large."""
+    # Write zeros, too: the device may hold another VM's data.
     argv = ["qemu-img", "convert", "-q", "-n", "-f", source_format, "-O", "raw"]
     if not Path(device).exists():
         raise StorageError(f"there is no device {device} on this host")
     argv += ["-t", "none"] if Path(device).is_block_device() else []
-    # The device is as large as it is: only the time is measured.
+    # The device's size is fixed: check only the time.
     result = _run_watched([*argv, str(source), str(device)], source, None, lambda: meter.check(0))
     if result.returncode:
         raise StorageError(f"cannot write {device}: {_failure_reason(result)}")

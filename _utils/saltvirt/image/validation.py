@@ -1,9 +1,9 @@
 """
-Validate an image before anything opens it.
+Validate an image before QEMU opens it.
 
-The file may come from anywhere. Its header is read by our own code first: an image that
-names another file (backing file, external data file) is refused, because following it
-would hand the guest any file of the host. Formats are never guessed by QEMU.
+Our own code reads the header of the untrusted file. It refuses an image that names another file
+(backing file, external data file), which could give the guest any file of the host. QEMU never
+probes formats.
 """
 
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 from saltvirt.errors import ImageError
 from saltvirt.image import firmware, qcow2, tool
 
-# The format of what is not a disk.
+# The format of files that are not disks.
 NO_DISK = "bin"
 _FOREIGN = {
     b"KDMV": "VMDK",
@@ -29,12 +29,12 @@ _FOREIGN = {
     b"WithouFreSpacExt": "a disk of Parallels",
     b"Bochs Virtual HD Image": "a disk of Bochs",
 }
-# VDI, whose first line names its maker, and archives, of which an appliance (OVA) is one.
+# VDI, with its maker's name in the first line, and tar archives, such as an OVA.
 _VDI_AT, _VDI = 0x40, b"\x7f\x10\xda\xbe"
 _TAR_AT, _TAR = 257, b"ustar"
 _PAGE = re.compile(rb"\s*(?:<!doctype html|<html|<\?xml)", re.IGNORECASE)
 _CONVERT = "convert it with qemu-img convert -O qcow2"
-# What qemu-img would take for a raw disk, and what helps instead.
+# Formats that qemu-img would take for raw disks, with remedies.
 _PACKED = {
     b"\x1f\x8b": ("gzip", "unpack it with gunzip"),
     b"\xfd7zXZ": ("xz", "unpack it with unxz"),
@@ -63,7 +63,7 @@ class ValidatedImage:
     An image that may be used.
 
     needs_uefi
-        It boots by UEFI alone; False of what an earlier release has kept.
+        Whether it boots by UEFI alone; False for images that an earlier release cached.
     """
 
     path: str
@@ -75,10 +75,10 @@ class ValidatedImage:
 
 def validate(path: str | Path, *, backing_below: Iterable[str | Path] = ()) -> ValidatedImage:
     """
-    Return what an image is, or raise ImageError with the reason why it cannot be used.
+    Return the validated image, or raise ImageError with the reason why it cannot be used.
 
     backing_below
-        The folders whose files a qcow2 image may name as its backing file. Defaults to none.
+        The folders that a qcow2 image's backing file may be in. Defaults to none.
     """
     file = Path(path)
     if not file.exists():
@@ -90,7 +90,7 @@ def validate(path: str | Path, *, backing_below: Iterable[str | Path] = ()) -> V
         return _validate_raw(file)
     _refuse_references(path, header, backing_below)
     end = tool.check(path) if header.backing_file is None else 0
-    # The last cluster may be there in part: what holds no data yet is never written out.
+    # The last cluster may be incomplete: QEMU does not write its unused end.
     if end >= file.stat().st_size + header.cluster_bytes:
         raise ImageError(
             f"image {path} is truncated: its data ends at byte {end}, the file at "
@@ -107,7 +107,7 @@ def validate(path: str | Path, *, backing_below: Iterable[str | Path] = ()) -> V
 
 
 def accept_any(path: str | Path) -> ValidatedImage:
-    """Return a file that is not a disk (a kernel, a package of a minion) as it is."""
+    """Accept a non-empty file that is not a disk (a kernel, a minion's package) as it is."""
     size = Path(path).stat().st_size
     if size == 0:
         raise ImageError(f"file {path} is empty")
@@ -115,7 +115,7 @@ def accept_any(path: str | Path) -> ValidatedImage:
 
 
 def refuse_references(path: str | Path, *, backing_below: Iterable[str | Path]) -> None:
-    """Raise ImageError if a qcow2 file names others than those below some folders."""
+    """Raise ImageError if a qcow2 file names files outside some folders."""
     header = qcow2.read(path)
     if header is not None:
         _refuse_references(path, header, backing_below)
@@ -147,10 +147,10 @@ def _refuse_references(
 
 
 def _is_below(path: str | Path, backing: str, folders: Iterable[str | Path]) -> bool:
-    """Return whether a backing file is there, and in one of these folders."""
+    """Return whether a backing file exists in one of some folders."""
     try:
         file = os.path.realpath(Path(path).parent / backing, strict=True)
-    except OSError:  # also of what is not a path: json:..., nbd://...
+    except OSError:  # also for names that are not paths: json:..., nbd://...
         return False
     return any(Path(file).is_relative_to(os.path.realpath(folder)) for folder in folders)
 
@@ -176,7 +176,7 @@ def _validate_raw(file: Path) -> ValidatedImage:
 
 
 def _find_unusable_kinds(head: bytes) -> Iterator[tuple[str, str]]:
-    """Yield what a file is that can be no image, and what helps."""
+    """Yield ``(kind, remedy)`` if a file is of a kind that cannot be used."""
     yield from (
         kind_and_remedy for magic, kind_and_remedy in _UNUSABLE.items() if head.startswith(magic)
     )
@@ -198,7 +198,7 @@ def _looks_like_disk(head: bytes) -> bool:
 
 
 def _refuse_short_raw(file: Path, head: bytes, size: int) -> None:
-    """Refuse a raw disk whose MBR or GPT reaches past the end of the file."""
+    """Refuse a raw disk if its MBR or GPT extends past the end of the file."""
     if head[510:512] != b"\x55\xaa":
         return
     if head[512:520] == b"EFI PART":

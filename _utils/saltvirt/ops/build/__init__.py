@@ -1,1 +1,1 @@
-"""A VM's build on its host: facts, then a plan made of them, then its steps."""
+"""A VM's build on its host: gather facts, decide a plan, execute it."""

@@ -1,4 +1,4 @@
-"""What a new VM boots from, as far as that is known before it is made: pure functions."""
+"""Whether a new VM can boot from its image; pure functions."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,17 +9,12 @@ from saltvirt.model import Disk, Vm
 
 _EFI = "boot='{efi: True}'"
 _NO_IMAGE = "no image was given: its disk is empty"
-# Processors whose VMs have no BIOS.
+# Architectures without a BIOS.
 _UEFI_ALONE = ("aarch64", "riscv64", "loongarch64")
 
 
 def refuse(vm: Vm, images: Mapping[str, ValidatedImage | None], *, is_seeded: bool) -> None:
-    """
-    Raise ImageError if a guest that is to get an identity cannot boot from its image.
-
-    images
-        What is known of the images of its disks.
-    """
+    """Raise ImageError if a guest is to be seeded, but cannot boot from its image."""
     reason = _find_obstacle(vm, images)
     if reason and is_seeded:
         raise ImageError(f"{reason}; give {_EFI}, or seed=False if it boots otherwise")
@@ -28,7 +23,7 @@ def refuse(vm: Vm, images: Mapping[str, ValidatedImage | None], *, is_seeded: bo
 def warnings(
     vm: Vm, images: Mapping[str, ValidatedImage | None], *, is_seeded: bool
 ) -> Iterator[str]:
-    """Yield what is to be known of how a VM boots, one line each."""
+    """Yield warnings about how a VM boots, one line each."""
     reason = _find_obstacle(vm, images)
     if reason and not is_seeded:
         yield f"{reason}; to boot from it, give {_EFI}"
@@ -37,7 +32,7 @@ def warnings(
 
 
 def _find_obstacle(vm: Vm, images: Mapping[str, ValidatedImage | None]) -> str | None:
-    """Return why a VM does not boot from its image, None if it does or that is not known."""
+    """Return the reason why a VM cannot boot from its image, None if it can or may."""
     image = next((disk.image for disk in vm.disks if disk.image), None)
     validated_image = images.get(image) if image else None
     boot = vm.boot or {}
@@ -60,7 +55,7 @@ def _find_obstacle(vm: Vm, images: Mapping[str, ValidatedImage | None]) -> str |
 
 
 def _is_empty(vm: Vm) -> bool:
-    """Return whether a VM has a disk, and nothing that it could boot from."""
+    """Return whether a VM has a disk, but nothing to boot from."""
     disks = [disk for disk in vm.disks if disk.device == "disk"]
     boots_otherwise = "network" in vm.boot_dev or bool((vm.boot or {}).get("kernel"))
     return bool(disks) and not boots_otherwise and not any(map(_has_content, vm.disks))

@@ -1,4 +1,4 @@
-"""What a build is decided from: facts of the host and of the images, gathered once."""
+"""The facts that a build is decided from: about the host and the images, gathered once."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -29,18 +29,18 @@ BOOT_FILES = ("kernel", "initrd")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
     """
-    What libvirt says of this host, as far as the VM needs it.
+    Facts that libvirt reports about this host, as far as the VM needs them.
 
     domain_types
         What :func:`saltvirt.ops.inspect.domain_types` returns.
     has_machine
-        Whether QEMU knows the machine type that is wanted; True if none is.
+        Whether QEMU knows the requested machine type; True if none is requested.
     devices
-        The host's devices by name, if the VM takes any.
+        The host's devices by name; read only if the VM takes any.
     pci
-        The addresses of its PCI devices, if the VM takes any.
+        The addresses of the host's PCI devices; read only if the VM takes any.
     filters
-        Its network filters, if the VM uses any.
+        The host's network filters; read only if the VM uses any.
     """
 
     arch: str
@@ -56,30 +56,30 @@ class HostFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
     """
-    What the VM's disks are made of, and what is where they will be.
+    The sources of the VM's disks, and what exists already at their paths.
 
     images
-        Every image by its source, None if it is still to be fetched.
+        Images by source; None if still to be fetched.
     given
-        What the user's own files are, by the disks' names.
+        The user's own files, by disk name.
     places
-        Where the disks go that are to be made, by their names.
+        Locations of the disks to be made, by disk name.
     taken
-        Which of the files that the build might make are there already.
+        Existing files among those that the build might make.
     existing
-        What is there of the disks, by their names: it is taken as it is.
+        Existing disk files, by disk name; the build takes them as they are.
     volumes
-        The volumes that disks are, or are to be, in pools that are no folders.
+        New and existing volumes in pools that are no folders, by disk name.
     seed
-        The seed that a VM had whose disk is there, None if there is none.
+        The seed that an existing disk's VM had, None if there is none.
     boot
-        Kernel and initrd as files of this host, None if still to be fetched.
+        Kernel, initrd and loader as files of this host; None if still to be fetched.
     wish
-        What the seed method is chosen from, None if nothing is seeded.
+        The request that the seed method is chosen from, None if nothing is seeded.
     found
-        What the seeded image has in it, None if nobody looked.
+        The content of the seeded image, None if it was not inspected.
     unseen
-        Why nobody could look into it.
+        The reason why the image could not be inspected.
     """
 
     images: Mapping[str, validation.ValidatedImage | None]
@@ -96,7 +96,7 @@ class Content:
 
 
 def read_host_facts(conn: Any, settings: HostSettings, vm: Vm) -> HostFacts:
-    """Return what libvirt says of this host."""
+    """Return the facts that libvirt reports about this host."""
     capabilities = host.capabilities(conn)
     domain_types = inspect.domain_types(conn, settings, capabilities)
     kind = vm.domain_type or domain_types.default
@@ -116,7 +116,7 @@ def read_host_facts(conn: Any, settings: HostSettings, vm: Vm) -> HostFacts:
 
 
 def _devices(conn: Any, vm: Vm) -> list[dict[str, Any]]:
-    """Return the host's devices; listing them takes a while, so only for a VM that takes any."""
+    """Return the host's devices if the VM takes any; listing them is slow."""
     is_wanted = vm.host_devices or any(is_pci(nic) for nic in vm.nics)
     return list(host.devices(conn)) if is_wanted else []
 
@@ -135,16 +135,16 @@ def gather_content(
     is_dry: bool,
 ) -> Content:
     """
-    Return what the disks are made of; unless ``is_dry``, images are fetched and looked into.
+    Return the sources of the disks; unless ``is_dry``, fetch and inspect images.
 
     deployment
-        With the VM as :func:`saltvirt.ops.build.buildplan.on_host` returns it.
-    who
-        The guest's identity, None if it gets none.
+        With the VM as :func:`saltvirt.ops.build.buildplan.apply_host_facts` returns it.
+    guest_identity
+        None if the guest gets no identity.
     """
     settings, vm = context.settings, deployment.vm
     found_disks = _locate_disks(context, conn, host_facts, vm)
-    # Of what is there nothing is made, so nothing is asked for.
+    # Existing disks need no image.
     new_disks_vm = replace(
         vm, disks=tuple(disk for disk in vm.disks if disk.name not in found_disks.names)
     )
@@ -185,7 +185,7 @@ def gather_content(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DiskLocations:
-    """Where disks go, which of them are there already, and which are volumes; by their names."""
+    """Locations, existing files and volumes of disks, each by disk name."""
 
     places: Mapping[str, storage.Place]
     files: Mapping[str, validation.ValidatedImage]
@@ -193,7 +193,7 @@ class _DiskLocations:
 
     @property
     def names(self) -> set[str]:
-        """The disks that are there already."""
+        """The names of existing disks."""
         volume_names = {
             name for name, volume in self.volumes.items() if volume.there_bytes is not None
         }
@@ -218,9 +218,9 @@ def gather_seed_facts(
     is_dry: bool,
 ) -> tuple[seeding.SeedRequest | None, Inspection | None, SeedError | None]:
     """
-    Return what the seed method is chosen from: the wish, what the image has, why nobody could look.
+    Return ``(wish, image content, inspection error)``, which the seed method is chosen from.
 
-    who
+    guest_identity
         None if nothing is seeded.
     """
     wish = _build_wish(context, deployment, guest_identity) if guest_identity else None
@@ -238,7 +238,7 @@ def _add_provided_minion(
     wish: seeding.SeedRequest | None,
     image_content: Inspection | None,
 ) -> seeding.SeedRequest | None:
-    """Return the wish with the minion that the master has fetched, if one is installed."""
+    """Return the wish, with the minion packages that the master provides if it installs one."""
     if wish is None or not wish.installs or wish.install_from:
         return wish
     return replace(
@@ -247,7 +247,7 @@ def _add_provided_minion(
 
 
 def places(settings: HostSettings, host_facts: HostFacts, vm: Vm) -> dict[str, storage.Place]:
-    """Return where the disks go that are to be made, by their names."""
+    """Return the locations of the disks to be made, by disk name."""
     return {
         disk.name: storage.find_place(settings, host_facts.pools, disk)
         for disk in vm.disks
@@ -262,10 +262,9 @@ def is_to_be_seeded(
     guest_identity: Identity | None,
 ) -> bool:
     """
-    Return whether the guest's disk is made of its image, so that it is seeded.
+    Return whether the guest's disk is made from its image, and so seeded.
 
-    One that was there keeps the identity that it has; raise StorageError if the master has given
-    the VM another one.
+    An existing disk keeps its identity; raise StorageError if the master has made another one.
     """
     image_disk = next((disk for disk in deployment.vm.disks if disk.image), None)
     if image_disk is None or image_disk.name not in existing_names:
@@ -307,7 +306,7 @@ def _obtain_images(
 
 
 def boot_files(context: Context, deployment: Deployment, *, is_dry: bool) -> dict[str, str | None]:
-    """Return kernel, initrd and loader as files of this host, None of what is still to come."""
+    """Return kernel, initrd and loader as files of this host; None if still to be fetched."""
     boot = deployment.vm.boot or {}
     out: dict[str, str | None] = {}
     for key in BOOT_FILES:
@@ -330,9 +329,9 @@ def boot_files(context: Context, deployment: Deployment, *, is_dry: bool) -> dic
 def _validate_user_file(
     settings: HostSettings, host_facts: HostFacts, disk: Disk
 ) -> validation.ValidatedImage | None:
-    """Return what the user's own file for a disk is, None if the disk has none."""
+    """Return the user's own file for a disk, validated; None if the disk has none."""
     if disk.elsewhere or poolvolumes.is_pool_volume(settings, host_facts.pools, disk):
-        return None  # QEMU fetches it, or libvirt has it
+        return None  # QEMU or libvirt accesses it
     if disk.source_file:
         return _validate_source_file(settings, host_facts, disk)
     if disk.backing_path and not disk.image:
@@ -352,7 +351,7 @@ def _validate_source_file(
         return validation.ValidatedImage(path=str(path), format=disk.format or "raw", size_bytes=0)
     if not path.is_file():
         raise StorageError(f"disk {disk.name!r}: there is no file {path} on this host")
-    # A guest may have written what looks like another format into a raw disk, or a medium.
+    # Do not probe: a guest may have written another format's header into a raw disk or medium.
     if disk.device != "disk" or disk.format == "raw":
         return validation.ValidatedImage(path=str(path), format=disk.format or "raw", size_bytes=0)
     validated_image = chains.validate(settings, f"disk {disk.name!r}", str(path))
@@ -364,12 +363,12 @@ def _validate_source_file(
 
 
 def disk_path(vm: Vm, disk: Disk, place: storage.Place, fmt: str) -> str:
-    """Return where a disk that is made lies."""
+    """Return the path of a disk that is to be made."""
     return str(place.folder / f"{vm.name}_{disk.name}.{fmt}")
 
 
 def is_pci(nic: Nic) -> bool:
-    """Return whether a NIC is a PCI device of the host that is passed through."""
+    """Return whether a NIC is a passed-through PCI device of the host."""
     return nic.type == "hostdev" and bool(nics.pci(nic.source))
 
 
@@ -424,7 +423,7 @@ def _inspect_image(
     images: Mapping[str, Any],
     is_dry: bool,
 ) -> tuple[Inspection | None, SeedError | None]:
-    """Return ``(what the seeded image has in it, why nobody could look)``."""
+    """Return ``(content of the seeded image, inspection error)``."""
     base = images.get(wish.image) if wish and wish.is_image_known else None
     if base is None or wish is None:
         return None, None

@@ -1,4 +1,4 @@
-"""A build as plain data: decided from facts, before anything is made. Nothing is read here."""
+"""A build as plain data, decided from facts before anything is made; pure functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,30 +21,30 @@ from saltvirt.xml import domain, graphics, hostdev
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """
-    All that a build will do.
+    Everything that a build will do.
 
     vm
         With the paths and formats of its disks, and its seed.
     files
-        The disks that are to be made, in this order.
+        The disk files to be made, in this order.
     seed
-        How it is seeded, None if it is not.
+        The seed method, None if the VM is not seeded.
     credentials_path
-        Where the credentials lie until QEMU has read them, None if it gets none.
+        The file with the credentials until QEMU has read them, None if there are none.
     unfetched
-        The images that are to be fetched before more can be said; a dry run alone has any.
+        Images and boot files that a dry run did not fetch; empty for a real build.
     existing
-        The files of its disks that are there already.
+        Disk files that exist already.
     volumes
-        Those of its disks that are volumes of pools that are no folders.
+        New and existing volumes in pools that are no folders.
     is_seed_kept
-        Whether its seed is there already, too.
+        Whether the VM keeps an existing seed.
     definition
-        Its domain XML, if that is not made of ``vm``.
+        The domain XML, if not built from ``vm``.
     told
-        What the user is to know of it besides.
+        Further warnings for the user.
     notes_made
-        Whether its definition says what the build makes, so that only that is taken back later.
+        Whether the definition notes what the build makes, so that an undo removes only that.
     """
 
     vm: Vm
@@ -67,24 +67,24 @@ class Plan:
 
     @property
     def paths(self) -> list[str]:
-        """Every file that is made."""
+        """All files that the build makes."""
         extra = (self.seed_path, self.credentials_path)
         return [*(file.path for file in self.files), *(path for path in extra if path)]
 
     @property
     def taken(self) -> list[str]:
-        """Every file that is there already, and is the VM's then."""
+        """All existing files that become the VM's."""
         seed_paths = [self.vm.seed_path] if self.is_seed_kept else []
         return [path for path in (*(file.path for file in self.existing), *seed_paths) if path]
 
     @property
     def new_volumes(self) -> tuple[DiskVolume, ...]:
-        """The volumes that are made."""
+        """The volumes that the build makes."""
         return tuple(volume for volume in self.volumes if volume.size_bytes is not None)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the user is to know of the VM."""
+        """All warnings for the user."""
         disk_warnings = (
             _existing_disk_warning(disk) for disk in self.vm.disks if self._is_there(disk)
         )
@@ -93,19 +93,19 @@ class Plan:
     def _is_there(self, disk: Disk) -> bool:
         file = self._files.get(_disk_location(disk))
         is_there = file is not None and file.how == "existing"
-        # What the call itself names is no surprise.
+        # No warning for a file that the call itself names.
         return is_there and not disk.source_file
 
     @property
     def _files(self) -> dict[str | None, File]:
-        """What the disks are, by where they are."""
+        """The files and volumes of the disks, by location."""
         new_files: dict[str | None, File] = {file.path: file for file in self.files}
         existing_files: dict[str | None, File] = {file.path: file for file in self.existing}
         return new_files | existing_files | {volume.where: volume for volume in self.volumes}
 
     @property
     def seeded_disk(self) -> Disk:
-        """The disk whose guest gets an identity."""
+        """The disk that gets the seed's identity."""
         return next(disk for disk in self.vm.disks if disk.image)
 
     def xml(self) -> str:
@@ -146,13 +146,13 @@ class Plan:
             "to_fetch": list(self.unfetched),
             "start": self.starts,
             "autostart": self.autostarts,
-            # Whoever may read the master's job cache is not told a display's password.
+            # The answer goes to the master's job cache.
             "xml": None if self.unfetched else graphics.without_passwords(self.xml()),
         }
 
 
 def _disk_location(disk: Disk) -> str | None:
-    """Return where a disk is: its volume or its path."""
+    """Return a disk's volume or path."""
     return disk.volume or disk.path
 
 
@@ -185,7 +185,7 @@ def _disk_summary(disk: Disk, file: File | None) -> dict[str, Any]:
 
 
 def apply_host_facts(vm: Vm, host: HostFacts) -> Vm:
-    """Return the VM with what the host decides; refuse what the host does not have."""
+    """Return the VM with the host's defaults; refuse devices and types that the host lacks."""
     reason = fit.why_not_type(host.domain_types, vm.domain_type)
     if reason:
         raise ReservationRefused(vm.name, [reason], cures.format_cures([reason]))
@@ -197,7 +197,7 @@ def apply_host_facts(vm: Vm, host: HostFacts) -> Vm:
 
 
 def _refuse_nics(vm: Vm, host: HostFacts) -> None:
-    """Refuse a NIC that wants a filter or a device which this host does not have."""
+    """Refuse a NIC with a filter or device that this host lacks."""
     for nic in vm.nics:
         name = nic.extra["filter"]["name"] if "filter" in nic.extra else None
         if name is not None and name not in host.filters:
@@ -219,15 +219,15 @@ def refuse(
     vm: Vm, host: HostFacts, info: HostInfo, requirements: Requirements, *, start: bool = True
 ) -> tuple[str, ...]:
     """
-    Raise unless the host has room for the VM, and no other of its name.
+    Raise unless the host has room for the VM, and no other VM of its name.
 
-    Returns warnings: why a VM that is only defined could not start now.
+    Return warnings: the reasons why a VM that is only defined could not start now.
 
     info
         What :func:`saltvirt.ops.inspect.host_info` returns.
     start
-        Whether the VM is started. If not, networks that are off and bridges that are missing are
-        no reason to refuse it, as virt.update takes them. Defaults to True.
+        Whether the VM is started. If not, inactive networks and missing bridges are accepted, as
+        by virt.update. Defaults to True.
     """
     if requirements.name in info.kept:
         raise NameTaken(
@@ -255,7 +255,7 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
     Return the plan of a build; raise if it cannot work.
 
     deployment
-        With the VM as :func:`on_host` returned it.
+        With the VM as :func:`apply_host_facts` returned it.
     images
         The folder of seeds.
     """
@@ -294,14 +294,14 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
 
 
 def _boot_warnings(vm: Vm, content: Content, *, is_seeded: bool) -> tuple[str, ...]:
-    """Return what is to be known of how a VM boots; of disks that are there nothing is known."""
+    """Return warnings about how a VM boots; none if it has existing disks or volumes."""
     if content.existing or content.volumes:
         return ()
     return tuple(bootable.warnings(vm, content.images, is_seeded=is_seeded))
 
 
 def _seed_paths(images: str, name: str, seed: seeding.SeedMethod | None) -> dict[str, str]:
-    """Return ``{method: path}`` of the seed's file, nothing where a VM gets none."""
+    """Return ``{method: path}`` of the seed's file, empty if the VM gets none."""
     return {
         method: seedfiles.path(images, name, method)
         for method in ("nocloud", "credentials")
@@ -317,7 +317,7 @@ def _find_unfetched(vm: Vm, content: Content) -> tuple[str, ...]:
 
 
 def refuse_duplicate_paths(plan: Plan) -> None:
-    """Raise StorageError if two files of a plan would be one, as a disk called like the seed."""
+    """Raise StorageError if two files of a plan have one path, such as a disk and the seed."""
     for path in sorted({path for path in plan.paths if plan.paths.count(path) > 1}):
         raise StorageError(f"two files of VM {plan.vm.name!r} would be {path}")
 

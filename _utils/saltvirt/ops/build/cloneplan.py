@@ -1,4 +1,4 @@
-"""A clone as plain data: decided from its source, before anything is made. Nothing is read here."""
+"""A clone as plain data, decided from its source before anything is made; pure functions."""
 
 import posixpath
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ _SAME_IDENTITY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """The disks of a clone, with what is made for each, in their order."""
+    """The disks of a clone, and the file or volume made for each, in the same order."""
 
     disks: tuple[Disk, ...]
     made: tuple[DiskFile | DiskVolume, ...]
@@ -42,12 +42,12 @@ def plan_vm(
     groups: Mapping[str, tuple[str, ...]],
 ) -> tuple[Vm, Copies]:
     """
-    Return the VM that a clone is, and its disks.
+    Return the VM of a clone, and its disks.
 
     pools
-        What those pools say in which there are volumes.
+        Definitions of the pools that hold volumes of the source.
     groups
-        ``affinity`` and ``anti_affinity`` that it has in place of its source's.
+        ``affinity`` and ``anti_affinity`` that replace the source's.
     """
     root = read.domain(source.xml)
     info, copies = source.info, _plan_copies(source, name, pools)
@@ -83,7 +83,7 @@ def plan_vm(
 
 
 def compute_requirements(source: Source, clone: Vm) -> Requirements:
-    """Return what a clone needs of its host: what its source does, and room for all its disks."""
+    """Return what a clone needs of its host: as its source, with room for all its disks."""
     pages, tune = read.memory_from(read.domain(source.xml))
     stock_amounts = stocks.for_memory(clone.memory_mib, pages, tune) | stocks.for_disks(clone.disks)
     file_sizes_mib = [disk.size_mib or 0 for disk in clone.disks if not stocks.is_named(disk.pool)]
@@ -117,7 +117,7 @@ def _copy_disk(source_disk: SourceDisk, copy: DiskFile | DiskVolume, *, is_syste
         pool=source_disk.pool,
         path=copy.path,
         volume=copy.where if isinstance(copy, DiskVolume) else None,
-        # Its content is an image's, which has a minion or gets one.
+        # The boot disk counts as made from an image: it has a minion, or gets one.
         image=source_disk.image.path if is_system else None,
     )
 
@@ -150,7 +150,7 @@ def _plan_copy(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seeding:
-    """What the seed method is chosen from; see :class:`saltvirt.ops.build.buildfacts.Content`."""
+    """Input to the seed method; see :class:`saltvirt.ops.build.buildfacts.Content`."""
 
     wish: seeding.SeedRequest | None
     found: Any
@@ -196,7 +196,7 @@ def _plan_variables(source: Source, name: str) -> DiskFile | None:
         return None
     path = PurePath(base.path)
     suffix = path.name.removeprefix(source.name)
-    # One that begins so by chance, as web1_VARS.fd of "web", would be another VM's.
+    # "web" must not match web1_VARS.fd: the copy's name could be another VM's.
     has_vm_prefix = suffix != path.name and suffix[:1] in ("_", ".", "-")
     file_name = f"{name}{suffix}" if has_vm_prefix else f"{name}_VARS{path.suffix}"
     return DiskFile(path=str(path.with_name(file_name)), layout=_copy_layout(base), base=base)
@@ -232,7 +232,7 @@ def _read_targets(source: Source, seed: str | None) -> set[str]:
 
 
 def _source_value(source_disk: SourceDisk, copy: DiskFile | DiskVolume) -> str:
-    """Return what the <source> of a copy names."""
+    """Return the value of a copy's <source>."""
     if source_disk.says.type == "volume":
         return copy.name if isinstance(copy, DiskVolume) else posixpath.basename(copy.path)
     if isinstance(copy, DiskVolume) and source_disk.says.type == "network":

@@ -1,4 +1,4 @@
-"""Clone a VM on its host: a build whose disks are copies of another VM's."""
+"""Clone a VM on its host: build a VM from copies of another VM's disks."""
 
 import uuid
 from collections.abc import Callable, Mapping
@@ -23,9 +23,9 @@ def create(
     context: Context, original: str, name: str, options: Mapping[str, Any]
 ) -> bool | dict[str, list[str]]:
     """
-    Clone a VM; return True, or ``{"warnings": [line]}`` if the user is to know anything of it.
+    Clone a VM; return True, or ``{"warnings": [line]}`` if there are any.
 
-    given
+    options
         The other arguments of ``virt.clone``.
     """
     settings = context.settings
@@ -36,7 +36,7 @@ def create(
         domain_commitments = inspect.read_timed_commitments(conn, settings)
 
         def check() -> None:
-            # Whoever purges or moves it does so under the same lock.
+            # A purge or move of the source takes the same lock.
             reservations.refuse_on_its_way(settings, original, clone.source.info.uuid)
             reservations.refuse_building(settings, original)
             clone.refuse(inspect.host_info(conn, settings, domain_commitments))
@@ -47,7 +47,7 @@ def create(
             )
 
         def decide() -> buildplan.Plan:
-            # Whoever has begun to start it is through, and nobody else begins.
+            # The lock waits for a start in progress, and keeps the source from being started.
             with startlock.hold_start_lock(settings, original):
                 clone.look()
             return clone.plan(is_dry=False)
@@ -64,7 +64,7 @@ def create(
 
 
 def show(context: Context, original: str, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what :func:`create` would do, or raise as it would; nothing is changed."""
+    """Return what :func:`create` would do, or raise as it would; change nothing."""
     settings = context.settings
     _refuse_bad_call(context, original, name, options)
     with connect.open_connection(settings, readonly=False) as conn:
@@ -93,7 +93,7 @@ def _refuse_bad_call(
 
 
 class _Clone:
-    """A clone that is to be made, and its source as it was last looked at."""
+    """A clone to be made, and its source as last read."""
 
     def __init__(
         self, context: Context, conn: Any, original: str, name: str, options: Mapping[str, Any]
@@ -106,7 +106,7 @@ class _Clone:
         self._on = buildfacts.read_host_facts(conn, context.settings, self.deployment.vm)
 
     def look(self) -> None:
-        """Look at the source."""
+        """Read the source, and derive the clone from it."""
         conn, settings = self._conn, self._context.settings
         self.source = source.read_source(conn, settings, self._original, self._name)
         pool_names = {
@@ -126,11 +126,11 @@ class _Clone:
         return replace(guest_identity, is_another=True) if guest_identity else None
 
     def refuse(self, info: Any) -> None:
-        """Raise unless the host has room for it, and no other of its name."""
+        """Raise unless the host has room for the clone, and no other VM of its name."""
         buildplan.refuse(self.deployment.vm, self._on, info, self.required)
 
     def plan(self, *, is_dry: bool) -> buildplan.Plan:
-        """Return what is done."""
+        """Return the plan of the clone."""
         settings = self._context.settings
         images = {source_disk.image.path: source_disk.image for source_disk in self.source.disks}
         facts = buildfacts.gather_seed_facts(
@@ -145,14 +145,14 @@ class _Clone:
 
 
 def _refuse_taken(conn: Any, settings: HostSettings, plan: buildplan.Plan) -> None:
-    """Raise StorageError if a disk or the seed is there already."""
+    """Raise StorageError if a disk or the seed exists already."""
     reservations.refuse_taken(settings, plan.vm.name, plan.paths)
     do.refuse_volumes(conn, settings, plan)
     buildplan.refuse_duplicate_paths(plan)
 
 
 class _Cloner(do.Builder):
-    """A builder that looks, once all is copied, whether somebody has used the source meanwhile."""
+    """A builder that checks, after copying, that the source was not used meanwhile."""
 
     def __init__(self, *args: Any, original: str, recheck: Callable[[], None]) -> None:
         super().__init__(*args)

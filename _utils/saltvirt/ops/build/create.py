@@ -20,14 +20,14 @@ def create(context: Context, deployment: spec.Deployment) -> bool | dict[str, li
     """
     Create the VM that a :class:`saltvirt.spec.Deployment` describes; return True.
 
-    The runner is told more if there is anything to be known of the VM: ``{"warnings": [line]}``.
+    The runner gets ``{"warnings": [line]}`` instead if there are any.
     """
     warnings = create_with_warnings(context, deployment)
     return {"warnings": warnings} if warnings and context.is_ordered else True
 
 
 def create_with_warnings(context: Context, deployment: spec.Deployment) -> list[str]:
-    """Create a VM as :func:`create` does; return what is to be known of it, a line each."""
+    """Create a VM as :func:`create` does; return the warnings, one line each."""
     settings = context.settings
     submission.refuse_reserved(context, deployment.vm.name)
     guest_identity = identity.prepare(context, deployment)
@@ -66,15 +66,15 @@ def create_with_warnings(context: Context, deployment: spec.Deployment) -> list[
 
 def show(context: Context, deployment: spec.Deployment) -> dict[str, Any]:
     """
-    Return what :func:`create` would do, or raise as it would; nothing is changed.
+    Return what :func:`create` would do, or raise as it would; change nothing.
 
-    See :meth:`saltvirt.ops.build.buildplan.Plan.to_dict`. The format and content of an image
-    that is not cached here are not known yet.
+    See :meth:`saltvirt.ops.build.buildplan.Plan.to_dict`. Format and content of an image are
+    unknown until this host has cached it.
     """
     settings = context.settings
     submission.refuse_reserved(context, deployment.vm.name)
     guest_identity = identity.prepare(context, deployment)
-    # Nothing is written, but libvirt answers what a domain could have only to those who may.
+    # libvirt reports domain capabilities to writable connections only.
     with connect.open_connection(settings, readonly=False) as conn:
         host_facts, deployment = _apply_host_facts(conn, settings, deployment)
         reservations.refuse_moving(settings, deployment.vm.name)
@@ -93,7 +93,7 @@ def show(context: Context, deployment: spec.Deployment) -> dict[str, Any]:
 def _apply_host_facts(
     conn: Any, settings: HostSettings, deployment: Deployment
 ) -> tuple[buildfacts.HostFacts, Deployment]:
-    """Return the host's facts, and the deployment with what the host decides."""
+    """Return the host's facts, and the deployment with the host's defaults."""
     host_facts = buildfacts.read_host_facts(conn, settings, deployment.vm)
     return host_facts, replace(deployment, vm=buildplan.apply_host_facts(deployment.vm, host_facts))
 
@@ -103,7 +103,7 @@ def _compute_requirements(
 ) -> Requirements:
     """Return what the VM needs of this host."""
     vm, places = deployment.vm, buildfacts.places(settings, host_facts, deployment.vm)
-    # What a pool of devices has room for is its own affair.
+    # Pools of devices check their room themselves.
     disks = [
         disk
         for disk in vm.disks

@@ -27,12 +27,12 @@ from saltvirt.xml import parse, read
 log = logging.getLogger(__name__)
 
 _Step = Callable[..., None]
-# These write the identity into the disk, through the worker.
+# Methods that write the identity into the disk, through the worker.
 _DISK_METHODS = ("guestfs", "nbd")
 
 
 def _keep_error(step: _Step) -> _Step:
-    """Keep a step's error, so that it is reported even if the build cannot be undone."""
+    """Keep a step's error, to report it even if the build cannot be undone."""
 
     @functools.wraps(step)
     def call(self: "Builder", *args: Any) -> None:
@@ -47,14 +47,14 @@ def _keep_error(step: _Step) -> _Step:
 
 class Builder:
     """
-    The hands of :func:`saltvirt.protocol.build`: what it asks for, done for one VM.
+    Executor of the effects of :func:`saltvirt.protocol.build`, for one VM.
 
-    who
-        The guest's identity, None if it gets none.
+    guest_identity
+        None if the guest gets no identity.
     reserve
-        Returns how the room is reserved: a context with the build's record.
+        Returns a context that reserves the room, with the build's record.
     decide
-        Returns the :class:`Plan`, once the room is reserved.
+        Returns the :class:`Plan`; called when the room is reserved.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class Builder:
         self._conn, self._context, self._who = conn, context, guest_identity
         self._reserve, self._decide = reserve, decide
         self._holding, self._steps = ExitStack(), undo.Steps()
-        # Whether libvirt may still have a definition that needs the files.
+        # If so, libvirt may still have a definition that needs the files.
         self._may_be_defined = False
-        # Until the VM is started, whatever variables its firmware finds are not of this build.
+        # Before the VM starts, existing firmware variables are not from this build.
         self._made_variables = False
         self.error: BaseException | None = None
         self.warnings: tuple[str, ...] = ()
@@ -82,28 +82,28 @@ class Builder:
         self._holding.close()
 
     def begin(self, _phase: str) -> None:
-        """Reserve the room, on record."""
+        """Reserve the room, and begin the build's record."""
         self._held = self._holding.enter_context(self._reserve())
 
     @_keep_error
     def enter(self, phase: str) -> None:
-        """Have it on record how far it is, before what that announces."""
+        """Write a phase to the record, before the effects of that phase."""
         self._held.enter(phase)
 
     @_keep_error
     def make(self) -> None:
-        """Make all files, and have them on the disk."""
+        """Make all files and volumes, and sync them to disk."""
         conn, settings = self._conn, self._context.settings
         self._plan = plan = self._decide()
         self._warn(plan.warnings)
         minion = _fetch_minion(self._context, plan)
         secret_paths = [plan.credentials_path] if plan.credentials_path else []
         with reservations.host_lock(settings):
-            # To define one of that name would write over what is left of the other.
+            # Defining the VM would overwrite the file of a definition that libvirt did not load.
             storage.refuse_not_loaded(conn, plan.vm.name)
-            # What is noted here is removed by whoever settles this: it must be nobody else's.
+            # Settling this build removes the files on its record, so no other VM may have them.
             reservations.refuse_taken(settings, plan.vm.name, plan.paths)
-            # And what was there when this was decided, nobody has got meanwhile.
+            # Another VM may have got the existing files since the plan was decided.
             existing.refuse_used(conn, settings, plan.vm.name, plan.taken)
             refuse_volumes(conn, settings, plan)
             new_volumes = [[volume.pool, volume.name] for volume in plan.new_volumes]
@@ -118,12 +118,12 @@ class Builder:
     def _make_files(self, plan: Plan) -> None:
         if plan.paths:
             storage.make_image_folder(self._context.settings.images)
-        # Undone last: a pool is to forget a file once it is gone.
+        # Undone last: the pool forgets a file only when the file is removed.
         for pool in filter(None, (file.pool for file in plan.files)):
             self._steps.undo_with(host.forget_removed, self._conn, pool)
         seeds = [plan.seed_path] if plan.seed and self._who and plan.seed_path else []
         paths = [*(file.path for file in plan.files), *seeds]
-        # Whatever was seen there: until a file is made, another host may make one of that name.
+        # Another host sharing the folder may make such a file at any moment: register undo first.
         for path in paths:
             self._steps.undo_with(self._remove, path)
         if paths:
@@ -138,7 +138,7 @@ class Builder:
         grow(plan.existing)
 
     def _warn(self, warnings: tuple[str, ...]) -> None:
-        """Say now what the image will not do; the answer says it again."""
+        """Log and report warnings now; the answer repeats them."""
         self.warnings = warnings
         for warning in warnings:
             log.warning("VM %s: %s", self._plan.vm.name, warning)
@@ -164,14 +164,13 @@ class Builder:
         made_paths = ownfiles.filter_made(self._held.now, [path])
         ownfiles.take_off_record(self._held, made_paths)
         name = self._held.now.name
-        # This process made them just now.
         index = unfinished.index_without(self._conn, self._context.settings, name, made_paths)
         unfinished.remove(self._context.settings, index, policies.UNDO, made_paths)
         ownfiles.forget(self._held.now, [path])
 
     @_keep_error
     def define(self) -> None:
-        """Define the domain, and have the master accept its key."""
+        """Define the domain, and submit its minion's key to the master."""
         self._steps.undo_with(self._undefine)
         _define(self._conn, self._context.settings, self._plan)
         name = self._plan.vm.name
@@ -194,15 +193,15 @@ class Builder:
         _start(self._conn, self._plan, self._who)
 
     def undo(self) -> None:
-        """Take everything back, newest first; raise if a part cannot be, which stays on record."""
+        """Undo all steps, newest first; raise if one fails: its files stay on record."""
         name = self._held.now.name
         try:
             if self._held.now.phase != protocol.MAKING:
-                # Nobody starts it from here on. And what is complete would be left by whoever
-                # settles it, files without a VM too.
+                # UNDOING keeps the VM from being started. Settling would keep the files of a
+                # COMPLETE build, even without a VM.
                 self._held.enter(protocol.UNDOING)
         except StorageError as exc:
-            # The disk may be full, and the build undone for just that reason.
+            # A full disk may be the very reason for this undo.
             log.error("cannot note that the build of %s is being undone: %s", name, exc)
         if not self._steps.run():
             raise NotTakenBack(
@@ -212,14 +211,14 @@ class Builder:
             )
 
     def end(self) -> None:
-        """End the record; what has been made is here, wherever another of its name went."""
+        """End the record; a VM that was built here is no longer noted as moved away."""
         if self.error is None:
             kept.forget_target(self._context.settings, self._held.now.name)
         reservations.end(self._context.settings, self._held)
 
 
 def _fetch_minion(context: Context, plan: Plan) -> Installation | None:
-    """Return how a minion is installed, with its files on this host; None if none is."""
+    """Fetch the files to install a minion; return the installation, None if there is none."""
     installation = plan.seed.install if plan.seed else None
     if installation and installation.kind != "boot":
         return install.fetch_files(context, installation, plan.saltenv)
@@ -227,7 +226,7 @@ def _fetch_minion(context: Context, plan: Plan) -> Installation | None:
 
 
 def make_disk(conn: Any, settings: HostSettings, file: DiskFile) -> None:
-    """Make a disk in its file, which is there and empty; whoever calls it settles the file."""
+    """Make a disk in its existing, empty file; the caller syncs the file."""
     if file.base is None:
         clone.empty(file.path, file.layout["size_bytes"], file.layout["format"])
     else:
@@ -239,12 +238,12 @@ def make_disk(conn: Any, settings: HostSettings, file: DiskFile) -> None:
 
 
 def refuse_volumes(conn: Any, settings: HostSettings, plan: Plan) -> None:
-    """Raise StorageError if a volume of a plan is another VM's, or was made meanwhile."""
+    """Raise StorageError if a volume of a plan is another VM's, or appeared meanwhile."""
     newvolumes.refuse_taken(conn, settings, plan.vm.name, plan.volumes)
 
 
 def grow(existing_files: Iterable[ExistingFile]) -> None:
-    """Grow the disks that were there already, and are to be larger."""
+    """Grow existing disks to their requested sizes."""
     for file in existing_files:
         if file.grown_bytes:
             tool.resize(file.path, file.grown_bytes, file.format)
@@ -285,14 +284,14 @@ def _seed(
 
 
 def _mark_and_settle(plan: Plan, paths: list[str]) -> None:
-    """Have what was made on the disk, with whose it is."""
+    """Set the VM's owner mark on files, and sync them to disk."""
     for path in paths:
         owned.mark(path, plan.vm.name, plan.vm.uuid or "")
     settle(paths)
 
 
 def settle(paths: list[str]) -> None:
-    """Have files that were made, and the folders they are in, on the disk when this returns."""
+    """Sync files and their folders to disk."""
     try:
         files.sync_files(paths)
     except OSError as exc:
@@ -311,18 +310,18 @@ def _define(conn: Any, settings: HostSettings, plan: Plan) -> None:
 
 def _undefine_domain(conn: Any, settings: HostSettings, plan: Plan, *, keep_nvram: bool) -> None:
     """
-    Stop and undefine the domain of a build, if it is there; one of its name may be another's.
+    Stop and undefine the domain of a build, if its UUID has that name.
 
     keep_nvram
-        Leave the firmware's variables, which an earlier VM of that name may have left.
+        Keep the firmware's variables: an earlier VM of that name may have left them.
     """
     name, uuid = plan.vm.name, plan.vm.uuid or ""
-    # One that is started in between would run on, without a definition, over files that go.
+    # A VM started in between would run on without a definition, over removed files.
     with startlock.hold_start_lock(settings, name):
         if lifecycle.name_of(conn, uuid) == name:
             lifecycle.destroy(conn, name)
             lifecycle.undefine(conn, name, keep_nvram=keep_nvram)
-    # Also what somebody else has undefined must not come back with a crash when the files are gone.
+    # An undefined domain must not reappear after a crash: its files are removed next.
     storage.settle_definitions()
     current_name = lifecycle.name_of(conn, uuid)
     if current_name is not None:
@@ -336,7 +335,7 @@ def _start(conn: Any, plan: Plan, guest_identity: Identity | None) -> None:
     if path is None or guest_identity is None:
         lifecycle.start(conn, name)
         return
-    # The identity is a credential, which no file has any more once QEMU has read it.
+    # The file with the credentials is removed once QEMU has read it.
     try:
         files.write(
             path, credentials.content(write.files_of(guest_identity), guest_identity.ssh_keys)

@@ -1,8 +1,8 @@
 """
-Disks that are there already: a VM that was undefined, or lost, gets what it had.
+Existing disks: a VM that was undefined or lost gets its disks back.
 
-As with Salt 3006, the file or volume that has the name of a VM's disk is that disk. It is taken as
-it is, if it is sound and nobody else's; it is never made, and so never removed, by a build.
+As in Salt 3006, a file or volume with the name of a VM's disk is that disk. A build takes it as it
+is if it is sound and no other VM's; undoing the build does not remove it.
 """
 
 import os
@@ -31,7 +31,7 @@ _FORMATS = ("qcow2", "raw")
 
 @dataclass(frozen=True, slots=True)
 class _CandidateFile:
-    """A name that a disk may have, and the format of whatever has it."""
+    """A path that a disk may have, and its format there."""
 
     path: str
     format: str
@@ -41,12 +41,12 @@ def find_existing_files(
     context: Context, conn: Any, vm: Vm, places: Mapping[str, Place]
 ) -> dict[str, ValidatedImage]:
     """
-    Return what is there already of the disks that are to be made, by their names.
+    Return the existing files of the disks to be made, by disk name.
+
+    Raise StorageError if a file cannot be taken.
 
     places
-        Where the disks go, by their names.
-
-    Raises StorageError if one cannot be taken.
+        The disks' locations, by disk name.
     """
     disk_candidates = [
         (disk, _find_candidates(context.settings, vm.name, disk, places)) for disk in vm.disks
@@ -54,7 +54,7 @@ def find_existing_files(
     paths = [candidate.path for _disk, candidates in disk_candidates for candidate in candidates]
     refuse_used(conn, context.settings, vm.name, paths)
     for path in paths:
-        # A disk called "a.qcow2" may be what another, "a", has as its file.
+        # Disk "a" may have the same path as a disk called "a.qcow2".
         if paths.count(path) > 1:
             raise StorageError(f"two disks of VM {vm.name!r} would be {path}; rename one of them")
     return {
@@ -65,7 +65,7 @@ def find_existing_files(
 
 
 def find_seed(context: Context, conn: Any, name: str) -> str | None:
-    """Return the seed that a VM had, None if there is none."""
+    """Return the path of the seed that a former VM of this name had, None if there is none."""
     path = next(filter(os.path.lexists, seedfiles.kept_paths(context.settings.images, name)), None)
     if path is None:
         return None
@@ -83,7 +83,7 @@ def find_seed(context: Context, conn: Any, name: str) -> str | None:
 def reduce_requirements(
     settings: HostSettings, vm: Vm, places: Mapping[str, Place], requirements: Requirements
 ) -> Requirements:
-    """Return what a VM needs of its host: of a disk that is there only what it may still grow."""
+    """Return a VM's requirements, counting an existing disk only by its possible growth."""
     disk_mib, stock_amounts = requirements.disk_mib, Counter(dict(requirements.stocks))
     for disk in vm.disks:
         for candidate in _find_candidates(settings, vm.name, disk, places):
@@ -124,18 +124,18 @@ def _find_candidates(
 def _list_candidates(
     settings: HostSettings, vm: str, disk: Disk, place: Place
 ) -> Iterator[_CandidateFile]:
-    """Yield the names that a disk may have: ours, and those that Salt 3006 gave it."""
+    """Yield the paths that a disk may have: ours, and those of Salt 3006."""
     stem = f"{vm}_{disk.name}"
     formats = (disk.format,) if disk.format else _FORMATS
     folders = [place.folder]
     if not disk.pool:
-        # Salt 3006 took no notice of virt:storagepool.
+        # Salt 3006 ignored virt:storagepool.
         folders.append(Path(settings.images))
     for folder in folders:
         for fmt in formats:
             yield _CandidateFile(str(folder / f"{stem}.{fmt}"), fmt)
     if place.pool:
-        # A volume, whose name said nothing of its format: that was qcow2 where a pool has it.
+        # Salt 3006 named volumes without a suffix; in such a pool they are qcow2.
         yield _CandidateFile(str(place.folder / stem), disk.format or "qcow2")
 
 
@@ -177,7 +177,7 @@ def _validate_candidate(
 
 
 def _refuse_other_owner(context: Context, vm: str, disk: Disk, path: str) -> None:
-    """Raise StorageError if a file that no VM of this host has may be another VM's by its name."""
+    """Raise StorageError if a file may be another VM's, by its owner mark or its name."""
     owner, prefix = owned.read_owner(path), f"disk {disk.name!r}: {path} is there already, and"
     if owner is not None and owner.vm == vm:
         if owner.is_of_this_host and not storage.is_declared(context.settings, path):
@@ -201,7 +201,7 @@ def _validate_file(settings: HostSettings, candidate: _CandidateFile) -> Validat
     if not file.is_file():
         raise ImageError("it is not a regular file")
     if candidate.format == "raw":
-        # A guest may have written what looks like another format into it.
+        # Do not probe: a guest may have written another format's header into a raw disk.
         size = file.stat().st_size
         if size < 512:
             raise ImageError("it is shorter than a disk's first block")
@@ -216,27 +216,22 @@ def _validate_file(settings: HostSettings, candidate: _CandidateFile) -> Validat
 
 
 def adopt(conn: Any, name: str) -> None:
-    """Take the marks off what a VM has that was made for another one: it is wanted by now."""
+    """Remove other VMs' owner marks from the disks of a VM."""
     uuid = lifecycle.uuid(conn, name)
     for path in lifecycle.disks(conn).get(name, ()):
         owner = owned.read_owner(path)
-        # It may be made for one that is gone, and would be garbage once it is detached.
+        # With the mark of a removed VM, a disk would count as a leftover once it is detached.
         if owner is not None and owner.uuid != uuid:
             owned.unmark(path)
 
 
 def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[str]) -> None:
-    """
-    Raise StorageError if anything but a VM needs a file that the VM is to get.
-
-    name
-        The VM that is to get the files.
-    """
+    """Raise StorageError if anything but a VM's own record uses a file that the VM is to get."""
     paths = list(paths)
     index = usage.index(conn, settings, readable=[name], beside_files=_add_real_paths(paths))
     for path in paths:
         verdict = index.verdict(policies.TAKE, path)
-        # The record of the VM that is built names the files that it takes.
+        # The VM's own build record names the files, too.
         verdict.without(policies.COMING, name).refuse(f"{path} is there already, and stays")
 
 
@@ -246,13 +241,13 @@ def _add_real_paths(paths: Iterable[str]) -> list[str]:
 
 def refuse_base(conn: Any, settings: HostSettings, disks: Iterable[Disk], paths: list[str]) -> None:
     """
-    Raise StorageError if a file that the user names for a disk must not be written to.
+    Raise StorageError if a file that the user names for a disk is a backing file.
 
-    What is written into it would spoil all that is based on it: after an external snapshot, a state
-    that names the old file must not have the VM go back to that.
+    Writing to it would damage all overlays. After an external snapshot, a state may still name the
+    old file; the VM must not go back to it.
 
     paths
-        Where the disks' files are.
+        The paths of the disks, in their order.
     """
     index = usage.index(conn, settings, beside_files=paths)
     for disk, path in zip(disks, paths, strict=True):

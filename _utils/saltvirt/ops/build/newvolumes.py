@@ -1,4 +1,4 @@
-"""Make the volume of a disk in a pool that is no folder, and write an image into it."""
+"""Make a disk's volume in a pool that is no folder, and write an image into it."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,9 +19,9 @@ def refuse_taken(
     conn: Any, settings: HostSettings, vm: str, disk_volumes: Iterable[DiskVolume]
 ) -> None:
     """
-    Raise StorageError if a volume is another VM's, or was made since it was looked for.
+    Raise StorageError if a volume is another VM's, or appeared since the plan was decided.
 
-    It is called under the host's lock, in which the volumes are noted then.
+    The caller holds the host's lock, and records the volumes under it.
     """
     for volume in disk_volumes:
         reservations.refuse_on_record(settings, vm, [volume.where])
@@ -30,7 +30,7 @@ def refuse_taken(
 
 
 def make(conn: Any, volume: DiskVolume) -> None:
-    """Make a volume; libvirt says why it cannot."""
+    """Make a volume; raise StorageError with libvirt's reason."""
     if volume.size_bytes is None:
         raise AssertionError(f"volume {volume.where} is there already")
     definition = Volume(
@@ -47,7 +47,7 @@ def make(conn: Any, volume: DiskVolume) -> None:
 
 
 def fill(settings: HostSettings, volume: DiskVolume) -> None:
-    """Write the image of a volume that was just made into it, if it has one."""
+    """Write a new volume's image into it, if it has one."""
     if volume.base is None:
         return
     if volume.path is None:

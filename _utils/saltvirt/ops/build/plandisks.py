@@ -1,4 +1,4 @@
-"""A VM's disks as a build makes or takes them: pure, decided from facts."""
+"""Decide from facts how a build makes or takes a VM's disks; pure functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,14 +17,12 @@ from saltvirt.xml import volume
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFile:
     """
-    A disk's file that is to be made.
+    A disk file to be made.
 
     layout
         What :func:`saltvirt.image.clone.plan` returns.
     base
-        What it is made of, None if it is empty.
-    pool
-        The libvirt pool that it belongs to, if any.
+        The image or file that it is made from, None for an empty disk.
     """
 
     path: str
@@ -34,7 +32,7 @@ class DiskFile:
 
     @property
     def how(self) -> str:
-        """How it is made: ``empty``, ``overlay`` or ``copy``."""
+        """Return how the file is made: ``empty``, ``overlay`` or ``copy``."""
         if self.base is None:
             return "empty"
         return "overlay" if self.layout["is_overlay"] else "copy"
@@ -43,10 +41,10 @@ class DiskFile:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExistingFile:
     """
-    A disk's file that is there already, and is taken as it is.
+    An existing disk file, taken as it is.
 
     grown_bytes
-        How large it is to be, None if it stays.
+        The new size, None if it stays.
     """
 
     path: str
@@ -55,7 +53,7 @@ class ExistingFile:
 
     @property
     def how(self) -> str:
-        """It is not made."""
+        """Return ``existing``: the file is not made."""
         return "existing"
 
 
@@ -65,15 +63,15 @@ class DiskVolume:
     A disk's volume in a pool that is no folder.
 
     path
-        Its device on this host, None if it is none.
+        Its device on this host, None if there is none.
     size_bytes
-        How large it is to be made; None if it is there already, and is taken as it is.
+        Its size when made; None for an existing volume, which is taken as it is.
     base
-        The image that is written into it, None if there is none.
+        The image to be written into it, if any.
     backing
         The volume that it is a snapshot of, if any.
     copied
-        The volume of its pool that libvirt makes it a copy of, if any.
+        The volume of its pool that libvirt copies it from, if any.
     """
 
     pool: str
@@ -86,14 +84,14 @@ class DiskVolume:
 
     @property
     def how(self) -> str:
-        """How it is made: ``existing`` (not at all), ``snapshot``, ``empty`` or ``copy``."""
+        """Return how it is made: ``existing`` (not at all), ``snapshot``, ``empty``, ``copy``."""
         if self.size_bytes is None:
             return "existing"
         return "snapshot" if self.backing else "copy" if self.base or self.copied else "empty"
 
     @property
     def where(self) -> str:
-        """What it is called in messages and on record."""
+        """Return its name in messages and records."""
         return f"{self.pool}/{self.name}"
 
 
@@ -107,7 +105,7 @@ def plan_disks(deployment: Deployment, content: Content) -> PlannedDisks:
 
 
 def _plan_disk(deployment: Deployment, content: Content, disk: Disk) -> tuple[Disk, File | None]:
-    """Return ``(the disk with its path and format, its file if it is to be made or taken)``."""
+    """Return ``(disk with path and format, its file to be made or taken)``."""
     if disk.name in content.existing:
         return _plan_existing(disk, content.existing[disk.name])
     if disk.name in content.volumes:
@@ -135,7 +133,7 @@ def _plan_disk(deployment: Deployment, content: Content, disk: Disk) -> tuple[Di
 def _plan_volume(
     deployment: Deployment, content: Content, disk: Disk, pool_volume: poolvolumes.PoolVolume
 ) -> tuple[Disk, DiskVolume | None]:
-    """Return ``(the disk where its volume is, the volume)``."""
+    """Return ``(disk with its volume's location, volume)``."""
     base = content.images.get(disk.image) if disk.image else None
     if pool_volume.there_bytes is None and disk.image and base is None:
         return disk, None
@@ -165,7 +163,7 @@ def _volume_size(
     pool_volume: poolvolumes.PoolVolume,
     base: validation.ValidatedImage | None,
 ) -> int:
-    """Return how large a volume is to be; refuse what cannot be made in its pool."""
+    """Return the size of a new volume; refuse a disk that its pool cannot hold."""
     argument = f"disk {disk.name!r}"
     if base is not None and not pool_volume.is_writable:
         raise BadArgument(
@@ -223,15 +221,15 @@ def _layout(
 
 
 def select_new_files(pairs: PlannedDisks) -> tuple[DiskFile, ...]:
-    """Return the files that are to be made, of what :func:`disks` returns."""
+    """Return the files to be made, from the result of :func:`plan_disks`."""
     return tuple(file for _disk, file in pairs if isinstance(file, DiskFile))
 
 
 def select_existing_files(pairs: PlannedDisks) -> tuple[ExistingFile, ...]:
-    """Return the files that are there already, of what :func:`disks` returns."""
+    """Return the existing files, from the result of :func:`plan_disks`."""
     return tuple(file for _disk, file in pairs if isinstance(file, ExistingFile))
 
 
 def select_volumes(pairs: PlannedDisks) -> tuple[DiskVolume, ...]:
-    """Return the volumes, there or to be made, of what :func:`disks` returns."""
+    """Return the new and existing volumes, from the result of :func:`plan_disks`."""
     return tuple(file for _disk, file in pairs if isinstance(file, DiskVolume))

@@ -1,4 +1,4 @@
-"""Disks in storage pools whose volumes are no files of a folder: LVM, partitions, iSCSI, Ceph."""
+"""Disks in storage pools that are no folders: LVM, partitions, iSCSI, Ceph."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,18 +21,18 @@ _MAX_LISTED = 10
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolVolume:
     """
-    The volume that a disk is, or is to be.
+    An existing or new volume of a disk.
 
     elsewhere
-        Where it is, None if it is a device of this host.
+        Its network source, None if it is a device of this host.
     path
-        Its device on this host, None if it is none.
+        Its device on this host, None if there is none.
     there_bytes
-        How large it is, None if it is to be made.
+        Its present size, None if it is to be made.
     is_writable
-        Whether an image can be written into it when it is made.
+        Whether an image can be written into the new volume.
     is_snapshot
-        Whether it can be one of another volume.
+        Whether it can be a snapshot of another volume.
     """
 
     pool: str
@@ -46,14 +46,14 @@ class PoolVolume:
 
     @property
     def where(self) -> str:
-        """What it is called in messages and on record."""
+        """Return its name in messages and records."""
         return f"{self.pool}/{self.name}"
 
 
 def is_pool_volume(
     settings: HostSettings, pools_by_name: Mapping[str, Mapping[str, Any]], disk: Disk
 ) -> bool:
-    """Return whether a disk is, or is to be, a volume that is no file of a folder."""
+    """Return whether a disk is, or will be, a volume of a pool that is no folder."""
     pool = disk.pool if disk.source_file else (disk.pool or settings.disk_pool)
     is_path = str(disk.source_file or "").startswith("/") or disk.elsewhere is not None
     is_drive = disk.device in ("cdrom", "floppy") and not (disk.image or disk.source_file)
@@ -67,12 +67,12 @@ def find_volumes(
     context: Context, conn: Any, vm: Vm, pools_by_name: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, PoolVolume]:
     """
-    Return the volumes that disks are, or are to be, by the disks' names.
+    Return the new and existing volumes of disks, by disk name.
 
-    known
+    Raise StorageError if a volume cannot be taken or made.
+
+    pools_by_name
         What :func:`saltvirt.kvm.host.pools` returns.
-
-    Raises StorageError if one cannot be taken, or made.
     """
     out: dict[str, PoolVolume] = {}
     for disk in vm.disks:
@@ -124,7 +124,7 @@ def _is_device(volume: Volume) -> bool:
 
 
 def _volume_name(pool_definition: pool_.Pool, vm: str, disk: Disk, taken_names: list[str]) -> str:
-    """Return the name that the volume of a disk has, as with Salt 3006."""
+    """Return the name of a disk's volume, as in Salt 3006."""
     if pool_definition.type == "disk":
         device = (
             pool_definition.source.devices[0].get("path", "")
@@ -138,7 +138,7 @@ def _volume_name(pool_definition: pool_.Pool, vm: str, disk: Disk, taken_names: 
 def _refuse_to_make(
     label: str, pool_definition: pool_.Pool, volume_names: list[str], name: str, disk: Disk
 ) -> None:
-    """Raise StorageError if there is no such volume, and it cannot be made."""
+    """Raise StorageError if a missing volume cannot be made."""
     ellipsis = ", ..." if len(volume_names) > _MAX_LISTED else ""
     hint = f"it has: {', '.join(sorted(volume_names)[:_MAX_LISTED]) or 'none'}{ellipsis}"
     if disk.source_file:
@@ -153,16 +153,16 @@ def _refuse_to_make(
 
 
 def _format(label: str, pool_definition: pool_.Pool, disk: Disk, volume: Volume | None) -> str:
-    """Return the format of a volume: that of a device is its guest's business."""
+    """Return the format of a volume; devices are raw."""
     if pool_definition.type != "gluster":
-        # Of these two Salt 3006 passed the format over too.
+        # For these two types, Salt 3006 ignored the format, too.
         if disk.format not in (None, "raw") and pool_definition.type not in ("logical", "disk"):
             raise StorageError(
                 f"{label}: volumes of pool {pool_definition.name!r} are devices, and so raw, not "
                 f"{disk.format}"
             )
         return "raw"
-    # Its volumes are files, which this host cannot read; libvirt says what it has seen of them.
+    # This host cannot read Gluster's files; libvirt reports their formats.
     expected_format = disk.format or "qcow2"
     if (
         volume is not None
@@ -179,7 +179,7 @@ def _format(label: str, pool_definition: pool_.Pool, disk: Disk, volume: Volume 
 
 
 def refuse_used(context: Context, conn: Any, vm: str, volume: PoolVolume) -> None:
-    """Raise StorageError if a volume that is there is another VM's."""
+    """Raise StorageError if an existing volume is, or may be, another VM's or in use."""
     settings, qualified_name = context.settings, volume.where
     reservations.refuse_on_record(settings, vm, [qualified_name])
     verdict = ownvolumes.judge_volume(conn, settings, policies.TAKE, volume.pool, volume.name)

@@ -1,4 +1,4 @@
-"""What a clone is made of: the VM that is its source, its disks, and whether it may be copied."""
+"""The source of a clone: a VM, its disks, and whether it may be copied."""
 
 import os
 from collections import Counter
@@ -27,20 +27,22 @@ _FORMATS = ("qcow2", "raw")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceDisk:
     """
-    A disk that is copied.
+    A disk to be copied.
 
+    says
+        The disk in the source's definition.
     name
-        What the copy's is called, as disks of ``virt.init`` are.
+        The copy's disk name, as for ``virt.init``.
     image
-        What is copied: its file, or a volume of a pool that is no folder.
+        The source's file, or its volume in a pool that is no folder.
     pool
-        The pool that it is in, if any.
+        The source's pool, if any.
     volume
-        Which volume of that it is; None of a file.
+        The source's volume in ``pool``, None for a file.
     is_device
-        Whether such a volume can be written to as a device of this host.
+        Whether the copy's volume can be written as a device of this host.
     in_volume
-        What the copy's volume is called, if it is one.
+        The name of the copy's volume, if it is one.
     """
 
     says: Disk
@@ -53,7 +55,7 @@ class SourceDisk:
 
     @property
     def target(self) -> str:
-        """The name of its device."""
+        """The disk's target in the guest."""
         return self.says.target.get("dev", "")
 
 
@@ -63,17 +65,17 @@ class Source:
     A VM as it is when it is copied.
 
     xml
-        Its definition, with its secrets.
+        Its definition, with secrets.
     info
-        What it needs of a host.
+        Its requirements of a host.
     disks
-        Those that are copied; the seed is not one of them.
+        The disks to be copied; the seed is not copied.
     variables
-        The file of its firmware's variables, if there is one.
+        The file of its firmware's variables, if any.
     signature
-        What changes when somebody uses its disks.
+        ``{path: stat fields}`` of its files, to detect writes during the copy.
     has_snapshots
-        Whether it has any, which the copy has not.
+        Whether it has snapshots; the clone gets none.
     """
 
     name: str
@@ -87,9 +89,9 @@ class Source:
 
 def read_source(conn: Any, settings: HostSettings, name: str, clone: str) -> Source:
     """
-    Return a VM as the source of a clone of that name; raise if it cannot be one, with the reason.
+    Return a VM as the source of a clone; raise with the reason if it cannot be cloned.
 
-    Nobody else may use it meanwhile: :func:`refuse_changed` says whether somebody did.
+    The VM must not be used until the copy is done; :func:`refuse_changed` checks that.
     """
     uuid = lifecycle.uuid(conn, name)
     reservations.refuse_on_its_way(settings, name, uuid)
@@ -137,7 +139,7 @@ def _find_obstacles(conn: Any, name: str) -> Iterator[str]:
 
 
 def refuse_changed(conn: Any, source: Source) -> None:
-    """Raise LibvirtRefused if a VM was used since it was looked at: its copy is worth nothing."""
+    """Raise LibvirtRefused if a VM was used since it was read: its copy is inconsistent then."""
     _refuse_running(conn, source.name)
     if lifecycle.secure_xml(conn, source.name) != source.xml:
         raise LibvirtRefused(f"VM {source.name!r} was changed while it was copied; try again")
@@ -146,7 +148,7 @@ def refuse_changed(conn: Any, source: Source) -> None:
 
 
 def _signature(paths: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Return what tells a file from what it was before somebody wrote to it."""
+    """Return ``{path: stat fields}``, which differ after a write to a file."""
     out: dict[str, tuple[int, ...]] = {}
     for path in paths:
         if os.path.isfile(path):
@@ -171,7 +173,7 @@ def _read_disks(
         disk_name = names[disk.target["dev"]]
         if path is not None:
             image = _validate_file(settings, path, disk)
-            # Several pools may have one folder: the copy is a volume of the one that is named.
+            # Several pools may share a folder: prefer the one that the definition names.
             pool = location.pool if location else folders.get(os.path.realpath(Path(path).parent))
             yield SourceDisk(says=disk, name=disk_name, image=image, pool=pool)
         elif location is not None:
@@ -179,12 +181,12 @@ def _read_disks(
 
 
 def _name_disks(vm: str, domain_disks: list[Disk]) -> dict[str, str]:
-    """Return what the disks of a VM are called, by their targets: as by virt.init, if they are."""
+    """Return ``{target: disk name}``; virt.init's names where the files show them."""
     out = {}
     for disk in domain_disks:
         _, _, file_name = (disk.path or "").rpartition("/")
         suffix = file_name.removeprefix(f"{vm}_") if file_name.startswith(f"{vm}_") else ""
-        # What follows is its format, and after a snapshot the name of that.
+        # The format follows, or the name of a snapshot.
         out[disk.target["dev"]] = suffix.partition(".")[0] or disk.target["dev"]
     return out if len(set(out.values())) == len(out) else {key: key for key in out}
 
@@ -197,7 +199,7 @@ def _validate_file(settings: HostSettings, path: str, disk: Disk) -> ValidatedIm
         raise StorageError(f"{label} is missing, or is not a file")
     if storage.is_open(path):
         raise StorageError(f"{label} is open in another program, a VM mostly; stop that first")
-    # A guest may have written what looks like another format into a raw disk.
+    # Do not probe: a guest may have written another format's header into a raw disk.
     return _describe_raw(path) if disk.format == "raw" else _validate_overlay(settings, label, path)
 
 
@@ -208,9 +210,9 @@ def _describe_raw(path: str) -> ValidatedImage:
 
 
 def _validate_overlay(settings: HostSettings, label: str, path: str) -> ValidatedImage:
-    """Return a qcow2 disk all of whose content may be copied: what is below it, too."""
+    """Return a qcow2 disk if its whole backing chain may be copied."""
     chain = list(storage.chain(path))
-    # After a snapshot what is below lies beside it.
+    # After an external snapshot, the backing file is in the disk's own folder.
     allowed_folders = [
         *storage.backing_below(settings),
         *(Path(backing_path).parent for backing_path in chain[:1]),
@@ -239,7 +241,7 @@ def _locate_volume(conn: Any, disk: Disk) -> diskvolumes.DiskVolume:
 
 
 def read_pool(conn: Any, name: str) -> pool_.Pool:
-    """Return what a pool's definition says."""
+    """Return a pool's parsed definition."""
     return pool_.read(pools.definition(conn.storagePoolLookupByName(name)))
 
 

@@ -1,8 +1,8 @@
 """
-Take a finished build back: remove what the build made, and leave what was there before.
+Undo a finished build: remove what the build made, and keep everything else.
 
-A purge removes all disks of a VM. A build may have taken disks and volumes that were there, and an
-operator may have attached others since: they are none of what the build made.
+A purge removes all disks of a VM. An undo keeps the existing disks and volumes that the build took,
+and those that an operator has attached since.
 """
 
 from dataclasses import dataclass
@@ -18,16 +18,14 @@ from saltvirt.xml import read
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undo:
     """
-    What of a VM goes, and what stays, when its build is taken back.
+    What an undo of a VM's build removes, and what it keeps.
 
     made
-        The files and volumes that the build made; None has all of the VM's go.
-    uuid
-        That of the VM.
+        The files and volumes that the build made; None to remove all of the VM's.
     kept
-        Files of its other disks, with what these are based on.
+        Files of its other disks, with their backing chains.
     keeps_variables
-        Whether the firmware's variables stay.
+        Whether the firmware's variables are kept.
     """
 
     uuid: str = ""
@@ -36,11 +34,11 @@ class Undo:
     keeps_variables: bool = False
 
     def files(self, paths: list[str]) -> list[str]:
-        """Return those of a VM's own files that go."""
+        """Return those of a VM's own files that are removed."""
         return [path for path in paths if self._goes(path) and path not in self.kept]
 
     def own(self, vm_volumes: VmVolumes) -> VmVolumes:
-        """Return those of a VM's own volumes that go."""
+        """Return those of a VM's own files and volumes that are removed."""
         volumes = [volume for volume in vm_volumes.volumes if self._goes("/".join(volume[:2]))]
         return VmVolumes(paths=self.files(vm_volumes.paths), volumes=volumes)
 
@@ -48,22 +46,22 @@ class Undo:
         return self.made is None or name in self.made
 
     def release(self) -> None:
-        """Take the VM's mark off what stays: virt.doctor would take it for left by the VM."""
+        """Remove the VM's owner mark from kept files: virt.doctor would report leftovers."""
         for path in self.kept:
             owner = owned.read_owner(path)
             if owner is not None and owner.uuid == self.uuid:
                 owned.unmark(path)
 
 
-# A purge: nothing stays but what others use.
+# A purge keeps only what others use.
 ALL = Undo()
 
 
 def read_undo(conn: Any, name: str) -> Undo:
     """
-    Return what goes and what stays of a VM whose build is taken back, as its definition notes it.
+    Return what an undo of a VM's build removes and keeps, as the VM's definition notes it.
 
-    Raises StorageError if its definition does not note what its build made.
+    Raise StorageError if the definition does not note what the build made.
     """
     root = read.domain(lifecycle.inactive_xml(conn, name))
     notes = read.notes(root)
@@ -77,7 +75,7 @@ def read_undo(conn: Any, name: str) -> Undo:
         path = disk["path"]
         if path is None or path in notes.made:
             continue
-        # Into a raw disk its guest may have written what looks like the header of an overlay.
+        # Do not probe: a guest may have written an overlay's header into a raw disk.
         kept_paths.update(storage.chain(path) if disk["format"] == "qcow2" else [path])
     return Undo(
         uuid=read.uuid(root),

@@ -1,1 +1,1 @@
-"""Images on a host: fetched, listed, removed when nobody uses them, and made."""
+"""Fetch, list, prune and build images on a host."""

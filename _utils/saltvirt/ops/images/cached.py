@@ -1,4 +1,4 @@
-"""The cached images of a host: what is there, who uses it, fetch one, remove what nobody uses."""
+"""The cached images of a host and their users: list, fetch and prune them."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -20,8 +20,8 @@ def list_images(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
     Return ``{digest: {source, format, virtual_bytes, file_bytes, users, os, ...}}``.
 
-    ``users`` are VMs by name, and overlays in folders of VMs that belong to no VM by path;
-    ``os``, ``has_minion`` and ``has_cloud_init`` are None until the image was looked into.
+    ``users`` are names of VMs, and paths of overlays that belong to no VM; ``os``, ``has_minion``
+    and ``has_cloud_init`` are None until the image was inspected.
     """
     users_by_digest = find_users(conn, settings)
     out = {}
@@ -38,18 +38,18 @@ def list_images(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
 
 
 def read_look(look_path: Path) -> dict[str, Any]:
-    """Return what was found in an image, of the file that keeps it; None each if nobody looked."""
+    """Return an image's content from its inspection file; None values without an inspection."""
     notes = json.loads(look_path.read_text()) if look_path.exists() else {}
     system = notes.get("os")
     return {
-        # An image may call its system as it likes.
+        # The image chooses this text.
         "os": terminal.one_line(system) if isinstance(system, str) else None,
         **{key: notes.get(key) for key in ("has_minion", "has_cloud_init")},
     }
 
 
 def find_users(conn: Any, settings: HostSettings) -> dict[str, set[str]]:
-    """Return ``{digest: names}``: which VMs and files are based on which cached image."""
+    """Return ``{digest: names}`` of the VMs and files that use cached images."""
     out: dict[str, set[str]] = {}
     for path, reference in usage.index(conn, settings).every(policies.PRUNE):
         digest = cache.digest_of(settings, path)
@@ -63,12 +63,12 @@ def _describe_user(reference: Reference) -> str:
         policies.TRASH: f"{reference.owner} in the trash",
         policies.OTHER_TRASH: "another host's entry in the trash",
     }
-    # The name of a file need not be text.
+    # A file's name need not be text.
     return terminal.escape(in_trash.get(reference.source, reference.owner))
 
 
 def pull(context: Context, image: str, saltenv: str, image_hash: object = None) -> str | None:
-    """Have an image in the cache before a VM wants it; return its digest."""
+    """Fetch an image into the cache before a VM needs it; return its digest."""
     arguments.text("image", image)
     validated_image = fetch.obtain(context, image, saltenv, image_hash=image_hash)
     return cache.digest_of(context.settings, validated_image.path)
@@ -76,10 +76,10 @@ def pull(context: Context, image: str, saltenv: str, image_hash: object = None) 
 
 def resolve_digests(settings: HostSettings, digests: object) -> list[str] | None:
     """
-    Return the digests that somebody has typed, None if nobody has typed any.
+    Return the full digests of an operator's argument, None if it is None.
 
-    What is shorter, as tables show it, is the beginning of one that is here; of a whole one that is
-    not here there is nothing to be removed.
+    A shortened digest, as in tables, must be the beginning of exactly one image here. A full digest
+    of an image that is not here is left out.
     """
     if digests is None:
         return None
@@ -99,11 +99,11 @@ def prune(
     """
     Remove cached images that nothing on this host uses.
 
-    digests
-        Only these; None for all.
+    Return ``{"removed": {digest: bytes}, "kept": {digest: reason}}``. Raise StorageError while a VM
+    is being built here, as its disk may not exist yet, or if the usage of images is unknown.
 
-    Returns ``{"removed": {digest: bytes}, "kept": {digest: why}}``. Raises StorageError while a VM
-    is being built here: its disk may not be there yet; and if nobody can tell what one needs.
+    digests
+        The images to remove; None for all.
     """
     if not is_dry and sharing.is_shared(settings, cache.folder_path(settings)):
         raise StorageError(
@@ -128,7 +128,7 @@ def prune(
 
 
 def begin(conn: Any, settings: HostSettings, digests: Iterable[str] | None) -> dict[str, Any]:
-    """Begin what :func:`end` ends, as :func:`prune` would; return ``begun`` as well."""
+    """Begin to remove images that :func:`prune` would, until :func:`end`; return also ``begun``."""
     removal.note_lost(settings)
     with reservations.host_lock(settings):
         _images, users_by_digest, unused_digests = _classify_images(conn, settings, digests)
@@ -137,7 +137,7 @@ def begin(conn: Any, settings: HostSettings, digests: Iterable[str] | None) -> d
 
 
 def find_used(conn: Any, settings: HostSettings, digests: Iterable[str]) -> dict[str, Any]:
-    """Return what of some images is ``kept``, as something on this host uses it."""
+    """Return which of some images are ``kept``, because something on this host uses them."""
     _refuse_unknown(conn, settings)
     users_by_digest = find_users(conn, settings)
     return _build_answer(
@@ -146,7 +146,7 @@ def find_used(conn: Any, settings: HostSettings, digests: Iterable[str]) -> dict
 
 
 def end(conn: Any, settings: HostSettings, digests: Collection[str]) -> dict[str, Any]:
-    """Remove those images of :func:`begin`, keep the others; return what :func:`prune` does."""
+    """Remove these images of :func:`begin`, keep the others; return the same as :func:`prune`."""
     removal.keep_all_but(settings, digests)
     with reservations.host_lock(settings):
         try:
@@ -160,9 +160,9 @@ def end(conn: Any, settings: HostSettings, digests: Collection[str]) -> dict[str
 
 
 def prepare_drop(conn: Any, settings: HostSettings) -> Callable[[str], None]:
-    """Return what removes the file of a cached image that nothing on this host needs."""
+    """Return a function that removes a cached image's file if nothing on this host needs it."""
     index = usage.index(conn, settings)
-    # Read now: while an image has no note any more, another host may fetch it into this folder.
+    # Read now: once an image's note is gone, another host may fetch it anew into a shared folder.
     index.references(policies.PRUNE)
 
     def drop(path: str) -> None:
@@ -174,7 +174,7 @@ def prepare_drop(conn: Any, settings: HostSettings) -> Callable[[str], None]:
 def _classify_images(
     conn: Any, settings: HostSettings, digests: Iterable[str] | None
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Collection[str]], list[str]]:
-    """Return the images of this host, who uses which, and which nobody uses."""
+    """Return ``(images by digest, users by digest, unused digests)``."""
     busy_vms = sorted(reservations.read_coming_vms(settings))
     if busy_vms:
         raise StorageError(
@@ -202,7 +202,7 @@ def _build_answer(
 def _split_by_use(
     images_by_digest: Mapping[str, Mapping[str, Any]], digests: Iterable[str]
 ) -> tuple[dict[str, Collection[str]], list[str]]:
-    """Return which images are used, ``{digest: users}``, and which are not; others are unknown."""
+    """Return ``({digest: users}, unused digests)`` of those digests that are images here."""
     users_by_digest = {
         digest: images_by_digest[digest]["users"]
         for digest in digests

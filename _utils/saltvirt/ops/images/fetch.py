@@ -1,4 +1,4 @@
-"""Have an image on this host: fetched with progress, and checked against what the user said."""
+"""Fetch an image with progress reports, and check it against the user's checksum."""
 
 import re
 import tempfile
@@ -32,11 +32,11 @@ def obtain(
     """
     Return the cached, validated copy of an image.
 
-    digest
-        What the image's content is, if that is known: what has it is not asked for.
     image_hash
-        As ``source_hash`` of Salt's file states: ``sha256=HEX``, HEX alone, or where a file with
-        checksums lies (``salt://.../SHA256SUMS``, ``https://.../image.qcow2.sha512``).
+        As ``source_hash`` of Salt's file states: ``sha256=HEX``, HEX alone, or the URL of a file
+        with checksums (``salt://.../SHA256SUMS``, ``https://.../image.qcow2.sha512``).
+    digest
+        The content's SHA-256, if known: with that content in the cache, the source is not asked.
     """
     return cache.obtain(
         image,
@@ -56,7 +56,7 @@ def _find_checksum(context: Context, image: str, saltenv: str, image_hash: objec
     hash_text = str(image_hash)
     try:
         with _local_checksum(context, hash_text) as hash_source:
-            # The same function that stands behind file.managed's source_hash.
+            # file.managed parses its source_hash by the same function.
             return context.functions["file.get_source_sum"](
                 source=image, source_hash=hash_source, saltenv=saltenv
             )
@@ -74,9 +74,9 @@ def _find_checksum(context: Context, image: str, saltenv: str, image_hash: objec
 @contextmanager
 def _local_checksum(context: Context, image_hash: str) -> Iterator[str]:
     """
-    Yield what Salt is to read a checksum from: of the web a copy, which is gone afterwards.
+    Yield the source that Salt reads a checksum from; for a web URL, a temporary copy.
 
-    Salt itself fetches whatever a server sends, however much and for however long, and keeps it.
+    Salt itself would download without a limit of size or time, and keep the file.
     """
     if re.match(r"(ftp|s3|swift)://", image_hash, re.IGNORECASE):
         raise ImageError("write a checksum, or where checksums lie: salt://... or https://...")
@@ -88,7 +88,7 @@ def _local_checksum(context: Context, image_hash: str) -> Iterator[str]:
     )
     data = web.fetch_small(image_hash, _SUMS_BYTES, meter)
     with tempfile.NamedTemporaryFile(prefix="salt-virt-") as copy:
-        # Salt reads it as text.
+        # Salt reads the file as text.
         copy.write(data.decode(errors="replace").encode())
         copy.flush()
         try:
@@ -98,7 +98,7 @@ def _local_checksum(context: Context, image_hash: str) -> Iterator[str]:
 
 
 class _FetchProgress:
-    """Report a fetch at every tenth of it, or every 64 MiB if its size is not known."""
+    """Report a fetch after each tenth, or each 64 MiB if the size is unknown."""
 
     def __init__(self, context: Context, image: str) -> None:
         self._context, self._image, self._last = context, image, 0

@@ -1,4 +1,4 @@
-"""Make a golden image: a base with everything in it that every VM made of it shall have."""
+"""Build a golden image from a base image."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,9 +23,9 @@ from saltvirt.storage.verdict import Verdict
 
 def build(context: Context, source: str, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Build an image and return ``{"path", "digest", "os", "has_minion", "has_cloud_init"}``.
+    Build an image; return ``{path, digest, os, has_minion, has_cloud_init}``, maybe ``warnings``.
 
-    given
+    options
         ``{packages, files, commands, install, install_from, sysprep, saltenv, image_hash, folder,
         replace}``; see ``virt.image_build``.
     """
@@ -69,18 +69,18 @@ def build(context: Context, source: str, name: str, options: Mapping[str, Any]) 
 
 
 def _place(settings: HostSettings, part_path: Path, name: str, options: Mapping[str, Any]) -> None:
-    """Give a built image its name: neither an older one of it nor this one goes by a crash."""
+    """Move a built image to its name; a crash loses neither the old image nor the new one."""
     part_path.chmod(0o644)
-    # It may take a while, in which nobody else is kept from anything.
+    # Sync before taking the lock: that may take a while.
     files.make_durable(part_path)
     with reservations.host_lock(settings):
-        # Somebody may have made a file of that name, or a VM based on it, meanwhile.
+        # Check again: meanwhile, there may be a file of that name, or a VM based on it.
         target = _target(settings, name, options)
         door.replace(part_path, _verdict(settings, target))
 
 
 def refuse_packages(packages: Sequence[str], *, is_networked: bool) -> None:
-    """Refuse packages of the guest's repositories where nobody has said that they may be used."""
+    """Refuse packages, which come from the guest's repositories, without the network for them."""
     if packages and not is_networked:
         raise BadArgument(
             "packages",
@@ -132,7 +132,7 @@ def _target(settings: HostSettings, name: str, options: Mapping[str, Any]) -> Pa
 
 
 def _verdict(settings: HostSettings, target: Path) -> Verdict:
-    """Return whether a golden image may be replaced: a VM can have it by its path."""
+    """Return the verdict on replacing a golden image: a VM may use it by its path."""
     if connect.why_missing():
         return usage.index(None, settings).verdict(policies.REPLACE, str(target))
     with connect.open_connection(settings) as conn:
@@ -143,7 +143,7 @@ def _verdict(settings: HostSettings, target: Path) -> Verdict:
 def _fetch_inputs(
     context: Context, base: validation.ValidatedImage, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the parts of the job that need files of this host, fetched."""
+    """Fetch the files that the job needs; return these parts of the job."""
     source = install.source(context.settings, options["install_from"])
     installation = None
     if options["install"]:
@@ -177,12 +177,12 @@ def _cache_copy(
     validated_image: validation.ValidatedImage,
     content: Inspection,
 ) -> tuple[str, list[str]]:
-    """Keep a copy of a built image in the cache; return its digest, and warnings."""
+    """Copy a built image into the cache; return ``(digest, warnings)``."""
     warnings = []
     try:
         digest = cache.adopt(settings, target, validated_image)
     except room.OverLimit as exc:
-        # The image itself is complete. The first VM of it needs that room, and says so.
+        # The image itself is complete; building the first VM from it needs that room.
         digest = local_digest(str(target), Index(cache.ensure_folder(settings) / "index.json"))
         warnings = [f"the cache has no copy of {target}, which the first VM of it needs: {exc}"]
     files.write(cache.inspection_path(settings, digest), json.dumps(wire.plain(content)).encode())

@@ -1,4 +1,4 @@
-"""The images of a host as ``virt.images`` shows them: cached ones, and golden ones beside these."""
+"""The images of a host as ``virt.images`` shows them: cached images and golden images."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +12,15 @@ from saltvirt.ops.images import cached
 
 def images(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
-    Return what :func:`saltvirt.ops.images.cached.listed` does, and golden images without a copy.
+    Return :func:`saltvirt.ops.images.cached.list_images`, and golden images without a cached copy.
 
-    ``virt.image_prune`` removes the cached copy of a golden image, and never the image itself.
+    ``virt.image_prune`` removes the cached copy of a golden image, never the image itself.
     """
     return {**dict(_golden_rows(settings)), **cached.list_images(conn, settings)}
 
 
 def _golden_rows(settings: HostSettings) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield ``(digest, row)`` of the golden images below the image folder; nothing is read anew."""
+    """Yield ``(digest, row)`` of golden images in the image folder with an indexed digest."""
     index = source.Index(cache.folder_path(settings) / "index.json")
     for path in sorted(Path(settings.images, "golden").glob("*.qcow2")):
         try:

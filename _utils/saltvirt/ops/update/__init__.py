@@ -1,1 +1,1 @@
-"""Change a VM: what a call asks, what that changes in its definition and while it runs, do it."""
+"""Change a VM: parse the request, plan the new definition and live changes, execute."""

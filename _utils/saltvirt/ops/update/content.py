@@ -1,4 +1,4 @@
-"""What a call's disks are on this host: which are there, which are to be made, and of what."""
+"""Resolve a call's disks on this host: existing files and volumes, and new ones."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +22,9 @@ from saltvirt.units import MIB, human
 from saltvirt.xml import amend, disk, held
 from saltvirt.xml.volume import place_of
 
-# A partition, or a volume group's extents, may be a little less than was asked for.
+# A partition, or a volume of extents, may be slightly smaller than requested.
 _ROUNDING = 1.01
-# A volume may be larger than was asked for by its pool's extent, which is seldom above this.
+# A pool may round a volume up by one extent, which is seldom larger than this.
 _EXTENT = 32 * MIB
 _NO_DOMAIN_TYPES = DomainTypes(default=None, usable=[], why="")
 
@@ -35,23 +35,23 @@ class Disks:
     A call's disks.
 
     elements
-        What the definition is to have, in the call's order.
+        The <disk> elements of the new definition, in the call's order.
     files
-        Those that are to be made.
+        The files to be made.
     existing
-        The files of those that are new to the VM and were there already.
+        Existing files that are new to the VM.
     volumes
-        The volumes of those that are new to the VM, in pools that are no folders.
+        Volumes that are new to the VM, in pools that are no folders.
     growth
-        ``{target: bytes}`` of those that are to be larger.
+        ``{target: new bytes}`` of the disks to be grown.
     places
-        ``{target: (path, format)}`` of those, where it is known.
+        ``{target: (path, format)}`` of the disks that are files of this host.
     growth_mib
-        ``{target: MiB}``, how much more those may take then.
+        ``{target: MiB}`` that the grown disks may take in addition.
     more_mib
-        How much more the new ones may take.
+        The MiB that new files may take.
     small
-        What is said of those that are to be larger and cannot be made so here.
+        Messages about disks that are to grow, but cannot be grown here.
     """
 
     elements: list[ET.Element]
@@ -66,12 +66,7 @@ class Disks:
 
 
 def refuse_full_seed(definition: ET.Element) -> None:
-    """
-    Raise StorageError if a guest has not taken its key from its seed yet, which it then wipes.
-
-    now
-        The VM's definition.
-    """
+    """Raise StorageError if a guest has not taken its key from its seed, and wiped it, yet."""
     for element in filter(held.is_seed, amend.devices(definition, "disk")):
         path = disk.read(element).path or ""
         try:
@@ -89,10 +84,10 @@ def find(
     context: Context, conn: Any, request: Request, root: ET.Element, running_root: ET.Element | None
 ) -> Disks | None:
     """
-    Return a call's disks; None if it names none. Images are fetched unless it is a test.
+    Return a call's disks, None if it names none; fetch images unless it is a test.
 
-    root, running
-        The VM's definition, and what runs of it, if it does.
+    root, running_root
+        The VM's definition, and its running <domain>, None if it is stopped.
     """
     if request.disks is None:
         return None
@@ -146,10 +141,10 @@ def find(
 
 
 def _find_backing(elements: Sequence[ET.Element]) -> dict[str, list[str]]:
-    """Return ``{a disk's file: those beside it that it is based on}``."""
+    """Return ``{a disk's file: files of its backing chain in the same folder}``."""
     out = {}
     for vm_disk in map(disk.read, elements):
-        # Into a raw disk its guest may have written what looks like the header of an overlay.
+        # Do not probe: a guest may have written an overlay's header into a raw disk.
         if vm_disk.path and vm_disk.type == "file" and vm_disk.format == "qcow2":
             folder = Path(vm_disk.path).parent
             backing_paths = storage.chain_below(vm_disk.path)
@@ -164,7 +159,7 @@ def _undersized_messages(
     places: Mapping[str, tuple[str, str]],
     running_root: ET.Element | None,
 ) -> Iterator[str]:
-    """Yield what is said of the volumes that are smaller than the call says, and are no files."""
+    """Yield messages about volumes, not files, that are smaller than requested."""
     for pair in pairs:
         vm_disk, requested_bytes = pair.now, _requested_bytes(pair.wanted)
         if vm_disk is None or vm_disk.type == "file" or vm_disk.target.get("dev") in places:
@@ -186,21 +181,21 @@ def _undersized_messages(
 
 
 def _refuse_smaller(request: Request, requested: Disk, size: int) -> None:
-    """Raise BadArgument if a volume has more than the call says, and not by its pool's rounding."""
+    """Raise BadArgument if a volume is larger than requested, beyond its pool's rounding."""
     has_size = requested.name in request.with_size and not request.is_3006
     if has_size and size and _requested_bytes(requested) * _ROUNDING + _EXTENT < size:
         raise BadArgument("disks", disks.describe_too_large(requested, size))
 
 
 def _requested_bytes(requested: Disk) -> int:
-    """Return the bytes that a call wants a disk to have, 0 if it does not say it."""
+    """Return a disk's requested size in bytes, 0 if the call gives none."""
     is_sized = requested.is_sized_by_user and requested.device == "disk"
     return (requested.size_mib or 0) * MIB if is_sized else 0
 
 
 def _find_volume(conn: Any, vm_disk: disk.Disk) -> tuple[tuple[str, str], int]:
-    """Return ``((pool, volume), bytes)`` of a disk; 0 where nobody knows."""
-    # Of a pool that does not run nobody can say it.
+    """Return ``((pool, volume), bytes)`` of a disk; 0 bytes if unknown."""
+    # libvirt reports no volumes of an inactive pool.
     with suppress(StorageError):
         location = diskvolumes.find(conn, place_of(vm_disk))
         volume = volumes.find(conn, location.pool, location.volume) if location else None
@@ -213,10 +208,10 @@ def _read_running_only(
     defined_elements: Sequence[ET.Element], running_root: ET.Element | None
 ) -> list[ET.Element]:
     """
-    Return the disks that a VM has as it runs alone, as definitions have them.
+    Return the disks that only the running VM has, in persistent form.
 
-    They were taken out of its definition, and the guest has not let go of them, or was not asked
-    to: who lists one again means that one. One whose name another disk has by now is left out.
+    These were removed from the definition, but not yet from the guest; a call that lists one
+    means that disk. A disk is left out if another disk has its target by now.
     """
     defined_disks = [disk.read(element) for element in defined_elements]
     names = {vm_disk.target.get("dev") for vm_disk in defined_disks}
@@ -238,7 +233,7 @@ def _decide_disks(
     pairs: Sequence[disks.Pair],
     pools: Mapping[str, Any],
 ) -> plandisks.PlannedDisks:
-    """Return the disks with their paths, and the files of those that are to be made."""
+    """Return the disks with their paths, each with its file or volume if it is new."""
     open_disks = [pair.wanted for pair in pairs if not pair.is_decided]
     planned_disks = iter(
         _plan_new_disks(context, conn, request, open_disks, pools) if open_disks else ()
@@ -260,8 +255,8 @@ def _plan_new_disks(
     )
     out = []
     for requested, file in plandisks.plan_disks(deployment, content):
-        # Without an image it is as it was: what it had is its content again. With one, what is
-        # there may be half a copy, of an update that was killed.
+        # An existing disk is taken, except with an image: it may be half a copy that an
+        # interrupted update left.
         is_copy = file is not None and file.how == "existing" and requested.image is not None
         if file is not None and (is_copy or file.path in content.taken):
             location = requested.volume or file.path
@@ -281,9 +276,9 @@ def _plan_new_disks(
 
 def boot_files(context: Context, request: Request, boot: Mapping[str, str]) -> dict[str, str]:
     """
-    Return ``{kernel | initrd | loader: path}`` of what a VM is to boot; URLs are fetched.
+    Return ``{kernel | initrd | loader: path}`` of a VM's boot files; fetch URLs.
 
-    A test fetches nothing: what is not here yet has no path, and stands as it is written.
+    A test fetches nothing: a URL that is not cached stays as it is.
     """
     deployment = _deployment(request.name, (), dict(boot))
     paths_by_key = buildfacts.boot_files(context, deployment, is_dry=request.test)
@@ -298,7 +293,7 @@ def _cached_path(context: Context, url: str) -> str:
 def _deployment(
     name: str, new_disks: Sequence[Disk], boot: dict[str, Any] | None = None
 ) -> Deployment:
-    """Return a build of these disks alone: they are made as a build makes them."""
+    """Return a deployment of only these disks and boot files, for functions of the build."""
     return Deployment(
         vm=Vm(name=name, cpu=1, vcpus=1, memory=1, memory_mib=1, disks=tuple(new_disks), boot=boot),
         start=False,
@@ -319,7 +314,7 @@ def _deployment(
 def _find_files(
     pairs: Sequence[disks.Pair], pools: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, tuple[str, str]]:
-    """Return ``{target: (path, format)}`` of the disks that are files of this host."""
+    """Return ``{target: (path, format)}`` of disks that are files of this host."""
     out = {}
     for vm_disk in (pair.now for pair in pairs):
         path = vm_disk.path if vm_disk is not None else None
@@ -336,7 +331,7 @@ def _find_files(
 def _measure_files(
     pairs: Sequence[disks.Pair], places: Mapping[str, tuple[str, str]]
 ) -> dict[str, int]:
-    """Return ``{target: bytes}`` of the files whose size the call says, by their headers."""
+    """Return ``{target: bytes}`` from file headers, for disks with a size in the call."""
     out = {}
     for pair in pairs:
         target = pair.now.target.get("dev", "") if pair.now else ""
@@ -359,7 +354,7 @@ def _guest_sizes(
     out = dict(file_sizes)
     for pair in pairs:
         target = pair.now.target.get("dev", "") if pair.now else ""
-        # A guest that runs may have a disk that was grown since its header was read.
+        # A running VM's disk may have grown since its header was read.
         running_target = live.find_target(running_root, pair.now) if target in out else None
         if running_target:
             out[target] = max(out[target], changing.disk_size(conn, request.name, running_target))

@@ -1,4 +1,4 @@
-"""The devices of a definition but its disks, as a call wants them. Nothing is read here."""
+"""Change a definition's devices, except disks, as a call requests; pure functions."""
 
 import copy
 import xml.etree.ElementTree as ET
@@ -19,10 +19,10 @@ def interfaces(
     root: ET.Element, vm: str, requested: Sequence[Nic], *, is_3006: bool = False
 ) -> None:
     """
-    Have a definition have these NICs alone; those that stay keep what the call does not say.
+    Replace a definition's NICs; a NIC that stays keeps settings that the call does not give.
 
     is_3006
-        Whether those that are new have Salt 3006's defaults.
+        Give new NICs Salt 3006's defaults.
     """
     candidates = amend.devices(root, "interface")
     new_interfaces = [
@@ -47,7 +47,7 @@ def interfaces(
                 candidates.remove(match)
 
     take(lambda number, requested_nic, element: _mac(element) == requested_nic.mac)
-    # A call that says no MAC means the NIC that is there, whatever MAC that was given.
+    # Without a MAC (mac_for gives the default), match a NIC at the same place with any MAC.
     take(
         lambda number, requested_nic, element: requested_nic.mac == mac_for(vm, requested_nic.name)
         and held.place(nic.read(element)) == new_places[number]
@@ -88,10 +88,10 @@ def _change_interface(
 
 def displays(root: ET.Element, options: Options, *, is_3006: bool = False) -> None:
     """
-    Have a definition have the one display of a call, or none.
+    Replace a definition's displays by the one display of a call, or by none.
 
     is_3006
-        Whether one that is new has Salt 3006's defaults.
+        Give a new display Salt 3006's defaults.
     """
     elements = amend.devices(root, "graphics")
     kind = str(options.get("type"))
@@ -116,10 +116,10 @@ def ports(
     root: ET.Element, serials: Sequence[Options] | None, consoles: Sequence[Options] | None
 ) -> None:
     """
-    Have a definition have a call's serial ports and consoles; None leaves them.
+    Replace a definition's serial ports and consoles; None leaves them.
 
-    On a PC libvirt makes a console of the first serial port, and a serial port of a console
-    that is to be one, whether it is told to or not.
+    On a PC, libvirt adds a console for the first serial port, and a serial port for a console of
+    type serial, in any case.
     """
     old_serials = [chardev.read(element) for element in amend.devices(root, "serial")]
     new_consoles = _build_ports("console", consoles, None)
@@ -135,12 +135,12 @@ def ports(
 
 
 def _first_log_path(serials: Sequence[Chardev]) -> str | None:
-    """Return where the first serial port that is logged is."""
+    """Return the log file of the first logged serial port."""
     return next((serial.log.get("file") for serial in serials if serial.log), None)
 
 
 def _drop_shadows(root: ET.Element) -> None:
-    """Take out the console that is made anew of what the first serial port is now."""
+    """Remove the console that mirrors the first serial port; libvirt makes it anew."""
     consoles = amend.devices(root, "console")
     kept_consoles = [
         console for console in consoles if not chardev.is_shadow(chardev.read(console))
@@ -158,7 +158,7 @@ def _build_ports(
 def _put_consoles(
     root: ET.Element, new_consoles: list[Chardev], console_options: Sequence[Options]
 ) -> None:
-    """Change the consoles, but for the first one where that is only the first serial port."""
+    """Replace the consoles, except a first one that mirrors the first serial port."""
     elements = amend.devices(root, "console")
     has_serials = bool(amend.devices(root, "serial"))
     shadows = [element for element in elements if chardev.is_shadow(chardev.read(element))]
@@ -176,7 +176,7 @@ def _put_ports(
     port_options: Sequence[Options],
     shadows: Sequence[ET.Element] = (),
 ) -> bool:
-    """Have these be the devices of a name, beside those apart; return whether any changed."""
+    """Replace the devices of a name, except ``shadows``; return whether any changed."""
     elements = [element for element in amend.devices(root, name) if element not in shadows]
     out = []
     for number, port in enumerate(new_ports):
@@ -185,7 +185,7 @@ def _put_ports(
         if old_element is None:
             out.append(chardev.build(_with_port(port, number, has_port)))
         else:
-            # libvirt counts consoles itself, whatever port is said.
+            # libvirt numbers consoles itself, and ignores the call's port.
             is_kept = "target_port" in port_options[number] and name == "serial"
             out.append(_change_port(old_element, port, port_options[number], is_kept))
     is_changed = out != elements
@@ -197,7 +197,7 @@ def _put_ports(
 def _change_port(
     old_element: ET.Element, new_port: Chardev, options: Options, is_kept: bool
 ) -> ET.Element:
-    """Return a device as a call wants it; the same element if the call changes nothing."""
+    """Return the changed device, or the same element if the call changes nothing."""
     old_port = chardev.read(old_element)
     new_port = chardev.complete(old_port, new_port, options)
     if chardev.is_like(old_port, new_port, is_kept):
@@ -210,12 +210,12 @@ def _change_port(
 
 
 def _with_port(port: Chardev, number: int, has_port: bool) -> Chardev:
-    """Return a device at the next port, unless the call says which."""
+    """Return a device at the port of its number, unless the call gives a port."""
     return port if has_port else replace(port, target={**(port.target or {}), "port": str(number)})
 
 
 def host_devices(root: ET.Element, requested: Sequence[hostdev.Hostdev]) -> None:
-    """Have a definition have these of the host's devices; those calls cannot name stay."""
+    """Replace a definition's host devices; devices that calls cannot name stay."""
     elements = amend.devices(root, "hostdev")
     elements_by_key = {held.host_device_key(hostdev.read(element)): element for element in elements}
     keys = [held.host_device_key(requested_device) for requested_device in requested]

@@ -1,4 +1,4 @@
-"""Which of a VM's disks a call means, and how they are to be. Nothing is read here."""
+"""Match a call's disks to a VM's disks, and change these; pure functions."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -12,26 +12,26 @@ from saltvirt.errors import BadArgument
 from saltvirt.units import MIB, human
 from saltvirt.xml import disk, held, remote
 
-# What the name of a disk's file or volume may end in, after the VM's and the disk's.
+# Suffixes of a disk's file or volume, after the VM's and the disk's names.
 _ENDING = re.compile(r"(\.(qcow2|raw|img|qed|vmdk|vdi|vpc|vhdx|iso))?")
 _PREFIX = re.compile(r"[a-z]+?(?=[a-z]$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A disk of the call, and the one of the definition that it means; None if it is new."""
+    """A disk of the call, and its <disk> in the definition; None if it is new."""
 
     wanted: model.Disk
     element: ET.Element | None
 
     @property
     def now(self) -> disk.Disk | None:
-        """What the definition says of it."""
+        """The disk in the definition, None if it is new."""
         return None if self.element is None else disk.read(self.element)
 
     @property
     def is_decided(self) -> bool:
-        """Whether nothing is to be asked of the host before it can be written."""
+        """Whether the <disk> can be written without facts of the host."""
         vm_disk = self.now
         if vm_disk is None:
             return False
@@ -49,18 +49,19 @@ def match_disks(
     backing_by_path: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Pair]:
     """
-    Return each disk of a call with the one that it means.
+    Return each disk of a call, paired with the <disk> that it means.
 
-    current
-        The <disk> elements of the definition.
+    elements
+        The <disk> elements of the VM.
     with_bus
-        The names of the disks whose bus the call says: a drive on another one is another drive.
+        The names of disks with a bus in the call: a drive on another bus is another drive.
     pools
         What :func:`saltvirt.kvm.host.pools` returns.
-    default
+    default_pool
         The pool of disks that name none.
-    below
-        ``{a disk's file: those beside it that it is based on}``, as after external snapshots.
+    backing_by_path
+        ``{a disk's file: files of its backing chain in the same folder}``, as external snapshots
+        leave them.
     """
     matchers = (
         _has_content,
@@ -89,7 +90,7 @@ def match_disks(
 
 
 def _is_medium(vm_disk: disk.Disk, requested: model.Disk) -> bool:
-    """Return whether a drive has the medium that is wanted."""
+    """Return whether a drive has the requested medium."""
     if requested.elsewhere:
         return remote.is_same_source(requested.elsewhere, vm_disk.source or {}, vm_disk.hosts)
     return vm_disk.path == requested.source_file
@@ -102,7 +103,7 @@ def _is_drive(requested: model.Disk) -> bool:
 def _has_content(
     vm: str, vm_disk: disk.Disk, requested: model.Disk, has_bus: bool, pools: Mapping[str, Any]
 ) -> bool:
-    """Return whether a disk has the content that is wanted, by the file's or volume's name."""
+    """Return whether a disk has the requested content, by its file's or volume's name."""
     path = vm_disk.path
     if path is None or vm_disk.device != requested.device:
         return False
@@ -114,7 +115,7 @@ def _has_content(
 
 
 def _has_name(vm: str, vm_disk: disk.Disk, requested: model.Disk, pool: Mapping[str, Any]) -> bool:
-    """Return whether a disk is what a call means by its own name, or by that of a file."""
+    """Return whether a call means a disk, by the disk's name or a file's."""
     if requested.source_file:
         return _is_named(vm_disk, requested.source_file, requested.pool, pool)
     folder, _slash, file_name = (vm_disk.path or "").rpartition("/")
@@ -126,7 +127,7 @@ def _has_name(vm: str, vm_disk: disk.Disk, requested: model.Disk, pool: Mapping[
 
 
 def _may_be_made_for_vm(vm_disk: disk.Disk, requested: model.Disk) -> bool:
-    """Return whether a disk may be one that was made for its VM: no drive, and no given file."""
+    """Return whether a disk may have been made for its VM: no drive, and no given file."""
     return (
         not (requested.source_file or _is_drive(requested)) and vm_disk.device == requested.device
     )
@@ -140,7 +141,7 @@ def _is_snapshot_of(
     _has_bus: bool,
     pools: Mapping[str, Any],
 ) -> bool:
-    """Return whether a disk is what a snapshot has put above the file of one that is wanted."""
+    """Return whether a disk is a snapshot's overlay over the requested disk's file."""
     if not _may_be_made_for_vm(vm_disk, requested):
         return False
     pool = pools.get(requested.pool or "") or {}
@@ -159,10 +160,10 @@ def _is_partition(
     _has_bus: bool,
     pools: Mapping[str, Any],
 ) -> bool:
-    """Return whether a disk is one of a pool whose partitions have the names of its device."""
+    """Return whether a disk is in the requested disk's pool, and that is of type "disk"."""
     if not _may_be_made_for_vm(vm_disk, requested):
         return False
-    # So the first in that pool is the first that is wanted.
+    # Partitions are named after the pool's device, not the VM: match them in their order.
     pool = requested.pool or default_pool or ""
     is_in_disk_pool = (pools.get(pool) or {}).get("type") == "disk"
     return is_in_disk_pool and (vm_disk.source or {}).get("pool") == pool
@@ -171,7 +172,7 @@ def _is_partition(
 def _is_named(
     vm_disk: disk.Disk, file: str, pool: str | None, pool_info: Mapping[str, Any]
 ) -> bool:
-    """Return whether a disk is the file, or the volume of a pool, that a call names."""
+    """Return whether a disk is the file or pool volume that a call names."""
     path = re.sub("/+", "/", vm_disk.path or "")
     is_remote = vm_disk.type == "network" and path.endswith(f"/{file}")
     return is_remote or path in (file, f"{pool}/{file}", f"{pool_info.get('path')}/{file}")
@@ -188,10 +189,10 @@ def assign_targets(
     pairs: Sequence[Pair], with_bus: frozenset[str], other_targets: set[str]
 ) -> list[str]:
     """
-    Return the disks' names in the guest: a disk that stays keeps its own.
+    Return the targets of the disks; a disk that stays keeps its target unless its bus changes.
 
-    taken
-        Those that other disks of the VM have.
+    other_targets
+        The targets of the VM's other disks.
     """
     used_targets = other_targets | {
         pair.now.target.get("dev", "") for pair in pairs if pair.now and _keeps_target(pair)
@@ -229,10 +230,10 @@ def _find_free_target(requested: model.Disk, used_targets: set[str]) -> str:
 
 def build_element(pair: Pair, resolved_disk: model.Disk, target: str, has_bus: bool) -> ET.Element:
     """
-    Return the <disk> of a disk of the call: a new one, or that of the definition, changed.
+    Return a new <disk> for a disk of the call, or the definition's <disk>, changed.
 
-    decided
-        The disk of the call, with the path that it has on this host.
+    resolved_disk
+        The disk of the call, with its path on this host.
     """
     if pair.element is None:
         return disk.build(disk.from_call(replace(resolved_disk, target=target)))
@@ -244,7 +245,7 @@ def build_element(pair: Pair, resolved_disk: model.Disk, target: str, has_bus: b
     io_options = {"io": requested.io, "iothread": requested.iothread_id}
     driver = {key: str(value) for key, value in io_options.items() if value is not None}
     if requested.io == "native":
-        # Native I/O needs a cache that bypasses the host's.
+        # Native I/O must bypass the host's page cache.
         driver["cache"] = "none"
     if driver:
         vm_disk = replace(vm_disk, driver={**(vm_disk.driver or {}), **driver})
@@ -253,10 +254,10 @@ def build_element(pair: Pair, resolved_disk: model.Disk, target: str, has_bus: b
 
 def growth(pairs: Sequence[Pair], sizes: Mapping[str, int]) -> dict[str, int]:
     """
-    Return ``{target: bytes}`` of the disks that are to be larger than they are.
+    Return ``{target: new bytes}`` of the disks to be grown.
 
     sizes
-        ``{target: bytes}``, what they are.
+        ``{target: bytes}`` at present.
     """
     return {
         target: new_bytes
@@ -266,7 +267,7 @@ def growth(pairs: Sequence[Pair], sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def _find_sized(pairs: Sequence[Pair], sizes: Mapping[str, int]) -> Iterator[tuple[Pair, str, int]]:
-    """Yield ``(disk, target, bytes)`` of the disks whose size the call says, and is known."""
+    """Yield ``(disk, target, requested bytes)`` of disks with a known present size."""
     for pair in pairs:
         vm_disk, size_mib = pair.now, pair.wanted.size_mib
         target = vm_disk.target.get("dev", "") if vm_disk else ""
@@ -279,10 +280,10 @@ def refuse_smaller(
     pairs: Sequence[Pair], sizes: Mapping[str, int], with_size: frozenset[str]
 ) -> None:
     """
-    Raise BadArgument if a call says less than the size that a disk has.
+    Raise BadArgument if a call gives a size below a disk's present size.
 
     with_size
-        The names of the disks whose size the call itself says: a profile is for new disks.
+        The names of disks with a size in the call itself; a profile's sizes are for new disks.
     """
     for pair, target, new_bytes in _find_sized(pairs, sizes):
         if pair.wanted.name in with_size and new_bytes < sizes[target]:
@@ -290,7 +291,7 @@ def refuse_smaller(
 
 
 def describe_too_large(requested: model.Disk, size: int) -> str:
-    """Return why a disk of some bytes cannot have the size that a call says."""
+    """Return the message that a disk of ``size`` bytes is larger than requested."""
     requested_size = human((requested.size_mib or 0) * MIB)
     return (
         f"disk {requested.name!r} has {human(size)} and is to have {requested_size}: a disk is "

@@ -1,4 +1,4 @@
-"""Change a VM: look, decide, make the files of new disks, define it, and change what runs."""
+"""Change a VM: read it, plan, make new disks, define it, and change the running VM."""
 
 import copy
 import os
@@ -28,27 +28,27 @@ Answer = dict[str, Any]
 
 def update(context: Context, request: Request) -> Answer:
     """
-    Change a VM as a call asks, or with its ``test`` say what would be changed.
+    Change a VM as requested; in a test, only report the changes.
 
-    Returns ``{definition, disk: {attached, detached, updated}, interface: {attached, detached}}``,
+    Return ``{definition, disk: {attached, detached, updated}, interface: {attached, detached}}``,
     and where they apply ``hostdev``, ``cpu``, ``mem``, ``autostart``, ``restart`` and ``errors``;
-    of a test ``diff``, too.
+    in a test also ``diff``.
     """
     with connect.open_connection(context.settings, readonly=False) as conn:
         return update_with(context, conn, request)
 
 
 def update_with(context: Context, conn: Any, request: Request) -> Answer:
-    """Change a VM as :func:`update` does, by a connection that is open for writing."""
+    """Change a VM as :func:`update` does, on a writable connection."""
     with undo.on_signals(), startlock.hold_definition_lock(conn, context.settings, request.name):
         if not request.test:
-            # Under this lock alone: a VM that is just leaving is noted before it is gone.
+            # Only under this lock: a move notes its target before the VM leaves.
             kept.forget_target(context.settings, request.name)
         return _Update(context, conn, request).run()
 
 
 def is_changed(answer: Answer) -> bool:
-    """Return whether a call has changed anything, by what it answered."""
+    """Return whether a call has changed anything, according to its answer."""
     devices = [answer.get(key) or {} for key in ("disk", "interface", "hostdev")]
     has_devices = any(any(device_changes.values()) for device_changes in devices)
     return (
@@ -59,7 +59,7 @@ def is_changed(answer: Answer) -> bool:
 
 
 class _Update:
-    """One call: what is there, what is to be, and what has been done."""
+    """One call: the VM as it is, the plan, and the results so far."""
 
     def __init__(self, context: Context, conn: Any, request: Request) -> None:
         self._context, self._conn, self._request = context, conn, request
@@ -70,7 +70,7 @@ class _Update:
         self._running = None if running_xml is None else parse(running_xml)
 
     def run(self) -> Answer:
-        """Do it, or only say it."""
+        """Execute the call, or in a test only report its changes."""
         request = self._request = self._with_boot_files()
         self._disks = content.find(self._context, self._conn, request, self._now, self._running)
         if request.seed_readonly:
@@ -104,7 +104,7 @@ class _Update:
         return {**answer, "diff": difference.lines(self._now, self._plan.root)}
 
     def _with_boot_files(self) -> Request:
-        """Return the request with the files of this host that the VM is to boot from."""
+        """Return the request with its boot files as files of this host."""
         boot = self._request.boot
         if not boot:
             return self._request
@@ -120,14 +120,14 @@ class _Update:
         return replace(self._request, boot={**boot, **paths_by_key})
 
     def _autostart(self) -> bool | None:
-        """Return what autostart is to become, None if it stays."""
+        """Return the new autostart flag, None if it stays."""
         autostart = self._request.autostart
         if autostart is None or autostart == changing.autostarts(self._conn, self._name):
             return None
         return autostart
 
     def _define(self) -> None:
-        """Make the new disks and define the VM; if that fails nothing is left."""
+        """Make the new disks and define the VM; undo all of it on failure."""
         if not self._is_changed():
             return
         with undo.on_failure() as steps:
@@ -135,13 +135,13 @@ class _Update:
                 self._make(steps, file)
             for volume in self._disks.volumes if self._disks else ():
                 self._make_volume(steps, volume)
-            # Undone first: a definition must not name disks that are gone.
+            # Undone first: a definition must not name removed disks.
             steps.undo_with(self._define_back)
             self._define_with(self._disks.existing if self._disks else ())
         storage.settle_definitions()
 
     def _define_with(self, existing_files: Sequence[ExistingFile]) -> None:
-        """Define the VM; files that were there already are nobody else's at that moment."""
+        """Define the VM, under the host's lock if it takes existing files."""
         settings = self._context.settings
         with reservations.host_lock(settings) if existing_files else nullcontext():
             existing.refuse_used(
@@ -151,7 +151,7 @@ class _Update:
             existing.adopt(self._conn, lifecycle.define(self._conn, to_text(self._plan.root)))
 
     def _define_back(self) -> None:
-        """Define the VM as it was, if it is another by now: libvirt's answer may not have come."""
+        """Restore the definition if it has changed: libvirt's reply may have been lost."""
         if changing.definition(self._conn, self._name) != self._text:
             lifecycle.define(self._conn, self._text)
             storage.settle_definitions()
@@ -163,20 +163,19 @@ class _Update:
         settings = self._context.settings
         storage.make_image_folder(settings.images)
         if file.pool:
-            # Undone last: the pool is to forget the file once it is gone.
+            # Undone last: the pool forgets the file only when the file is removed.
             steps.undo_with(host.forget_removed, self._conn, file.pool)
         with reservations.host_lock(settings):
             reservations.refuse_taken(settings, self._name, [file.path])
             _create_empty(file.path)
-        # One that a definition names by now, which could not be taken back, stays.
         steps.undo_with(self._unmake, file.path)
         building.make_disk(self._conn, settings, file)
-        # What a snapshot leaves below it later is known by that, as of a disk of a build.
+        # The mark identifies the file even when a snapshot has made it a backing file.
         owned.mark(file.path, self._name, lifecycle.uuid(self._conn, self._name))
         building.settle([file.path])
 
     def _unmake(self, path: str) -> None:
-        """Remove a file that this process has just made; one that a definition names stays."""
+        """Remove a file that this process has just made, unless a definition names it."""
         settings = self._context.settings
         index = usage.index(self._conn, settings, going=[path])
         unfinished.remove(settings, index, policies.UNDO, [path])
@@ -193,14 +192,14 @@ class _Update:
         newvolumes.fill(settings, volume)
 
     def _run_live(self) -> None:
-        """Change what runs; what libvirt refuses is reported, and the rest goes on."""
+        """Change the running VM; report each refusal of libvirt, and go on."""
         for step in self._live.controllers:
             refusal = changing.plug(self._conn, self._name, step.how, step.xml)
             self._errors.extend([refusal] if refusal is not None else [])
         for step in self._live.steps:
             refusal = changing.plug(self._conn, self._name, step.how, step.xml)
             if refusal is not None:
-                # The definition has it, with a slot: it is there from the next start on.
+                # The definition has a slot for the device: it appears at the next start.
                 if step.how != live.ATTACH or _NO_SLOT not in refusal:
                     self._errors.append(refusal)
                 self._undone.append(step)
@@ -226,7 +225,7 @@ class _Update:
             self._leave("mem")
 
     def _check_detached(self) -> None:
-        """Report the devices that the guest still holds, though it was asked to let them go."""
+        """Report the detached devices that the guest has not released."""
         detach_steps = [
             live_step
             for live_step in self._live.steps
@@ -235,7 +234,7 @@ class _Update:
         running_xml = changing.running(self._conn, self._name) if detach_steps else None
         if running_xml is None:
             return
-        # One that was attached again in its place is there by right.
+        # A device of that name may have been attached again in its place.
         attached_devices = {
             (live_step.device, live_step.name)
             for live_step in self._live.steps
@@ -255,12 +254,12 @@ class _Update:
             self._leave(argument)
 
     def _leave(self, argument: str) -> None:
-        """Leave an argument to the next start: the running VM has not changed."""
+        """Note that an argument takes effect only at the next start."""
         self._waits.add(argument)
         self._failed.add(argument)
 
     def _growing(self) -> dict[str, int]:
-        """Return the disks that are to be larger, and can be now."""
+        """Return ``{target: new bytes}`` of the disks that can be grown now."""
         growth = dict(self._disks.growth) if self._disks else {}
         if growth and self._running is not None and not self._request.live:
             self._errors.append(
@@ -270,11 +269,11 @@ class _Update:
         return growth
 
     def _more_mib(self, targets: Iterable[str]) -> int:
-        """Return how much more some of the disks that grow may take then."""
+        """Return the MiB that some of the grown disks may take in addition."""
         return sum(self._disks.growth_mib[target] for target in targets) if self._disks else 0
 
     def _grow(self) -> None:
-        """Grow the disks that are to be larger; what they were to take stays noted of no other."""
+        """Grow disks; take the growth of disks that failed off the definition's notes."""
         targets = list(self._grown)
         self._grow_each()
         failed_targets = [target for target in targets if target not in self._grown]
@@ -282,7 +281,7 @@ class _Update:
         metadata.promise_more(root, -self._more_mib(failed_targets))
         if amend.is_identical(root, self._plan.root):
             return
-        # Else it would be noted once more by each call.
+        # Otherwise each repeated call would add the failed growth to the notes again.
         definition = parse(changing.definition(self._conn, self._name))
         metadata.promise_more(definition, -self._more_mib(failed_targets))
         lifecycle.define(self._conn, to_text(definition))
@@ -294,7 +293,7 @@ class _Update:
         running_xml = changing.running(self._conn, self._name) if self._grown else None
         running_root = None if running_xml is None else parse(running_xml)
         for target, size in list(self._grown.items()):
-            # By now the guest may have another disk of that name, which must not be cut off.
+            # The running VM may have another disk at that target: find the disk by content.
             running_target = live.find_target(running_root, live.find_disk(self._now, target))
             refusal = self._resized(target, size, running_target)
             if refusal is not None:
@@ -302,7 +301,7 @@ class _Update:
                 del self._grown[target]
 
     def _resized(self, target: str, size: int, running_target: str | None) -> str | None:
-        """Grow a disk, which the guest calls so if it has it; return why it cannot be, or None."""
+        """Grow a disk, in the running VM if that has it; return a failure's reason, or None."""
         if running_target is not None:
             return changing.resize_disk(self._conn, self._name, running_target, size)
         path, fmt = self._disks.places[target] if self._disks else ("", "")
@@ -341,13 +340,13 @@ class _Update:
         return out
 
     def _not_saved(self) -> set[str]:
-        """Return what is changed of a VM with a saved state: it goes on as it was saved."""
+        """Return the changed arguments if the VM has a saved state, which resumes without them."""
         is_saved = self._running is None and self._name in lifecycle.saved(self._conn)
         return set(self._plan.changed) if is_saved else set()
 
 
 def _create_empty(path: str) -> None:
-    """Make an empty file, which nobody else makes then."""
+    """Create an empty file exclusively."""
     try:
         os.close(files.private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     except OSError as exc:
@@ -355,7 +354,7 @@ def _create_empty(path: str) -> None:
 
 
 def _host_devices(conn: Any, request: Request) -> Sequence[hostdev.Hostdev] | None:
-    """Return the devices of the host that a call names; None if it names none."""
+    """Return the host devices that a call names; None if it does not list any."""
     if not request.host_devices:
         return None if request.host_devices is None else ()
     devices_by_name = {device["name"]: device for device in host.devices(conn)}
@@ -364,6 +363,6 @@ def _host_devices(conn: Any, request: Request) -> Sequence[hostdev.Hostdev] | No
     return [hostdev.from_call(devices_by_name[name]) for name in request.host_devices]
 
 
-# libvirt's words where a running VM has no free slot for one more device.
+# Part of libvirt's message when a running VM has no free slot for a device.
 _NO_SLOT = "No more available PCI slots"
 _ARGUMENTS = {"disk": "disks", "interface": "interfaces", "hostdev": "host_devices"}

@@ -1,4 +1,4 @@
-"""Have a VM be as a state wants it: created, updated, running."""
+"""Create, update or start a VM as a state requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from saltvirt.ops.migration import kept, startlock
 from saltvirt.ops.update import do, request
 from saltvirt.xml import read
 
-# How virt.init calls what the states call otherwise.
+# State arguments that virt.init calls by other names.
 _INIT_NAMES = {"vm_type": "hypervisor", "disk_profile": "disk", "nic_profile": "nic"}
 _UPDATE_DEFAULTS = {
     "cpu": 0,
@@ -41,14 +41,14 @@ _UPDATE_DEFAULTS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """
-    What was done, or would be.
+    The changes that were made, or would be.
 
     changes
-        As Salt 3006's states had them, below the VM's name.
+        In the form of Salt 3006's states, below the VM's name.
     failure
-        What could not be done, in one line.
+        The reason of a failure, in one line.
     cautions
-        What is to be known of a VM that was made, a line each.
+        Warnings about a new VM, one line each.
     """
 
     comment: str
@@ -61,14 +61,12 @@ def ensure(
     context: Context, name: str, state_arguments: Mapping[str, Any], *, start: bool, test: bool
 ) -> Outcome:
     """
-    Create a VM that is not there, update one that is, and start it if it is to run.
+    Create a missing VM or update an existing one, and start it if ``start`` is set.
 
-    given
+    state_arguments
         The arguments of the state, and further ones of ``virt.init``.
-    start
-        Whether it is to run.
     """
-    # Of a new VM nobody asks; it would be refused by the next run.
+    # Check these for a new VM, too: only the next run uses them.
     for key, default in (("live", True), ("detach", False)):
         arguments.boolean(key, state_arguments.get(key, default))
     with connect.open_connection(context.settings, readonly=False) as conn:
@@ -88,7 +86,7 @@ def _create(
     kept.refuse_moved(context.settings, name)
     if state_arguments.get("mem") is None:
         raise NotThereYet(f"there is no VM {name!r} on this host; to create it give mem")
-    # libvirt itself gave one to a VM of which Salt 3006 said none.
+    # As libvirt's default for Salt 3006, which wrote no count.
     cpu = 1 if state_arguments.get("cpu") is None else state_arguments["cpu"]
     options = _options(state_arguments)
     deployment = spec.deployment(
@@ -106,7 +104,7 @@ def _create(
 
 
 def _options(state_arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of ``virt.init`` that a state's arguments mean."""
+    """Translate a state's arguments into options of ``virt.init``."""
     options = {
         _INIT_NAMES.get(key, key): value
         for key, value in state_arguments.items()
@@ -115,7 +113,7 @@ def _options(state_arguments: Mapping[str, Any]) -> dict[str, Any]:
     if options.get("autostart") is None:
         options["autostart"] = False
     if options.get("image") and options.get("disk") is None and not options.get("disks"):
-        # A disk that nobody lists would be taken from the VM by the next run.
+        # Not beside listed disks: the next run would detach the profile's unlisted disk.
         options["disk"] = "default"
     return spec.without_idle_keys(options)
 
@@ -123,7 +121,7 @@ def _options(state_arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _request_from_state(
     context: Context, name: str, state_arguments: Mapping[str, Any], *, test: bool
 ) -> request.Request:
-    """Return what a state asks of an update."""
+    """Translate a state's arguments into a request for an update."""
     update_arguments = {
         key: state_arguments.get(key, default) for key, default in _UPDATE_DEFAULTS.items()
     }
@@ -133,7 +131,7 @@ def _request_from_state(
 def _refuse_unstartable(
     conn: Any, name: str, update_request: request.Request, *, start: bool
 ) -> None:
-    """Raise LibvirtRefused, before anything is changed, if a network lacks that it is to be in."""
+    """Raise LibvirtRefused, before any change, if a network that the VM needs is not active."""
     network_names = _new_networks(conn, name, update_request, start=start)
     networks_by_name = host.networks(conn) if network_names else {}
     for network in sorted(network_names):
@@ -148,7 +146,7 @@ def _refuse_unstartable(
 def _new_networks(
     conn: Any, name: str, update_request: request.Request, *, start: bool
 ) -> set[str]:
-    """Return the networks that a VM is to be in when all is done, and does not run in now."""
+    """Return the networks that the VM will be in when it runs, but is not in now."""
     is_active = lifecycle.is_active(conn, name)
     if not (update_request.live if is_active else start):
         return set()
@@ -163,7 +161,7 @@ def _new_networks(
 
 def _update(context: Context, conn: Any, update_request: request.Request) -> Outcome:
     name, status = update_request.name, do.update_with(context, conn, update_request)
-    # Of a state a test says what the real run will.
+    # A state's test reports the same changes as its real run.
     status.pop("diff", None)
     errors = status.get("errors")
     changes = status if do.is_changed(status) else {}
@@ -188,7 +186,7 @@ def _add_start(context: Context, conn: Any, name: str, out: Outcome, *, test: bo
 
 
 def _start(context: Context, conn: Any, name: str, *, test: bool) -> bool:
-    """Start, or resume, a VM that does not run; return whether that was, or is, to be done."""
+    """Start or resume a VM that does not run; return whether that was, or is, necessary."""
     is_paused = query.state(conn, name) == "paused"
     if lifecycle.is_active(conn, name) and not is_paused:
         power.refuse(conn, name, "start")

@@ -1,4 +1,4 @@
-"""What of a changed definition is done to the running VM, and what waits for its next start."""
+"""Decide which changes apply to the running VM, and which wait for its next start."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -12,19 +12,19 @@ from saltvirt.xml import amend, controller, disk, held, hostdev, memory, nic, vc
 ATTACH, DETACH, UPDATE = "attached", "detached", "updated"
 # The buses on which a disk comes and goes while the VM runs.
 _HOTPLUG_BUSES = ("virtio", "scsi", "usb")
-# What of a call's `cpu` says how many there are.
+# The keys of a call's `cpu` that give a count.
 _COUNTS = {"current", "maximum", "vcpus"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """
-    A device that is attached, detached or updated.
+    A device to be attached, detached or updated.
 
     device
-        ``disk``, ``interface`` or ``hostdev``.
+        ``disk``, ``interface``, ``hostdev`` or ``controller``.
     name
-        What it is known by in the VM: a disk's target, a NIC's MAC, a host device.
+        The device's key in the VM: a disk's target, a NIC's MAC, a host device's key.
     """
 
     how: str
@@ -41,14 +41,14 @@ class Step:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
     """
-    What is done to the running VM.
+    Changes to the running VM.
 
     controllers
-        What disks are attached to; the VM gets them before the disks.
+        Controllers for new disks, attached before these.
     vcpus, memory_kib
-        What it is to have, None to leave it.
+        New values, None to leave them.
     waits
-        The arguments of the call, some or all of which the VM has from its next start on.
+        Arguments of the call that take effect, in part or in whole, only at the next start.
     """
 
     steps: tuple[Step, ...] = ()
@@ -60,10 +60,10 @@ class Live:
 
 def decide(running: ET.Element, plan: Plan, request: Request) -> Live:
     """
-    Return what is done to the running VM.
+    Return the changes to the running VM.
 
     running
-        The <domain> as it runs.
+        The running <domain>.
     """
     if not request.live:
         return Live(waits=plan.changed)
@@ -92,7 +92,7 @@ def decide(running: ET.Element, plan: Plan, request: Request) -> Live:
 
 
 def _controllers(running_root: ET.Element, steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield the controllers that the running VM gets for disks: libvirt would add another kind."""
+    """Yield the controllers to attach for new disks: libvirt would add another model."""
     disk_elements = [step.element for step in steps if (step.how, step.device) == (ATTACH, "disk")]
     for scsi_controller in controller.scsi(disk_elements, controller.read_scsi(running_root)):
         name = f"{scsi_controller.type} {scsi_controller.index}"
@@ -106,7 +106,7 @@ def _devices_of(root: ET.Element, device: str) -> list[ET.Element]:
 
 
 def _is_size_alone(running_root: ET.Element, plan: Plan, mem: Any) -> bool:
-    """Return whether nothing is left of a call's memory when the running VM has its size."""
+    """Return whether resizing the running VM fulfils the call's memory argument."""
     if isinstance(mem, int) or (isinstance(mem, dict) and set(mem) == {"current"}):
         return True
     running_memory, new_memory = memory.read(running_root), memory.read(plan.root)
@@ -114,7 +114,7 @@ def _is_size_alone(running_root: ET.Element, plan: Plan, mem: Any) -> bool:
 
 
 def _is_count_alone(running_root: ET.Element, plan: Plan, cpu: Any) -> bool:
-    """Return whether nothing is left of a call's CPUs when the running VM has as many."""
+    """Return whether changing the running VM's CPU count fulfils the call's cpu argument."""
     if isinstance(cpu, int) or (isinstance(cpu, dict) and set(cpu) == {"current"}):
         return True
     has_most = vcpu.read(running_root).maximum == vcpu.read(plan.root).maximum
@@ -122,8 +122,8 @@ def _is_count_alone(running_root: ET.Element, plan: Plan, cpu: Any) -> bool:
 
 
 def _vcpus(running_root: ET.Element, plan: Plan, cpu: Any) -> int | None:
-    """Return how many virtual CPUs the VM gets at once; None if that is not to, or cannot, be."""
-    # Also where the definition has it already: libvirt may have refused it before.
+    """Return the running VM's new count of virtual CPUs; None if it stays or must wait."""
+    # Even if the definition has it already: libvirt may have refused an earlier live change.
     if not (isinstance(cpu, int) or (cpu and _COUNTS & set(cpu))):
         return None
     running_vcpu, new_vcpu = vcpu.read(running_root), vcpu.read(plan.root)
@@ -134,7 +134,7 @@ def _vcpus(running_root: ET.Element, plan: Plan, cpu: Any) -> int | None:
 
 
 def _memory(running_root: ET.Element, plan: Plan) -> int | None:
-    """Return the memory in KiB that the VM gets at once; None if that is not to, or cannot, be."""
+    """Return the running VM's new memory in KiB; None if it stays or must wait."""
     if "mem" not in plan.changed:
         return None
     running_memory, new_kib = memory.read(running_root), memory.read(plan.root).current_kib
@@ -171,7 +171,7 @@ def _disks(
 def _disk_steps(
     target: str, running_element: ET.Element | None, new_element: ET.Element | None
 ) -> list[Step] | None:
-    """Return what is done to the disk of a name; None if it waits for the next start."""
+    """Return the steps for the disk at a target; None if it waits for the next start."""
     changed_steps = (
         _changed_disk_steps(target, running_element, new_element)
         if running_element is not None and new_element is not None
@@ -192,7 +192,7 @@ def _disk_steps(
 def _changed_disk_steps(
     target: str, running_element: ET.Element, new_element: ET.Element
 ) -> list[Step] | tuple[()] | None:
-    """Return what is done to a disk that stays, None if it waits, () if it is another disk."""
+    """Return the steps for a disk that stays, None if it waits, () if it is another disk."""
     running_disk, new_disk = disk.read(running_element), disk.read(new_element)
     if running_disk.device != new_disk.device:
         return ()
@@ -257,8 +257,8 @@ def _interface_steps(
 
 
 def _is_in_place(running_nic: nic.Interface, new_nic: nic.Interface) -> bool:
-    """Return whether a NIC is where it is to be."""
-    # Of a network that hands out devices, or links, libvirt shows what it has handed out.
+    """Return whether a NIC is at its requested place."""
+    # For a network that allots devices or links, the running <domain> shows the allotted one.
     is_handed_out = new_nic.type == "network" and running_nic.type in ("hostdev", "direct")
     return is_handed_out or held.place(running_nic) == held.place(new_nic)
 
@@ -293,10 +293,10 @@ _DEVICES: dict[
 
 def find_still_attached(running_root: ET.Element, steps: Sequence[Step]) -> list[Step]:
     """
-    Return the devices that the guest has not let go of.
+    Return the detach steps for devices that the guest has not released.
 
-    running
-        The <domain> after they were detached.
+    running_root
+        The running <domain> after the detaching.
     """
     names: dict[str, set[str | None]] = {
         "disk": {
@@ -316,10 +316,9 @@ def find_still_attached(running_root: ET.Element, steps: Sequence[Step]) -> list
 
 def find_target(root: ET.Element | None, vm_disk: disk.Disk | None) -> str | None:
     """
-    Return what a disk is called in a <domain>, None if that has not got it.
+    Return a disk's target in a <domain>, None if it is not there.
 
-    It is known by its content: in the definition, or as soon as it is on another bus, its name may
-    be another disk's.
+    The content identifies the disk: the same target may be another disk's in another <domain>.
     """
     if root is None or vm_disk is None:
         return None

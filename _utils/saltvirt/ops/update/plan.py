@@ -1,4 +1,4 @@
-"""What a call changes in a VM's definition; nothing is read or done here."""
+"""Decide a call's changes of a VM's definition; pure functions."""
 
 import copy
 import xml.etree.ElementTree as ET
@@ -34,12 +34,10 @@ _Change = Callable[[ET.Element, Request], object]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """
-    The definition that a call leads to.
+    The new definition.
 
-    root
-        The <domain>.
     changed
-        The names of the arguments that change anything of it.
+        The names of the arguments that change it.
     """
 
     root: ET.Element
@@ -55,16 +53,14 @@ def decide(
     disk_mib: int = 0,
 ) -> Plan:
     """
-    Return the definition that a call leads to.
+    Return the new definition.
 
-    now
-        The VM's definition.
     disks
-        The <disk> elements that it is to have beside its seed; None leaves them.
+        The new <disk> elements beside the seed; None leaves them.
     host_devices
-        The devices of the host that it is to have; None leaves them.
+        The new host devices; None leaves them.
     disk_mib
-        How much more its disks may take then.
+        The MiB that the disks may take in addition.
     """
     root, changed_arguments = copy.deepcopy(definition), []
 
@@ -88,7 +84,7 @@ def decide(
         with arguments.shape_errors(name):
             change(root, request)
         if amend.is_identical(root_before, root):
-            # What was only written in another way is no change.
+            # Another notation of the same content is no change.
             root = root_before
         else:
             changed_arguments.append(name)
@@ -117,7 +113,7 @@ def _memory(root: ET.Element, request: Request) -> None:
             new_memory,
             new_model,
             int(vcpu.read(root).maximum),
-            # One without slots, as libvirt 11 takes it, stays without.
+            # A maximum without slots, which libvirt 11 accepts, stays without.
             slots=hotplug.SLOTS if old_memory.maximum_kib is None else old_memory.slots,
         )
     amend.change_children(root, memory.build(old_memory), memory.build(new_memory))

@@ -1,4 +1,4 @@
-"""The devices that a call would take from a VM because its lists do not name them."""
+"""Refuse calls that would remove devices because their lists do not name them."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,7 +10,7 @@ from saltvirt.ops.update.request import Request
 from saltvirt.xml import amend, chardev, disk, graphics, held, hostdev, nic
 
 _FindLost = Callable[[ET.Element, ET.Element], Iterator[str]]
-# How a call keeps a device.
+# Remedies: how a call keeps a device.
 _KEEP_ADVICE = {
     "disks": "list all disks that are to stay",
     "interfaces": "list all NICs that are to stay, with their mac",
@@ -19,17 +19,13 @@ _KEEP_ADVICE = {
 
 def refuse(definition: ET.Element, plan: Plan, changes: live.Live, request: Request) -> None:
     """
-    Raise BadArgument if a call would take devices that it does not name.
+    Raise BadArgument if a call would remove devices that it does not name.
 
-    ``detach`` of the call allows it, and so does ``virt:compat: 3006``. A display goes without
-    either where the call says that there is to be none.
+    ``detach`` of the call allows it, and so does ``virt:compat: 3006``. A call for no display
+    needs neither.
 
-    now
-        The VM's definition.
-    plan
-        The definition that the call leads to.
     changes
-        What is done to the running VM.
+        The changes to the running VM.
     """
     if request.detach or request.is_3006:
         return
@@ -41,7 +37,7 @@ def refuse(definition: ET.Element, plan: Plan, changes: live.Live, request: Requ
             *_find_unplugged(argument, plan.root, changes),
         ]
         if lost_devices:
-            # The running VM mostly has the devices of its definition.
+            # The definition and the running VM mostly list the same devices.
             names = ", ".join(dict.fromkeys(lost_devices))
             raise BadArgument(
                 argument,
@@ -51,7 +47,7 @@ def refuse(definition: ET.Element, plan: Plan, changes: live.Live, request: Requ
 
 
 def _find_unplugged(argument: str, root: ET.Element, changes: live.Live) -> Iterator[str]:
-    """Yield the devices of the running VM that are detached and not in the new definition."""
+    """Yield detached devices of the running VM that the new definition lacks."""
     rows = _DEVICE_TYPES.get(argument)
     if rows is None:
         return
@@ -96,7 +92,7 @@ def _describe_host_device(element: ET.Element) -> str:
 
 
 def _disks(old_root: ET.Element, new_root: ET.Element) -> Iterator[str]:
-    """Yield the disks that go; of drives only as many as there are to be fewer."""
+    """Yield the removed disks; of drives only the surplus."""
     contents = [_disk_key(disk_element) for disk_element in _disks_without_seed(new_root)]
     targets = {
         disk.read(disk_element).target.get("dev") for disk_element in _disks_without_seed(new_root)
@@ -153,7 +149,7 @@ def _consoles(old_root: ET.Element, new_root: ET.Element) -> Iterator[str]:
 
 
 def _unshadowed_consoles(root: ET.Element) -> list[ET.Element]:
-    """Return the consoles that are not another name of the first serial port."""
+    """Return the consoles that do not mirror the first serial port."""
     consoles = amend.devices(root, "console")
     return [console for console in consoles if not chardev.is_shadow(chardev.read(console))]
 
@@ -161,20 +157,20 @@ def _unshadowed_consoles(root: ET.Element) -> list[ET.Element]:
 def _surplus(
     name: str, old_elements: Sequence[ET.Element], new_elements: Sequence[ET.Element]
 ) -> Iterator[str]:
-    """Yield the devices at the end of a list that is to be shorter."""
+    """Yield the devices beyond the end of a shorter new list."""
     for number, element in enumerate(old_elements):
         if number >= len(new_elements):
             yield f"{name} {number} ({element.get('type')})"
 
 
 def _displays(old_root: ET.Element, new_root: ET.Element) -> Iterator[str]:
-    """Yield the displays beside the one that the call names, or puts in another's place."""
+    """Yield the removed displays, except one that the call replaces."""
     new_kinds = [graphics.read(element).type for element in amend.devices(new_root, "graphics")]
     old_kinds = [
         str(graphics.read(element).type) for element in amend.devices(old_root, "graphics")
     ]
     other_kinds = [kind for kind in old_kinds if kind not in new_kinds]
-    # One of another type is changed, none at all is what the call says.
+    # A new type replaces one display; a call for no display removes all on purpose.
     is_replaced = bool(new_kinds) and len(other_kinds) == len(old_kinds)
     return _display_names(other_kinds[1:] if is_replaced else other_kinds if new_kinds else ())
 

@@ -1,4 +1,4 @@
-"""What a call of ``virt.update`` asks for; every argument is looked at here."""
+"""Check a call of ``virt.update``, and parse its arguments into a request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ _MAPPINGS = ("boot", "numatune", "hypervisor_features", "clock", "graphics")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """
-    What is to be changed; None leaves it alone.
+    The requested changes; None leaves a setting.
 
     cpu, mem
-        A number (of MiB), or a mapping of which null removes.
+        A number (mem: of MiB), or a mapping in which null removes a key.
     with_bus
-        The names of the disks whose bus the call, or its profile, says.
+        The names of disks with a bus in the call or its profile.
     with_size
-        The names of the disks whose size the call itself says.
+        The names of disks with a size in the call itself.
     seed_readonly
-        Whether its seed can only be read, which a virt.update alone says.
+        Whether the seed is read-only; only virt.update sets this.
     detach
-        Whether devices go that the call's lists do not name.
+        Whether to remove devices that the call's lists do not name.
     is_3006
-        Whether what is new has the defaults of Salt 3006.
+        Whether new devices get Salt 3006's defaults.
     """
 
     name: str
@@ -58,17 +58,17 @@ class Request:
 
 def from_call(settings: HostSettings, name: str, call_arguments: Mapping[str, Any]) -> Request:
     """
-    Return what a call asks for.
+    Return a call's request.
 
-    given
-        All arguments of ``virt.update`` but the name and the connection.
+    call_arguments
+        All arguments of ``virt.update`` except the name and the connection.
     """
     disks, with_bus = _disks(settings, call_arguments["disk_profile"], call_arguments["disks"])
     other_fields: dict[str, Any] = {
         key: arguments.mapping(key, call_arguments[key]) or None for key in _MAPPINGS
     }
     if call_arguments["graphics"] == {}:
-        # As virt.init has it, and as Salt 3006 had it here too.
+        # As in virt.init, and in Salt 3006's virt.update.
         other_fields["graphics"] = {"type": "none"}
     other_fields |= {
         key: _ports(settings, key, call_arguments[key]) for key in ("serials", "consoles")
@@ -133,7 +133,7 @@ def _interfaces(
 
 
 def _names_with_size(disks: Any) -> frozenset[str]:
-    """Return the names of the disks whose size the call itself says."""
+    """Return the names of disks with a size in the call itself."""
     entries = profiles.entries(disks or [], "disks")
     return frozenset(str(entry["name"]) for entry in entries if entry.get("size") is not None)
 
@@ -141,7 +141,7 @@ def _names_with_size(disks: Any) -> frozenset[str]:
 def _disks(
     settings: HostSettings, profile: Any, disks: Any
 ) -> tuple[tuple[Disk, ...] | None, frozenset[str]]:
-    """Return ``(the disks, the names of those whose bus the call or its profile says)``."""
+    """Return ``(disks, names of disks with a bus in the call or its profile)``."""
     if profile is None and disks is None:
         return None, frozenset()
     base = profiles.find(settings.disk, profile, profiles.DISKS, "disk")
