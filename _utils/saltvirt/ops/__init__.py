@@ -1,1 +1,1 @@
-"""Workflows on one host: check everything, then act, and undo on failure."""
+"""Workflows on one host: each checks everything, then acts, and undoes its work on failure."""

@@ -1,4 +1,4 @@
-"""What the states do that act on all VMs whose names match a pattern."""
+"""Actions of the states that act on every VM matching a name pattern."""
 
 import fnmatch
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from saltvirt.storage.verdict import Verdict
 
 @dataclass(slots=True)
 class Outcome:
-    """What was done, or would be, and of which VMs libvirt did not let it be."""
+    """The matched VMs, the changes made or planned, and the VMs on which the action failed."""
 
     matched: list[str] = field(default_factory=list)
     changed: list[dict[str, Any]] = field(default_factory=list)
@@ -35,10 +35,10 @@ def act_on_matching(
     settings: HostSettings, pattern: str, act: Callable[[Any, str, str], dict[str, Any] | None]
 ) -> Outcome:
     """
-    Act on each VM whose name matches; one that fails does not keep the others from it.
+    Act on each VM matching the pattern; a failure on one VM does not stop the others.
 
     act
-        Is given the connection, the name and the state of a VM, and returns what changes, or None.
+        Takes the connection, the name and the state of a VM; returns its changes, or None.
     """
     out = Outcome()
     with connect.open_connection(settings, readonly=False) as conn:
@@ -58,10 +58,10 @@ def power(
     settings: HostSettings, pattern: str, function: str, *, is_test: bool, is_off: bool
 ) -> Outcome:
     """
-    Call ``shutdown``, ``stop`` or ``reboot`` for each VM whose name matches.
+    Call ``shutdown``, ``stop`` or ``reboot`` for each VM matching the pattern.
 
     is_off
-        Leave those that do not run alone: it is what the state is there for.
+        Whether the state wants VMs off: VMs that are off already are skipped.
     """
     action = {"stop": "destroy"}.get(function, function)
 
@@ -80,12 +80,12 @@ def power(
 def take_snapshots(
     settings: HostSettings, pattern: str, suffix: object, *, is_test: bool, is_external: bool
 ) -> Outcome:
-    """Take a snapshot of each VM whose name matches."""
+    """Take a snapshot of each VM matching the pattern."""
 
     def act(conn: Any, name: str, _state: str) -> dict[str, Any]:
         snapshot_name = snapshots.new_name(name, None, suffix)
         if is_test:
-            # When it is taken says what it is called.
+            # The name contains the time at which the snapshot is taken: True stands for it.
             obstacle = newsnapshots.why_not(conn, name, is_external=is_external)
             if obstacle:
                 raise LibvirtRefused(obstacle)
@@ -105,7 +105,7 @@ def revert(
     with_cleanup: bool,
     is_test: bool,
 ) -> Outcome:
-    """Revert each VM whose name matches."""
+    """Revert each VM matching the pattern."""
     warnings: list[str] = []
 
     def planned(conn: Any, name: str) -> tuple[snapshots.RevertPlan, list[tuple[str, Verdict]]]:

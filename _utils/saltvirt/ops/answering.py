@@ -1,4 +1,4 @@
-"""A host's answer to the master's runner: one of our functions is done, and what it says signed."""
+"""Signed answers of a host: run one of our functions for the master's runner, sign the result."""
 
 import json
 import logging
@@ -18,9 +18,9 @@ from saltvirt.ops import ordered
 
 log = logging.getLogger(__name__)
 _SELF = "virt.signed"
-# What the runner asks for beside this project's own functions, with its first argument.
+# Salt's own functions that the runner may call, with the first argument each must have.
 _SALT_FUNCTIONS = {"saltutil.find_job": None, "state.single": "virt.keys"}
-# What that state is given. Salt does commands of its own for onlyif, unless and the like.
+# All arguments that state may get: with onlyif, unless and the like Salt would run any command.
 _STATE_ARGUMENTS = frozenset({"name", "renew"})
 
 
@@ -29,9 +29,10 @@ _IS_ORDERED = ContextVar("is_ordered", default=False)
 
 def is_ordered() -> bool:
     """
-    Return whether the function that runs was called by ``virt.signed``, as the runner calls it.
+    Return whether the running function was called through ``virt.signed``, as the runner does.
 
-    A caller who may call that may change VMs; one who may call a function that looks may not.
+    A caller allowed to call ``virt.signed`` may change VMs; a caller of a read-only function may
+    not.
     """
     return _IS_ORDERED.get()
 
@@ -39,10 +40,10 @@ def is_ordered() -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """
-    A function, and what it is given, which may be secret and is not in its ``repr``.
+    A function with its arguments, which may be secret and are left out of the ``repr``.
 
     id
-        Its own, by which the master can give it up; a question has none.
+        The order's id, by which the master can give it up; empty for a read-only question.
     """
 
     fun: str
@@ -58,7 +59,7 @@ def _read_private_key(opts: Mapping[str, Any]) -> bytes:
 def sign(
     opts: Mapping[str, Any], subject: str, *, is_small: bool = False, **fields: Any
 ) -> dict[str, str]:
-    """Return what this minion says of a job or an event, signed; see :func:`signed.pack`."""
+    """Return this minion's signed statement about a job or an event; see :func:`signed.pack`."""
     statement = signed.SignedAnswer(minion=opts["id"], about=subject, **fields)
     return signed.pack(statement, _read_private_key(opts), is_small=is_small)
 
@@ -74,12 +75,12 @@ def answer(
     is_small: bool = False,
 ) -> dict[str, str]:
     """
-    Do what is ordered; return the signed answer, or what went wrong in its place.
+    Run the ordered function; return the signed answer, or the signed error in its place.
 
     settings
-        Returns the options of this host, which an order needs, and a question does not.
+        Returns the options of this host; called for orders, not for questions.
     is_small
-        As of :func:`signed.pack`.
+        See :func:`signed.pack`.
     """
     request = _read_order(opts, order)
     _refuse_others(request)
@@ -126,7 +127,7 @@ def _call_function(
             return functions[request.fun](*request.arg, **request.kwarg), None
     except (SaltException, TypeError) as error:
         return None, str(error)
-    except Exception as error:  # the job ends with an answer, whatever happened
+    except Exception as error:  # every job must end with an answer
         log.exception("%s failed", request.fun)
         return None, f"{type(error).__name__}: {error}"
     finally:

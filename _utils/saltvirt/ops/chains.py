@@ -1,4 +1,4 @@
-"""How many files a disk is made of: each external snapshot and each overlay adds one."""
+"""Length of backing chains: each external snapshot and each overlay adds one file."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,12 +9,12 @@ from saltvirt.image import validation
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import storage
 
-# libvirt of 2025, before 12.0, starts no VM with many more (from about 25 on).
+# libvirt before 12.0 starts no VM with a chain of about 25 files or more.
 MAX_BELOW = 20
 
 
 def count_below(path: str) -> int:
-    """Return how many files a disk that is not raw has below it, by their headers."""
+    """Return the number of files below a disk that is not raw, according to their headers."""
     return len(storage.chain_below(path))
 
 
@@ -22,10 +22,10 @@ def refuse_too_deep(label: str, path: str, *, more: int = 0) -> None:
     """
     Raise StorageError if a disk would have too many files below it.
 
-    what
-        What the line calls it, such as ``disk 'system'``.
+    label
+        The disk's name in the message, such as ``disk 'system'``.
     more
-        How many files are added on top of ``path``.
+        The number of files to be added on top of ``path``.
     """
     count = count_below(path)
     if count + more > MAX_BELOW:
@@ -39,7 +39,7 @@ def refuse_too_deep(label: str, path: str, *, more: int = 0) -> None:
 def validate(
     settings: HostSettings, label: str, path: str, *, more: int = 0
 ) -> validation.ValidatedImage:
-    """Return what a disk's file is; raise if it is no image, or is refused by :func:`refuse`."""
+    """Validate a disk's file as an image; see :func:`refuse_too_deep` for the arguments."""
     image = validation.validate(path, backing_below=storage.backing_below(settings))
     if image.format != "raw":
         refuse_too_deep(label, path, more=more)
@@ -47,7 +47,7 @@ def validate(
 
 
 def why_no_snapshot(conn: Any, name: str) -> str | None:
-    """Return why a domain cannot have one more external snapshot, None if it can."""
+    """Return why a domain cannot have another external snapshot, None if it can."""
     for path in sorted(lifecycle.overlays(conn) & set(lifecycle.file_paths(conn, name))):
         count = count_below(path)
         if count >= MAX_BELOW:
@@ -61,7 +61,7 @@ def why_no_snapshot(conn: Any, name: str) -> str | None:
 
 
 def find_too_deep(conn: Any) -> dict[str, list[str]]:
-    """Return ``{VM: its disks with more files below them than a disk may have}``."""
+    """Return ``{VM: disks with too many files below them}``."""
     paths_by_vm = {
         name: _filter_too_deep(paths) for name, paths in lifecycle.overlays_by_vm(conn).items()
     }

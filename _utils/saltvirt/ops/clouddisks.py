@@ -1,4 +1,4 @@
-"""Which disks stay of a VM that salt-cloud removes, as others are based on them."""
+"""Disks that stay when salt-cloud removes their VM, because other disks are based on them."""
 
 import os
 import shlex
@@ -15,15 +15,15 @@ from saltvirt.storage import policies, sharing, usage
 
 
 def hold_host_files(settings: HostSettings) -> AbstractContextManager[None]:
-    """Have nothing here begin to use files, or move them to the trash, in the block."""
+    """Keep this host from taking files into use, or into the trash, during the block."""
     return ownvolumes.hold_host_lock(settings) if _can_read_files(settings) else nullcontext()
 
 
 def find_needed(conn: Any, settings: HostSettings, name: str, paths: Sequence[str]) -> set[str]:
     """
-    Return those of a VM's files that something else needs; call it under the host's lock.
+    Return the files of a VM that something else needs; call it under the host's lock.
 
-    Raises StorageError if this host cannot tell, or if other hosts have to be asked.
+    Raises StorageError if this host cannot tell, or if other hosts must be asked.
     """
     if not _can_read_files(settings):
         _refuse_unreadable_trash(conn, name)
@@ -40,14 +40,14 @@ def find_needed(conn: Any, settings: HostSettings, name: str, paths: Sequence[st
 
 
 def _can_read_files(settings: HostSettings) -> bool:
-    # Records and files are root's.
+    # Only root can read the records and the files.
     return config.is_local(settings.uri) and os.geteuid() == 0
 
 
 def _refuse_unreadable_trash(conn: Any, name: str) -> None:
-    """Raise StorageError if a host has a trash whose files cannot be read from here."""
+    """Raise StorageError if a host has a trash: its files cannot be read from here."""
     for pool, pool_info in sorted(host.pools(conn).items()):
-        # libvirt calls folders volumes, too.
+        # libvirt lists folders as volumes, too.
         if pool_info["active"] and trash.FOLDER in volumes.names(conn, pool):
             raise StorageError(
                 f"disks in the trash of the host of VM {name!r} (pool {pool!r}) may be based on "

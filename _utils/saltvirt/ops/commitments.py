@@ -1,4 +1,4 @@
-"""What this host's VMs take of it, running or not: CPUs, memory, room for disks, huge pages."""
+"""Resources committed to this host's VMs, running or not: CPUs, memory, disk, huge pages."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ from saltvirt.xml import asking, poolsource, read
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commitments:
     """
-    What is taken.
+    The resources committed to VMs.
 
     vms
-        Each VM, with as much as it has now or is started with next, whichever is more.
+        Each VM with the larger of its running and its next configuration.
     kept
-        ``{name: host}`` of VMs that have moved there, of which only the definition was kept here.
+        ``{name: host}`` of VMs that have moved to that host and left only their definition here.
     promises
-        What the disks in the image folder may take, in bytes: ``virtual`` as they are seen by
-        guests, ``growth`` beyond what they have now.
+        Bytes that disks in the image folder may take: ``virtual``, their full size; ``growth``,
+        what they may still grow by.
     taken
-        What all of ``vms`` take of stocks.
+        The share of each stock that all ``vms`` take.
     """
 
     taken: hoststocks.StockTotals
@@ -35,7 +35,7 @@ class Commitments:
 
 
 def read_commitments(conn: Any, settings: HostSettings) -> Commitments:
-    """Return what the VMs of this host take."""
+    """Return the resources committed to the VMs of this host."""
     out = Commitments(taken=hoststocks.StockTotals(host.pools(conn)))
     images = f"{poolsource.clean(settings.images)}/"
     for definition in query.definitions(conn, with_next=True, unless=asking.has_same_demand):

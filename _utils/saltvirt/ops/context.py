@@ -1,4 +1,4 @@
-"""What a workflow gets from the Salt module that called it."""
+"""The context that a Salt module hands to a workflow."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,20 +16,20 @@ def _report_nothing(_stage: str, **_figures: object) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """
-    The host's settings, Salt's options and functions, how to ask the master and to report.
+    The host's settings, Salt's options and functions, and the ways to ask the master and report.
 
     is_ordered
-        By the master, which has checked the name of the VM.
+        Whether the master ordered the call, and has checked the name of the VM.
     unasked
-        The hosts that have not told the master what they have.
+        The hosts that did not tell the master which VMs they have.
     others
-        The VMs of other hosts that may have a disk called as one of this VM; None if nobody knows.
+        VMs of other hosts that may have a disk of the same name; None if unknown.
     uuid
-        What a new VM is to have; None if this host chooses.
+        The UUID for a new VM; None if this host chooses.
     images
-        The digests of images of the master's file server, as the master says.
+        ``{image: digest}`` of images on the master's file server, from the master.
     is_undoable
-        Whether the master may take the VM back when it is built: what the build makes is noted.
+        Whether the master may undo the finished build, so that the build records what it makes.
     """
 
     settings: HostSettings
@@ -46,9 +46,9 @@ class Context:
 
     def namesakes(self, vm: str, name: str) -> list[str]:
         """
-        Return which other VMs a disk of a name may be of, on storage that other hosts have too.
+        Return the other VMs that a disk's name may belong to, on storage shared with other hosts.
 
-        It is ``VM_DISK``, and both names may have a ``_``.
+        The name is ``VM_DISK``, and both parts may contain a ``_``.
         """
         words = name.split("_")
         possible_vms = ("_".join(words[:count]) for count in range(1, len(words)))
@@ -70,17 +70,17 @@ class Context:
         ask: Callable[..., Any] | None = None,
         **override: Any,
     ) -> "Context":
-        """Return the context of a call: the first four are what Salt gives its modules."""
+        """Return the context of a call; the first four arguments are Salt's dunders."""
         settings = host_settings(opts, pillar, grains, **override)
         return cls(settings=settings, opts=opts, functions=functions, ask=ask)
 
     def reporting(self, name: str, tag: str, report: object = True) -> "Context":
         """
-        Return the context of the master's order, which hears of its progress by events.
+        Return the context of an order, which reports its progress to the master by events.
 
         report
-            What the order says: True, or ``{"unasked": [host], "others": [VM], "uuid": text,
-            "images": {image: digest}, "undoable": bool}``.
+            True, or ``{"unasked": [host], "others": [VM], "uuid": text, "images": {image: digest},
+            "undoable": bool}`` from the order.
         """
         options = report if isinstance(report, Mapping) else {}
         other_vms, uuid = options.get("others"), options.get("uuid")

@@ -1,4 +1,4 @@
-"""What this host has of huge pages, NUMA nodes and storage pools, and what its VMs take of them."""
+"""Huge pages, NUMA nodes and storage pools of this host, and the share that its VMs take."""
 
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -13,15 +13,15 @@ from saltvirt.placement.stock import Stock
 from saltvirt.units import MIB
 from saltvirt.xml import pooldisk, read
 
-# Whose disks are measured: whoever looks into what another machine serves may wait for it for ever.
+# Pool types in which disks are measured: reading a remote file system may hang for ever.
 _LOCAL = ("dir", "fs")
 
 
 class StockTotals:
-    """What VMs take: MiB by names, and by how many bytes disks may still grow, by folders."""
+    """Totals over VMs: MiB by stock, and the bytes that disks may still grow by, by folder."""
 
     def __init__(self, pools: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take in what :func:`saltvirt.kvm.host.pools` returns."""
+        """Take the pools that :func:`saltvirt.kvm.host.pools` returns."""
         self.mib: Counter[str] = Counter()
         self.growth: Counter[str] = Counter()
         self._folders = {
@@ -31,7 +31,7 @@ class StockTotals:
         }
 
     def memory(self, roots: Iterable[ET.Element]) -> None:
-        """Count a VM's memory, by the XML that it runs with and is started with next: the most."""
+        """Count a VM's memory: for each stock the most of its running and its next XML."""
         most: Counter[str] = Counter()
         for root in roots:
             most |= Counter(stocks.for_memory(read.sizes(root)[1], *read.memory_from(root)))
@@ -39,10 +39,10 @@ class StockTotals:
 
     def disk(self, path: str, format_: str, sizes: Mapping[str, Any] | None = None) -> None:
         """
-        Count what a disk may still grow by, if it is in a pool on this host's own disks.
+        Count the bytes a disk may still grow by, if its pool is on this host's own disks.
 
         sizes
-            What :func:`measure` has returned of it; None if it was not called, or knew nothing.
+            The sizes from :func:`measure`; None to measure the disk here.
         """
         folder = str(PurePath(path).parent)
         if folder not in self._folders:
@@ -60,16 +60,16 @@ def count_stocks(
     pool_ratio: float = 1.0,
 ) -> dict[str, Stock]:
     """
-    Return the :class:`Stock` of each.
+    Return the :class:`Stock` of each NUMA node, page size and pool for disks, by name.
 
     nodes
-        Those of :func:`saltvirt.xml.capabilities.read`.
+        The nodes from :func:`saltvirt.xml.capabilities.read`.
     pools
-        What :func:`saltvirt.kvm.host.pools` returns; of those that have disks of VMs.
-    coming
-        The VMs that are being built here, of which libvirt knows nothing yet.
+        The pools from :func:`saltvirt.kvm.host.pools`.
+    coming_vms
+        VMs on their way here, which libvirt does not know yet.
     pool_ratio
-        How many MiB of each MiB of a pool may be promised, where its volumes are thin.
+        The overcommit ratio of pools with thin volumes.
     """
     limits: Counter[str] = Counter()
     committed_by_name = Counter(totals.mib)
@@ -91,9 +91,9 @@ def count_stocks(
 
 
 def _count_promised_mib(pool: Mapping[str, Any], totals: StockTotals) -> int:
-    """Return how many MiB of a pool no new disk can have."""
+    """Return the MiB of a pool that are not available to new disks."""
     if pool["type"] not in pooldisk.MADE:
-        # Its volumes, which others have made, are taken as they are.
+        # Volumes of such a pool are made elsewhere and used as they are.
         return 0
     growth = totals.growth[str(PurePath(pool["path"]))] if pool["type"] in pooldisk.FILES else 0
     return int(pool["capacity_mib"] - pool["free_mib"] + growth // MIB)

@@ -1,4 +1,4 @@
-"""What the agent in a guest says of it, and commands that it runs there."""
+"""Facts from the guest agent, and commands that the agent runs in the guest."""
 
 import base64
 import time
@@ -11,7 +11,7 @@ from saltvirt.errors import BadArgument, GuestAnswerRefused, LibvirtRefused, Vir
 from saltvirt.guestanswers import CommandResult
 from saltvirt.units import MIB
 
-# How it is asked for, and how its answer is read, by the name that it has in ours.
+# By part of our answer: the agent's command, and the parser of its reply.
 _PARTS: dict[str, tuple[str, Callable[[object], Any]]] = {
     "hostname": ("guest-get-host-name", guestanswers.host_name),
     "os": ("guest-get-osinfo", guestanswers.system),
@@ -21,21 +21,21 @@ _PARTS: dict[str, tuple[str, Callable[[object], Any]]] = {
     "interfaces": ("guest-network-get-interfaces", guestanswers.interfaces),
 }
 _SHORTEST_S, _LONGEST_S = 0.05, 1.0
-# What goes to libvirt, and comes from it, is one text of at most 4 MiB.
+# libvirt limits each message from and to the agent to 4 MiB.
 _MOST_INPUT, _MOST_OUTPUT = MIB, 2 * MIB
 _MOST_WORDS, _MOST_ARGUMENTS = 1024, 128 * 1024
 
 
 class GuestAgent(Protocol):
-    """What :class:`saltvirt.kvm.guestagent.Agent` does."""
+    """The interface of :class:`saltvirt.kvm.guestagent.Agent`."""
 
     def ask(self, command: str, arguments: dict[str, Any] | None = None) -> Any:
-        """Return what a command of the agent returned."""
+        """Run a command of the agent and return its result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command for a guest: its path there and its arguments, and how long it may take."""
+    """A command for a guest: its path and arguments, its input, and its limits."""
 
     words: tuple[str, ...]
     stdin: str | None = None
@@ -44,7 +44,7 @@ class Command:
 
 
 def parse_command(words: Sequence[Any], stdin: Any, timeout_s: Any, output_bytes: Any) -> Command:
-    """Return the command that a call means; every value is looked at here."""
+    """Validate a call's arguments and return them as a command."""
     if len(words) == 1 and isinstance(words[0], list | tuple):
         words = words[0]
     if not words:
@@ -65,7 +65,7 @@ def parse_command(words: Sequence[Any], stdin: Any, timeout_s: Any, output_bytes
 
 
 def _check_word(value: Any) -> str:
-    # What YAML reads as True or null was another word.
+    # YAML turns words such as yes or null into other types.
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadArgument("command", f"{value!r} is not text; quote it, also for YAML")
     text = str(value)
@@ -76,7 +76,7 @@ def _check_word(value: Any) -> str:
 
 def read_info(agent: GuestAgent) -> dict[str, Any]:
     """
-    Return what a guest says of itself, each part None where it says nothing, with why.
+    Return the guest's facts from its agent; an unavailable part is None, with a reason.
 
     Returns ``{agent, hostname, os, timezone, users, filesystems, interfaces, unavailable}``.
     """
@@ -97,7 +97,7 @@ def read_info(agent: GuestAgent) -> dict[str, Any]:
 
 
 def run(agent: GuestAgent, command: Command) -> CommandResult:
-    """Run a command in a guest and return what has become of it; it has no shell around it."""
+    """Run a command in a guest, without a shell, and return its result."""
     path, *args = command.words
     exec_arguments: dict[str, Any] = {"path": path, "arg": args, "capture-output": True}
     if command.stdin is not None:

@@ -47,25 +47,25 @@ from saltvirt.xml import read
 
 RUN_DIR = "/run/salt-virt"
 _LINKS = Path("/sys/class/net")
-# What virt.freemem has always left to the host itself.
+# Memory that virt.freemem has always reserved for the host itself.
 _HOST_RESERVE_MIB = 256
-# What its VMs take, and until when that holds.
+# The commitments, and the value of reservations.last_end() for which they hold.
 _TimedCommitments = tuple[Commitments, Any]
 
 
 def vm_info(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
-    """Return ``{name: {...}}`` of all VMs or of one, as ``virt.vm_info`` shows them."""
+    """Return ``{name: {...}}`` of all VMs or a single one, as ``virt.vm_info`` shows them."""
     disks = showndisks.Disks(conn)
     return {row["name"]: describe(row, disks) for row in rows(conn, name)}
 
 
 def rows(conn: Any, name: str | None = None) -> list[dict[str, Any]]:
-    """Return the rows of all VMs or of one that :func:`describe` takes."""
+    """Return the rows of all VMs or a single one, for :func:`describe`."""
     return query.rows(conn, name, with_next=True, with_fallback=True)
 
 
 def describe(row: Mapping[str, Any], disks: showndisks.Disks) -> dict[str, Any]:
-    """Return what ``virt.vm_info`` shows of a VM, by one of :func:`rows`."""
+    """Return a VM as ``virt.vm_info`` shows it, from a row of :func:`rows`."""
     root = read.domain(row["xml"])
     return {
         "cpu": row["vcpus"],
@@ -93,7 +93,7 @@ def full_info(conn: Any) -> dict[str, Any]:
 
 
 def vms(conn: Any, vm_filter: VmFilter) -> dict[str, Any]:
-    """Return :func:`full_info` of some VMs, and ``names`` of all."""
+    """Return :func:`full_info` of the VMs that a filter takes, and the ``names`` of all."""
     node, vm_rows, disks = query.node(conn), rows(conn), showndisks.Disks(conn)
     selected_rows = [
         row for row in vm_rows if vm_filter.takes(row["name"], row["state"], _tags(row, vm_filter))
@@ -107,7 +107,7 @@ def vms(conn: Any, vm_filter: VmFilter) -> dict[str, Any]:
 
 
 def _tags(row: Mapping[str, Any], vm_filter: VmFilter) -> set[str]:
-    """Return a VM's tags, if anybody wants to know them."""
+    """Return a VM's tags; none if the filter does not need them."""
     return vmfilter.tags(read.describe_notes(read.domain(row["xml"]))) if vm_filter.tag else set()
 
 
@@ -127,7 +127,7 @@ def _free(node: Mapping[str, Any], vm_rows: Sequence[Mapping[str, Any]]) -> dict
 
 
 def load(conn: Any, seconds: float) -> Load:
-    """Return what the VMs use over some seconds."""
+    """Return the CPU and memory that VMs use, measured over some seconds."""
 
     def sample() -> dict[str, dict[str, Any]]:
         return {row["name"]: row for row in query.rows(conn, with_xml=False, with_blocks=False)}
@@ -141,7 +141,7 @@ def load(conn: Any, seconds: float) -> Load:
         memory_mib=node["phymemory"],
         vms={
             name: VmLoad(
-                # A VM that was started anew in between begins at 0.
+                # The counter of a VM restarted in between began at 0 again.
                 cpu=round(
                     max(0, row["cputime_ns"] - first_by_name[name]["cputime_ns"]) / passed_ns, 3
                 ),
@@ -154,7 +154,7 @@ def load(conn: Any, seconds: float) -> Load:
 
 
 def read_timed_commitments(conn: Any, settings: HostSettings) -> _TimedCommitments:
-    """Return what :func:`host_info` needs of the domains, read now, and until when it holds."""
+    """Read the commitments for :func:`host_info`, with the end of records they hold for."""
     holds_until = reservations.last_end(settings)
     return commitments.read_commitments(conn, settings), holds_until
 
@@ -163,16 +163,17 @@ def host_info(
     conn: Any, settings: HostSettings, timed_commitments: _TimedCommitments | None = None
 ) -> HostInfo:
     """
-    Return everything placement needs to know of this host.
+    Return everything that placement needs to know about this host.
 
-    known
-        What :func:`seen` returned. A domain that is being started holds up whoever reads it, so it
-        is read before a lock is taken; it is read again if a record has ended since.
+    timed_commitments
+        From :func:`read_timed_commitments`. Reading a domain blocks while the domain starts, so
+        callers read commitments before they take a lock. If a record has ended since, this function
+        reads them again.
     """
     capabilities = host.capabilities(conn)
     node = query.node(conn)
-    # First: a record that ends meanwhile is a VM that is listed then. The other way round it would
-    # be in neither, and its room handed out twice.
+    # Read records before domains: a VM is listed as a domain if its record ends in between. In the
+    # other order it would be in neither list, and its room would be given away twice.
     coming_by_name = reservations.read_coming_vms(settings)
     if timed_commitments is None or timed_commitments[-1] != reservations.last_end(settings):
         timed_commitments = read_timed_commitments(conn, settings)
@@ -209,7 +210,7 @@ def host_info(
 
 
 def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
-    """Return why nobody knows what there is of VMs: by records, and by libvirt's definitions."""
+    """Return ``{VM: reason}`` of records and libvirt definitions that cannot be read."""
     return {**storage.find_not_loaded(conn), **reservations.find_unreadable(settings)}
 
 
@@ -265,7 +266,7 @@ def _storage(
     if capacity is None:
         committed_mib = total - free + promises["growth"] // MIB
     else:
-        # What is in the trash takes its room until it is emptied; above, it is not free either.
+        # Files in the trash take room too; above, total - free includes them.
         committed_mib = (promises["virtual"] + trash.taken_bytes(settings)) // MIB
     limit = (capacity or total) * settings.disk_ratio - settings.disk_reserve_mib
     return StorageFacts(
@@ -315,10 +316,10 @@ def _disk_needs(settings: HostSettings, name: str) -> DiskProfile:
 
 def domain_types(conn: Any, settings: HostSettings, capabilities: Mapping[str, Any]) -> DomainTypes:
     """
-    Return the kinds of guests; ``virt:hypervisor`` wins, then the probe of KVM.
+    Return the usable domain types; ``virt:hypervisor`` wins, then the probe of KVM.
 
-    Where KVM is offered and could be neither proved nor disproved there is no default: emulation
-    would be many times slower, and nobody would know why.
+    There is no default if the probe of KVM was inconclusive: emulation would be many times slower,
+    without a visible cause.
     """
     offered_types = {kind for guest in capabilities["guests"] for kind in guest["domain_types"]}
     if settings.hypervisor:
@@ -344,14 +345,14 @@ def bridges() -> list[str]:
 
 
 def links() -> list[str]:
-    """Return the host's own links, without its loopback and without those of VMs."""
-    # With the kernel's module for bonds there is a file, bonding_masters, among them.
+    """Return the host's own links, without the loopback and the links of VMs."""
+    # The kernel's bonding module adds a file, bonding_masters, to this folder.
     names = (path.name for path in _LINKS.iterdir() if path.is_dir())
     return sorted(name for name in names if name != "lo" and not name.startswith("vnet"))
 
 
 def presence(conn: Any, settings: HostSettings, name: str) -> Presence:
-    """Return all that locating one VM needs."""
+    """Return the facts by which the master locates a VM."""
     state = moved_to = uuid = notes_made = None
     with suppress(NoSuchVm):
         state, uuid = query.state(conn, name), lifecycle.uuid(conn, name)

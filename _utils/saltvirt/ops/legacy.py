@@ -1,8 +1,8 @@
 """
-What builders of versions before the records have left: a claim is a file that its builder locks.
+Claims of versions before the records: files that their builders lock.
 
-Those builders held their claims by flock, of which our own locks know nothing. A claim with
-``until`` is of a VM that another host was to send.
+Old builders lock their claims by flock, which our own locks do not see. A claim with ``until``
+belongs to a VM that another host was to send.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ _ROOM["stocks"] = {}
 
 
 def read_live_claims(settings: HostSettings) -> dict[str, dict[str, Any]]:
-    """Return ``{name: claim}`` of the VMs being built, or expected, at this moment."""
+    """Return ``{name: claim}`` of the VMs that are being built, or awaited, at this moment."""
     return {
         path.stem: with_room(claim)
         for path, claim in _read_claims(settings)
@@ -29,22 +29,22 @@ def read_live_claims(settings: HostSettings) -> dict[str, dict[str, Any]]:
 
 
 def with_room(claim: dict[str, Any]) -> dict[str, Any]:
-    """Return a claim that says of everything how much of it is reserved."""
+    """Return a claim with zero for all room that it does not name."""
     return {**_ROOM, **claim}
 
 
 def read_stale_claims(settings: HostSettings) -> dict[str, dict[str, Any]]:
-    """Return ``{name: claim}`` of the VMs whose builder died, or which did not come in time."""
+    """Return ``{name: claim}`` of VMs that lost their builder or did not arrive in time."""
     return {path.stem: claim for path, claim in _read_claims(settings) if not is_live(path, claim)}
 
 
 def is_live(path: Path, claim: dict[str, Any]) -> bool:
-    """Return whether a claim is to be left alone."""
+    """Return whether a claim is still in use."""
     return claim.get("until", 0) > time.time() or locks.is_held(path) or is_flocked(path)
 
 
 def is_flocked(path: Path) -> bool:
-    """Return whether an old builder holds its claim."""
+    """Return whether an old builder holds a claim's lock."""
     try:
         with open(path, encoding="utf-8") as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -56,7 +56,7 @@ def is_flocked(path: Path) -> bool:
 
 
 def claim_path(settings: HostSettings, name: str) -> Path:
-    """Return where the claim of a VM is."""
+    """Return the path of a VM's claim."""
     return Path(settings.state_dir) / "claims" / f"{name}.json"
 
 
@@ -67,6 +67,6 @@ def _read_claims(settings: HostSettings) -> Iterator[tuple[Path, dict[str, Any]]
         except FileNotFoundError:
             continue
         except ValueError:
-            # Its builder died, or is, in the middle of a write: it says nothing of any file.
+            # The builder is, or died, in the middle of a write: no files are known.
             claim = {"paths": [], "defines": True, "is_broken": True}
         yield path, claim

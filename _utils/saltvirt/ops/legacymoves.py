@@ -1,11 +1,11 @@
 """
-What moves of versions before the records have left on a host, taken over as records.
+Adopt leftovers of moves that versions before the records began on this host.
 
-Then nobody had a token, and a claim did not say which host sends its VM: both are found by asking
-all hosts (``salt-run virt.settle``).
+Old moves had no token, and a claim did not name the host that sends its VM: ``salt-run
+virt.settle`` finds both by asking all hosts.
 
-A departure was written without being brought to the disk: one that is empty or cut off is all that
-a crash may have left of a move that was under way. So it is named, and never removed.
+Old versions wrote departures without fsync: an empty or truncated file may be all that a crash left
+of a move. Such a file is reported and never removed.
 """
 
 import json
@@ -27,7 +27,7 @@ from saltvirt.protocol import legacy_token
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Departure:
-    """What a departure says: whose it is, and which files are removed when it is over."""
+    """An old departure: its VM, its target, and the files to remove when it is over."""
 
     name: str
     uuid: str
@@ -36,13 +36,13 @@ class _Departure:
 
     @property
     def target(self) -> str:
-        """The host that takes the VM, empty if the URI does not name one."""
+        """The host that takes the VM, empty if the URI names none."""
         return urlsplit(self.uri).hostname or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Claim:
-    """What a claim says: whose it is, which files were made, and the room that is reserved."""
+    """An old claim: its VM, the files made for it, and the room reserved."""
 
     name: str
     paths: list[str]
@@ -54,9 +54,9 @@ class _Claim:
 
 
 def adopt(settings: HostSettings) -> None:
-    """Take over what no job works on any more; what an old job still holds is left to it."""
+    """Turn leftovers that no job works on into records; files that an old job holds stay."""
     for path, leftover in (*_read_departures(settings), *_read_claims(settings)):
-        # What cannot be taken over is named with its own VM, and holds up no other.
+        # A leftover that cannot be adopted is reported with its own VM and blocks no other VM.
         with suppress(StorageError):
             if isinstance(leftover, _Departure):
                 _adopt_departure(settings, path, leftover)
@@ -65,22 +65,22 @@ def adopt(settings: HostSettings) -> None:
 
 
 def unreadable(settings: HostSettings) -> dict[str, str]:
-    """Return ``{name: why, and what to do}`` of the VMs with a move that cannot be read."""
+    """Return ``{name: reason and remedy}`` of the VMs with a move that cannot be read."""
     leftovers = (*_read_claims(settings), *_read_departures(settings))
     return {path.stem: leftover for path, leftover in leftovers if isinstance(leftover, str)}
 
 
 def refuse_unreadable(settings: HostSettings, name: str) -> None:
-    """Raise StorageError if a VM's move cannot be read: it may be another host's by now."""
+    """Raise StorageError if a VM's move cannot be read: another host may have the VM by now."""
     reason = unreadable(settings).get(arguments.text("name", name))
     if reason is not None:
         raise StorageError(reason)
 
 
 def _read_departures(settings: HostSettings) -> Iterator[tuple[Path, _Departure | str]]:
-    """Yield the departures that no job works on: what each says, or why it cannot be read."""
+    """Yield the departures that no job works on, each as read or as the reason it cannot be."""
     for path in _find_files(settings, "departures"):
-        # Looked at first: an old job that ends between the two leaves nothing that is half written.
+        # Check the lock before reading: a job that ends in between leaves no half-written file.
         if _is_held(path):
             continue
         try:
@@ -92,11 +92,11 @@ def _read_departures(settings: HostSettings) -> Iterator[tuple[Path, _Departure 
 
 
 def _read_claims(settings: HostSettings) -> Iterator[tuple[Path, _Claim | str]]:
-    """Yield the claims of VMs that are not awaited any more, or why one cannot be read."""
+    """Yield the claims of VMs that are not awaited any more, or why a claim cannot be read."""
     for path in _find_files(settings, "claims"):
         claim = _read_claim(path)
         until = claim.get("until", 0) if claim else 0
-        # An old source may be sending until this time; it knows of no cancelling.
+        # An old source may send until this time; it cannot be cancelled.
         if claim is None or not 0 < until < time.time() or _is_held(path):
             continue
         try:
@@ -106,7 +106,7 @@ def _read_claims(settings: HostSettings) -> Iterator[tuple[Path, _Claim | str]]:
 
 
 def _find_files(settings: HostSettings, name: str) -> list[Path]:
-    """Return what is left of a kind; raise StorageError if this user may not look."""
+    """Return the files in a folder of the state folder; raise StorageError if it is unreadable."""
     folder = Path(settings.state_dir) / name
     try:
         return sorted(folder.glob("*.json"))
@@ -124,7 +124,7 @@ def _describe_unreadable(path: Path, error: Exception) -> str:
 
 
 def _read_departure(path: Path) -> _Departure:
-    """Return what a departure says; raise if that is not all."""
+    """Return a departure; raise ValueError if the file is empty or incomplete."""
     text = path.read_text()
     if not text.strip("\0 \n"):
         raise ValueError("it is empty")
@@ -135,7 +135,7 @@ def _read_departure(path: Path) -> _Departure:
 
 
 def _records_folder(settings: HostSettings) -> Path:
-    # That of ops.reservations, which looks here before it says that no VM moves.
+    # The same as reservations.folder(); reservations imports this module.
     return Path(settings.state_dir) / records.FOLDER
 
 
@@ -152,7 +152,7 @@ def _read_claim(path: Path) -> dict[str, Any] | None:
 
 
 def _is_new(locked_record: records.LockedRecord, path: Path) -> bool:
-    """Return whether a file is to be taken over; one that was, before a crash, is removed."""
+    """Return whether a file is to be adopted; remove a file that was adopted before a crash."""
     if locked_record.record is not None and locked_record.record.token == legacy_token(
         locked_record.name
     ):

@@ -1,4 +1,4 @@
-"""Maintenance of this host: the flag that keeps new VMs away, and where its own have gone."""
+"""Maintenance of this host: the flag that keeps new VMs away, and the notes on evacuated VMs."""
 
 import json
 from pathlib import Path
@@ -23,8 +23,8 @@ def is_on(settings: HostSettings) -> bool:
 def set_flag(settings: HostSettings, state: object) -> bool:
     """Set or clear the flag that keeps new VMs away from this host; return the new state."""
     is_enabled = arguments.on_off("state", state)
-    # Under the lock that VMs are let in under: whoever came before the flag is seen among those
-    # that are being built when this returns.
+    # VMs are admitted under the same lock: any VM admitted before the flag is listed as being
+    # built when this returns.
     with reservations.host_lock(settings):
         if is_enabled:
             files.write(_flag(settings), b"")
@@ -35,11 +35,11 @@ def set_flag(settings: HostSettings, state: object) -> bool:
 
 def note_evacuated(settings: HostSettings, vms: Any) -> Any:
     """
-    Note where evacuations have put VMs of this host; return all notes.
+    Record where evacuations have moved VMs of this host; return all notes.
 
     vms
-        ``{name: {"hosts", "uuid", "proof"}}`` as the master says it, or ``{name: hosts}``, the
-        hosts one after the other; None forgets a VM.
+        ``{name: {"hosts", "uuid", "proof"}}`` from the master, or ``{name: hosts}``, with the hosts
+        in order; None forgets a VM.
     """
     changed_notes = {
         name: _parse_note(note) for name, note in (arguments.mapping("vms", vms) or {}).items()
@@ -56,7 +56,7 @@ def note_evacuated(settings: HostSettings, vms: Any) -> Any:
 
 
 def _parse_note(note: object) -> Any:
-    """Return what is to be noted of a VM as plain data; nothing, if it is to be forgotten."""
+    """Return a VM's note as plain data; empty to forget the VM."""
     if not isinstance(note, dict):
         return list(arguments.names("vms", note))
     facts: EvacuatedFacts = wire.argument("vms", EvacuatedFacts, note)
@@ -64,7 +64,7 @@ def _parse_note(note: object) -> Any:
 
 
 def _plain_note(note: Any) -> Any:
-    """Return a note as it was written: of the releases before it is the hosts, or one, alone."""
+    """Return a recorded note; earlier releases recorded only the hosts, or a single host."""
     if isinstance(note, dict):
         return wire.plain(wire.read_recorded(EvacuatedFacts, note))
     return [note] if isinstance(note, str) else list(note)

@@ -1,4 +1,4 @@
-"""Say what placement must know of this host, in a few hundred bytes; see ``placement.brief``."""
+"""Short facts about this host for placement, a few hundred bytes; see ``placement.brief``."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from saltvirt.xml import read
 
 def facts(conn: Any, settings: HostSettings, host: str, request: brief.Query) -> brief.Brief:
     """
-    Return the answer of a host to ``virt.placement_facts``.
+    Return this host's answer to ``virt.placement_facts``.
 
     host
-        Its id, by which it is asked for all, or for names alone.
+        This host's id, by which the request selects the hosts that answer more than names.
     """
     if request.is_for(host):
         return brief.build_brief(inspect.host_info(conn, settings), request)
-    # First: a record that ends meanwhile is a VM that is listed then.
+    # Read records before domains: a VM is listed as a domain if its record ends in between.
     building_names = sorted(reservations.read_coming_vms(settings))
     own_names, hosts_by_kept_vm = [], {}
     for definition in query.definitions(conn):

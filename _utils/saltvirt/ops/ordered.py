@@ -1,9 +1,9 @@
 """
-The master's orders: which of them were begun here, and which it has given up.
+The master's orders: which this host has begun, and which the master has given up.
 
-Salt queues jobs: one that is accepted may be begun long after the master has stopped waiting for
-it, and has given the VM's name to another. So each order has an id, which is noted before it is
-begun, or when the master says that it is not to be.
+Salt queues jobs: a job may begin long after the master stopped waiting for it and gave the VM's
+name to another VM. So each order has an id, which is recorded before the order begins, or when the
+master gives the order up.
 """
 
 import re
@@ -17,9 +17,9 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, VirtError
 
 _BEGUN, _REFUSED = "begun", "refused"
-# What the master is told of one that was begun: whether it is still being done.
+# Our answers to the master about an order that was begun.
 _RUNNING, _OVER = "running", "over"
-# At least so many of the last ids are known, and at most twice that.
+# At least this many of the last ids are kept, and at most twice as many.
 _KEPT = 5000
 
 
@@ -34,7 +34,7 @@ def _check_id(order_id: object) -> str:
 
 
 def _read_state(home: Path, order_id: str) -> str | None:
-    """Return what was noted of an order."""
+    """Return the recorded state of an order, None if there is none."""
     for folder in ("new", "old"):
         try:
             return (home / folder / order_id).read_text()
@@ -44,7 +44,7 @@ def _read_state(home: Path, order_id: str) -> str | None:
 
 
 def _note(home: Path, order_id: str, state: str) -> None:
-    """Note it; the oldest are forgotten by their number, as the clock may be wrong."""
+    """Record an order's state; old ids are dropped by count, as the clock may be wrong."""
     with locks.hold_lock(home / "notes.lock"):
         try:
             _write(home, order_id, state)
@@ -59,14 +59,14 @@ def _write(home: Path, order_id: str, state: str) -> None:
         new_folder.rename(old_folder)
     new_folder.mkdir(mode=0o700, exist_ok=True)
     files.write(new_folder / order_id, state.encode())
-    # The folders themselves may be new.
+    # The folders may be new, too.
     files.sync_folder(home)
     files.sync_folder(home.parent)
 
 
 @contextmanager
 def begin(settings: HostSettings, order_id: str) -> Iterator[None]:
-    """Note that an order is begun, and hold its lock meanwhile; raise if it is not to be begun."""
+    """Record that an order begins, and hold its lock; raise VirtError if it must not begin."""
     home, order_id = _home(settings), _check_id(order_id)
     with locks.hold_lock(home / f"{order_id}.lock", wait=False) as handle:
         if handle is None or _read_state(home, order_id):
@@ -76,7 +76,7 @@ def begin(settings: HostSettings, order_id: str) -> Iterator[None]:
 
 
 def refuse(settings: HostSettings, order_id: str) -> str:
-    """Note that an order is never begun: ``refused``; or return ``running`` or ``over``."""
+    """Record that an order never begins: ``refused``; if it has begun: ``running``, ``over``."""
     home, order_id = _home(settings), _check_id(order_id)
     with locks.hold_lock(home / f"{order_id}.lock", wait=False) as handle:
         if handle is None:

@@ -1,9 +1,9 @@
 """
-Which files this project has made for VMs: a mark on the file itself, in an extended attribute.
+Owner marks: extended attributes on the files that this project has made for VMs.
 
-It says whose the file is, its number, folder and name, and which host has made it: a copy, a file
-that somebody has renamed, and one of a snapshot of its file system are not ours. A file system
-without such attributes has no marks, and nothing there is taken for ours.
+A mark names the VM, the file's inode, folder and name, and the host that made it. So copies,
+renamed files and files in a snapshot of the file system do not count as ours. On a file system
+without extended attributes no file counts as ours.
 """
 
 import errno
@@ -15,9 +15,9 @@ from pathlib import Path
 from saltvirt.errors import StorageError
 
 _MARK = "user.salt-virt.made"
-# By its name alone a host is known to its master, of which there may be others.
+# A host's minion id is unique for one master only, and there may be several masters.
 _MACHINE = Path("/etc/machine-id")
-# What a file system without attributes, and one without room for any, answers.
+# The errors of file systems without extended attributes, or without room for them.
 _UNSUPPORTED_ERRNOS = {
     errno.EOPNOTSUPP,
     errno.ENOSYS,
@@ -30,7 +30,7 @@ _UNSUPPORTED_ERRNOS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The VM that a file was made for; ``is_of_this_host`` is whether this host has made it."""
+    """The VM that a file was made for, and whether this host made the file."""
 
     vm: str
     uuid: str
@@ -38,22 +38,22 @@ class Owner:
 
 
 def mark(path: str | Path, vm: str, uuid: str) -> None:
-    """Note on a file whose it is, where that can be noted; a missing file has no mark."""
+    """Put the owner mark on a file, if the file exists and its file system supports marks."""
     mark_data = {"vm": vm, "uuid": uuid, "host": _read_machine_id(), **_place(path)}
     try:
         mark_data["number"] = str(os.lstat(path).st_ino)
-        # A link that was planted in its place must not have another file marked.
+        # A symlink planted at this path must not get another file marked.
         os.setxattr(path, _MARK, json.dumps(mark_data).encode(), follow_symlinks=False)
     except FileNotFoundError:
         return
     except OSError as exc:
-        # Without a mark it is only never taken for garbage.
+        # Without a mark the file is merely never reported as a leftover.
         if exc.errno not in _UNSUPPORTED_ERRNOS:
             raise StorageError(f"cannot mark {path}: {exc.strerror}") from exc
 
 
 def unmark(path: str | Path) -> None:
-    """Take the mark off a file that is to stay whatever becomes of its VM."""
+    """Remove the owner mark from a file that is to outlive its VM."""
     try:
         os.removexattr(path, _MARK, follow_symlinks=False)
     except OSError as exc:
@@ -62,7 +62,7 @@ def unmark(path: str | Path) -> None:
 
 
 def read_owner(path: str | Path) -> Owner | None:
-    """Return whose a file is, None if it is not ours."""
+    """Return the owner of a file, None without a valid mark."""
     try:
         mark_data = json.loads(os.getxattr(path, _MARK, follow_symlinks=False))
         place = {**_place(path), "number": str(os.lstat(path).st_ino)}
@@ -77,12 +77,12 @@ def read_owner(path: str | Path) -> Owner | None:
 
 
 def _place(path: str | Path) -> dict[str, str]:
-    # A snapshot of a file system has the same numbers and names, in another folder.
+    # A snapshot of a file system has the same inodes and names, in another folder.
     return {"folder": os.path.realpath(Path(path).parent), "name": Path(path).name}
 
 
 def _read_machine_id() -> str:
-    """Return what tells this host from those that another master may have."""
+    """Return the id that tells this host from hosts of other masters."""
     try:
         return _MACHINE.read_text(encoding="ascii").strip() or os.uname().nodename
     except (OSError, ValueError):

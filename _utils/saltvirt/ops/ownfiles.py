@@ -1,10 +1,10 @@
 """
-Which files a build has made: of all hosts that share a folder, one makes a file of a name.
+Files made by a build: of all hosts that share a folder, only one can make a given file.
 
-Hosts do not see each other's records. So a file has a second name for a moment, its mark, with the
-token of the build in it: only one host can link a mark to the file's own name, and whoever finds
-both names of one file after a crash knows whose it is. It is the same when a file is removed: its
-name must be off the record before it is free for others.
+Hosts do not see each other's records. So each new file briefly has a second name, its mark, which
+contains the build's token. Only one host can link its mark to the file's own name, and after a
+crash the mark tells which build made the file. Removal uses the mark too: the name must leave the
+record before other hosts can use it.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from saltvirt import files, records, wire
 from saltvirt.errors import StorageError
 from saltvirt.recordfacts import BuildFacts
 
-# What :func:`_mark` returns.
+# The names that :func:`_mark` returns.
 _MARK_PATTERN = re.compile(r"\.salt-virt-([0-9a-f]{12})-[0-9a-f]{12}")
 
 
@@ -31,12 +31,12 @@ def announce(
     volumes: list[list[str]] | None = None,
 ) -> None:
     """
-    Have it on record which files a build is about to make, and which of them hold secrets.
+    Record the files that a build is about to make, and which of them hold secrets.
 
-    taken
-        What is there already, and all volumes: nobody else takes or removes them meanwhile.
+    existing_paths
+        Existing disks, and all volumes: other jobs do not take or remove them meanwhile.
     volumes
-        ``[pool, volume]`` of the volumes that it is about to make.
+        ``[pool, volume]`` of each volume that the build is about to make.
     """
     facts = replace(_facts(locked_record.now), paths=paths, secrets=secrets, begun=[])
     _note(locked_record, replace(facts, taken=existing_paths or None, volumes=volumes or None))
@@ -45,14 +45,14 @@ def announce(
 def note_volume(
     locked_record: records.LockedRecord, pool: str, name: str, number: str | None
 ) -> None:
-    """Have it on record that a volume is made; ``number`` is what it is known again by, if any."""
+    """Record that a volume is made; ``number`` identifies the volume later, if it has any."""
     facts = _facts(locked_record.now)
     other_volumes = [volume for volume in facts.volumes or [] if volume[:2] != [pool, name]]
     _note(locked_record, replace(facts, volumes=[*other_volumes, [pool, name, number or ""]]))
 
 
 def forget_volume(locked_record: records.LockedRecord, pool: str, name: str) -> None:
-    """Take a volume off the record that is removed."""
+    """Take a removed volume off the record."""
     facts = _facts(locked_record.now)
     _note(
         locked_record,
@@ -72,16 +72,16 @@ def _note(locked_record: records.LockedRecord, facts: BuildFacts) -> None:
 
 def make(locked_record: records.LockedRecord, paths: list[str]) -> None:
     """
-    Make empty files, and have them on record at once; raise StorageError if one is there already.
+    Make empty files and record them; raise StorageError if a file exists already.
 
-    If it raises, :func:`made` tells which were made, until :func:`forget` is called.
+    After an error :func:`filter_made` tells which were made, until :func:`forget` is called.
     """
     marks = {path: _mark(locked_record.now, path) for path in paths}
     unmarked_paths: list[str] = []
     try:
         for path, mark in marks.items():
             _make(path, mark, unmarked_paths)
-        # What is on record and does not survive a crash might be another host's by then.
+        # Sync before recording: a recorded file lost in a crash might be another host's later.
         _sync({mark.parent for mark in marks.values()})
         facts = _facts(locked_record.now)
         _note(locked_record, replace(facts, begun=[*(facts.begun or []), *paths]))
@@ -103,7 +103,7 @@ def _sync(folders: Iterable[Path]) -> None:
 
 
 def _make(path: str, mark: Path, unmarked_paths: list[str]) -> None:
-    """Make one of the files, and its mark; ``bare`` gets it where a file cannot have two names."""
+    """Make a file and its mark; add it to ``unmarked_paths`` if hard links are unsupported."""
     try:
         os.close(files.private(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         if not link_mark(mark, path):
@@ -115,28 +115,28 @@ def _make(path: str, mark: Path, unmarked_paths: list[str]) -> None:
 
 
 def link_mark(mark: Path, path: str) -> bool:
-    """Make a file of a mark; return whether it is, as a file system may know no such thing."""
+    """Hard-link a mark to a path; without support for links make a file and return False."""
     try:
         os.link(mark, path)
     except OSError as exc:
         if exc.errno not in files.NO_LINKS:
             raise
-        # Whoever is killed before this is on record leaves a file without content.
+        # A job killed before it records this file leaves an empty file behind.
         os.close(files.private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         return False
     return True
 
 
 def filter_made(record: records.Record, paths: Iterable[str]) -> list[str]:
-    """Return those of some paths that a build has made; the rest is another's by now, if any."""
+    """Return the paths that a build has made; other files there belong to another host by now."""
     begun_paths = _facts(record).begun
-    if begun_paths is None:  # on record by an older version
+    if begun_paths is None:  # recorded by an older version
         return list(paths)
     return [path for path in paths if path in begun_paths or _is_same(_mark(record, path), path)]
 
 
 def take_off_record(locked_record: records.LockedRecord, paths: Iterable[str]) -> None:
-    """Take files off the record that are removed next; until :func:`forget` their marks tell."""
+    """Take files off the record before they are removed; their marks identify them meanwhile."""
     for path in paths:
         facts = _facts(locked_record.now)
         begun_paths = facts.begun or []
@@ -151,7 +151,7 @@ def take_off_record(locked_record: records.LockedRecord, paths: Iterable[str]) -
             pass  # it is gone already
         except OSError as exc:
             if exc.errno in files.NO_LINKS:
-                continue  # it stays on record until all of it is removed
+                continue  # the file stays on record until the whole record ends
             raise StorageError(f"cannot remove {path}: {exc.strerror}") from exc
         _note(
             locked_record,
@@ -166,7 +166,7 @@ def forget(record: records.Record, paths: Iterable[str]) -> None:
 
 
 def find_leftover_marks(folder: Path, tokens: Iterable[str]) -> list[Path]:
-    """Return the marks of a folder of this host alone that are of none of the builds on record."""
+    """Return the marks without a recorded build in a folder that only this host uses."""
     known_prefixes = {token[:12] for token in tokens}
     matches = (
         (path, _MARK_PATTERN.fullmatch(path.name)) for path in sorted(folder.glob(".salt-virt-*"))
@@ -178,7 +178,7 @@ def find_leftover_marks(folder: Path, tokens: Iterable[str]) -> list[Path]:
 
 def _unmark(mark: Path) -> None:
     try:
-        # A file system that may only be read refuses also what is not there.
+        # On a read-only file system unlink fails even for a missing file.
         if os.path.lexists(mark):
             mark.unlink(missing_ok=True)
     except OSError as exc:
@@ -186,7 +186,7 @@ def _unmark(mark: Path) -> None:
 
 
 def _mark(record: records.Record, path: str) -> Path:
-    # A name of its own length: the file's may be as long as a name can be.
+    # Use a digest: the file's own name may have the maximum length already.
     digest = hashlib.sha256(Path(path).name.encode()).hexdigest()[:12]
     return Path(path).with_name(f".salt-virt-{record.token[:12]}-{digest}")
 

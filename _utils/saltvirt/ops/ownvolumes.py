@@ -1,4 +1,4 @@
-"""Which volumes of storage pools belong to a VM alone, and their removal with it."""
+"""Volumes of storage pools that belong to a single VM, and their removal with the VM."""
 
 import logging
 import shlex
@@ -22,7 +22,7 @@ from saltvirt.xml import parse, volume
 from saltvirt.xml import pool as pool_
 
 log = logging.getLogger(__name__)
-# What functions of the runner take beside a host, a pool and a volume.
+# Arguments of runner functions after the host, the pool and the volume.
 _MORE_ARGUMENTS = {"virt.volume_upload": " FILE", "virt.volume_resize": " SIZE shrink=True"}
 
 
@@ -32,10 +32,9 @@ class VmVolumes:
     The volumes of a VM.
 
     paths
-        Those that are files, which go as all files of a VM do.
+        Volumes that are files, which are removed like all files of a VM.
     volumes
-        ``[pool, volume]`` of those that only libvirt can remove, with their numbers if they have
-        any.
+        ``[pool, volume]`` or ``[pool, volume, number]`` of volumes that only libvirt can remove.
     """
 
     paths: list[str] = field(default_factory=list)
@@ -43,7 +42,7 @@ class VmVolumes:
 
 
 def find_volumes(conn: Any, settings: HostSettings, name: str, *, removables: bool) -> VmVolumes:
-    """Return the volumes that belong to a VM alone; what stays is said in the log."""
+    """Return the volumes that belong to a VM alone; the log names the others."""
     vm_volumes = VmVolumes()
     for disk in volume.places(parse(lifecycle.inactive_xml(conn, name))):
         if disk.device in ("cdrom", "floppy") and not removables:
@@ -70,7 +69,7 @@ def _add_file(
     path = location.path or ""
     is_only_read = disk.is_readonly or disk.device in ("cdrom", "floppy")
     verdict = judge_volume(conn, settings, policies.DELETE, location.pool, location.volume, name)
-    # VMs of all hosts can read what a VM only reads there.
+    # VMs of all hosts may read a shared volume that this VM only reads.
     if verdict.used_by or (is_only_read and storage.is_declared(settings, path)):
         log.warning("volume %s/%s stays: other VMs use it", location.pool, location.volume)
         return
@@ -106,7 +105,7 @@ def judge_volume(
     *but: str,
     elsewhere: OtherHostsUsage | None = None,
 ) -> Verdict:
-    """Return whether a volume may be used so, whichever name a reference has for it."""
+    """Return whether a policy allows the use of a volume, by whichever name it is referenced."""
     path = diskvolumes.path_of(conn, pool, name)
     going = [path] if path.startswith("/") else []
     index = usage.index(conn, settings, but=but, going=going, other_hosts=elsewhere)
@@ -116,18 +115,18 @@ def judge_volume(
 def find_shared_devices(
     conn: Any, settings: HostSettings, volumes: Iterable[Sequence[str]]
 ) -> list[str]:
-    """Return the devices of volumes that other hosts see."""
+    """Return the devices of those volumes that other hosts see."""
     paths = (diskvolumes.path_of(conn, pool, name) for pool, name, *_number in volumes)
     return [path for path in paths if path and sharing.is_shared(settings, path)]
 
 
 def lock_volume(conn: Any, pool: str, name: str) -> AbstractContextManager[None]:
-    """Have a volume that is to be written over, so that no VM starts with it in the block."""
+    """Keep VMs from starting with a volume during the block, which writes over the volume."""
     return storage.keep_from_qemu(diskvolumes.path_of(conn, pool, name))
 
 
 def hold_host_lock(settings: HostSettings) -> AbstractContextManager[None]:
-    """Have no build or arrival begun here, which may take volumes that are there, in the block."""
+    """Keep builds and arrivals, which may take existing volumes, from beginning in the block."""
     return reservations.host_lock(settings)
 
 
@@ -135,9 +134,8 @@ def refuse_open(conn: Any, settings: HostSettings, pool: str, names: Iterable[st
     """
     Raise StorageError if a volume is in use, though no VM that runs here has it.
 
-    A QEMU may have it open, as that of another host may which shares it, or it may be made for a VM
-    that is not here yet. It is not kept from QEMU: a logical volume that anybody has open cannot be
-    removed.
+    A QEMU here or on a host that shares the volume may have it open, or the volume is made for a VM
+    on its way here. The volume is not locked: an open logical volume cannot be removed.
     """
     for name in names:
         path = diskvolumes.path_of(conn, pool, name)
@@ -160,21 +158,22 @@ def judge_deletion(
     call: str = "virt.volume_delete",
 ) -> list[Verdict]:
     """
-    Return whether volumes may go, or be written over: what is based on one would be spoilt.
+    Return whether volumes may be deleted or written over without spoiling files based on them.
 
     elsewhere
-        What other hosts said of volumes on storage that they see. Defaults to nothing.
+        Other hosts' usage of volumes that they see. Defaults to nothing.
     policy
-        What is done to them. Defaults to deleting them.
+        The intended use. Defaults to deletion.
     but
-        VMs whose backing chains need not be readable, beside those whose disks these volumes are.
+        VMs with backing chains that need not be readable, beside the VMs that use these volumes.
         Defaults to none.
     going
-        Files that go together with them, whose own references do not count. Defaults to none.
+        Files removed together with the volumes; their own references do not count. Defaults to
+        none.
     call
-        The runner's function that asks all hosts first. Defaults to the one that deletes.
+        The runner's function that asks all hosts first. Defaults to ``virt.volume_delete``.
 
-    Raises StorageError if a QEMU has one open, or if one is made for a VM that comes.
+    Raises StorageError if a QEMU has a volume open, or it is made for a VM on its way here.
     """
     refuse_open(conn, settings, pool, names)
     paths = {name: diskvolumes.path_of(conn, pool, name) for name in names}
@@ -202,16 +201,16 @@ def refuse_deletion(
     but: Collection[str] = (),
     going: Collection[str] = (),
 ) -> None:
-    """Raise StorageError if a volume must not go; see :func:`deletable`."""
+    """Raise StorageError if a volume must not be deleted; see :func:`judge_deletion`."""
     for verdict in judge_deletion(conn, settings, pool, names, but=but, going=going):
         verdict.refuse(f"volume {verdict.path} stays")
 
 
 def refuse_group(conn: Any, settings: HostSettings, pool: str) -> None:
     """
-    Raise StorageError if a pool would go with all its volumes, and something needs one of them.
+    Raise StorageError if deleting a pool deletes its volumes and something needs such a volume.
 
-    It is called under the host's lock.
+    Call it under the host's lock.
     """
     group = volumes_.find_group_pool(conn, pool)
     if group is None:
@@ -228,7 +227,7 @@ def refuse_group(conn: Any, settings: HostSettings, pool: str) -> None:
 
 
 def _refuse_shared_group(settings: HostSettings, group: pool_.Pool) -> None:
-    """Raise StorageError if other hosts see a volume group: their VMs may have volumes of it."""
+    """Raise StorageError if other hosts see a volume group: their VMs may use its volumes."""
     is_shared = sharing.is_shared(settings, group.target or "")
     if is_shared or any(pool_.has_device(group, path) for path in settings.shared_paths):
         raise StorageError(
@@ -239,7 +238,7 @@ def _refuse_shared_group(settings: HostSettings, group: pool_.Pool) -> None:
 
 
 def _find_users(conn: Any, pool: str, names: Sequence[str] | None = None) -> set[str]:
-    """Return the VMs that have one of some volumes, by default of all in the pool."""
+    """Return the VMs that use any of the named volumes, by default any volume of the pool."""
     infos_by_name = volumes_.infos(conn, pool).get(pool, {})
     chosen_infos = (info for name, info in infos_by_name.items() if names is None or name in names)
     return {vm for info in chosen_infos for vm in info["used_by"]}
@@ -253,7 +252,7 @@ def judge_resize(
     elsewhere: OtherHostsUsage,
     is_cut: bool,
 ) -> list[Verdict]:
-    """Return whether a volume may get another size; disks above it can see what is cut off."""
+    """Return whether a volume may be resized; shrinking would spoil the disks based on it."""
     if is_cut:
         call_arguments = (conn, settings, pool, [name], elsewhere, policies.FILL)
         return judge_deletion(*call_arguments, call="virt.volume_resize")
@@ -265,12 +264,13 @@ def get_deletion_lock(
     conn: Any, settings: HostSettings, pool: str, volume_names: Sequence[str]
 ) -> Callable[[Sequence[str]], AbstractContextManager[None]]:
     """
-    Return what holds the host's lock over the deletion of a few volumes of a pool that goes.
+    Return a context manager that holds the host's lock while some volumes are deleted.
 
-    All is looked at again under it: whoever waited for it may have taken one of them.
+    It checks the volumes again under the lock: another job may have taken one before.
 
-    planned
-        All volumes that go; none of a pool that does not run, whose volumes libvirt does not list.
+    volume_names
+        All volumes of the pool to be deleted; empty for an inactive pool, as libvirt does not list
+        its volumes.
     """
     users = _find_users(conn, pool, volume_names)
     going = [diskvolumes.path_of(conn, pool, name) for name in volume_names]
@@ -289,7 +289,7 @@ def get_deletion_lock(
 def judge_wipe(
     conn: Any, settings: HostSettings, pool: str, name: str, elsewhere: OtherHostsUsage
 ) -> list[Verdict]:
-    """Return whether a volume may be wiped: no VM, running or not, has it as a disk or below."""
+    """Return whether a volume may be wiped: no VM has it as a disk or in a backing chain."""
     path = diskvolumes.path_of(conn, pool, name)
     going = [path] if path.startswith("/") else []
     index = usage.index(conn, settings, going=going, other_hosts=elsewhere)
@@ -311,18 +311,18 @@ def remove(
     elsewhere: OtherHostsUsage | None = None,
 ) -> None:
     """
-    Delete volumes, but those that anything uses by now; what is gone is gone.
+    Delete volumes, except those in use by now; missing volumes are fine.
 
     vm
-        The VM whose build has just made them, and whose record names them. Defaults to none.
-
+        The VM for which a build has just made the volumes; its record does not count as use.
+        Defaults to none.
     is_late
-        Whoever wrote them down did not come that far: another host may have made a volume of that
-        name meanwhile, where several have a pool in common. Defaults to False.
+        Whether the job that recorded the volumes was interrupted: in a shared pool another host may
+        have made a volume of the same name since. Defaults to False.
     elsewhere
-        What other hosts said of volumes on storage that they see. Defaults to nothing.
+        Other hosts' usage of volumes that they see. Defaults to nothing.
 
-    Raises StorageError if one cannot be deleted; the others are.
+    Raises StorageError if a volume cannot be deleted; the others are deleted all the same.
     """
     failures = []
     for pool, name, *number in volumes:
@@ -354,10 +354,10 @@ def remove(
 
 def settle_made(conn: Any, settings: HostSettings, vm: str, volumes: list[list[str]]) -> None:
     """
-    Delete the volumes that a build of a VM has made which died.
+    Delete the volumes that an interrupted build of a VM has made.
 
-    Raises StorageError if one is there of which nobody knows whether the build has made it: it died
-    just then.
+    Raises StorageError for a volume without a recorded number: the build was interrupted around its
+    creation, so whether the build made it is unknown.
     """
     for pool, name, *number in volumes:
         libvirt_pool = pools.find(conn, pool)

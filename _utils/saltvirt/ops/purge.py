@@ -1,4 +1,4 @@
-"""Remove a VM with everything that was made for it, and never anything else."""
+"""Remove a VM with everything that was made for it, and nothing else."""
 
 import logging
 import os
@@ -41,25 +41,26 @@ def purge(
     elsewhere: OtherHostsUsage | None = None,
 ) -> None:
     """
-    Remove a VM: stop it, forget it, remove its disks, seed, console log and unused token.
+    Remove a VM: stop and undefine it, remove its disks, seed, console log and unused token.
 
     A file that anything else needs stays, and the log says why (:mod:`saltvirt.storage.policies`).
-    A volume of a storage pool goes as a file does; a block or network disk that is in no pool
-    stays. With ``virt:trash_days``, or if what could need a file cannot be read, files go into the
-    trash, except the seed. A purge that was interrupted is finished by the next.
+    Volumes of storage pools are removed like files; block and network disks outside pools stay.
+    With ``virt:trash_days``, or if a possible user of a file cannot be read, files go into the
+    trash, except the seed. The next purge finishes an interrupted one.
 
     dirs
-        Remove the folders that are empty afterwards. Defaults to False.
+        Remove folders that are empty afterwards. Defaults to False.
     removables
         Remove cdrom and floppy images too. Defaults to False.
     uuid
-        The UUID of the VM that is meant; a VM with another UUID stays. Defaults to any.
+        The VM's expected UUID; a VM with another UUID stays. Defaults to any.
     only_made
-        Take the VM's build back: what was there before stays. Defaults to False.
+        Undo the VM's build: disks that existed before the build stay. Defaults to False.
     elsewhere
-        What other hosts said of files on storage that they see. Defaults to nothing.
+        Other hosts' usage of files that they see. Defaults to nothing.
 
-    Raises :class:`saltvirt.storage.sharing.AskAll`, with nothing changed, if they have to be asked.
+    Raises :class:`saltvirt.storage.sharing.AskAll`, with nothing changed, if other hosts must be
+    asked first.
     """
     elsewhere = elsewhere or OtherHostsUsage()
     with ExitStack() as stack:
@@ -86,7 +87,7 @@ def purge(
             vm_volumes = undo.own(
                 ownvolumes.find_volumes(conn, settings, name, removables=removables)
             )
-            # A disk that was taken out of the definition stays, though it is in use yet.
+            # A disk removed from the definition stays, even if the running VM still uses it.
             files = undo.files(_find_candidates(conn, settings, name, removables, is_defined=True))
             _refuse_others(conn, settings, name, [*files, *vm_volumes.paths], vm_volumes.volumes)
             _refuse_unasked(
@@ -110,7 +111,7 @@ def purge(
 
 
 def _check_uuid(conn: Any, name: str, uuid: str | None) -> str:
-    """Return the UUID of a VM; raise NameTaken if it is not the one that is meant."""
+    """Return the UUID of a VM; raise NameTaken if it is not the expected one."""
     actual_uuid = lifecycle.uuid(conn, name)
     if uuid not in (None, actual_uuid):
         raise NameTaken(
@@ -136,10 +137,10 @@ def _remove(
     keep_nvram: bool,
 ) -> None:
     name, moved_to = locked_record.name, lifecycle.moved_to(conn, locked_record.name)
-    # One that is started in between would run on, without a definition, over files that stay.
+    # A VM started in between would run on without a definition, and its files would stay.
     with startlock.hold_start_lock(settings, name):
         lifecycle.destroy(conn, name)
-        # Whoever settles this knows by it what is still this VM's of its files.
+        # Settling an interrupted purge tells by the signatures which files are still this VM's.
         signatures = unfinished.signatures(paths)
         locked_record.note(
             **wire.plain(replace(locked_record.now.read(PurgeFacts), untouched=signatures))
@@ -151,14 +152,14 @@ def _remove(
         kept.forget_target(settings, name)
     else:
         kept.note_target(settings, name, moved_to)
-    # The definition must not come back with a crash when the files are gone.
+    # Sync first, or a crash could restore the definition after the files are gone.
     storage.settle_definitions()
     unfinished.remove_log(name)
     try:
         with unfinished.fill_purge_trash(
             settings, name, locked_record.now.read(PurgeFacts)
         ) as drop:
-            # Whoever defined a VM over one of them meanwhile has it.
+            # Build the index anew: another VM may have been defined over a file since.
             index = unfinished.index_without(conn, settings, name, paths, elsewhere)
             unfinished.remove(settings, index, policies.DELETE, paths, drop)
             volumes = locked_record.now.read(PurgeFacts).volumes or []
@@ -177,16 +178,16 @@ def undefine(
     snapshots: bool = False,
 ) -> None:
     """
-    Forget a VM's definition; its disks stay, and what another host may have.
+    Remove a VM's definition; its disks stay, and so does state that another host may use.
 
     managed_save, snapshots
-        Forget its saved state, what libvirt knows of its snapshots and checkpoints. Default to
+        Drop the saved state; drop libvirt's metadata of snapshots and checkpoints. Default to
         False: a VM that has any is refused.
 
-    Raises NameTaken if the VM is being moved, built or purged. What was interrupted of a build or a
-    purge is settled first.
+    Raises NameTaken if the VM is being moved, built or purged. An interrupted build or purge is
+    settled first.
     """
-    # Whoever begins a move does it under the same lock.
+    # Moves begin under the same lock.
     with reservations.host_lock(settings):
         root = read.domain(lifecycle.xml(conn, name))
         reservations.refuse_moving(settings, name, read.uuid(root))
@@ -202,18 +203,18 @@ def undefine(
         is_kept = is_kept or moved_to is not None
         is_kept = is_kept or firmware.has_shared_variables(conn, name)
         paths = _find_chain_files(conn, name)
-        # The disks stay, and a TPM's state may be all that opens what the guest has on them.
         if moved_to is not None:
-            # A state must not take what is gone here for a VM that no host has.
+            # Without this record, applying a Salt state here would make the VM a second time.
             kept.note_target(settings, name, moved_to)
+        # The disks stay, and the guest may need the TPM's state to decrypt them.
         lifecycle.undefine(conn, name, keep_nvram=is_kept, keep_tpm=state is not None)
         for path in paths:
-            # They stay because they are wanted: virt.doctor is not to take them for garbage.
+            # With its mark, virt.doctor would report the kept disk as a leftover.
             owned.unmark(path)
 
 
 def _refuse_data_loss(conn: Any, name: str, *, managed_save: bool, snapshots: bool) -> None:
-    """Raise LibvirtRefused, as libvirt does itself, if a VM has what only its definition keeps."""
+    """Raise LibvirtRefused if undefining a VM would lose data kept with its definition."""
     if not managed_save and name in lifecycle.saved(conn):
         raise LibvirtRefused(
             f"VM {name!r} has a saved state (managed save), which its definition alone keeps, so "
@@ -240,7 +241,8 @@ def _refuse_lost_tpm(name: str, state: str | None) -> None:
     """
     Raise LibvirtRefused if libvirt would remove the state of a VM's TPM with its definition.
 
-    virsh is no way out: the disks keep their marks then, and virt.doctor takes them for garbage.
+    The message does not suggest virsh undefine: with that the disks keep their marks, and
+    virt.doctor reports them as leftovers.
     """
     if state is not None and os.path.exists(state) and not lifecycle.keeps_tpm():
         raise LibvirtRefused(
@@ -251,10 +253,10 @@ def _refuse_lost_tpm(name: str, state: str | None) -> None:
 
 
 def _find_chain_files(conn: Any, name: str) -> set[str]:
-    """Return the files of a VM's disks, and those below them, wherever they are."""
+    """Return the files of a VM's disks and of their backing chains."""
     overlays = lifecycle.overlays(conn)
     disks = (path for path in lifecycle.disks(conn)[name] if path.startswith("/"))
-    # Into a raw disk its guest may have written what looks like the header of an overlay.
+    # A guest may have written a fake overlay header into its raw disk.
     return {
         file_path
         for path in disks
@@ -264,9 +266,9 @@ def _find_chain_files(conn: Any, name: str) -> set[str]:
 
 def _settle_begun(conn: Any, settings: HostSettings, name: str, domain_uuid: str) -> None:
     """
-    Settle an interrupted purge or build of a VM that is to be undefined; refuse one that goes on.
+    Settle an interrupted purge or build of a VM to be undefined; raise NameTaken if it still runs.
 
-    Whoever settled it later would find no definition any more, and remove the files.
+    Settling after the undefine would find no definition, and remove the files.
     """
     record_names = [
         record.name
@@ -281,15 +283,15 @@ def _settle_begun(conn: Any, settings: HostSettings, name: str, domain_uuid: str
 def _refuse_others(
     conn: Any, settings: HostSettings, name: str, own_paths: list[str], volumes: list[list[str]]
 ) -> None:
-    """Raise StorageError if what a VM has on storage that all hosts share may be another host's."""
+    """Raise StorageError if a VM's files on storage that all hosts share may be another host's."""
     root = read.domain(lifecycle.xml(conn, name))
-    # libvirt removes the last one with the definition.
+    # libvirt removes the TPM's state with the definition.
     paths = [*own_paths, read.firmware_variables(root), read.tpm_state(root)]
     shared_paths = [path for path in paths if path and sharing.is_shared(settings, path)]
     moved_to = read.describe_notes(root)["moved_to"]
     if moved_to is None and lifecycle.is_migrated(conn, name):
         moved_to = "another host, as libvirt says"
-    # What is no file of this host may be that of all.
+    # Volumes that are not files may be shared by all hosts.
     shared_names = [*shared_paths, *("/".join(volume[:2]) for volume in volumes)]
     if moved_to is not None and shared_names:
         raise StorageError(
@@ -311,7 +313,7 @@ def _refuse_others(
 def find_shared_files(
     conn: Any, settings: HostSettings, name: str, *, removables: bool = False
 ) -> list[str]:
-    """Return the files and devices that other hosts see, of those that a purge would remove."""
+    """Return the files and devices that a purge would remove and other hosts see."""
     if not lifecycle.is_defined(conn, name):
         return []
     vm_volumes = ownvolumes.find_volumes(conn, settings, name, removables=removables)
@@ -330,7 +332,7 @@ def find_shared_files(
 
 
 def find_own_files(conn: Any, settings: HostSettings, name: str, removables: bool) -> list[str]:
-    """Return the files that belong to a VM alone, by what runs of it."""
+    """Return the files that belong to a VM alone, according to its current XML."""
     files = _find_candidates(conn, settings, name, removables)
     index = usage.index(conn, settings, but=[name], going=files)
     return [path for path in files if not index.verdict(policies.DELETE, path).used_by]
@@ -352,7 +354,7 @@ def _refuse_unasked(paths: Iterable[str], name: str, elsewhere: OtherHostsUsage)
 def _find_unused(
     conn: Any, settings: HostSettings, name: str, paths: list[str], elsewhere: OtherHostsUsage
 ) -> list[str]:
-    """Return those of a VM's files that go with it; raise AskAll if other hosts may need one."""
+    """Return the files that a purge removes; raise AskAll if other hosts may need any of them."""
     index = usage.index(conn, settings, but=[name], going=paths, other_hosts=elsewhere)
     verdicts = list(index.verdicts(policies.DELETE, paths).values())
     sharing.refuse_unasked(
@@ -370,10 +372,10 @@ def _find_candidates(
     conn: Any, settings: HostSettings, name: str, removables: bool, *, is_defined: bool = False
 ) -> list[str]:
     """
-    Return the files of a VM's disks, and of their chains what was made for this VM.
+    Return the files of a VM's disks, and the files in their backing chains made for this VM.
 
     is_defined
-        Go by its definition, not by what runs. Defaults to False.
+        Read the VM's definition, not its running XML. Defaults to False.
     """
     root = read.domain(
         lifecycle.inactive_xml(conn, name) if is_defined else lifecycle.xml(conn, name)
@@ -387,7 +389,7 @@ def _find_candidates(
         if storage.is_device(path):
             log.warning("%s stays: it is a device, though VM %s has it as a file", path, name)
             continue
-        # VMs of all hosts can read what a VM only reads there.
+        # VMs of all hosts may read a shared file that this VM only reads.
         if (is_removable or disk["is_readonly"]) and storage.is_declared(settings, path):
             continue
         out += [path, *_find_own_below(disk, read.uuid(root))]
@@ -395,11 +397,11 @@ def _find_candidates(
 
 
 def _find_own_below(disk: dict[str, Any], uuid: str) -> Iterator[str]:
-    """Yield the files below a VM's disk that were made for it, as before an external snapshot."""
-    # A guest can write what looks like the header of an overlay into a raw disk.
+    """Yield the files below a disk that were made for its VM, such as before a snapshot."""
+    # A guest can write a fake overlay header into its raw disk.
     below = storage.chain_below(disk["path"]) if disk["format"] == "qcow2" else []
     for path in below:
-        # A name in a header can lead through a folder that is gone before this file is.
+        # A path in a header may lead through a folder that is removed before this file.
         path = str(Path(path).parent.resolve() / Path(path).name)
         owner = owned.read_owner(path)
         if owner is not None and owner.uuid == uuid and owner.is_of_this_host:
@@ -407,7 +409,7 @@ def _find_own_below(disk: dict[str, Any], uuid: str) -> Iterator[str]:
 
 
 def _remove_empty(conn: Any, settings: HostSettings, paths: list[str]) -> None:
-    """Remove the folders of files if they are empty, but for those in which new disks are made."""
+    """Remove the empty folders of files, except folders in which new disks are made."""
     kept_folders = storage.folders(conn, settings)
     for folder in {Path(path).parent for path in paths}:
         if folder.resolve() in kept_folders:
@@ -415,5 +417,5 @@ def _remove_empty(conn: Any, settings: HostSettings, paths: list[str]) -> None:
         try:
             folder.rmdir()
         except OSError as exc:
-            # The VM is gone all the same, and what is left may be a mount, or in use.
+            # The VM is purged all the same; the folder may be a mount point, or in use.
             log.info("folder %s stays: %s", folder, exc.strerror)

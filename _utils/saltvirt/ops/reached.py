@@ -1,4 +1,4 @@
-"""How one VM of this host is reached, and what its console says."""
+"""Addresses and login of a VM on this host, and the tail of its console log."""
 
 import logging
 import os
@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 
 def describe_vm(conn: Any, name: str, host: str) -> dict[str, dict[str, Any]]:
     """
-    Return what :func:`saltvirt.ops.inspect.vm_info` does of one VM, and how it is reached.
+    Return a VM as :func:`saltvirt.ops.inspect.vm_info` does, with its addresses and login.
 
     host
-        This host's minion id, by which others know it.
+        This host's minion id.
     """
     disks = showndisks.Disks(conn)
     return {
@@ -48,7 +48,7 @@ def _describe_access(conn: Any, row: Mapping[str, Any], host: str) -> dict[str, 
 
 
 def _find_addresses(conn: Any, name: str, root: ET.Element) -> tuple[list[str], str | None]:
-    """Return the addresses of a running VM, of the first source that knows any, and that source."""
+    """Return a running VM's addresses from the first source that knows any, and that source."""
     for source in ("lease", *(["agent"] if read.has_agent(root) else []), "neighbours"):
         if source == "neighbours":
             addresses, source = _neighbours(conn, name, root)
@@ -60,7 +60,7 @@ def _find_addresses(conn: Any, name: str, root: ET.Element) -> tuple[list[str], 
 
 
 def _neighbours(conn: Any, name: str, root: ET.Element) -> tuple[list[str], str]:
-    """Ask the kernel itself; libvirt's own reader of that table fails on some systems."""
+    """Return addresses from the kernel's neighbour table, as libvirt's reader may fail."""
     try:
         return access.addresses(links.neighbours(_on_bridges(root))), "neighbours"
     except VirtError as exc:
@@ -69,16 +69,16 @@ def _neighbours(conn: Any, name: str, root: ET.Element) -> tuple[list[str], str]
 
 
 def _on_bridges(root: ET.Element) -> list[tuple[str, str]]:
-    """Return ``(bridge, MAC)`` of the NICs of a running VM; libvirt says its networks' bridges."""
+    """Return ``(bridge, MAC)`` of a running VM's NICs; running XML names networks' bridges."""
     pairs = ((nic.get("source", {}).get("bridge"), mac) for mac, nic in read.nics(root).items())
     return [(bridge, mac) for bridge, mac in pairs if bridge]
 
 
 def read_console_tail(name: str, lines: int) -> str:
     """
-    Return the last lines of a VM's console log; no more than a MiB of it is read.
+    Return the last lines of a VM's console log, from its last MiB.
 
-    The guest writes it: what could steer a terminal is left out.
+    The guest writes the log, so terminal control sequences are left out.
     """
     path = Path(console_log(name))
     try:

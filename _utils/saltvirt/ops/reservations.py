@@ -1,8 +1,8 @@
 """
-Reservations: what is on its way to this host, and the room that it takes.
+Reservations: the VMs on their way to this host, and the room reserved for them.
 
-The records of builds and arrivals tell it. Whoever asks for room and begins a record holds the
-host's lock meanwhile, so that no room is given away twice.
+Records of builds and arrivals are the reservations. A job holds the host's lock from checking for
+room until it has begun its record, so that no room is given away twice.
 """
 
 import os
@@ -22,10 +22,10 @@ from saltvirt.ops import legacy, legacymoves
 from saltvirt.placement.answers import ComingFacts
 from saltvirt.recordfacts import BuildFacts, PurgeFacts
 
-# The phases in which a VM that another host sends has its room here, and is not here yet.
+# The phases of an arrival with room reserved for a VM that is not here yet.
 _COMING = (protocol.PREPARING, protocol.READY)
-# What a record of a move says of its VM. One that was cancelled has nothing here that is another's;
-# of one that was refused there are files, which are removed by their paths.
+# Descriptions of a move by the purpose of its record. A cancelled move blocks nothing; a refused
+# one still has files here, which are removed by their paths.
 _MOVES = {"departure": "leaving this host", "arrival": "coming to this host"}
 
 
@@ -38,7 +38,7 @@ def folder(settings: HostSettings) -> Path:
 def open_record(
     settings: HostSettings, purpose: str, name: str, busy_message: str
 ) -> Iterator[records.LockedRecord]:
-    """Yield the record of a VM and purpose under its lock; raise NameTaken(busy) if it is held."""
+    """Yield a VM's record of a purpose under its lock; raise NameTaken if another job has it."""
     with records.hold_record(folder(settings), purpose, name) as locked_record:
         if locked_record is None:
             raise NameTaken(busy_message)
@@ -47,14 +47,14 @@ def open_record(
 
 @contextmanager
 def host_lock(settings: HostSettings) -> Iterator[None]:
-    """Hold the lock under which this host's room is looked at and a record begun."""
+    """Hold the lock under which jobs check this host's room and begin records."""
     records.make_folder(Path(settings.state_dir))
     with locks.hold_lock(Path(settings.state_dir) / "claims.lock"):
         yield
 
 
 def read_coming_vms(settings: HostSettings) -> dict[str, ComingFacts]:
-    """Return ``{name: its room}`` of the VMs that are being built here at this moment, or sent."""
+    """Return ``{name: its room}`` of the VMs that are being built here, or sent here."""
     records_folder = folder(settings)
     claims = {
         name: ComingFacts(**{field.name: claim[field.name] for field in fields(ComingFacts)})
@@ -85,18 +85,14 @@ def _reserved_room(facts: BuildFacts | ArrivalFacts) -> ComingFacts:
 
 
 def _facts(record: records.Record) -> BuildFacts | PurgeFacts | ArrivalFacts | DepartureFacts:
-    """Return what a record of this host says; all of them have the VM's ``uuid`` and ``paths``."""
+    """Return the facts of a record; all shapes have the VM's ``uuid`` and ``paths``."""
     shape: Any = recordfacts.shape(record.purpose, record.phase)
     facts: BuildFacts | PurgeFacts | ArrivalFacts | DepartureFacts = record.read(shape)
     return facts
 
 
 def find_unfinished(settings: HostSettings) -> list[str]:
-    """
-    Return the names of the VMs whose builder, or whoever purged them, has died over it.
-
-    VMs with a record that cannot be read are among them.
-    """
+    """Return the names of VMs with an interrupted build or purge, or with an unreadable record."""
     records_folder = folder(settings)
     dead_names = {
         record.name
@@ -104,14 +100,14 @@ def find_unfinished(settings: HostSettings) -> list[str]:
         for record in records.read_records(records_folder, purpose)
         if not records.is_live(records_folder, purpose, record.name)
     }
-    # Nobody knows how far a record got that cannot be read: the name stays taken.
+    # The phase of an unreadable record is unknown, so its name stays taken.
     return sorted(
         dead_names | set(legacy.read_stale_claims(settings)) | set(find_unreadable(settings))
     )
 
 
 def find_unreadable(settings: HostSettings) -> dict[str, str]:
-    """Return ``{name: why, and what to do}`` of the VMs with a record that cannot be read."""
+    """Return ``{name: reason and remedy}`` of the VMs with a record that cannot be read."""
     records_folder = folder(settings)
     unreadable_records = (
         records.find_unreadable(records_folder, purpose) for purpose in ("build", "purge", *_MOVES)
@@ -123,13 +119,13 @@ def find_unreadable(settings: HostSettings) -> dict[str, str]:
 
 
 def end(settings: HostSettings, locked_record: records.LockedRecord) -> None:
-    """End a record; who has read the domains before it did is told to read them again."""
+    """End a record; jobs that have read the domains before read them again."""
     note_end(settings)
     locked_record.end()
 
 
 def note_end(settings: HostSettings) -> None:
-    """Change what :func:`last_end` returns."""
+    """Change the text that :func:`last_end` returns."""
     path = Path(settings.state_dir) / "claims.ended"
     try:
         path.write_text(uuid.uuid4().hex)
@@ -154,7 +150,7 @@ def find_records(
     purpose
         ``build``, ``purge``, ``departure`` or ``arrival``.
     uuid
-        The VM's; somebody may have renamed it since the move began. None if it is not known.
+        The VM's UUID, as the VM may have been renamed since the record began. None if unknown.
     """
     records_folder = folder(settings)
     named_record = records.read_record(records_folder, purpose, name)
@@ -166,7 +162,7 @@ def find_records(
 
 
 def display_name(record: records.Record, name: str) -> str:
-    """Return how a VM is called in a message about a record, under which it may be settled."""
+    """Return a VM's name for messages, with the name on its record if that differs."""
     return repr(name) if record.name == name else f"{name!r} (on record as {record.name!r})"
 
 
@@ -214,7 +210,7 @@ def refuse_building(settings: HostSettings, name: str) -> None:
 
 
 def coming_files(settings: HostSettings, name: str) -> dict[str, str]:
-    """Return ``{path: VM}`` of what is made, or taken, here for other VMs than the named one."""
+    """Return ``{path: VM}`` of files made, or taken, here for VMs other than the named one."""
     return {
         path: record.name
         for purpose in ("build", "arrival")
@@ -225,13 +221,13 @@ def coming_files(settings: HostSettings, name: str) -> dict[str, str]:
 
 
 def _read_taken_disks(record: records.Record) -> list[str]:
-    """Return the disks that were there already, which a build takes as they are."""
+    """Return the existing disks that a build takes as they are."""
     facts = _facts(record)
     return (facts.taken or []) if isinstance(facts, BuildFacts) else []
 
 
 def list_files(settings: HostSettings) -> Iterator[str]:
-    """Yield the files that any record here names, of VMs that come, go, are built or purged."""
+    """Yield the files that records of builds, purges and moves here name."""
     for purpose in ("build", "purge", *_MOVES):
         for record in records.read_records(folder(settings), purpose):
             yield from _facts(record).paths
@@ -240,16 +236,16 @@ def list_files(settings: HostSettings) -> Iterator[str]:
 
 def going_files(settings: HostSettings) -> dict[str, str]:
     """
-    Return ``{path: whose it is, and what to do}`` of what is removed here, now or later.
+    Return ``{path: owner and remedy}`` of files that are removed here, now or later.
 
-    These are the files of VMs that leave this host or are purged, whether they are there still or
-    not: whoever settles that removes what has their names.
+    These are the files of VMs that leave this host or are purged, existing or not: settling such a
+    record removes any file at these paths.
     """
     return {path: words for path, (_vm, words) in going_by_vm(settings).items()}
 
 
 def going_by_vm(settings: HostSettings) -> dict[str, tuple[str, str]]:
-    """Return ``{path: (VM, whose it is, and what to do)}`` of what :func:`going_files` returns."""
+    """Return ``{path: (VM, owner and remedy)}`` of the files in :func:`going_files`."""
     records_folder = folder(settings)
     departures = [
         record
@@ -277,10 +273,10 @@ def going_by_vm(settings: HostSettings) -> dict[str, tuple[str, str]]:
 
 def refuse_taken(settings: HostSettings, name: str, paths: Iterable[str]) -> None:
     """
-    Raise StorageError if a file is there, or is on record for a VM that comes here, or goes.
+    Raise StorageError if a file exists, or is on record for another VM that comes or goes.
 
-    It is called under the host's lock, in which the paths are noted then: whoever is noted first
-    makes the file, and nobody else removes it.
+    Call it under the host's lock, and record the paths under the same lock: the first job to record
+    a path makes the file, and no other job removes it.
     """
     paths = list(paths)
     refuse_on_record(settings, name, paths)
@@ -290,7 +286,7 @@ def refuse_taken(settings: HostSettings, name: str, paths: Iterable[str]) -> Non
 
 
 def refuse_on_record(settings: HostSettings, name: str, paths: Iterable[str]) -> None:
-    """Raise StorageError if a file is on record for another VM that comes here, or goes."""
+    """Raise StorageError if a file is on record for another VM that comes or goes."""
     vms_by_path, reasons_by_path = coming_files(settings, name), going_files(settings)
     for path in paths:
         if path in reasons_by_path:
@@ -305,9 +301,9 @@ def refuse_on_record(settings: HostSettings, name: str, paths: Iterable[str]) ->
 
 def refuse_coming(settings: HostSettings, paths: Iterable[str]) -> None:
     """
-    Raise StorageError if a file is just made, or taken, for a VM that is being built here or sent.
+    Raise StorageError if a file is being made, or taken, for a VM that is built or sent here now.
 
-    What an interrupted build has left is nobody's: its errors say to remove it by hand.
+    Leftovers of an interrupted build are not refused: its errors tell the operator to remove them.
     """
     records_folder, vms_by_path = folder(settings), coming_files(settings, "")
     real_paths = {path: os.path.realpath(path) for path in paths}
@@ -334,12 +330,12 @@ def reserve(
     """
     Yield the record of a build, begun with the room that its VM needs.
 
-    domain
-        The UUID that the VM will have.
+    domain_uuid
+        The UUID of the new VM.
     check
-        Called under the host's lock; it raises if the VM cannot be here.
+        Called under the host's lock; raises if this host cannot take the VM.
     source
-        The VM that it is a clone of, which stays as it is meanwhile. Defaults to none.
+        The VM to clone, which must not change meanwhile. Defaults to none.
     """
     with ExitStack() as stack:
         with host_lock(settings):
@@ -366,7 +362,7 @@ def reserve(
 
 
 def room(requirements: Requirements) -> dict[str, Any]:
-    """Return what a record says of the room that a VM takes."""
+    """Return the fields of a record that reserve the room of a VM."""
     return {
         "vcpus": requirements.vcpus,
         "memory_mib": requirements.memory_mib,

@@ -1,4 +1,4 @@
-"""A VM's disks as ``virt.get_disks`` and ``virt.vm_info`` show them: no subprocess for any."""
+"""A VM's disks as ``virt.get_disks`` and ``virt.vm_info`` show them, without subprocesses."""
 
 import copy
 import datetime
@@ -21,13 +21,13 @@ from saltvirt.xml.volume import Volume
 # QEMU itself refuses chains that are much longer.
 _DEPTH = 64
 _ZVOL = "/dev/zvol/"
-# QEMU takes what begins so for a protocol, which is not read here.
+# QEMU takes such a prefix for a protocol; remote files are not read here.
 _PROTOCOL = re.compile("[^/]*:")
 _UNREADABLE = {"error": "the file is missing or cannot be read"}
 
 
 class Disks:
-    """The disks of many VMs: pools are listed once, and an image below many is read once."""
+    """The disks of many VMs: pools are listed once, and a shared base image is read once."""
 
     def __init__(self, conn: Any) -> None:
         self._pools = Pools(conn)
@@ -40,11 +40,11 @@ class Disks:
         Return ``{target: {file, type, file format, virtual size, disk size, ...}}``; in bytes.
 
         blocks
-            ``{target: {capacity, allocation, physical}}``, of a VM that runs.
+            ``{target: {capacity, allocation, physical}}`` of a running VM.
 
-        An empty drive is left out. What lies in a pool is ``POOL/VOLUME``, with the sizes that its
-        pool says, and a remote medium is its URL. A file has what its header says: ``cluster
-        size``, ``snapshots``, and ``backing file``, which has the same of what is below.
+        Empty drives are left out. A volume is ``POOL/VOLUME``, with the sizes from its pool; a
+        remote medium is its URL. A file has the facts of its header: ``cluster size``,
+        ``snapshots`` and ``backing file``, which has the same facts of the file below.
         """
         return {
             disk.target["dev"]: self._disk(disk, blocks.get(disk.target["dev"]))
@@ -61,7 +61,7 @@ class Disks:
             out["file format"] = disk.format
         named_volume = self._pools.volume(disk)
         if named_volume is not None and named_volume[1] is None and disk.type == "file":
-            # Its pool does not run: what its header says, if it can be read all the same.
+            # The pool does not run; the file's header may be readable all the same.
             return {**out, **self._of_here(disk, stats), "file": named_volume[0]}
         if named_volume is not None:
             return {**out, "file": named_volume[0], **_describe_volume(disk, named_volume[1])}
@@ -72,20 +72,20 @@ class Disks:
     def _of_here(self, disk: disk_.Disk, stats: Mapping[str, int] | None) -> dict[str, Any]:
         is_file = disk.type == "file"
         facts = self._of_file(disk.path or "", disk.format, _DEPTH) if is_file else {}
-        # What libvirt knows of a VM that runs holds where QEMU alone can read the file.
+        # Only QEMU may be able to read the file; libvirt still knows a running VM's sizes.
         chain = _describe_chain(disk.backing)
         if facts is None and stats is None:
             return {**chain, **_UNREADABLE}
         return {**chain, **(facts or {}), **_running_sizes(stats, facts or {})}
 
     def _of_file(self, path: str, fmt: str, depth: int) -> dict[str, Any] | None:
-        """Return what a file's header says, and what is below; None if it cannot be read."""
+        """Return the facts of a file's header and backing chain; None if it cannot be read."""
         if fmt not in ("raw", "qcow2"):
             return _read_foreign_sizes(path, fmt)
         try:
             status = os.stat(path)
             header, snapshots = _read_header(path, status.st_mode) if fmt == "qcow2" else (None, [])
-        # Not a path, by its length or by what is in it.
+        # The name may be no valid path, by its length or its characters.
         except (OSError, ValueError, ImageError):
             return None
         out: dict[str, Any] = {
@@ -107,7 +107,7 @@ class Disks:
         backing = {"file": backing_path, "file format": fmt}
         if not depth:
             return backing
-        # Where it is not said, QEMU looks for a header too.
+        # Without a stated format, QEMU probes for a header too.
         path_and_format = backing_path, fmt or "qcow2"
         if path_and_format not in self._below:
             self._below[path_and_format] = self._of_file(*path_and_format, depth) or _UNREADABLE
@@ -115,7 +115,7 @@ class Disks:
 
 
 def _read_foreign_sizes(path: str, fmt: str) -> dict[str, Any] | None:
-    """Return what is known of a file of another format; its size is not that of the file."""
+    """Return the sizes of a file of another format; the file's length is not its virtual size."""
     try:
         status = os.stat(path)
         sizes = foreign.sizes(path, fmt) if stat.S_ISREG(status.st_mode) else None
@@ -126,7 +126,7 @@ def _read_foreign_sizes(path: str, fmt: str) -> dict[str, Any] | None:
 
 
 def _running_sizes(stats: Mapping[str, int] | None, facts: Mapping[str, Any]) -> dict[str, int]:
-    """Return the sizes that QEMU says, but for that of a file that was found."""
+    """Return the sizes that QEMU reports; prefer the disk size found on the file itself."""
     if not stats:
         return {}
     return {
@@ -158,7 +158,7 @@ def _describe_volume(disk: disk_.Disk, volume: Volume | None) -> dict[str, Any]:
 
 
 def _describe_chain(backing: disk_.Backing | None) -> dict[str, Any]:
-    """Return what libvirt says is below a disk."""
+    """Return the backing chain that libvirt reports for a disk."""
     if backing is None:
         return {}
     backing_file = {"file": backing.path, "file format": backing.format or ""}
@@ -167,7 +167,7 @@ def _describe_chain(backing: disk_.Backing | None) -> dict[str, Any]:
 
 def _read_header(path: str, mode: int) -> tuple[qcow2.Header | None, list[qcow2.Snapshot]]:
     if not stat.S_ISREG(mode) and not stat.S_ISBLK(mode):
-        # To open a pipe would wait for whoever writes into it.
+        # Opening a pipe would block until a writer opens it.
         raise ImageError(f"{path} is not a file")
     header = qcow2.read(path)
     return header, qcow2.snapshots(path) if header and header.has_snapshots else []

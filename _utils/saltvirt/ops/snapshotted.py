@@ -1,4 +1,4 @@
-"""Snapshots are deleted, and reverted to, only if that spoils nothing else."""
+"""Delete snapshots and revert to them, only if that spoils nothing else."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,10 +24,10 @@ def delete(
     elsewhere: OtherHostsUsage | None = None,
 ) -> dict[str, Any]:
     """
-    Delete snapshots as :func:`saltvirt.kvm.snapshots.delete` does, all without names.
+    Delete the named snapshots, by default all; see :func:`saltvirt.kvm.snapshots.delete`.
 
     elsewhere
-        What other hosts said of files on storage that they see. Defaults to nothing.
+        Other hosts' usage of files that they see. Defaults to nothing.
     """
     vm_snapshots = snapshots.read_all(conn, vm).get(vm, [])
     chosen_snapshots = [
@@ -48,17 +48,16 @@ def plan_revert(
     elsewhere: OtherHostsUsage | None = None,
 ) -> tuple[snapshots.RevertPlan, _Verdicts]:
     """
-    Return what reverting would do, and whether the files may be written that it writes.
+    Return the plan of a revert, and the verdicts on the files that it writes.
 
-    The plan is that of :func:`saltvirt.kvm.snapshots.plan_revert`. A verdict that is not free is
-    raised here already.
+    The plan is from :func:`saltvirt.kvm.snapshots.plan_revert`. Raises if a verdict is not free.
     """
     plan = snapshots.plan_revert(conn, vm, snapshot_name)
     call = (
         f"virt.revert_snapshot {_quote_words(vm, plan.to)}{' cleanup=True' if with_cleanup else ''}"
     )
     verdicts: _Verdicts = []
-    # Nothing is written into the files of an external one: disks go on above them.
+    # Reverting to an external snapshot writes into new files above the snapshot's.
     if not plan.target.is_external:
         files = [lifecycle.find_disk_file(conn, path) for path in plan.target.reverted]
         index = usage.index(conn, settings, but=[vm], going=files, other_hosts=elsewhere)
@@ -81,12 +80,12 @@ def _judge_merges(
     call: str,
 ) -> _Verdicts:
     """
-    Return whether the files of external snapshots may be merged; raise if one may not.
+    Return the verdicts on merging the files of external snapshots; raise if one is not free.
 
-    What was written since is merged into the file below, and the file that has it is removed.
+    A merge writes the overlay's data into the file below and removes the overlay.
 
     call
-        The runner's function, with its arguments, that asks all hosts first.
+        The call of the runner's function that asks all hosts first.
     """
     external_snapshots = [snapshot for snapshot in chosen_snapshots if snapshot.is_external]
     if not any((*snapshot.reverted, *snapshot.above) for snapshot in external_snapshots):
@@ -104,7 +103,7 @@ def _judge_merges(
         settings,
         but=[vm],
         going=sorted(files),
-        # Those that go are deleted newest first: what is kept in a file goes before the file does.
+        # Snapshots are deleted newest first: an internal one goes before the file that holds it.
         snapshots_going={snapshot.name for snapshot in chosen_snapshots},
         other_hosts=elsewhere,
     )
@@ -136,12 +135,12 @@ def _refuse(vm: str, verdicts: _Verdicts, call: str) -> None:
 
 
 def _refuse_number(vm: str, target: Snapshot) -> None:
-    """Raise LibvirtRefused if QEMU would take a snapshot's name for the number of another."""
+    """Raise LibvirtRefused if QEMU would take a snapshot's name for another snapshot's id."""
     for path in target.reverted:
         try:
             internal_snapshots = qcow2.snapshots(path)
         except OSError:
-            continue  # libvirt says what of it is missing
+            continue  # libvirt reports the missing file
         for snapshot in internal_snapshots:
             if snapshot.id == target.name != snapshot.name:
                 raise LibvirtRefused(

@@ -1,4 +1,4 @@
-"""Where a VM's disks lie on this host, and what they take."""
+"""Places, sizes, backing chains and locks of VMs' disks on this host."""
 
 import errno
 import fcntl
@@ -19,13 +19,13 @@ from saltvirt.model import Disk
 from saltvirt.units import MIB
 from saltvirt.xml import pooldisk
 
-# So many hosts are named in a line.
+# The number of hosts that a message names.
 _MAX_NAMED_HOSTS = 10
 # QEMU itself refuses chains that are much longer.
 _DEPTH = 64
-# Where libvirt keeps what is defined. It writes and removes the files there; the folder it leaves.
+# libvirt's folder of definitions; libvirt never removes the folder itself.
 _DEFINITIONS = Path("/etc/libvirt/qemu")
-# The formats whose virtual size is measured; of others the size of the file stands for it.
+# The formats with a measured virtual size; for others the file's size stands for it.
 _MEASURED_FORMATS = ("raw", "qcow2")
 
 
@@ -39,10 +39,10 @@ class Place:
 
 def find_place(settings: HostSettings, pools: Mapping[str, Any], disk: Disk) -> Place:
     """
-    Return where a disk goes: the image folder, another folder, or a libvirt pool's.
+    Return the place for a disk: the image folder, another folder, or a libvirt pool's.
 
     pools
-        What :func:`saltvirt.kvm.host.pools` returns.
+        The pools from :func:`saltvirt.kvm.host.pools`.
     """
     pool = disk.pool or settings.disk_pool
     if pool is None:
@@ -67,7 +67,7 @@ def find_place(settings: HostSettings, pools: Mapping[str, Any], disk: Disk) -> 
 
 
 def folders(conn: Any, settings: HostSettings) -> list[Path]:
-    """Return the folders in which files of VMs are made: for images, of pools, by default."""
+    """Return the folders in which VMs' files are made: image folder, default folder, pools."""
     pool_paths = [
         pool["path"] for pool in host.pools(conn).values() if pool["type"] in pooldisk.FILES
     ]
@@ -79,18 +79,18 @@ def folders(conn: Any, settings: HostSettings) -> list[Path]:
 
 
 def backing_below(settings: HostSettings) -> list[str | Path]:
-    """Return the folders whose files a disk may name as its backing file."""
+    """Return the folders in which a disk's backing file may lie."""
     return [cache.folder_path(settings), *settings.backing_paths]
 
 
 def opened_format(settings: HostSettings, path: str | Path) -> str:
     """
-    Return the format of a guest's disk that is to be opened; raise if it may not be.
+    Return the format in which to open a guest's disk; raise if it must not be opened.
 
-    What libvirt has defined holds: a guest can write into a raw disk whatever looks like another
-    format. Of a disk that no VM has, the file itself says it; a block device is raw.
+    A definition in libvirt decides: a guest can write another format's header into its raw disk.
+    The format of a disk without a VM is probed; a block device is raw.
     """
-    # qemu-img does not find that out of a raw disk.
+    # qemu-img does not notice that a raw disk is in use.
     if is_open(path):
         raise tool.in_use_error(path)
     fmt, is_device = None, Path(path).is_block_device()
@@ -108,12 +108,12 @@ def opened_format(settings: HostSettings, path: str | Path) -> str:
 @contextmanager
 def claim_device(path: str | Path) -> Iterator[None]:
     """
-    Have a block device, so that this host cannot begin to use it while the block runs.
+    Claim a block device, so that this host cannot begin to use it during the block.
 
-    Raises StorageError if it does already.
+    Raises StorageError if the host uses the device already.
     """
     try:
-        # As the kernel itself claims what it mounts, and all of a disk for its partitions.
+        # The kernel claims mounted devices the same way, and a disk with mounted partitions.
         handle = os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
     except OSError as exc:
         if exc.errno != errno.EBUSY:
@@ -129,7 +129,7 @@ def claim_device(path: str | Path) -> Iterator[None]:
 
 
 def make_image_folder(images: str | Path) -> Path:
-    """Return the image folder, made if it is missing."""
+    """Make the image folder if it is missing, and return it."""
     folder = Path(images)
     try:
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ def make_image_folder(images: str | Path) -> Path:
 
 
 def free_mib(path: str | Path) -> tuple[int, int]:
-    """Return ``(total_mib, free_mib)`` of the file system that holds ``path`` or its parent."""
+    """Return ``(total_mib, free_mib)`` of the file system that holds a path or its parent."""
     total, free = room.read_space(path)
     return total // MIB, free // MIB
 
@@ -148,8 +148,8 @@ def measure(path: str | Path, fmt: str) -> dict[str, Any] | None:
     """
     Return a disk file's sizes in bytes: ``{"virtual", "actual", "backing", "is_split"}``.
 
-    ``is_split`` says whether what its guest has written is in another file, an external data file.
-    Nothing but the header is read. None if the file is not there or cannot be read.
+    ``is_split`` tells whether the guest's data is in an external data file. Only the header is
+    read. Returns None if the file is missing or unreadable.
     """
     try:
         status = os.stat(path)
@@ -167,36 +167,36 @@ def measure(path: str | Path, fmt: str) -> dict[str, Any] | None:
 
 
 def is_measured(fmt: str) -> bool:
-    """Return whether the virtual size that :func:`measure` returns is what a guest sees."""
+    """Return whether :func:`measure` returns the size that a guest sees for a format."""
     return fmt in _MEASURED_FORMATS
 
 
 def chain(path: str, home: Path | None = None) -> Iterator[str]:
     """
-    Yield a disk that is not raw and the files that it needs, by their headers; no more is read.
+    Yield a disk that is not raw, and the files that it needs; only headers are read.
 
-    These are what is below it, and external data files, of it and of what is below. A name that
-    cannot be one of a file is nothing.
+    These are its backing chain, and the external data files of all of them. Names that cannot be
+    files are left out.
 
     home
-        The folder from which the names in its header are seen, if that is not its own.
+        The folder for relative names in the disk's header. Defaults to the disk's own.
     """
     yield from (file_path for file_path, _error in walk_chain(path, home))
 
 
 def chain_below(path: str, home: Path | None = None) -> list[str]:
-    """Return what :func:`chain` yields, but for the disk itself."""
+    """Return the files that :func:`chain` yields, without the disk itself."""
     return [*chain(path, home)][1:]
 
 
 def walk_chain(path: str, home: Path | None = None) -> Iterator[tuple[str, str | None]]:
-    """Yield what :func:`chain` does, each with why its header cannot be read, None if it can."""
+    """Yield the files of :func:`chain`, each with its header's error, None if it is readable."""
     pending = [(path, home, False)]
     for _ in range(_DEPTH):
         if not pending:
             return
         path, home, is_raw = pending.pop(0)
-        # It was a guest's disk, maybe, and has whatever that has written.
+        # A raw file may have been a guest's disk, with a fake header that the guest wrote.
         needed_files, error = ([], None) if is_raw else _read_needed_files(path)
         yield path, error
         folder = home or Path(path).parent
@@ -204,21 +204,21 @@ def walk_chain(path: str, home: Path | None = None) -> Iterator[tuple[str, str |
 
 
 def _read_needed_files(path: str) -> tuple[list[backing.BackingFile], str | None]:
-    """Return the files that the header of a file names, and why it cannot be read."""
+    """Return the files that a file's header names, and the error if it cannot be read."""
     try:
-        # Of what else there is, a pipe would be waited for.
+        # Opening anything else may block, as a pipe does.
         is_read = Path(path).is_file() or Path(path).is_block_device()
         names = qcow2.read_references(path) if is_read else []
     except OSError as exc:
         return [], exc.strerror or str(exc)
-    # Not a path, by what is in it.
+    # The name may be no valid path.
     except (ValueError, ImageError) as exc:
         return [], str(exc)
     return [file for name, fmt in names for file in backing.files_from_name(name, fmt)], None
 
 
 def find_known_path(path: str, known_paths: Collection[str]) -> str | None:
-    """Return which of the paths that are known is a file, None if it is none of them."""
+    """Return the known path that leads to the same directory entry as a path, else None."""
     real_path = os.path.realpath(path)
     for candidate in (path, real_path):
         if candidate in known_paths:
@@ -240,14 +240,14 @@ def find_known_path(path: str, known_paths: Collection[str]) -> str | None:
 
 
 def _folder_entry(path: str) -> tuple[int, int, str] | None:
-    """Return a file by its folder's number, which is the same wherever that is mounted."""
-    # Not by its own: a hard link is another file, whose content stays when this one goes.
+    """Return a file's folder by its inode, which is the same at every mount, and its name."""
+    # The file's own inode does not serve: a hard link's content stays when this path is removed.
     folder = _stat(Path(path).parent)
     return (folder.st_dev, folder.st_ino, Path(path).name) if folder else None
 
 
 def find_hard_link(path: str, known_paths: Iterable[str]) -> str | None:
-    """Return which of the paths that are known is a hard link of a file: both have one content."""
+    """Return the known path that is a hard link of a file, None if there is none."""
     status = _stat(path)
     if status is None or status.st_nlink < 2:
         return None
@@ -263,7 +263,7 @@ def find_hard_link(path: str, known_paths: Iterable[str]) -> str | None:
 
 
 def _stat(path: str | Path) -> os.stat_result | None:
-    """Return what is at a path, None if nothing is, or not any more."""
+    """Return the status of a path, None if it is missing or no valid path."""
     try:
         return os.stat(path)
     except (OSError, ValueError):
@@ -272,31 +272,31 @@ def _stat(path: str | Path) -> os.stat_result | None:
 
 def is_declared(settings: HostSettings, path: str) -> bool:
     """
-    Return whether ``virt:shared_paths`` says that every host has a file or a device.
+    Return whether ``virt:shared_paths`` declares that every host has a file or a device.
 
-    Links and ``..`` are followed first: what a shared folder only links to is this host's alone.
+    Links and ``..`` are resolved first: the target of a link in a shared folder may be local.
     """
-    # The disk of a network has a name that is not a path.
+    # The name of a network disk is no path.
     if not path.startswith("/"):
         return False
     return is_below(path, settings.shared_paths)
 
 
 def is_below(path: str, folders: Iterable[str | Path]) -> bool:
-    """Return whether a file or a device is one of some, or below one, as :func:`is_declared`."""
+    """Return whether a file or a device is, or is below, any of some paths, links resolved."""
     return any(_resolve_path(path).is_relative_to(_resolve_path(str(folder))) for folder in folders)
 
 
 def _resolve_path(path: str) -> Path:
     real_path = Path(os.path.realpath(path))
     if real_path.is_block_device():
-        # Hosts know it by the same link; what that leads to has a number of this host alone.
+        # Hosts share the device's link, but its target has a number of this host alone.
         return Path(path).parent.resolve() / Path(path).name
     return real_path
 
 
 def unasked_hosts_message(unasked_hosts: Sequence[str]) -> str:
-    """Return what is said of a disk that hosts may have a VM with which cannot be asked."""
+    """Return the message for a disk that VMs on unresponsive hosts may have."""
     return (
         "on storage that all hosts share, and "
         f"{terminal.join_some(unasked_hosts, _MAX_NAMED_HOSTS)} may have a VM "
@@ -306,19 +306,19 @@ def unasked_hosts_message(unasked_hosts: Sequence[str]) -> str:
 
 
 def namesakes_message(other_vms: Iterable[str]) -> str:
-    """Return what is said of a disk that other hosts may have too, and that others may mean."""
+    """Return the message for a shared disk with a name that may belong to another VM."""
     return (
         f"by its name it may be a disk of VM {' or '.join(map(repr, other_vms))} on another host; "
         "choose another name for the disk, or for the VM, or give it as source_file"
     )
 
 
-# QEMU locks bytes from 100 on, of what it does and of what it lets others do.
+# QEMU locks bytes from 100 on, for its own access and for the access it lets others have.
 _QEMUS_LOCKS = {"start": 100, "length": 200}
 
 
 def _has_foreign_locks(handle: IO[Any]) -> bool:
-    """Return whether others have any of QEMU's locks of an open file."""
+    """Return whether another process has any of QEMU's locks on an open file."""
     return locks.request_lock(handle, locks.GETLK, fcntl.F_WRLCK, **_QEMUS_LOCKS) != fcntl.F_UNLCK
 
 
@@ -326,39 +326,38 @@ def _open_disk(path: str | Path) -> IO[bytes]:
     """
     Open a regular file or a block device to read it; raise OSError for anything else.
 
-    A pipe would be waited for, and a character device may act: a watchdog that is opened resets
-    the host.
+    Opening a pipe blocks, and opening a character device may act: a watchdog resets the host.
     """
     handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         mode = os.fstat(handle).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
             raise OSError(errno.EINVAL, "it is neither a file nor a block device", str(path))
-        # What was looked at, though its name may lead elsewhere by now.
+        # Open the checked file itself, as the path may lead elsewhere by now.
         return open(f"/proc/self/fd/{handle}", "rb")
     finally:
         os.close(handle)
 
 
 def is_open(path: str | Path) -> bool:
-    """Return whether a QEMU has a disk open, on any host whose locks its file system shares."""
+    """Return whether a QEMU has a disk open, here or on a host that shares its locks."""
     try:
         with _open_disk(path) as handle:
             return _has_foreign_locks(handle)
     except OSError:
-        return False  # it is not there, or its file system has no locks
+        return False  # the file is missing, or its file system has no locks
 
 
 @contextmanager
 def keep_from_qemu(path: str | Path) -> Iterator[None]:
     """
-    Have a file or a block device, so that no QEMU opens it while the block runs.
+    Lock a file or a block device, so that no QEMU opens it during the block.
 
-    Raises StorageError if one has it open. Where nothing can be locked, nothing is.
+    Raises StorageError if a QEMU has it open. Does nothing where locks are not supported.
     """
     with ExitStack() as stack:
         is_alone = True
-        # It may be no path at all, as an image of Ceph's.
+        # The name may be no path, such as a Ceph image.
         with suppress(OSError):
             handle = stack.enter_context(_open_disk(path))
             locks.request_lock(handle, locks.SETLK, fcntl.F_RDLCK, **_QEMUS_LOCKS)
@@ -369,7 +368,7 @@ def keep_from_qemu(path: str | Path) -> Iterator[None]:
 
 
 def is_device(path: str | Path) -> bool:
-    """Return whether a path leads to a device, however a VM calls it."""
+    """Return whether a path leads to a device, even if a definition calls it a file."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -379,12 +378,12 @@ def is_device(path: str | Path) -> bool:
 
 def find_not_loaded(conn: Any) -> dict[str, str]:
     """
-    Return ``{VM: what to do}`` of the definitions that libvirt has, and does not know of.
+    Return ``{VM: remedy}`` of definitions on disk that libvirt has not loaded.
 
-    It leaves out what it cannot read when it starts: say while QEMU is updated, or after libvirt
-    itself was replaced by an older one.
+    libvirt skips definitions that it cannot read at its start, for example during an update of
+    QEMU, or after a downgrade of libvirt.
     """
-    # Before the domains: what is undefined meanwhile is gone here too.
+    # List files before domains; a definition removed in between is dropped by exists() below.
     definition_paths = sorted(_DEFINITIONS.glob("*.xml"))
     loaded_names = set(query.names(conn)) if definition_paths else set()
     return {
@@ -396,14 +395,14 @@ def find_not_loaded(conn: Any) -> dict[str, str]:
 
 
 def refuse_not_loaded(conn: Any, name: str) -> None:
-    """Raise StorageError if a VM of a name is defined here, and libvirt does not know of it."""
+    """Raise StorageError if a VM's definition is on disk here, but libvirt has not loaded it."""
     reason = find_not_loaded(conn).get(name)
     if reason:
         raise StorageError(f"a VM called {name!r} may be on this host already: {reason}")
 
 
 def settle_definitions() -> None:
-    """Have it survive a crash what libvirt has defined and undefined so far."""
+    """Sync libvirt's folders of definitions, so that definitions and removals survive a crash."""
     for folder in (_DEFINITIONS, _DEFINITIONS / "autostart"):
         if folder.is_dir():
             files.sync_folder(folder)

@@ -1,9 +1,9 @@
 """
-The trash: files of VMs that were purged, kept for some days, where they cost nothing to put.
+The trash: files of purged VMs, kept for some days on their own file systems.
 
-A file moves into a folder beside it, on its own file system. That is on record first: after a crash
-it is either in its place or in the trash, and the entry names both. Seeds, which hold keys, never
-come here; volumes that are not files cannot.
+A file is renamed into a folder beside it, after the entry has recorded its path: after a crash the
+file is either in its old place or in the trash, and the entry names both. Seeds, which hold keys,
+never go into the trash; volumes that are not files cannot.
 """
 
 import errno
@@ -30,25 +30,25 @@ from saltvirt.storage.verdict import Verdict
 
 log = logging.getLogger(__name__)
 PURPOSE, KEPT = "trash", "kept"
-# Beside the files; libvirt's pools do not look into folders.
+# A folder beside the files, as libvirt's pools do not list the contents of folders.
 FOLDER = ".salt-virt-trash"
 _DAY_S = 24 * 3600
-# How long files are kept that nobody asked to be removed for good.
+# With virt:trash_days unset, how long files are kept that no user asked to remove for good.
 LEAST_DAYS = 7
 
 
 def settled_days(settings: HostSettings) -> int:
-    """Return how long files are kept that nobody asked to be removed for good: a week if unset."""
+    """Return the days to keep files that no user purged: ``virt:trash_days``, or a week."""
     return settings.trash_days or LEAST_DAYS
 
 
 class TrashFiller:
-    """Removes files one by one: into one entry of the trash, or for good if that is off."""
+    """Remove files singly: into an entry of the trash, or for good if the trash is off."""
 
     def __init__(self, settings: HostSettings, facts: TrashFacts, stack: ExitStack) -> None:
         self._settings, self._facts, self._holding = settings, facts, stack
         self._held: records.LockedRecord | None = None
-        # A VM's name may be as long as a file's; what is quoted of it is longer.
+        # A VM's name may have the maximum length of a file name, and quoting makes it longer.
         self._id = f"{facts.vm[:60]}-{secrets.token_hex(4)}"
 
     @property
@@ -58,9 +58,9 @@ class TrashFiller:
 
     def __call__(self, verdict: Verdict) -> None:
         """
-        Remove a file; do nothing if it is not there. Raise OSError if it cannot be.
+        Remove a file, if it exists; raise OSError on failure.
 
-        With doubts about who needs it, a file goes into the trash even if that is off.
+        If doubts remain that something needs the file, it goes into the trash even if that is off.
         """
         path = verdict.path
         if not _is_kept(path, verdict) or not (self._facts.days or verdict.doubts):
@@ -71,19 +71,19 @@ class TrashFiller:
         for _source, reason in verdict.doubts:
             log.warning("%s goes into the trash, as something may need it: %s", path, reason)
         place = _place(self._id, path)
-        # Before it is on record: without a folder it would be taken for one that is out of reach.
+        # Make the folder first: a recorded file without its folder counts as out of reach.
         records.make_folder(place.parent)
         try:
-            # Before it is moved: a crash must not leave a file that nobody knows of.
+            # Record the file before moving it, or a crash could leave an unknown file.
             self._note(replace(self._facts, files=[*self._facts.files, path]))
         except BaseException:
             with suppress(OSError):
-                place.parent.rmdir()  # it stays if it has others
+                place.parent.rmdir()  # a folder with other files stays
             raise
         door.put_away(verdict, place)
 
     def stays(self, volumes: list[list[str]]) -> bool:
-        """Name volumes that are not files: with a trash they stay; return whether they do."""
+        """Return whether volumes that are not files stay, as with a trash; record their names."""
         if self._facts.days and volumes:
             names = ["/".join(volume[:2]) for volume in volumes]
             self._note(replace(self._facts, volumes=names))
@@ -113,10 +113,10 @@ def fill_trash(
     days: int | None = None,
 ) -> Iterator[TrashFiller]:
     """
-    Yield what removes files of a VM, into the trash if they are to be kept.
+    Yield a filler that removes files of a VM, into the trash if they are to be kept.
 
     days
-        How long they are kept, 0 to remove them for good. Defaults to ``virt:trash_days``.
+        The days to keep the files, 0 to remove them for good. Defaults to ``virt:trash_days``.
     """
     days = settings.trash_days if days is None else days
     facts = TrashFacts(vm=vm, uuid=uuid, files=[], days=days, why=reason, definition=definition)
@@ -126,8 +126,8 @@ def fill_trash(
 
 def _is_kept(path: str, verdict: Verdict) -> bool:
     file_path = Path(path)
-    # A link, and a file that nothing was written to, have nothing in them that could be kept. But
-    # what may be needed is not removed, and a disk that is empty may be.
+    # Links and empty files have no content worth keeping; but with doubts even an empty disk may
+    # be needed.
     is_file = file_path.is_file() and not file_path.is_symlink()
     if not is_file or seedfiles.is_seed(path):
         return False
@@ -135,12 +135,12 @@ def _is_kept(path: str, verdict: Verdict) -> bool:
 
 
 def _has_content(path: Path) -> bool:
-    """Return whether anything was written to a file; one that cannot be asked has some."""
+    """Return whether a file has content; True if the file system cannot tell."""
     with path.open("rb") as handle:
         try:
             os.lseek(handle.fileno(), 0, os.SEEK_DATA)
         except OSError as exc:
-            # The whole file is a hole, or is empty.
+            # ENXIO: the file is empty, or a single hole.
             return exc.errno != errno.ENXIO
     return True
 
@@ -150,20 +150,20 @@ def _place(entry: str, path: str) -> Path:
 
 
 def files_of(record: records.Record) -> dict[str, Path]:
-    """Return ``{where it was: where it is}`` of the files of an entry that are there."""
+    """Return ``{original path: path in the trash}`` of an entry's existing files."""
     places = {path: _place(record.name, path) for path in record.read(TrashFacts).files}
-    # Of a file system that fails, nothing is there; Path.exists raises then.
+    # On a failing file system os.path.exists returns False, but Path.exists raises.
     return {path: place for path, place in places.items() if os.path.exists(place)}
 
 
 def _refuse_out_of_reach(record: records.Record) -> None:
-    """Raise StorageError if a file of an entry is out of reach: without it the entry stays."""
+    """Raise StorageError if a file of an entry is out of reach, so that the entry must stay."""
     for reason in find_out_of_reach(record):
         raise StorageError(reason)
 
 
 def find_out_of_reach(record: records.Record) -> Iterator[str]:
-    """Yield which files of an entry are out of reach, and what to do."""
+    """Yield a message with a remedy for each file of an entry that is out of reach."""
     facts = record.read(TrashFacts)
     for path in () if facts.is_over else facts.files:
         entry_folder = _place(record.name, path).parent
@@ -179,7 +179,7 @@ def read_entries(settings: HostSettings) -> list[records.Record]:
 
 
 def unreadable(settings: HostSettings) -> dict[str, str]:
-    """Return ``{entry: why}`` of what nobody can tell the files of."""
+    """Return ``{entry: reason}`` of the entries with an unreadable record."""
     return records.find_unreadable(reservations.folder(settings), PURPOSE)
 
 
@@ -187,8 +187,8 @@ def list_entries(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
     Return ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition, away}}``.
 
-    ``bytes`` is what the files take on the disk; ``files`` is where each was; ``away`` says what
-    to do about those that are out of reach, which are not counted.
+    ``bytes`` is the disk space that the files take; ``files`` are their original paths; ``away``
+    has messages about files out of reach, which are not counted.
     """
     out = {}
     for record in read_entries(settings):
@@ -219,7 +219,7 @@ def _end_time(record: records.Record, facts: TrashFacts) -> float:
 
 
 def taken_bytes(settings: HostSettings) -> int:
-    """Return what the files of the trash that are below the image folder take on the disk."""
+    """Return the disk space that trashed files from the image folder take."""
     below = Path(settings.images)
     return sum(
         room.allocated_bytes(place)
@@ -230,11 +230,11 @@ def taken_bytes(settings: HostSettings) -> int:
 
 
 def refuse_noted(settings: HostSettings, folder: Path) -> None:
-    """Raise StorageError if entries are of a folder whose trash is to go, though it has no file."""
+    """Raise StorageError if entries name files of a folder from which the trash is to go."""
     for record in read_entries(settings):
         facts = record.read(TrashFacts)
         places = () if facts.is_over else facts.files
-        # Without its own folder an entry would be taken for one that is out of reach.
+        # Without its own folder the entry's files would count as out of reach.
         if any(Path(path).parent.resolve() == folder.resolve() for path in places):
             raise StorageError(
                 f"entry {record.name!r} of the trash is of {folder}: it is filled just now, or a "
@@ -244,10 +244,9 @@ def refuse_noted(settings: HostSettings, folder: Path) -> None:
 
 def restore(settings: HostSettings, entry: str) -> dict[str, Any]:
     """
-    Bring the files of an entry back to where they were; return ``{"files", "definition"}``.
+    Move the files of an entry back to their places; return ``{"files", "definition"}``.
 
-    Raises StorageError, with nothing changed, if there is a file in one of their places, or one of
-    them is on a file system that is not mounted.
+    Raises StorageError, with nothing changed, if a place is taken, or a file is out of reach.
     """
     with reservations.host_lock(settings), _open_entry(settings, entry) as locked_record:
         _refuse_out_of_reach(locked_record.now)
@@ -255,7 +254,7 @@ def restore(settings: HostSettings, entry: str) -> dict[str, Any]:
         away_paths = [path for path, place in places.items() if not door.is_back(place, path)]
         reservations.refuse_taken(settings, "", away_paths)
         for path, place in places.items():
-            # It was wanted back: whoever looks for disks that no VM has leaves it alone.
+            # Remove the owner mark, or virt.doctor would report the restored file as a leftover.
             owned.unmark(place)
             door.bring_back(place, path)
         _forget(locked_record, facts.files)
@@ -264,7 +263,7 @@ def restore(settings: HostSettings, entry: str) -> dict[str, Any]:
 
 
 def _tell_pools(settings: HostSettings, paths: Iterable[str]) -> None:
-    """Have libvirt see files that are back; a pool that does not run looks when it is started."""
+    """Refresh the pools of restored files; inactive pools are refreshed when they start."""
     try:
         with connect.open_connection(settings, readonly=False) as conn:
             diskvolumes.refresh_folders(conn, paths)
@@ -274,12 +273,9 @@ def _tell_pools(settings: HostSettings, paths: Iterable[str]) -> None:
 
 def empty(settings: HostSettings, entries: Collection[str] = ()) -> dict[str, int]:
     """
-    Remove entries for good; return ``{entry: bytes that were freed}``.
+    Remove entries for good, by default all; return ``{entry: freed bytes}``.
 
-    entries
-        Defaults to all.
-
-    Raises StorageError if one cannot be removed, or has a file that is out of reach; the others are
+    Raises StorageError if an entry cannot be removed, or has a file out of reach; the others are
     removed all the same.
     """
     entry_names = [record.name for record in read_entries(settings)]
@@ -304,14 +300,14 @@ def empty(settings: HostSettings, entries: Collection[str] = ()) -> dict[str, in
 
 def sweep(settings: HostSettings) -> None:
     """
-    Remove for good what was kept for its days and one more, and forget the entries.
+    Remove entries for good once their days, and one more, are over.
 
-    One that cannot be removed stays, with a line in the log, and is tried again by the next.
+    An entry that cannot be removed stays, with a line in the log; the next sweep tries again.
     """
     now = time.time()
     for record in read_entries(settings):
         facts = record.read(TrashFacts)
-        # Also one of which nothing is there: it is filled just now, or its file system is away.
+        # An entry without existing files stays too: it is being filled, or its disk is unmounted.
         if _end_time(record, facts) > now and not facts.due:
             continue
         try:
@@ -325,15 +321,15 @@ def sweep(settings: HostSettings) -> None:
                 ):
                     _empty_entry(locked_record)
         except (VirtError, OSError) as exc:
-            # Builds and purges sweep: a file system that fails here may be none of theirs.
+            # Builds and purges sweep too, and must not fail over a file system they do not use.
             log.error("entry %s of the trash stays: %s", record.name, exc)
 
 
 def _is_over(locked_record: records.LockedRecord, now: float) -> bool:
     """
-    Return whether an entry was old a day ago already; note when it is first seen to be.
+    Return whether an entry was found expired a day ago; record when that is first found.
 
-    A clock that is wrong for a moment, or was when the entry was made, must not empty the trash.
+    A clock that is wrong now, or was when the entry was made, must not empty the trash.
     """
     facts = locked_record.now.read(TrashFacts)
     is_old = _end_time(locked_record.now, facts) <= now
@@ -355,12 +351,12 @@ def _empty_entry(locked_record: records.LockedRecord) -> int:
 
 
 def _forget(locked_record: records.LockedRecord, paths: Collection[str]) -> None:
-    """Remove the folders of an entry, if they are empty, and its record."""
-    with suppress(StorageError):  # the disk may be full, and the trash emptied for just that reason
+    """Remove an entry's empty folders and its record."""
+    with suppress(StorageError):  # a full disk may be the reason for emptying the trash
         locked_record.note(is_over=True)
     for folder in {_place(locked_record.name, path).parent for path in paths}:
         for empty_folder in (folder, folder.parent):
-            # One that is not empty stays: another host that shares it may be filling it.
+            # A folder with files stays: another host that shares it may be filling it.
             with suppress(OSError):
                 empty_folder.rmdir()
     locked_record.end()

@@ -1,8 +1,8 @@
 """
-Settle what was begun for a VM on this host by a process that died over it.
+Settle builds and purges that died on this host.
 
-What is defined is never undone: the VM stays as it is, and the record is forgotten. Of what is not,
-the noted files are removed, unless a domain uses them by now.
+A defined VM is never undone: it stays as it is, and the record ends. If the VM is not defined, the
+recorded files are removed, unless something needs them by now.
 """
 
 import errno
@@ -30,20 +30,20 @@ from saltvirt.storage.usage import Index
 from saltvirt.storage.verdict import Verdict
 
 log = logging.getLogger(__name__)
-# Why files of an interrupted build are in the trash.
+# The reason in the trash for files of an interrupted build.
 _INTERRUPTED_BUILD = "interrupted virt.init"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """How files of an interrupted command go: by which policy, and into which trash."""
+    """How files of an interrupted command are removed: the policy, and the trash if any."""
 
     policy: Policy
     drop: Callable[[Verdict], None]
 
 
 def settle(conn: Any, settings: HostSettings) -> None:
-    """Settle the builds and purges of this host whose process died; those that live go on."""
+    """Settle the interrupted builds and purges of this host; running ones go on."""
     if reservations.find_unfinished(settings):
         with reservations.host_lock(settings):
             for name in reservations.find_unfinished(settings):
@@ -55,16 +55,16 @@ def settle(conn: Any, settings: HostSettings) -> None:
 
 
 def sweep_locks(settings: HostSettings) -> None:
-    """Remove the locks of those who died between the end of their record and their own."""
+    """Remove the locks of jobs that died after the end of their record."""
     for folder in lock_folders(settings):
         locks.sweep(folder)
 
 
 def lock_folders(settings: HostSettings) -> list[Path]:
-    """Return the folders in which there are locks."""
+    """Return the folders that contain locks."""
     purposes = ("build", "purge", "departure", "arrival", "cancelled", trash.PURPOSE)
     record_folders = [reservations.folder(settings) / purpose for purpose in purposes]
-    # And of those who died as they reserved room, started a VM, handed it over, began an order.
+    # The others have the locks of reservations, starts and hand-overs of VMs, and orders.
     return [*record_folders, *(Path(settings.state_dir) / name for name in ("", "locks", "orders"))]
 
 
@@ -72,12 +72,12 @@ def _settle_all_of(conn: Any, settings: HostSettings, name: str) -> None:
     try:
         settle_one(conn, settings, name)
     except (VirtError, OSError) as exc:
-        # It is named in host_info, and its name stays taken; other VMs have nothing to do with it.
+        # host_info reports this VM, and its name stays taken; other VMs are settled all the same.
         log.error("what was begun for VM %s cannot be settled: %s", name, exc)
 
 
 def settle_one(conn: Any, settings: HostSettings, name: str) -> bool:
-    """Settle what was begun for a VM, under the host's lock; return whether anything was."""
+    """Settle a VM's interrupted build or purge under the host's lock; return whether any was."""
     records_folder = reservations.folder(settings)
     is_any_settled = False
     for purpose, settle_record in (("build", _settle_build), ("purge", _settle_purge)):
@@ -86,8 +86,8 @@ def settle_one(conn: Any, settings: HostSettings, name: str) -> bool:
         with records.hold_record(records_folder, purpose, name) as locked_record:
             if locked_record is not None and locked_record.record is not None:
                 is_any_settled = True
-                # What libvirt has defined or undefined, its files must not be removed or forgotten
-                # if a crash could take that back.
+                # Sync definitions first: a crash must not revert a definition after the files are
+                # removed or the record is gone.
                 storage.settle_definitions()
                 settle_record(conn, settings, locked_record)
                 reservations.end(settings, locked_record)
@@ -96,7 +96,7 @@ def settle_one(conn: Any, settings: HostSettings, name: str) -> bool:
 
 def _settle_build(conn: Any, settings: HostSettings, locked_record: records.LockedRecord) -> None:
     record, facts = locked_record.now, locked_record.now.read(BuildFacts)
-    # They hold keys; whoever was to read them is gone, or has.
+    # The secrets hold keys, and their reader has read them or is gone.
     for path in facts.secrets or ():
         files.unlink(path)
     is_defined = lifecycle.name_of(conn, facts.uuid) is not None
@@ -105,7 +105,7 @@ def _settle_build(conn: Any, settings: HostSettings, locked_record: records.Lock
         return
     made_paths = ownfiles.filter_made(record, facts.paths)
     ownfiles.take_off_record(locked_record, made_paths)
-    # The record says that this build made them, and that it was given up.
+    # The policy is UNDO, as the record proves that the build made these files and was given up.
     days = trash.settled_days(settings)
     with trash.fill_trash(settings, record.name, reason=_INTERRUPTED_BUILD, days=days) as drop:
         removal_ = Removal(policy=policies.UNDO, drop=drop)
@@ -129,8 +129,8 @@ def _settle_purge(conn: Any, settings: HostSettings, locked_record: records.Lock
         if _is_its_own(settings, path, old_signatures.get(path), current_signatures[path])
     ]
     with fill_purge_trash(settings, record.name, facts) as drop:
-        # What other hosts answered before the purge does not hold any more: a VM of theirs may need
-        # a file by now. So the files that they see go into the trash.
+        # Other hosts' answers from before the purge are stale: a VM there may need a file by now.
+        # So the files that other hosts see go into the trash.
         removal_ = Removal(policy=policies.DELETE, drop=drop)
         _clear(conn, settings, record.name, paths, True, removal_)
         if not drop.stays(facts.volumes or []):
@@ -138,14 +138,14 @@ def _settle_purge(conn: Any, settings: HostSettings, locked_record: records.Lock
 
 
 def leftovers_of_purge_message(settings: HostSettings, name: str) -> str | None:
-    """Return what is said if a VM is gone though its purge, on record, was cut off before that."""
+    """Return the message for a VM that is gone although its purge died before removing it."""
     record = records.read_record(reservations.folder(settings), "purge", name)
     facts = None if record is None else record.read(PurgeFacts)
     return None if facts is None or facts.untouched is not None else _leftovers_message(name, facts)
 
 
 def _leftovers_message(name: str, facts: PurgeFacts) -> str:
-    """Name the files of a VM that the purge did not undefine: an operator did, or it has moved."""
+    """Return the message naming the files of a VM that an operator undefined, or that moved."""
     volumes = ["/".join(volume[:2]) for volume in facts.volumes or []]
     return (
         f"VM {name} is gone, and not by its virt.purge, which was interrupted at its beginning; "
@@ -157,30 +157,30 @@ def _leftovers_message(name: str, facts: PurgeFacts) -> str:
 def fill_purge_trash(
     settings: HostSettings, name: str, facts: PurgeFacts
 ) -> AbstractContextManager[trash.TrashFiller]:
-    """Return what removes the files of a VM that is purged: into the trash, if there is one."""
+    """Return the filler that removes a purged VM's files, into the trash if it is on."""
     return trash.fill_trash(
         settings, name, reason="virt.purge", uuid=facts.uuid, definition=facts.definition
     )
 
 
 def signatures(paths: Iterable[str]) -> dict[str, list[int]]:
-    """Return the signatures of those files that are there."""
+    """Return the signatures of the files that exist."""
     return {path: content.signature(path) for path in paths if os.path.exists(path)}
 
 
 def _is_its_own(
     settings: HostSettings, path: str, old_signature: list[int] | None, current_signature: list[int]
 ) -> bool:
-    """Return whether a file is still that of the VM whose purge was interrupted."""
+    """Return whether a file is still that of the VM with the interrupted purge."""
     if old_signature is None or sharing.is_shared(settings, path):
-        # Meanwhile another host may have made, or used, a file of that name.
+        # Another host may have made or used a file at this path since.
         return old_signature == current_signature
-    # And an operator one of this host's. A crash makes it older.
+    # An operator may have made another local file; a crash can only make the file older.
     return old_signature[0] == current_signature[0] and current_signature[-1] <= old_signature[-1]
 
 
 def _settle_claim(conn: Any, settings: HostSettings, name: str) -> bool:
-    """Settle the claim of a builder of an older version."""
+    """Settle the claim of an older version's builder; return whether there was one."""
     claim = legacy.read_stale_claims(settings).get(name)
     if claim is None or "until" in claim:
         return False
@@ -219,17 +219,14 @@ def remove(
     drop: Callable[[Verdict], None] | None = None,
 ) -> list[str]:
     """
-    Remove files of a VM, except those that anything needs, here or on another host.
+    Remove files of a VM, except files needed here or on another host; return the removed files.
 
-    index
-        The references of this host.
     policy
-        Which of them count.
+        The policy that decides which references in ``index`` count.
     drop
-        Removes one file. Defaults to removing it for good.
+        Removes a single file. Defaults to removing it for good.
 
-    Returns the files that were removed. Raises StorageError if one cannot be removed; the others
-    are removed all the same.
+    Raises StorageError if a file cannot be removed; the others are removed all the same.
     """
     removed_paths, failures, paths = [], [], list(paths)
     for path in paths:
@@ -239,7 +236,7 @@ def remove(
             log.warning("%s stays: %s", path, reason)
             continue
         if Path(path).is_symlink():
-            # What else the file behind a link is for is unknown.
+            # The link's target may serve other purposes.
             log.warning("%s is a link; what it leads to stays: %s", path, os.path.realpath(path))
         try:
             (drop or door.remove)(verdict)
@@ -262,9 +259,9 @@ def index_without(
     elsewhere: OtherHostsUsage | None = None,
 ) -> Index:
     """
-    Return the index of this host for files of a VM that is gone.
+    Return the index of this host for the files of a VM that is gone.
 
-    A VM of that name that is defined by now is another one, and its references count.
+    If a VM of that name is defined, it is another VM, and its references count.
     """
     but = [] if lifecycle.is_defined(conn, name) else [name]
     return usage.index(
@@ -273,12 +270,12 @@ def index_without(
 
 
 def _may_be_needed(path: str) -> bool:
-    """Return whether a file can be what others are based on, or what a link leads to."""
+    """Return whether other files may be based on a file: seeds and links are never bases."""
     return not (seedfiles.is_seed(path) or Path(path).is_symlink())
 
 
 def _use_reason(verdict: Verdict) -> str | None:
-    """Return why a file stays; doubts alone do not keep it, as it goes into the trash then."""
+    """Return why a file stays; with doubts alone it goes into the trash instead."""
     return verdict.used_by[0].reason if verdict.used_by else None
 
 
@@ -287,13 +284,13 @@ def _error_text(error: OSError | StorageError) -> object:
 
 
 def remove_log(name: str) -> None:
-    """Remove a VM's console log and those virtlogd rotated away."""
+    """Remove a VM's console log, and the logs that virtlogd has rotated."""
     path = Path(console_log(name))
     if path.parent.is_dir():
         for log_path in (path, *(path.with_name(f"{path.name}.{number}") for number in range(10))):
             try:
                 log_path.unlink(missing_ok=True)
             except OSError as exc:
-                # A VM's own name may be as long as a file's: then there is no such log.
+                # If the VM's name has the maximum length of a file name, no such log exists.
                 if exc.errno != errno.ENAMETOOLONG:
                     raise StorageError(f"cannot remove {log_path}: {exc.strerror}") from exc

@@ -1,4 +1,4 @@
-"""Which volumes may be copied: libvirt goes by what is in one, which a guest may have written."""
+"""Check that a volume may be copied: libvirt trusts headers, which a guest may have written."""
 
 import os
 from collections.abc import Iterator
@@ -14,17 +14,17 @@ from saltvirt.ops import storage
 from saltvirt.xml import pooldisk
 from saltvirt.xml import volume as volume_
 
-# Whose headers may name other files, and are not read here.
+# Formats with headers that may name other files, and that are not parsed here.
 _NAMING_FORMATS = ("cow", "qcow", "qed", "vmdk")
 
 
 def refuse_disguised(conn: Any, settings: HostSettings, pool: str, volume: str) -> None:
     """
-    Raise StorageError if a copy of a volume could have files of the host in it.
+    Raise StorageError if a copy of a volume could contain files of the host.
 
-    A guest that writes the header of a qcow2 into its raw disk has libvirt, when it looks at the
-    pool again, take the disk for that, and copy whatever file the header names. What a VM has the
-    volume as is true; of one that no VM has, its header may name nothing but volumes and images.
+    A guest can write a qcow2 header into its raw disk: after a refresh of the pool libvirt takes
+    the disk for qcow2, and copies any file that the header names. The definition of a VM tells the
+    volume's true format. The header of a volume without a VM may name only volumes and images.
     """
     description = volume_.read(anybytes.read_volume_xml(volumes.lookup(conn, pool, volume)))
     if not volume_.has_header(description.format) or not description.path:
@@ -60,7 +60,7 @@ def _refuse_references(conn: Any, settings: HostSettings, label: str, path: str)
 
 
 def _devices(conn: Any) -> Iterator[str]:
-    """Yield the volumes of pools that are no folders: an overlay may be based on a device."""
+    """Yield the devices in pools that are no folders, as an overlay may be based on a device."""
     for name, pool in host.pools(conn).items():
         if pool["active"] and pool["type"] not in pooldisk.FILES:
             libvirt_volumes = conn.storagePoolLookupByName(name).listAllVolumes()

@@ -1,4 +1,4 @@
-"""A guest's disk that this host is to write to, while no VM runs with it."""
+"""Checks before this host writes to a guest's disk that no running VM uses."""
 
 import os
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _seeded: ContextVar[str | None] = ContextVar("_seeded", default=None)
 
 @contextmanager
 def allow_seeding(path: str | Path) -> Iterator[None]:
-    """Have a function that the user named write into the disk that it is given."""
+    """Let a function that the user named write to its disk during the block."""
     token = _seeded.set(os.path.realpath(path))
     try:
         yield
@@ -29,10 +29,10 @@ def allow_seeding(path: str | Path) -> Iterator[None]:
 
 def opened_format(settings: HostSettings, path: str | Path) -> str:
     """
-    Return the format of a guest's disk that is to be written to; raise if it may not be.
+    Return the format of a guest's disk; raise if this host must not write to the disk.
 
-    As :func:`saltvirt.ops.storage.opened_format`, and nothing may be spoilt by what is written:
-    see ``write`` in :mod:`saltvirt.storage.policies`.
+    Checks :func:`saltvirt.ops.storage.opened_format`, and that the write spoils nothing else: see
+    ``write`` in :mod:`saltvirt.storage.policies`.
     """
     path = str(path)
     fmt = storage.opened_format(settings, path)
@@ -47,6 +47,6 @@ def opened_format(settings: HostSettings, path: str | Path) -> str:
 
 def _judge_write(conn: Any, settings: HostSettings, path: str) -> Verdict:
     verdict = usage.index(conn, settings, beside_files=[path]).verdict(policies.WRITE, path)
-    # The record of the VM that is made names the disk that its function seeds.
+    # The record of the running build names the disk that its function seeds.
     is_seeded = os.path.realpath(path) == _seeded.get()
     return verdict.without(policies.COMING) if is_seeded else verdict

@@ -1,1 +1,1 @@
-"""Migrations: what a VM is made of, the host that sends it, and the one that takes it."""
+"""Moves of VMs on a host: the facts that a VM moves with, its departure and its arrival."""

@@ -1,4 +1,4 @@
-"""The host that a VM comes to: the hands of :mod:`saltvirt.protocol` there."""
+"""Effects of :mod:`saltvirt.protocol` on the target of a move."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ _PURPOSE = "arrival"
 
 @contextmanager
 def open_arrival(context: Context, name: str) -> Iterator["Arrival"]:
-    """Yield the hands for the arrival of a VM; raise NameTaken if another job is at it."""
+    """Yield the arrival of a VM with its record locked; raise NameTaken if another job has it."""
     settings = context.settings
     busy_message = f"another job is preparing this host for VM {name!r} at this moment"
     legacymoves.adopt(settings)
@@ -41,7 +41,7 @@ def open_arrival(context: Context, name: str) -> Iterator["Arrival"]:
 
 
 class Arrival(End[ArrivalFacts]):
-    """What the target of a move does; each method is an effect of the protocol."""
+    """The target's side of a move; each public method is an effect of the protocol."""
 
     _done = "taken"
     _shape = ArrivalFacts
@@ -52,30 +52,30 @@ class Arrival(End[ArrivalFacts]):
         super().__init__(context, conn, locked_record, name)
         self._reserving = ExitStack()
         self.source: str | None = None
-        # The VM's media that are here already; looked for once, by whoever makes ready for it.
+        # The VM's media that are here already; set by prepare() and resume().
         self.media: frozenset[str] = frozenset()
         self.plan: arrivalplan.ArrivalPlan
         self.warnings: list[str] = []
-        # What the source has noted of the VM; the runner passes it on.
+        # The source's recorded facts about the VM, which the runner passes on.
         self.given = Noted()
 
     def do(self, effects: Effects) -> Any:
-        # A part that fails between check and begin lets go of the host's lock too.
+        # Release the host's lock even if the part fails between check and begin.
         with self._reserving:
             return super().do(effects)
 
     def _here(self, conn: Any = None) -> str | None:
-        """Return the name of the domain that this is about, None if it is not here."""
+        """Return the VM's name on this host, None if the VM is not here."""
         conn = self.conn if conn is None else conn
         if self.facts.uuid is not None:
             return lifecycle.name_of(conn, self.facts.uuid)
-        # Versions before the records have noted its name alone.
+        # Versions before the records recorded only the name.
         return self._name if lifecycle.is_defined(conn, self._name) else None
 
-    # Making ready.
+    # Preparing.
 
     def check(self) -> None:
-        # The host's lock is held until the record has begun: its room is looked at only once.
+        # Hold the host's lock until the record begins: the room is not checked again.
         self._reserving.enter_context(reservations.host_lock(self._settings))
         startlock.refuse_moving(self._settings, self._name, self.moving.uuid)
         reservations.refuse_building(self._settings, self._name)
@@ -89,7 +89,7 @@ class Arrival(End[ArrivalFacts]):
         self._reserving.close()
 
     def make(self) -> bool:
-        """Make what the plan says; return whether images must be sent first."""
+        """Make the planned files; return whether the source must send images first."""
         self._admit()
         token = self._held.now.token
         local_facts = here.gather(self._context, self.moving, self.media, token)
@@ -103,14 +103,14 @@ class Arrival(End[ArrivalFacts]):
         is_waiting, facts = bool(self.plan.images), self.facts
         if not is_waiting:
             files.sync_files(facts.paths)
-        # Noted before it is opened: a pool of another move is not ended while this one needs it.
+        # Record the folders before opening them, so that no other move closes their pools.
         folders = sorted({str(Path(path).parent) for path in facts.paths})
         self._note(replace(facts, folders=folders, images=self.plan.image_paths))
         reach.open_folders(self.conn, self._settings, facts.paths)
         return is_waiting
 
     def _admit(self) -> None:
-        """Take the images that the other host has sent into the cache."""
+        """Take the images that the source has sent into the cache."""
         for digest, path in self.facts.images.items():
             incoming.admit(self._settings, digest, Path(path))
             remaining_paths = [noted_path for noted_path in self.facts.paths if noted_path != path]
@@ -118,9 +118,9 @@ class Arrival(End[ArrivalFacts]):
         self._note(replace(self.facts, images={}))
 
     def _make(self, path: str, make: Callable[[], None]) -> None:
-        """Make a file that is noted before, and that nobody else has."""
-        # What is noted is what :meth:`remove` takes back, also after a crash, unless its mark tells
-        # that another host has made it.
+        """Record a file, then make it; raise FileTaken if another host has made it."""
+        # :meth:`remove` removes each recorded file, also after a crash, unless its mark shows that
+        # another host has made it.
         noted_paths, token = self.facts.paths, self._held.now.token
         if path not in noted_paths:
             with reservations.host_lock(self._settings):
@@ -130,7 +130,7 @@ class Arrival(End[ArrivalFacts]):
         try:
             claims.take(path, token)
         except claims.FileTaken:
-            # Another host that shares the folder was faster: it must not be removed.
+            # Another host sharing the folder was faster: its file must not be removed.
             self._note(replace(self.facts, paths=noted_paths))
             claims.complete(path, token)
             raise
@@ -152,7 +152,7 @@ class Arrival(End[ArrivalFacts]):
     # Arriving.
 
     def verify(self) -> None:
-        """Refuse a VM that is not here whole; what is here is on the disk afterwards."""
+        """Raise MigrationFailed if the VM is neither whole nor running here; sync its files."""
         name = self._arrived()
         self._refuse_transient(name)
         reasons = [*self._lacking(), *self._different(), *self._untold(name)]
@@ -172,7 +172,7 @@ class Arrival(End[ArrivalFacts]):
         kept.forget_target(self._settings, self._name)
 
     def _arrived(self) -> str:
-        """Return the VM's name here; raise MigrationFailed if it is not here, or by half."""
+        """Return the VM's name here; raise MigrationFailed if it is missing or still arriving."""
         name = self._here()
         if name is not None and halves.has_failed_postcopy(self.conn, name):
             lost_message = lost_half_message(name, "this host", is_source=True)
@@ -182,8 +182,8 @@ class Arrival(End[ArrivalFacts]):
         return name
 
     def _refuse_transient(self, name: str) -> None:
-        # libvirt calls a move a success whose domain it could not define; one whose definition
-        # stays on its source, or that was never defined, is as it should be.
+        # libvirt reports success even if it could not define the domain here. A VM may be transient
+        # here only if its definition stays on the source, or never existed.
         if self.given.leaves and not lifecycle.is_persistent(self.conn, name):
             raise MigrationFailed(
                 f"VM {self._name!r} runs here, but its definition was not kept, so it would be "
@@ -209,7 +209,7 @@ class Arrival(End[ArrivalFacts]):
                 yield f"this host was not told of its snapshot {snapshot_name}"
 
     def _different(self) -> Iterator[str]:
-        # Versions before the records noted none.
+        # Versions before the records sent no digests.
         for path, expected_digest in (self.given.digests or {}).items():
             if os.path.exists(path):
                 self._context.progress("Checking", detail=path)
@@ -221,20 +221,20 @@ class Arrival(End[ArrivalFacts]):
 
     def autostart_on(self) -> None:
         source_autostart = self.given.autostart
-        # A source that is lost, or has it not on record any more, has said so when it began.
+        # If the source is lost or its record is gone, use the setting from the beginning.
         if not (self.facts.autostart if source_autostart is None else source_autostart):
             return
         try:
-            # Another connection than the one that this long look was made by: libvirtd may have
-            # died meanwhile, and then whoever settles this tries again.
+            # Open a new connection: libvirtd may have died during the long verification. If it is
+            # gone, the next settling tries again.
             with connect.open_connection(self._settings, readonly=False) as conn:
-                # Somebody may have renamed it, and given its name to another.
+                # The VM may have been renamed, and its name given to another VM.
                 lifecycle.set_autostart(conn, self._here(conn) or self._name, "on")
             storage.settle_definitions()
         except HostUnreachable:
             raise
         except VirtError as error:
-            # It has come, and whoever asked is told.
+            # The VM has arrived all the same: the command only warns.
             self._does_not_start(error)
 
     # Giving up.
@@ -248,7 +248,7 @@ class Arrival(End[ArrivalFacts]):
         name = self._here()
         if name is not None:
             self.refuse_running()
-            # Its source has what this host was told of its snapshots.
+            # The source still has the snapshots that were redefined here.
             self._forget(name, with_snapshots=True)
             storage.settle_definitions()
 
@@ -256,7 +256,8 @@ class Arrival(End[ArrivalFacts]):
         token, paths = self._held.now.token, self.facts.paths
         own_paths = [path for path in paths if claims.is_own(path, token)]
         index = unfinished.index_without(self.conn, self._settings, self._name, own_paths)
-        # A VM that had arrived may have run here. Of any other, its source has all that was sent.
+        # An arrived VM may have run here, so its files go into the trash. In any other phase the
+        # source still has all the data.
         has_arrived = self._held.now.phase == protocol.ARRIVED
         days = trash.settled_days(self._settings) if has_arrived else 0
         with trash.fill_trash(self._settings, self._name, reason="virt.settle", days=days) as drop:
@@ -267,10 +268,10 @@ class Arrival(End[ArrivalFacts]):
 
 
 def parse_migration_info(context: Context, plain_info: object) -> MigrationInfo:
-    """Return what another host has said of a VM that comes; raise if that is of a newer version."""
+    """Parse the source's facts about a VM; raise MigrationFailed if its protocol is newer."""
     fields: dict[str, Any] = plain_info if isinstance(plain_info, dict) else {}
     version = fields.get("wire")
-    # Looked at before the rest, which may be of other types then.
+    # Check the version first: a newer protocol may have other types in the fields below.
     if isinstance(version, int) and version > protocol.WIRE:
         raise MigrationFailed(
             f"VM {fields.get('name')!r} is on a host whose Salt Virt moves VMs by version "
@@ -286,10 +287,10 @@ def prepare(
     context: Context, moving: MigrationInfo, token: str, source: str | None
 ) -> dict[str, Any]:
     """
-    Claim room for a VM that comes, and make the files that it is written to.
+    Reserve room for a VM that comes, and make the files that the source writes to.
 
-    Returns ``{"images": {digest: path}, "present": [path]}``: images that this host does not have
-    and cannot get, so that the other host sends them there and :func:`resume` goes on; and media
+    Returns ``{"images": {digest: path}, "present": [path], "token": token}``. ``images`` are images
+    that this host cannot get: the source sends them before :func:`resume`. ``present`` are media
     that are here already.
     """
     with open_arrival(context, moving.name) as arrival:
@@ -304,7 +305,7 @@ def prepare(
 
 
 def resume(context: Context, moving: MigrationInfo, token: str | None) -> dict[str, Any]:
-    """Go on with :func:`prepare` when the missing images have come; each is checked first."""
+    """Continue :func:`prepare` once the missing images have arrived; check each image first."""
     with open_arrival(context, moving.name) as arrival:
         arrival.moving, arrival.media = moving, here.media(context.settings, moving)
         arrival.do(
@@ -325,7 +326,7 @@ def step(
     noted: Noted | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Do one step of settling a move on its target; see :data:`saltvirt.protocol.ON_TARGET`."""
+    """Run a step of settling a move on its target; see :data:`saltvirt.protocol.ON_TARGET`."""
     steps: dict[str, Callable[..., Effects]] = {
         protocol.ARRIVE: protocol.arrive,
         protocol.REFUSE: protocol.refuse,

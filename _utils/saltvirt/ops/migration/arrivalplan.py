@@ -1,7 +1,4 @@
-"""
-The arrival of a VM as plain data: decided from facts, before anything is made. Nothing is read
-here.
-"""
+"""Plan of a VM's arrival as plain data, decided from facts before anything is made."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,14 +15,15 @@ from saltvirt.placement.answers import DiskFacts, FileFacts, MigrationInfo
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComingFile:
     """
-    A file that is to be made, and filled by the other host.
+    A file that this host makes and the source fills.
 
     how
-        ``push`` (that sends it as it is), or ``copy`` (libvirt copies what the guest sees).
+        ``push`` (the source sends the file as it is), or ``copy`` (libvirt copies the guest's
+        view).
     size_bytes
-        How big it is: as a file if it is pushed, else to its guest.
+        The size of the file for ``push``, of the guest's view for ``copy``.
     format, base
-        Of what libvirt copies: the disk's format, and the image that it is made over.
+        For ``copy``: the disk's format, and the image below it.
     """
 
     path: str
@@ -37,7 +35,7 @@ class ComingFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwaitedImage:
-    """An image that the other host must send first: where to, and how big it is as a file."""
+    """An image that the source must send first: the path to send to, and the file's size."""
 
     digest: str
     path: str
@@ -47,14 +45,14 @@ class AwaitedImage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalPlan:
     """
-    All that is made on this host for a VM, before the other host sends that.
+    Everything that this host makes for a VM before the source sends the VM.
 
     files
-        The files of its disks and firmware, in this order; none as long as images are awaited.
+        The files of the VM's disks, then of its firmware; none while images are awaited.
     images
-        The images that are awaited.
+        The awaited images.
     present
-        Its media that are here already.
+        The VM's media that are here already.
     """
 
     files: tuple[ComingFile, ...] = ()
@@ -63,13 +61,13 @@ class ArrivalPlan:
 
     @property
     def image_paths(self) -> dict[str, str]:
-        """Where the images that are awaited are sent, by their digests."""
+        """``{digest: path}`` of the awaited images."""
         return {image.digest: image.path for image in self.images}
 
 
 def initial_facts(moving: MigrationInfo, media: frozenset[str], source: str | None) -> ArrivalFacts:
     """
-    Return what is on record of an arrival before anything is made for it.
+    Return the facts to record of an arrival before anything is made for it.
 
     media
         The paths of the VM's media that are here already.
@@ -79,7 +77,7 @@ def initial_facts(moving: MigrationInfo, media: frozenset[str], source: str | No
         uuid=moving.uuid,
         source=source,
         was_running=moving.is_running,
-        # The file of what libvirt copies is as big as it gets; what its guest sees is not.
+        # The file size of a copied disk varies, so its virtual size is recorded instead.
         sizes={file.path: file.size_bytes for file in files_to_make if file.how == "push"},
         virtual={
             file.path: [file.format, file.virtual_bytes]
@@ -109,11 +107,11 @@ def decide(moving: MigrationInfo, local_facts: LocalFacts) -> ArrivalPlan:
 def _find_files_to_make(
     moving: MigrationInfo, media: frozenset[str]
 ) -> list[DiskFacts | FileFacts]:
-    """Return the disks, and the firmware's variables, of which files are to be made."""
+    """Return the disks and the firmware variables for which files are to be made."""
     disks_to_make = [
         disk for disk in moving.disks if disk.how != "shared" and disk.path not in media
     ]
-    # Two drives may have one medium.
+    # Two drives may have the same medium.
     disks = {disk.path: disk for disk in disks_to_make}
     return [*disks.values(), *(file for file in moving.nvram if file.how == "push")]
 

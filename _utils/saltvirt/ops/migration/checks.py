@@ -1,4 +1,4 @@
-"""What a VM that moves requires of the host that takes it, as that host itself sees it."""
+"""Checks on the target that it can take a VM that moves."""
 
 import functools
 import os
@@ -20,11 +20,11 @@ from saltvirt.xml import parse
 from saltvirt.xml import pool as pool_
 from saltvirt.xml.poolsource import clean
 
-# Where libvirt itself puts the variables of a VM's firmware.
+# libvirt's own folder for firmware variables.
 _NVRAM = "/var/lib/libvirt/qemu/nvram"
-# Each VM that virt.init makes names it: virtlogd writes the consoles' logs there.
+# The folder of the console logs, which every VM that virt.init makes has; virtlogd writes there.
 _LOGS = posixpath.dirname(spec.console_log("any"))
-# Where packages put UEFI firmware; libvirt lists it to everybody who may look.
+# Where packages put UEFI firmware; libvirt lists these files to any read-only client.
 _FIRMWARE = ("/usr/share/OVMF", "/usr/share/AAVMF", "/usr/share/edk2", "/usr/share/qemu")
 
 
@@ -40,10 +40,10 @@ def check(
     Return why this host cannot take a VM; empty if it can. Nothing is changed.
 
     info
-        What :func:`saltvirt.ops.inspect.host_info` has said, if it was asked already.
+        From :func:`saltvirt.ops.inspect.host_info`. Defaults to calling it.
     may_tell_paths
-        Whether the caller may learn which files are on this host. If not, only files where VMs have
-        theirs are looked at. Defaults to True.
+        Whether the caller may learn which files exist on this host. If not, only files in folders
+        for VMs are checked. Defaults to True.
     """
     info = info or inspect.host_info(conn, settings)
     reasons = list(fit.reasons(info, requirements.for_move(moving)))
@@ -68,7 +68,7 @@ def check(
 
 
 def _missing_path_reasons(paths: Iterable[str]) -> Iterator[str]:
-    """Yield what is not here of the files, devices and folders that a VM names beside its disks."""
+    """Yield a reason for each missing file or folder that a VM names beside its disks."""
     for path in paths:
         if not Path(path).exists():
             kind = "folder" if path.endswith("/") else "file"
@@ -76,9 +76,9 @@ def _missing_path_reasons(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _uuid_reasons(conn: Any, moving: MigrationInfo) -> Iterator[str]:
-    """Yield which VM would be taken for the one that comes: libvirt tells VMs by their UUIDs."""
+    """Yield a reason if another VM here has the moving VM's UUID, libvirt's identity of a VM."""
     other_name = lifecycle.name_of(conn, moving.uuid) if moving.uuid else None
-    # Of one of its name it is said that it is there.
+    # Another check reports a VM with the same name.
     if other_name not in (None, moving.name):
         yield (
             f"VM {other_name!r} there has its UUID {moving.uuid}; if it is a copy, give it a UUID "
@@ -90,7 +90,7 @@ def _uuid_reasons(conn: Any, moving: MigrationInfo) -> Iterator[str]:
 def _libvirts_reasons(
     conn: Any, moving: MigrationInfo, host_generation: Generation
 ) -> Iterator[str]:
-    """Yield what libvirt itself says of machine type and CPU that the survey does not tell."""
+    """Yield reasons from libvirt itself about machine type and CPU, which HostInfo lacks."""
     unknown_machines = [
         machine
         for machine in (moving.machine, moving.next_machine)
@@ -114,7 +114,7 @@ def _libvirts_reasons(
 
 
 def unfit_reasons(conn: Any, moving: MigrationInfo) -> list[str]:
-    """Return why libvirt and QEMU behind a connection, also another host's, cannot take a VM."""
+    """Return why libvirt and QEMU behind a connection, even a remote one, cannot take a VM."""
     capabilities = host.capabilities(conn)
     host_generation = Generation(
         arch=capabilities["arch"],
@@ -131,7 +131,7 @@ def unfit_reasons(conn: Any, moving: MigrationInfo) -> list[str]:
 def _among_known_places(
     conn: Any, settings: HostSettings, moving: MigrationInfo
 ) -> tuple[MigrationInfo, list[str]]:
-    """Return what is asked of a VM without the paths elsewhere, and a line that names those."""
+    """Return a VM's facts without paths outside folders for VMs, and a reason naming those."""
     places = [os.path.realpath(place) for place in _places(conn, settings)]
     is_known = functools.partial(_is_below, places)
     strange_paths = sorted({path for path in _paths(moving) if not is_known(path)})
@@ -157,13 +157,13 @@ def _paths(moving: MigrationInfo) -> Iterator[str]:
 
 
 def _is_below(places: list[str], path: str) -> bool:
-    """Return whether what a path leads to is in one of some folders; a volume's name is no path."""
+    """Return whether a path, links resolved, is in any of the folders, or is a volume's name."""
     real_path = Path(os.path.realpath(path))
     return not path.startswith("/") or any(map(real_path.is_relative_to, places))
 
 
 def _places(conn: Any, settings: HostSettings) -> Iterator[str]:
-    """Yield the folders in which VMs of this host have their files."""
+    """Yield the folders in which this host's VMs have files."""
     yield from (settings.images, _NVRAM, _LOGS, *_FIRMWARE)
     yield from (*settings.shared_paths, *settings.backing_paths)
     folders = (pool_.folder(parse(pool.XMLDesc(0))) for pool in conn.listAllStoragePools())
@@ -178,10 +178,10 @@ def check_all(
     may_tell_paths: bool = True,
 ) -> dict[str, list[str]]:
     """
-    Return ``{name: why this host cannot take it}`` of VMs, those left out that it can take.
+    Return ``{name: reasons}`` of the VMs that this host cannot take.
 
     may_tell_paths
-        As of :func:`check`.
+        See :func:`check`.
     """
     info = inspect.host_info(conn, settings)
     reasons_by_vm = {
@@ -196,7 +196,8 @@ def _disk_reasons(settings: HostSettings, disk: DiskFacts) -> Iterator[str]:
     if disk.how == "shared":
         if disk.path.startswith("/") and not path.exists():
             yield f"the shared disk {path} is not there"
-        # By a link that this host does not have, it may be an old file of this host's own.
+        # The source may reach the disk through a link that is missing here; this path may then be
+        # an old local file.
         elif disk.path.startswith("/") and not storage.is_declared(settings, disk.path):
             yield f"the disk {path} is shared, and virt:shared_paths there does not have it"
     elif path.exists() and not is_medium(disk):
@@ -206,8 +207,8 @@ def _disk_reasons(settings: HostSettings, disk: DiskFacts) -> Iterator[str]:
 
 
 def _volume_reasons(conn: Any, settings: HostSettings, disk: DiskFacts) -> Iterator[str]:
-    """Yield why a disk that the definition calls POOL/VOLUME is not here."""
-    # A path begins with a slash, what is on a network with its protocol.
+    """Yield why a shared disk that the definition names as POOL/VOLUME is missing here."""
+    # Paths begin with a slash, network disks with their protocol.
     if disk.how != "shared" or disk.path.startswith("/") or ":" in disk.path.partition("/")[0]:
         return
     name, _slash, volume = disk.path.partition("/")
@@ -221,7 +222,7 @@ def _volume_reasons(conn: Any, settings: HostSettings, disk: DiskFacts) -> Itera
 
 
 def _pool_reasons(conn: Any, moving: MigrationInfo) -> Iterator[str]:
-    """Yield why the files of a VM would be no volumes of their pools here."""
+    """Yield why a VM's files would not be volumes of their pools here."""
     folders: dict[str, set[str]] = {}
     for disk in moving.disks:
         if disk.pool is not None:
@@ -240,5 +241,5 @@ def _pool_reasons(conn: Any, moving: MigrationInfo) -> Iterator[str]:
 
 
 def is_medium(disk: DiskFacts) -> bool:
-    """Return whether a disk is a cdrom or floppy image, which hosts may well have in common."""
+    """Return whether a disk is a cdrom or floppy image, which both hosts may have already."""
     return disk.device in ("cdrom", "floppy")

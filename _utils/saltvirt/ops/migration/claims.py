@@ -1,10 +1,10 @@
 """
-Which files an arrival has made: of all hosts that share a folder, one makes a file of a name.
+Claims of an arrival: of all hosts that share a folder, only one can make a given file.
 
 Hosts do not see each other's records, and a path is on record before its file is made. So the file
-has a second name first, its mark, with the move's token in it. Only one host can link its mark to
-the path. As long as the mark is there, the file at that path is the move's only if both are one
-file; the mark goes when the file is made, and on the disk.
+first gets another name, its mark, which contains the move's token. Only one host can link its mark
+to the path. While the mark exists, the file at the path belongs to the move only if both are the
+same file. The mark is removed once the file is made and on the disk.
 """
 
 import hashlib
@@ -19,15 +19,15 @@ _PREFIX = ".salt-virt-"
 
 
 class FileTaken(StorageError):
-    """A file is there already, made by somebody else."""
+    """The file exists already, made by another host."""
 
 
 def announce(path: str, token: str) -> None:
-    """Make the mark of a file that a move is about to make; it is on the disk afterwards."""
+    """Make the mark of a file that a move is about to make, and sync the mark's folder."""
     mark_path = mark(path, token)
     try:
         mark_path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-        # One that is there is this move's own: nobody else knows its token.
+        # An existing mark is this move's own, as its name contains the move's token.
         os.close(files.private(mark_path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW))
         files.sync_folder(mark_path.parent)
     except OSError as exc:
@@ -35,11 +35,11 @@ def announce(path: str, token: str) -> None:
 
 
 def take(path: str, token: str) -> None:
-    """Make the file, empty; raise :class:`Anothers` if there is one already."""
+    """Make an empty file from its mark; raise :class:`FileTaken` if the file exists already."""
     mark_path = mark(path, token)
     try:
         if not ownfiles.link_mark(mark_path, path):
-            # Here a file that is made by another host after it is noted cannot be told from ours.
+            # Without hard links, a file made by another host looks like ours.
             mark_path.unlink()
         files.sync_folder(mark_path.parent)
     except FileExistsError as exc:
@@ -49,7 +49,7 @@ def take(path: str, token: str) -> None:
 
 
 def complete(path: str, token: str) -> None:
-    """Remove the mark of a file that is made, or of one that turned out to be another's."""
+    """Remove the mark of a file that is made, or that turned out to be another host's."""
     mark_path = mark(path, token)
     try:
         mark_path.unlink(missing_ok=True)
@@ -58,7 +58,7 @@ def complete(path: str, token: str) -> None:
 
 
 def is_own(path: str, token: str) -> bool:
-    """Return whether the file at a path that a move has noted is that move's."""
+    """Return whether the file at a path that a move has recorded belongs to the move."""
     mark_path = mark(path, token)
     if not os.path.lexists(mark_path):
         return True
@@ -69,12 +69,12 @@ def is_own(path: str, token: str) -> bool:
 
 
 def mark(path: str, token: str) -> Path:
-    """Return the mark of a file, which is in its folder."""
-    # A name of its own length: the file's may be as long as a name can be.
+    """Return the path of a file's mark, in the file's folder."""
+    # Use a digest: the file's own name may have the maximum length already.
     digest = hashlib.sha256(Path(path).name.encode()).hexdigest()[:12]
     return Path(path).with_name(f"{_PREFIX}{files.to_file_name(token)[:12]}-{digest}")
 
 
 def is_mark(path: str) -> bool:
-    """Return whether a file is called as a mark is."""
+    """Return whether a file has the name of a mark."""
     return Path(path).name.startswith(_PREFIX)

@@ -1,4 +1,4 @@
-"""The host that a VM leaves: the hands of :mod:`saltvirt.protocol` there."""
+"""Effects of :mod:`saltvirt.protocol` on the source of a move."""
 
 import os
 import time
@@ -32,21 +32,21 @@ from saltvirt.placement.answers import MigrationInfo
 from saltvirt.storage import policies
 
 _PURPOSE, _BURIED = "departure", "cancelled"
-# From a target's *arrived* to the end of its record: the source removes files meanwhile.
+# How long a target may stay *arrived*, while the source removes files, before its record ends.
 _LAST_STEP_S = 15
-# How long what the other host has said of a VM holds for what is removed here.
+# How long a check of the target holds for removals on the source.
 _FRESH_S = 2
 
 
 @contextmanager
 def open_departure(context: Context, name: str) -> Iterator["Departure"]:
-    """Yield the hands for the departure of a VM; raise NameTaken if another job is at it."""
+    """Yield the departure of a VM with its record locked; raise NameTaken if another job has it."""
     settings = context.settings
     busy_message = f"VM {name!r} is being moved by another job at this moment"
     legacymoves.adopt(settings)
     legacymoves.refuse_unreadable(settings, name)
-    # Both are opened before the event loop runs: libvirt would ask them for signs of life, and end
-    # one whose process is stopped for a while, though the move goes on.
+    # Open both connections before the event loop runs, without libvirt's keepalive: that would end
+    # a connection if this process is stopped for a while, although the move goes on.
     with (
         undo.on_signals(),
         connect.open_connection(settings, readonly=False) as conn,
@@ -62,7 +62,7 @@ def is_buried(settings: HostSettings, token: str) -> bool:
 
 
 class Departure(End[DepartureFacts]):
-    """What the source of a move does; each method is an effect of the protocol."""
+    """The source's side of a move; each public method is an effect of the protocol."""
 
     _shape = DepartureFacts
 
@@ -77,21 +77,22 @@ class Departure(End[DepartureFacts]):
         self._carrier = conns[1]
         self.figures: dict[str, int] = {}
         self.removed: list[str] = []
-        # What the move was asked for; set by whoever sends.
+        # The options of the move; set by send() and move_unprepared().
         self.options: Move | None = None
         self.present: Collection[str] | None = None
         self.target = ""
         self.is_by_hand = False
-        # When the other host was last looked at, before something is removed here.
+        # When the target was last checked, before a removal here.
         self._looked: float | None = None
 
     def open(self, token: str) -> None:
         """Begin, unless the VM is still coming here, or is being built or purged."""
-        # Whoever purges looks for a move under the same lock.
+        # Purges check for moves under the same lock.
         with reservations.host_lock(self._settings):
             effects = protocol.open_departure(self.there, token)
             if self.there is None or self.there.phase == protocol.CANCELLED:
-                # Its source must have ended: it looks for the VM here.
+                # The source of an earlier move must have ended it, as that host checks for the VM
+                # here before it removes files.
                 reservations.refuse_moving(self._settings, self._name, self.moving.uuid)
                 reservations.refuse_building(self._settings, self._name)
             self.do(effects)
@@ -123,7 +124,7 @@ class Departure(End[DepartureFacts]):
         self._begin(token, phase, facts)
 
     def enter(self, phase: str) -> None:
-        # The target has looked, or the move is over.
+        # The target has checked the marks, or the move is over.
         sharedfiles.unmark(self.facts.disks or (), self._held.now.token)
         self._held.enter(phase)
 
@@ -142,7 +143,7 @@ class Departure(End[DepartureFacts]):
     def _grave(self, token: str) -> Iterator[records.LockedRecord]:
         records_folder = reservations.folder(self._settings)
         with records.hold_record(records_folder, _BURIED, token, wait=True) as grave:
-            if grave is not None:  # it was waited for
+            if grave is not None:  # never None, as it waits
                 yield grave
 
     # Sending.
@@ -161,7 +162,7 @@ class Departure(End[DepartureFacts]):
 
     def hold(self) -> None:
         with startlock.hold_start_lock(self._settings, self._name):
-            # It may have been set since the move began.
+            # Read autostart again: it may have been set since the move began.
             current_info = self._refuse_changed()
             facts = replace(
                 self.facts,
@@ -176,7 +177,7 @@ class Departure(End[DepartureFacts]):
 
     @property
     def _move(self) -> Move:
-        """How it is moved."""
+        """The options of the move; MigrationFailed if there are none."""
         if self.options is None:
             raise MigrationFailed(f"VM {self._name!r} cannot be sent: nobody has said how")
         return self.options
@@ -187,11 +188,11 @@ class Departure(End[DepartureFacts]):
         if current_info.uuid != self.facts.uuid:
             reasons = ["it is another VM of this name now"]
         elif self._has_changed_state(current_info):
-            # Before the obstacles: of what was saved it is said too that it has a saved state.
+            # Put this before the obstacles: a VM saved meanwhile has one about its saved state.
             reasons.insert(
                 0, f"it is {current_info.state} now; somebody has changed that meanwhile"
             )
-        # The other host has made files of those alone that it was told of.
+        # The target has made files only for the disks in the facts sent to it.
         elif _disks(current_info) != self.facts.disks:
             reasons.append("it has other disks now; somebody has changed them meanwhile")
         elif (snapshots.names(self.conn, self._name) or None) != self.facts.snapshots:
@@ -205,7 +206,7 @@ class Departure(End[DepartureFacts]):
 
     def _has_changed_state(self, current_info: MigrationInfo) -> bool:
         facts = self.facts
-        # One that is resumed, or paused, is somebody's at this moment; how one is off is the same.
+        # An operator has resumed or paused the VM; for a stopped VM all states are the same.
         if current_info.is_running and facts.was_running:
             return facts.state is not None and current_info.state != facts.state
         return current_info.is_running != facts.was_running
@@ -213,12 +214,12 @@ class Departure(End[DepartureFacts]):
     def autostart_off(self) -> None:
         if self.facts.autostart:
             lifecycle.set_autostart(self.conn, self._name, "off")
-            # A crash must not have it started here when it runs there.
+            # Sync, or this host could start the VM after a crash while it runs on the target.
             storage.settle_definitions()
 
     def autostart_on(self) -> None:
         name = lifecycle.name_of(self.conn, self.facts.uuid)
-        # One that was given up may have no definition here any more.
+        # A VM that was given up may not be defined here any more.
         if name is None:
             return
         lifecycle.unmark_moved(self.conn, name)
@@ -241,7 +242,7 @@ class Departure(End[DepartureFacts]):
             self._context, (self.conn, self._carrier), self.moving, self.target, self._move
         )
         if self.facts.was_running:
-            # Nothing writes to them here from now on, unless somebody starts the VM here.
+            # From now on the files change here only if the VM is started here.
             self._note(replace(self.facts, signatures=leaving.signatures(self.facts)))
 
     def stays(self) -> bool:
@@ -251,7 +252,7 @@ class Departure(End[DepartureFacts]):
         return self._ran_and_is_here() and lifecycle.is_migrated(self.conn, self._name)
 
     def _ran_and_is_here(self) -> bool:
-        # One that was never defined is gone here when it has moved.
+        # A transient VM is gone from here once it has moved.
         is_here = lifecycle.name_of(self.conn, self.facts.uuid) == self._name
         return self.facts.was_running and is_here
 
@@ -263,7 +264,7 @@ class Departure(End[DepartureFacts]):
     # Leaving.
 
     def look(self) -> None:
-        """Refuse to remove anything unless the VM is off here and whole on the other host."""
+        """Raise MigrationFailed unless the VM is off here and whole on the target."""
         self._looked, facts = time.monotonic(), self.facts
         reasons = list(leaving.find_obstacles_here(self.conn, self._name, facts))
         with migrate.target(reach.uri_of(facts.target)[0]) as target_conn:
@@ -277,7 +278,7 @@ class Departure(End[DepartureFacts]):
             )
 
     def _autostart_there(self, target_conn: Any) -> None:
-        # Of a VM moved by hand, nobody of ours is there who would be told.
+        # In a move by hand no job of ours on the target sets autostart.
         if not (self.facts.is_by_hand and self.facts.autostart):
             return
         try:
@@ -287,7 +288,7 @@ class Departure(End[DepartureFacts]):
             self._does_not_start(error)
 
     def _look_again(self) -> None:
-        # The record may be old by now.
+        # The record, or the last check, may be old by now.
         if self._looked is None or time.monotonic() - self._looked > _FRESH_S:
             self.look()
 
@@ -297,19 +298,19 @@ class Departure(End[DepartureFacts]):
             return
         self._look_again()
         if self.facts.leaves and self.facts.is_by_hand:
-            # The other host may have it in memory alone, and lose it with its power.
+            # The target may have the definition only in memory, and lose it in a power failure.
             kept.keep_definition(self._settings, name, lifecycle.migratable_xml(self.conn, name))
         target_host = reach.uri_of(self.facts.target)[1]
         if self.facts.leaves:
             kept.note_target(self._settings, name, target_host)
             self._forget(name, with_snapshots=self._are_told(name))
         else:
-            # The record ends, and nobody may start it here as long as it is there.
+            # The record ends, so a mark in the definition keeps the VM from starting here.
             lifecycle.mark_moved(self.conn, name, target_host)
         storage.settle_definitions()
 
     def _are_told(self, name: str) -> bool:
-        """Return whether the other host knows of all snapshots that a VM has here."""
+        """Return whether the target knows all snapshots that a VM has here."""
         return set(snapshots.names(self.conn, name)) <= set(self.facts.snapshots or ())
 
     def remove(self) -> None:
@@ -334,12 +335,12 @@ class Departure(End[DepartureFacts]):
 
 
 def _disks(moving: MigrationInfo) -> list[list[str]]:
-    """Return what a move depends on of a VM's disks, as a record has it."""
+    """Return ``[target, path, how]`` of a VM's disks, which must not change during a move."""
     return [[disk.target, disk.path, disk.how] for disk in moving.disks]
 
 
 def begin(context: Context, name: str, token: str, target: str) -> MigrationInfo:
-    """Note that a VM is to leave for another host; return what that must know of it."""
+    """Record that a VM is to leave for another host; return the facts that the target needs."""
     _await_arrival(context.settings, name)
     with open_departure(context, name) as departure:
         unfinished.settle(departure.conn, context.settings)
@@ -354,7 +355,7 @@ def begin(context: Context, name: str, token: str, target: str) -> MigrationInfo
 
 
 def _await_arrival(settings: HostSettings, name: str) -> None:
-    """Wait for the last step of the move that has just brought a VM here, if that is under way."""
+    """Wait for the last step of a move that has just moved a VM here, if it is in progress."""
     until = time.monotonic() + _LAST_STEP_S
     records_folder = reservations.folder(settings)
     while time.monotonic() < until:
@@ -372,7 +373,7 @@ def send(
     options: Move,
     present_paths: Collection[str] | None,
 ) -> dict[str, Any]:
-    """Send a VM that was made ready for, under its token; return the figures."""
+    """Send a VM to a target that is prepared under a token; return the figures."""
     with open_departure(context, name) as departure:
         departure.moving = migrationinfo.gather(departure.conn, context.settings, name)[name]
         departure.target, departure.options, departure.present = target, options, present_paths
@@ -383,7 +384,7 @@ def send(
 
 
 def move_unprepared(context: Context, name: str, target: str, options: Move) -> dict[str, Any]:
-    """Move a VM whose target nobody has made ready: by hand, without files of its own."""
+    """Move a VM by hand, without local files, to a target that is not prepared."""
     with open_departure(context, name) as departure:
         moving = migrationinfo.gather(departure.conn, context.settings, name)[name]
         sending.refuse_unprepared(context.settings, moving, target, options)
@@ -404,14 +405,14 @@ def move_unprepared(context: Context, name: str, target: str, options: Move) -> 
 
 
 def _risks(departure: Departure) -> dict[str, list[str]]:
-    """Return the warning about a move, before it: afterwards libvirt may be gone."""
+    """Return the warnings about a move; call it before the move, as libvirt may die in it."""
     qemu = process.qemu(departure.conn, departure.moving.name)
     risks = sending.risks(departure._move, departure.moving, qemu)
     return {"warnings": risks} if risks else {}
 
 
 def step(context: Context, name: str, token: str, step_name: str, **options: Any) -> dict[str, Any]:
-    """Do one step of settling a move on its source; see :data:`saltvirt.protocol.ON_SOURCE`."""
+    """Run a step of settling a move on its source; see :data:`saltvirt.protocol.ON_SOURCE`."""
     steps: dict[str, Callable[..., Effects]] = {
         protocol.CANCEL: protocol.cancel,
         protocol.REDEFINE: protocol.redefine,

@@ -1,4 +1,4 @@
-"""One end of a move: the hands of :mod:`saltvirt.protocol` on a host, and its record there."""
+"""Common effects of :mod:`saltvirt.protocol` on both hosts of a move, and the move's record."""
 
 import os
 from typing import Any, Generic, TypeVar
@@ -19,9 +19,9 @@ _Facts = TypeVar("_Facts", ArrivalFacts, DepartureFacts)
 
 
 class End(Generic[_Facts]):
-    """What source and target have in common; the effects of the protocol are theirs."""
+    """Common base of source and target, which add the other effects of the protocol."""
 
-    # What cannot be done to the VM if a part of the protocol is out of turn.
+    # The verb in the message if a part of the protocol is out of turn.
     _done = "moved"
     _shape: type[_Facts]
 
@@ -35,7 +35,7 @@ class End(Generic[_Facts]):
 
     @property
     def there(self) -> MoveRecord | None:
-        """The record that a part of the protocol begins from."""
+        """The record from which a part of the protocol begins, None if there is none."""
         record = self._held.record
         if record is None:
             return None
@@ -43,7 +43,7 @@ class End(Generic[_Facts]):
 
     @property
     def facts(self) -> _Facts:
-        """What was noted when the move began, and since."""
+        """The facts recorded since the move began."""
         return self._held.now.read(self._shape)
 
     def _begin(self, token: str, phase: str, facts: _Facts) -> None:
@@ -51,7 +51,7 @@ class End(Generic[_Facts]):
         self._held.begin(token, phase, **wire.plain(facts))
 
     def _note(self, facts: _Facts, phase: str | None = None) -> None:
-        """Have facts on record, and go on to a phase with that; what others have noted stays."""
+        """Record facts, and enter a phase if it is given; other fields of the record stay."""
         self._held.enter(phase or self._held.now.phase, **wire.plain(facts))
 
     def _does_not_start(self, error: VirtError) -> None:
@@ -61,14 +61,14 @@ class End(Generic[_Facts]):
         )
 
     def _forget(self, name: str, *, with_snapshots: bool) -> None:
-        """Remove the definition of the VM, which is the other host's."""
+        """Remove the definition of a VM that belongs to the other host."""
         state = read.tpm_state(read.domain(lifecycle.xml(self.conn, name)))
-        # libvirt removes it with the definition; on storage that all hosts have there is no other.
+        # libvirt removes the TPM's state with the definition; on shared storage it is the only one.
         is_shared = state is not None and sharing.is_shared(self._settings, state)
         lifecycle.undefine_moved(self.conn, name, with_snapshots=with_snapshots, keep_tpm=is_shared)
 
     def keep_for(self, host: str) -> None:
-        """Keep what is here of a VM that a third host has: nobody starts it, or takes it away."""
+        """Keep the leftovers of a VM that a third host has, and mark the VM as moved."""
         uuid = self.facts.uuid
         name = lifecycle.name_of(self.conn, uuid) if uuid else None
         if name is not None and lifecycle.is_active(self.conn, name):
@@ -81,7 +81,7 @@ class End(Generic[_Facts]):
             self.warnings.append(f"its files are left there: {', '.join(leftover_paths)}")
 
     def do(self, effects: Effects) -> Any:
-        """Do a part of the protocol; raise MigrationFailed, in one line, if it is out of turn."""
+        """Run a part of the protocol; raise MigrationFailed if it is out of turn."""
         try:
             return parts.run(effects, self)
         except protocol.OutOfTurn as error:

@@ -1,4 +1,4 @@
-"""The files of a VM that comes: made empty on this host, filled by the other."""
+"""Empty files on the target of a move, which the source fills."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -18,7 +18,7 @@ from saltvirt.undo import on_failure
 
 
 def placeholder(path: Path) -> None:
-    """Make an empty file; raise StorageError if it is there already."""
+    """Make an empty file; raise StorageError if it exists already."""
     try:
         path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         os.close(files.private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
@@ -27,7 +27,7 @@ def placeholder(path: Path) -> None:
 
 
 def resize(path: str, size_bytes: int) -> None:
-    """Have an empty file be of a size."""
+    """Set the size of an empty file."""
     try:
         with open(path, "r+b", opener=files.open_no_link) as handle:
             handle.truncate(size_bytes)
@@ -37,17 +37,18 @@ def resize(path: str, size_bytes: int) -> None:
 
 def find_too_small(expected_by_path: Mapping[str, list[Any]]) -> Iterator[str]:
     """
-    Yield which disks have come with less than they had.
+    Yield a reason for each disk that is smaller than it was on the source.
 
-    known
-        ``{path: [format, bytes to its guest]}`` of those that libvirt has copied.
+    expected_by_path
+        ``{path: [format, virtual bytes]}`` of the disks that libvirt has copied.
 
-    One may be larger: its VM runs here already, and somebody may have resized it since. It is not
-    smaller: libvirt resizes no disk while it copies it, and QEMU copies none into a smaller one.
+    A disk may be larger, as the VM runs here already and may have been resized since. A smaller
+    disk is an error: libvirt does not resize a disk during the copy, and QEMU does not copy into a
+    smaller disk.
     """
     for path, (fmt, expected_bytes) in expected_by_path.items():
         if not Path(path).exists():
-            continue  # it is said to be missing
+            continue  # reported as missing by the caller
         sizes = storage.measure(path, fmt)
         if sizes is None:
             yield f"its disk {path} cannot be read"
@@ -57,9 +58,9 @@ def find_too_small(expected_by_path: Mapping[str, list[Any]]) -> Iterator[str]:
 
 def make(file: ComingFile) -> None:
     """
-    Have the file of one disk, which is there and empty, be what the other host writes to.
+    Turn the existing empty file of a disk into the file that the source writes to.
 
-    Of a disk that libvirt copies it is an empty overlay or disk.
+    A disk that libvirt copies becomes an empty overlay or disk.
     """
     path = Path(file.path)
     if file.how == "push":
@@ -74,10 +75,10 @@ def seed(
     conn: Any, settings: HostSettings, disks: Mapping[str, Mapping[str, Any]], force: bool
 ) -> None:
     """
-    Make empty disks for a VM that comes, as 3006 did; one that is there is replaced by force.
+    Make empty disks for a VM that comes, as Salt 3006 did; ``force`` replaces existing disks.
 
-    None is made if one cannot be. What a VM here has, or is to have, no force replaces; nor what
-    other hosts may have.
+    All disks are made, or none. ``force`` does not replace a disk that a VM here uses or is to use,
+    or that other hosts may use.
     """
     force = arguments.boolean("force", force)
     if arguments.mapping("disks", disks) is None:
@@ -113,7 +114,7 @@ def _place_all(
     existing_paths: Collection[Path],
     verdicts: Mapping[Path, Verdict],
 ) -> None:
-    """Make the disks beside their places, then take these; on failure nothing is left."""
+    """Make the disks beside their places, then rename them; on failure nothing is left."""
     with on_failure() as steps:
         parts = {}
         for path, disk in disks.items():
@@ -136,7 +137,7 @@ def _make_empty(path: Path, disk: Mapping[str, Any]) -> None:
 
 
 def _place(target: str, disk: Mapping[str, Any], pools: Mapping[str, Mapping[str, Any]]) -> Path:
-    """Return where a disk of ``virt.get_disks`` is made: a file's path, or a volume's here."""
+    """Return the path for a disk of ``virt.get_disks``: the file's, or the volume's here."""
     if not isinstance(disk, Mapping):
         raise BadArgument("disks", f"{target}: {disk!r} is not a mapping, as of virt.get_disks")
     missing_keys = [key for key in ("file", "file format", "virtual size") if key not in disk]
@@ -157,13 +158,13 @@ def _place(target: str, disk: Mapping[str, Any], pools: Mapping[str, Mapping[str
 
 
 def pools_of(disks: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the pools that disks are volumes of."""
+    """Return the pools with disks among their volumes."""
     names = (str(disk["file"]) for disk in disks.values())
     return sorted({name.partition("/")[0] for name in names if not name.startswith("/")})
 
 
 def image_paths(settings: HostSettings, images: Mapping[str, str]) -> dict[str, str]:
-    """Return ``{path here: path there}`` of images by their digests."""
+    """Return ``{path here: path on the target}`` from ``{digest: path on the target}``."""
     return {
         cache.find_sendable(settings, digest).path: target_path
         for digest, target_path in images.items()

@@ -1,4 +1,4 @@
-"""What an arrival is decided by: facts of this host, gathered once."""
+"""Facts of this host by which an arrival is decided, gathered once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,15 +17,14 @@ from saltvirt.placement.answers import DiskFacts, MigrationInfo
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalFacts:
     """
-    What this host has of what a VM that comes is made of.
+    The media and images of an arriving VM that this host has.
 
     media
-        The paths of its media that are here already.
+        The paths of the VM's media that are here already.
     images
-        The images below its disks by their digests, None of one that is not here and cannot be
-        fetched.
+        ``{digest: image}`` of the images below the VM's disks; None if this host cannot get it.
     incoming
-        Where the other host is to write the latter, for this move alone, by their digests.
+        ``{digest: path}`` for missing images: where the source writes them, for this move only.
     """
 
     media: frozenset[str]
@@ -34,11 +33,11 @@ class LocalFacts:
 
 
 def media(settings: HostSettings, moving: MigrationInfo) -> frozenset[str]:
-    """Return the paths of a VM's media that this host has already, and that stay here."""
+    """Return the paths of a VM's media that exist on this host and stay here."""
     present_paths = frozenset(
         disk.path for disk in moving.disks if is_medium(disk) and Path(disk.path).exists()
     )
-    # Looked at afterwards: a file is on record before it is made, and as long as it is removed.
+    # Read records after files: a file is on record before it is made, and until it is removed.
     passing_files = (
         reservations.coming_files(settings, moving.name),
         reservations.going_files(settings),
@@ -50,12 +49,12 @@ def gather(
     context: Context, moving: MigrationInfo, media: frozenset[str], token: str
 ) -> LocalFacts:
     """
-    Return what this host has of a VM; images that it can fetch are fetched.
+    Return the media and images of a VM that this host has, after fetching images it can fetch.
 
     media
-        What :func:`media` returned before anything was noted of the VM.
+        From :func:`media`, called before anything was recorded for the VM.
     token
-        That of the move.
+        The move's token.
     """
     images: dict[str, ValidatedImage | None] = {}
     for disk in moving.disks:

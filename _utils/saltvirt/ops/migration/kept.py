@@ -1,4 +1,4 @@
-"""What is kept where a VM was: where it went, and the definition of one moved by hand."""
+"""Notes on VMs that left this host: their targets, and definitions of VMs moved by hand."""
 
 import json
 import time
@@ -12,28 +12,28 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import NameTaken, StorageError, VirtError
 from saltvirt.xml import read
 
-# So many of the last are there: their number is no matter of the clock.
+# The number of notes kept of a kind: a limit by age would depend on the clock.
 _MOST = 1000
 
 
 def keep_definition(settings: HostSettings, name: str, xml: str) -> Path:
-    """Write a definition down, on the disk when this returns; forget the oldest of many."""
+    """Write a VM's definition and sync it; remove the oldest beyond the limit."""
     return _write(_path(settings, name, "xml"), xml.encode())
 
 
 def note_target(settings: HostSettings, name: str, host: str) -> None:
-    """Note where a VM goes, before its definition does; forget the oldest of many."""
+    """Record a VM's target before its definition is removed; remove the oldest beyond the limit."""
     note = {"host": host, "date": time.strftime("%Y-%m-%d")}
     _write(_path(settings, name, "json"), json.dumps(note).encode())
 
 
 def forget_target(settings: HostSettings, name: str) -> None:
-    """Forget where a VM went: one of its name is on this host again."""
+    """Remove the note of a VM's target, once this host has a VM of that name again."""
     _path(settings, name, "json").unlink(missing_ok=True)
 
 
 def refuse_moved(settings: HostSettings, name: str) -> None:
-    """Raise NameTaken if a VM has moved from here: a state would make a second one."""
+    """Raise NameTaken if a VM has moved from here: a Salt state would make a second VM."""
     try:
         note = json.loads(_path(settings, name, "json").read_text())
     except (FileNotFoundError, ValueError):
@@ -46,7 +46,7 @@ def refuse_moved(settings: HostSettings, name: str) -> None:
 
 
 def definitions(settings: HostSettings) -> Iterator[tuple[str, Path, ET.Element]]:
-    """Yield ``(VM, file, domain)`` of the definitions that are kept; others cannot be read."""
+    """Yield ``(VM, file, domain)`` of the kept definitions that can be read."""
     for path in sorted((Path(settings.state_dir) / "moved").glob("*.xml")):
         with suppress(OSError, ValueError, VirtError):
             root = read.domain(path.read_text())
@@ -61,7 +61,7 @@ def _written_time(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except FileNotFoundError:
-        return 0  # another job has forgotten it just now
+        return 0  # another job has just removed it
 
 
 def _write(path: Path, data: bytes) -> Path:

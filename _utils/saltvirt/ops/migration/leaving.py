@@ -1,4 +1,4 @@
-"""Whether a VM that was handed over has left: what the source looks at before it removes files."""
+"""Checks on the source that a VM handed over has left, before files are removed."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from saltvirt.movefacts import DepartureFacts
 
 
 def signatures(facts: DepartureFacts) -> dict[str, list[int]]:
-    """Return the signatures of the files that are removed when the VM has left, and are there."""
+    """Return signatures: the recorded ones, and new ones of existing files to be removed."""
     existing_paths = [path for path in facts.paths if os.path.exists(path)]
     return {
         **(facts.signatures or {}),
@@ -19,15 +19,15 @@ def signatures(facts: DepartureFacts) -> dict[str, list[int]]:
 
 
 def find_written(facts: DepartureFacts) -> Iterator[str]:
-    """Yield the files that are not what they were when they were sent or handed over."""
+    """Yield the files that have changed since they were sent or handed over."""
     for path, old_signature in (facts.signatures or {}).items():
         if not os.path.exists(path) or content.signature(path) != old_signature:
             yield path
 
 
 def find_obstacles_here(conn: Any, name: str, facts: DepartureFacts) -> Iterator[str]:
-    """Yield why this host must not remove anything of a VM, as it sees it by itself."""
-    # What is gone cannot be lost, nor what stays here.
+    """Yield why this host must not remove anything of a VM, by its own checks."""
+    # Only existing files that are to be removed can be lost.
     changed_paths = filter(os.path.exists, find_written(facts)) if facts.leaves else ()
     for path in changed_paths:
         yield (
@@ -35,7 +35,7 @@ def find_obstacles_here(conn: Any, name: str, facts: DepartureFacts) -> Iterator
             f"host's, move this one away, then salt-run virt.settle {name})"
         )
     domain = lifecycle.name_of(conn, facts.uuid)
-    # libvirt itself has undefined those of versions before the records.
+    # No domain is no obstacle: in moves of versions before the records libvirt undefined the VM.
     if domain is None and lifecycle.is_defined(conn, name):
         yield "it is another VM of this name"
     elif domain is not None and lifecycle.is_active(conn, domain):
@@ -43,13 +43,13 @@ def find_obstacles_here(conn: Any, name: str, facts: DepartureFacts) -> Iterator
 
 
 def find_missing_there(conn: Any, target_conn: Any, facts: DepartureFacts) -> Iterator[str]:
-    """Yield what the other host's libvirt lacks of a VM; ``conn`` is this host's."""
+    """Yield the parts of a VM that the target's libvirt lacks; ``conn`` is this host's."""
     domain = lifecycle.name_of(conn, facts.uuid)
     return migrate.find_missing_on_target(
         target_conn,
         facts.uuid,
         is_kept=facts.leaves,
         sizes=facts.sizes or {},
-        # A target of the release before does not look for them itself.
+        # A target of the previous release does not check the snapshots itself.
         snapshots=snapshots.names(conn, domain) if domain and facts.leaves else (),
     )

@@ -1,4 +1,4 @@
-"""What a VM is made of when it moves: all that another host must know to take it."""
+"""Facts that another host must know to take a VM."""
 
 import itertools
 import os
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class _HostFacts(TypedDict):
-    """What libvirt says of all domains at once, and of the host."""
+    """libvirt's facts about all domains and about the host, read once."""
 
     snapshots: dict[str, list[Snapshot]]
     checkpoints: set[str]
@@ -35,7 +35,7 @@ class _HostFacts(TypedDict):
 
 
 class _Cpu(TypedDict):
-    """What a host must have so that the guest sees the same CPU there."""
+    """The requirements on a host so that the guest sees the same CPU there."""
 
     cpu: str | None
     host_cpu: str | None
@@ -44,10 +44,10 @@ class _Cpu(TypedDict):
 
 def gather(conn: Any, settings: HostSettings, name: str | None = None) -> dict[str, MigrationInfo]:
     """
-    Return what another host must know to take VMs, by their names.
+    Return ``{name: facts}`` that another host must know to take VMs.
 
     name
-        Only this one. If all, VMs of which only the definition was kept here are left out.
+        The only VM to read. Defaults to all, except VMs that left only their definition here.
     """
     host_facts: _HostFacts = {
         "snapshots": snapshots.read_all(conn, name),
@@ -69,7 +69,7 @@ def gather(conn: Any, settings: HostSettings, name: str | None = None) -> dict[s
         for definition in query.definitions(conn, name, with_next=True)
         if name is not None or not read.describe_notes(definition.root)["moved_to"]
     }
-    # One that vanishes while it is read is left out.
+    # query.definitions leaves out a VM that vanishes meanwhile.
     if name is not None and name not in out:
         raise NoSuchVm(name)
     return out
@@ -77,7 +77,7 @@ def gather(conn: Any, settings: HostSettings, name: str | None = None) -> dict[s
 
 def _facts(settings: HostSettings, vm: query.Definition, host_facts: _HostFacts) -> MigrationInfo:
     name, root = vm.name, vm.root
-    # The definition goes too, and may differ from what runs: the target must know both.
+    # The definition moves too, and may differ from the running XML: the target must know both.
     roots = [root] if vm.next_root is None else [root, vm.next_root]
     vcpus, memory_mib = read.sizes(root)
     machines = [read.system(definition_root).machine for definition_root in roots]
@@ -132,7 +132,7 @@ def _facts(settings: HostSettings, vm: query.Definition, host_facts: _HostFacts)
 
 
 def _union(lists: Iterable[Iterable[_T]]) -> list[_T]:
-    """Return what is in any of the lists, once, in their order."""
+    """Return the items of all lists without duplicates, in order."""
     out = []
     for item in itertools.chain.from_iterable(lists):
         if item not in out:
@@ -142,17 +142,18 @@ def _union(lists: Iterable[Iterable[_T]]) -> list[_T]:
 
 def _cpu(root: ET.Element, host_facts: _HostFacts, is_running: bool) -> _Cpu:
     """
-    Return what a host must have so that the guest sees the same CPU there.
+    Return the requirements on a host so that the guest sees the same CPU there.
 
-    ``cpu_qemu`` is the QEMU all of whose CPU, emulated or the host's, a guest was started with: its
-    features are nowhere in the XML, and an older QEMU would take them away under the running guest.
+    ``cpu_qemu`` is the version of QEMU that started a guest with a whole CPU, emulated or the
+    host's: the XML does not list its features, and an older QEMU would remove some of them from the
+    running guest.
     """
     mode, cpu = read.cpu(root)
     is_emulated = root.get("type") == "qemu"
-    # A stopped one gets what the target has, when it is started there.
+    # A stopped VM gets the target's CPU when it starts there.
     has_whole_cpu = is_running and mode in ("maximum", "host-passthrough")
     has_host_cpu = has_whole_cpu and not (mode == "maximum" and is_emulated)
-    # libvirt starts one that is not to be checked anywhere, without what QEMU lacks.
+    # Without the check libvirt starts a VM on any host, leaving out features that QEMU lacks.
     is_checked = is_running or read.is_cpu_checked(root)
     return {
         "cpu": cpu if mode == "custom" and is_checked else None,
@@ -169,7 +170,7 @@ def _disk(
     is_running: bool,
     pools: Mapping[str, Mapping[str, Any]],
 ) -> DiskFacts:
-    """Return the facts of a disk that has a file, or another place where it is."""
+    """Return the facts of a disk with a source."""
     location = _locate(source, pools)
     is_declared = storage.is_declared(settings, location)
     pool = None if is_declared else _pool_of_files(source, pools)
@@ -192,7 +193,7 @@ def _disk(
 
 
 def _measure(settings: HostSettings, disk: DiskFacts, how: str) -> DiskFacts:
-    """Return a disk that is a file with its sizes, and what is below it; as it is if it is gone."""
+    """Return a file disk with its sizes and base image; unchanged if the file is unreadable."""
     sizes = storage.measure(disk.path, disk.format)
     if sizes is None:
         return disk
@@ -213,7 +214,7 @@ def _measure(settings: HostSettings, disk: DiskFacts, how: str) -> DiskFacts:
 
 
 def _locate(source: Mapping[str, Any], pools: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return where a disk is on this host, also if the definition names a pool's volume."""
+    """Return the path of a disk on this host, also of a pool's volume."""
     path: str = source["path"]
     pool, _slash, volume = path.partition("/")
     folder = pools.get(pool, {}).get("path") if source["type"] == "volume" else None
@@ -221,7 +222,7 @@ def _locate(source: Mapping[str, Any], pools: Mapping[str, Mapping[str, Any]]) -
 
 
 def _pool_of_files(source: Mapping[str, Any], pools: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Return the pool of which a disk is a volume that is a file; None if it is none."""
+    """Return the pool of a disk that is a volume and a file, else None."""
     name = source["path"].partition("/")[0] if source["type"] == "volume" else ""
     return name if pools.get(name, {}).get("type") in pooldisk.FILES else None
 
@@ -236,13 +237,13 @@ def _obstacles(vm: query.Definition, host_facts: _HostFacts, *, is_running: bool
             else "it is being shut down at this moment; try again when it is off"
         )
     if name in host_facts["checkpoints"]:
-        # libvirt would not let go of its definition here either.
+        # libvirt would refuse to undefine the VM here, too.
         yield (
             "it has checkpoints, which libvirt does not move; remove them first (virsh "
             f"checkpoint-list {name}), and begin its backups again afterwards"
         )
     if name in host_facts["saved"]:
-        # It would stay here, and be resumed over changed disks when the VM comes back.
+        # The saved state would stay here, and be resumed over changed disks if the VM returns.
         yield (
             "it has a saved state, which libvirt does not move; start it, or drop that state "
             f"with virsh managedsave-remove {name}"
@@ -260,7 +261,7 @@ def _obstacles(vm: query.Definition, host_facts: _HostFacts, *, is_running: bool
 def _snapshot_obstacles(
     vm_snapshots: Sequence[Snapshot], disks: Iterable[Mapping[str, Any]], is_running: bool
 ) -> Iterator[str]:
-    """Yield why a VM cannot be moved with its snapshots: those in its disks go when it is off."""
+    """Yield why a VM cannot move with its snapshots; internal ones move while the VM is off."""
     external_names = sorted(snapshot.name for snapshot in vm_snapshots if snapshot.is_external)
     if external_names:
         yield (
@@ -306,7 +307,7 @@ def _disk_obstacles(disks: Iterable[DiskFacts]) -> Iterator[str]:
 
 
 def _find_next_disks(roots: Sequence[ET.Element]) -> list[dict[str, Any]]:
-    """Return the disks that a VM does not run with, and has from its next start on."""
+    """Return the disks that a VM has only from its next start on."""
     running_paths = {disk["path"] for disk in read.disk_sources(roots[0])}
     next_disks = [disk for root in roots[1:] for disk in read.disk_sources(root)]
     return [disk for disk in next_disks if disk["path"] and disk["path"] not in running_paths]
@@ -317,7 +318,7 @@ def _find_needed_files(
     next_disks: Iterable[Mapping[str, Any]],
     pools: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
-    """Return which of such disks, media and shared ones, the other host must have already."""
+    """Return the paths of next disks, media and shared ones, that the target must have."""
     paths = [disk["path"] for disk in next_disks if not _stays_behind(settings, disk, pools)]
     return [path for path in paths if path.startswith("/")]
 
@@ -343,26 +344,26 @@ def _next_disk_obstacles(
 
 
 def _host_files(roots: Sequence[ET.Element], is_running: bool) -> Iterator[list[str]]:
-    """Yield what the other host must have of what definitions name beside disks."""
+    """Yield the files beside disks that definitions name and the target must have."""
     for root in roots:
         yield read.boot_files(root)
         yield hostfiles.required_files(root)
         template = _template(root, is_running)
-        # libvirt makes the variables anew for a guest that runs. It names the template of a stopped
-        # VM too, which may be missing here as well.
+        # For a running guest libvirt makes the variables anew on the target. libvirt names a
+        # template for a stopped VM too, which may be missing here as well.
         is_needed = template is not None and (is_running or os.path.exists(template))
         yield [template] if template is not None and is_needed else []
 
 
 def _template(root: ET.Element, is_running: bool) -> str | None:
-    """Return what the firmware's variables are made of, unless their file is sent as it is."""
+    """Return the template of the firmware variables, unless their file itself is sent."""
     variables = read.firmware_variables(root)
     is_sent = not is_running and variables is not None and os.path.isfile(variables)
     return None if is_sent else hostfiles.template(root)
 
 
 def _firmware(settings: HostSettings, root: ET.Element, is_running: bool) -> list[FileFacts]:
-    """Return the files with the firmware's variables of a VM; of a running one QEMU sends them."""
+    """Return the files of a VM's firmware variables; QEMU sends those of a running VM."""
     path = read.firmware_variables(root)
     if path is None or storage.is_declared(settings, path) or not os.path.isfile(path):
         return []

@@ -1,4 +1,4 @@
-"""What a VM has of this host, and would not find on another one."""
+"""Resources of this host that a VM uses and that do not move with it."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ _ELSEWHERE = (
 
 
 def obstacles(settings: HostSettings, root: ET.Element, *, is_running: bool) -> Iterator[str]:
-    """Yield why a VM cannot move: what it has of this host does not move with it."""
+    """Yield a reason for each resource of this host that keeps a VM from moving."""
     if read.has_host_device(root) or ofhost.has_tpm(root):
         yield "it has a device of this host, which cannot move; detach it first"
     for target, description in ofhost.disks(root):
@@ -39,7 +39,7 @@ def obstacles(settings: HostSettings, root: ET.Element, *, is_running: bool) -> 
 
 
 def _paths(root: ET.Element) -> Iterator[tuple[str, str]]:
-    """Yield ``(path, what it is)`` of what a VM reaches beside its disks."""
+    """Yield ``(path, description)`` of the paths that a VM uses beside its disks."""
     for path in ofhost.folders(root):
         yield path, f"its guest shares {path} with this host"
     for path in copied.find_argument_files(root):
@@ -47,7 +47,7 @@ def _paths(root: ET.Element) -> Iterator[tuple[str, str]]:
 
 
 def _is_untrusted(settings: HostSettings, path: str) -> bool:
-    """Return whether a file leads elsewhere by a link that QEMU's user may have made."""
+    """Return whether a path is a link that QEMU's user may have made."""
     if storage.is_declared(settings, path) or not Path(path).is_symlink():
         return False
     try:
@@ -63,9 +63,9 @@ def _is_device(settings: HostSettings, path: str) -> bool:
 
 
 def _left_behind(settings: HostSettings, root: ET.Element) -> Iterator[str]:
-    """Yield what a stopped VM would lose; of a running one QEMU takes it along."""
+    """Yield a reason for each state that a stopped VM would lose; QEMU sends a running VM's."""
     state = read.tpm_state(root)
-    # libvirt makes it when the VM is first started; until then there is nothing to lose.
+    # libvirt makes the TPM's state at the first start; before that nothing can be lost.
     if state is not None and os.path.exists(state):
         yield (
             "its emulated TPM has its state on this host, which does not move; start it and "

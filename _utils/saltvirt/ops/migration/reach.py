@@ -1,4 +1,4 @@
-"""How another host is reached: its libvirt by TLS, and the pools that let it write files here."""
+"""Access between hosts: libvirt over TLS, and the pools that let another host write files here."""
 
 import hashlib
 import ipaddress
@@ -17,15 +17,15 @@ from saltvirt.movefacts import ArrivalFacts
 from saltvirt.ops import reservations
 
 _POOL = "salt-virt-incoming-"
-# Neither an option of some program nor the end of a URI's host, which says more of what follows.
+# No leading hyphen, as in an option of a program, and no character that ends a URI's host.
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def refuse_strange(argument: str, target: object) -> None:
     """
-    Raise BadArgument unless a target is a host by name or address, or its libvirt over TLS.
+    Raise BadArgument unless a target is a host's name or address, or the URI of its libvirt's TLS.
 
-    That the host is of this cloud, TLS says: its certificate is by this cloud's CA, for that name.
+    TLS proves that the host is of this cloud: its certificate is by this cloud's CA, for that name.
     """
     if not isinstance(target, str) or not _is_host(_parse_host(target)):
         shown_target = "what was given" if "@" in str(target) else repr(target)
@@ -38,7 +38,7 @@ def refuse_strange(argument: str, target: object) -> None:
 
 
 def _parse_host(target: str) -> str:
-    """Return the host of ``qemu+tls://HOST[:PORT]/system``, any other URI or name as it is."""
+    """Return the host of ``qemu+tls://HOST[:PORT]/system``; any other target unchanged."""
     try:
         parts = urlsplit(target)
         port = "" if parts.port is None else f":{parts.port}"
@@ -66,20 +66,20 @@ def uri_of(target: str) -> tuple[str, str]:
 
 
 def refuse_unreachable(target: str) -> None:
-    """Raise MigrationFailed if another host's libvirt does not let this one in."""
+    """Raise MigrationFailed if another host's libvirt does not accept this host's connection."""
     with migrate.target(uri_of(target)[0]):
         pass
 
 
 def send_files(settings: HostSettings, target: str, files: Mapping[str, str]) -> None:
-    """Send files of this host to another's libvirt: ``{here: there}``."""
+    """Send files through another host's libvirt: ``{path here: path there}``."""
     with connect.open_connection(settings), migrate.target(uri_of(target)[0]) as target_conn:
         for source_path, target_path in files.items():
             migrate.push(target_conn, source_path, target_path)
 
 
 def open_folders(conn: Any, settings: HostSettings, paths: Iterable[str]) -> list[str]:
-    """Let the other host write these files through libvirt; return their folders."""
+    """Let the source write these files through libvirt; return their folders."""
     folders = sorted({str(Path(path).parent) for path in paths})
     with _pools(settings):
         for folder in folders:
@@ -89,7 +89,7 @@ def open_folders(conn: Any, settings: HostSettings, paths: Iterable[str]) -> lis
 
 
 def close_folders(conn: Any, settings: HostSettings, name: str) -> None:
-    """End the pools that no other VM needs that is coming here; the files stay."""
+    """End the pools that no other arriving VM needs; the files stay."""
     with _pools(settings):
         records_folder = reservations.folder(settings)
         other_arrivals = [
@@ -104,7 +104,7 @@ def close_folders(conn: Any, settings: HostSettings, name: str) -> None:
 
 
 def find_open_pools(conn: Any, settings: HostSettings) -> list[str]:
-    """Return the pools that :func:`open_folders` made and no VM needs that is coming here."""
+    """Return the pools made by :func:`open_folders` that no arriving VM needs."""
     arrivals = records.read_records(reservations.folder(settings), "arrival")
     needed_folders = {
         folder for arrival in arrivals for folder in arrival.read(ArrivalFacts).folders

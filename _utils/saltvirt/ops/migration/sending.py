@@ -1,4 +1,4 @@
-"""Send a VM to another host: whether this one can, and libvirt's migration with its figures."""
+"""Send a VM to another host: checks on the source, then libvirt's migration with its figures."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,7 +21,7 @@ _QEMU_PKI = Path("/etc/pki/qemu")
 
 
 def obstacles(settings: HostSettings, moving: MigrationInfo, options: Move) -> list[str]:
-    """Return why this host cannot send a VM, as far as it can tell by itself."""
+    """Return why this host cannot send a VM, without asking the target."""
     reasons = list(moving.obstacles)
     copies = [disk.target for disk in moving.disks if disk.how == "copy"]
     if options.tunnel and copies and moving.is_running:
@@ -39,7 +39,7 @@ def obstacles(settings: HostSettings, moving: MigrationInfo, options: Move) -> l
 
 
 def facts(conn: Any, settings: HostSettings, name: str | None) -> dict[str, MigrationInfo]:
-    """Return ``{name: facts}`` with everything in ``obstacles`` that this host knows of."""
+    """Return ``{name: facts}`` of VMs, with all ``obstacles`` that this host knows."""
     options = movespec.of(settings, {})
     info_by_name = migrationinfo.gather(conn, settings, name)
     return {
@@ -51,18 +51,18 @@ def facts(conn: Any, settings: HostSettings, name: str | None) -> dict[str, Migr
 def refuse_unprepared(
     settings: HostSettings, moving: MigrationInfo, target: str, options: Move
 ) -> None:
-    """Raise MigrationFailed if a VM cannot move to a host that nobody has made ready."""
+    """Raise MigrationFailed if a VM cannot move to a target that is not prepared."""
     reasons = [*obstacles(settings, moving, options), *_find_unsent(moving, options)]
     if not reasons:
         with migrate.target(reach.uri_of(target)[0]) as target_conn:
-            # libvirt would define there what it cannot start.
+            # libvirt would define a VM on the target that the target cannot start.
             reasons = checks.unfit_reasons(target_conn, moving)
     if reasons:
         raise MigrationFailed(f"VM {moving.name!r} cannot be moved: {'; '.join(reasons)}")
 
 
 def _find_unsent(moving: MigrationInfo, options: Move) -> Iterator[str]:
-    """Yield which files of a VM nobody would send."""
+    """Yield a reason for the files of a VM that a move by hand would not send."""
     local_paths = [disk.path for disk in moving.disks if disk.how != "shared"]
     local_paths += [file.path for file in moving.nvram if file.how == "push"]
     if local_paths and options.copy_storage is None:
@@ -85,7 +85,7 @@ def find_pushed(
     """Return the files that are sent before libvirt's own migration."""
     if present_paths is None:
         return []
-    # Two drives may have one medium.
+    # Two drives may have the same medium.
     disks = {
         disk.path: disk
         for disk in moving.disks
@@ -97,7 +97,7 @@ def find_pushed(
 def hand_over(
     context: Context, conns: tuple[Any, Any], moving: MigrationInfo, target: str, options: Move
 ) -> dict[str, int]:
-    """Have libvirt migrate a domain, watched; return the figures of that."""
+    """Have libvirt migrate a domain, watch the job, and return its figures."""
     if moving.cpu_qemu:
         lifecycle.note_cpu(conns[0], moving.name, moving.cpu_qemu)
     requested_options, options = (
@@ -112,7 +112,7 @@ def hand_over(
         return _define_on_target(conns[0], name, uri)
     copies = [disk.target for disk in moving.disks if disk.how == "copy"]
     if any(disk.pool for disk in moving.disks):
-        # Into a volume libvirt copies all that the guest sees, and nothing but that.
+        # libvirt copies the guest's whole view into a volume, so the copy is a full one.
         options = replace(options, copy_storage="all")
     has_shared = any(disk.how == "shared" for disk in moving.disks)
 
@@ -134,7 +134,7 @@ def hand_over(
     return {
         "downtime_ms": all_stats.get("downtime_ms", 0) if is_running else 0,
         "memory_bytes": all_stats.get("memory_bytes", 0),
-        # The far end, which is asked when all is over, knows of the memory only.
+        # The target's figures of a completed job have only the memory.
         "disk_bytes": last_stats.get("disk_bytes", 0),
     }
 
@@ -147,24 +147,24 @@ def _watch_job(
     make_job: Callable[[Move], migrate.Job],
 ) -> dict[str, int]:
     """
-    Have libvirt migrate a domain to its end, over several connections where both QEMUs can.
+    Have libvirt migrate a domain, over several connections if both QEMUs support that.
 
-    begun
-        Makes the job of a move.
+    make_job
+        Makes a job with the given options.
     """
     job_options = connections.choose(options, is_running=is_running)
     job = make_job(job_options)
     try:
         return watching.watch(context, job, name, job_options)
     except MigrationFailed:
-        # libvirt asks both QEMUs before anything is sent.
+        # libvirt asks both QEMUs for support before it sends anything, so a retry is safe.
         if job_options == options or not migrateconnections.is_refused(job.error):
             raise
     return watching.watch(context, make_job(options), name, options)
 
 
 def _define_on_target(conn: Any, name: str, uri: str) -> dict[str, int]:
-    """Define a stopped VM on another host, with its snapshots; libvirt moves none that has some."""
+    """Define a stopped VM with snapshots on another host, as libvirt does not move such a VM."""
     with migrate.target(uri) as target_conn:
         lifecycle.define(target_conn, lifecycle.migratable_xml(conn, name))
         snapshots.redefine_on_host(conn, name, target_conn)
@@ -172,13 +172,13 @@ def _define_on_target(conn: Any, name: str, uri: str) -> dict[str, int]:
 
 
 def make_lossless(options: Move, moving: MigrationInfo, qemu: str | None) -> Move:
-    """Return how a VM is moved so that it loses nothing, where that was left open."""
+    """Return a move that pauses the VM if it could lose writes and its options leave that open."""
     is_open = options.live is None and not options.postcopy
     return replace(options, live=False) if is_open and _loses(moving, qemu) else options
 
 
 def risks(options: Move, moving: MigrationInfo, qemu: str | None) -> list[str]:
-    """Return what a VM can lose by the way in which somebody wants it moved."""
+    """Return a warning if a VM can lose writes in the move that the options request."""
     if make_lossless(options, moving, qemu).live is False or not _loses(moving, qemu):
         return []
     qemu_name = (

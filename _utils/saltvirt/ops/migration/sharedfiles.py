@@ -1,9 +1,9 @@
 """
-Whether a shared disk is the same file on both hosts of a move: a path alone does not tell.
+Proof that a shared disk is the same file on both hosts of a move.
 
-A host that has not mounted the storage may have an old file at that path. The number of a file in
-its file system tells, and where file systems number files differently on each host, a mark: a file
-that the source makes beside the disk for the time until the disk is sent.
+The path alone is no proof: a host without the storage mounted may have an old file there. The
+file's inode is one. Where hosts see different inodes, a mark is another: a file that the source
+keeps beside the disk until it begins to send the VM.
 """
 
 import os
@@ -17,7 +17,7 @@ from saltvirt.placement.answers import DiskFacts, MigrationInfo
 
 
 def inode(path: str) -> int | None:
-    """Return the number of a regular file; None of a device, and of what cannot be looked at."""
+    """Return the inode of a regular file; None for a device or an inaccessible path."""
     try:
         status = os.stat(path)
     except OSError:
@@ -26,7 +26,7 @@ def inode(path: str) -> int | None:
 
 
 def mark(moving: MigrationInfo, token: str) -> list[str]:
-    """Make the marks of a move, and return those that could be made."""
+    """Make the marks of a move; return the paths of those that could be made."""
     mark_paths = []
     for path in {
         Path(disk.path).parent: disk.path for disk in _filter_shared(moving.disks)
@@ -35,23 +35,23 @@ def mark(moving: MigrationInfo, token: str) -> list[str]:
         try:
             os.close(files.private(mark_path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW))
         except OSError:
-            continue  # a folder that may only be read; its files may have their numbers
+            continue  # a read-only folder; the inodes may be the same on both hosts
         mark_paths.append(mark_path)
     return mark_paths
 
 
 def unmark(disks: Iterable[list[str]], token: str) -> None:
-    """Remove the marks of a move whose source has noted these disks."""
+    """Remove the marks of a move from the folders of its recorded disks."""
     for _target, path, how in disks:
         if how == "shared" and path.startswith("/"):
             try:
                 claims.mark(path, token).unlink(missing_ok=True)
             except OSError:
-                continue  # it could not be made there either
+                continue  # no mark could be made there either
 
 
 def find_different(moving: MigrationInfo) -> Iterator[str]:
-    """Yield which shared disks of a move that has begun are other files on this host."""
+    """Yield a reason for each shared disk that is another file on this host, once a move began."""
     for disk in _filter_shared(moving.disks) if moving.marks is not None else ():
         local_inode = inode(disk.path)
         is_same = local_inode == disk.inode or _is_marked(disk.path, moving.marks or [])

@@ -1,4 +1,4 @@
-"""The lock under which VMs are started: nobody starts one that is on its way between two hosts."""
+"""The lock under which VMs start: no VM starts while it moves between two hosts."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,26 +18,26 @@ _AWAY = {protocol.HANDING: "is handed over to", protocol.LEAVING: "is gone to"}
 
 
 class OnItsWay(VirtError):
-    """The VM is on its way between two hosts; the message says which command settles that."""
+    """The VM is on its way between two hosts; the message names the command that settles that."""
 
 
 class BeingPurged(VirtError):
-    """The VM is being removed; the message says which command finishes that."""
+    """The VM is being purged; the message names the command that finishes that."""
 
 
 class BeingUndone(VirtError):
-    """The build of the VM has failed and is being undone; the message says what finishes that."""
+    """The VM's failed build is being undone; the message names the command that finishes that."""
 
 
 @contextmanager
 def allow_start(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
-    """Start a VM, or hand it over, in the block: never both at once."""
+    """Allow the start of a VM in the block, in which no move hands the VM over."""
     with hold_start_lock(settings, name):
-        # One that has gone, or only comes, is said to move before it is said not to be here.
+        # Report a move before a missing VM: a VM on its way may not be defined here.
         uuid = lifecycle.uuid_if_defined(conn, name)
         refuse_moving(settings, name, uuid)
         reservations.refuse_cloned(settings, name)
-        # Whoever purges, or undoes a build, has it on record before it takes this lock.
+        # A purge, and the undoing of a build, is on record before it takes this lock.
         _refuse_removed(settings, name, uuid, is_here=uuid is not None)
         moved_to = lifecycle.moved_to(conn, name)
         if moved_to is not None:
@@ -51,8 +51,8 @@ def hold_definition_lock(
     """
     Return the lock under which a VM's definition is changed.
 
-    Raises for one that is on its way, also before it is handed over: it takes its definition along
-    as that was when the move began.
+    Raises NameTaken for a moving VM, even before it is handed over: the move takes the definition
+    as it was when the move began.
     """
     reservations.refuse_moving(settings, name, lifecycle.uuid(conn, name))
     return allow_start(conn, settings, name)
@@ -60,7 +60,7 @@ def hold_definition_lock(
 
 @contextmanager
 def allow_creation(conn: Any, settings: HostSettings, xml: str) -> Iterator[None]:
-    """Start a VM from its XML in the block: libvirt starts one that is defined by that too."""
+    """Allow starting a VM from XML in the block; libvirt starts a defined VM by that, too."""
     root = read.domain(xml)
     uuid = _as_libvirt_writes(read.uuid(root))
     refuse_moving(settings, read.name(root), uuid)
@@ -72,9 +72,9 @@ def allow_creation(conn: Any, settings: HostSettings, xml: str) -> Iterator[None
 
 def allow_defining(conn: Any, settings: HostSettings, xml: str) -> AbstractContextManager[None]:
     """
-    Return the lock under which a VM is defined from its XML: libvirt replaces one that is here.
+    Return the lock under which a VM is defined from XML; libvirt replaces an existing definition.
 
-    Raises for one that is on its way; the note that it has moved would go with its definition.
+    Raises for a VM that moves or has moved: the mark in its old definition would be lost.
     """
     root = read.domain(xml)
     uuid = _as_libvirt_writes(read.uuid(root))
@@ -88,7 +88,7 @@ def allow_defining(conn: Any, settings: HostSettings, xml: str) -> AbstractConte
 
 
 def _as_libvirt_writes(uuid: str) -> str:
-    """Return a UUID in small letters with hyphens; other text as it is, which libvirt refuses."""
+    """Return a UUID in lower case with hyphens; other text, which libvirt refuses, unchanged."""
     try:
         return str(UUID(uuid.strip()))
     except ValueError:
@@ -96,7 +96,7 @@ def _as_libvirt_writes(uuid: str) -> str:
 
 
 def kept_message(moved_to: str, name: str) -> str:
-    """Return why a VM is another host's whose definition was kept here, and what to do about it."""
+    """Return why a VM belongs to another host though its definition is here, and the remedy."""
     return (
         f"it has moved to {moved_to}, and only its definition was kept here; remove that with "
         f"virt.undefine {name}, or if no other host has the VM any more, take moved_to out of it "
@@ -105,7 +105,7 @@ def kept_message(moved_to: str, name: str) -> str:
 
 
 def hold_start_lock(settings: HostSettings, name: str) -> AbstractContextManager[Any]:
-    """Return the lock under which a VM is started, or looked at to be handed over."""
+    """Return the lock under which a VM is started, or checked and handed over."""
     vm_name = arguments.text("name", name)
     return locks.hold_lock(
         Path(settings.state_dir) / "locks" / f"start-{files.to_file_name(vm_name)}.lock"
@@ -114,7 +114,7 @@ def hold_start_lock(settings: HostSettings, name: str) -> AbstractContextManager
 
 def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) -> None:
     """Raise OnItsWay if a VM of this name, or UUID, belongs, or may belong, to another host."""
-    # Whoever starts a VM may be the first who comes by after the upgrade.
+    # A start may be the first command after an upgrade.
     legacymoves.adopt(settings)
     legacymoves.refuse_unreadable(settings, name)
     for record in reservations.find_records(settings, "departure", name, uuid):
@@ -146,7 +146,7 @@ def _refuse_removed(settings: HostSettings, name: str, uuid: str | None, *, is_h
 
 
 def _is_in_progress(settings: HostSettings, record: records.Record, is_here: bool) -> bool:
-    # One that was interrupted before it took anything has come to nothing.
+    # If the VM is still here, an interrupted job has not removed anything yet.
     return not is_here or records.is_live(
         reservations.folder(settings), record.purpose, record.name
     )

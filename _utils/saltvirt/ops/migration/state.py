@@ -1,4 +1,4 @@
-"""What a host says of the moves of its VMs, for whoever brings them to their end."""
+"""A host's view of the moves of its VMs, by which the master settles them."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -17,7 +17,7 @@ from saltvirt.records import Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DomainState:
-    """What libvirt says of a VM: nothing of one that it does not have."""
+    """libvirt's view of a VM; all False if libvirt does not have the VM."""
 
     is_here: bool = False
     is_kept: bool = False
@@ -30,7 +30,7 @@ class _DomainState:
 
 
 def read_moves(settings: HostSettings) -> dict[str, list[records.ShownRecord]]:
-    """Return ``{name: [record]}`` of all moves that this host has on record."""
+    """Return ``{name: [record]}`` of all moves recorded on this host."""
     legacymoves.adopt(settings)
     unfinished.sweep_locks(settings)
     records_folder = reservations.folder(settings)
@@ -59,18 +59,18 @@ def _show_record(record: Record) -> records.ShownRecord:
 
 
 def _read_route(record: Record) -> tuple[str | None, str | None, str | None]:
-    """Return the UUID of the VM that a record is about, and its source and target if it says."""
+    """Return the UUID of a record's VM, and the source and target if they are recorded."""
     if record.purpose == "arrival":
         arrival_facts = record.read(ArrivalFacts)
         return arrival_facts.uuid, arrival_facts.source, None
     departure_facts = record.read(DepartureFacts)
-    # A move by hand may have noted a URI, and nobody can be asked by that.
+    # A move by hand may have recorded a URI, but the master knows hosts by name.
     return departure_facts.uuid, None, reach.uri_of(departure_facts.target)[1].strip("[]")
 
 
 def _show_unreadable(reason: str) -> records.ShownRecord:
-    """Return what is said of a record that cannot be read."""
-    # A master of the release before asks this host about it by that token, and is told why.
+    """Return a shown record in place of a record that cannot be read."""
+    # A master of the previous release asks this host with this token, and gets the reason.
     return records.ShownRecord(
         purpose="unreadable",
         token="",
@@ -92,12 +92,12 @@ def read_state(
     paths: Collection[str] | None = None,
 ) -> State:
     """
-    Return what this host says of one move, as its source and as its target.
+    Return this host's view of a single move, as its source and as its target.
 
     uuid
-        The VM's, None if nobody knows it: then it is told by its name.
+        The VM's UUID; None if unknown, to identify the VM by its name.
     paths
-        The files of its disks, as its source has noted them; None if they are not looked for.
+        The VM's disk files as its source recorded them; None to skip the check for them.
     """
     legacymoves.adopt(settings)
     legacymoves.refuse_unreadable(settings, name)
@@ -150,7 +150,7 @@ def _target(
         is_arriving=domain_state.is_arriving,
         is_cut=domain_state.is_cut and domain_state.is_arriving,
         has=domain_state.is_here and not (domain_state.is_arriving or domain_state.is_kept),
-        # Somebody may have moved the disks of a VM that is here to other files.
+        # The disks of a VM that is here may have been moved to other files.
         has_disks=domain_state.is_whole
         if domain_state.is_here
         else all(map(os.path.exists, paths or ())),
@@ -161,16 +161,16 @@ def _target(
 def _read_domain_state(
     conn: Any, name: str | None, departure_facts: DepartureFacts | None
 ) -> _DomainState:
-    """Return what libvirt says of the VM of a name, None of one that it does not know."""
+    """Return libvirt's view of a VM; ``name`` is None if libvirt does not know the VM."""
     if name is None or not lifecycle.is_defined(conn, name):
         return _DomainState()
     was_running = departure_facts is not None and departure_facts.was_running
     is_arriving = halves.is_arriving(conn, name)
-    # At the far end libvirt has no figures of the job, and says so by an error.
+    # On the receiving host libvirt has no figures of the job, and raises an error.
     may_send = lifecycle.is_active(conn, name) and not is_arriving
     return _DomainState(
         is_here=True,
-        # What runs is the VM, whatever its definition says.
+        # A running domain is the VM, even if its definition is marked as moved.
         is_kept=lifecycle.moved_to(conn, name) is not None and not lifecycle.is_active(conn, name),
         is_arriving=is_arriving,
         has_job=may_send and bool(migrate.status(conn, name)),
@@ -182,7 +182,7 @@ def _read_domain_state(
 
 
 def _is_anothers(departure_record: Record | None, token: str) -> bool:
-    """Return whether another move's departure stands, so that no job of this one is at work."""
+    """Return whether another move has the departure record, so that this move has no job here."""
     if departure_record is None or departure_record.phase == protocol.CANCELLED:
         return False
     return departure_record.token != token
@@ -201,11 +201,11 @@ def _source_phase(
 
 
 def _is_empty(signatures: Mapping[str, list[int]] | None, is_here: bool) -> bool:
-    """Return whether files are as they were made; ``made`` are their signatures then."""
-    # Of a VM of which no file was made here, none says that it did not come.
+    """Return whether files are unchanged since they were made, according to their signatures."""
+    # If no file was made here, nothing proves that the VM has not arrived.
     if not signatures:
         return False
-    # One that is missing was removed, by whoever gave this up; a VM that is here may need it.
+    # A missing file was removed when the move was given up; but a VM that is here may need it.
     return all(
         content.signature(path) == old_signature if os.path.exists(path) else not is_here
         for path, old_signature in signatures.items()

@@ -1,4 +1,4 @@
-"""libvirt's own migration, watched: told to the user, and ended if it gets nowhere."""
+"""Watch libvirt's migration: report its progress, and end it if it makes none."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ _CANCEL_S = 180
 
 
 def watch(context: Context, job: migrate.Job, name: str, options: Move) -> dict[str, int]:
-    """Wait for a job and tell how far it is; end one that takes too long or stands still."""
+    """Wait for a job and report its progress; end a job that takes too long or stalls."""
     job.begin(options.max_downtime)
     pace = _Pace(context.progress, options)
     try:
@@ -28,7 +28,7 @@ def watch(context: Context, job: migrate.Job, name: str, options: Move) -> dict[
                 raise MigrationFailed(f"VM {name!r} stays where it is: {reason}")
     except BaseException as error:
         _end(job, name, pace, error)
-        # It was over before it could be ended: it has moved.
+        # If the job ended by itself before it was cancelled, the VM has moved.
         if job.error is not None or not isinstance(error, MigrationFailed):
             raise
     if job.error is not None:
@@ -44,7 +44,7 @@ def _failed(job: migrate.Job, name: str) -> str:
 
 
 def _end(job: migrate.Job, name: str, pace: "_Pace", error: BaseException) -> None:
-    # Once the guest runs on the target only going on can save it.
+    # In post-copy the guest runs on the target: only completing the job can save the guest.
     cancel_error = None if pace.is_postcopy else job.cancel(_CANCEL_S)
     if cancel_error:
         raise MigrationFailed(
@@ -54,14 +54,14 @@ def _end(job: migrate.Job, name: str, pace: "_Pace", error: BaseException) -> No
 
 
 def _remedy(error: object) -> str:
-    """Return what to do where QEMU's words name no cause: its own user may not handle faults."""
+    """Return the remedy for post-copy errors: QEMU's user may lack the right to handle faults."""
     if "postcopy" not in str(error).lower():
         return ""
     return "; post-copy needs the sysctl vm.unprivileged_userfaultfd=1 on both hosts"
 
 
 class _Pace:
-    """How a job gets on: told to the user now and then, and ended if it gets nowhere."""
+    """The progress of a job, reported every few seconds and checked for stalls."""
 
     _EVERY_S = 2
 
@@ -74,7 +74,7 @@ class _Pace:
         self.is_postcopy = False
 
     def take(self, stats: dict[str, int]) -> None:
-        """Take in the figures of this moment."""
+        """Take the job's current figures, and report them if a report is due."""
         now = time.monotonic()
         self.last = stats or self.last
         done_bytes = stats.get("memory_bytes", 0) + stats.get("disk_bytes", 0)
@@ -82,23 +82,23 @@ class _Pace:
             self._best, self._moved = done_bytes, now
         is_in_memory = bool(stats.get("memory_bytes"))
         if is_in_memory and not self._is_in_memory:
-            # The disks are sent, and the memory's share is told at once.
+            # The disks are sent: report the memory's percentage at once.
             self._percent, self._told, self._is_in_memory = 0, 0.0, True
-        # Each pass over the guest's memory has a total of its own, and a share of that.
+        # Each pass over the memory has its own total, so the percentage can fall: keep the highest.
         self._percent = max(self._percent, stats.get("percent", 0))
-        # At its very beginning QEMU has no figures yet.
+        # At the very beginning QEMU has no figures.
         is_telling = bool(stats.get("remaining_bytes") or self._percent)
         if is_telling and now - self._told > self._EVERY_S:
             self._told = now
             self._progress("Moving", **{**stats, "percent": self._percent})
 
     def wants_postcopy(self) -> bool:
-        """Return whether enough passes were made, and it has not been switched yet."""
+        """Return whether the job has made enough passes and is not in post-copy yet."""
         is_due = self.last.get("passes", 0) > (self._options.postcopy_after or 0)
         return is_due and not self.is_postcopy
 
     def why_end(self) -> str | None:
-        """Return why the job should be ended, None if it should not."""
+        """Return why the job should be ended, else None."""
         if self.is_postcopy:
             return None
         now = time.monotonic()

@@ -1,1 +1,1 @@
-"""Seeding: which identity a guest gets, by which method, and how it is written."""
+"""Seeding: decide a guest's identity and seed method, and write the seed."""

@@ -1,4 +1,4 @@
-"""Seed a disk or a folder that is not a VM of ours yet, as ``seed.apply`` always could."""
+"""Seed a disk or a folder outside a build, as Salt's ``seed.apply`` does."""
 
 import os
 import shutil
@@ -40,13 +40,13 @@ def apply(
     prep_install: bool,
 ) -> Inspection:
     """
-    Write a minion's identity into a disk image or device, or below a folder; return what was found.
+    Write a minion's identity into a disk image or device, or a folder; return its content.
 
     keys_
-        ``(public, private)``, as text or paths; both None to have some made if this host may
-        submit them.
+        ``(public, private)``, as text or paths; both None to generate a pair if this host may
+        submit it.
     prep_install
-        Have the guest install its minion when it boots, if it has none.
+        Have the guest install its minion at boot, if it has none.
     """
     arguments.boolean("install", install)
     arguments.boolean("prep_install", prep_install)
@@ -68,7 +68,7 @@ def apply(
 
 
 def _choose_way(settings: HostSettings, path: str | Path) -> tuple[str, str | None]:
-    """Return ``(way, format)``: in an appliance if this host can, else as the operator allowed."""
+    """Return ``(way, format)``: an appliance if possible, else a mount if that is allowed."""
     path = Path(path)
     if path.is_dir():
         if path.resolve() == Path("/"):
@@ -91,7 +91,7 @@ def _choose_way(settings: HostSettings, path: str | Path) -> tuple[str, str | No
 def _prepare_install(
     context: Context, via: str, path: str | Path, fmt: str | None
 ) -> tuple[Installation | None, Inspection | None]:
-    """Return how a minion is installed, and what was found in the disk if that decided it."""
+    """Return the installation of a minion, and the disk's content if it had to be inspected."""
     if via != "guestfs":
         return _PREPARED, None
     source, content = installing.source(context.settings, None), None
@@ -133,8 +133,8 @@ def mkconfig(
     """
     Write a minion's configuration and key pair into a folder; return their paths.
 
-    ``{"config", "pubkey", "privkey"}``; nobody but root can read them. Without an id the guest is
-    what it calls itself, and no master is told of its key.
+    Returns ``{"config", "pubkey", "privkey"}``; only root can read the files. Without an id the
+    minion is named after its guest's hostname, and the key is not submitted.
     """
     if tmp not in (None, ""):
         arguments.folder("tmp", tmp)
@@ -162,7 +162,7 @@ def mkconfig(
 
 
 def _folder(tmp: str | None) -> Path:
-    """Return the folder for a configuration and a key pair, made; of one refused nothing stays."""
+    """Make and return the folder for a configuration and a key pair; undo that if refused."""
     folder = Path(tmp or tempfile.mkdtemp(prefix="salt-virt-seed-"))
     missing_folders = [
         missing_folder
@@ -178,20 +178,20 @@ def _folder(tmp: str | None) -> Path:
 
 
 def _remove_empty(folder: Path) -> None:
-    # It is not there yet, or somebody has put something into it.
+    # The folder may not exist yet, or have other files in it.
     with suppress(OSError):
         folder.rmdir()
 
 
 def _refuse_anothers(folder: Path) -> None:
-    """Raise SeedError if others than root could replace what is written into a folder."""
+    """Raise SeedError if users other than root could replace files in a folder."""
     real_folder = folder.resolve()
     for checked_folder in dict.fromkeys(
         [folder, *folder.absolute().parents, real_folder, *real_folder.parents]
     ):
         status = checked_folder.lstat()
         is_ours = status.st_uid in (0, os.geteuid())
-        # Of a link the mode says nothing; in a folder such as /tmp nobody touches others' files.
+        # A link's mode means nothing; in a sticky folder such as /tmp users cannot replace files.
         is_open = not stat.S_ISLNK(status.st_mode) and status.st_mode & 0o022
         if not is_ours or (is_open and not status.st_mode & stat.S_ISVTX):
             raise SeedError(
@@ -203,9 +203,9 @@ def _refuse_anothers(folder: Path) -> None:
 
 def prep_bootstrap(context: Context, mpt: str) -> tuple[str, str]:
     """
-    Copy the bootstrap script below a guest's ``/tmp``; return its paths as host and guest see it.
+    Copy the bootstrap script below a guest's ``/tmp``; return its paths on host and in guest.
 
-    The script is that of ``virt:seed:bootstrap``, else Salt's own.
+    The script is from ``virt:seed:bootstrap``, else Salt's own.
     """
     root = Path(mpt)
     if not root.is_dir():

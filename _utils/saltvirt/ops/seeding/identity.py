@@ -1,4 +1,4 @@
-"""A guest's identity, decided before anything is made: its name, its master, its keys."""
+"""A guest's identity: its name, its master and its keys, decided before anything is made."""
 
 import re
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ _BRACKETED = re.compile(r"\[([^]]*)\](?::\d+)?")
 
 def prepare(context: Context, deployment: Deployment) -> Identity | None:
     """
-    Return the guest's identity, or None if it gets none; refuse what cannot work.
+    Return the guest's identity, or None if it gets none; raise if seeding cannot work.
 
-    Nothing is written here: everything that can be refused is refused before a VM exists.
+    Nothing is written here: all checks are made before a VM exists.
     """
     values_by_argument = {
         "pub_key": deployment.pub_key or deployment.priv_key,
@@ -64,9 +64,9 @@ def identity(
     """
     Return the identity of a minion.
 
-    given
-        ``(public, private)``: text or paths. If neither is given, a pair is made when the master
-        lets this host submit it; otherwise the guest makes its own and waits to be accepted.
+    key_pair
+        ``(public, private)``: text or paths. Without a pair this host generates one if the master
+        lets it submit the key; otherwise the guest makes its own and waits to be accepted.
     """
     pki = context.opts.get("pki_dir", "/etc/salt/pki/minion")
     public, private = minionkeys.read(key_pair[0], key_pair[1], pki)
@@ -87,7 +87,7 @@ def identity(
 
 
 def nameless_identity(context: Context, config: Mapping[str, Any], key_pair: Any) -> Identity:
-    """Return the identity of a minion that is called as its host is; see :func:`identity`."""
+    """Return the identity of a minion that takes its id from its hostname; see :func:`identity`."""
     new_identity = identity(context, "", config, key_pair, approve_key=False)
     return replace(
         new_identity,
@@ -110,7 +110,7 @@ def _cloud_init(context: Context, deployment: Deployment) -> CloudInit:
 def master_of_guests(
     settings: HostSettings, opts: Mapping[str, Any], requested_master: Any = None
 ) -> Any:
-    """Return by what guests reach the master: a name, or several; raise SeedError if by nothing."""
+    """Return the master's names by which guests reach it; raise SeedError if there are none."""
     master = requested_master or settings.seed.get("master") or opts.get("master")
     names = master if isinstance(master, list | tuple) else [master or ""]
     hosts = [host_of(str(name)).casefold() for name in names]
@@ -123,7 +123,7 @@ def master_of_guests(
 
 
 def host_of(master: str) -> str:
-    """Return a master's name or address without the port that it may have."""
+    """Return a master's name or address without its port, if any."""
     if match := _BRACKETED.fullmatch(master):
         return match[1]
     return master.rpartition(":")[0] if master.count(":") == 1 else master

@@ -1,4 +1,4 @@
-"""What an image has in it, found in libguestfs' appliance, once per content."""
+"""Inspect an image in libguestfs' appliance, once per content."""
 
 import json
 import re
@@ -20,13 +20,13 @@ _ARCH = re.compile(r"\w{1,32}", re.ASCII)
 
 
 def python(settings: HostSettings) -> str:
-    """Return the interpreter that has libguestfs' binding."""
+    """Return the Python interpreter that has libguestfs' binding."""
     interpreter: str = settings.seed.get("python", appliance.PYTHON)
     return interpreter
 
 
 def limits(settings: HostSettings) -> dict[str, Any]:
-    """Return what :func:`saltvirt.seed.appliance.run` needs to know of this host."""
+    """Return this host's arguments for :func:`saltvirt.seed.appliance.run`."""
     seed = settings.seed
     return {
         "python": python(settings),
@@ -38,7 +38,7 @@ def limits(settings: HostSettings) -> dict[str, Any]:
 
 
 def masters(opts: Mapping[str, Any]) -> list[str]:
-    """Return the addresses of this minion's masters; raise SeedError if one is not known."""
+    """Return the addresses of this minion's masters; raise SeedError if any is unknown."""
     uri = opts.get("master_uri") or ""
     if opts.get("file_client") == "local" and not uri:
         return []
@@ -48,7 +48,7 @@ def masters(opts: Mapping[str, Any]) -> list[str]:
     )
     address = uri.removeprefix("tcp://").rpartition(":")[0].strip("[]")
     if address:
-        # It is connected to this one; a name of the same may be looked up no more.
+        # The minion is connected to this address; the master's name may not resolve any more.
         names = [address, *(names if len(names) > 1 else ())]
     return [master_address for name in names for master_address in _addresses(str(name))]
 
@@ -66,25 +66,25 @@ def _addresses(name: str) -> list[str]:
 
 
 def parse_content(answer: object) -> Inspection:
-    """Return what the worker, or who has kept its answer, says of a disk; raise SeedError."""
+    """Parse a worker's answer, new or cached, about a disk; raise SeedError if it is malformed."""
     try:
         out: Inspection = wire.argument("the disk's content", Inspection, answer)
     except BadArgument as exc:
         raise SeedError(f"what was found in the disk cannot be understood: {exc}") from exc
-    # It gets into paths and URLs, and an image may have taken over the program that says it.
+    # The architecture is used in paths and URLs, and a hostile image may control the worker.
     is_name = out.arch is None or _ARCH.fullmatch(out.arch)
     return out if is_name else replace(out, arch="unknown")
 
 
 def read_kept_content(settings: HostSettings, base: validation.ValidatedImage) -> Inspection | None:
-    """Return what was found in a cached image before, None if nobody has looked into it."""
+    """Return the kept content of a cached image, None if the image was never inspected."""
     digest = cache.digest_of(settings, base.path)
     path = cache.inspection_path(settings, digest) if digest else None
     return parse_content(json.loads(path.read_text())) if path and path.exists() else None
 
 
 def look(context: Context, base: validation.ValidatedImage, *, use_kvm: bool) -> Inspection:
-    """Return what a cached image has in it, looked for once per content and kept beside it."""
+    """Return the content of a cached image, inspected once and kept beside the image."""
     digest = cache.digest_of(context.settings, base.path)
     job = {"action": "look", "path": base.path, "format": base.format}
     if digest is None:

@@ -1,4 +1,4 @@
-"""What a minion is installed from, brought to this host before a guest's disk is touched."""
+"""Sources of a minion's installation, fetched to this host before a guest's disk is touched."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,12 +20,12 @@ _NO_SOURCE = (
     f"`{minionpackages.COMMAND}` on the master, give install_from=, or set "
     "virt:seed:install_network: True to let the guest's own repositories be used"
 )
-# What a disk gets that nobody has looked into: it is refused only if it has no minion.
+# For a disk that was not inspected: the worker refuses the disk only if it has no minion.
 REFUSED = Installation(kind="refused", why=_NO_SOURCE)
 
 
 def source(settings: HostSettings, requested_source: object) -> tuple[str, ...] | None:
-    """Return where minions are installed from, as a tuple of URLs or paths; None if unsaid."""
+    """Return the URLs or paths from which minions are installed; None if unset."""
     install_from = (
         requested_source if requested_source is not None else settings.seed.get("install_from")
     )
@@ -42,7 +42,7 @@ def source(settings: HostSettings, requested_source: object) -> tuple[str, ...] 
 
 
 def kind(url: str) -> str:
-    """Return what is done with a file: ``tarball``, ``package`` or ``script``."""
+    """Return the kind of a file to install from: ``tarball``, ``package`` or ``script``."""
     name = hide_credentials(url)
     if name.endswith(_TARBALLS):
         return "tarball"
@@ -50,7 +50,7 @@ def kind(url: str) -> str:
 
 
 def uses_network(settings: HostSettings) -> bool:
-    """Return whether an appliance that installs something gets a network."""
+    """Return whether an appliance that installs a minion gets a network."""
     return settings.seed.get("install_network") is True
 
 
@@ -62,15 +62,15 @@ def decide(
     packages: Sequence[Package] = (),
 ) -> Installation:
     """
-    Return how a worker will install a minion, from what is still to be fetched.
+    Return how a worker will install a minion; nothing is fetched yet.
 
     urls
-        As :func:`source` returns it; None means the guest's own package manager. ``{arch}`` in a
-        URL is the guest's processor: ``x86_64``, ``aarch64``.
+        From :func:`source`; None means the guest's own package manager. ``{arch}`` in a URL is the
+        guest's processor: ``x86_64``, ``aarch64``.
     is_networked
-        As :func:`uses_network` says; without it nothing comes from the guest's repositories.
+        From :func:`uses_network`; without it the guest's repositories cannot be used.
     packages
-        What the ``urls`` are, where the master has fetched them for guests. Defaults to none.
+        The packages of ``urls``, if the master has fetched them for guests. Defaults to none.
     """
     digests = {package.url: package.sha256 for package in packages}
     if not urls and not is_networked:
@@ -94,7 +94,7 @@ def decide(
 
 
 def fetch_files(context: Context, installation: Installation, saltenv: str) -> Installation:
-    """Return how a worker installs a minion, with what it needs on this host."""
+    """Fetch the files of an installation to this host; return the installation with them."""
     saltenv = installation.saltenv or saltenv
     files = tuple(
         (_fetch_file(context, url, digest, saltenv), hide_credentials(url).rpartition("/")[2])
@@ -104,7 +104,7 @@ def fetch_files(context: Context, installation: Installation, saltenv: str) -> I
 
 
 def _fetch_file(context: Context, url: str, digest: str | None, saltenv: str) -> str:
-    """Return the path of a file on this host; raise SeedError if it has another digest."""
+    """Fetch a file and return its path; raise SeedError if it has another digest."""
     try:
         path = fetch.obtain(context, url, saltenv, validation.accept_any).path
     except ImageError as exc:
@@ -114,7 +114,7 @@ def _fetch_file(context: Context, url: str, digest: str | None, saltenv: str) ->
             f"{url} does not come, though the index of minions has it: "
             f"{str(exc).removeprefix('image ')}; {minionpackages.remedy(saltenv)}"
         ) from exc
-    # What is in the cache is called by its digest, which was seen when it came.
+    # The cache names files by their digests, which were checked on arrival.
     if digest and cache.digest_of(context.settings, path) != digest:
         raise SeedError(
             f"{url} is not the file that was fetched for guests: its SHA-256 is another; "
@@ -131,10 +131,10 @@ def prepare(
     packages: Sequence[Package] = (),
 ) -> Installation:
     """
-    Return how a worker installs a minion, with all its files on this host.
+    Return how a worker installs a minion, with all files on this host.
 
     packages
-        What is used where ``urls`` say nothing. Defaults to none.
+        The packages to use without ``urls``. Defaults to none.
     """
     installation = decide(
         urls or [package.url for package in packages],

@@ -1,4 +1,4 @@
-"""Which seed method a guest gets: decided by what was asked for and by what its image has in it."""
+"""The choice of a guest's seed method, by the request and by the image's content."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from saltvirt.ops.seeding import install, unread
 from saltvirt.seed import credentials, guest, users
 from saltvirt.seed.model import Inspection, Installation
 
-# These write into the disk, or hand over what must fit what is in it: the image is inspected first.
+# Methods that write into the disk, or depend on its content: the image is inspected first.
 _INSPECTS = ("auto", "guestfs", "credentials")
 _APPLIANCE_ADVICE = "have python3-guestfs installed there: salt HOST state.apply hypervisor"
 _SKIP_ADVICE = (
@@ -20,7 +20,7 @@ _SKIP_ADVICE = (
     "VM without one"
 )
 
-# Where what the master can fetch does not suit: to run that command would change nothing.
+# For images that packages fetched by the master do not suit: fetching would not help.
 _OWN_SOURCE_ADVICE = (
     f"what `{minionpackages.COMMAND}` fetches does not suit it, as that needs systemd, on "
     f"{' or '.join(minionpackages.ARCHES)}: give install_from= packages or a script"
@@ -30,27 +30,26 @@ _OWN_SOURCE_ADVICE = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedRequest:
     """
-    What a seed method is chosen by, the image's content left out.
+    The inputs to the choice of a seed method, except the image's content.
 
     asked
-        One of our methods, or ``auto``.
+        A seed method of ours, or ``auto``.
     function
-        The function of the minion that seeds instead, None for our own methods.
+        The minion's function that seeds instead, None for our own methods.
     install_from
-        As :func:`saltvirt.ops.seeding.install.source` returns it.
+        From :func:`saltvirt.ops.seeding.install.source`.
     provided
-        The minion on the file server that suits the image, where nothing else was said.
+        The packages on the file server that suit the image, if ``install_from`` is unset.
     is_networked
-        An appliance that installs something gets a network.
+        Whether an appliance that installs a minion gets a network.
     is_for_cloud_init
-        There is something that cloud-init alone reads.
+        Whether the call has data that only cloud-init reads.
     has_ssh_keys, asks_for_ssh_keys
-        There are keys of those who may log in; the call itself gives some.
+        Whether there are SSH keys to log in with; whether the call itself gives any.
     has_own_users, has_own_packages
-        The user data says which users there are, or what the default user is called; where packages
-        come from.
+        Whether the user data sets the users or the default user's name; the package sources.
     why_blind
-        Why this host cannot look into images, None if it can.
+        Why this host cannot inspect images, None if it can.
     """
 
     image: str
@@ -70,39 +69,36 @@ class SeedRequest:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """What a minion is installed from: what was said, else what the master has fetched."""
+        """The URLs to install a minion from: the requested ones, else the master's packages."""
         return self.install_from or tuple(package.url for package in self.provided)
 
     @property
     def is_image_known(self) -> bool:
-        """Whether what the image has in it decides, or is needed."""
+        """Whether the method depends on the image's content."""
         return not self.function and self.asked in _INSPECTS
 
     @property
     def is_image_inspected(self) -> bool:
-        """Whether this host looks into the image for that."""
+        """Whether this host inspects the image for the method."""
         return self.is_image_known and not self.why_blind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedMethod:
     """
-    How a VM is seeded.
+    The seed method of a VM; ``warnings`` are lines from :func:`unread.warnings`.
 
     name
-        One of our methods, or the function that the user named.
+        A seed method of ours, or the function that the user named.
     install
         How a minion is installed, None if none is; its ``urls`` are still to be fetched.
     found
-        What the image has in it, where that was needed.
+        The image's content, if it was needed.
     why
-        Why it is this one, where nobody asked for it and the image did not say.
+        The reason for the method, if neither the request nor the image decides it.
     ssh_user
-        Who of the guest can be logged in as by SSH, None if nobody, or if that is not
-        known; ``USER`` stands for the default user of an image that says nothing of itself.
-
-    Warnings:
-        What is known of the image that the guest will not read or serve, one line each.
+        The guest's user for logins by SSH, None if there is none or it is unknown; ``USER`` stands
+        for the default user of an unknown image.
     """
 
     name: str
@@ -113,7 +109,7 @@ class SeedMethod:
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what ``dry_run=True`` shows."""
+        """Return the method as ``dry_run=True`` shows it."""
         return {
             "method": self.name,
             "install": self.install.kind if self.install else None,
@@ -127,7 +123,7 @@ class SeedMethod:
 
 
 def refuse_host_mount(settings: HostSettings) -> None:
-    """Raise SeedError unless the operator allowed that this host's kernel mounts guests' disks."""
+    """Raise SeedError unless the operator allows this host's kernel to mount guests' disks."""
     if settings.seed.get("allow_host_mount") is not True:
         raise SeedError(
             "mounting a guest's disk on this host lets its kernel read what a stranger may have "
@@ -141,14 +137,14 @@ def decide(
     inspection_error: SeedError | None = None,
 ) -> SeedMethod:
     """
-    Return the seed method of a VM; raise SeedError before anything is made if it cannot work.
+    Return the seed method of a VM; raise SeedError if seeding cannot work.
 
-    found
-        What the image has in it; None if it was not inspected.
-    failed
-        Why it could not be inspected although this host can do such things.
+    content
+        The image's content; None if the image was not inspected.
+    inspection_error
+        The error of a failed inspection.
 
-    With neither, for an image that is to be inspected, what is known without that is returned.
+    Without either, the method of an image that is still to be inspected is provisional.
     """
     if request.function:
         if request.asks_for_ssh_keys:
@@ -170,7 +166,7 @@ def decide(
 
 
 def _refuse_unread(request: SeedRequest, name: str, content: Inspection | None) -> None:
-    """Raise SeedError if nothing in the guest would read what was asked for."""
+    """Raise SeedError if nothing in the guest would read data that the call gives."""
     if name != "nocloud":
         if request.is_for_cloud_init:
             raise SeedError(
@@ -189,7 +185,7 @@ def _refuse_unread(request: SeedRequest, name: str, content: Inspection | None) 
 def _refuse_without_appliance(
     request: SeedRequest, name: str, installation: Installation | None
 ) -> None:
-    """Refuse, where nobody can look, what writes into a disk all the same."""
+    """Raise SeedError if the method needs an appliance and this host has none."""
     if request.why_blind and (name == "guestfs" or (installation and installation.kind != "boot")):
         raise SeedError(
             f"image {hide_credentials(request.image)} needs an appliance, and this host has none: "
@@ -218,14 +214,14 @@ def _choose_name(
         return request.asked, None
     if content.root is None:
         return "nocloud", "there is no operating system in the image"
-    # The cheapest safe one that the image supports; cloud-init sets up the network too.
+    # The cheapest safe method that the image supports; cloud-init sets up the network too.
     return ("nocloud" if content.has_cloud_init else "guestfs"), None
 
 
 def _choose_unseen(
     request: SeedRequest, inspection_error: SeedError | None
 ) -> tuple[str, str | None]:
-    """Return ``(method, why)`` of an image that nobody has looked into."""
+    """Return ``(method, why)`` of an image that was not inspected."""
     if inspection_error:
         if request.asked != "auto":
             raise inspection_error
@@ -235,7 +231,7 @@ def _choose_unseen(
                 f"seen: {inspection_error}; "
                 f"{_SKIP_ADVICE}"
             )
-        # The user says that it has one, and the seed of cloud-init does no harm.
+        # With install=False the user states that there is a minion; a NoCloud seed does no harm.
         return "nocloud", str(inspection_error)
     if request.why_blind and request.asked == "guestfs":
         raise SeedError(f"seed_method guestfs does not work on this host: {request.why_blind}")
@@ -253,7 +249,7 @@ def _choose_unseen(
 def _choose_install(
     request: SeedRequest, name: str, content: Inspection | None
 ) -> Installation | None:
-    """Return how the minion is installed; nothing is fetched if there is one."""
+    """Return how the minion is installed; None if the image has a minion, or gets none."""
     if not request.installs or name == "credentials" or (content and content.has_minion):
         return None
     cloud_content = content if content and content.root and name == "nocloud" else None
@@ -263,7 +259,7 @@ def _choose_install(
 
 
 def _install_at_boot(request: SeedRequest, name: str, content: Inspection | None) -> Installation:
-    """Return how a guest installs its minion when it boots; refuse where that cannot work."""
+    """Return how a guest installs its minion at boot; raise SeedError if that cannot work."""
     if request.install_from:
         reason = {
             "nocloud": "it is put into a system that was found in the image",
@@ -296,7 +292,7 @@ def _may_be_fetched(content: Inspection) -> bool:
 
 
 def _refuse_unstarted(request: SeedRequest, content: Inspection | None) -> None:
-    """Refuse a tarball where nothing would start its minion: it would never be heard of."""
+    """Raise SeedError for a tarball without systemd: nothing would start the minion."""
     is_tarball = any(install.kind(url) == "tarball" for url in request.install_from or ())
     if content and content.root and is_tarball and not content.has_systemd:
         raise SeedError(
@@ -307,7 +303,7 @@ def _refuse_unstarted(request: SeedRequest, content: Inspection | None) -> None:
 
 
 def _refuse_unpackaged(request: SeedRequest, content: Inspection) -> None:
-    """Refuse a guest that would look for a minion where there is none, when it has booted."""
+    """Raise SeedError if the guest's repositories have no minion to install at boot."""
     is_packaged = minionpackages.is_packaged(content.os, has_systemd=content.has_systemd)
     if is_packaged or request.has_own_packages:
         return

@@ -1,4 +1,4 @@
-"""The minion for guests that the master has put on the file server, read once per build."""
+"""Minion packages for guests from the master's file server, read once per build."""
 
 import platform
 from dataclasses import replace
@@ -13,10 +13,10 @@ from saltvirt.seed.model import Inspection
 
 
 def read_index(context: Context, saltenv: str) -> minionpackages.Index:
-    """Return what is on the file server, nothing if the master has fetched nothing."""
+    """Return the index of packages on the file server; empty if the master has fetched none."""
     url = f"salt://{minionpackages.FOLDER}/{minionpackages.INDEX}"
     try:
-        # Salt logs an error for a file that is asked for and missing.
+        # Check first: Salt logs an error when a missing file is requested.
         if not context.functions["cp.hash_file"](url, saltenv):
             return {}
         text = context.functions["cp.get_file_str"](url, saltenv)
@@ -32,17 +32,17 @@ def find_suitable(
     context: Context, content: Inspection | None, saltenv: str
 ) -> tuple[Package, ...]:
     """
-    Return what of it an image's minion is installed from; none if the image has a minion.
+    Return the packages for an image; none if the image has a minion.
 
-    An index of the image's own environment that is there and cannot be read is an error: to take
-    another minion then, perhaps of another release, would pass over what is wrong.
+    An unreadable index in the image's own environment is an error: another environment's minion,
+    perhaps of another release, would hide that error.
     """
     if content is None or content.root is None or content.has_minion:
         return ()
     packages = _choose_packages(read_index(context, saltenv), content)
     if packages or saltenv == BASE:
         return packages
-    # An environment for images need not have minions of its own.
+    # An environment for images need not have minion packages of its own.
     return tuple(
         replace(package, saltenv=BASE)
         for package in _choose_packages(read_index(context, BASE), content)

@@ -1,10 +1,10 @@
-"""What the files of seeds are called, which hold keys."""
+"""Names of seed files, which hold keys."""
 
 from pathlib import Path
 
 from saltvirt.xml import sysinfo
 
-# By what is made; ``raw`` is what cloud-init was given before the seed was a qcow2.
+# By kind; ``raw`` is the former name of a seed for cloud-init, before seeds were qcow2.
 _ENDS = {
     "nocloud": "_seed.iso.qcow2",
     "raw": "_seed.iso",
@@ -13,17 +13,17 @@ _ENDS = {
 
 
 def path(images: str, name: str, kind: str) -> str:
-    """Return where a VM's seed lies in the image folder: ``nocloud`` or ``credentials``."""
+    """Return the path of a VM's seed of a kind, such as ``nocloud``, in the image folder."""
     return str(Path(images) / f"{name}{_ENDS[kind]}")
 
 
 def all_paths(images: str, name: str) -> list[str]:
-    """Return where a VM's seeds may lie."""
+    """Return all paths that a VM's seeds may have."""
     return [path(images, name, kind) for kind in _ENDS]
 
 
 def kept_paths(images: str, name: str) -> list[str]:
-    """Return where the seed may lie that a VM keeps: as it is made, then as it was made."""
+    """Return the candidate paths of a VM's permanent seed: the current name, then the former."""
     return [path(images, name, kind) for kind in ("nocloud", "raw")]
 
 

@@ -1,4 +1,4 @@
-"""The host's part in having a VM's key accepted: keep the master's token, submit the key once."""
+"""The host's part in getting a VM's key accepted: keep the master's token, submit the key once."""
 
 import logging
 from pathlib import Path
@@ -17,7 +17,7 @@ def _path(settings: HostSettings, name: str) -> Path:
 
 
 def keep_token(context: Context, name: str, token: Any) -> None:
-    """Keep a token that the master sealed for this host, until it is used; None takes it back."""
+    """Keep a token that the master sealed for this host until it is used; None removes it."""
     arguments.vm_name(name)
     if token is None:
         forget_token(context.settings, name)
@@ -42,12 +42,12 @@ def is_authorized(settings: HostSettings, name: str) -> bool:
 
 def refuse_reserved(context: Context, name: str) -> None:
     """
-    Raise BadArgument if the master says that a VM of that name would be taken for a hypervisor.
+    Raise BadArgument if the master answers that a VM's name is a hypervisor's.
 
-    A master of an older release does not say, nor does one without our external pillar.
+    A master of an older release, or without our external pillar, does not answer.
     """
     arguments.vm_name(name)
-    # Without a master nobody takes anybody for a hypervisor.
+    # Without a master there are no hypervisors' names.
     has_master = context.opts.get("file_client") != "local"
     if context.ask is None or context.is_ordered or not has_master:
         return
@@ -58,9 +58,9 @@ def refuse_reserved(context: Context, name: str) -> None:
 
 def submit(context: Context, name: str, public: str | None) -> None:
     """
-    Have the master accept a VM's key; raise SeedError if it refuses. The token is used up.
+    Have the master accept a VM's key, using up the token; raise SeedError if it refuses.
 
-    ``context.ask`` asks the master: :func:`saltvirt.compat.ask_pillar`.
+    ``context.ask`` is :func:`saltvirt.compat.ask_pillar`.
     """
     path = _path(context.settings, name)
     token = path.read_text()

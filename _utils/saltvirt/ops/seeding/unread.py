@@ -1,4 +1,4 @@
-"""What a guest will not read, or not serve, of what it is given: known of its image, no error."""
+"""Warnings about parts of a seed that a guest will not read or serve, known from its image."""
 
 from collections.abc import Iterator
 
@@ -12,12 +12,12 @@ def warnings(
     image: str, method: str, content: Inspection | None, *, has_ssh_keys: bool
 ) -> tuple[str, ...]:
     """
-    Return what is to be known before a VM is made, one line each.
+    Return the warnings to show before a VM is made, one line each.
 
     method
-        How it is seeded.
-    found
-        What the image has in it; None if nobody looked into it: then nothing is said.
+        The seed method.
+    content
+        The image's content; None if the image was not inspected: then there are no warnings.
     """
     if content is None or content.root is None:
         return ()

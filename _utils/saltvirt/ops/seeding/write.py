@@ -1,4 +1,4 @@
-"""Write a guest's identity into its disk, or have the function do it that the user named."""
+"""Write a guest's identity into its disk, or call the seeding function that the user named."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ from saltvirt.seed.model import Identity, Inspection, Installation
 
 @contextmanager
 def _key_files(identity: Identity) -> Iterator[tuple[str | None, str | None]]:
-    """Yield the paths of the key pair for a function that wants files; None without keys."""
+    """Yield the paths of temporary files with the key pair, None for each without a pair."""
     public, private = identity.public_key, identity.private_key
     if not (public and private):
         yield None, None
@@ -45,8 +45,8 @@ def run_command(
     *,
     install: object,
 ) -> None:
-    """Seed with the function the user named; it must not return False."""
-    # It is on record for its VM by now, and what seeds it may mount it.
+    """Seed by the function that the user named; raise SeedError if it fails or returns False."""
+    # The disk is on record for its VM by now; the function may still write to it and mount it.
     with _key_files(identity) as (public, private), written.allow_seeding(disk_path):
         try:
             result = context.functions[function](
@@ -75,12 +75,12 @@ def seed_disk(
     use_kvm: bool = False,
 ) -> Inspection:
     """
-    Write an identity into a disk or, via ``folder``, below a folder; return what was found.
+    Write an identity into a disk or, via ``folder``, below a folder; return the content.
 
     install
-        As :func:`saltvirt.ops.seeding.install.fetched` returns it; None to refuse if there is none.
-    found
-        What was found in the image that the disk is made of: it need not be inspected again.
+        From :func:`saltvirt.ops.seeding.install.fetch_files`; None to fail without a minion.
+    content
+        The content of the disk's image, if known: the disk is not inspected again.
     """
     job = _job("seed", path, fmt, install, content)
     job |= {"via": via, "files": files_of(identity), "ssh_keys": list(identity.ssh_keys)}
@@ -97,7 +97,7 @@ def install_minion(
     content: Inspection | None = None,
     use_kvm: bool = False,
 ) -> Inspection:
-    """Put a minion without an identity into a disk, in an appliance; return what was found."""
+    """Put a minion without an identity into a disk, in an appliance; return the content."""
     return _run_job(context, _job("install", path, fmt, install, content), use_kvm)
 
 
@@ -122,7 +122,7 @@ def _job(
 def _run_job(context: Context, job: dict[str, Any], use_kvm: bool) -> Inspection:
     limits = inspection.limits(context.settings)
     if job["via"] != "guestfs":
-        # Nothing but the standard library is needed, so the minion's own interpreter does.
+        # The worker needs only the standard library here, which the minion's interpreter has.
         limits["python"] = sys.executable
     masters = inspection.masters(context.opts) if job["network"] else ()
     return inspection.parse_content(appliance.run(job, use_kvm=use_kvm, masters=masters, **limits))
@@ -134,7 +134,7 @@ def files_of(identity: Identity) -> list[tuple[str, str, str]]:
     pki = "/etc/salt/pki/minion"
     entries = [
         ("/etc/salt/minion_id", f"{identity.id}\n", "644"),
-        # Salt lets the last of these files win, by name: an image may have an id.conf of its own.
+        # In Salt the last file by name wins, and an image may have an id.conf of its own.
         ("/etc/salt/minion.d/zz-salt-virt.conf", config, "640"),
         ("/etc/hostname", f"{identity.id.split('.')[0]}\n", "644"),
         (f"{pki}/minion.pem", identity.private_key, "400"),
