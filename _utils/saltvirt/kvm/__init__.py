@@ -1,1 +1,1 @@
-"""The edge to libvirt: nothing else in the project imports it."""
+"""Access to libvirt: no other package of the project imports it."""

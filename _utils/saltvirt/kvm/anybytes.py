@@ -1,10 +1,10 @@
 """
-Names of volumes that are not UTF-8, or that XML cannot hold.
+Read names of volumes that are not UTF-8, or that XML cannot hold.
 
-A file of any name may lie in the folder of a pool, and a guest may write any bytes where libvirt
-looks for the name of a backing file. libvirt-python raises UnicodeDecodeError for such a text: one
-file would hide all volumes of all pools. Here such bytes are shown escaped, as ``a\\xff.raw``. No
-function of libvirt takes that name, so nothing can be done to such a volume by mistake.
+A file of any name may lie in a pool's folder, and a guest may write any bytes where libvirt reads a
+backing file's name. libvirt-python raises UnicodeDecodeError for such a text: one file would hide
+all volumes of all pools. These functions escape such bytes, as ``a\\xff.raw``. No function of
+libvirt finds a volume by an escaped name, so none changes such a volume by mistake.
 """
 
 import re
@@ -14,12 +14,12 @@ from typing import Any
 
 from saltvirt.xml import parse
 
-# What no XML parser takes, though it is UTF-8.
+# Characters that are UTF-8, but that XML forbids.
 _UNREADABLE = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\ufffe\\uffff]")
 
 
 def text(method: Callable[[], str]) -> str:
-    """Return what a method of libvirt-python says; bytes that are not UTF-8 are escaped."""
+    """Return the text that a method of libvirt-python returns, with bytes not in UTF-8 escaped."""
     try:
         return method()
     except UnicodeDecodeError as exc:
@@ -27,7 +27,7 @@ def text(method: Callable[[], str]) -> str:
 
 
 def is_text(method: Callable[[], str]) -> bool:
-    """Return whether what a method of libvirt-python says is UTF-8."""
+    """Return whether a method of libvirt-python returns UTF-8."""
     try:
         method()
     except UnicodeDecodeError:
@@ -36,13 +36,13 @@ def is_text(method: Callable[[], str]) -> bool:
 
 
 def read_volume_xml(volume: Any) -> ET.Element:
-    """Return the XML of a volume; what is not UTF-8, or no XML, is escaped."""
+    """Return the XML of a volume, with all that is not UTF-8 or not XML escaped."""
     xml_text = text(lambda: volume.XMLDesc(0))
     return parse(_UNREADABLE.sub(lambda match: f"\\x{ord(match[0]):02x}", xml_text))
 
 
 def names(pool: Any) -> list[str]:
-    """Return the names of the volumes of a pool that runs, mostly by one call."""
+    """Return the names of the volumes of a running pool, usually by one call."""
     try:
         volume_names: list[str] = pool.listVolumes()
     except UnicodeDecodeError:
@@ -51,7 +51,7 @@ def names(pool: Any) -> list[str]:
 
 
 def find_unreadable_names(pool: Any) -> list[str]:
-    """Return the names, escaped, of the volumes of a pool that runs that are not UTF-8."""
+    """Return the names, escaped, of a running pool's volumes that are not UTF-8."""
     try:
         pool.listVolumes()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""What a host and its kinds of guests can do, whole, and the CPU that guests can have anywhere."""
+"""Read the capabilities of a host and of its kinds of guests, and a baseline CPU."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ def read_domain_capabilities(
     conn: Any, emulator: str | None, arch: str | None, machine: str | None, domain: str | None
 ) -> dict[str, Any]:
     """
-    Return what guests of one kind can have; None of an argument is libvirt's default.
+    Return the capabilities of one kind of guest; None for an argument is libvirt's default.
 
-    Raises BadArgument for an emulator that libvirt does not list: libvirt runs the program of that
-    path, with rights that the caller, who may only look, need not have.
+    Raises BadArgument for an emulator that libvirt does not list: libvirt would run that program
+    with rights that a caller with read-only access lacks.
     """
     if emulator is not None:
         _refuse_unlisted(conn, arguments.text("emulator", emulator))
@@ -42,7 +42,7 @@ def _refuse_unlisted(conn: Any, emulator: str) -> None:
 
 
 def read_all_capabilities(conn: Any) -> dict[str, Any]:
-    """Return ``{host, domains}``: the host's, and those of each kind of guest that it lists."""
+    """Return ``{host, domains}``: the host's capabilities, and those of each kind of guest."""
     host_capabilities = read_host_capabilities(conn)
     archs = [guest["arch"] for guest in host_capabilities["guests"]]
     kinds = [
@@ -58,7 +58,7 @@ def read_all_capabilities(conn: Any) -> dict[str, Any]:
 
 
 def baseline(conn: Any, *, is_full: bool, is_migratable: bool) -> str:
-    """Return the XML of the CPU that a guest can have on all hosts like this one."""
+    """Return the XML of the CPU that all hosts like this one can give a guest."""
     host_cpu = host_.own_cpu(conn)
     if host_cpu is None:
         raise LibvirtRefused("libvirt says nothing of this host's CPU, so there is no baseline")

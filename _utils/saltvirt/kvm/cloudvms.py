@@ -1,4 +1,4 @@
-"""What salt-cloud asks of a libvirt: which VMs there are, a clone of one, the end of one."""
+"""List, clone and destroy VMs for salt-cloud."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from saltvirt.xml import clone as clone_xml
 from saltvirt.xml import volume as volume_
 
 log = logging.getLogger(__name__)
-# How a clone's address is found, as profiles say it (``ip_source``).
+# Sources of a clone's address, as profiles name them (``ip_source``).
 SOURCES = {"ip-learning": "LEASE", "qemu-agent": "AGENT"}
 STRATEGIES = ("quick", "full")
 
@@ -47,11 +47,11 @@ def nodes(conn: Any) -> dict[str, dict[str, Any]]:
 
 
 def address(conn: Any, name: str, source: str) -> str | None:
-    """Return the first IPv4 address of a running VM that is not its own loopback's, or None."""
+    """Return the first IPv4 address of a running VM that is no loopback address, or None."""
     dom = domain(conn, name)
     if query.STATES.get(dom.state()[0]) != "running":
         return None
-    # Salt puts it into a shell's command, and the agent is the guest's.
+        # Salt puts the address into a shell command, and a guest's agent is not trusted.
     ipv4_addresses = [
         ip for ip in access.addresses(_addresses(dom, SOURCES[source])) if ":" not in ip
     ]
@@ -62,11 +62,11 @@ def _addresses(dom: Any, source: str) -> list[str]:
     kind = getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source}")
     try:
         if source == "AGENT":
-            # A guest that stopped answering would hold this up for as long as it likes.
+            # An unresponsive agent would block this call without end.
             dom.agentSetResponseTimeout(query.AGENT_S)
         links = dom.interfaceAddresses(kind, 0)
     except libvirt.libvirtError as exc:
-        # Its agent is not up yet, or nobody keeps leases for it: there is no address to tell.
+        # The agent is not up yet, or libvirt keeps no leases for the NIC: no address.
         log.debug("libvirt tells no addresses of VM %s by %s: %s", dom.name(), source, exc)
         return []
     entries = (entry for link in links.values() for entry in link.get("addrs") or ())
@@ -76,14 +76,12 @@ def _addresses(dom: Any, source: str) -> list[str]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedClone:
     """
-    What was made for a clone.
+    A clone, and what was created for it.
 
-    uuid
-        That of the clone.
     paths
         Its volumes.
     had_variables
-        Whether the file of its firmware's variables was there before.
+        Whether the file of its firmware's variables existed before.
     """
 
     uuid: str
@@ -95,7 +93,7 @@ def clone(
     conn: Any, base: str, name: str, *, strategy: str, learn_addresses: bool, validate: bool
 ) -> CreatedClone:
     """
-    Make a VM that is a clone of another one, and start it; nothing is left of it on failure.
+    Clone a VM and start the clone; undo everything on failure.
 
     strategy
         ``quick``: qcow2 disks are overlays of the base's; ``full``: copies. Raw ones are copied.
@@ -131,7 +129,7 @@ def clone(
             _undefine(conn, name, had_variables)
 
         steps.undo_with(undefine)
-        # What its firmware would find is of an earlier VM of that name.
+        # Existing variables belong to an earlier VM of that name: an undo keeps them.
         had_variables = firmware.has_variables(conn, name)
         lifecycle.start(conn, name)
     return CreatedClone(
@@ -141,9 +139,9 @@ def clone(
 
 def remove_clone(conn: Any, name: str, created_clone: CreatedClone) -> None:
     """
-    Remove a clone with what was made for it; what it has got since stays.
+    Remove a clone with its created volumes; later additions stay.
 
-    A VM that has got its name since stays, too.
+    A later VM of the same name stays, too.
     """
     if lifecycle.uuid_if_defined(conn, name) == created_clone.uuid:
         _remove(conn, name, created_clone.paths, (), had_variables=created_clone.had_variables)
@@ -160,7 +158,7 @@ def _delete(volume: Any) -> None:
 
 
 def _volumes(conn: Any) -> dict[str, tuple[Any, Any]]:
-    """Return ``{path: (pool, volume)}`` of all active pools, with one call for each."""
+    """Return ``{path: (pool, volume)}`` of all active pools, by one call per pool."""
     active = libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE
     return {
         anybytes.text(volume.path): (pool, volume)
@@ -170,7 +168,7 @@ def _volumes(conn: Any) -> dict[str, tuple[Any, Any]]:
 
 
 def _copy(pool: Any, volume: Any, disk: clone_xml.Writable, *, is_overlay: bool) -> Any:
-    """Make a volume beside another one, of a name of its own, and return it."""
+    """Create a copy or overlay of a volume beside it, under a unique name, and return it."""
     stem, dot, ending = volume.name().rpartition(".")
     unique = f"{stem or ending}-{uuid.uuid1()}{dot if stem else ''}{ending if stem else ''}"
     capacity = volume.info()[1]
@@ -178,7 +176,7 @@ def _copy(pool: Any, volume: Any, disk: clone_xml.Writable, *, is_overlay: bool)
         return pool.createXML(clone_xml.volume(unique, capacity, "qcow2", volume.path()), 0)
     detected_format = volume_.read(anybytes.read_volume_xml(volume)).format
     if disk.format == "raw" and volume_.has_header(detected_format):
-        # By what its guest may have written; libvirt would copy any file that this names.
+        # The guest may have written that header: libvirt would copy any file that it names.
         raise StorageError(
             f"disk {disk.target}: {disk.path} is {disk.format} to its VM, and libvirt takes it for "
             f"{detected_format} by what is in it, so it is not copied; see who has written that"
@@ -190,12 +188,12 @@ def destroy(
     conn: Any, name: str, find_needed: Callable[[Sequence[str]], Collection[str]] | None = None
 ) -> None:
     """
-    Remove a VM at once, with its disks that lie in a pool; what is below another disk stays.
+    Remove a VM at once, with its disks in pools; other disks' backing files stay.
 
-    needed
-        Returns which of its files stay besides, or raises. Defaults to none.
+    find_needed
+        Returns which of these files must stay, too, or raises. Defaults to none.
 
-    Fails before anything is changed if there is no such VM, or if it has moved to another host.
+    Raises, with nothing changed, if the VM does not exist, or has moved to another host.
     """
     text = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
     moved_to = lifecycle.moved_to(conn, name)
@@ -206,7 +204,7 @@ def destroy(
             f"VM {name!r} has moved to {moved_to}, and only its definition was kept here; its "
             f"disks may be that host's too. virt.undefine {name} removes the definition alone"
         )
-    # An overlay that a snapshot or qemu-img has made libvirt sees when it looks again.
+    # libvirt knows an overlay made by a snapshot or qemu-img only after a refresh.
     disk_files = clone_xml.exclusive_files(text)
     diskvolumes.refresh_folders(conn, disk_files)
     volumes_by_path = _volumes(conn)
@@ -224,10 +222,10 @@ def _remove(
     *,
     had_variables: bool,
 ) -> None:
-    """Remove a VM with those of these files that are volumes, and that no other VM needs."""
+    """Remove a VM with those of some files that are volumes and that no other VM uses."""
     diskvolumes.refresh_folders(conn, disk_files)
     volumes = _volumes(conn)
-    # A clone that does not run does not say in its definition what its disk is an overlay of.
+    # The definition of a stopped clone does not name its disk's backing file.
     backing_files = {clone_xml.backing(volume.XMLDesc(0)) for _pool, volume in volumes.values()}
     used_paths = {
         *map(os.path.realpath, filter(None, backing_files)),
@@ -235,7 +233,7 @@ def _remove(
     }
     _undefine(conn, name, had_variables)
     for path in disk_files:
-        # Others may have it by another name: through a link, say.
+        # Another VM may use the file by another path, such as a link.
         if (
             path in volumes
             and path not in spared_paths

@@ -1,4 +1,4 @@
-"""Connections to libvirt, opened in one place."""
+"""Open connections to libvirt, in one place."""
 
 import contextlib
 import errno
@@ -18,8 +18,8 @@ from saltvirt import arguments, optional, terminal
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, BadConfig, HostUnreachable, LibvirtRefused, NoSuchVm
 
-# What only libvirt-python has. Salt's loader has the folder of the file it loads on the path: where
-# libvirt is missing, its driver for salt-cloud and its pillar, which have that name, would be it.
+# A module that only libvirt-python has. Salt's loader puts the folder of a loaded file on the path:
+# without libvirt-python, ``import libvirt`` would find Salt's own cloud driver or pillar.
 _PROOF = "libvirtmod"
 try:
     importlib.import_module(_PROOF)
@@ -31,7 +31,7 @@ MISSING = (
     "virt: the Python module 'libvirt' is missing on this minion; install it with "
     "'salt-pip install libvirt-python' or the distribution's python3-libvirt"
 )
-# Mended by saltstack/salt 66908; 64962, 65694 and 67088 tell of it.
+# Fixed by saltstack/salt 66908; 64962, 65694 and 67088 describe the bug.
 _OLD_ONEDIR = "Salt's packages 3006.2 to 3006.9 lack what RHEL's libldap wants: update Salt"
 _ANOTHER_PYTHON = (
     "install it again for Salt's Python: salt-pip install --force-reinstall libvirt-python"
@@ -39,7 +39,7 @@ _ANOTHER_PYTHON = (
 
 
 def why_missing() -> str | None:
-    """Return why libvirt cannot be used here, or None if it can."""
+    """Return the reason why libvirt cannot be used here, or None if it can."""
     if optional.is_missing(libvirt):
         return MISSING
     load_error = optional.why_broken(libvirt)
@@ -50,16 +50,16 @@ def why_missing() -> str | None:
 
 
 _QEMU = "qemu:///system"
-# QEMU's own, the test driver, and the one that is whatever a remote daemon has.
+# QEMU's driver, the test driver, and ``remote``: any driver of a remote daemon.
 _DRIVERS = ("qemu", "test", "remote")
 _VARIABLE, _CONFIGURATION = "LIBVIRT_DEFAULT_URI", "libvirt/libvirt.conf"
 _SYSTEM = Path("/etc")
-# What libvirt-python says of it.
+# libvirt-python's message.
 _NOT_TEXT = re.compile(r"vir\w+\(\) argument \d+ must be str or None, not (\w+)")
-# How long a daemon may take to answer a new connection. One that systemd starts for it needs some
-# seconds, on a slow host; one that hangs would be waited for without end.
+# Time for a daemon to accept a connection. One that systemd starts on demand needs some seconds on
+# a slow host; without a limit, a hanging daemon would block the caller without end.
 OPEN_S = 30
-# A daemon on another host is asked whether it lives, so often and so many times.
+# Interval and number of keepalive probes to a daemon on another host.
 _KEEPALIVE_S, _KEEPALIVES = 5, 3
 _DEFAULT = re.compile(r'^[ \t]*uri_default[ \t]*=[ \t]*"([^"\n]*)"', re.M)
 
@@ -69,9 +69,9 @@ def open_connection(settings: HostSettings, *, readonly: bool = True) -> Iterato
     """
     Yield an open libvirt connection; raise HostUnreachable if there is none within 30 seconds.
 
-    Errors of libvirt inside the block come out as :class:`LibvirtRefused` with its own words.
+    An error of libvirt inside the block is raised as :class:`LibvirtRefused` with its message.
     """
-    # libvirt prints every error to standard error unless told otherwise.
+    # Without a handler, libvirt prints every error to standard error.
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
     uri = settings.uri or default_uri()
     refuse_other_drivers(uri)
@@ -90,7 +90,7 @@ def open_connection(settings: HostSettings, *, readonly: bool = True) -> Iterato
         with refusals():
             yield conn
     finally:
-        # Nothing is left to close of a connection that was cut.
+        # Closing a connection that was cut fails.
         with contextlib.suppress(libvirt.libvirtError):
             conn.close()
 
@@ -101,7 +101,7 @@ def _is_remote(uri: str) -> bool:
 
 
 class _Request:
-    """A connection that is wanted; libvirt itself waits for its daemon without end."""
+    """A requested connection, with the time limit that libvirt itself lacks."""
 
     def __init__(self, key: Any, opening: Callable[[], Any]) -> None:
         self._key, self._opening = key, opening
@@ -115,7 +115,7 @@ class _Request:
         conn = None
         try:
             conn = self._opening()
-        except Exception as exc:  # the thread that waits raises it
+        except Exception as exc:  # the waiting thread raises it
             self.error = exc
         with self._lock:
             self.conn = conn
@@ -126,11 +126,11 @@ class _Request:
         self._is_done.set()
 
     def wait(self, limit_s: float) -> bool:
-        """Return whether libvirt has answered within a time."""
+        """Return whether libvirt answers within a time."""
         return self._is_done.wait(limit_s)
 
     def result(self, limit_s: float) -> Any:
-        """Return the connection, or raise what libvirt raised; TimeoutError if it is silent."""
+        """Return the connection, or raise libvirt's error; TimeoutError if the daemon hangs."""
         self.wait(limit_s)
         with self._lock:
             if self.error is not None:
@@ -146,8 +146,8 @@ class _Opener(threading.Thread):
     """
     A thread that opens connections, one after the other, and never ends.
 
-    A thread that ends frees memory of GLib under a lock: a process that is forked at that moment
-    would have the lock for ever.
+    A thread that ends frees memory of GLib under a lock: a process that forks at that moment would
+    never get the lock.
     """
 
     def __init__(self) -> None:
@@ -160,13 +160,13 @@ class _Opener(threading.Thread):
             _IDLE.setdefault(os.getpid(), []).append(self)
 
     def give(self, request: _Request) -> None:
-        """Have a connection opened."""
+        """Queue a request."""
         self._requests.put(request)
 
 
-# By processes: a thread is not there in those that are forked.
+# By process id: a forked process does not have its parent's threads.
 _IDLE: dict[int, list[_Opener]] = {}
-# Of each URI at most one thread waits for a daemon that hangs, in a process that lives for long.
+# Per URI at most one thread waits for a hanging daemon, even in a long-lived process.
 _HUNG: dict[Any, _Request] = {}
 
 
@@ -177,7 +177,7 @@ def open_in_time(opening: Callable[[], Any], uri: str) -> Any:
     opening
         Calls libvirt, and returns the connection.
     uri
-        The daemon: while an earlier call waits for one that hangs, no other is begun.
+        The daemon: while an earlier call for it hangs, no other call starts.
     """
     key = (os.getpid(), uri)
     timeout = TimeoutError(f"no answer within {OPEN_S} s")
@@ -206,7 +206,7 @@ _LOOPS: list[threading.Thread] = []
 
 
 def answer_keepalives() -> None:
-    """Run libvirt's event loop in this process, which keepalive needs, if it does not run yet."""
+    """Run libvirt's event loop in this process, once: keepalive needs it."""
     with _LOOP:
         if not _LOOPS:
             libvirt.virEventRegisterDefaultImpl()
@@ -220,7 +220,7 @@ def _loop() -> None:
 
 
 def _is_access_denied(exc: Any) -> bool:
-    """Return whether a connection was refused for whose it is."""
+    """Return whether libvirt refused this user a connection."""
     codes = (
         libvirt.VIR_ERR_AUTH_FAILED,
         libvirt.VIR_ERR_AUTH_CANCELLED,
@@ -243,12 +243,12 @@ def _user() -> str:
 @contextmanager
 def refusals() -> Iterator[None]:
     """
-    Have errors of libvirt inside the block come out as :class:`LibvirtRefused`.
+    Raise errors of libvirt inside the block as :class:`LibvirtRefused`.
 
-    A LibvirtRefused in this project's own words comes out as a ``libvirt.libvirtError``, too.
+    A LibvirtRefused of this project becomes a ``libvirt.libvirtError``, too.
 
-    What is not text where libvirt takes text, such as the name ``101`` of a pool, which is a number
-    to YAML, is a :class:`BadArgument`.
+    A value of another type where libvirt takes text raises :class:`BadArgument`: YAML reads the
+    name ``101`` of a pool as a number.
     """
     try:
         yield
@@ -269,9 +269,9 @@ def refusals() -> Iterator[None]:
 
 def default_uri() -> str:
     """
-    Return the URI of a host whose options have none: libvirt's own configuration's, else QEMU's.
+    Return the default URI: libvirt's own configuration's, else QEMU's.
 
-    libvirt itself would take whatever driver it finds first where nothing is configured.
+    Without a configured URI, libvirt itself would take the first driver that it finds.
     """
     if os.environ.get(_VARIABLE):
         return os.environ[_VARIABLE]
@@ -291,17 +291,17 @@ def _own_folder() -> Path:
 
 @functools.lru_cache(maxsize=4)
 def _read_default_uri(path: Path, *_file_version: int) -> str:
-    """Return what a file says, which is read when it is another than before: it is asked often."""
+    """Return a file's ``uri_default``; cached by the file's version, as callers ask often."""
     text = path.read_text(encoding="utf-8", errors="replace")
     uris = [match[1] for match in _DEFAULT.finditer(text)]
     return uris[-1] if uris and uris[-1] else _QEMU
 
 
 def refuse_other_drivers(uri: str) -> None:
-    """Raise a BadConfig for Xen, ESX, bhyve and all else that is not QEMU's driver."""
+    """Raise BadConfig for a driver other than QEMU's, such as Xen, ESX or bhyve."""
     scheme, colon, _location = uri.partition(":")
     driver = scheme.partition("+")[0].lower()
-    # Without a colon it is one of libvirt's aliases.
+    # Without a colon, the URI is one of libvirt's aliases.
     if colon and driver not in _DRIVERS:
         raise BadConfig(
             f"libvirt's driver {driver!r} is not supported, only QEMU's is; set "
@@ -310,22 +310,22 @@ def refuse_other_drivers(uri: str) -> None:
 
 
 def _to_refusal(exc: Any) -> LibvirtRefused:
-    """Return our error with libvirt's words, and with what callers ask of its own."""
+    """Return our error with libvirt's message, which also has the interface of libvirt's error."""
     words = terminal.message(exc)
     refusal: LibvirtRefused = _combined_error_class(libvirt.libvirtError)(words)
-    # libvirt-python takes the words of whatever has failed last, which an undo may have done since.
+    # libvirt-python's constructor takes the last error's message, perhaps one of an undo.
     refusal.args = (words, *refusal.args[1:])
-    # What libvirt-python asks for a code.
+    # libvirt-python's accessors, such as get_error_code, read ``err``.
     refusal.err = exc.err
     return refusal
 
 
 def _as_libvirt_error(exc: LibvirtRefused) -> LibvirtRefused:
-    """Return our error for those, too, who catch libvirt's: the state forbids the operation."""
+    """Return our error as libvirt's, too: the VM's state forbids the operation."""
     words, code = str(exc), libvirt.VIR_ERR_OPERATION_INVALID
     refusal: LibvirtRefused = _combined_error_class(libvirt.libvirtError)(words)
     refusal.args = (words, *refusal.args[1:])
-    # As libvirt writes one: code, domain, message, level, three texts, two numbers.
+    # libvirt's order: code, domain, message, level, three texts, two numbers.
     error = (code, libvirt.VIR_FROM_DOM, words, libvirt.VIR_ERR_ERROR, words, None, None, -1, -1)
     refusal.err = error
     return refusal
@@ -333,7 +333,7 @@ def _as_libvirt_error(exc: LibvirtRefused) -> LibvirtRefused:
 
 @functools.cache
 def _combined_error_class(libvirt_error: type[Exception]) -> type[LibvirtRefused]:
-    """Return LibvirtRefused for those, too, who catch ``libvirt.libvirtError``, as on Salt 3006."""
+    """Return a LibvirtRefused that is a ``libvirt.libvirtError``, too, for Salt 3006's callers."""
     return type(
         LibvirtRefused.__name__,
         (LibvirtRefused, libvirt_error),
@@ -367,5 +367,5 @@ def domain(conn: Any, name: str) -> Any:
 
 
 def is_gone(exc: Any) -> bool:
-    """Return whether an error says that a domain vanished while it was being read."""
+    """Return whether an error means that a domain vanished while it was being read."""
     return exc.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID)

@@ -1,4 +1,4 @@
-"""What domains have used since they were started: processor time, network, disks."""
+"""Count what domains have used since their start: processor time, network, disks."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from saltvirt.errors import LibvirtRefused
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 from saltvirt.xml import read
 
-# Ours, and what libvirt's statistics call it, in the order of the calls for one device.
+# Our names and those of libvirt's statistics, in the order of the calls for one device.
 _NET = {
     f"{way}_{counter}": f"{way}.{statistic}"
     for way in ("rx", "tx")
@@ -34,7 +34,7 @@ def cputime(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
     host_cpus = conn.getInfo()[2]
 
     def used(dom: Any, values: Mapping[str, Any]) -> dict[str, int]:
-        # Not every driver has statistics of processors.
+        # Some drivers have no statistics of processors.
         has_statistics = "vcpu.current" in values
         pair = (
             (values["vcpu.current"], values.get("cpu.time", 0))
@@ -49,7 +49,7 @@ def cputime(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
 
 
 def network(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
-    """Return ``{name: {rx_bytes, ...}}``: the sums over the NICs, 0 for what does not run."""
+    """Return ``{name: {rx_bytes, ...}}``: sums over the NICs, 0 for a VM that does not run."""
 
     def used(dom: Any, values: Mapping[str, Any]) -> dict[str, int]:
         if not dom.isActive():
@@ -63,7 +63,7 @@ def network(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
 
 
 def disk(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
-    """Return ``{name: {rd_req, ...}}``: the sums over the disks of what runs."""
+    """Return ``{name: {rd_req, ...}}``: sums over the disks of running VMs."""
 
     def used(dom: Any, values: Mapping[str, Any]) -> dict[str, int]:
         if "block.count" in values:
@@ -78,7 +78,7 @@ def disk(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
 
 
 def _stats(conn: Any, name: str | None, kinds: int, flags: int = 0) -> list[_Row]:
-    """Return the statistics of all domains, or of one, with one call."""
+    """Return the statistics of one domain, or of all, by one call."""
     if name is None:
         rows: list[_Row] = conn.getAllDomainStats(kinds, flags)
     else:
@@ -95,7 +95,7 @@ def _collect_counters(
 def _read_counters(
     rows: Iterable[_Row], read_usage: Callable[[Any, Mapping[str, Any]], dict[str, int]]
 ) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield what each domain has used; one that has gone or stopped meanwhile is left out."""
+    """Yield ``(name, usage)`` per domain; skip a domain that vanishes or stops meanwhile."""
     for dom, values in rows:
         try:
             yield dom.name(), read_usage(dom, values)
@@ -113,6 +113,6 @@ def _bulk_sum(values: Mapping[str, Any], kind: str, keys: Mapping[str, str]) -> 
 
 
 def _sum(keys: Iterable[str], devices: Iterable[Iterable[int]]) -> dict[str, int]:
-    """Return the sums; a driver that cannot tell a figure says -1."""
+    """Return the sums; a driver returns -1 for an unknown figure."""
     rows = [list(device) for device in devices]
     return {key: sum(max(0, int(row[number])) for row in rows) for number, key in enumerate(keys)}

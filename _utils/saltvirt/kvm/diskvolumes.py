@@ -1,4 +1,4 @@
-"""Which volume of a pool a disk of a VM is, how that is shown, and its end."""
+"""Find the volume that is a VM's disk, describe it, and remove it."""
 
 import logging
 import posixpath
@@ -16,13 +16,13 @@ from saltvirt.xml import volume as volume_
 from saltvirt.xml.disk import Disk
 
 log = logging.getLogger(__name__)
-# libvirt cannot delete a volume there.
+# Types of pools in which libvirt cannot delete a volume.
 _FIXED = ("iscsi", "iscsi-direct", "mpath", "scsi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskVolume:
-    """A volume; ``path`` is its file, None if libvirt alone can remove it."""
+    """A volume; ``path`` is its file, None if only libvirt can remove it."""
 
     pool: str
     volume: str
@@ -32,9 +32,9 @@ class DiskVolume:
 
 def find(conn: Any, disk: volume_.DiskPlace) -> DiskVolume | None:
     """
-    Return the volume that a disk is, None if it is in no pool of this host.
+    Return the volume that is a disk, None if the disk is in no pool of this host.
 
-    Raises StorageError if its pool does not run, as nobody knows then what is there.
+    Raises StorageError if its pool does not run: then the pool's content is unknown.
     """
     if disk.type == "volume":
         location = disk.source.get("pool", ""), disk.source.get("volume", "")
@@ -43,7 +43,7 @@ def find(conn: Any, disk: volume_.DiskPlace) -> DiskVolume | None:
     else:
         location = _by_network(conn, disk)
     pool = pools.find(conn, location[0]) if all(location) else None
-    # What is no name of a volume would lead elsewhere.
+    # A name with a slash, or of dots, could lead out of the pool's folder.
     if pool is None or "/" in location[1] or location[1] in (".", ".."):
         return None
     if not pool.isActive():
@@ -72,7 +72,7 @@ def _by_path(conn: Any, path: str) -> tuple[str, str]:
 
 
 def _by_network(conn: Any, disk: volume_.DiskPlace) -> tuple[str, str]:
-    """Return the pool and the volume of a disk that 3006 made of a pool, of the same servers."""
+    """Return the pool and volume of a network disk that Salt 3006 made, by protocol and servers."""
     source, _, volume = disk.source.get("name", "").partition("/")
     for pool in conn.listAllStoragePools(0):
         description = pool_.read(pools.definition(pool))
@@ -89,8 +89,8 @@ class Pools:
     """
     The pools that disks of many VMs may be in.
 
-    They are listed once, and only for a disk that may be in one; a volume is asked for only if a
-    disk lies below the folder of a pool that runs.
+    They are listed once, for the first disk that may be in one. A volume is looked up only if its
+    disk lies in the folder of a running pool.
     """
 
     def __init__(self, conn: Any) -> None:
@@ -100,9 +100,9 @@ class Pools:
 
     def volume(self, disk: Disk) -> tuple[str, volume_.Volume | None] | None:
         """
-        Return a disk as ``POOL/VOLUME``, and what its pool says of it; None if it is in no pool.
+        Return a disk as ``POOL/VOLUME``, with its pool's description; None if it is in no pool.
 
-        A pool that does not run, and one that is gone by now, say nothing.
+        The description is None for a pool that is stopped or has vanished.
         """
         source = disk.source or {}
         pool, name = source.get("pool", ""), source.get("volume", "")
@@ -120,7 +120,7 @@ class Pools:
 
     def _of_path(self, path: str) -> tuple[str, volume_.Volume | None] | None:
         if not path.startswith(self._folders()):
-            # What libvirt will call a volume as soon as its pool runs.
+            # libvirt will name the volume so once its pool runs.
             folder, name = posixpath.split(path)
             stopped_names = [
                 pool.name
@@ -136,7 +136,7 @@ class Pools:
         )
 
     def _folders(self) -> tuple[str, ...]:
-        """Return the folders of the pools that run, each with a slash at its end."""
+        """Return the folders of the running pools, each with a slash at its end."""
         if self._below is None:
             targets = [
                 pool.target for pool, is_active in self._pools() if is_active and pool.target
@@ -145,7 +145,7 @@ class Pools:
         return self._below
 
     def _of_network(self, source: dict[str, str]) -> str | None:
-        """Return the volume of a Ceph or Gluster pool that a name means."""
+        """Return the volume of a Ceph or Gluster pool for a network disk's source."""
         if source.get("protocol") not in ("rbd", "gluster"):
             return None
         for pool, _is_active in self._pools():
@@ -173,22 +173,22 @@ def _servers(hosts: Iterable[dict[str, str]]) -> set[tuple[str | None, str | Non
 
 
 def users(conn: Any, pool: str, volume: str) -> list[str]:
-    """Return the VMs that have a volume as a disk, or below one."""
+    """Return the VMs with a volume as a disk, or in a backing chain."""
     vms: list[str] = volumes.infos(conn, pool, volume).get(pool, {}).get(volume, {}).get("used_by")
     return vms or []
 
 
 def path_of(conn: Any, pool: str, volume: str) -> str:
-    """Return where a volume is; empty if it is gone."""
+    """Return the path of a volume; empty if it is gone."""
     description = volumes.find(conn, pool, volume) if pools.find(conn, pool) is not None else None
     return description.path or "" if description is not None else ""
 
 
 def find_volume_key(conn: Any, pool: str, volume: str) -> str | None:
     """
-    Return what tells a volume from a later one of its name, None if nothing does, or if it is gone.
+    Return a key that tells a volume from a later one of its name; None without such a key.
 
-    LVM numbers its volumes; most others have their name or path as libvirt's key.
+    LVM numbers its volumes; for most other pools, libvirt's key is the name or path.
     """
     try:
         key: str = volumes.lookup(conn, pool, volume).key()
@@ -200,7 +200,7 @@ def find_volume_key(conn: Any, pool: str, volume: str) -> str | None:
 
 
 def remove(conn: Any, pool: str, volume: str) -> str | None:
-    """Delete a volume, if it is there; return why it could not be deleted, None if it was."""
+    """Delete a volume, if it exists; return the reason if libvirt fails, else None."""
     try:
         volumes.lookup(conn, pool, volume).delete(0)
     except libvirt.libvirtError as exc:
@@ -215,10 +215,10 @@ def _is_gone(exc: Any) -> bool:
 
 def refresh(conn: Any, paths: Iterable[str]) -> None:
     """
-    Let libvirt look again at the files that it knows as volumes of pools.
+    Refresh libvirt's data on the pools that have these files as volumes.
 
-    Those that are gone, or were written to by others, are not what it has noted. That it does not
-    look is no failure.
+    Files that were removed, or written without libvirt, differ from its data. A failed refresh is
+    no error.
     """
     names: set[str] = set()
     for path in paths:
@@ -228,7 +228,7 @@ def refresh(conn: Any, paths: Iterable[str]) -> None:
 
 
 def refresh_folders(conn: Any, paths: Iterable[str]) -> None:
-    """Let the pools that run look again in whose folders files are, which they may not know yet."""
+    """Refresh the running pools in these files' folders, which may not know the files yet."""
     folders = {posixpath.dirname(path) for path in paths}
     named_pools = host.pools(conn).items()
     _refresh(

@@ -1,8 +1,8 @@
 """
-The kinds of events that libvirt tells of, and what of each is passed on as plain data.
+The kinds of libvirt's events, and their conversion to plain data.
 
-libvirt says numbers: each enumeration is a row of words here, in libvirt's order, which is that of
-its numbers. A number that a newer libvirt adds is ``unknown``.
+libvirt uses numbers. Each enumeration is a row of words here, in the order of libvirt's numbers. A
+number that a newer libvirt adds becomes ``unknown``.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 
 from saltvirt.errors import BadConfig
 
-# virDomainEventType, and for each of its words the details.
+# virDomainEventType, with the details of each type.
 _LIFECYCLE = {
     "defined": ("added", "updated", "renamed", "from snapshot"),
     "undefined": ("removed", "renamed"),
@@ -58,12 +58,12 @@ _NETWORK = ("defined", "undefined", "started", "stopped")
 _POOL = ("defined", "undefined", "started", "stopped", "created", "deleted")
 _NODEDEV = ("created", "deleted", "defined", "undefined")
 _SECRET = ("defined", "undefined")
-# libvirt has no words for the reason of a sleep, nor for details of what is not a domain.
+# libvirt has no words for the reason of a sleep.
 _NO_WORDS: tuple[str, ...] = ()
 
 
 def word(words: Sequence[str], number: int) -> str:
-    """Return what a number of an enumeration means."""
+    """Return the word for a number of an enumeration."""
     return words[number] if 0 <= number < len(words) else "unknown"
 
 
@@ -72,7 +72,7 @@ Reader = Callable[..., Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of event: of which object, what libvirt calls it, how its arguments become data."""
+    """A kind of event: its object, libvirt's ids of it, and its conversion to data."""
 
     name: str
     ids: tuple[str, ...]
@@ -95,7 +95,7 @@ def _key_reader(*keys: str) -> Reader:
 
 
 def _word_reader(**enumerations: Sequence[str]) -> Reader:
-    """Return a reader of numbers."""
+    """Return a reader that converts numbers to words."""
     return lambda *numbers: {
         key: word(words, number)
         for (key, words), number in zip(enumerations.items(), numbers, strict=True)
@@ -103,7 +103,7 @@ def _word_reader(**enumerations: Sequence[str]) -> Reader:
 
 
 def _change_reader(words: Sequence[str]) -> Reader:
-    """Return a reader of what is not a domain: its event has a detail that means nothing yet."""
+    """Return a reader for objects other than domains: libvirt defines no details for them yet."""
     return lambda event, _detail: {"event": word(words, event), "detail": "unknown"}
 
 
@@ -174,7 +174,7 @@ def _domain_kind(event: str, read: Reader, ids: tuple[str, ...] = ()) -> Kind:
 
 
 _ASLEEP = _word_reader(reason=_NO_WORDS)
-# Of several ids the first is taken that libvirt has: the later ones say less.
+# The first id that this libvirt has is used: later ones give less detail.
 _BLOCK_JOB = ("VIR_DOMAIN_EVENT_ID_BLOCK_JOB_2", "VIR_DOMAIN_EVENT_ID_BLOCK_JOB")
 KINDS = (
     _domain_kind("lifecycle", _lifecycle),
@@ -218,7 +218,7 @@ def chosen(filters: object) -> tuple[Kind, ...]:
 
     filters
         A list, or one text, of ``all``, objects (``domain``) and kinds (``domain/lifecycle``).
-        None and an empty list are all.
+        None and an empty list mean all.
     """
     names: Any = [filters] if isinstance(filters, str) else filters or ["all"]
     known_names = {"all", *(kind.name for kind in KINDS), *(kind.object for kind in KINDS)}

@@ -1,7 +1,7 @@
 """
-Listen to libvirt's events for ever, also when libvirt goes away and comes back.
+Listen to libvirt's events without end, and reconnect after libvirt was away.
 
-libvirt tells of events in the thread that runs its event loop, which is the one of :func:`watch`.
+libvirt calls back in the thread that runs its event loop, which is the thread of :func:`watch`.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ from saltvirt.kvm.eventkinds import Kind
 log = logging.getLogger(__name__)
 
 Send = Callable[[str, Mapping[str, Any]], object]
-# How often it is looked whether the connection lives, and whether libvirt is back.
+# How often to check the connection, and to retry one.
 _LOOK_MS, _RETRY_S = 1000, 2
-# A host that answers nothing for half a minute is away: the network may have been cut.
+# A daemon that is unresponsive for half a minute is away: the network may have been cut.
 _KEEPALIVE_S, _KEEPALIVES = 5, 6
 _REGISTER = {
     "domain": "domainEventRegisterAny",
@@ -36,7 +36,7 @@ def tag(prefix: str, uri: str, kind: Kind) -> str:
     """
     Return the tag of an event, ``PREFIX/SCHEME[/NETLOC]/PATH/OBJECT/EVENT``.
 
-    ``qemu+ssh://user@host:1234/system`` has ``qemu+ssh/user@host:1234/system`` in it.
+    ``qemu+ssh://user@host:1234/system`` becomes ``qemu+ssh/user@host:1234/system``.
     """
     parts = urllib.parse.urlparse(uri)
     location = (parts.scheme, parts.netloc, parts.path.strip("/"))
@@ -48,17 +48,17 @@ def watch(uri: str | None, kinds: Sequence[Kind], prefix: str, send: Send) -> No
     Send libvirt's events of some kinds, and never return.
 
     uri
-        Which libvirt; None for the one that libvirt itself chooses.
+        The libvirt daemon; None for libvirt's own default.
     send
         Called with a tag and its data. An event that cannot be sent is logged, and lost.
 
-    While libvirt does not answer it is asked every few seconds; the log says it once, and says when
-    it is back. Events of that time are lost.
+    An unresponsive daemon is retried every few seconds. The log reports the outage once, and its
+    end. Events in between are lost.
     """
-    # libvirt prints every error to standard error unless told otherwise.
+    # Without a handler, libvirt prints every error to standard error.
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
     libvirt.virEventRegisterDefaultImpl()
-    # The loop returns after each of its rounds, and this makes one.
+    # virEventRunDefaultImpl returns after one round; this timer ends a round every second.
     libvirt.virEventAddTimeout(_LOOK_MS, lambda _timer, _nothing: None, None)
     name, is_reported = uri or "its default URI", False
     while True:
@@ -87,8 +87,8 @@ def watch(uri: str | None, kinds: Sequence[Kind], prefix: str, send: Send) -> No
 def _open_listening(
     uri: str | None, kinds: Sequence[Kind], prefix: str, send: Send
 ) -> Iterator[Any]:
-    """Yield a connection whose events of these kinds are sent."""
-    # One that takes the connection and is silent would hold the engine for ever.
+    """Yield a connection that sends its events of these kinds."""
+    # A daemon that accepts the connection and then hangs would block the engine without end.
     conn = connect.open_in_time(lambda: libvirt.openReadOnly(uri), uri or "")
     try:
         _keep_alive(conn)
@@ -100,23 +100,23 @@ def _open_listening(
             )
         yield conn
     finally:
-        # It may be dead: libvirt then says so, and the callbacks have gone with it.
+        # Closing a dead connection fails; its callbacks are gone anyway.
         with contextlib.suppress(libvirt.libvirtError):
             conn.close()
 
 
 def _keep_alive(conn: Any) -> None:
-    """Have libvirt ask a silent daemon whether it lives."""
+    """Have libvirt send keepalive probes to the daemon."""
     try:
         conn.setKeepAlive(_KEEPALIVE_S, _KEEPALIVES)
     except libvirt.libvirtError as exc:
-        # A driver within this process needs none.
+        # A driver inside this process supports no keepalive, and needs none.
         if exc.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
             raise
 
 
 def _register(conn: Any, kind: Kind, callback: Callable[..., None]) -> bool:
-    """Have libvirt call back for a kind of event; return whether it has that kind."""
+    """Register a callback for a kind of event; return whether libvirt has that kind."""
     numbers = (getattr(libvirt, id_name, None) for id_name in kind.ids)
     number = next((candidate for candidate in numbers if candidate is not None), None)
     if number is None:
@@ -133,19 +133,19 @@ def _register(conn: Any, kind: Kind, callback: Callable[..., None]) -> bool:
 
 
 def _build_sender(uri: str, kind: Kind, prefix: str, send: Send) -> Callable[..., None]:
-    """Return what libvirt calls: with the connection, the object, what happened, and no opaque."""
+    """Return libvirt's callback, called with connection, object, the kind's values, and opaque."""
     event_tag = tag(prefix, uri, kind)
 
     def called(_conn: Any, event_object: Any, *arguments: Any) -> None:
         try:
-            # An event has the word for what happened, and where there is none, its kind's.
+            # A lifecycle reader replaces ``event``; the other kinds keep their own name.
             data = {
                 "uri": uri,
                 kind.object: _describe_object(kind, event_object),
                 "event": kind.event,
             }
             send(event_tag, {**data, **kind.read(*arguments[:-1])})
-        except Exception as exc:  # what sends may fail in any way, and the next event is another
+        except Exception as exc:  # ``send`` may fail in any way; the next event is independent
             reason = f"{type(exc).__name__}: {exc}"
             log.error("an event of %s could not be sent: %s", kind.name, reason)
 
@@ -153,7 +153,7 @@ def _build_sender(uri: str, kind: Kind, prefix: str, send: Send) -> Callable[...
 
 
 def _describe_object(kind: Kind, event_object: Any) -> dict[str, Any]:
-    """Return what an event says of its object."""
+    """Return an event's data on its object."""
     if kind.object == "domain":
         return {
             "name": event_object.name(),

@@ -1,4 +1,4 @@
-"""The file in which a VM's firmware keeps its variables."""
+"""Find the file of a VM's firmware variables."""
 
 import os
 from pathlib import Path
@@ -10,16 +10,16 @@ from saltvirt.xml import read
 
 
 def has_variables(conn: Any, name: str) -> bool:
-    """Return whether that file of a defined VM is there already."""
+    """Return whether the variables' file of a defined VM exists."""
     path = _find_variables_path(conn, name)
     try:
         return path is not None and Path(path).exists()
     except OSError:
-        return True  # it may be, where this process may not look
+        return True  # assume so in a folder that this process may not search
 
 
 def has_shared_variables(conn: Any, name: str) -> bool:
-    """Return whether another VM has that file of a VM too, as one whose definition was copied."""
+    """Return whether another VM has the same variables' file, as after a copied definition."""
     path = _find_real_path(conn, name)
     return path is not None and any(
         _find_real_path(conn, vm) == path for vm in query.names(conn) if vm != name
@@ -27,12 +27,12 @@ def has_shared_variables(conn: Any, name: str) -> bool:
 
 
 def _find_variables_path(conn: Any, name: str) -> str | None:
-    # By the definition: libvirt says there where it will be.
+    # The definition names the file even before libvirt creates it.
     return read.firmware_variables(read.domain(lifecycle.inactive_xml(conn, name)))
 
 
 def _find_real_path(conn: Any, name: str) -> str | None:
-    """Return where that file really is; None if there is none, or the VM has gone since."""
+    """Return the file's resolved path; None without a file, or if the VM has vanished."""
     try:
         path = _find_variables_path(conn, name)
     except NoSuchVm:

@@ -1,4 +1,4 @@
-"""The agent in a guest, which QEMU's channel to it reaches."""
+"""Talk to the agent in a guest, through QEMU's channel."""
 
 import importlib
 import json
@@ -10,7 +10,7 @@ from saltvirt.errors import GuestSilent, LibvirtRefused
 from saltvirt.kvm.connect import domain, libvirt
 from saltvirt.xml import parse, read
 
-# What only that part of libvirt-python has; see connect.py.
+# A module that only that part of libvirt-python has; see connect.py.
 _PROOF = "libvirtmod_qemu"
 try:
     importlib.import_module(_PROOF)
@@ -19,15 +19,15 @@ except ImportError:
     libvirt_qemu = optional.OptionalModule("libvirt_qemu", proof=_PROOF)
 
 CHANNEL = "org.qemu.guest_agent.0"
-# One answer; a guest that goes quiet must not hold up its host.
+# Time for one answer; an unresponsive guest must not block its host.
 _ANSWER_S = 10
 
 
 class Agent:
-    """The agent of one VM that runs."""
+    """The agent of one running VM."""
 
     def __init__(self, conn: Any, name: str) -> None:
-        """Raise a VirtError that says what is missing, if the VM has no agent that listens."""
+        """Raise a VirtError that names what is missing, unless the VM's agent listens."""
         self._domain, self._name = domain(conn, name), name
         if not self._domain.isActive():
             raise LibvirtRefused(f"VM {name!r} is not running, so nobody in it answers")
@@ -44,7 +44,7 @@ class Agent:
             )
 
     def ask(self, command: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """Return what a command of the agent returned, as :mod:`saltvirt.guestanswers` takes it."""
+        """Return a command's result from the agent, checked by :mod:`saltvirt.guestanswers`."""
         request = {"execute": command, **({"arguments": arguments} if arguments else {})}
         try:
             text = libvirt_qemu.qemuAgentCommand(self._domain, json.dumps(request), _ANSWER_S, 0)
@@ -52,7 +52,7 @@ class Agent:
             error = self._error(command, exc)
         else:
             return guestanswers.parse_return(command, text)
-        # Without libvirt's own: its words may be the guest's.
+        # ``from None``: the message of libvirt's error may be the guest's text.
         raise error from None
 
     def _error(self, command: str, exc: Any) -> GuestSilent | LibvirtRefused:

@@ -1,4 +1,4 @@
-"""A domain that libvirt moves is on two hosts by halves: which of them is here."""
+"""Tell a migrating domain's half on the source from its half on the target."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from saltvirt.errors import NoSuchVm
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 
 
-# No constant of libvirt here: a minion that lays the library aside imports it without libvirt.
+# Functions, not constants: a minion without libvirt preloads this module, too (preload.py).
 def _states(kind: str, *reasons: str) -> set[tuple[int, int]]:
-    """Return the states of a kind with those of the reasons that this libvirt knows."""
+    """Return the states of a kind, with those of the reasons that this libvirt has."""
     state, prefix = getattr(libvirt, f"VIR_DOMAIN_{kind}"), f"VIR_DOMAIN_{kind}_"
     return {
         (state, getattr(libvirt, prefix + reason))
@@ -18,8 +18,8 @@ def _states(kind: str, *reasons: str) -> set[tuple[int, int]]:
 
 
 def _failed_postcopy_states() -> set[tuple[int, int]]:
-    """Return the states of both halves of a domain whose post-copy failed."""
-    # Below libvirt 8.5 the target was paused too.
+    """Return the states of both halves of a domain after a failed post-copy."""
+    # Before libvirt 8.5 the target was paused, too.
     return _states("PAUSED", "POSTCOPY_FAILED") | _states("RUNNING", "POSTCOPY_FAILED")
 
 
@@ -29,7 +29,7 @@ def _running_postcopy_states() -> set[tuple[int, int]]:
 
 
 def _migration_states() -> set[tuple[int, int]]:
-    """Return the states of either half; whether it comes or leaves is told by something else."""
+    """Return the states of either half; they do not tell source from target."""
     return (
         _states("PAUSED", "MIGRATION", "STARTING_UP", "POSTCOPY")
         | _failed_postcopy_states()
@@ -38,7 +38,7 @@ def _migration_states() -> set[tuple[int, int]]:
 
 
 def is_arriving(conn: Any, name: str) -> bool:
-    """Return whether the domain is only the far end of a migration that is not over."""
+    """Return whether a domain is the target's half of an unfinished migration."""
     try:
         dom = domain(conn, name)
         state = tuple(dom.state())
@@ -54,11 +54,11 @@ def is_arriving(conn: Any, name: str) -> bool:
 
 
 def _is_leaving(dom: Any) -> bool:
-    """Return whether the domain is the near end of a migration: one that is paused for it, say."""
+    """Return whether a domain is the source's half of a migration, such as a paused one."""
     try:
         job = dom.jobStats()
     except libvirt.libvirtError as exc:
-        # At the far end libvirt has no figures. (Its test driver has none at all.)
+        # libvirt has no job statistics on the target. (Its test driver never has any.)
         unsupported_codes = (libvirt.VIR_ERR_OPERATION_UNSUPPORTED, libvirt.VIR_ERR_NO_SUPPORT)
         if exc.get_error_code() in unsupported_codes:
             return False
@@ -72,10 +72,10 @@ def runs_alone(conn: Any, name: str) -> bool:
     if not dom.isActive():
         return False
     is_half = tuple(dom.state()) in _migration_states()
-    # At the far end libvirt has no figures of a job, and says so by an error.
+    # Skip jobStats for a half: on the target it raises.
     return not is_half and dom.jobStats().get("type", 0) == libvirt.VIR_DOMAIN_JOB_NONE
 
 
 def has_failed_postcopy(conn: Any, name: str) -> bool:
-    """Return whether post-copy of a domain has failed, of which either half is here."""
+    """Return whether a domain's post-copy failed, on either host."""
     return tuple(domain(conn, name).state()) in _failed_postcopy_states()

@@ -1,4 +1,4 @@
-"""Facts about a host that libvirt knows: versions, capabilities, pools, networks."""
+"""Read a host's facts from libvirt: versions, capabilities, pools, networks, devices."""
 
 import logging
 import time
@@ -11,12 +11,12 @@ from saltvirt.units import MIB
 from saltvirt.xml import capabilities as capabilities_
 from saltvirt.xml import nodedev, parse
 
-# What libvirt answers where it cannot expand a model: no such call, architecture or domain type.
+# libvirt's errors if it cannot expand a model: no such call, architecture or domain type.
 _NO_CPU_DATA = ("NO_SUPPORT", "CONFIG_UNSUPPORTED", "OPERATION_UNSUPPORTED", "INVALID_ARG")
-# To 9.0 a feature that only a newer libvirt knows is an internal error; a model, unsupported.
+# Up to libvirt 9.0, an unknown feature is an internal error, and an unknown model is unsupported.
 _CPU_ERRORS = ("CPU_INCOMPATIBLE", "INTERNAL_ERROR", "CONFIG_UNSUPPORTED")
 
-# It has no code of its own.
+# Part of libvirt's message: this error has no code of its own.
 _BUSY = "asynchronous jobs running"
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def networks(conn: Any) -> dict[str, Any]:
         out[network.name()] = {
             "active": bool(network.isActive()),
             "bridge": bridge.get("name") if bridge is not None else None,
-            # libvirt's own default where the element says nothing.
+            # libvirt's own default for an element without a mode.
             "forward": forward.get("mode", "nat") if forward is not None else "",
         }
     return out
@@ -82,7 +82,7 @@ def filters(conn: Any) -> list[str]:
 
 
 def has_machine(conn: Any, arch: str, machine: str | None, domain_type: str) -> bool:
-    """Return whether this host's QEMU knows a machine type."""
+    """Return whether this host's QEMU supports a machine type."""
     try:
         conn.getDomainCapabilities(None, arch, machine, domain_type)
     except libvirt.libvirtError:
@@ -91,7 +91,7 @@ def has_machine(conn: Any, arch: str, machine: str | None, domain_type: str) -> 
 
 
 def own_cpu(conn: Any) -> str | None:
-    """Return libvirt's description of this host's own CPU, None if it has none."""
+    """Return libvirt's description of this host's CPU, None if it has none."""
     return capabilities_.own_cpu(conn.getCapabilities())
 
 
@@ -99,9 +99,9 @@ def cpu_features(conn: Any, capabilities: Mapping[str, Any], domain_type: str) -
     """
     Return the CPU features that guests of a domain type can have here, the model's own included.
 
-    libvirt lists what a host's CPU has beyond its model; what the model implies it tells apart.
-    Where it does not know what a domain type makes of the CPU, the host's own is taken; on an
-    architecture where it has no such data the listed ones are all that is known.
+    libvirt's capabilities list only the features beyond the model; a baseline expands the model. If
+    libvirt cannot say which CPU a domain type gets, the host's own counts; on an architecture
+    without CPU data, the listed features are all that is known.
     """
     arch, flag = capabilities["arch"], libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
     try:
@@ -139,12 +139,12 @@ def why_not_cpu(
     host_cpu: str | None,
 ) -> str | None:
     """
-    Return what this host's CPU, or its QEMU, lacks of a VM's; None if it lacks nothing.
+    Return what a VM needs and this host's CPU or QEMU lacks; None if nothing.
 
     cpu
         The VM's ``<cpu>``, None if it takes any.
     host_cpu
-        That of the host it runs on, if the VM has it as it is.
+        The CPU of the VM's present host, if the guest has that CPU unchanged.
     """
     flag = libvirt.VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE
     try:
@@ -161,11 +161,11 @@ def why_not_cpu(
 
 def refresh_pool(conn: Any, name: str, patience_s: float = 60) -> None:
     """
-    Let libvirt see what was made in a pool's folder.
+    Have libvirt list new files in a pool's folder.
 
     patience_s
-        How long to wait for those who make or copy a volume there, during which libvirt does not
-        look. Defaults to a minute; then StorageError is raised.
+        How long to wait while other jobs create or copy volumes there: libvirt does not refresh
+        the pool meanwhile. Defaults to a minute; then StorageError is raised.
     """
     deadline = time.monotonic() + patience_s
     while True:
@@ -184,7 +184,7 @@ def refresh_pool(conn: Any, name: str, patience_s: float = 60) -> None:
 
 
 def forget_removed(conn: Any, name: str) -> None:
-    """Let libvirt see what was removed in a pool's folder; that it does not look is no failure."""
+    """Have libvirt notice files removed from a pool's folder; log a failure."""
     try:
         refresh_pool(conn, name, patience_s=0)
     except (libvirt.libvirtError, StorageError) as exc:
@@ -192,14 +192,14 @@ def forget_removed(conn: Any, name: str) -> None:
 
 
 def free_memory_mib(conn: Any) -> int:
-    """Return the memory that nobody uses, caches counted as free, in MiB."""
+    """Return the free memory in MiB, caches included."""
     stats = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS, 0)
     free_mib: int = sum(stats.get(key, 0) for key in ("free", "buffers", "cached")) // 1024
     return free_mib
 
 
 def devices(conn: Any) -> list[dict[str, Any]]:
-    """Return the PCI and USB devices of the host, by which what a VM is given is found."""
+    """Return the host's PCI and USB devices, among which a VM's devices are found."""
     flags = (
         libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
         | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_USB_DEV
@@ -209,7 +209,7 @@ def devices(conn: Any) -> list[dict[str, Any]]:
 
 
 def describe_devices(conn: Any) -> list[dict[str, Any]]:
-    """Return PCI and USB devices and links, as ``virt.node_devices`` shows them."""
+    """Return PCI and USB devices and network links, as ``virt.node_devices`` shows them."""
     kinds = ("PCI_DEV", "USB_DEV", "NET")
     flags = sum(getattr(libvirt, f"VIR_CONNECT_LIST_NODE_DEVICES_CAP_{kind}") for kind in kinds)
     rows = (nodedev.describe(device.XMLDesc(0)) for device in conn.listAllDevices(flags))

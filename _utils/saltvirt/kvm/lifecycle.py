@@ -1,4 +1,4 @@
-"""Change the state of one domain: start, stop, define, undefine, resize."""
+"""Read and change the state of domains: start, stop, define, undefine, resize."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -14,12 +14,12 @@ from saltvirt.xml import pool as pool_
 
 
 def is_defined(conn: Any, name: str) -> bool:
-    """Return whether the host knows a domain of that name."""
+    """Return whether the host has a domain of that name."""
     return uuid_if_defined(conn, name) is not None
 
 
 def name_of(conn: Any, uuid: str) -> str | None:
-    """Return the name of the domain with a UUID, None if the host knows none."""
+    """Return the name of the domain with a UUID, None if the host has none."""
     names = {dom.UUIDString(): dom.name() for dom in conn.listAllDomains()}
     return names.get(uuid)
 
@@ -31,7 +31,7 @@ def uuid(conn: Any, name: str) -> str:
 
 
 def uuid_if_defined(conn: Any, name: str) -> str | None:
-    """Return a domain's UUID, None if the host knows none of that name."""
+    """Return a domain's UUID, None if the host has none of that name."""
     try:
         return uuid(conn, name)
     except NoSuchVm:
@@ -45,17 +45,17 @@ def define(conn: Any, xml: str) -> str:
 
 
 def create_transient(conn: Any, xml: str) -> str:
-    """Start a domain that is forgotten when it stops, and return its name."""
+    """Start a domain without a definition, and return its name."""
     name: str = conn.createXML(xml, 0).name()
     return name
 
 
 def undefine(conn: Any, name: str, *, keep_nvram: bool = False, keep_tpm: bool = False) -> None:
     """
-    Remove a domain's definition with all that libvirt keeps for it.
+    Remove a domain's definition, with all that libvirt keeps for it.
 
     keep_nvram, keep_tpm
-        Leave the firmware's variables, the state of a TPM that it has. Default to False.
+        Leave the firmware's variables, or the TPM's state. Default to False.
     """
     keep_flag, remove_flag = (
         libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM,
@@ -75,7 +75,7 @@ def undefine(conn: Any, name: str, *, keep_nvram: bool = False, keep_tpm: bool =
         is_flags = exc.get_error_code() == libvirt.VIR_ERR_INVALID_ARG
         if not is_flags or conn.getType().lower() != "test":
             raise
-        # The test driver has no firmware and no checkpoints, and refuses the flags about them.
+        # The test driver has no firmware and no checkpoints, and refuses their flags.
         dom.undefineFlags(
             libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
             | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
@@ -83,7 +83,7 @@ def undefine(conn: Any, name: str, *, keep_nvram: bool = False, keep_tpm: bool =
 
 
 def keeps_tpm() -> bool:
-    """Return whether libvirt can leave the state of a TPM when its VM is undefined: since 8.9."""
+    """Return whether libvirt (8.9 or later) can keep a TPM's state when it undefines its VM."""
     return hasattr(libvirt, "VIR_DOMAIN_UNDEFINE_KEEP_TPM")
 
 
@@ -98,8 +98,8 @@ def start(conn: Any, name: str) -> None:
     """
     Start a domain; do nothing if it runs.
 
-    A disk of its definition that is said to be a file, and is a device of the host, is defined as
-    what it is before: QEMU would not open it.
+    A disk defined as a file that is a block device of the host is first redefined as a block
+    device: QEMU would not open it.
     """
     dom = domain(conn, name)
     if dom.isActive():
@@ -111,13 +111,13 @@ def start(conn: Any, name: str) -> None:
 
 
 def start_once(conn: Any, name: str, change: Callable[[str], str]) -> None:
-    """Start a defined domain that does not run, with XML that is changed for this run alone."""
+    """Start a defined domain with XML that is changed for this run only."""
     flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
     conn.createXML(change(domain(conn, name).XMLDesc(flags)), 0)
 
 
 def set_autostart(conn: Any, name: str, state: object) -> None:
-    """Start the domain with the host, or not."""
+    """Set whether a domain starts with its host."""
     domain(conn, name).setAutostart(int(arguments.on_off("state", state)))
 
 
@@ -129,7 +129,7 @@ def _resizable(conn: Any, name: str, config: bool) -> Any:
 
 
 def set_memory(conn: Any, name: str, memory_mib: int, *, config: bool) -> None:
-    """Set the memory of a stopped domain, or of the definition too with ``config``."""
+    """Set the memory in a domain's definition; ``config`` allows it while the domain runs."""
     dom = _resizable(conn, name, config)
     size_kib = memory_mib * 1024
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
@@ -144,7 +144,7 @@ def set_memory(conn: Any, name: str, memory_mib: int, *, config: bool) -> None:
 
 
 def set_vcpus(conn: Any, name: str, vcpus: int, *, config: bool) -> None:
-    """Set the virtual CPUs of a stopped domain, or of the definition too with ``config``."""
+    """Set the CPUs in a domain's definition; ``config`` allows it while the domain runs."""
     dom = _resizable(conn, name, config)
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
     dom.setVcpusFlags(vcpus, flags | libvirt.VIR_DOMAIN_VCPU_MAXIMUM)
@@ -152,7 +152,7 @@ def set_vcpus(conn: Any, name: str, vcpus: int, *, config: bool) -> None:
 
 
 def set_stay(conn: Any, name: str, state: object) -> None:
-    """Tag a domain to stay on its host when the load is evened out, or not."""
+    """Set whether rebalancing leaves a domain on its host."""
     dom = domain(conn, name)
     _set_metadata(dom, "stay", "yes" if state else "no", live=False)
     if dom.isActive():
@@ -160,18 +160,18 @@ def set_stay(conn: Any, name: str, state: object) -> None:
 
 
 def note_cpu(conn: Any, name: str, qemu: str) -> None:
-    """Note for as long as a domain runs, wherever it goes, which QEMU has given it its CPU."""
+    """Record, for this run of a domain on any host, the QEMU that gave it its CPU."""
     _set_metadata(domain(conn, name), "cpu_qemu", qemu, live=True)
 
 
 def note_made_variables(conn: Any, name: str) -> None:
-    """Note in a definition that the firmware's variables were not there before it was built."""
+    """Record in a definition that the firmware's variables did not exist before its build."""
     _set_metadata(domain(conn, name), "made_variables", "yes", live=False)
 
 
 def _set_metadata(dom: Any, key: str, value: str | None, *, live: bool) -> None:
-    """Set one of this project's notes, of the running domain or of its definition."""
-    # What is noted of this run alone must not get into the definition.
+    """Set one of this project's metadata, of the running domain or of its definition."""
+    # Metadata of this run must not get into the definition.
     text = dom.XMLDesc(0 if live else libvirt.VIR_DOMAIN_XML_INACTIVE)
     root = metadata.build_with_note(text, key, value)
     flag = libvirt.VIR_DOMAIN_AFFECT_LIVE if live else libvirt.VIR_DOMAIN_AFFECT_CONFIG
@@ -191,38 +191,38 @@ def list_autostarted_domains(conn: Any) -> set[str]:
 
 
 def saved(conn: Any) -> set[str]:
-    """Return the names of the domains that have a saved state, with which they start again."""
+    """Return the names of the domains with a saved state, from which they start again."""
     flag = libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE
     return {dom.name() for dom in conn.listAllDomains(flag)}
 
 
 def list_domains_with_checkpoints(conn: Any) -> set[str]:
-    """Return the names of the domains that have checkpoints, of backups mostly."""
+    """Return the names of the domains with checkpoints, mostly made by backups."""
     flag = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_CHECKPOINT
     return {dom.name() for dom in conn.listAllDomains(flag)}
 
 
 def xml(conn: Any, name: str) -> str:
-    """Return a domain's XML; secrets such as a VNC password are left out."""
+    """Return a domain's XML without secrets, such as a VNC password."""
     text: str = domain(conn, name).XMLDesc(0)
     return text
 
 
 def inactive_xml(conn: Any, name: str) -> str:
-    """Return a domain's definition, which a running one is started with next; no secrets."""
+    """Return a domain's definition, which applies from its next start on, without secrets."""
     text: str = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
     return text
 
 
 def secure_xml(conn: Any, name: str) -> str:
-    """Return a domain's definition as this host may define it again, with its secrets."""
+    """Return a domain's definition with its secrets, as this host can define it again."""
     flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
     text: str = domain(conn, name).XMLDesc(flags)
     return text
 
 
 def migratable_xml(conn: Any, name: str) -> str:
-    """Return a domain's definition as another host may define it, with its secrets."""
+    """Return a domain's definition with its secrets, as another host can define it."""
     flags = (
         libvirt.VIR_DOMAIN_XML_INACTIVE
         | libvirt.VIR_DOMAIN_XML_SECURE
@@ -238,18 +238,20 @@ def is_active(conn: Any, name: str) -> bool:
 
 
 def is_migrated(conn: Any, name: str) -> bool:
-    """Return whether libvirt itself says that a domain ran here last, and was moved away."""
+    """Return whether a domain last ran here and migrated away, by libvirt's own state."""
     state, reason = domain(conn, name).state()
     return (state, reason) == (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED)
 
 
 def undefine_moved(conn: Any, name: str, *, with_snapshots: bool, keep_tpm: bool) -> None:
     """
-    Remove the definition of a domain that is another host's; the files it names stay.
+    Remove the definition of a domain that is another host's; its files stay.
 
-    with_snapshots, keep_tpm
-        What libvirt knows of its snapshots too, which the other host was told of: a domain that has
-        some stays otherwise, as libvirt says. Leave its TPM's state, which is the other's too.
+    with_snapshots
+        Remove libvirt's metadata of its snapshots, too: the other host has them. Without this,
+        libvirt refuses a domain with snapshots.
+    keep_tpm
+        Leave the TPM's state, which the other host shares.
     """
     dom = domain(conn, name)
     if dom.isActive():
@@ -260,38 +262,38 @@ def undefine_moved(conn: Any, name: str, *, with_snapshots: bool, keep_tpm: bool
 
 
 def mark_moved(conn: Any, name: str, host: str) -> None:
-    """Keep the definition of a domain that is another host's: it is noted, and not autostarted."""
+    """Mark a kept definition with the host that has its domain, and turn autostart off."""
     set_autostart(conn, name, "off")
     _set_metadata(domain(conn, name), "moved_to", host, live=False)
 
 
 def unmark_moved(conn: Any, name: str) -> None:
-    """Let a domain whose definition was only kept be this host's own again."""
+    """Remove the mark of a kept definition: the domain is this host's own again."""
     if moved_to(conn, name) is not None:
         _set_metadata(domain(conn, name), "moved_to", None, live=False)
 
 
 def moved_to(conn: Any, name: str) -> str | None:
-    """Return the host that has a domain whose definition was only kept here, None if it is ours."""
-    # Not what runs: whoever has started it all the same may have taken the note out since.
+    """Return the host that a kept definition's domain moved to, None if the domain is ours."""
+    # Not the running XML: an operator who started the VM may have removed the mark there.
     text = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
     host: str | None = read.describe_notes(read.domain(text))["moved_to"]
     return host
 
 
 def file_paths(conn: Any, name: str) -> list[str]:
-    """Return the files that a domain has as its disks."""
+    """Return the files that are a domain's disks."""
     disks = read.disk_sources(read.domain(domain(conn, name).XMLDesc(0)))
     paths = [disk["path"] for disk in disks if disk["type"] == "file" and disk["path"]]
     return [*paths, *(path for disk in disks if (path := _volume_file(conn, disk)))]
 
 
 def _disk_sources(conn: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield ``(name, disks)`` of all domains; of one that runs those of its definition too."""
+    """Yield ``(name, disks)`` of all domains, with a running domain's defined disks, too."""
     for dom in conn.listAllDomains():
         try:
             texts = [dom.XMLDesc(0)]
-            # What it runs without now may be its from its next start on.
+            # A disk of the definition alone is the domain's from its next start on.
             if dom.isActive():
                 texts.append(dom.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
         except libvirt.libvirtError as exc:
@@ -303,32 +305,32 @@ def _disk_sources(conn: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 
 def _volume_file(conn: Any, disk: dict[str, Any]) -> str | None:
-    """Return the file that a disk is, if the domain names it as a pool's volume; else None."""
+    """Return the file of a disk that is named as a pool's volume; else None."""
     name, _, volume = (disk["path"] or "").partition("/")
     pool = pools.find(conn, name) if disk["type"] == "volume" and name else None
     return None if pool is None else pool_.volume_path(parse(pool.XMLDesc(0)), volume)
 
 
 def _with_file_path(conn: Any, disk: dict[str, Any]) -> dict[str, Any]:
-    """Return a disk with the path of its file, also if the domain names a pool's volume."""
+    """Return a disk with the path of its file, even if it is named as a pool's volume."""
     if disk["type"] != "volume" or not disk["path"]:
         return disk
     pool, _, volume = disk["path"].partition("/")
     if pool not in {host_pool.name() for host_pool in conn.listAllStoragePools(0)}:
         return disk
-    # Not the volume's own: a pool that is not active, or was not refreshed, knows of none.
+    # Not libvirt's volume: a pool that is inactive, or was not refreshed, lacks it.
     folder = parse(conn.storagePoolLookupByName(pool).XMLDesc(0)).findtext("target/path")
     return {**disk, "path": f"{folder}/{volume}"} if folder else disk
 
 
 def find_disk_file(conn: Any, path: str) -> str:
-    """Return the file of a disk that is named as a pool's volume, else how it is named."""
+    """Return the file of a disk that is named as a pool's volume, else the path as given."""
     file = None if path.startswith("/") else _volume_file(conn, {"type": "volume", "path": path})
     return file or path
 
 
 def disks(conn: Any) -> dict[str, set[str]]:
-    """Return ``{name: paths}`` of the disks of all domains, and of what libvirt says is below."""
+    """Return ``{name: paths}`` of the disks of all domains, and the backing files libvirt lists."""
     out = {}
     for name, sources in _disk_sources(conn):
         backing = [(disk["backing"] or {}).get("path") for disk in sources]
@@ -338,9 +340,9 @@ def disks(conn: Any) -> dict[str, set[str]]:
 
 def overlays(conn: Any, exclude: str | None = None) -> set[str]:
     """
-    Return the paths of the disks of all domains but one that may have others below them.
+    Return the paths of all domains' disks that may have backing files, except for one domain.
 
-    With them is what libvirt says is right below a disk, if that may have others in turn.
+    A direct backing file that libvirt lists is included, if it may have backing files in turn.
     """
     return {
         path for name, paths in overlays_by_vm(conn).items() if name != exclude for path in paths
@@ -348,11 +350,11 @@ def overlays(conn: Any, exclude: str | None = None) -> set[str]:
 
 
 def overlays_by_vm(conn: Any) -> dict[str, set[str]]:
-    """Return ``{name: paths}`` of what :func:`overlays` returns of all domains."""
+    """Return ``{name: paths}`` of all domains, with the paths as in :func:`overlays`."""
     out = {}
     for name, disks in _disk_sources(conn):
         layers = (layer for disk in disks for layer in (disk, disk["backing"]) if layer)
-        # What a guest wrote into a raw disk says nothing.
+        # A guest can write an overlay's header into a raw disk.
         out[name] = {
             layer["path"] for layer in layers if layer["path"] and layer["format"] != "raw"
         }
@@ -360,7 +362,7 @@ def overlays_by_vm(conn: Any) -> dict[str, set[str]]:
 
 
 def disk_format(conn: Any, path: str | Path) -> str | None:
-    """Return the format that libvirt has defined for a file, None if no domain has it as a disk."""
+    """Return the format of a file by libvirt's definitions, None if it is no domain's disk."""
     real_path = os.path.realpath(path)
     for _name, sources in _disk_sources(conn):
         for disk in sources:
@@ -372,9 +374,9 @@ def disk_format(conn: Any, path: str | Path) -> str | None:
 
 def disks_in_use(conn: Any, exclude: str | None = None) -> set[str]:
     """
-    Return the paths of every disk, and what it is backed by, of all domains but one.
+    Return the paths of all domains' disks and backing files, except for one domain.
 
-    Each is there as it was written and with its symbolic links resolved.
+    Each path is there as written, and with its symbolic links resolved.
     """
     used_paths = {path for name, paths in disks(conn).items() if name != exclude for path in paths}
     return used_paths | {os.path.realpath(path) for path in used_paths}

@@ -1,4 +1,4 @@
-"""Move a domain with libvirt's own migration, watched; files beside it over the same TLS."""
+"""Move a domain by libvirt's migration, watch it, and send files over the same TLS."""
 
 import os
 import socket
@@ -26,11 +26,11 @@ _answer_keepalives = connect.answer_keepalives
 
 
 class MigrationFailed(VirtError):
-    """The VM did not move and runs where it was; the message says why."""
+    """The VM did not move and runs where it was; the message gives the reason."""
 
 
 def _refuse_unreachable(uri: str) -> None:
-    """Raise MigrationFailed if a host's port is silent; libvirt itself would wait for minutes."""
+    """Raise MigrationFailed if a host's port does not answer; libvirt would wait for minutes."""
     parts = urlsplit(uri)
     port = parts.port or _TLS_PORT
     try:
@@ -54,10 +54,10 @@ def target(uri: str) -> Iterator[Any]:
     """
     Yield a connection to another host's libvirt; raise MigrationFailed if there is none.
 
-    A network that is cut ends it, and whatever waits for an answer, after 20 s.
+    After 20 s without network, the connection and all calls on it fail.
     """
     if not uri.startswith(_TLS):
-        # As a release before this one may have noted it.
+        # A record of an earlier release may have such a URI.
         raise MigrationFailed(f"another host's libvirt is reached over TLS alone, not by {uri!r}")
     _refuse_unreachable(uri)
     _answer_keepalives()
@@ -67,13 +67,13 @@ def target(uri: str) -> Iterator[Any]:
     except TimeoutError as exc:
         raise MigrationFailed(f"{uri} takes the connection and is silent: {exc}") from exc
     except libvirt.libvirtError as exc:
-        # libvirt's words for a certificate of either side.
+        # libvirt's message for a certificate of either side.
         advice = "; new ones: salt-run virt_pki.renew" if " has expired" in str(exc) else ""
         raise MigrationFailed(f"{uri} does not let this host in: {exc}{advice}") from exc
     try:
         yield conn
     finally:
-        # Nothing is left to close of a connection that was cut.
+        # Closing a connection that was cut fails.
         with suppress(libvirt.libvirtError):
             conn.close()
 
@@ -82,16 +82,16 @@ def flags(options: Move, *, copies: Collection[str], is_shared: bool, is_running
     """
     Return libvirt's flags for a move.
 
-    options
-        A :class:`saltvirt.model.Move`.
-    copies, shared
-        Whether disks travel, and whether some are declared shared.
+    copies
+        The disks that are copied.
+    is_shared
+        Whether some disks are declared shared.
     """
     flag_states = {
         "PEER2PEER": True,
         "PERSIST_DEST": options.persistent,
         "OFFLINE": not is_running or options.offline,
-        # Hosts with migrate_tls_force want it of a stopped VM's definition too.
+        # Hosts with migrate_tls_force require TLS for a stopped VM's definition, too.
         "TLS": options.tls and not (options.tunnel and is_running),
     }
     if is_running:
@@ -102,7 +102,7 @@ def flags(options: Move, *, copies: Collection[str], is_shared: bool, is_running
 
 
 def _live_flags(options: Move, *, copies: Collection[str], is_shared: bool) -> dict[str, bool]:
-    """Return the names of the flags that mean something only while a VM runs: set or not."""
+    """Return ``{flag: is set}`` of the flags for running VMs only."""
     is_whole = options.copy_storage == "all"
     is_live = options.live is not False
     return {
@@ -128,7 +128,7 @@ def parameters(
     if not options.tunnel:
         out["migrate_uri"] = f"tcp://{address}"
         if options.tls:
-            # With parallel connections libvirt 9 has QEMU check its disks' peer against no name.
+            # Otherwise, with parallel connections, libvirt 9 has QEMU check no name for disks.
             out["tls.destination"] = address.strip("[]")
     if disks:
         out["migrate_disks"] = list(disks)
@@ -153,9 +153,9 @@ class Job:
     One migration in a thread of its own, so that the caller can watch and end it.
 
     carrier
-        A connection for that thread alone. Before libvirt 10 a call can get lost, and its caller
-        wait for ever, while another thread waits for an answer on the same connection (the client's
-        event loop is told to wake up a moment before it sleeps).
+        A connection for that thread alone. Before libvirt 10 a call can get lost, and block its
+        caller for ever, while another thread waits on the same connection: the client's event loop
+        gets its wake-up just before it sleeps.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Job:
         self._conn, self._name, self.uri = conn, name, uri
         self._domain, self._carried = domain(conn, name), domain(carrier, name)
         self.error = None
-        # Not the thread's own state: an exception in the middle of its join marks it as ended
+        # Not the thread's own state: an exception during its join marks the thread as ended
         # (Python 3.11, Thread._wait_for_tstate_lock), while the move goes on.
         self._over = threading.Event()
         self._thread = threading.Thread(
@@ -186,13 +186,13 @@ class Job:
             self._over.set()
 
     def begin(self, max_downtime_ms: int | None = None) -> None:
-        """Start moving."""
+        """Start the migration."""
         self._thread.start()
         if max_downtime_ms:
             self._set_downtime(max_downtime_ms)
 
     def _set_downtime(self, max_downtime_ms: int) -> None:
-        # It can be set only while the job runs, which begins a little later.
+        # libvirt accepts this only once the job runs, a little after the thread starts.
         for _attempt in range(50):
             try:
                 self._domain.migrateSetMaxDowntime(max_downtime_ms)
@@ -207,30 +207,30 @@ class Job:
         return self._over.wait(wait_s)
 
     def stats(self) -> dict[str, int]:
-        """Return how far it is; see :func:`figures`."""
+        """Return the job's progress; see :func:`figures`."""
         try:
             return figures(self._domain.jobStats())
         except libvirt.libvirtError:
             return {}
 
     def is_cut(self) -> bool:
-        """Return whether its post-copy has failed."""
+        """Return whether the job's post-copy has failed."""
         try:
             return halves.has_failed_postcopy(self._conn, self._name)
         except (VirtError, libvirt.libvirtError):
-            # Its libvirt is gone, or it is; that is what the job itself has failed of.
+            # libvirt or the domain is gone: the job itself reports that.
             return False
 
     def go_postcopy(self) -> None:
-        """Let the guest run on the target now; its memory follows."""
+        """Run the guest on the target now; its memory follows."""
         self._domain.migrateStartPostCopy()
 
     def cancel(self, limit_s: float) -> str | None:
         """
-        End the job, the guest stays; return why it is not over after ``limit_s``, None if it is.
+        Cancel the job; return the reason if it is not over after ``limit_s``, else None.
 
-        A QEMU that waits for a host behind a cut network holds up libvirt too, until the kernel
-        gives the connection up after two minutes.
+        A QEMU that waits for a host behind a cut network blocks libvirt, too, until the kernel
+        drops the connection after two minutes.
         """
         deadline, reason = time.monotonic() + limit_s, "it takes too long"
         while not self._over.is_set() and time.monotonic() < deadline:
@@ -243,7 +243,7 @@ class Job:
 
 
 def figures(stats: Mapping[str, Any]) -> dict[str, int]:
-    """Return libvirt's job statistics under our names, bytes and milliseconds; {} without a job."""
+    """Return libvirt's job statistics under our names, in bytes and ms; {} without a job."""
     if not stats or stats.get("type") in (None, libvirt.VIR_DOMAIN_JOB_NONE):
         return {}
     out = {
@@ -262,21 +262,21 @@ def figures(stats: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _percent(stats: Mapping[str, Any]) -> int:
-    """Return how much of the disks is sent, or once they are, of the memory."""
+    """Return the sent percentage of the disks, or after them, of the memory."""
     phase = "memory" if stats.get("memory_processed") else "disk"
-    # A job of another kind, as a dump, has no such parts.
+    # A job of another kind, such as a dump, has no such parts.
     part = phase if stats.get(f"{phase}_total") else "data"
     total, remaining = stats.get(f"{part}_total", 0), stats.get(f"{part}_remaining", 0)
     return 0 if not total else max(0, min(100, 100 * (total - remaining) // total))
 
 
 def status(conn: Any, name: str) -> dict[str, int]:
-    """Return the figures of the job that a domain has at this moment, {} if it has none."""
+    """Return the figures of a domain's current job, {} if it has none."""
     return figures(domain(conn, name).jobStats())
 
 
 def read_completed_job(conn: Any, name: str) -> dict[str, int]:
-    """Return the figures of the last job of a domain that is over, {} if there is none."""
+    """Return the figures of a domain's last completed job, {} if there is none."""
     try:
         return figures(domain(conn, name).jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED))
     except libvirt.libvirtError:
@@ -284,7 +284,7 @@ def read_completed_job(conn: Any, name: str) -> dict[str, int]:
 
 
 def cancel(conn: Any, name: str) -> None:
-    """End a domain's migration; raise MigrationFailed if it has none."""
+    """Cancel a domain's migration; raise MigrationFailed if it has none."""
     if not status(conn, name):
         raise MigrationFailed(f"VM {name!r} is not being migrated at this moment")
     domain(conn, name).abortJob()
@@ -297,9 +297,9 @@ def start_postcopy(conn: Any, name: str) -> None:
 
 def push(conn: Any, local: str | Path, remote: str) -> str:
     """
-    Send a file to another host's file of a pool, without its holes, over the connection.
+    Send a file to a pool's volume on another host, without its holes.
 
-    Returns the :class:`saltvirt.content.Digest` of what was sent.
+    Returns the :class:`saltvirt.content.Digest` of the sent data.
     """
     volume = conn.storageVolLookupByPath(remote)
     stream, digest = conn.newStream(0), content.Digest()
@@ -332,9 +332,9 @@ def _in_hole(_stream: Any, descriptor: int) -> tuple[bool, int]:
 
 def sizes(conn: Any, name: str) -> dict[str, int]:
     """
-    Return how big a domain's disks are to its guest, in bytes by their targets, as libvirt says.
+    Return ``{target: bytes}``: the sizes of a domain's disks as its guest sees them.
 
-    Media are left out, as those of another host may differ, and what it does not know.
+    Media are left out, as another host's may differ, and disks of unknown size.
     """
     dom, out = domain(conn, name), {}
     for disk in read.disk_sources(read.domain(dom.XMLDesc(0))):
@@ -356,12 +356,12 @@ def find_missing_on_target(
     Yield what another host's libvirt lacks of a domain: its definition, a disk, a snapshot.
 
     is_kept
-        Whether the domain must still be defined there when it stops.
+        Whether the domain must stay defined there when it stops.
     sizes
-        What :func:`sizes` returned when it was handed over. A disk may have been resized there
-        since, so it must have at least that.
+        The result of :func:`sizes` at the handover. The other host may have grown a disk since:
+        a disk must have at least its size.
     snapshots
-        The names of those that are forgotten here.
+        The names of the snapshots that this host forgets.
     """
     try:
         dom = other_conn.lookupByUUIDString(uuid)

@@ -1,4 +1,4 @@
-"""libvirt's part in how many connections carry a VM's memory, and how they are encrypted."""
+"""libvirt's side of a migration with several connections."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from saltvirt.kvm.connect import domain, libvirt
 
 
 def is_refused(error: Any) -> bool:
-    """Return whether a migration failed because one side's QEMU cannot use several connections."""
+    """Return whether a migration failed because one side's QEMU lacks several connections."""
     return (
         error is not None
         and error.get_error_code() == libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED
@@ -15,7 +15,7 @@ def is_refused(error: Any) -> bool:
 
 
 def running_xml(conn: Any, name: str) -> str:
-    """Return what a domain runs with, as libvirt sends it to another host: with its secrets."""
+    """Return a running domain's XML as libvirt sends it to another host, with its secrets."""
     flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_MIGRATABLE
     xml: str = domain(conn, name).XMLDesc(flags)
     return xml

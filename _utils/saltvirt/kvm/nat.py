@@ -1,4 +1,4 @@
-"""libvirt's network with NAT: one look says what is to be done, and it is done or taken back."""
+"""Plan, define and start libvirt's network with NAT."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from saltvirt.kvm import networks
 from saltvirt.kvm.connect import libvirt
 from saltvirt.xml import network, to_text
 
-# As libvirt's own package has it.
+# The subnet of libvirt's own default network.
 SUBNET = "192.168.122.0/24"
 _LEAST_ADDRESSES = 8
 
 
 def build_xml(name: str, subnet: str) -> str:
-    """Return the <network> as text; libvirt itself names the bridge."""
+    """Return the <network> as text; libvirt chooses the bridge's name."""
     network_name = arguments.object_name("network", name)
     try:
         net = ipaddress.IPv4Network(subnet)
@@ -33,7 +33,7 @@ def build_xml(name: str, subnet: str) -> str:
 
 
 def plan(conn: Any, name: str, subnet: str) -> dict[str, Any]:
-    """Return what is to be done: ``{"defined" | "started" | "autostart": ...}``."""
+    """Return the needed changes: ``{"defined" | "started" | "autostart": ...}``."""
     libvirt_network = networks.find(conn, name)
     if libvirt_network is None:
         return {"defined": subnet, "started": True, "autostart": True}
@@ -42,7 +42,7 @@ def plan(conn: Any, name: str, subnet: str) -> dict[str, Any]:
 
 
 def apply(conn: Any, name: str, xml: str, changes: Mapping[str, Any]) -> None:
-    """Do what :func:`plan` said; a network that cannot be started is not left defined by us."""
+    """Apply the changes of :func:`plan`; if a new network cannot start, undefine it."""
     libvirt_network = (
         conn.networkDefineXML(xml) if "defined" in changes else networks.find(conn, name)
     )

@@ -1,4 +1,4 @@
-"""libvirt's networks: looked at in bulk, defined, compared, started and removed."""
+"""List, define, compare, start and remove libvirt's networks."""
 
 from collections.abc import Iterable
 from ipaddress import ip_network
@@ -62,7 +62,7 @@ def info(conn: Any, name: object = None) -> dict[str, dict[str, Any]]:
                 "leases": _leases(network) if flag_values["active"] else [],
             }
         except libvirt.libvirtError as exc:
-            # It has been removed since the list was made.
+            # The network was removed after it was listed.
             if exc.get_error_code() != libvirt.VIR_ERR_NO_NETWORK:
                 raise
     return out
@@ -72,7 +72,7 @@ def _leases(network: Any) -> list[dict[str, Any]]:
     try:
         leases = network.DHCPLeases()
     except libvirt.libvirtError as exc:
-        # A driver that hands out no leases, as libvirt's test driver.
+        # A driver without leases, such as libvirt's test driver.
         if exc.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
             raise
         return []
@@ -92,7 +92,7 @@ def find_host_only_subnets(conn: Any, network_names: Iterable[str]) -> list[str]
 
 
 def read_definition(network: Any) -> xml.Network:
-    """Return what the definition of a network says: what its next start makes."""
+    """Return a network's definition, which applies from its next start on."""
     return xml.read(parse(_definition_xml(network)))
 
 
@@ -102,14 +102,14 @@ def _definition_xml(network: Any) -> str:
     try:
         return str(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))
     except libvirt.libvirtError as exc:
-        # libvirt's test driver does not know the flag: it shows what runs.
+        # libvirt's test driver lacks the flag: return the running network's XML.
         if exc.get_error_code() != libvirt.VIR_ERR_INVALID_ARG:
             raise
         return str(network.XMLDesc(0))
 
 
 def define(conn: Any, requested: xml.Network, *, autostart: bool, start: bool) -> None:
-    """Define a network, and start it; one that cannot be started is not left defined."""
+    """Define a network, and start it; undefine a network that cannot start."""
     if find(conn, requested.name) is not None:
         raise LibvirtRefused(
             f"network {requested.name!r} is there already; change it with virt.network_update"
@@ -126,7 +126,7 @@ def define(conn: Any, requested: xml.Network, *, autostart: bool, start: bool) -
 
 
 def update(conn: Any, requested: xml.Network, *, is_test: bool = False) -> bool:
-    """Have a network defined as wanted; return whether that changes its definition."""
+    """Change a network's definition to a request; return whether that changes anything."""
     network = get(conn, requested.name)
     old_definition = read_definition(network)
     if network.isPersistent() and not xml.differs(requested, old_definition):
@@ -140,9 +140,9 @@ def ensure_defined(
     conn: Any, requested: xml.Network, *, autostart: bool, running: bool, is_test: bool
 ) -> tuple[str, str]:
     """
-    Have a network defined as wanted, and started if it is to run.
+    Define or change a network to match a request, and start it if it is to run.
 
-    Returns what changes, "" for nothing, and a comment, both in 3006's words.
+    Returns what changes, "" for nothing, and a comment, both in Salt 3006's words.
     """
     name = requested.name
     network = find(conn, name)
@@ -168,7 +168,7 @@ def ensure_defined(
 
 
 def _start(conn: Any, network: Any, old_definition: tuple[str, int] | None) -> None:
-    """Start a network; if that fails, have its definition and its flag as they were before."""
+    """Start a network; if that fails, restore its former definition and autostart flag."""
     try:
         network.create()
     except libvirt.libvirtError as exc:
@@ -183,7 +183,7 @@ def _start(conn: Any, network: Any, old_definition: tuple[str, int] | None) -> N
 def _update_network(
     conn: Any, network: Any, requested: xml.Network, *, autostart: bool, is_test: bool
 ) -> str:
-    """Have a network that is there defined as wanted; return what changes, "" for nothing."""
+    """Change an existing network to match a request; return what changes, "" for nothing."""
     steps = ["updated"] if update(conn, requested, is_test=is_test) else []
     if bool(network.autostart()) != autostart:
         steps.append("autostart flag changed")

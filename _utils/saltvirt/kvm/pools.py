@@ -1,4 +1,4 @@
-"""Storage pools: look at them, define, update, build, start and remove them."""
+"""List, define, update, build, start and remove storage pools."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Mapping
@@ -12,7 +12,7 @@ from saltvirt.xml import parse, poolcapabilities, to_text
 from saltvirt.xml import pool as pool_
 
 _STATES = ("inactive", "building", "running", "degraded", "inaccessible")
-# Those whose folder a build makes; it is no failure that it is there.
+# Types of pools for which a build creates a folder; an existing folder is no error.
 FOLDERS = {"dir", "fs", "netfs", "vstorage"}
 _OLD_SPELLING = {"host": "hosts", "device": "devices"}
 
@@ -20,12 +20,12 @@ _OLD_SPELLING = {"host": "hosts", "device": "devices"}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRequest:
     """
-    The pool that a call asks for.
+    The pool that a call requests.
 
     has_source
-        Whether the call says a source; without one what is defined stays.
+        Whether the call gives a source; without one the defined source stays.
     password
-        What the pool's secret is to hold, None if the call has none.
+        The value for the pool's secret, None if the call has none.
     """
 
     pool: pool_.Pool
@@ -40,7 +40,7 @@ def request_from_call(
     permissions: object = None,
     source: Mapping[str, Any] | None = None,
 ) -> PoolRequest:
-    """Return the pool that a call asks for; see :func:`saltvirt.xml.pool.of`."""
+    """Return the pool that a call requests; see :func:`saltvirt.xml.pool.from_call`."""
     source_items = {key: value for key, value in (source or {}).items() if value is not None}
     auth = source_items.get("auth")
     pool = pool_.from_call(name, ptype, target, permissions, source_items)
@@ -57,7 +57,7 @@ def source_from_state(source: object) -> dict[str, Any] | None:
     if source is None:
         return None
     if not isinstance(source, Mapping):
-        # Not shown: there may be a password in it.
+        # Not shown: it may contain a password.
         raise BadArgument("source", "is not a mapping")
     source_items = {str(key): value for key, value in source.items()}
     out = {_OLD_SPELLING.get(key, key): value for key, value in source_items.items()}
@@ -81,7 +81,7 @@ def definition(pool: Any) -> ET.Element:
     try:
         return parse(pool.XMLDesc(libvirt.VIR_STORAGE_XML_INACTIVE))
     except libvirt.libvirtError as exc:
-        # libvirt's test driver has only one.
+        # libvirt's test driver lacks the flag.
         if exc.get_error_code() != libvirt.VIR_ERR_INVALID_ARG:
             raise
     return parse(pool.XMLDesc(0))
@@ -101,7 +101,7 @@ def infos(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
         try:
             out[pool.name()] = _info(pool)
         except libvirt.libvirtError as exc:
-            # It is gone since it was listed.
+            # The pool was removed after it was listed.
             if exc.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_POOL:
                 raise
     return out
@@ -130,18 +130,18 @@ def xml(conn: Any, name: str) -> str:
 
 
 def capabilities(conn: Any) -> dict[str, Any]:
-    """Return which types of pools libvirt can have here: ``{computed, pool_types}``."""
+    """Return the types of pools that libvirt supports here: ``{computed, pool_types}``."""
     types = poolcapabilities.read(parse(conn.getStoragePoolCapabilities(0)))
     return {"computed": False, "pool_types": types}
 
 
 def refuse_impossible(conn: Any, pool: pool_.Pool) -> None:
-    """Raise BadArgument if a pool lacks what it needs, or if libvirt has no such pools here."""
+    """Raise BadArgument if a pool is incomplete, or if libvirt has no such pools here."""
     pool_.refuse_incomplete(pool)
     try:
         types = capabilities(conn)["pool_types"]
     except libvirt.libvirtError as exc:
-        # The driver does not say it, as libvirt's test driver.
+        # A driver without pool capabilities, such as libvirt's test driver.
         if exc.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
             raise
         return
@@ -156,7 +156,7 @@ def refuse_impossible(conn: Any, pool: pool_.Pool) -> None:
 
 
 def define(conn: Any, request: PoolRequest, *, is_transient: bool, starts: bool) -> Any:
-    """Define a pool, or start one that is not kept; leave nothing behind if that fails."""
+    """Define a pool, or start a transient one; leave nothing behind on failure."""
     refuse_impossible(conn, request.pool)
     if is_transient:
         return _create_transient(conn, request)
@@ -177,9 +177,9 @@ def define(conn: Any, request: PoolRequest, *, is_transient: bool, starts: bool)
 
 def _create_transient(conn: Any, request: PoolRequest) -> Any:
     if find(conn, request.pool.name) is not None:
-        # libvirt would say so only once that one's secret has another value.
+        # Before the secret: libvirt would refuse only after the existing pool's secret changed.
         raise StorageError(f"there is a pool {request.pool.name!r} already")
-    # It runs at once, so its secret must be there before.
+    # A transient pool starts at once, so it needs its secret first.
     has_secret = request.password is not None and poolsecrets.set_value(
         conn, request.pool, request.password
     )
@@ -197,7 +197,7 @@ def _create(conn: Any, text: str, *, builds: bool) -> Any:
         flags = libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD if builds else 0
         return conn.storagePoolCreateXML(text, flags)
     except libvirt.libvirtError as exc:
-        # libvirt's test driver knows no flags, and has nothing to build.
+        # libvirt's test driver has no flags, and builds nothing.
         if not builds or exc.get_error_code() != libvirt.VIR_ERR_INVALID_ARG:
             raise
     return conn.storagePoolCreateXML(text, 0)
@@ -205,7 +205,7 @@ def _create(conn: Any, text: str, *, builds: bool) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """What an update is: ``old`` is the definition, ``differences`` what is changed in it."""
+    """An update: ``old`` is the definition, ``differences`` names what changes in it."""
 
     old: ET.Element
     pool: pool_.Pool
@@ -213,7 +213,7 @@ class Update:
 
 
 def plan_update(conn: Any, pool: Any, request: PoolRequest) -> Update:
-    """Return what has to be changed for a pool to be what a call asks for."""
+    """Return the changes that make a pool match a request."""
     root = definition(pool)
     old_pool = pool_.read(root)
     new_pool = pool_.complete(request.pool, old_pool, has_source=request.has_source)
@@ -233,7 +233,7 @@ def plan_update(conn: Any, pool: Any, request: PoolRequest) -> Update:
 def _with_known_secret(
     conn: Any, old_pool: pool_.Pool, new_pool: pool_.Pool, request: PoolRequest
 ) -> pool_.Pool:
-    """Return a pool that refers to the secret that it had, if a password is to be put there."""
+    """Return the new pool with the old pool's secret, if a password is to be stored there."""
     old_auth, new_auth = old_pool.source.auth, new_pool.source.auth
     if (
         request.password is None
@@ -242,7 +242,7 @@ def _with_known_secret(
         or old_auth.type != new_auth.type
     ):
         return new_pool
-    # What is gone is made again as the pool's own.
+    # A missing secret is created again as the pool's own.
     if not poolsecrets.is_defined(conn, old_auth):
         return new_pool
     auth = replace(new_auth, secret=old_auth.secret)
@@ -250,7 +250,7 @@ def _with_known_secret(
 
 
 def apply_update(conn: Any, update: Update, password: bytes | None) -> None:
-    """Do what :func:`plan_update` found; a pool that runs is changed at its next start."""
+    """Apply the changes of :func:`plan_update`; a running pool changes at its next start."""
     if set(update.differences) - {"secret"}:
         conn.storagePoolDefineXML(to_text(pool_.build_changed(update.old, update.pool)), 0)
     if password is not None:
@@ -258,7 +258,7 @@ def apply_update(conn: Any, update: Update, password: bytes | None) -> None:
 
 
 def update(conn: Any, request: PoolRequest, *, is_test: bool) -> bool:
-    """Change a pool to what a call asks for; return whether it was, or would be, changed."""
+    """Change a pool to match a request; return whether it was, or would be, changed."""
     pool = conn.storagePoolLookupByName(request.pool.name)
     plan = plan_update(conn, pool, request)
     if not is_test:
@@ -267,7 +267,7 @@ def update(conn: Any, request: PoolRequest, *, is_test: bool) -> bool:
 
 
 def undefine(conn: Any, name: str, *, keep_secret: bool = False) -> None:
-    """Remove a pool's definition, and the secret that was made for it unless that is kept."""
+    """Remove a pool's definition, and the secret made for it unless ``keep_secret``."""
     pool = conn.storagePoolLookupByName(name)
     description = pool_.read(definition(pool))
     pool.undefine()
@@ -276,9 +276,9 @@ def undefine(conn: Any, name: str, *, keep_secret: bool = False) -> None:
 
 
 def act(conn: Any, name: str, action: str) -> None:
-    """Do one of ``create``, ``build``, ``destroy``, ``delete``, ``refresh`` with a pool."""
+    """Call ``create``, ``build``, ``destroy``, ``delete`` or ``refresh`` of a pool."""
     pool = conn.storagePoolLookupByName(name)
-    # Only this one has no flags.
+    # Only ``destroy`` takes no flags.
     if action == "destroy":
         pool.destroy()
     else:
@@ -286,12 +286,12 @@ def act(conn: Any, name: str, action: str) -> None:
 
 
 def set_autostart(conn: Any, name: str, *, is_on: bool) -> None:
-    """Start a pool with the host, or not."""
+    """Set whether a pool starts with the host."""
     conn.storagePoolLookupByName(name).setAutostart(int(is_on))
 
 
 def make_reachable(conn: Any, name: str, folder: str) -> None:
-    """Let libvirt see the files of a folder: through the pool it has there, or one for a while."""
+    """Let libvirt see a folder's files, through an existing pool or a temporary one."""
     for pool in conn.listAllStoragePools(0):
         if parse(pool.XMLDesc(0)).findtext("target/path") == folder:
             if not pool.isActive():
@@ -302,13 +302,13 @@ def make_reachable(conn: Any, name: str, folder: str) -> None:
 
 
 def make_unreachable(conn: Any, prefix: str, exclude: Collection[str] = ()) -> None:
-    """End the pools that :func:`make_reachable` made, but those of some folders; files stay."""
+    """Stop the pools of :func:`make_reachable`, except those of some folders; files stay."""
     for name in find_temporary_pools(conn, prefix, exclude):
         conn.storagePoolLookupByName(name).destroy()
 
 
 def find_temporary_pools(conn: Any, prefix: str, exclude: Collection[str] = ()) -> list[str]:
-    """Return the pools that :func:`make_reachable` made, but those of some folders."""
+    """Return the pools of :func:`make_reachable`, except those of some folders."""
     return sorted(
         pool.name()
         for pool in conn.listAllStoragePools(0)

@@ -1,4 +1,4 @@
-"""The secrets of libvirt by which pools log in to their source; nobody reads them back."""
+"""Set and remove the libvirt secrets with which pools log in; their values are never read back."""
 
 import base64
 import binascii
@@ -13,17 +13,17 @@ from saltvirt.xml.poolsource import SECRET_TYPES, Auth
 
 
 def encode_password(ptype: str, password: object) -> bytes | None:
-    """Return what a password is as libvirt keeps it; of Ceph it is given as base64."""
+    """Return a password in libvirt's form; Ceph's is given as base64."""
     if password is None or ptype not in SECRET_TYPES:
         return None
     text = str(password)
     if ptype != "rbd":
         return text.encode()
     try:
-        # libvirt itself writes it as base64 later on.
+        # libvirt encodes the value as base64 again.
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        # Not its words either: the key may be in them.
+        # Drop the error, too: its message may contain the key.
         pass
     raise BadArgument("source:auth:password", "is not base64, as a key of Ceph is") from None
 
@@ -34,7 +34,7 @@ def is_defined(conn: Any, auth: Auth | None) -> bool:
 
 
 def set_value(conn: Any, pool: Pool, value: bytes) -> bool:
-    """Give a pool's secret its value, and make it if it is missing; return whether it was made."""
+    """Set the value of a pool's secret, and create a missing one; return whether it is new."""
     auth = pool.source.auth
     if auth is None:
         raise AssertionError(f"pool {pool.name} logs in nowhere")
@@ -53,13 +53,13 @@ def set_value(conn: Any, pool: Pool, value: bytes) -> bool:
 
 
 def forget(conn: Any, pool: Pool) -> None:
-    """Remove the secret that was made for a pool, if there is one; others' stay."""
+    """Remove the secret that was made for a pool, if it exists; other secrets stay."""
     auth = pool.source.auth
     if auth is None:
         return
     own_auth = replace(auth, secret={"usage": f"pool_{pool.name}"})
     libvirt_secret = _find(conn, own_auth)
-    # One that the pool no longer refers to says itself whose it is.
+    # If the pool no longer refers to the secret, the secret's own description names its pool.
     if libvirt_secret is not None and (
         auth == own_auth or _is_made_for_pool(libvirt_secret, pool.name)
     ):

@@ -1,4 +1,4 @@
-"""What the states of pools do: one look says all of it, and then it is done, or taken back."""
+"""Plan, apply and roll back what the states of pools change."""
 
 import logging
 import xml.etree.ElementTree as ET
@@ -17,7 +17,7 @@ from saltvirt.xml import pool as pool_
 
 log = logging.getLogger(__name__)
 BUILDABLE = {"disk", "fs", "netfs", "dir", "logical", "vstorage", "zfs"}
-# What is there already cannot be built, and no call of libvirt tells whether it is.
+# Types that cannot be built twice; libvirt does not tell whether a pool is built.
 _BUILT_ONCE = {"disk", "logical", "zfs"}
 _NO_VOLUME_DELETE = {"iscsi", "iscsi-direct", "mpath", "scsi"}
 _POOL_DELETE = {"dir", "fs", "netfs", "logical", "vstorage", "zfs"}
@@ -26,16 +26,16 @@ _POOL_DELETE = {"dir", "fs", "netfs", "logical", "vstorage", "zfs"}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """
-    What is to be done for a pool.
+    The steps for a pool.
 
     update
-        How its definition is changed, None if it is not.
+        The change of its definition, None for none.
     live
-        The <pool> as it runs, None if it does not.
+        The running <pool>, None if it does not run.
     autostart
-        What its flag is set to, None if it stays.
+        The new autostart flag, None if it stays.
     parts
-        What is done, in the words of the state's ``changes``.
+        The steps in the words of the state's ``changes``.
     """
 
     asked: pools.PoolRequest
@@ -65,7 +65,7 @@ class PoolStateRequest:
 
 
 def plan(conn: Any, request: PoolStateRequest) -> Plan:
-    """Return what is to be done for a pool to be as a state asks for it."""
+    """Return the steps that make a pool match a state."""
     pool = pools.find(conn, request.name)
     if pool is None:
         return _plan_new(conn, request)
@@ -75,7 +75,7 @@ def plan(conn: Any, request: PoolStateRequest) -> Plan:
     live = parse(pool.XMLDesc(0)) if pool.isActive() else None
     is_changed = update is not None and bool(update.differences)
     restarts = _restarts(conn, request, live, update)
-    # libvirt has no such flag for what is gone when it stops.
+    # libvirt has no autostart flag for a transient pool.
     sets_autostart = pool.isPersistent() and bool(pool.autostart()) != request.autostart
     todo = Plan(
         asked=pool_request,
@@ -92,7 +92,7 @@ def plan(conn: Any, request: PoolStateRequest) -> Plan:
 def _restarts(
     conn: Any, request: PoolStateRequest, live: ET.Element | None, update: pools.Update | None
 ) -> bool:
-    """Return whether a pool is to be restarted; raise StorageError if VMs keep it from that."""
+    """Return whether a pool needs a restart; raise StorageError if running VMs forbid it."""
     if not request.runs or live is None or update is None or not _is_old(live, update):
         return False
     volumes.refuse_stop(conn, request.name)
@@ -100,7 +100,7 @@ def _restarts(
 
 
 def _is_old(live: ET.Element, update: pools.Update) -> bool:
-    """Return whether a pool runs as it was defined before."""
+    """Return whether a running pool differs from its planned definition."""
     differs = pool_.differences(pool_.read(live), update.pool, runs=True)
     return bool(update.differences) or bool(differs)
 
@@ -112,7 +112,7 @@ def _builds(ptype: str, *, is_changed: bool, live: object, restarts: bool) -> bo
 
 
 def _list_changes(todo: Plan, *, is_changed: bool) -> list[str]:
-    """Return what is done in the words, and in the order, of the old states."""
+    """Return the steps in the words, and the order, of Salt 3006's states."""
     steps = [
         ("updated", is_changed),
         ("built", todo.builds and not todo.restarts),
@@ -148,17 +148,17 @@ def _plan_new(conn: Any, request: PoolStateRequest) -> Plan:
         is_transient=request.is_transient,
         autostart=True if sets_autostart else None,
         builds=ptype in BUILDABLE and not request.is_transient,
-        # One that is not kept runs as soon as it is there.
+        # A transient pool starts when it is created.
         starts=request.runs and not request.is_transient,
         parts=[*parts, "started"] if request.runs else parts,
     )
 
 
 def apply(conn: Any, todo: Plan) -> None:
-    """Do what :func:`plan` said; what fails leaves no new pool, and an old one as it was."""
+    """Apply a plan; on failure, remove a new pool, and restore an old one."""
     name = todo.asked.pool.name
     if todo.is_new:
-        # A secret of an earlier pool of that name is not this pool's to remove.
+        # An existing secret belongs to an earlier pool of that name: a rollback keeps it.
         request = todo.asked
         had_secret = request.password is None or poolsecrets.is_defined(
             conn, request.pool.source.auth
@@ -201,12 +201,12 @@ def _build(pool: Any, ptype: str) -> None:
 
 
 def _roll_back(conn: Any, pool: Any, todo: Plan, error: BaseException) -> None:
-    """Have a pool as it was, running if it ran; raise StorageError if that fails too."""
+    """Restore a pool, running if it ran; raise StorageError if that fails, too."""
     try:
         if todo.autostart is not None:
             pool.setAutostart(int(not todo.autostart))
         if todo.restarts and todo.live is not None and not pool.isActive():
-            # It may have run as it was defined even before.
+            # The running pool may have differed from its definition: start it as it ran.
             conn.storagePoolDefineXML(to_text(todo.live), 0)
             pool.create(0)
         if todo.update is not None and pool.isPersistent():
@@ -224,7 +224,7 @@ def changes(name: str, todo: Plan) -> dict[str, str]:
 
 @dataclass(slots=True, kw_only=True)
 class Deletion:
-    """What is to be removed of a pool, and what of it cannot be."""
+    """The parts of a pool to be removed, and a comment on the parts that cannot be."""
 
     name: str
     type: str
@@ -236,7 +236,7 @@ class Deletion:
 
 
 def plan_deletion(conn: Any, name: str, *, purges: bool) -> Deletion | None:
-    """Return what is to be removed of a pool, None if there is no such pool."""
+    """Return what a deletion removes of a pool, None if there is no such pool."""
     pool = pools.find(conn, name)
     if pool is None:
         return None
@@ -253,7 +253,7 @@ def plan_deletion(conn: Any, name: str, *, purges: bool) -> Deletion | None:
             _refuse_unreadable(name, anybytes.find_unreadable_names(pool))
             volume_names = volumes.names(conn, name)
             volumes.refuse_used(conn, name)
-            # libvirt saves all VMs that run when their host goes down, if it was told so.
+            # If so configured, libvirt saves all running VMs when their host shuts down.
             volumes.refuse_saved(conn, name)
             _refuse_folders(name, pool_.folder(pools.definition(pool)), volume_names)
         if ptype not in _POOL_DELETE:
@@ -277,7 +277,7 @@ def plan_deletion(conn: Any, name: str, *, purges: bool) -> Deletion | None:
 
 
 def _refuse_unreadable(name: str, names: Sequence[str]) -> None:
-    """Raise StorageError if libvirt can be told of no volume by its name: the others would go."""
+    """Raise StorageError for volumes that libvirt cannot find by name: only the others would go."""
     if names:
         raise StorageError(
             f"pool {name!r} has volumes whose names are not UTF-8 "
@@ -287,7 +287,7 @@ def _refuse_unreadable(name: str, names: Sequence[str]) -> None:
 
 
 def _refuse_folders(name: str, folder: str | None, volume_names: Sequence[str]) -> None:
-    """Raise StorageError if a pool has folders with something in them: it would go by half."""
+    """Raise StorageError if a pool has folders that are not empty: half of it would be deleted."""
     full_folders = [
         volume for volume in volume_names if folder is not None and _has_files(Path(folder, volume))
     ]
@@ -301,11 +301,11 @@ def _refuse_folders(name: str, folder: str | None, volume_names: Sequence[str]) 
 
 
 def _has_files(path: Path) -> bool:
-    """Return whether a folder has more in it than empty folders, as a cut off purge leaves one."""
+    """Return whether a folder has more in it than empty folders, which cut off purges leave."""
     try:
         return not path.is_symlink() and not all(map(_is_empty, path.iterdir()))
     except OSError:
-        return False  # it is no folder, or libvirt says what is wrong with it
+        return False  # no folder; or libvirt reports the error when it deletes
 
 
 def _is_empty(path: Path) -> bool:
@@ -313,10 +313,10 @@ def _is_empty(path: Path) -> bool:
 
 
 def _remove_empty_folders(path: Path) -> None:
-    """Remove the empty folders in a folder; libvirt removes none that has anything in it."""
+    """Remove the empty folders in a folder: libvirt deletes only an empty folder."""
     if path.is_dir() and not path.is_symlink():
         for folder in path.iterdir():
-            with suppress(OSError):  # libvirt says then that it is not empty
+            with suppress(OSError):  # libvirt then reports that the folder is not empty
                 folder.rmdir()
 
 
@@ -346,11 +346,11 @@ def delete(
     hold_unused: Callable[[Sequence[str]], AbstractContextManager[None]] = _hold_nothing,
 ) -> None:
     """
-    Do what :func:`plan_deletion` said; each step that is done is said in ``done``.
+    Apply the plan of :func:`plan_deletion`; enter each finished step in ``result``.
 
-    alone
-        Has volumes that nobody begins to use in its block, and at last the pool; it raises if
-        somebody does already. Defaults to nothing.
+    hold_unused
+        Returns a context in which no VM can begin to use the given volumes, or for an empty list,
+        the pool; raises if they are in use. Defaults to no check.
     """
     pool = conn.storagePoolLookupByName(todo.name)
     description = pool_.read(pools.definition(pool))
@@ -371,7 +371,7 @@ def _delete_empty(pool: Any, todo: Deletion, result: dict[str, Any]) -> None:
     if todo.deletes:
         pool.refresh(0)
         volume_names = sorted(anybytes.names(pool))
-        # A volume group would go with all of them.
+        # Deleting a volume group would delete all volumes in it.
         if volume_names:
             raise StorageError(
                 f"pool {todo.name!r} has got new volumes meanwhile "
@@ -384,6 +384,6 @@ def _delete_empty(pool: Any, todo: Deletion, result: dict[str, Any]) -> None:
     if todo.deletes:
         pool.delete(0)
         result["deleted"] = True
-    # One that was not kept is gone since it was stopped.
+    # A transient pool vanished when it was stopped.
     if todo.is_persistent:
         pool.undefine()

@@ -1,11 +1,11 @@
-"""The verbs of a domain's power switch, and the states in which the guest cannot follow them."""
+"""Actions of a domain's power switch, and the states in which the guest cannot follow them."""
 
 from typing import Any
 
 from saltvirt.errors import LibvirtRefused
 from saltvirt.kvm.connect import domain, libvirt
 
-# The verbs that end a domain: advice to start it would be the wrong one.
+# Actions that end a domain: advice to start it would be wrong.
 _ENDS = ("destroy", "shutdown")
 
 
@@ -42,12 +42,12 @@ def refuse(conn: Any, name: str, action: str) -> None:
 
 def why_not(name: str, action: str, state: int, *, is_active: bool) -> str | None:
     """
-    Return why a domain in a state cannot follow an action and what helps, None if it can.
+    Return the reason and remedy if a domain's state forbids an action; None if it does not.
 
     QEMU's driver refuses the same actions, mostly with the words "domain is not running".
 
     action
-        One of :func:`act`, or ``start``.
+        An action of :func:`act`, or ``start``.
     state
         A number of libvirt's ``virDomainState``.
     """

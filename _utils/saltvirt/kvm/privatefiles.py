@@ -1,4 +1,4 @@
-"""Who may read the files that libvirt makes for the disks of a domain."""
+"""Keep the files that libvirt makes for a domain's disks private."""
 
 import os
 import stat
@@ -13,10 +13,10 @@ from saltvirt.kvm import lifecycle
 @contextmanager
 def restrict_new_files(conn: Any, name: str) -> Iterator[None]:
     """
-    Have the files in which a domain's disks go on after the block readable by their owner alone.
+    Make a domain's new disk files readable by their owner only, after the block.
 
-    libvirt before 11.10 lets all users read what it makes for a domain that is off
-    (CVE-2025-13193). Nothing of the guest is in such a file before it starts.
+    libvirt before 11.10 lets all users read a file that it makes for a domain that is off
+    (CVE-2025-13193). Such a file has no data of the guest until the domain starts.
     """
     paths_before = {*lifecycle.file_paths(conn, name)}
     try:
@@ -28,7 +28,7 @@ def restrict_new_files(conn: Any, name: str) -> Iterator[None]:
 
 
 def is_world_readable(path: str) -> bool:
-    """Return whether any user of this host can read a file: it, and each folder on the way."""
+    """Return whether all users of this host can read a file, through all folders above it."""
     real = Path(os.path.realpath(path))
     try:
         folders_let_in = all(folder.stat().st_mode & stat.S_IXOTH for folder in real.parents)

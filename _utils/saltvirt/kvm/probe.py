@@ -1,11 +1,10 @@
 """
 Probe whether KVM guests really run on this host.
 
-A device node proves nothing: there are machines where ``/dev/kvm`` opens, answers and even
-makes VMs, and ordinary guests hang in it. So a guest is run: a boot sector that goes the
-way of every boot loader into protected mode, and switches the machine off. If it is still
-there after some seconds, KVM is not usable here. If no such guest can be started, nothing is
-known, and that is what is said.
+A device node proves nothing: on some machines ``/dev/kvm`` opens, answers and even makes VMs, but
+ordinary guests hang. So the probe runs a guest: a boot sector that enters protected mode, as all
+boot loaders do, and switches the machine off. If the guest still runs after some seconds, KVM is
+not usable here. If no such guest starts, the result is unknown.
 """
 
 import contextlib
@@ -19,10 +18,10 @@ from typing import Any
 from saltvirt import locks
 from saltvirt.kvm.connect import libvirt
 
-# The boot sector (16 bytes a line): enter protected mode (lgdt, CR0.PE, far jump), come back
-# from a made-up interrupt with iret, then power the machine off (word 0x2000 to ACPI port 0x604,
-# where SeaBIOS puts it on "pc" and on "q35"); behind it the descriptor table. The iret is the
-# point: KVM on machines where ordinary guests hang stops there with "emulation failure".
+# The boot sector (16 bytes a line): enter protected mode (lgdt, CR0.PE, far jump), return from a
+# faked interrupt by iret, then power the machine off (word 0x2000 to ACPI port 0x604, where SeaBIOS
+# puts it on "pc" and on "q35"); the descriptor table follows. The iret is the point: KVM on
+# machines where ordinary guests hang stops there with "emulation failure".
 _CODE = bytes.fromhex(
     "fa31c08ed80f0116587c0f20c00c010f"
     "22c0ea177c080066b810008ed88ed0bc"
@@ -33,10 +32,10 @@ _CODE = bytes.fromhex(
 )
 BOOT_SECTOR = _CODE + bytes(510 - len(_CODE)) + b"\x55\xaa"
 _TIMEOUT_S = 5
-# The machine types that the boot sector can switch off; the first that the host's QEMU has is
-# taken. Newer enterprise releases have no "pc" (i440FX) any more.
+# Machine types that the boot sector can switch off; the first one that the host's QEMU has is used.
+# Newer enterprise releases lack "pc" (i440FX).
 MACHINES = ("pc", "q35")
-# SeaBIOS boots from no virtio disk that is one sector large.
+# SeaBIOS does not boot from a virtio disk of one sector.
 _DISK_BYTES = 1 << 20
 _DOMAIN = """
 <domain type='{kind}'><name>salt-virt-kvm-probe</name><memory unit='MiB'>16</memory><vcpu>1</vcpu>
@@ -51,12 +50,12 @@ _DOMAIN = """
 
 def kvm(conn: Any, capabilities: Mapping[str, Any], run_dir: str | Path) -> dict[str, Any]:
     """
-    Return ``{"usable": bool or None, "why": str}``; None: no test guest could be run.
+    Return ``{"usable": bool or None, "why": str}``; None if no test guest could run.
 
-    The probe runs once per boot and QEMU version; one that could not run is tried again.
+    The probe runs once per boot and QEMU version; a probe without a result is repeated.
 
     capabilities
-        What :func:`saltvirt.kvm.host.capabilities` returned.
+        The result of :func:`saltvirt.kvm.host.capabilities`.
     run_dir
         A folder that is emptied at boot, for the result and the lock.
     """
@@ -81,7 +80,7 @@ def kvm(conn: Any, capabilities: Mapping[str, Any], run_dir: str | Path) -> dict
 
 
 def machine_for(machines: Collection[str]) -> str | None:
-    """Return the machine type of the test guest, of those that a QEMU has; None for none."""
+    """Return a QEMU's machine type for the test guest; None if it has none."""
     return next((name for name in MACHINES if name in machines), None)
 
 
@@ -95,7 +94,7 @@ def _probe_once(conn: Any, arch: str, machine: str, run_dir: Path) -> dict[str, 
     result = run_dir / "kvm-probe.json"
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     key = f"{boot_id} {conn.getVersion()} {machine}"
-    # Nobody else may read it: whoever may read a lock may hold it, and here for ever.
+    # The lock is private: a user who may read a lock file can hold the lock for ever.
     with locks.hold_lock(run_dir / "probe.lock"):
         if result.exists():
             record = json.loads(result.read_text())
@@ -109,7 +108,7 @@ def _probe_once(conn: Any, arch: str, machine: str, run_dir: Path) -> dict[str, 
 
 
 def attempt(conn: Any, kind: str, arch: str, machine: str) -> dict[str, Any]:
-    """Run the test guest; return ``{"usable", "why"}``. ``kind`` is ``kvm`` but in tests."""
+    """Run the test guest; return ``{"usable", "why"}``. ``kind`` is ``kvm`` except in tests."""
     with tempfile.TemporaryDirectory(prefix="salt-virt-kvm-") as folder:
         Path(folder).chmod(0o755)
         disk = Path(folder) / "boot-sector.raw"
@@ -128,7 +127,7 @@ def attempt(conn: Any, kind: str, arch: str, machine: str) -> dict[str, Any]:
 
 
 def _outcome(dom: Any, machine: str) -> dict[str, Any]:
-    """Return what a test guest proves, once it has ended or its time is over."""
+    """Return the answer of a test guest, once it has ended or its time is over."""
     try:
         has_ended = _wait(dom)
     except libvirt.libvirtError as exc:
@@ -149,7 +148,7 @@ def _outcome(dom: Any, machine: str) -> dict[str, Any]:
 
 
 def _wait(dom: Any) -> bool:
-    """Return whether a guest ended by itself in time."""
+    """Return whether a guest ends by itself in time."""
     deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline:
         if not dom.isActive():

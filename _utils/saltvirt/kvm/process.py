@@ -1,4 +1,4 @@
-"""The QEMU process of a domain that runs."""
+"""Read the QEMU process of a running domain."""
 
 from pathlib import Path
 from typing import Any
@@ -7,16 +7,16 @@ from saltvirt.kvm import host
 from saltvirt.kvm.connect import domain
 from saltvirt.xml import read
 
-# Where libvirt's QEMU driver of the system notes the process of each domain.
+# Where the system's QEMU driver keeps the process id of each domain.
 _NOTED = Path("/run/libvirt/qemu")
 
 
 def qemu(conn: Any, name: str) -> str | None:
     """
-    Return which QEMU a domain runs in, "7.2.22"; None if nobody can tell.
+    Return the version of the QEMU that a domain runs in, as "7.2.22"; None if unknown.
 
-    libvirt says which one is installed. After an upgrade a domain goes on in the QEMU that it was
-    started with, and that file is not there any more.
+    libvirt only knows the installed version. After an upgrade a domain still runs the QEMU that it
+    started with, and that file is gone.
     """
     emulator = read.emulator(read.domain(domain(conn, name).XMLDesc(0)))
     try:

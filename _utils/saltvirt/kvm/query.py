@@ -1,4 +1,4 @@
-"""Read all domains of a host with libvirt's bulk call, one XML each, no subprocess."""
+"""Read all domains of a host by libvirt's bulk call, one XML each, without a subprocess."""
 
 import logging
 import xml.etree.ElementTree as ET
@@ -13,7 +13,7 @@ from saltvirt.xml.graphics import Graphics
 
 log = logging.getLogger(__name__)
 AGENT_S = 3
-# libvirt: virDomainState. A domain that idles or waits for I/O runs, as users see it.
+# virDomainState of libvirt. A domain that idles or waits for I/O counts as running.
 STATES = {
     0: "running",
     1: "running",
@@ -57,13 +57,13 @@ def rows(
     with_fallback: bool = False,
 ) -> list[dict[str, Any]]:
     """
-    Return one row per domain, or only that of ``name``.
+    Return one row per domain, or only the row of ``name``.
 
     A row has ``name``, ``state``, ``vcpus``, ``max_vcpus``, ``memory_kib``, ``max_memory_kib``,
     ``rss_kib``, ``cputime_ns``, ``blocks`` (``{target: {capacity, allocation, physical}}`` in
-    bytes), ``xml`` and, ``with_next``, ``next_xml``: what a running one will be started with next,
-    None of one that does not run. A domain that vanishes while it is read is left out. What a
-    driver has no statistics of is 0, unless it is asked of each domain: ``with_asking``.
+    bytes), ``xml`` and, ``with_next``, ``next_xml``: a running domain's definition, None for a
+    stopped one. A domain that vanishes meanwhile is left out. Figures that a driver lacks are 0;
+    ``with_fallback`` reads them from each domain instead.
     """
     out = []
     for dom, values in _stats(conn, name, _kinds(with_blocks)):
@@ -80,7 +80,7 @@ def rows(
 
 
 def _stats(conn: Any, name: str | None, kinds: int) -> list[tuple[Any, dict[str, Any]]]:
-    # NOWAIT: a domain in the middle of a long job must not hold up the answer.
+    # NOWAIT: a domain in the middle of a long job must not block the answer.
     flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
     stats: list[tuple[Any, dict[str, Any]]] = (
         conn.getAllDomainStats(kinds, flags)
@@ -93,7 +93,7 @@ def _stats(conn: Any, name: str | None, kinds: int) -> list[tuple[Any, dict[str,
 def _texts(
     dom: Any, values: Mapping[str, Any], with_xml: bool, with_next: bool
 ) -> tuple[str | None, str | None]:
-    """Return a domain's XML, and what a running one will be started with next."""
+    """Return a domain's XML, and a running domain's definition."""
     xml = dom.XMLDesc(0) if with_xml else None
     is_next = with_next and _state(values) in ("running", "paused")
     return xml, dom.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) if is_next else None
@@ -106,10 +106,10 @@ def _state(values: Mapping[str, Any]) -> str:
 @dataclass(frozen=True, slots=True)
 class Definition:
     """
-    What libvirt itself knows of a domain; its QEMU is not asked.
+    libvirt's own data on a domain, without asking its QEMU.
 
     next_root
-        What a running domain will be started with next, if that is wanted, and not passed over.
+        A running domain's definition, if requested, and not skipped by ``unless``.
     """
 
     name: str
@@ -126,13 +126,13 @@ def definitions(
     unless: Callable[[str, str], bool] | None = None,
 ) -> list[Definition]:
     """
-    Return what is known of every domain, or only of ``name``, though a QEMU hangs.
+    Return all domains, or only ``name``, even if a QEMU hangs.
 
     unless
-        Whether the definition of the next start is passed over, by the XML of both.
+        Returns whether to skip the definition of a running domain, by the XML of both.
 
-    Statistics of CPUs, memory and disks are asked of each QEMU. One that hangs, on storage that is
-    gone, say, would hold up the answer about all others. A domain that vanishes is left out.
+    Statistics of CPUs, memory and disks come from each QEMU. A QEMU that hangs, on lost storage
+    perhaps, would block the answer on all others. A domain that vanishes is left out.
     """
     out = []
     for dom, values in _stats(conn, name, libvirt.VIR_DOMAIN_STATS_STATE):
@@ -149,7 +149,7 @@ def definitions(
 
 
 def _read_info(dom: Any) -> dict[str, int]:
-    """Return what a driver without such statistics says of a domain when it is asked."""
+    """Return a domain's own figures, for a driver without these statistics."""
     _state, most_kib, used_kib, vcpus, time_ns = dom.info()
     return {
         "vcpu.current": vcpus,
@@ -162,14 +162,14 @@ def _read_info(dom: Any) -> dict[str, int]:
 @dataclass(frozen=True, slots=True)
 class Reachable:
     """
-    What of a domain others can connect to; listeners have ``host``, ``service``, ``tls``.
+    The network endpoints of a domain; listeners have ``host``, ``service``, ``tls``.
 
     sends_as_host
-        Whether QEMU sends for it by sockets of its own.
+        Whether QEMU sends the guest's traffic by sockets of the host.
     is_filtered
-        Whether a NIC of it has a network filter.
+        Whether a NIC has a network filter.
     written
-        The files that are its disks, and that it writes to.
+        The files that are its disks and that it can write to.
     """
 
     displays: list[Graphics]
@@ -184,7 +184,7 @@ def reachable(conn: Any) -> dict[str, Reachable]:
     out = {}
     for dom in conn.listAllDomains():
         try:
-            # Without its secrets nobody can tell whether a display has a password.
+            # Only the XML with secrets tells whether a display has a password.
             text = dom.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
         except libvirt.libvirtError as exc:
             if is_gone(exc):
@@ -234,10 +234,10 @@ def _blocks(values: Mapping[str, Any]) -> dict[str, dict[str, int]]:
 
 def addresses(conn: Any, name: str, source: str) -> list[str]:
     """
-    Return the addresses of a running domain as one source of libvirt's says them.
+    Return the addresses of a running domain from one of libvirt's sources.
 
     source
-        ``lease``, ``agent``, which has a few seconds, or ``arp``. One that fails knows none.
+        ``lease``, ``arp``, or ``agent``, with a limit of a few seconds. Empty if the source fails.
     """
     try:
         return access.addresses(_read_addresses(domain(conn, name), source.upper()))
@@ -250,8 +250,8 @@ def _read_addresses(dom: Any, source: str) -> list[Any]:
     kind = getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source}")
     if source != "AGENT":
         return _list_addresses(dom.interfaceAddresses(kind))
-    # A guest that stopped answering would hold up this call for as long as it likes. It is the
-    # domain's, and stays: set back, it would let another call wait without end.
+    # An unresponsive agent would block this call without end. The timeout belongs to the domain,
+    # and stays: without it another call could block.
     dom.agentSetResponseTimeout(AGENT_S)
     return _list_addresses(dom.interfaceAddresses(kind))
 
@@ -266,7 +266,7 @@ def state(conn: Any, name: str) -> str:
 
 
 def states(conn: Any) -> dict[str, str]:
-    """Return ``{name: state}`` of every domain with one bulk call."""
+    """Return ``{name: state}`` of every domain, by one bulk call."""
     stats = _stats(conn, None, libvirt.VIR_DOMAIN_STATS_STATE)
     return {dom.name(): _state(values) for dom, values in stats}
 
@@ -275,8 +275,8 @@ def node(conn: Any) -> dict[str, Any]:
     """
     Return libvirt's node information under the old names; ``phymemory`` is MiB.
 
-    The memory is that of the statistics: virNodeGetInfo sums up NUMA cells, which shows less
-    than there is on machines whose memory was grown while they ran.
+    The memory comes from the statistics: virNodeGetInfo adds up NUMA cells, which is too little on
+    machines with memory added while they ran.
     """
     info = conn.getInfo()
     return {
@@ -292,7 +292,7 @@ def node(conn: Any) -> dict[str, Any]:
 
 
 def _memory_mib(conn: Any, summed_mib: int) -> int:
-    """Return the host's memory; as summed up of its cells where a driver has no statistics."""
+    """Return the host's memory; the sum of its cells if a driver has no statistics."""
     try:
         memory = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS, 0)
     except libvirt.libvirtError as exc:

@@ -1,4 +1,4 @@
-"""Snapshots of domains: listed, taken, deleted, reverted to."""
+"""List, take, delete and revert snapshots of domains."""
 
 import re
 import time
@@ -16,29 +16,27 @@ from saltvirt.xml.disk import Disk
 from saltvirt.xml.held import SEED_SERIAL
 
 NONE = "N/A"
-# libvirt before 9.9 can take external snapshots, and cannot go back to them.
+# libvirt before 9.9 can take external snapshots, but cannot revert to them.
 _REVERTS_EXTERNAL = 9009000
-# From 10.9 on libvirt takes internal snapshots of running UEFI VMs, from 10.10 on it reverts them.
+# From 10.9 on libvirt takes internal snapshots of running UEFI VMs; from 10.10 on it reverts them.
 _UEFI_SNAPSHOTS = 10010000
-# libvirt keeps each in a file, which it writes beside that first: NAME.xml.new.
+# libvirt keeps a snapshot in a file, and writes NAME.xml.new first.
 _NAME_BYTES = 255 - len(".xml.new")
-# QEMU numbers the snapshots of a disk, and takes what may be a number for one.
+# QEMU numbers a disk's snapshots, and reads a name that may be a number as one.
 _NUMBER = re.compile("[1-9][0-9]{0,4}")
-# How long a guest has to write what it holds in memory, and to freeze.
+# Time for a guest to write its buffers, and to freeze.
 _FREEZE_S = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevertPlan:
     """
-    What is reverted to.
+    A planned revert.
 
-    target
-        The snapshot itself.
     newer
-        The snapshots that are newer, the newest first.
+        The snapshots after the target, the newest first.
     warned
-        What whoever does it is warned of.
+        Warnings for the operator.
     """
 
     to: str
@@ -48,7 +46,7 @@ class RevertPlan:
 
 
 def new_name(vm: str, name: object = None, suffix: object = None) -> str:
-    """Return the name of a snapshot to be taken: by default the VM's with the local time."""
+    """Return a new snapshot's name: by default the VM's name with the local time."""
     requested_name = "" if name is None else str(name)
     if requested_name.lower() == vm.lower():
         raise BadArgument("name", f"{requested_name!r} is the VM's own name; choose another")
@@ -73,7 +71,7 @@ def list_snapshots(conn: Any, name: str | None = None) -> dict[str, Any]:
         try:
             out[dom.name()] = _describe(dom)
         except libvirt.libvirtError as exc:
-            # A domain that vanishes while it is read is left out.
+            # A domain that vanishes meanwhile is left out.
             if not is_gone(exc):
                 raise
             out.pop(dom.name(), None)
@@ -81,7 +79,7 @@ def list_snapshots(conn: Any, name: str | None = None) -> dict[str, Any]:
 
 
 def read_all(conn: Any, name: str | None = None) -> dict[str, list[snapshot.Snapshot]]:
-    """Return the snapshots of all domains that have some, or of one, by the domains' names."""
+    """Return ``{name: snapshots}`` of all domains that have some, or of one."""
     out = {}
     for dom in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT):
         try:
@@ -89,7 +87,7 @@ def read_all(conn: Any, name: str | None = None) -> dict[str, list[snapshot.Snap
                 continue
             out[dom.name()] = _read(dom)
         except libvirt.libvirtError as exc:
-            # One that has vanished meanwhile has none.
+            # A domain that vanishes meanwhile is left out.
             if not is_gone(exc):
                 raise
     return out
@@ -104,12 +102,12 @@ def names(conn: Any, name: str) -> list[str]:
 
 def redefine_on_host(conn: Any, name: str, other_conn: Any) -> None:
     """
-    Tell another host's libvirt of a stopped domain's internal snapshots, which are in its disks.
+    Define a stopped domain's internal snapshots, which are in its disks, on another host.
 
     The domain is defined there, and its disks are there, or will be.
     """
     other_domain = domain(other_conn, name)
-    # A child after its parent, without which libvirt takes none.
+    # Parents first: libvirt refuses a snapshot without its parent.
     for libvirt_snapshot in domain(conn, name).listAllSnapshots(
         libvirt.VIR_DOMAIN_SNAPSHOT_LIST_TOPOLOGICAL
     ):
@@ -132,7 +130,7 @@ def _read(dom: Any) -> list[snapshot.Snapshot]:
         try:
             out.append(snapshot.read(libvirt_snapshot.getXMLDesc()))
         except libvirt.libvirtError as exc:
-            # One that is deleted while it is read is left out.
+            # A snapshot that is deleted meanwhile is left out.
             if exc.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_SNAPSHOT:
                 raise
     return out
@@ -153,14 +151,14 @@ def _row(entry: snapshot.Snapshot, current: str | None) -> dict[str, Any]:
 
 
 def _by_age(entries: Iterable[snapshot.Snapshot]) -> list[snapshot.Snapshot]:
-    """Return snapshots, the oldest first; a child after its parent, whatever the clock was then."""
+    """Return snapshots, the oldest first, and a parent before its children despite clock errors."""
     by_name = {entry.name: entry for entry in entries}
 
     def age(entry: snapshot.Snapshot) -> tuple[int, int]:
         parent = by_name.get(entry.parent or "")
         if parent is None:
             return entry.created_s, 0
-        # A clock that was ahead must not make a parent the newer one: it would be cleaned up.
+        # If the clock was ahead, a parent must not count as newer: a cleanup would delete it.
         created_s, depth = age(parent)
         return max(created_s, entry.created_s), depth + 1
 
@@ -168,9 +166,9 @@ def _by_age(entries: Iterable[snapshot.Snapshot]) -> list[snapshot.Snapshot]:
 
 
 def why_not(conn: Any, name: str, *, is_external: bool) -> str | None:
-    """Return why a domain cannot have a snapshot taken, as far as can be said before; or None."""
+    """Return the reason if a domain cannot have a snapshot, as far as known before; else None."""
     if is_external and name in lifecycle.saved(conn):
-        # What it has in its memory names these disks, and not those that are made above them.
+        # The saved memory refers to the present disk files, not to new files above them.
         return saved_state_message(name, "would go on in what is below the new files by then")
     if conn.getType() != "QEMU":
         return None
@@ -187,7 +185,7 @@ def why_not(conn: Any, name: str, *, is_external: bool) -> str | None:
 
 
 def _why_not_with_uefi(conn: Any, name: str) -> str | None:
-    """Return why a domain that runs cannot have an internal snapshot because of its firmware."""
+    """Return the reason if firmware rules out an internal snapshot of a running domain."""
     dom = domain(conn, name)
     system = read_domain.system(read_domain.domain(dom.XMLDesc(0)))
     if not dom.isActive() or not osboot.has_flash(system):
@@ -212,7 +210,7 @@ def _release(version: int) -> str:
 
 
 def saved_state_message(name: str, consequence: str) -> str:
-    """Return what is said of a VM with a saved state; ``why`` says what would become of that."""
+    """Return the message on a VM's saved state, with the clause ``consequence``."""
     return (
         f"VM {name!r} has a saved state (managed save), which {consequence}; start it and shut it "
         "down, or "
@@ -241,7 +239,7 @@ def take(conn: Any, vm: str, name: str, *, is_external: bool, is_quiesced: bool)
     Take a snapshot, of all disks or of none.
 
     is_external
-        Have each disk go on in a file of its own, and keep no memory.
+        Continue each disk in a new file, and keep no memory.
     is_quiesced
         Have the guest's agent freeze its file systems meanwhile.
     """
@@ -263,15 +261,15 @@ def take(conn: Any, vm: str, name: str, *, is_external: bool, is_quiesced: bool)
     dom = domain(conn, vm)
     if is_quiesced:
         flags |= libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_QUIESCE
-        # Whoever asked for addresses has left the domain a few seconds; without any, a guest that
-        # does not answer would hold this up for as long as it likes.
+        # A call for addresses may have left a shorter timeout; without any, an unresponsive guest
+        # would block this call without end.
         dom.agentSetResponseTimeout(_FREEZE_S)
     with privatefiles.restrict_new_files(conn, vm):
         dom.snapshotCreateXML(to_text(snapshot.build_new(name)), flags)
 
 
 def delete(conn: Any, vm: str, names: Sequence[str]) -> dict[str, Any]:
-    """Delete snapshots, or all without names; return ``{available, deleted}`` as they were."""
+    """Delete snapshots, or all without names; return ``{available, deleted}`` with their rows."""
     dom = domain(conn, vm)
     current = _current(dom)
     rows = {entry.name: _row(entry, current) for entry in _by_age(_read(dom))}
@@ -279,7 +277,7 @@ def delete(conn: Any, vm: str, names: Sequence[str]) -> dict[str, Any]:
     if missing:
         raise BadArgument("names", _no_such(vm, missing[0], rows))
     chosen_names = list(dict.fromkeys(names)) or list(rows)
-    # The newest first: a child of one that is deleted would be written anew.
+    # The newest first: deleting a parent makes libvirt rewrite its children.
     _delete(dom, vm, sorted(chosen_names, key=list(rows).index, reverse=True))
     return {
         "available": {vm: _describe(dom)},
@@ -288,7 +286,7 @@ def delete(conn: Any, vm: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _delete(dom: Any, vm: str, names: Sequence[str], reverted_to: str | None = None) -> None:
-    """Delete snapshots in their order; what fails then says what was done before it."""
+    """Delete snapshots in order; an error names the steps done before."""
     steps = [] if reverted_to is None else [f"reverted to {reverted_to!r}"]
     for name in names:
         try:
@@ -308,7 +306,7 @@ def _no_such(vm: str, name: str, existing_names: Iterable[str]) -> str:
 
 
 def plan_revert(conn: Any, vm: str, requested: object = None) -> RevertPlan:
-    """Return what reverting would do: to the one that is wanted, or to the current one's parent."""
+    """Plan a revert to the requested snapshot, or to the current one's parent."""
     dom = domain(conn, vm)
     snapshots_by_name = {entry.name: entry for entry in _by_age(_read(dom))}
     target = snapshots_by_name[_choose_target(vm, snapshots_by_name, _current(dom), requested)]
@@ -320,7 +318,7 @@ def plan_revert(conn: Any, vm: str, requested: object = None) -> RevertPlan:
             "libvirt"
         )
     if vm in lifecycle.saved(conn):
-        # libvirt would start the VM with that memory over what the disks had before.
+        # libvirt would resume the saved memory over the reverted disks.
         raise LibvirtRefused(saved_state_message(vm, "would go on over the disks of the snapshot"))
     ages = list(snapshots_by_name)
     return RevertPlan(
@@ -346,7 +344,7 @@ def _choose_target(
     current: str | None,
     requested: object,
 ) -> str:
-    # As on Salt 3006, an empty text names none.
+    # As on Salt 3006, an empty text means no name.
     if requested not in (None, ""):
         if str(requested) not in snapshots_by_name:
             raise BadArgument("vm_snapshot", _no_such(vm, str(requested), snapshots_by_name))
@@ -367,7 +365,7 @@ def _choose_target(
 
 
 def revert(conn: Any, vm: str, plan: RevertPlan, *, with_cleanup: bool) -> dict[str, Any]:
-    """Revert as planned; return what :func:`shown` does."""
+    """Revert as planned; return the result of :func:`describe_revert`."""
     dom = domain(conn, vm)
     with privatefiles.restrict_new_files(conn, vm):
         dom.revertToSnapshot(dom.snapshotLookupByName(plan.to))

@@ -1,4 +1,4 @@
-"""What is in a volume, to and from a file of this host, through libvirt's streams."""
+"""Copy a volume's content to and from a file of this host, through libvirt's streams."""
 
 import contextlib
 import errno
@@ -14,7 +14,7 @@ from saltvirt.kvm.connect import libvirt
 
 
 class _Window:
-    """The part of a file that is sent: ``length`` bytes from where it stands, or all of it."""
+    """The part of a file that is sent: its first ``length`` bytes, or all of it."""
 
     def __init__(self, handle: int, length: int) -> None:
         self.handle = handle
@@ -23,11 +23,11 @@ class _Window:
         self.end = min(size, length) if length else size
 
     def left(self) -> int:
-        """Return how many bytes are left."""
+        """Return the number of remaining bytes."""
         return max(self.end - os.lseek(self.handle, 0, os.SEEK_CUR), 0)
 
     def read(self, count: int) -> bytes:
-        """Return the next bytes, none at the end; raise OSError if the file ends before that."""
+        """Return the next bytes, none at the end; raise OSError if the file was truncated."""
         self._refuse_cut()
         return os.read(self.handle, min(count, self.left()))
 
@@ -39,7 +39,7 @@ class _Window:
             raise OSError(errno.EIO, "it has become shorter meanwhile")
 
     def section(self) -> list[Any]:
-        """Return ``[is data, length]`` of what comes next: data, or a hole."""
+        """Return ``[is data, length]`` of the next section: data, or a hole."""
         self._refuse_cut()
         position = os.lseek(self.handle, 0, os.SEEK_CUR)
         try:
@@ -48,20 +48,20 @@ class _Window:
         except OSError as exc:
             if exc.errno != errno.ENXIO:
                 raise
-            # Nothing but a hole up to the end.
+            # Only a hole up to the end.
             data, end = -1, self.end
         os.lseek(self.handle, position, os.SEEK_SET)
         return [data == position and self.left() > 0, max(min(end, self.end) - position, 0)]
 
     def skip(self, length: int) -> int:
-        """Go past a hole."""
+        """Skip a hole."""
         return os.lseek(self.handle, length, os.SEEK_CUR)
 
 
 def upload(
     conn: Any, pool: str, volume: str, file: str, *, offset: int, length: int, is_sparse: bool
 ) -> None:
-    """Write a file's content into a volume, from ``offset`` on; ``length`` 0 is all of it."""
+    """Write a file's content into a volume, from ``offset`` on; ``length`` 0 means all of it."""
     handle = _open_source(file)
     try:
         libvirt_volume = volumes.lookup(conn, pool, volume)
@@ -85,10 +85,10 @@ def upload(
 
 def _takes_holes(libvirt_volume: Any, end: int) -> bool:
     """
-    Return whether a volume is as its content is to be where nothing is sent of a hole.
+    Return whether a volume gets the right content if holes are not sent.
 
-    Of a device libvirt makes zeros there. In a file it leaves what there was, and cuts the file
-    off after the hole, so that all behind what is sent is gone.
+    In a device, libvirt writes zeros for a hole. In a file it keeps old data there, and truncates
+    the file after the hole: all data beyond the sent part is lost.
     """
     kind, capacity, allocation = libvirt_volume.info()
     is_device = bool(kind != libvirt.VIR_STORAGE_VOL_FILE)
@@ -97,7 +97,7 @@ def _takes_holes(libvirt_volume: Any, end: int) -> bool:
 
 def _open_source(file: str) -> int:
     try:
-        # A pipe would be waited for.
+        # O_NONBLOCK: opening a pipe would block.
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as exc:
         raise BadArgument("file", f"{file}: {exc}") from exc
@@ -124,7 +124,7 @@ def _send(stream: Any, window: _Window, is_sparse: bool) -> None:
 
 
 def _abort(stream: Any) -> None:
-    # libvirt may have ended it by itself.
+    # libvirt may have ended the stream itself.
     with contextlib.suppress(libvirt.libvirtError):
         stream.abort()
 
@@ -132,7 +132,7 @@ def _abort(stream: Any) -> None:
 def download(
     conn: Any, pool: str, volume: str, file: str, *, offset: int, length: int, is_sparse: bool
 ) -> None:
-    """Write a volume's content into a new file that only root reads; nothing stays on failure."""
+    """Write a volume's content into a new file that only root can read; remove it on failure."""
     if not str(file).startswith("/"):
         raise BadArgument("file", f"{file!r} is not an absolute path")
     libvirt_volume = volumes.lookup(conn, pool, volume)
@@ -163,7 +163,7 @@ def _receive(
         libvirt_volume.download(stream, offset, length, flags)
         if is_sparse:
             stream.sparseRecvAll(_write, _write_hole, handle)
-            # A hole at the end is only skipped so far.
+            # A hole at the end was only skipped.
             os.ftruncate(handle, os.lseek(handle, 0, os.SEEK_CUR))
         else:
             stream.recvAll(_write, handle)
@@ -176,7 +176,7 @@ def _receive(
 def _write(_stream: Any, data: bytes, handle: int) -> int:
     remaining = memoryview(data)
     while remaining:
-        # On a disk that gets full only a part is written, and that alone is no error.
+        # On a disk that fills up, os.write writes a part without an error.
         remaining = remaining[os.write(handle, remaining) :]
     return len(data)
 

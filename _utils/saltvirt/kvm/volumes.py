@@ -1,4 +1,4 @@
-"""Volumes of storage pools: look at them, make, fill, copy, resize and remove them."""
+"""List, create, fill, copy, resize and remove volumes of storage pools."""
 
 import os
 import re
@@ -16,17 +16,17 @@ from saltvirt.xml import parse, pooldisk, to_text
 from saltvirt.xml import pool as pool_
 from saltvirt.xml import volume as volume_
 
-# Types of which all volumes go with the pool.
+# Types of pools that are deleted together with all their volumes.
 _GROUPS = ("logical", "zfs")
-# Types whose volumes' names may have slashes, as their programs and servers take them.
+# Types of pools that allow slashes in volumes' names.
 _WITH_SLASHES = ("rbd", "sheepdog", "zfs")
-# What libvirt calls the formats of volumes that are files.
+# libvirt's names for the formats of volumes that are files.
 _FORMATS = (
     "none raw dir bochs cloop dmg iso vpc vdi fat vhd ploop cow qcow qcow2 qed vmdk unknown"
 ).split()
-# What libvirt says of a volume, or a pool, that went since it was listed.
+# libvirt's errors for a volume, or a pool, that was removed after it was listed.
 _GONE = ("NO_STORAGE_VOL", "NO_STORAGE_POOL", "SYSTEM_ERROR", "OPERATION_INVALID")
-# Of a volume of Gluster its pool says this, and the disk of a VM what follows the server.
+# A Gluster pool's paths start with this; a VM's disk has only the part after the server.
 _GLUSTER = re.compile(r"gluster[a-z+]*://[^/]*/")
 WIPES = (
     "zero",
@@ -43,17 +43,17 @@ WIPES = (
 
 
 def lookup(conn: Any, pool: str, volume: str) -> Any:
-    """Return a volume; libvirt says what there is not."""
+    """Return a volume; libvirt's error names a missing pool or volume."""
     return conn.storagePoolLookupByName(pool).storageVolLookupByName(volume)
 
 
 def names(conn: Any, pool: str) -> list[str]:
-    """Return the names of a running pool's volumes; those that are not UTF-8 are escaped."""
+    """Return the names of a running pool's volumes; names that are not UTF-8 are escaped."""
     return anybytes.names(conn.storagePoolLookupByName(pool))
 
 
 def find(conn: Any, pool: str, volume: str) -> volume_.Volume | None:
-    """Return what a volume is, None if a running pool has none of that name."""
+    """Return a volume's description, None if a running pool has none of that name."""
     libvirt_pool = conn.storagePoolLookupByName(pool)
     try:
         return volume_.read(anybytes.read_volume_xml(libvirt_pool.storageVolLookupByName(volume)))
@@ -65,10 +65,10 @@ def find(conn: Any, pool: str, volume: str) -> volume_.Volume | None:
 
 def infos(conn: Any, pool: str | None = None, volume: str | None = None) -> dict[str, Any]:
     """
-    Return ``{pool: {volume: {...}}}`` of the pools that run; one without volumes is left out.
+    Return ``{pool: {volume: {...}}}`` of the running pools; a pool without volumes is left out.
 
-    Each volume is asked for once. Who uses it is known by what lies below the disks of all
-    domains, in whichever pool, so all volumes are read.
+    Each volume is read once. All volumes are read, as a volume's users depend on the backing chains
+    of all domains' disks, in all pools.
     """
     volumes_by_pool = _read_all_volumes(conn)
     users = _users(conn, volumes_by_pool)
@@ -110,12 +110,12 @@ def _is_gone(exc: Any) -> bool:
 
 
 def users(conn: Any) -> dict[tuple[str, str], set[str]]:
-    """Return the VMs that have a volume as a disk, or below one, by pool and name."""
+    """Return ``{(pool, volume): VMs}`` with the volume as a disk, or in a backing chain."""
     return _users(conn, _read_all_volumes(conn))
 
 
 def find_backing_users(conn: Any) -> dict[tuple[str, str], set[str]]:
-    """Return the VMs that have a volume below a disk, as its pool says, by pool and name."""
+    """Return ``{(pool, volume): VMs}`` with the volume in a backing chain, as the pools list it."""
     return _users(conn, _read_all_volumes(conn), only_below=True)
 
 
@@ -126,7 +126,7 @@ def _users(
     *,
     only_below: bool = False,
 ) -> dict[tuple[str, str], set[str]]:
-    """Return the VMs that have a volume as a disk, or below one, by pool and name."""
+    """Return ``{(pool, volume): VMs}`` with the volume as a disk, or in a backing chain."""
     paths_by_volume, backing_by_path = _places(volumes_by_pool)
     out: defaultdict[str, set[str]] = defaultdict(set)
     for vm, disk_places in _disks(conn, flags):
@@ -136,7 +136,7 @@ def _users(
             )
             if only_below and path is not None:
                 path = backing_by_path.get(path)
-            # A chain that leads back to itself ends where it was.
+            # The second condition ends the loop on a circular chain.
             while path is not None and vm not in out[path]:
                 out[path].add(vm)
                 path = backing_by_path.get(path)
@@ -146,7 +146,7 @@ def _users(
 def _places(
     volumes_by_pool: dict[str, list[volume_.Volume]],
 ) -> tuple[dict[tuple[str, str], str], dict[str, str]]:
-    """Return where volumes, by pool and name, really are, and what is below each place."""
+    """Return ``{(pool, volume): resolved path}``, and ``{path: backing path}``."""
     # Several pools, and links, may lead to one file.
     paths_by_volume, backing_by_path = {}, {}
     for pool, volumes in volumes_by_pool.items():
@@ -160,12 +160,12 @@ def _places(
 
 
 def _real(path: str) -> str:
-    """Return a path without symbolic links; of what lies elsewhere the name that disks have."""
+    """Return a path without symbolic links; a network volume's name as disks have it."""
     return os.path.realpath(path) if path.startswith("/") else _GLUSTER.sub("", path)
 
 
 def _disks(conn: Any, flags: int = 0) -> Iterator[tuple[str, set[tuple[str, ...]]]]:
-    """Yield the name of each VM, and of its disks and what is below them where they are."""
+    """Yield ``(VM, places)`` of all VMs: the places of its disks and their backing files."""
     for domain in conn.listAllDomains(flags):
         try:
             texts = [domain.XMLDesc(0)]
@@ -182,7 +182,7 @@ def _disks(conn: Any, flags: int = 0) -> Iterator[tuple[str, set[tuple[str, ...]
 
 
 def used_by_running(conn: Any, pool: str, volume: str | None = None) -> dict[str, str]:
-    """Return ``{volume: VM}`` of those of a pool, or one of them, that a VM that runs uses."""
+    """Return ``{volume: VM}`` of a pool's volumes, or of one, that running VMs use."""
     return _used_by(conn, libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE, pool, volume)
 
 
@@ -192,7 +192,7 @@ def _used_by(conn: Any, flags: int, pool: str, volume: str | None) -> dict[str, 
         [libvirt_pool.storageVolLookupByName(volume)] if volume else libvirt_pool.listAllVolumes(0)
     )
     places = [(vm, place) for vm, disk_places in _disks(conn, flags) for place in disk_places]
-    # Their paths are asked for only if there is a VM that could use one.
+    # Without a VM that could use a volume, skip the calls for the volumes' paths.
     if not places:
         return {}
     by_name = {(place[1], place[2]): vm for vm, place in places if place[0] == "volume"}
@@ -207,7 +207,7 @@ def _used_by(conn: Any, flags: int, pool: str, volume: str | None) -> dict[str, 
 
 
 def _path(conn: Any, place: tuple[str, ...]) -> str | None:
-    """Return where a disk really is, None of a volume of a pool that is gone, or is no folder."""
+    """Return a disk's resolved path, None for a volume of a pool that is gone, or has no folder."""
     if place[0] == "path":
         return _real(place[1])
     pool = pools.find(conn, place[1])
@@ -216,7 +216,7 @@ def _path(conn: Any, place: tuple[str, ...]) -> str | None:
 
 
 def refuse_running(conn: Any, pool: str, volume: str) -> None:
-    """Raise StorageError if a VM that runs, or is to go on, uses a volume: as a disk or below."""
+    """Raise StorageError if a running or saved VM uses a volume, as a disk or backing file."""
     for vm in used_by_running(conn, pool, volume).values():
         raise StorageError(f"VM {vm!r} runs and uses volume {pool}/{volume}; stop it first")
     refuse_saved(conn, pool, volume)
@@ -224,13 +224,13 @@ def refuse_running(conn: Any, pool: str, volume: str) -> None:
 
 def refuse_saved(conn: Any, pool: str, volume: str | None = None) -> None:
     """
-    Raise StorageError if a VM with a saved state uses volumes of a pool: as disks or below.
+    Raise StorageError if a VM with a saved state uses volumes of a pool, also as backing files.
 
     volume
-        Only this one. Defaults to all.
+        The only volume to check. Defaults to all.
     """
     for name, vm in sorted(_used_by_saved(conn, pool, volume).items()):
-        # It has in its memory what it takes to be in the volume.
+        # The saved memory has cached content of the volume.
         raise StorageError(
             f"VM {vm!r} has a saved state (managed save), with which volume {pool}/{name} "
             "belongs together; start it and shut it down, or drop that state with virsh "
@@ -242,7 +242,7 @@ def _used_by_saved(conn: Any, pool: str, volume: str | None) -> dict[str, str]:
     flag = libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE
     if not conn.listAllDomains(flag):
         return {}
-    # What is below a disk libvirt says only while its VM runs; what is below a volume always.
+    # libvirt lists a disk's backing files only while its VM runs, but a volume's always.
     users_below = {
         name: min(vms)
         for (pool_name, name), vms in _users(conn, _read_all_volumes(conn), flag).items()
@@ -252,7 +252,7 @@ def _used_by_saved(conn: Any, pool: str, volume: str | None) -> dict[str, str]:
 
 
 def refuse_used(conn: Any, pool: str) -> None:
-    """Raise StorageError if VMs that run have volumes of a pool as disks, or below one."""
+    """Raise StorageError if running VMs use volumes of a pool, as disks or backing files."""
     users_by_volume = used_by_running(conn, pool)
     if users_by_volume:
         users_text = terminal.join_some(
@@ -265,10 +265,10 @@ def refuse_used(conn: Any, pool: str) -> None:
 
 def refuse_stop(conn: Any, pool: str) -> None:
     """
-    Raise StorageError if a pool that stops would take the disks of VMs that run with it.
+    Raise StorageError if stopping a pool would cut running VMs off from their disks.
 
-    libvirt logs out of an iSCSI session, and ends a virtual host adapter, whoever has its devices
-    open. What is mounted, or a volume group, stays as long as it is in use; a folder is let go.
+    libvirt logs out of an iSCSI session, and ends a virtual host adapter, even while their devices
+    are open. A mount or a volume group stays while it is in use; a folder is only released.
     """
     libvirt_pool = conn.storagePoolLookupByName(pool)
     if libvirt_pool.isActive() and pool_.read(pools.definition(libvirt_pool)).type in (
@@ -279,14 +279,14 @@ def refuse_stop(conn: Any, pool: str) -> None:
 
 
 def find_group_pool(conn: Any, pool: str) -> pool_.Pool | None:
-    """Return a pool that goes with all its volumes, None if it is another."""
-    # Of a folder that is not empty libvirt leaves all, of a volume group nothing.
+    """Return a pool that is deleted together with all its volumes, None if it is another type."""
+    # libvirt deletes no folder with files in it, but deletes a volume group with its volumes.
     description = pool_.read(pools.definition(conn.storagePoolLookupByName(pool)))
     return description if description.type in _GROUPS else None
 
 
 def refuse_group_of_vms(conn: Any, group: pool_.Pool) -> None:
-    """Raise StorageError if VMs, running or not, have volumes of a pool that goes with them."""
+    """Raise StorageError if VMs, running or not, have volumes of such a pool."""
     for vm, places in _disks(conn):
         if any(_is_in_group(conn, group, place) for place in places):
             raise StorageError(
@@ -296,7 +296,7 @@ def refuse_group_of_vms(conn: Any, group: pool_.Pool) -> None:
 
 
 def list_in_group(conn: Any, group: pool_.Pool, places: Iterable[str]) -> list[str]:
-    """Return which places, paths or POOL/VOLUME, are volumes of a pool that goes with them."""
+    """Return the places, paths or POOL/VOLUME, that are volumes of such a pool."""
     return [place for place in places if _is_in_group(conn, group, _parse_place(place))]
 
 
@@ -307,7 +307,7 @@ def _parse_place(place: str) -> tuple[str, ...]:
 def _is_in_group(conn: Any, group: pool_.Pool, place: tuple[str, ...]) -> bool:
     if place[0] == "path":
         return pool_.has_device(group, place[1])
-    # Several pools may be of one group.
+    # Several pools may have the same group.
     libvirt_pool = pools.find(conn, place[1])
     return libvirt_pool is not None and pool_.is_same_group(
         pool_.read(pools.definition(libvirt_pool)), group
@@ -315,7 +315,7 @@ def _is_in_group(conn: Any, group: pool_.Pool, place: tuple[str, ...]) -> bool:
 
 
 def refuse_unmakeable(conn: Any, pool: str, requested: volume_.Volume) -> None:
-    """Raise BadArgument for a name or format that libvirt does not take: a test is not told."""
+    """Raise BadArgument for a name or format that libvirt refuses, also in a state's test run."""
     kind = parse(conn.storagePoolLookupByName(pool).XMLDesc(0)).get("type")
     if kind not in _WITH_SLASHES:
         arguments.object_name("volume", requested.name)
@@ -326,27 +326,27 @@ def refuse_unmakeable(conn: Any, pool: str, requested: volume_.Volume) -> None:
 
 
 def define(conn: Any, pool: str, requested: volume_.Volume) -> None:
-    """Make a volume in a running pool."""
+    """Create a volume in a running pool."""
     libvirt_pool = conn.storagePoolLookupByName(pool)
     if parse(libvirt_pool.XMLDesc(0)).get("type") == "logical":
-        # Its volumes are never thin here.
+        # This project makes no thin LVM volumes.
         requested = replace(requested, allocation=requested.capacity)
     libvirt_pool.createXML(to_text(volume_.build(requested)), 0)
 
 
 def define_xml(conn: Any, pool: str, text: str) -> None:
-    """Make a volume from libvirt's own XML."""
-    # Refused here if it is none: libvirt would say less.
+    """Create a volume from libvirt's own XML."""
+    # Our error on malformed XML is clearer than libvirt's.
     parse(text)
     conn.storagePoolLookupByName(pool).createXML(text, 0)
 
 
 def delete(conn: Any, pool: str, volume: str, check: Callable[[], object]) -> None:
     """
-    Remove a volume with its content, unless a VM that runs uses it.
+    Remove a volume with its content, unless a running VM uses it.
 
     check
-        Raises if another host uses it.
+        Raises if the volume is not free.
     """
     libvirt_volume = lookup(conn, pool, volume)
     refuse_running(conn, pool, volume)
@@ -364,10 +364,10 @@ def resize(
     check: Callable[[bool], object],
 ) -> bool:
     """
-    Give a volume a capacity in bytes; return whether it had another one.
+    Set a volume's capacity in bytes; return whether that changes it.
 
     check
-        Raises if another host uses it; it is told whether the volume gets smaller.
+        Raises if the volume is not free; called with whether the volume shrinks.
     """
     libvirt_volume = lookup(conn, pool, volume)
     old_capacity = libvirt_volume.info()[1]
@@ -391,7 +391,7 @@ def resize(
 def clone(
     conn: Any, pool: str, volume: str, name: str, *, to_pool: str, format: str | None
 ) -> None:
-    """Copy a volume, all of what it is based on included, into a new one."""
+    """Copy a volume, with the content of its backing files, into a new one."""
     source_volume = lookup(conn, pool, volume)
     refuse_running(conn, pool, volume)
     description = volume_.read(anybytes.read_volume_xml(source_volume))
@@ -406,7 +406,7 @@ def clone(
         requested = replace(requested, allocation=requested.capacity, format=None)
     new_volume = target_pool.createXMLFrom(to_text(volume_.build(requested)), source_volume, 0)
     try:
-        # One that was started meanwhile has written to what was copied.
+        # A VM that was started meanwhile may have written to the source.
         refuse_running(conn, pool, volume)
     except BaseException:
         new_volume.delete(0)
@@ -414,11 +414,11 @@ def clone(
 
 
 def refuse_algorithm(algorithm: str) -> None:
-    """Raise BadArgument for what is no way to overwrite a volume."""
+    """Raise BadArgument unless libvirt has such a way to overwrite a volume."""
     if algorithm not in WIPES:
         raise BadArgument("algorithm", f"{algorithm!r}; one of {', '.join(WIPES)}")
 
 
 def wipe(conn: Any, pool: str, volume: str, algorithm: str) -> None:
-    """Overwrite the content of a volume, of which it is known that no VM has it."""
+    """Overwrite the content of a volume; the caller has checked that no VM uses it."""
     lookup(conn, pool, volume).wipePattern(WIPES.index(algorithm), 0)

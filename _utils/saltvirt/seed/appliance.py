@@ -1,4 +1,4 @@
-"""Have a worker look into a disk, or write to it: bounded in time, and always ended."""
+"""Run a worker that reads or writes a disk, with a time limit and a certain end."""
 
 import json
 import os
@@ -25,16 +25,16 @@ PYTHON = "/usr/bin/python3"
 LIMIT_S, MEMORY_MIB = 300, 768
 _GENTLE_S = 5
 _LOOK_S = 0.5
-# What is written beside the disk: an overlay over one that is only read, and a socket.
+# Data beside the disk: an overlay over a disk that is only read, and a socket.
 _MOST_EXTRA_MIB = 1024
-# So many characters of an answer are read: what it finds is names, and some lines of errors.
+# The largest answer to read: names, and a few lines of errors.
 _MOST_ANSWER_CHARS = 4 * MIB
 _LONGEST = 1000
 _METHOD_NAMES = {"guestfs": "libguestfs", "nbd": "mounting by this host", "folder": "writing"}
 
 
 def why_missing(python: str = PYTHON) -> str | None:
-    """Return why no worker can run on this host, None if one can."""
+    """Return the reason why no worker can run on this host, None if one can."""
     argv = [python, "-I", "-B", str(_WORKER), "--check"]
     try:
         result = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -59,31 +59,31 @@ def run(
     masters: Iterable[str] = (),
 ) -> dict[str, Any]:
     """
-    Do a job, in an appliance of its own mostly, and return the worker's answer.
+    Run a job in a worker, usually in an appliance of its own, and return the worker's answer.
 
     job
         ``{"action": "look", "seed", "install" or "build", "path", "format", "via", ...}``; see the
         program in the folder ``worker``.
     state_dir
-        Where libguestfs keeps its temporary files and sockets meanwhile.
+        Holds libguestfs' temporary files and sockets.
     room
-        How much the disk may take: the appliance is ended where it leaves VMs too little.
+        How much the disk may grow: the appliance is ended when it leaves VMs too little.
     limit_s, memory_mib
-        How long it may take, in seconds, and how much memory the appliance has, in MiB.
+        The time limit in seconds, and the appliance's memory in MiB.
     use_kvm
-        Let the appliance use KVM; only where that was proved to work.
+        Let the appliance use KVM; only where a probe proved that it works.
     masters
         Addresses that an appliance with a network must not reach, beside this host's networks.
 
-    Raises SeedError if the disk is refused, the appliance's user or the rules for its network
-    cannot be had, or the appliance fails, takes too long or writes too much.
+    Raises SeedError if the disk is refused, if the appliance's user or its network rules cannot be
+    had, or if the appliance fails, takes too long or writes too much.
     """
     job = {**job, "limit_s": limit_s, "memory_mib": memory_mib}
     with (
         _make_work_folder(Path(state_dir) / "appliances") as folder,
         _borrow_account(job, lending.locks_folder(state_dir), masters) as account,
         _confine_job(job, folder, room, use_kvm, account) as worker_job,
-        # Not pipes: whoever has taken a worker over could fill this process's memory.
+        # Files, not pipes: a worker that a guest has taken over could fill this process's memory.
         open(f"{folder}/answer", "w+", errors="replace") as out,
         open(f"{folder}/printed", "w+", errors="replace") as err,
     ):
@@ -114,13 +114,13 @@ def _read_output(stream: TextIO) -> str:
 def _borrow_account(
     job: dict[str, Any], place: Path, masters: Iterable[str]
 ) -> Iterator[lending.Account | None]:
-    """Yield the user that an appliance is meanwhile; None for a job without one."""
+    """Yield a user for the appliance during the block; None for a job without an appliance."""
     if job.get("via", "guestfs") != "guestfs":
         yield None
         return
     accounts = lending.accounts()
     if job.get("network"):
-        # It is one table for all of them: others may be at work.
+        # All appliances share this table: name all users, as other appliances may be running.
         barrier.put_up([candidate.uid for candidate in accounts], masters)
     with lending.borrow_account(accounts, place, job["limit_s"]) as account:
         yield account
@@ -130,7 +130,7 @@ def _borrow_account(
 def _confine_job(
     job: dict[str, Any], folder: str, room: Room, use_kvm: bool, account: lending.Account | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the job as the worker gets it, with all that the appliance's user may have."""
+    """Yield the worker's job, with all files that the appliance's user may have."""
     if account is None:
         yield job
         return
@@ -160,7 +160,7 @@ def _watch(
     deadline = time.monotonic() + limit_s
     pending_text: str | None = job_text
     disk_bytes = allocated_bytes(path)
-    # A device has its size.
+    # A device has a fixed size.
     grows = job["action"] != "look" and not Path(path).is_block_device()
     meter = replace(room, limit_s=limit_s).meter(path, Path(path).parent)
     while True:
@@ -168,7 +168,7 @@ def _watch(
             worker.communicate(pending_text, timeout=min(_LOOK_S, limit_s))
             return
         except subprocess.TimeoutExpired as exc:
-            pending_text = None  # what is not written yet is, and a second time is refused
+            pending_text = None  # the next call writes the rest, and refuses the input again
             if time.monotonic() > deadline:
                 raise SeedError(
                     f"{path}: the worker took longer than {limit_s} s; raise "
@@ -198,9 +198,9 @@ def _refuse_growth(meter: Meter, written_bytes: int) -> None:
 
 
 def _end(worker: subprocess.Popen[str]) -> None:
-    """End a worker with all that it started, which is in the same session: an appliance, mounts."""
+    """End a worker and its children, such as an appliance or mounts, all in one session."""
     deadline = time.monotonic() + _GENTLE_S
-    # qemu-nbd lets go of its device when it is asked to; killed, it may leave the kernel waiting.
+    # SIGTERM makes qemu-nbd release its device; SIGKILL alone may leave the kernel waiting.
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(worker.pid, number)
@@ -212,7 +212,7 @@ def _end(worker: subprocess.Popen[str]) -> None:
 
 @contextmanager
 def _make_work_folder(parent: Path) -> Iterator[str]:
-    """Yield a folder that goes with the block; those of processes that were killed go too."""
+    """Yield a work folder, and remove it afterwards; remove those of killed processes, too."""
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in parent.glob("*.lock"):
         with locks.hold_lock(path, wait=False) as handle:
@@ -228,7 +228,7 @@ def _make_work_folder(parent: Path) -> Iterator[str]:
 
 
 def new_folder(parent: Path) -> Path:
-    """Return the path of an appliance's folder; short, as a socket's has at most 107 characters."""
+    """Return a new work folder's path; short, as a socket's path has at most 107 characters."""
     return parent / uuid.uuid4().hex[:8]
 
 
@@ -263,5 +263,5 @@ def _answer(job: dict[str, Any], code: int, out: str, err: str) -> dict[str, Any
 
 
 def _one_line(reason: object) -> str:
-    # Names in an image, and what its programs print, are in it.
+    # The reason may contain names from an image, and output of its programs.
     return terminal.one_line(str(reason), _LONGEST)

@@ -1,8 +1,8 @@
 """
-What the appliance's user cannot reach while it has a network: this host, and its networks.
+Keep the appliance's user, while it has a network, from this host and its networks.
 
-A table of nftables of our own, by user. It is loaded before each appliance that gets a network, and
-stays: it is about that user alone. Undo: ``nft delete table inet salt_virt_appliance``.
+This project's own nftables table, by user. It is loaded before each appliance with a network, and
+stays, as it concerns that user only. Undo: ``nft delete table inet salt_virt_appliance``.
 Source: nft(8), meta skuid.
 """
 
@@ -18,7 +18,7 @@ from saltvirt import connection
 from saltvirt.errors import SeedError
 
 TABLE = "salt_virt_appliance"
-# This host; what is on its links; everybody at once.
+# This host; link-local addresses; multicast and broadcast.
 _ALWAYS = (
     "127.0.0.0/8",
     "169.254.0.0/16",
@@ -33,27 +33,27 @@ _SBIN = "/usr/sbin:/sbin"
 
 
 def own_networks(output: str) -> list[str]:
-    """Return the networks of all addresses in what ``ip -json address`` has printed."""
+    """Return the networks of all addresses in the output of ``ip -json address``."""
     networks = []
     for link in json.loads(output):
         for address in link.get("addr_info", ()):
             if address.get("local"):
                 networks.append(f"{address['local']}/{address['prefixlen']}")
-                if address.get("address"):  # the other end of a line
+                if address.get("address"):  # the other end of a point-to-point link
                     networks.append(address["address"])
     return networks
 
 
 def own_links(output: str) -> list[str]:
-    """Return what is reached without a gateway, of what ``ip -json route`` has printed."""
+    """Return the destinations without a gateway in the output of ``ip -json route``."""
     rows = json.loads(output or "[]")
     direct = [row["dst"] for row in rows if row.get("dev") and not {"gateway", "via"} & {*row}]
-    # A line that everything goes to has the others at its end, not on the link.
+    # A point-to-point default route: its destinations are beyond the link.
     return [destination for destination in direct if destination != "default"]
 
 
 def resolvers(text: str) -> list[str]:
-    """Return the name servers that a resolv.conf has, whose names the guest is told by."""
+    """Return the name servers of a resolv.conf, which resolve names for the guest."""
     rows = [row.split() for row in text.splitlines()]
     addresses = [
         row[1].partition("%")[0] for row in rows if len(row) > 1 and row[0] == "nameserver"
@@ -62,7 +62,7 @@ def resolvers(text: str) -> list[str]:
 
 
 def rules(uids: Iterable[int], networks: Iterable[str], servers: Iterable[str]) -> str:
-    """Return the table: names are asked for, and nothing else goes to this host's networks."""
+    """Return the table: allow DNS, and reject everything else on this host's networks."""
     networks_by_family = _by_family([*_ALWAYS, *networks])
     servers_by_family = _by_family(servers)
     lines = [
@@ -70,7 +70,7 @@ def rules(uids: Iterable[int], networks: Iterable[str], servers: Iterable[str]) 
         for family, hosts in servers_by_family
         for protocol in ("udp", "tcp")
     ]
-    # What a cloud tells its machine is reached by a gateway, too.
+    # A cloud's metadata service may be behind a gateway, too.
     networks_by_family += _by_family(connection.METADATA)
     lines += [
         'oif "lo" reject',
@@ -93,13 +93,13 @@ table inet {TABLE} {{
 
 
 def put_up(uids: Iterable[int], masters: Iterable[str]) -> None:
-    """Load the table; raise SeedError if it cannot be: then the appliance gets no network."""
+    """Load the table; raise SeedError on failure, as the appliance then gets no network."""
     address_output = _run_program(["ip", "-json", "address"], "iproute2")
     try:
         servers = resolvers(Path("/etc/resolv.conf").read_text(errors="replace"))
     except OSError:
         servers = []
-    # An address of DHCPv6, or of a rented server, says nothing of the network that it is in.
+    # The address of DHCPv6, or of a rented server, does not tell its network; the routes do.
     route_outputs = [
         _run_program(["ip", "-json", family, "route", "show", "table", "all"], "iproute2")
         for family in _IP
@@ -118,7 +118,7 @@ def _is_address(text: str) -> bool:
 
 
 def _by_family(networks: Iterable[str]) -> list[tuple[str, str]]:
-    """Return ``[(nftables' name of the family, its networks)]``: none is part of another."""
+    """Return ``[(nftables' family, its networks)]``, with overlapping networks merged."""
     parsed_networks = [ipaddress.ip_network(network, strict=False) for network in networks]
     v4 = ipaddress.collapse_addresses(
         n for n in parsed_networks if isinstance(n, ipaddress.IPv4Network)

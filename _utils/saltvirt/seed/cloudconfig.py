@@ -1,4 +1,4 @@
-"""What a NoCloud seed says to cloud-init beside the identity: user data, network, vendor data."""
+"""Build a NoCloud seed's cloud-config beside the identity: user data, network, vendor data."""
 
 import ipaddress
 import itertools
@@ -12,18 +12,18 @@ from saltvirt.errors import BadArgument
 from saltvirt.model import Nic
 
 _MARK = "#cloud-config"
-# Whoever changes these breaks the guest's identity.
+# Other values of these would break the guest's identity.
 _RESERVED_KEYS = ("hostname", "fqdn", "preserve_hostname")
-# Ours are in these, too. Anything but a list would be there instead of them.
+# The seed adds to these lists. A value of another type would replace the seed's list.
 _LISTS = ("bootcmd", "runcmd", "ssh_authorized_keys")
-# What cloud-init takes for "no", as YAML itself does.
+# cloud-init's words for "no", as in YAML.
 _FALSE = ("false", "0", "no", "off")
-# Linux takes 15 characters.
+# Linux allows 15 characters.
 _LINK = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,14}")
 
 
 def mapping(argument: str, value: Any) -> dict[str, Any]:
-    """Return cloud-config as a mapping, from a mapping or a text that begins as such."""
+    """Return cloud-config as a mapping, from a mapping or a text with cloud-config's first line."""
     if isinstance(value, str) and value.lstrip().startswith(_MARK):
         try:
             value = yaml.safe_load(value)
@@ -43,26 +43,26 @@ def mapping(argument: str, value: Any) -> dict[str, Any]:
     for key in _LISTS:
         if not isinstance(value.get(key), list | None):
             raise BadArgument(argument, f"{key!r} is not a list, as cloud-init wants it")
-    # In YAML a key with nothing behind it is null, and says nothing.
+    # A YAML key without a value is null: leave it out.
     return {key: item for key, item in value.items() if item is not None or key not in _LISTS}
 
 
 def _describe_yaml_error(exc: yaml.YAMLError) -> str:
-    """Return what is wrong, and where; not the line itself, in which there may be a password."""
+    """Return the error and its position, but not the line, which may contain a password."""
     mark, problem = getattr(exc, "problem_mark", None), getattr(exc, "problem", None)
     position = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    # What stands between quotes is the text's own.
+    # Quoted parts come from the text itself.
     problem_text = re.sub(r"'.*'", "something", " ".join(str(problem).split())) if problem else ""
     return f"{position}: {problem_text}" if problem_text else position
 
 
 def names_users(config: dict[str, Any]) -> bool:
-    """Return whether cloud-config says which users there are, or what the default one is called."""
+    """Return whether cloud-config configures users, or the name of the default one."""
     return any(key in config for key in ("user", "users", "system_info"))
 
 
 def names_packages(config: dict[str, Any]) -> bool:
-    """Return whether cloud-config says where packages come from, or installs something itself."""
+    """Return whether cloud-config sets package sources, or installs packages itself."""
     keys = ("apt", "yum_repos", "zypper", "packages", "bootcmd", "runcmd")
     return any(key in config for key in keys)
 
@@ -88,10 +88,10 @@ def merge(*parts: dict[str, Any]) -> dict[str, Any]:
 
 def lists_in_both(vendor_data: dict[str, Any], user_data: dict[str, Any]) -> dict[str, Any]:
     """
-    Return those lists of the vendor data that the user data has as well.
+    Return the lists of the vendor data that the user data has, too.
 
-    cloud-init takes the user data's list then, and never runs the vendor data's: both must be in
-    the user data. User data that switches the vendor data off gets none of it.
+    cloud-init takes the user data's list only, so that list must include the vendor data's. User
+    data that disables the vendor data gets none of its lists.
     """
     switch = user_data.get("vendor_data")
     if isinstance(switch, dict) and str(switch.get("enabled", True)).lower() in _FALSE:
@@ -113,15 +113,15 @@ def _in_both(vendor_data: dict[str, Any], user_data: dict[str, Any]) -> dict[str
 
 def network(nics: Iterable[Nic]) -> dict[str, Any] | None:
     """
-    Return cloud-init's network configuration, None if no NIC says anything of it.
+    Return cloud-init's network configuration, None if no NIC has any.
 
-    A NIC is found by its MAC, and the guest calls it as the call does. Once one NIC says something,
-    those that say nothing stay down.
+    A NIC is found by its MAC, and the guest names it as the call does. Once one NIC is configured,
+    NICs without configuration stay down.
 
-    All releases of cloud-init make a default route of version 1. Of version 2 they do not: releases
-    from 23.4 on warn of ``gateway4``, those before 22.2 fail at ``routes`` where they write ifcfg
-    files, those before 23.1 make no default route of IPv6. But only version 2 can say which name
-    servers a NIC with DHCP alone has.
+    All releases of cloud-init set a default route by version 1, but not by version 2: releases from
+    23.4 on warn of ``gateway4``, releases before 22.2 fail at ``routes`` if they write ifcfg files,
+    and releases before 23.1 set no IPv6 default route. But only version 2 can set name servers for
+    a NIC with DHCP only.
     """
     configured_nics = _list_configured_nics(nics)
     if not configured_nics:
@@ -134,7 +134,7 @@ def network(nics: Iterable[Nic]) -> dict[str, Any] | None:
 
 
 def _list_configured_nics(nics: Iterable[Nic]) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return ``(name in the guest, MAC, what is said)`` of the NICs that say something."""
+    """Return ``(name in the guest, MAC, configuration)`` of the configured NICs."""
     configured_nics = [nic for nic in nics if "guest" in nic.extra]
     links = _link_names([nic.name for nic in configured_nics])
     return [
@@ -150,7 +150,7 @@ def _device(link: str, mac: str, guest: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_gateways_outside(config: dict[str, Any] | None) -> list[list[str]]:
-    """Return the gateways that are in no network of their NIC, by NIC; no NIC without any."""
+    """Return, per NIC with any, the gateways that are outside its networks."""
     gateways_by_nic = [
         [
             subnet["gateway"]
@@ -163,15 +163,15 @@ def find_gateways_outside(config: dict[str, Any] | None) -> list[list[str]]:
 
 
 def _link_names(names: list[str]) -> list[str]:
-    """Return what the guest calls its NICs: as the call does, where that can name a link."""
+    """Return the NICs' names in the guest: the call's names where Linux allows them."""
     numbers = itertools.count()
     free = (name for name in (f"eth{number}" for number in numbers) if name not in names)
-    # The names of VLANs have a dot.
+    # A dot in a name would mean a VLAN.
     return [name if _LINK.fullmatch(name) and name != "lo" else next(free) for name in names]
 
 
 def _contains_gateway(address: str, gateway: str) -> bool:
-    """Return whether a gateway is in the network of an address, or on every link."""
+    """Return whether a gateway is in an address's network, or link-local."""
     network, gateway_ip = ipaddress.ip_interface(address).network, ipaddress.ip_address(gateway)
     return gateway_ip in network or (
         network.version == gateway_ip.version and gateway_ip.is_link_local
@@ -179,7 +179,7 @@ def _contains_gateway(address: str, gateway: str) -> bool:
 
 
 def _has_servers_alone(guest: dict[str, Any]) -> bool:
-    """Return whether a NIC has name servers of its own, and no address of its own."""
+    """Return whether a NIC has name servers, but no static address."""
     return bool(guest["dns"] or guest["search"]) and not guest["addresses"]
 
 
@@ -200,7 +200,7 @@ def _subnets(guest: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _subnet_of(gateway: str, subnets: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the subnet that has a gateway; of one outside, the first of its family."""
+    """Return the subnet that contains a gateway, else the first one of its family."""
     family = [subnet for subnet in subnets if (":" in subnet["address"]) == (":" in gateway)]
     return next(
         (candidate for candidate in family if _contains_gateway(candidate["address"], gateway)),

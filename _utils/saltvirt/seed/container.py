@@ -1,8 +1,8 @@
 """
-A seed's file: a qcow2 image around the seed's bytes.
+Wrap a seed's bytes in a qcow2 image.
 
-Its guest writes to the seed, and QEMU takes an internal snapshot of a VM only if every disk that is
-written to is qcow2. Source: QEMU, docs/interop/qcow2.txt.
+The guest writes to the seed, and QEMU takes an internal snapshot of a VM only if all disks that it
+writes to are qcow2. Source: QEMU, docs/interop/qcow2.txt.
 """
 
 import struct
@@ -13,15 +13,15 @@ from saltvirt.errors import SeedError
 
 _BITS = 12
 _CLUSTER = 1 << _BITS
-# Entries of 8 bytes in the two levels of tables, reference counts of 2 bytes in a block of them.
+# Entries of 8 bytes in both levels of tables; a block of reference counts has 2 bytes for each.
 _TABLE, _COUNTS = _CLUSTER // 8, _CLUSTER // 2
 _HEADER = struct.Struct(">4sIQIIQIIQQIIQQQQII")
-# Nothing else refers to the cluster, so that QEMU writes in its place: a key that is wiped is gone.
+# Only this table refers to the cluster, so QEMU writes in place: wiping a key really removes it.
 _COPIED = 1 << 63
 
 
 def qcow2(data: bytes) -> bytes:
-    """Return a qcow2 image whose disk has these bytes, whole blocks of 512; all are allocated."""
+    """Return a fully allocated qcow2 image with these bytes as its disk, in blocks of 512."""
     clusters = -(-len(data) // _CLUSTER)
     tables = -(-clusters // _TABLE)
     # The blocks of reference counts count themselves, too.
@@ -32,7 +32,7 @@ def qcow2(data: bytes) -> bytes:
     total = first_data + clusters
     header = _HEADER.pack(
         *(b"QFI\xfb", 3, 0, 0, _BITS, len(data), 0),
-        # Where its tables are: of disk clusters, then of reference counts; no snapshots.
+        # Tables of disk clusters, then of reference counts; no snapshots.
         *(tables, (2 + blocks) * _CLUSTER, _CLUSTER, 1, 0, 0),
         *(0, 0, 0, 4, _HEADER.size),
     )

@@ -1,8 +1,8 @@
 """
-A guest's identity as a credential of systemd, handed over by QEMU; nothing is mounted or attached.
+Pass a guest its identity as a systemd credential from QEMU; no disk is mounted or attached.
 
-systemd-tmpfiles writes it at the guest's first boot. The credential is in QEMU's memory for that
-run alone: the host's file is gone once QEMU has read it, and the next start has none.
+systemd-tmpfiles writes the files at the guest's first boot. The credential is in QEMU's memory for
+that run only: the host's file is removed once QEMU has read it, and the next start has none.
 Source: systemd.system-credentials(7), tmpfiles.d(5); QEMU, -fw_cfg.
 """
 
@@ -18,19 +18,19 @@ _HOME = "/root"
 _SSH = f"{_HOME}/.ssh"
 _MODES = {"/etc/salt/pki/minion": "0700", _SSH: "0700"}
 _NOT_MADE = ("/", "/etc", _HOME)
-# One that comes with the image, all of its VMs would have.
+# A key in the image, which all its VMs would share.
 _KEYS = ("/etc/salt/pki/minion/minion.pem", "/etc/salt/pki/minion/minion.pub")
 
 
 def content(files: Iterable[tuple[str, str, str]], ssh_keys: Sequence[str] = ()) -> bytes:
     """
-    Return what systemd-tmpfiles shall do.
+    Return the configuration for systemd-tmpfiles.
 
     files
-        ``[(path, text, octal mode)]``; folders are made, files are replaced. A minion's key that
-        is not among them is removed from the guest, which makes one of its own.
+        ``[(path, text, octal mode)]``; folders are created, files are replaced. A minion's key that
+        is not among them is removed from the guest, which then makes its own.
     ssh_keys
-        Of those who may log in as root; those that the image lets in are let in no more.
+        Keys that may log in as root; they replace the image's own.
     """
     lines, made_folders = [], set()
     authorized_text = "".join(f"{key}\n" for key in ssh_keys)

@@ -1,4 +1,4 @@
-"""What runs inside the guest, once, at its first boot: plain POSIX shell."""
+"""The POSIX shell scripts that run in the guest, once, at its first boot."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,8 +8,8 @@ from saltvirt import minionpackages
 SECRET_BYTES = 64 * 1024
 BLOCK = 2048
 
-# The private key lies behind the ISO's last block. It is read, then wiped from the disk,
-# so that it is gone from the hypervisor too.
+# The private key follows the ISO's last block. The script reads it, then wipes it from the disk,
+# and so from the host, too.
 _BEGIN = """\
 set -eu
 pki=/etc/salt/pki/minion
@@ -28,8 +28,8 @@ else
     rm -f $pki/minion.pem.new
 fi
 """
-# The guest's own stays when this runs again, as after `cloud-init clean` or if it was cut off:
-# nobody could give it its key once more. So it has its id before it takes its key.
+# If this runs again, after `cloud-init clean` or an interruption, the guest keeps its own key, as
+# the seed's copy may be wiped. So the guest gets its id before it takes its key.
 _IF_ANOTHER = """\
 if [ "$(cat /etc/salt/minion_id 2>/dev/null)" != {id} ]; then
 {forget}
@@ -38,12 +38,12 @@ rm -f /etc/salt/minion_id
 printf '%s\\n' {id} >/etc/salt/minion_id
 fi
 """
-# A key of another minion, which all VMs of its image would have.
+# A key of another minion, which all VMs of its image would share.
 _FORGET_KEY = """\
 rm -f "$pki/minion.pem" "$pki/minion.pub"
 """
-# What the guest had when it was another one; before its network is up and its minion starts. The
-# machine id decides which address it is leased.
+# Identity of another guest on this disk; removed before the network is up and the minion starts.
+# The machine id decides which address the guest leases.
 _FORGET = """\
 rm -f $pki/minion.pem $pki/minion.pub /etc/machine-id /var/lib/dbus/machine-id
 if command -v systemd-machine-id-setup >/dev/null 2>&1; then
@@ -51,8 +51,8 @@ if command -v systemd-machine-id-setup >/dev/null 2>&1; then
 fi
 [ -e /etc/machine-id ] || : >/etc/machine-id
 """
-# Of the files in minion.d Salt lets the last one win, by name, and an image may have an id.conf or
-# a master.conf of its own. What releases before wrote has another name.
+# Salt reads minion.d by name, and the last file wins: an image may have an id.conf or a master.conf
+# of its own. Earlier releases of this project used the other name.
 _IDENTITY = """\
 umask 022
 mkdir -p /etc/salt/minion.d
@@ -83,8 +83,8 @@ if ! command -v salt-minion >/dev/null 2>&1; then
 fi
 """
 
-# Of two lists cloud-init takes one: the user data's bootcmd is there instead of the image's. As in
-# cloud-init, the last file of the image that has one counts. Before 24.1, --file stands first.
+# cloud-init uses one of two lists: the user data's bootcmd replaces the image's. As in cloud-init,
+# the last file with a bootcmd counts. Before 24.1, --file precedes the subcommand.
 _IMAGE_BOOTCMD = """\
 found=
 for file in /etc/cloud/cloud.cfg /etc/cloud/cloud.cfg.d/*.cfg; do
@@ -97,14 +97,14 @@ fi
 exec cloud-init --file "$found" single --name bootcmd --frequency always
 """
 
-# cloud-init has written the network's files by now, and none of it is up. ifupdown and
-# NetworkManager take a gateway outside the addresses' networks as it is. cloud-init says so to
-# netplan from 23.1 on, and to systemd-networkd later still.
+# cloud-init has written the network's files by now, but no network is up. ifupdown and
+# NetworkManager accept a gateway outside the addresses' networks. For netplan, cloud-init marks it
+# on-link from 23.1 on, and for systemd-networkd later still.
 _NETPLAN = r"""for file in /etc/netplan/*.yaml; do
     [ -e "$file" ] && sed -i {commands} "$file"
 done
 """
-# A section has one route, and cloud-init before 23.1 writes the gateways of both families into one.
+# A section has one route, and cloud-init before 23.1 writes both families' gateways into one.
 _NETWORKD = r"""for file in /etc/systemd/network/*cloud-init*.network; do
     [ -e "$file" ] || continue
     awk -v gateways={gateways} '
@@ -143,7 +143,7 @@ def first_boot(
     Return the script that takes the identity over; it must run before the minion starts.
 
     is_another
-        Take away first by what the guest was another one. Defaults to False.
+        First remove the identity of another guest that had this disk. Defaults to False.
     """
     parts = [
         _BEGIN,
@@ -163,7 +163,7 @@ def first_boot(
 
 def gateways_on_link(nics: Iterable[Sequence[str]]) -> str:
     """
-    Return the script that has a guest reach gateways that are in none of its networks.
+    Return the script that lets a guest reach gateways outside its networks.
 
     nics
         Such gateways, by NIC.
@@ -182,7 +182,7 @@ def _on_link(gateways: Sequence[str]) -> Iterator[str]:
         rf"^\( *\)gateway{6 if ':' in gateway else 4}: *[\"']*{pattern}[\"']* *$"
         for gateway, pattern in zip(gateways, patterns, strict=True)
     ]
-    # All routes of a port are in one list.
+    # A port has one list of all its routes.
     commands = [rf"s#{lines[0]}#\1routes: [{routes}]#", *(f"\\#{line}#d" for line in lines[1:])]
     yield _NETPLAN.format(commands=" ".join(f"-e {shlex.quote(command)}" for command in commands))
     yield _NETWORKD.format(gateways=shlex.quote(" ".join(gateways)))

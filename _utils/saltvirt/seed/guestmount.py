@@ -1,8 +1,8 @@
 """
-Show a disk below a folder for whoever asks, through libguestfs' appliance, and take it away again.
+Mount a disk below a folder through libguestfs' appliance, and unmount it again.
 
-The host's kernel parses none of it. QEMU runs as one of the appliances' users until the end, which
-has the disk that long; guestmount, which FUSE wants to be root's, holds the locks that say so.
+The host's kernel parses none of the disk. QEMU runs as one of the appliances' users, and has the
+disk until the end; guestmount, which FUSE requires to be root's, holds the locks of both.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from saltvirt.seed.worker import confined
 log = logging.getLogger(__name__)
 _WORKER = Path(__file__).with_name("worker")
 _ACCESS = ("rw", "ro")
-# As the kernel has what guestmount serves.
+# Types of guestmount's mounts in the kernel's list.
 _KINDS = ("fuse", "fuse.guestmount")
 _LIMIT_S = 300
 _WAIT_S = 60
@@ -49,7 +49,7 @@ def mount(settings: HostSettings, location: str, fmt: str, access: str, root: st
     with ExitStack() as handles, undo.on_failure() as steps:
         if not folder.exists():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # In a folder like /tmp others may just have made it, or one above it.
+            # In a folder like /tmp, another user may just have made this folder or a parent.
             hostmount.refuse_others(folder)
             steps.undo_with(folder.rmdir)
         if any(folder.iterdir()):
@@ -65,7 +65,7 @@ def mount(settings: HostSettings, location: str, fmt: str, access: str, root: st
 
 
 def _settle_before(settings: HostSettings, folder: Path) -> None:
-    """Give back what was mounted at a folder before its host went down."""
+    """Give back the disk of a mount that was lost when the host went down."""
     record = _record_path(settings, folder)
     mount_facts = _read(record)
     if mount_facts:
@@ -78,9 +78,9 @@ def _settle_before(settings: HostSettings, folder: Path) -> None:
 def _prepare_job(
     settings: HostSettings, location: str, is_read: bool, handles: ExitStack, steps: undo.Steps
 ) -> tuple[dict[str, Any], list[int]]:
-    """Return the job of a mount: a user, a folder, the disk; and the handles that keep them."""
+    """Return a mount's job (user, folder, disk), and the handles of their locks."""
     state, users = Path(settings.state_dir), lending.locks_folder(settings.state_dir)
-    # Once the handles are closed: it leaves what guestmount holds.
+    # Runs after the handles are closed; a sweep keeps the locks that guestmount holds.
     handles.callback(locks.sweep, users)
     account, user_handle = lending.reserve_account(lending.accounts(), users)
     handles.callback(os.close, user_handle)
@@ -105,9 +105,9 @@ def _prepare_job(
 
 def _most_bytes(settings: HostSettings, location: str, disk: int) -> int | None:
     """
-    Return how large a disk that is written to may become, None for a device, which has its size.
+    Return the size limit of a writable disk, None for a device, with its fixed size.
 
-    Refuses one in a folder that leaves VMs too little room.
+    Refuses a disk in a folder that leaves VMs too little room.
     """
     disk_stat = os.fstat(disk)
     if not stat.S_ISREG(disk_stat.st_mode):
@@ -118,9 +118,9 @@ def _most_bytes(settings: HostSettings, location: str, disk: int) -> int | None:
 
 
 def _launch(job: dict[str, Any], kept_handles: list[int]) -> None:
-    """Have guestmount run until the files are there; raise SeedError if they are not."""
+    """Run guestmount until the files are there; raise SeedError if it fails."""
     location = job["path"]
-    # Not a pipe: whoever has taken QEMU over could keep it open.
+    # A file, not a pipe: a QEMU that a guest has taken over could keep a pipe open.
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         program = subprocess.Popen(
             [appliance.PYTHON, "-I", "-B", str(_WORKER), "--mount"],
@@ -143,18 +143,18 @@ def _launch(job: dict[str, Any], kept_handles: list[int]) -> None:
         output.seek(0)
         lines = output.read(_MOST_OUTPUT_CHARS).strip().splitlines()
     if program.returncode:
-        # After the cause comes advice of many lines.
+        # Many lines of advice follow the cause.
         causes = [line for line in lines if "error:" in line or "guestmount:" in line] or lines
         raise SeedError(f"{location} cannot be mounted: {causes[0] if causes else 'no reason'}")
 
 
 def umount(settings: HostSettings, name: str, *, force: bool = False) -> bool:
     """
-    Take a guest's file systems away, and give its disk back; return True.
+    Unmount a guest's file systems, and give its disk back; return True.
 
     force
-        End the appliance first: what it has not written is lost. It serves whoever looks below the
-        folder, and may never answer: so nothing here asks it, not even whether it is there.
+        End the appliance first; data that it has not written is lost. The appliance serves all
+        calls on the folder, and may hang: so this function makes none, not even a stat.
     """
     folder = _resolve_folder(name)
     record, kind = _record_path(settings, folder), _find_mounted_type(folder)
@@ -164,7 +164,7 @@ def umount(settings: HostSettings, name: str, *, force: bool = False) -> bool:
     if kind and kind not in _KINDS:
         raise BadArgument("name", f"what is mounted at {name} is {kind}, and not a guest's disk")
     if force and mount_facts and locks.is_held(_lock_path(mount_facts)):
-        # Nobody else is that user as long as it is held.
+        # While the mount's lock is held, no other job has this user.
         lending.end_all(_account(mount_facts))
     if kind:
         failure = f"{name} cannot be unmounted (force=True ends an appliance that does not answer)"
@@ -179,7 +179,7 @@ def umount(settings: HostSettings, name: str, *, force: bool = False) -> bool:
 
 
 def _settle(settings: HostSettings, mount_facts: dict[str, Any]) -> None:
-    """Give a disk back once guestmount is gone: only then is everything written."""
+    """Give a disk back once guestmount has ended: only then all data is written."""
     lock, users = _lock_path(mount_facts), lending.locks_folder(settings.state_dir)
     deadline = time.monotonic() + _WAIT_S
     while locks.is_held(lock):
@@ -189,7 +189,7 @@ def _settle(settings: HostSettings, mount_facts: dict[str, Any]) -> None:
                 "again later, or with force=True, which loses what is not written yet"
             )
         time.sleep(0.1)
-    # Where guestmount was killed, its QEMU may be there; whoever else is that user has ended it.
+    # A killed guestmount may leave its QEMU; another job that has the user has ended that QEMU.
     with locks.hold_lock(users / f"{mount_facts['user']}.lock", wait=False) as handle:
         if handle:
             lending.end_all(_account(mount_facts))
@@ -209,14 +209,14 @@ def _give_back(lent_disk: list[Any] | None) -> None:
 
 
 def _resolve_folder(root: str | Path) -> Path:
-    """Return where a folder really is; whoever serves what is mounted there is not asked."""
+    """Return a folder's resolved path, without any call to a file system mounted there."""
     path = Path(root).absolute()
     place = Path(os.path.realpath(path.parent), path.name)
     return place if _find_mounted_type(place) else Path(os.path.realpath(place))
 
 
 def _find_mounted_type(folder: Path) -> str | None:
-    """Return the type of what is mounted at a folder, None if it is no such place."""
+    """Return the type of the mount at a folder, None if there is none."""
     kinds = [mount.kind for mount in mountinfo.mounts() if mount.folder == str(folder)]
     return kinds[-1] if kinds else None
 

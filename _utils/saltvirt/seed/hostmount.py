@@ -1,7 +1,7 @@
 """
-Mount a guest's disk by this host's kernel, and take it away again: qemu-nbd, mount.
+Mount a guest's disk by this host's kernel, and unmount it again, by qemu-nbd and mount.
 
-The operator must have allowed that; ``guestmount.py`` shows a disk without.
+The operator must have allowed that; ``guestmount.py`` mounts a disk without the host's kernel.
 """
 
 import logging
@@ -30,13 +30,13 @@ _PACKAGES = {
 
 
 def run(argv: Sequence[object], subject: object) -> None:
-    """Run a program; raise SeedError with its last line, after ``what``, if it fails."""
+    """Run a program; if it fails, raise SeedError with ``subject`` and a line of its output."""
     try:
         result = subprocess.run(
             list(map(str, argv)),
             capture_output=True,
             text=True,
-            # Mounts say names and labels, which the guest has chosen.
+            # mount prints names and labels that the guest has chosen.
             errors="replace",
             check=False,
             stdin=subprocess.DEVNULL,
@@ -49,17 +49,17 @@ def run(argv: Sequence[object], subject: object) -> None:
         raise SeedError(f"{subject}: {argv[0]} did not end within 300 s") from exc
     if result.returncode:
         lines = (result.stderr or result.stdout).strip().splitlines()
-        # What it says first is the cause; then who has something open.
+        # guestunmount's first line is the cause; the processes with open files follow.
         line_index = 0 if argv[0] == "guestunmount" else -1
         raise SeedError(f"{subject}: {lines[line_index] if lines else result.returncode}")
 
 
 def refuse_others(folder: Path) -> None:
-    """Refuse a folder that somebody else could replace by a link until something is mounted."""
+    """Refuse a folder that another user could replace by a link before the mount."""
     for parent in (path for path in (folder, *folder.parents) if path.exists()):
-        # A link's own bits are all set.
+        # A symbolic link's own mode has all bits set, so links are refused.
         parent_stat = parent.lstat()
-        # In a folder like /tmp everybody may make some, and replace no one else's.
+        # In a sticky folder like /tmp, all users may create entries, but not replace root's.
         is_shared = parent_stat.st_mode & 0o022 and not parent_stat.st_mode & stat.S_ISVTX
         if parent_stat.st_uid != 0 or is_shared:
             raise StorageError(
@@ -69,7 +69,7 @@ def refuse_others(folder: Path) -> None:
 
 
 def connect(image: str, fmt: str) -> str:
-    """Give a disk to this host's kernel; return the device."""
+    """Attach a disk to this host's kernel; return the device."""
     try:
         with nbd.free() as device:
             run(
@@ -92,12 +92,12 @@ def connect(image: str, fmt: str) -> str:
 
 
 def disconnect(device: str) -> None:
-    """Take a disk away from this host's kernel."""
+    """Detach a disk from this host's kernel."""
     run(["qemu-nbd", "--disconnect", device], f"{device} cannot be detached")
 
 
 def mount_device(settings: HostSettings, device: str, root: str | None) -> dict[str, str]:
-    """Mount those partitions of a device, or itself, that can be; return ``{folder: device}``."""
+    """Mount the mountable partitions of a device, or the device; return ``{folder: device}``."""
     if not re.fullmatch(r"/dev/nbd\d+", str(device)) or not Path(device).is_block_device():
         raise BadArgument(
             "nbd", f"{device!r} is not an nbd device of this host; see qemu_nbd.connect"
@@ -123,7 +123,7 @@ def mount_device(settings: HostSettings, device: str, root: str | None) -> dict[
 
 
 def clear(devices_by_folder: Mapping[str, str]) -> dict[str, str]:
-    """Unmount what :func:`mount_device` mounted and detach its devices; return what is left."""
+    """Undo :func:`mount_device`, and detach its devices; return the folders still mounted."""
     for part in devices_by_folder.values():
         if not re.fullmatch(r"/dev/nbd\d+(p\d+)?", str(part)):
             raise BadArgument("mnt", f"{part!r} is not an nbd device; give what was mounted")

@@ -1,4 +1,4 @@
-"""Who an appliance runs as, and what that user gets for a job: a folder, a disk, copies."""
+"""Reserve the user that an appliance runs as, and give it a job's folder, disk and copies."""
 
 import fcntl
 import json
@@ -21,7 +21,7 @@ from saltvirt.seed.worker import confined
 from saltvirt.seed.worker.confined import PLACE
 
 USER = "salt-virt"
-# One for each appliance at a time: users cannot look into each other's memory and disks.
+# One per appliance at a time: separate users cannot read each other's memory and disks.
 USERS = (USER, *(f"{USER}{number}" for number in range(2, 5)))
 _LOOK_S = 0.2
 _END_S = 10
@@ -38,12 +38,12 @@ class Account:
 
 
 def locks_folder(state_dir: str | Path) -> Path:
-    """Return the folder in which it is locked who is in use."""
+    """Return the folder of the locks on users in use."""
     return Path(state_dir) / "appliance-users"
 
 
 def accounts(names: Iterable[str] = USERS) -> list[Account]:
-    """Return the appliances' users; raise SeedError if this host has none, or not of their own."""
+    """Return the appliances' users; raise SeedError if there is none, or if a uid is shared."""
     all_entries, wanted_names = pwd.getpwall(), list(names)
     entries = [entry for entry in all_entries if entry.pw_name in wanted_names]
     if not entries:
@@ -64,7 +64,7 @@ def accounts(names: Iterable[str] = USERS) -> list[Account]:
 def borrow_account(
     candidates: Sequence[Account], place: str | Path, limit_s: float
 ) -> Iterator[Account]:
-    """Yield a user that no other appliance has, waiting for one; raise SeedError if none comes."""
+    """Yield a user without another appliance; raise SeedError if none is free in time."""
     deadline = time.monotonic() + limit_s
     while True:
         for account in candidates:
@@ -86,7 +86,7 @@ def reserve_account(candidates: Sequence[Account], place: str | Path) -> tuple[A
     """
     Return a user for a mount, and the handle of its lock; raise SeedError if none is free.
 
-    The first user is left to jobs that come and go, where there is another.
+    If there are several users, the first one is left for short jobs.
     """
     for account in candidates[1:] or candidates:
         handle = locks.lock_for_program(Path(place) / f"{account.name}.lock")
@@ -104,19 +104,19 @@ def reserve_account(candidates: Sequence[Account], place: str | Path) -> tuple[A
 
 
 def _clear(account: Account, place: str | Path) -> None:
-    """Take from a user what a mount has left whose guestmount was killed: a QEMU, a disk."""
+    """Clean up after a user's mount with a killed guestmount: end its QEMU, give its disk back."""
     end_all(account)
     for record in sorted(mounts_folder(Path(place).parent).glob("*.json")):
-        # Another mount's may be gone by now.
+        # Another mount's record may vanish meanwhile.
         with suppress(OSError):
             mount_facts = json.loads(record.read_text())
-            # One that lives would have the user's lock.
+            # A living mount would hold the user's lock.
             if mount_facts["user"] == account.name:
                 confined.give_back(mount_facts["lent"])
 
 
 def mounts_folder(state_dir: str | Path) -> Path:
-    """Return the folder in which it is noted what is mounted."""
+    """Return the folder with the records of mounts."""
     return Path(state_dir) / "guests"
 
 
@@ -124,8 +124,8 @@ def end_all(account: Account) -> None:
     """
     End all processes of a user; raise SeedError if one does not end.
 
-    One that its guest has taken over, and that has outlived its job, could otherwise look into what
-    the next job is given. Processes of a container that has a user of the same number are others.
+    A process that its guest has taken over, and that outlived its job, could read the next job's
+    data. Processes of a container with the same uid are left alone.
     """
     deadline = time.monotonic() + _END_S
     while any([_is_killed(pid, account.uid) for pid in os.listdir("/proc") if pid.isdigit()]):
@@ -135,12 +135,12 @@ def end_all(account: Account) -> None:
 
 
 def _is_killed(pid: str, uid: int) -> bool:
-    """Kill a process if it is this user's, in any of the ways in which it can be."""
+    """Kill a process if any of its uids is the user's; return whether it was killed."""
     try:
-        # Each user of the host may call a process of theirs by bytes that are no text.
+        # A process's name may contain bytes that are no text.
         rows = Path("/proc", pid, "status").read_text(errors="replace").splitlines()
         fields = dict(row.split(":", 1) for row in rows if row.startswith(("State:", "Uid:")))
-        # One that has ended, and that nobody has waited for, is harmless.
+        # A zombie is harmless.
         if str(uid) not in fields["Uid"].split() or fields["State"].split()[0] == "Z":
             return False
         if Path("/proc", pid, "ns/pid").readlink() != _OUR_PIDS.readlink():
@@ -152,7 +152,7 @@ def _is_killed(pid: str, uid: int) -> bool:
 
 
 def refuse_shared(name: str, uid: int, all_users: Iterable[tuple[str, int]]) -> None:
-    """Refuse a user that is another one too: root, QEMU's, nobody."""
+    """Refuse a user that shares its uid with another, such as root or QEMU's user."""
     other_names = sorted(user for user, number in all_users if number == uid and user != name)
     if uid == 0 or other_names:
         raise SeedError(
@@ -163,7 +163,7 @@ def refuse_shared(name: str, uid: int, all_users: Iterable[tuple[str, int]]) -> 
 
 
 def prepare_job(job: dict[str, Any], folder: str, account: Account, room: Room) -> dict[str, Any]:
-    """Return a job whose files are copies that the user can read, in a folder that it can use."""
+    """Return a job with paths of copies that the user can read; create its work folder."""
     work, copies_folder = Path(folder, "work"), Path(folder, "given")
     work.mkdir(mode=0o700)
     os.chown(work, account.uid, account.gid)
@@ -184,7 +184,7 @@ def prepare_job(job: dict[str, Any], folder: str, account: Account, room: Room) 
 
 
 def _copy_file(path: str, copies_folder: Path, room: Room) -> str:
-    """Copy a file that root alone reads; return the path that the appliance's process sees."""
+    """Copy a file that only root can read; return the copy's path as the appliance sees it."""
     target = copies_folder / str(len(list(copies_folder.iterdir())))
     try:
         room.meter(Path(path).name, copies_folder).expect(os.stat(path).st_size)
@@ -202,10 +202,10 @@ def lend_during(
     path: str, account: Account, *, is_read: bool, limit_s: float
 ) -> Iterator[list[Any] | None]:
     """
-    Have a disk belong to the user while the block runs; yield what ``give_back`` needs.
+    Lend a disk to the user during the block; yield the argument for ``give_back``.
 
     limit_s
-        How long another job of the disk is waited for, in seconds.
+        How long to wait for another job on the disk, in seconds.
     """
     handle = open_disk(path)
     try:
@@ -232,14 +232,14 @@ def lend(
     handle: int, path: str, account: Account, *, is_read: bool, limit_s: float = 0
 ) -> list[Any] | None:
     """
-    Have a disk belong to the user, as long as the handle is open; return what ``give_back`` needs.
+    Lend a disk to the user, as long as the handle is open; return the argument for ``give_back``.
 
     limit_s
-        How long another job of the disk is waited for, in seconds. Defaults to 0.
+        How long to wait for another job on the disk, in seconds. Defaults to 0.
 
-    None if everybody may read the disk and it is only read: several may look at it at once. Else
-    one job has it at a time. What belongs to such a user before is left by a job that was cut off:
-    it is root's.
+    Returns None for a disk that is only read and that all users may read: several jobs may read it
+    at once. Otherwise one job has the disk at a time. A disk that already belongs to an appliance's
+    user was left by an interrupted job, and counts as root's.
     """
     if is_read and os.fstat(handle).st_mode & 0o004:
         return None
@@ -261,7 +261,7 @@ def lend(
 
 
 def _lock(handle: int, path: str, limit_s: float) -> None:
-    """Have a disk to ourselves; a mount may have it for ever, and so may a QEMU taken over."""
+    """Lock a disk; a mount, or a QEMU that a guest has taken over, may hold the lock for ever."""
     deadline = time.monotonic() + limit_s
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The key pair a guest's minion gets: from text, a file of the host, or sealed by the master."""
+"""Read the key pair for a guest's minion: text, a file of the host, or sealed by the master."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from saltvirt.errors import SeedError
 
 def _text(argument: str, value: object) -> str:
     if not isinstance(value, str):
-        raise SeedError(f"{argument} is not text")  # what it is may be secret
+        raise SeedError(f"{argument} is not text")  # do not show it: it may be secret
     if value.startswith("/"):
         try:
             return Path(value).read_text()
@@ -26,7 +26,7 @@ def read(
     pub_key: str | None, priv_key: str | None, minion_pki: str
 ) -> tuple[str | None, str | None]:
     """
-    Return ``(public, private)`` PEM texts, both None if none was given.
+    Return ``(public, private)`` PEM texts, both None without keys.
 
     pub_key, priv_key
         PEM text, an absolute path on this host, or (private only) text sealed for this minion.
@@ -48,7 +48,7 @@ def read(
 def _refuse_mismatch(public: str, private: str) -> None:
     try:
         public_key = serialization.load_pem_public_key(public.strip().encode())
-        # Nothing is signed with it here; whether its primes are prime is its owner's business.
+        # This key signs nothing here; the operator answers for its primes.
         derived = serialization.load_pem_private_key(
             private.encode(), password=None, unsafe_skip_rsa_key_validation=True
         ).public_key()

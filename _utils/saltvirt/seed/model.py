@@ -1,4 +1,4 @@
-"""What seeding decides and finds out, as data: identities, installations, what a disk has in it."""
+"""The data of seeding: identities, installations, and inspections of disks."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudInit:
     """
-    What cloud-init is told besides the identity; only a seed of NoCloud can say it.
+    Data for cloud-init besides the identity; only a NoCloud seed has it.
 
     user_data
         Mappings that are merged, in their order.
@@ -19,25 +19,25 @@ class CloudInit:
 
     @property
     def all_data(self) -> tuple[dict[str, Any], ...]:
-        """All cloud-config that somebody else has written."""
+        """All cloud-config from the operator or a vendor."""
         return (*self.user_data, self.vendor_data or {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """
-    What makes a guest a minion. What may be secret of it is not in its ``repr``.
+    The identity that makes a guest a minion. Its ``repr`` shows no secrets.
 
     public_key, private_key
         PEM text; None if the guest is to make its own.
     master_key
-        The master's public key, None if the guest is to trust the first that answers.
+        The master's public key, None if the guest is to trust the first master that answers.
     is_submitted
         This host has the master accept the key.
     ssh_keys
-        Public keys of those who may log in by SSH, one line each.
+        Public keys for login by SSH, one line each.
     is_another
-        The guest's disk has been another minion's, whose keys and machine id are taken away.
+        The disk was another minion's: its keys and machine id are removed.
     """
 
     id: str
@@ -60,15 +60,15 @@ class Installation:
         ``repository`` (the guest's own package manager), ``package``, ``script`` or ``tarball``, by
         the worker; ``boot``, by the guest when it boots; ``refused`` if it has none.
     urls, files
-        What it is installed from: where that is to be had, and as ``(path, name)`` once it is here.
+        The files to install from: their URLs, and ``(path, name)`` once they are on this host.
     digests
-        The SHA-256 that each of the ``urls`` must have, None where nobody has said one.
+        The required SHA-256 of each of the ``urls``, None if unknown.
     saltenv
-        Where the ``urls`` are on the file server, if that is not the environment of the image.
+        The file server's environment for the ``urls``, if it is not the image's.
     script
-        What the guest runs when it boots, where the worker puts it there.
+        The script that the guest runs when it boots, if the worker puts it there.
     why
-        Why it is refused.
+        The reason for a refusal.
     network
         The worker's appliance gets a network.
     """
@@ -83,7 +83,7 @@ class Installation:
     network: bool = False
 
     def to_job(self) -> dict[str, Any]:
-        """Return what the worker is told."""
+        """Return the worker's part of a job."""
         return {
             "kind": self.kind,
             "files": list(self.files),
@@ -92,23 +92,23 @@ class Installation:
         }
 
 
-# An image's own words, which are shown to people.
+# Text from an image, which is shown to operators.
 _Words = Annotated[str, "one line"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
     """
-    What a disk has in it, as the worker says; ``root`` is None if there is no system in it.
+    The worker's answer about a disk; ``root`` is None if it contains no system.
 
     mounts
-        ``[[place, device]]`` of its file systems, for the next that opens a disk of this content.
+        ``[[place, device]]`` of its file systems, for the next job on a disk of this content.
     datasources
-        Where cloud-init looks for its data; None if its files do not say.
+        Where cloud-init looks for its data; None if its files do not tell.
     has_ssh_server
-        None if nobody looked for one: what is kept of an image may be of an older release.
+        None if the worker did not look: a kept inspection may be of an older release.
     systemd_version
-        None if there is no systemd, or it does not say.
+        None if there is no systemd, or if its version is unknown.
     """
 
     root: str | None

@@ -1,8 +1,8 @@
 """
-A NoCloud seed: an ISO in a qcow2 that cloud-init reads, made without mounting anything.
+Build a NoCloud seed: an ISO in a qcow2 that cloud-init reads, made without mounting anything.
 
-The private key is not in the user data, which stays readable for every program of the
-guest for ever; it lies behind the file system, and the guest wipes it after reading.
+The private key is not in the user data, which all programs of the guest can read for ever; it
+follows the file system, and the guest wipes it after reading.
 Source: cloud-init, NoCloud data source; ECMA-119 (the volume size is in the descriptor).
 """
 
@@ -72,7 +72,7 @@ def _files(identity: Identity, instance: str, first_block: int, install: object)
     meta = {
         "instance-id": instance,
         "local-hostname": identity.id,
-        # Local: the identity must be there before the network is up and the minion starts.
+        # "local": cloud-init needs the identity before the network is up and the minion starts.
         "dsmode": "local",
     }
     cloud = identity.cloud_init
@@ -101,20 +101,20 @@ def _files(identity: Identity, instance: str, first_block: int, install: object)
 
 def _cloud_config_text(config: object) -> str:
     try:
-        # JSON is YAML; it needs no quoting rules of its own.
+        # JSON is YAML, and needs no quoting rules.
         text = json.dumps(config, indent=1)
     except TypeError:
-        # It has no dates and nothing binary, which YAML makes of what somebody has written.
+        # JSON lacks dates and binary data, which YAML may have read from the operator's text.
         text = yaml.safe_dump(config, width=float("inf"))
     return f"#cloud-config\n{text}"
 
 
 def content(identity: Identity, instance: str, *, install: object) -> bytes:
     """
-    Return what is on a seed's disk.
+    Return the content of a seed's disk.
 
     instance
-        What cloud-init tells one guest from another by: the domain's UUID.
+        What tells cloud-init one guest from another: the domain's UUID.
     install
         Let the guest install a minion if it has none.
     """
@@ -122,7 +122,7 @@ def content(identity: Identity, instance: str, *, install: object) -> bytes:
     secret = (identity.private_key or "").encode()
     if len(secret) > guest.SECRET_BYTES:
         raise SeedError(f"priv_key: {len(secret)} bytes are too many for a key")
-    # The script says where the key begins, and its length moves that: two passes settle it.
+    # The script contains the key's position, which depends on the script's length: two passes.
     first_block = len(_iso(_files(identity, instance, 999999, install))) // guest.BLOCK
     image = _iso(_files(identity, instance, first_block, install))
     image = image.ljust(first_block * guest.BLOCK, b"\0")
@@ -133,11 +133,11 @@ def content(identity: Identity, instance: str, *, install: object) -> bytes:
 
 def build(path: str | Path, identity: Identity, instance: str, *, install: object) -> None:
     """
-    Write a seed, a qcow2 readable by its owner only; whoever calls it has it on the disk.
+    Write a seed, a qcow2 readable by its owner only; the caller syncs it to the disk.
 
     path
-        Where; a file that is there must be the caller's own, and is written over. It is the
-        caller's to remove if this fails, too.
+        The seed's path. An existing file is overwritten, and must be the caller's own. On failure,
+        the caller removes the file.
     instance, install
         As :func:`content` has them.
     """

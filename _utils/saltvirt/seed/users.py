@@ -1,4 +1,4 @@
-"""Who can be logged in as in a distribution's cloud images, by the keys told to cloud-init."""
+"""Default users of distributions' cloud images, which get the SSH keys given to cloud-init."""
 
 # By libguestfs' name of the distribution (guestfs(3), inspect_get_distro). Source: the images that
 # each distribution offers, and cloud-init's config/cloud.cfg.tmpl.
@@ -19,9 +19,9 @@ DEFAULT_USERS = {
 
 def default_user(system: str | None) -> str | None:
     """
-    Return the default user of a distribution's cloud images, None if that is not known.
+    Return the default user of a distribution's cloud images, None if unknown.
 
     system
-        As the worker says it, such as ``debian 12``.
+        The worker's name of the system, such as ``debian 12``.
     """
     return DEFAULT_USERS.get((system or "").partition(" ")[0])

@@ -1,9 +1,9 @@
 """
-The one door by which a file or a volume that may hold a VM's data goes, or is written over.
+The only functions that remove or overwrite files and volumes that may hold a VM's data.
 
-Each function takes the index's :class:`~saltvirt.storage.verdict.Verdict` of what it changes, and
-refuses if that says that anything needs it. What is not VMs' data (locks, records, parts that are
-being written, certificates) does not come here; ``tests/conventions/test_door.py`` lists it.
+Each function takes the :class:`~saltvirt.storage.verdict.Verdict` on the file, and refuses unless
+the file is free. Files that hold no VM's data (locks, records, partial files, certificates) are
+exempt; ``tests/conventions/test_door.py`` lists them.
 """
 
 import os
@@ -18,16 +18,16 @@ from saltvirt.storage.verdict import Verdict
 
 
 def remove(verdict: Verdict) -> None:
-    """Remove a file that is free, for good; a missing file is fine."""
+    """Remove a free file for good; ignore a missing file."""
     verdict.refuse(f"{verdict.path} is not removed")
     files.unlink(verdict.path)
 
 
 def put_away(verdict: Verdict, place: Path) -> None:
     """
-    Move a file into the trash, from where it can be brought back.
+    Move a file into the trash.
 
-    A file that something needs stays. Doubts do not keep it: nothing is lost in the trash.
+    A file in use stays. Doubts do not keep a file, as the trash can restore it.
     """
     if verdict.used_by:
         verdict.refuse(f"{verdict.path} is not moved into the trash")
@@ -38,14 +38,14 @@ def put_away(verdict: Verdict, place: Path) -> None:
 
 def bring_back(place: Path, path: str) -> None:
     """
-    Move a file from the trash to where it was; a file that is there already stays.
+    Move a file from the trash back to its path, unless another file has that path now.
 
-    Raises StorageError if it cannot be moved.
+    Raises StorageError if the file cannot be moved.
     """
     try:
         try:
             if not is_back(place, path):
-                # Another host that shares the folder can make a file of that name at any moment.
+                # Link, not rename: another host that shares the folder may create ``path`` now.
                 os.link(place, path)
         except OSError as exc:
             if exc.errno not in files.NO_LINKS:
@@ -58,12 +58,12 @@ def bring_back(place: Path, path: str) -> None:
 
 
 def is_back(place: Path, path: str) -> bool:
-    """Return whether a job died after it brought a file back, and before it left the trash."""
+    """Return whether an interrupted job restored a file, but did not remove it from the trash."""
     return os.path.lexists(path) and not Path(path).is_symlink() and place.samefile(path)
 
 
 def remove_trashed(place: Path) -> None:
-    """Remove a file of the trash for good; ``place`` is where it lies there."""
+    """Remove a file from the trash for good; ``place`` is its path there."""
     try:
         files.unlink(place)
     except OSError as exc:
@@ -71,7 +71,7 @@ def remove_trashed(place: Path) -> None:
 
 
 def replace(part: Path, verdict: Verdict) -> None:
-    """Give a finished file the place of one that is free, or that is missing."""
+    """Move a finished file to the path of a free or missing file."""
     verdict.refuse(f"{verdict.path} is not replaced")
     part.rename(verdict.path)
     files.sync_folder(Path(verdict.path).parent)
@@ -80,12 +80,12 @@ def replace(part: Path, verdict: Verdict) -> None:
 def delete_volume(
     conn: Any, pool: str, volume: str, check: Callable[[], Iterable[Verdict]]
 ) -> None:
-    """Delete a volume that is free; ``check`` is asked once it is known to be there."""
+    """Delete a free volume; call ``check`` once libvirt has found the volume."""
     volumes.delete(conn, pool, volume, lambda: _refuse(check(), f"volume {pool}/{volume} stays"))
 
 
 def drop_volume(conn: Any, pool: str, volume: str, verdict: Verdict) -> str | None:
-    """Delete a volume that is free, if it is there; return why libvirt could not."""
+    """Delete a free volume, if it exists; return the reason if libvirt fails."""
     verdict.refuse(f"volume {pool}/{volume} stays")
     return diskvolumes.remove(conn, pool, volume)
 
@@ -99,7 +99,7 @@ def resize_volume(
     *,
     shrinks: bool,
 ) -> None:
-    """Give a volume another capacity; ``check`` is told whether a part of it is cut off."""
+    """Resize a volume; ``check`` gets whether the volume shrinks."""
 
     def refuse(is_cut: bool) -> None:
         _refuse(check(is_cut), f"volume {pool}/{volume} stays")
@@ -110,7 +110,7 @@ def resize_volume(
 def write_volume(
     conn: Any, pool: str, volume: str, file: str, verdicts: Iterable[Verdict], **part: Any
 ) -> None:
-    """Write a file's content into a volume that is free."""
+    """Write a file's content into a free volume."""
     _refuse(verdicts, f"volume {pool}/{volume} stays")
     transfer.upload(conn, pool, volume, file, **part)
 
@@ -118,7 +118,7 @@ def write_volume(
 def wipe_volume(
     conn: Any, pool: str, volume: str, algorithm: str, verdicts: Iterable[Verdict]
 ) -> None:
-    """Overwrite a volume that is free."""
+    """Overwrite a free volume."""
     _refuse(verdicts, f"volume {pool}/{volume} is not wiped")
     volumes.wipe(conn, pool, volume, algorithm)
 
@@ -126,7 +126,7 @@ def wipe_volume(
 def delete_snapshots(
     conn: Any, vm: str, names: Any, verdicts: Iterable[tuple[str, Verdict]]
 ) -> dict[str, Any]:
-    """Delete snapshots; the verdicts are of the files that libvirt merges and removes."""
+    """Delete snapshots; the verdicts are on the files that libvirt merges and removes."""
     refuse_snapshots(vm, verdicts)
     return snapshots.delete(conn, vm, names)
 
@@ -139,7 +139,7 @@ def revert(
     *,
     with_cleanup: bool,
 ) -> dict[str, Any]:
-    """Go back to a snapshot; the verdicts are of the files that libvirt writes and removes."""
+    """Revert to a snapshot; the verdicts are on the files that libvirt writes and removes."""
     refuse_snapshots(vm, verdicts)
     return snapshots.revert(conn, vm, plan, with_cleanup=with_cleanup)
 

@@ -1,4 +1,4 @@
-"""What this host says of files that another host is to remove: ``virt.file_users``."""
+"""Tell another host whether this host uses the files it is about to remove: ``virt.file_users``."""
 
 import os
 from collections.abc import Iterable
@@ -16,11 +16,10 @@ def file_users(
     conn: Any, settings: HostSettings, paths: object, uuid: object = None
 ) -> dict[str, FileUsers]:
     """
-    Return what here needs some files, by their paths.
+    Return ``{path: users on this host}``.
 
     uuid
-        The VM that is removed: a definition that this host kept of it needs nothing. Defaults to
-        none.
+        The VM that another host removes: its kept definition here is no user. Defaults to none.
     """
     file_paths = arguments.paths("paths", paths)
     removed_uuid = None if uuid is None else arguments.uuid("uuid", uuid)
@@ -41,15 +40,16 @@ def file_users(
 
 
 def _is_kept_definition(conn: Any, name: str) -> bool:
-    """Return whether a VM is a definition that a move left: any other one may need its files."""
+    """Return whether a VM is only a definition kept after a move: such a VM uses no files."""
     return lifecycle.moved_to(conn, name) is not None and not lifecycle.is_active(conn, name)
 
 
 def _find_seen_folders(settings: HostSettings, paths: Iterable[str]) -> set[Path]:
     """
-    Return the folders that the host which removes files looks through itself.
+    Return the shared folders of files that another host removes.
 
-    It looks beside each of them. Other folders that this host has on shared storage it may not see.
+    The removing host searches these folders itself. It may not see other shared folders of this
+    host.
     """
     folders = {Path(os.path.realpath(path)).parent for path in paths if path.startswith("/")}
     return {folder for folder in folders if sharing.is_shared(settings, folder)}

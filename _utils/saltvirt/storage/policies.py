@@ -27,7 +27,7 @@ asked        tell the master whether this host needs a file that another host is
 
 from dataclasses import dataclass
 
-# Sources of references: what may need a file.
+# Sources of references: what may use a file.
 DISK = "disk"
 BACKING = "backing"
 POOL_DISK = "pool-disk"
@@ -50,12 +50,12 @@ GOLDEN = "golden-image"
 LINK = "hard-link"
 OPEN = "open"
 OPEN_SHARED = "open-elsewhere"
-# Sources of doubt: what cannot be read may need a file.
+# Sources of doubt: unreadable data that may refer to a file.
 NO_CHAIN = "unreadable-chain"
 NO_TRASH = "unreadable-trash"
 NO_RECORD = "unreadable-record"
 ELSEWHERE = "other-hosts"
-# What the master passes on of other hosts that cannot tell, or that need the file.
+# What the master passes on from other hosts: they are unsure, or use the file.
 UNSURE = "other-hosts-unsure"
 USED_ELSEWHERE = "used-elsewhere"
 
@@ -98,9 +98,9 @@ class Policy:
     A use that can spoil a file.
 
     counts
-        The sources that keep the file from that use.
+        The sources of references that forbid the use.
     doubts
-        The sources of doubt that do.
+        The sources of doubt that forbid the use.
     """
 
     name: str

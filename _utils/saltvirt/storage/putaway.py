@@ -16,14 +16,14 @@ def put(
     conn: Any, settings: HostSettings, path: object, other_hosts: OtherHostsUsage | None = None
 ) -> dict[str, Any]:
     """
-    Move a file into the trash, if nothing needs it; return ``{"entry", "undo"}``.
+    Move a file into the trash, if nothing uses it; return ``{"entry", "undo"}``.
 
-    elsewhere
-        What other hosts said of it, if they see it. One that cannot tell keeps no file: the file
-        can be brought back. Defaults to nothing.
+    other_hosts
+        The other hosts' answers about a file on shared storage. Their doubts do not keep the file,
+        as the trash can restore it. Defaults to no answers.
 
-    Raises StorageError, with nothing changed, if anything needs it, or if this host cannot tell;
-    :class:`saltvirt.storage.sharing.AskAll` if other hosts have to be asked.
+    Raises StorageError, with nothing changed, if the file is used, or if this host cannot tell;
+    :class:`saltvirt.storage.sharing.AskAll` if the master has to ask the other hosts first.
     """
     file = Path(arguments.text("path", path))
     if not file.is_absolute() or not file.is_file() or file.is_symlink():

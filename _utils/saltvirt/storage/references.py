@@ -1,4 +1,4 @@
-"""Every reference to a file on a host, read from its source; nothing here decides anything."""
+"""Read every reference to a file on a host from its source, and decide nothing."""
 
 import os
 import shlex
@@ -56,25 +56,24 @@ PathReferences = Iterator[tuple[str, Reference]]
 @dataclass(kw_only=True)
 class Host:
     """
-    A host as its references are read, each source once and only if it is asked for.
+    A host's references; each source is read once, on first use.
 
     conn
         The connection to its libvirt, None on a host without libvirt.
     but
-        VMs whose own references do not count: the VM that is purged, say.
+        VMs that do not count as users, such as the VM that is purged.
     own
-        VMs whose own records and kept definitions do not count, beside those of ``but``.
+        VMs with records and kept definitions that do not count, beside those of ``but``.
     going
-        Files that are removed together: what is in them needs nothing.
+        Files that are removed together: their backing files do not count.
     snapshots_going
         Snapshots of the VMs of ``but`` that are deleted.
     folders
-        Folders, beside those in which disks are made, in which files of no VM may be based on
-        others.
+        Folders to search for overlays that no VM has, beside the folders of disks.
     seen
-        Folders that the asking host looks through itself: files of no VM there do not count.
+        Folders that the asking host searches itself: files of no VM there do not count.
     uuid
-        A VM that is removed elsewhere: the definition that was kept of it does not count.
+        A VM that another host removes: its kept definition here does not count.
     """
 
     conn: Any
@@ -90,7 +89,7 @@ class Host:
 
     @cached_property
     def is_local(self) -> bool:
-        """Whether this machine's files are those that its libvirt has."""
+        """Whether libvirt's files are this machine's files."""
         return config.is_local(self.settings.uri)
 
     @cached_property
@@ -105,30 +104,29 @@ class Host:
 
     @cached_property
     def places(self) -> set[Path]:
-        """The folders in which files of VMs may lie."""
+        """The folders in which VMs' files may lie."""
         disk_folders = [] if self.conn is None else storage.folders(self.conn, self.settings)
         return {*disk_folders, *(folder for folder in self.folders if folder.is_dir())}
 
     @cached_property
     def spared(self) -> set[str]:
-        """The VMs whose own records and kept definitions do not count."""
+        """The VMs with records and kept definitions that do not count."""
         return {*self.but, *self.own}
 
     @cached_property
     def gone(self) -> set[str]:
-        """The files that go, as they are named and resolved."""
+        """The removed files' paths, as given and resolved."""
         return {name for path in self.going for name in (path, os.path.realpath(path))}
 
     def every(self, source: str) -> Iterator[tuple[str, Reference]]:
-        """Yield ``(path or POOL/VOLUME, reference)`` of one source: a file can have several."""
+        """Yield ``(path or POOL/VOLUME, reference)`` of a source; a file can have several."""
         yield from PROVIDERS[source](self)
 
     def known(self, source: str) -> Mapping[str, Reference]:
-        """Return ``{path or POOL/VOLUME: reference}`` of one source."""
+        """Return ``{path or POOL/VOLUME: first reference}`` of a source."""
         if source not in self._sources:
             references_by_path: dict[str, Reference] = {}
             for path, reference in self.every(source):
-                # The first reference is the one that is shown.
                 references_by_path.setdefault(path, reference)
                 if path.startswith("/"):
                     references_by_path.setdefault(os.path.realpath(path), reference)
@@ -148,7 +146,7 @@ def _build_reference(source: str, owner: str, text: str, *details: str) -> Refer
 
 
 def _reason(text: str, owner: str, *details: str) -> str:
-    """Fill in a reason; ``{vm}`` and ``{words}`` stand in commands, where the shell reads them."""
+    """Format a reason; ``{vm}`` and ``{words}`` are quoted for the shell."""
     words = shlex.join([owner, *details])
     return text.format(owner, *details, vm=shlex.quote(owner), words=words)
 
@@ -159,7 +157,7 @@ def _backing(host: Host) -> PathReferences:
     for vm, paths in sorted(lifecycle.overlays_by_vm(host.conn).items()):
         if vm in host.but:
             continue
-        # libvirt knows what is below a disk only while its domain runs.
+        # libvirt knows a disk's backing chain only while its domain runs.
         for path in (
             backing_path for disk in sorted(paths) for backing_path in storage.chain_below(disk)
         ):
@@ -167,14 +165,14 @@ def _backing(host: Host) -> PathReferences:
 
 
 def _pool_disks(host: Host) -> PathReferences:
-    """Yield the volumes that VMs have as disks, or below them, by what their pools say."""
+    """Yield the volumes that are VMs' disks or in their backing chains, as the pools list them."""
     for place, vms in volumes.users(host.conn).items() if host.conn is not None else ():
         for vm in sorted(vms.difference(host.but)):
             yield "/".join(place), _build_reference(policies.POOL_DISK, vm, _DISK)
 
 
 def _pool_backing(host: Host) -> PathReferences:
-    """Yield the volumes that are below disks: a volume on a server has no header to be read."""
+    """Yield the volumes in disks' backing chains: a volume on a server has no readable header."""
     for place, vms in (
         volumes.find_backing_users(host.conn).items() if host.conn is not None else ()
     ):
@@ -183,7 +181,7 @@ def _pool_backing(host: Host) -> PathReferences:
 
 
 def _snapshots(host: Host, source: str, *, is_external: bool, is_own: bool) -> PathReferences:
-    """Yield what snapshots go back to, and what is below that."""
+    """Yield the files that snapshots revert to, and their backing chains."""
     for vm, vm_snapshots in sorted(host.taken.items()):
         if (vm in host.but) != is_own:
             continue
@@ -204,12 +202,12 @@ def _build_snapshot_reference(source: str, vm: str, snapshot: Snapshot) -> Refer
 
 
 def _find_revert_files(conn: Any, snapshot: Snapshot, disks: Collection[str]) -> Iterator[str]:
-    """Yield the files that a snapshot goes back to, but for its VM's disks, and their chains."""
+    """Yield the files that a snapshot reverts to, except its VM's disks, and backing chains."""
     for path in snapshot.reverted:
         file = lifecycle.find_disk_file(conn, path)
         if os.path.realpath(file) not in disks:
             yield file
-        # A guest can write what looks like the header of an overlay into a raw disk.
+        # A guest can write an overlay's header into a raw disk.
         yield from storage.chain_below(file) if path in snapshot.overlays else ()
 
 
@@ -270,7 +268,7 @@ def _going_files(host: Host) -> PathReferences:
 
 
 def _record_backing(host: Host) -> PathReferences:
-    """Yield what is below disks of VMs that come or go."""
+    """Yield the backing files of disks of VMs that are being built, moved or removed."""
     coming = reservations.coming_files(host.settings, "").items()
     going = reservations.going_by_vm(host.settings).items()
     texts = {
@@ -295,7 +293,7 @@ def _other_trash(host: Host) -> PathReferences:
 
 
 def _files(host: Host) -> PathReferences:
-    """Yield what files of no VM are based on, as disks that ``virt.undefine`` left are."""
+    """Yield the backing files of files that no VM has, such as disks left by ``virt.undefine``."""
     disks = {os.path.realpath(path) for paths in host.disks.values() for path in paths}
     for folder in sorted(host.places):
         for file in _plain_files(folder):

@@ -1,8 +1,8 @@
 """
-Storage that other hosts see: of what lies there a host alone never says that it is free.
+Storage that other hosts see: one host alone never calls a file there free.
 
-The host's own call refuses, and names the command on the master that asks all hosts. The master's
-order brings what they said (:class:`Elsewhere`); it is asked for by an order that brings nothing.
+A call on the host refuses, and names the runner on the master that asks all hosts. The master's
+order passes their answers on (:class:`OtherHostsUsage`), or learns which files to ask about.
 """
 
 import os
@@ -18,10 +18,10 @@ from saltvirt.ops import storage
 from saltvirt.placement.answers import ASK
 from saltvirt.storage.verdict import Verdict
 
-# What is said beside the command that asks all hosts.
+# The end of a remedy that names the command on the master.
 UNLESS_OWN = "; or if no other host sees its folder, list that in virt:own_paths"
 _KEYS = ("free", "used", "doubts")
-# File systems of networks and of clusters. A FUSE file system may be either.
+# Network and cluster file systems. A FUSE file system may be one.
 _NETWORKED = {
     *("nfs", "nfs4", "cifs", "smb3", "ceph", "gfs2", "ocfs2", "gpfs", "lustre", "afs", "9p"),
     *("fuse", "fuseblk", "virtiofs", "glusterfs", "beegfs", "orangefs"),
@@ -30,7 +30,7 @@ _Answer = TypeVar("_Answer")
 
 
 class AskAll(StorageError):
-    """Other hosts may need files; :attr:`paths` are those that nobody has asked them about."""
+    """Other hosts may use files; :attr:`paths` are the files they were not asked about."""
 
     def __init__(self, message: str, paths: list[str]) -> None:
         super().__init__(message)
@@ -40,14 +40,14 @@ class AskAll(StorageError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherHostsUsage:
     """
-    What the other hosts said of files, as the master passes it on.
+    The other hosts' answers about files, as the master passes them on.
 
     free
-        Files that none of them needs.
+        Files that no other host uses.
     used
-        ``{path: reason}`` of files that one of them needs.
+        ``{path: reason}`` of files that another host uses.
     doubts
-        ``{path: reason}`` of files of which one of them cannot tell.
+        ``{path: reason}`` of files that another host is unsure about.
     """
 
     free: frozenset[str] = frozenset()
@@ -60,7 +60,7 @@ class OtherHostsUsage:
 
 
 def usage_from_replies(replies: object) -> OtherHostsUsage:
-    """Return what the master's order passes on of other hosts' replies; nothing without them."""
+    """Return the other hosts' answers that the master's order passes on; empty without replies."""
     values = arguments.mapping("replies", replies) or {}
     arguments.refuse_unknown_keys("replies", values, set(_KEYS))
     return OtherHostsUsage(
@@ -74,10 +74,10 @@ def run_or_ask(
     replies: object, work: Callable[[OtherHostsUsage], _Answer]
 ) -> _Answer | dict[str, Any]:
     """
-    Return what some work returns, or which files all hosts have to be asked about first.
+    Return the result of ``work``, or the files that the master has to ask all hosts about first.
 
     replies
-        What the master's order passes on; None for a call on the host, which is refused instead.
+        What the master's order passes on; None for a call on the host, which raises AskAll instead.
     """
     try:
         return work(usage_from_replies(replies))
@@ -89,12 +89,12 @@ def run_or_ask(
 
 def refuse_unasked(verdicts: Iterable[Verdict], outcome: str, ask_all: str) -> None:
     """
-    Raise AskAll if nobody has asked the other hosts about a file on storage that they see.
+    Raise AskAll if the other hosts were not asked about a file on storage that they see.
 
-    what
+    outcome
         What is not done, as in ``nothing is removed``.
     ask_all
-        The command on the master that asks them.
+        The command on the master that asks all hosts.
     """
     paths = [name for verdict in verdicts for name in verdict.unasked]
     if paths:
@@ -109,8 +109,7 @@ def is_shared(settings: HostSettings, path: str | Path) -> bool:
     """
     Return whether other hosts see a file: by ``virt:shared_paths``, or by its file system.
 
-    A file system of a network that this host alone uses is not shared, if ``virt:own_paths`` says
-    so.
+    ``virt:own_paths`` overrides the file system, for network storage that only this host uses.
     """
     if storage.is_declared(settings, str(path)):
         return True
@@ -120,15 +119,15 @@ def is_shared(settings: HostSettings, path: str | Path) -> bool:
 def _is_networked(path: Path) -> bool:
     if not path.is_absolute():
         return False
-    # Root cannot look into each folder of NFS; a parent is on the same file system, mostly.
+    # Root may not search a folder on NFS; its parent is nearly always on the same file system.
     while not os.path.exists(path):
         path = path.parent
     device = os.stat(path).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
-    # Subvolumes of btrfs have other numbers than their mount; they are local.
+    # A btrfs subvolume has another device number than its mount, and is local.
     return _file_systems_by_device().get(number, "").partition(".")[0] in _NETWORKED
 
 
 def _file_systems_by_device() -> dict[str, str]:
-    """Return ``{device: kind of file system}`` of what is mounted."""
+    """Return ``{device: kind of file system}`` of the mounts."""
     return {mount.device: mount.kind for mount in mountinfo.mounts()}

@@ -1,4 +1,4 @@
-"""The files that disks in the trash are based on: a restored disk is worth nothing without them."""
+"""Find the backing files of disks in the trash: a restored disk needs them."""
 
 import os
 import shlex
@@ -18,7 +18,7 @@ REMEDY = "bring that disk back, or remove it for good (virt.trash_empty)"
 
 
 def find_unreadable_entries(settings: HostSettings) -> dict[str, str]:
-    """Return ``{entry: why, and what to do}`` of the entries whose backing files are unknown."""
+    """Return ``{entry: reason and remedy}`` of the entries with unknown backing files."""
     entries = trash.read_entries(settings)
     missing_files = {
         record.name: reason for record in entries for reason in trash.find_out_of_reach(record)
@@ -33,14 +33,14 @@ def find_unreadable_entries(settings: HostSettings) -> dict[str, str]:
 def _find_unreadable_files(
     settings: HostSettings, entries: Iterable[records.Record]
 ) -> Iterator[tuple[str, str]]:
-    """Yield entries, each with a file of its disks' chains that cannot be read, and why."""
+    """Yield ``(entry, reason and remedy)`` per unreadable file in a disk's backing chain."""
     places = {record.name: trash.files_of(record) for record in entries}
     # A disk's backing file may be in the trash too.
     trashed_paths = {path for paths_of_entry in places.values() for path in paths_of_entry}
     for record in entries:
         raw = _find_raw_disks(record)
         for path, place in places[record.name].items():
-            # A guest can write what looks like the header of an overlay into a raw disk.
+            # A guest can write an overlay's header into a raw disk.
             home = Path(path).parent
             is_raw = path.endswith(".raw") or not raw.isdisjoint((path, Path(path).name))
             chain = (
@@ -58,30 +58,30 @@ def _find_unreadable_files(
 
 
 def _find_raw_disks(record: records.Record) -> set[str]:
-    """Return the raw disks that an entry's VM had by its definition: paths, and volumes' names."""
+    """Return an entry's raw disks by its VM's definition: paths, and names of volumes."""
     text = record.read(TrashFacts).definition
     disks = []
-    # A definition that cannot be read says of no disk that it is raw.
+    # An unreadable definition marks no disk as raw.
     with suppress(VirtError):
         disks = [] if text is None else read.disk_sources(read.domain(text))
     paths = [disk["path"] for disk in disks if disk["path"] and disk["format"] == "raw"]
-    # A volume that is a file has the name of that.
+    # A volume's file has the volume's name.
     return {path if path.startswith("/") else path.partition("/")[2] for path in paths}
 
 
 def backing_files(settings: HostSettings) -> dict[str, str]:
-    """Return ``{path: entry}`` of the files that disks in this host's trash are based on."""
+    """Return ``{path: entry}`` of the backing files of disks in this host's trash."""
     out: dict[str, str] = {}
     for record in trash.read_entries(settings):
         for path, place in trash.files_of(record).items():
-            # Names in a header are relative to the folder in which the disk was.
+            # Relative names in a header start at the disk's former folder.
             for file in storage.chain_below(str(place), home=Path(path).parent):
                 out |= {file: record.name, os.path.realpath(file): record.name}
     return out
 
 
 def backing_files_beside(settings: HostSettings, folders: Iterable[Path]) -> set[str]:
-    """Return the files that disks in the trash of folders are based on, of other hosts' trash."""
+    """Return the backing files of disks in other hosts' trash in some folders."""
     own_entries = {record.name for record in trash.read_entries(settings)}
     return {
         name

@@ -1,4 +1,4 @@
-"""VMs with a disk whose backing chain cannot be read: any file may be below that disk."""
+"""Find VMs with an unreadable backing chain: any file may be in it."""
 
 import os
 import re
@@ -13,22 +13,22 @@ from saltvirt.kvm import host, lifecycle, query
 from saltvirt.ops import storage
 from saltvirt.xml import read
 
-# What a name in a header is that leads to a network, once it is taken for a path.
+# A network location in a header, after it was taken for a path.
 _NETWORK = re.compile("/([a-z][a-z+]*:/|(nbd|rbd|sheepdog):)")
 
 
 def reasons(conn: Any, settings: HostSettings, exclude: str | None = None) -> dict[str, str]:
     """
-    Return ``{VM: why, and what to do}`` of the VMs whose backing chains cannot be read.
+    Return ``{VM: reason and remedy}`` of the VMs with unreadable backing chains.
 
-    but
+    exclude
         The VM that is left out. Defaults to none.
 
-    A definition that this host kept of a VM that has moved needs nothing here.
+    A definition that this host kept after a move uses nothing here.
     """
     definitions = query.definitions(conn, with_next=True)
     skipped_vms = {*_kept_definitions(conn, definitions), exclude}
-    # The last is what is said: what libvirt has not loaded comes before all.
+    # Later entries win: a VM that libvirt has not loaded is the most urgent reason.
     reasons_by_vm = {
         **{
             name: _pool_reason(name, volume)
@@ -67,14 +67,14 @@ def _pool_reason(name: str, volume: str) -> str:
 
 def _kept_definitions(conn: Any, definitions: Iterable[query.Definition]) -> Iterator[str]:
     for definition in definitions:
-        # Somebody may have started it all the same.
+        # An operator may have started the VM from its kept definition.
         is_noted = read.describe_notes(definition.root)["moved_to"] is not None
         if is_noted and not lifecycle.is_active(conn, definition.name):
             yield definition.name
 
 
 def _find_missing_files(conn: Any, settings: HostSettings) -> Iterator[tuple[str, str, str]]:
-    """Yield VMs, each with a file that may have others below it and is out of reach, and why."""
+    """Yield ``(VM, file, reason and remedy)`` per unreachable file in a disk's backing chain."""
     overlays = lifecycle.overlays(conn)
     for name, paths in sorted(lifecycle.disks(conn).items()):
         for path in (
@@ -89,13 +89,13 @@ def find_unreachable_files(
     settings: HostSettings, path: str, home: Path | None = None
 ) -> Iterator[tuple[str, str]]:
     """
-    Yield ``(file, why, and what to do)`` of a disk and what is below it, if it is out of reach.
+    Yield ``(file, reason and remedy)`` per unreachable file of a disk's chain, disk included.
 
     home
-        The folder from which the names in its header are seen, if that is not its own.
+        The folder at which relative names in the disk's header start, if not the disk's own.
     """
     for file, reason in storage.walk_chain(path, home):
-        # An image itself is based on nothing, and what a network has is no file.
+        # A cached image has no backing file, and a network location is no file.
         if cache.digest_of(settings, file) is not None or _NETWORK.search(file):
             continue
         if not os.path.exists(file):
@@ -107,7 +107,7 @@ def find_unreachable_files(
 def _find_volumes_without_pool(
     conn: Any, definitions: Iterable[query.Definition]
 ) -> Iterator[tuple[str, str]]:
-    """Yield VMs, each with a volume that may have others below it, of a pool that is gone."""
+    """Yield ``(VM, volume)`` per volume of an undefined pool that may have backing files."""
     pools = host.pools(conn)
     for definition in definitions:
         for disk in (

@@ -1,10 +1,9 @@
 """
-Is this file still needed? One index of references answers for everything that could spoil it.
+Index the references to a host's files, to tell whether an operation may spoil a file.
 
-The index is built under the host's lock, out of every source that :mod:`policies` names, and only
-of those that the asked use counts. It answers *used by*, *free*, or *unknown because*. A host
-answers for itself: on storage that other hosts see, its answer is *unknown* until the master has
-asked all hosts.
+The index is built under the host's lock, from the sources in :mod:`policies` that count for the
+use. It answers *used by*, *free*, or *unknown because*. A host answers for itself: a file on shared
+storage is *unknown* until the master has asked all hosts.
 """
 
 import os
@@ -23,7 +22,7 @@ from saltvirt.storage.references import PROVIDERS, Host
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Reference, Verdict
 
-# In a hard link's content all that these need is spoilt too.
+# Writing to a hard link spoils the files of these references, too.
 _CONTENT = (policies.DISK, policies.BACKING, policies.SNAPSHOT)
 _CACHED = "it is a cached image, on which VMs may be based; write to a copy"
 _GOLDEN = "it is a golden image, and VMs may be based on it; write to a copy"
@@ -39,14 +38,12 @@ _RECORD = "a record of VM {!r} may name it, and cannot be read: {}"
 @dataclass(kw_only=True)
 class Index:
     """
-    The references of a host, as far as they are asked for; call it under the host's lock.
+    A host's references, read on demand; use it under the host's lock.
 
-    host
-        Where they are read, and what of it does not count.
     readable
-        VMs whose backing chains need not be readable, beside those of ``host.but``.
+        VMs that may have unreadable backing chains, beside those of ``host.but``.
     elsewhere
-        What the master says that other hosts said of files on storage that they see.
+        The other hosts' answers about files on storage that they see, from the master.
     """
 
     host: Host
@@ -56,10 +53,10 @@ class Index:
 
     def verdict(self, policy: Policy, path: str, *aliases: str) -> Verdict:
         """
-        Return whether a file may be used so.
+        Return the verdict on one use of a file.
 
         aliases
-            Other names that references may have for it: ``POOL/VOLUME``.
+            The file's other names in references: ``POOL/VOLUME``.
         """
         names = [name for name in (path, *aliases) if name]
         elsewhere = self._doubts_elsewhere(policy, names)
@@ -92,7 +89,7 @@ class Index:
                 yield from self.host.every(source)
 
     def refuse_doubts(self, policy: Policy, outcome: str) -> None:
-        """Raise StorageError if anything that a use depends on cannot be read."""
+        """Raise StorageError if a source of doubt that counts for a use cannot be read."""
         for doubt in self._doubts_here(policy):
             Verdict(path="", policy=policy, doubts=(doubt,)).refuse(outcome)
 
@@ -121,7 +118,7 @@ class Index:
                 yield references[known_name]
 
     def _by_file(self, path: str) -> Iterator[Reference]:
-        """Yield what is known of a file by itself."""
+        """Yield the references found from the file itself: cache, hard links, open handles."""
         settings = self.host.settings
         digest = cache.digest_of(settings, path)
         if digest is not None:
@@ -137,7 +134,7 @@ class Index:
     def _by_link(self, path: str) -> Iterator[Reference]:
         for source in _CONTENT:
             references = self.host.known(source)
-            # The same name is no link, but the file itself.
+            # A reference by the same path is no hard link.
             twin = (
                 storage.find_hard_link(path, references)
                 if storage.find_known_path(path, references) is None
@@ -154,7 +151,7 @@ class Index:
                 yield from ((source, reason) for reason in self._unreadable(source))
 
     def _doubts_elsewhere(self, policy: Policy, names: list[str]) -> dict[str, tuple[str, str]]:
-        """Return ``{name: (source, reason)}`` of what other hosts may need."""
+        """Return ``{name: (source, reason)}`` of names that other hosts may use."""
         if policies.ELSEWHERE not in policy.doubts:
             return {}
         other_hosts, out = self.elsewhere, {}
@@ -172,12 +169,12 @@ class Index:
 
     @cached_property
     def spared(self) -> set[str]:
-        """The VMs whose backing chains need not be readable."""
+        """The VMs that may have unreadable backing chains."""
         return {*self.host.but, *self.readable}
 
 
 def _is_asked(source: str, names: list[str]) -> bool:
-    """Return whether a source can know one of some names: pools are asked for volumes alone."""
+    """Return whether a source can have references by these names: pools only know volumes."""
     if source in (policies.POOL_DISK, policies.POOL_BACKING):
         return any(not name.startswith("/") for name in names)
     return True
@@ -223,26 +220,28 @@ def index(
     uuid: str | None = None,
 ) -> Index:
     """
-    Return the index of a host; nothing is read before it is asked for.
+    Return the index of a host; sources are read on demand.
 
     conn
         The connection to its libvirt, None on a host without libvirt.
     but
-        VMs whose own references do not count. Defaults to none.
-    own
-        VMs whose own records do not count. Defaults to none beside those of ``but``.
+        VMs that do not count as users. Defaults to none.
+    skip_records_of
+        VMs with records that do not count, beside those of ``but``. Defaults to none.
     going
-        Files that are removed together, whose own references do not count. Defaults to none.
+        Files that are removed together: their backing files do not count. Defaults to none.
     snapshots_going
         Snapshots of the VMs of ``but`` that are deleted. Defaults to none.
-    readable, elsewhere
-        As :class:`Index` has them.
-    beside
-        Files beside which files of no VM may be based on them. Defaults to ``going``.
-    seen
+    other_hosts
+        The other hosts' answers. Defaults to none.
+    readable
+        As :class:`Index` has it.
+    beside_files
+        Files in folders that are searched for overlays of no VM, too. Defaults to none.
+    seen_folders
         Folders in which files of no VM do not count. Defaults to none.
     uuid
-        A VM whose kept definition does not count. Defaults to none.
+        A VM with a kept definition that does not count. Defaults to none.
     """
     folders = {
         Path(os.path.realpath(path)).parent for path in (*beside_files, *going) if path[:1] == "/"

@@ -1,4 +1,4 @@
-"""What the index of a host's files answers: used by, free, or unknown because."""
+"""Verdicts of the index of a host's files: used by, free, or unknown because."""
 
 from dataclasses import dataclass, replace
 
@@ -9,14 +9,14 @@ from saltvirt.storage.policies import Policy
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
     """
-    What needs a file.
+    A use of a file.
 
     source
         Its kind, one of :mod:`saltvirt.storage.policies`.
     owner
-        The VM, the entry of the trash, or the file that needs it.
+        The VM, the entry of the trash, or the file that uses the file.
     reason
-        A clause that says so, and what to do.
+        A clause that names the use and the remedy.
     """
 
     source: str
@@ -27,18 +27,16 @@ class Reference:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """
-    Whether a file may be used in a way that can spoil it.
+    Whether an operation may spoil a file.
 
     path
         The file, or ``POOL/VOLUME``.
-    policy
-        The use that was asked about.
     used_by
-        What needs the file; empty if nothing does.
+        The references that forbid the operation.
     doubts
-        What could need it and cannot be read: ``(source, reason)``.
+        ``(source, reason)`` of unreadable data that may refer to the file.
     unasked
-        The names of it that other hosts see, and about which they were not asked.
+        The file's names on storage of other hosts that were not asked.
     """
 
     path: str
@@ -49,17 +47,17 @@ class Verdict:
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing needs the file, and everything that could was read."""
+        """Whether no reference and no doubt keeps the file."""
         return not (self.used_by or self.doubts)
 
     @property
     def reason(self) -> str | None:
-        """The first reason for which the file stays as it is; None if it is free."""
+        """The first reason that keeps the file; None if it is free."""
         return next(iter(self.reasons), None)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """All reasons for which the file stays as it is."""
+        """All reasons that keep the file."""
         return (
             *(reference.reason for reference in self.used_by),
             *(reason for _source, reason in self.doubts),
@@ -82,8 +80,8 @@ class Verdict:
         """
         Raise if the file is not free.
 
-        what
-            What is not done: ``volume p/v stays``; the reason follows it.
+        outcome
+            What is not done: ``volume p/v stays``; the reason follows.
         """
         if self.reason is not None:
             raise error(f"{outcome}: {self.reason}")

@@ -1,9 +1,9 @@
 """
 Look into a guest's disk, write its identity or a minion there, or build an image from it.
 
-This folder is run as a program by an interpreter that has the ``guestfs`` binding, which Salt's
-own seldom has; so it imports nothing of the project. It reads one job as JSON from its standard
-input and writes one answer as JSON to its standard output: secrets are in no argument and no file.
+An interpreter with the ``guestfs`` binding, which Salt's own seldom has, runs this folder as a
+program; so it imports nothing of the project. It reads one job as JSON from its standard input and
+writes one answer as JSON to its standard output: no secret is in an argument or a file.
 """
 
 import json
@@ -30,7 +30,7 @@ _GENTLE_S = 3
 
 
 def run_job(job: dict[str, Any]) -> dict[str, Any]:
-    """Do a job and return its answer."""
+    """Run a job and return its answer."""
     openers = {
         "guestfs": guestfstree.opened,
         "nbd": chroottree.attached,
@@ -51,31 +51,31 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
             if job["action"] == "seed":
                 identity.seed(tree, job)
             else:
-                # The identity comes from cloud-init's seed, which starts the minion too.
+                # cloud-init's seed brings the identity, and starts the minion.
                 identity.relabel(tree)
         return {**identity.look(tree, system), "had_minion": had_minion}
 
 
 def run_and_answer(job: dict[str, Any]) -> None:
-    """Do a job and write its answer."""
+    """Run a job and write its answer."""
     try:
         answer = run_job(job)
     except (Refused, nbd.Unusable) as exc:
         answer = {"refused": str(exc)}
-    except (RuntimeError, OSError) as exc:  # every error of libguestfs; of the host's own kernel
+    except (RuntimeError, OSError) as exc:  # libguestfs' errors; those of the host's own kernel
         answer = {"failed": " ".join(str(exc).split())}
     json.dump(answer, sys.stdout)
     sys.stdout.flush()
 
 
 def run_watched(job: dict[str, Any], limit_s: int) -> None:
-    """Do a job in a child, which ends with whoever asked for it, however that was killed."""
+    """Run a job in a child process, which ends with the caller, even if the caller is killed."""
     parent_pid = os.getppid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     child = os.fork()
     if child == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-        signal.alarm(limit_s + _GENTLE_S)  # whoever asked says it first, and better
+        signal.alarm(limit_s + _GENTLE_S)  # the caller times out first, with a better message
         run_and_answer(job)
         os._exit(0)
     ended_pid, status = 0, 0
@@ -89,20 +89,20 @@ def run_watched(job: dict[str, Any], limit_s: int) -> None:
 
 
 def _end_if_orphaned(parent_pid: int, job: dict[str, Any]) -> None:
-    """Clean up and end everything if whoever asked for the job, and would do that, is gone."""
+    """Clean up and end everything if the job's caller, which would do that, is gone."""
     if os.getppid() != parent_pid:
-        with suppress(OSError):  # nothing of it keeps what follows from being done
+        with suppress(OSError):  # a failure must not skip the remaining steps
             confined.give_back((job.get("confined") or {}).get("lent"))
         Path(f"{os.environ['TMPDIR']}.lock").unlink(missing_ok=True)
         shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        os.killpg(0, signal.SIGTERM)  # qemu-nbd lets go of its device
+        os.killpg(0, signal.SIGTERM)  # makes qemu-nbd release its device
         time.sleep(_GENTLE_S)
         os.killpg(0, signal.SIGKILL)
 
 
 def main() -> int:
-    """Do one job, or one of mounting; with ``--check`` only say whether this interpreter could."""
+    """Run one job, or one mount; with ``--check`` only report whether this interpreter can."""
     if sys.argv[1:] == ["--check"]:
         if not guestfstree.is_there():
             print("this interpreter has no module 'guestfs'", file=sys.stderr)

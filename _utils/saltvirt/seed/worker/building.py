@@ -1,4 +1,4 @@
-"""Make a base image: packages, files, commands and a minion, then everything of its own away."""
+"""Build a base image: add packages, files, commands and a minion, then remove its own traces."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import guestfstree
 import identity
 import installing
 
-# What a machine gathers that has run: gone from an image that many are made of.
+# Traces of a machine that has run, which an image for many VMs must not have.
 _OWN = (
     "/etc/salt/minion_id",
     "/etc/salt/minion.d/99-salt-virt.conf",
@@ -37,7 +37,7 @@ _OWN = (
 
 
 def build(tree: Any, system: dict[str, Any], job: dict[str, Any]) -> None:
-    """Do the steps of an image in their order: packages, minion, files, commands, cleaning."""
+    """Run an image's steps in order: packages, minion, files, commands, cleaning."""
     if job["packages"]:
         installing.packages(tree, system, job["packages"])
     if job.get("install"):

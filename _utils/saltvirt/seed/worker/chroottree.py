@@ -1,9 +1,9 @@
 """
-A guest's root as this host sees it: a folder, or a disk that the host's own kernel mounts.
+Access a guest's root on this host: a folder, or a disk that the host's own kernel mounts.
 
-Paths are resolved by the kernel inside the root (chroot), so no link in it leads outside; nothing
-of the guest is ever run. A disk is attached with qemu-nbd and mounted in a mount namespace of this
-process, so that the mount ends with it, however that ends.
+The kernel resolves paths inside the root (chroot), so no link in it leads outside; no program of
+the guest ever runs. A disk is attached by qemu-nbd and mounted in a mount namespace of this
+process, so that the mount ends with the process in any case.
 Source: qemu-nbd(8); mount(2), unshare(2).
 """
 
@@ -25,8 +25,8 @@ from identity import Refused
 _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 _GUARDED = 0x2 | 0x4 | 0x8  # MS_NOSUID, MS_NODEV, MS_NOEXEC
 _ATTACH_S = 20
-_READ_BYTES = 4 << 20  # as much as a call of libguestfs can carry
-# File system, and which subvolume of it is the root in the distributions that have one.
+_READ_BYTES = 4 << 20  # the limit of a call of libguestfs
+# File systems, and the root's subvolume in distributions that have one.
 _KINDS = [
     ("ext4", b""),
     ("xfs", b""),
@@ -39,14 +39,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Tree:
-    """Files below this process's root, under the names that libguestfs has for what is done."""
+    """The files below this process's root, with libguestfs' names for the operations."""
 
     def is_file(self, path: str, followsymlinks: bool = False) -> bool:
-        """Return whether there is a regular file."""
+        """Return whether a path is a regular file."""
         return self._is(path, stat.S_ISREG, followsymlinks)
 
     def is_dir(self, path: str) -> bool:
-        """Return whether there is a folder."""
+        """Return whether a path is a folder."""
         return self._is(path, stat.S_ISDIR, True)
 
     def _is(self, path: str, kind: Callable[[int], bool], follow: bool) -> bool:
@@ -55,11 +55,11 @@ class Tree:
         return False
 
     def is_symlink(self, path: str) -> bool:
-        """Return whether there is a symbolic link."""
+        """Return whether a path is a symbolic link."""
         return Path(path).is_symlink()
 
     def read_file(self, path: str) -> bytes:
-        """Return what is in a regular file that is no link."""
+        """Return the content of a regular file, but not of a link."""
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as handle:
             data = handle.read(_READ_BYTES + 1)
         if len(data) > _READ_BYTES:
@@ -67,20 +67,20 @@ class Tree:
         return data
 
     def exists(self, path: str) -> bool:
-        """Return whether there is anything."""
+        """Return whether a path exists."""
         return os.path.exists(path)
 
     def mkdir_p(self, path: str) -> None:
-        """Make a folder and those above it."""
+        """Create a folder and its parents."""
         Path(path).mkdir(parents=True, exist_ok=True)
 
     def rm_f(self, path: str) -> None:
-        """Remove a file or a link, if it is there."""
+        """Remove a file or a link, if it exists."""
         with suppress(FileNotFoundError):
             Path(path).unlink()
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a file that is not there."""
+        """Write a new file."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         with open(os.open(path, flags, 0o600), "wb") as out:
             out.write(data)
@@ -91,29 +91,29 @@ class Tree:
         Path(path).chmod(mode)
 
     def chown(self, owner: int, group: int, path: str) -> None:
-        """Set whose a file or folder is."""
+        """Set the owner and group of a file or folder."""
         os.chown(path, owner, group, follow_symlinks=False)
 
     def touch(self, path: str) -> None:
-        """Make an empty file if there is none."""
+        """Create an empty file if there is none."""
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644))
 
     def ln_sf(self, target: str, path: str) -> None:
-        """Make a symbolic link."""
+        """Create a symbolic link, in place of a former file."""
         self.rm_f(path)
         os.symlink(target, path)
 
     def glob_expand(self, pattern: str) -> list[str]:
-        """Return what matches a pattern."""
+        """Return the paths that match a pattern."""
         return sorted(map(str, Path("/").glob(pattern.lstrip("/"))))
 
 
 @contextmanager
 def _chrooted(folder: str) -> Iterator[None]:
-    """Have the kernel resolve all paths inside a folder while the block runs."""
+    """Have the kernel resolve all paths inside a folder during the block."""
     old_root = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     finders, paths = sys.meta_path[:], sys.path[:]
-    # From here on an import would run the guest's code.
+    # Inside the root, an import would run the guest's code.
     sys.meta_path[:], sys.path[:] = [], []
     os.chdir(folder)
     os.chroot(".")
@@ -154,11 +154,11 @@ def entered(job: dict[str, Any]) -> Iterator[tuple[Tree, dict[str, Any]]]:
 
 
 def _ways_out(folder: str) -> list[str]:
-    """Return where below a folder the kernel shows processes, whose links heed no root."""
+    """Return the mounts of proc below a folder: their links lead out of a chroot."""
     root = os.path.realpath(folder)
     text = Path("/proc/self/mountinfo").read_bytes().decode(errors="surrogateescape")
     places = []
-    # As mountinfo.py of the library, which a worker does not have.
+    # Like the library's mountinfo.py, which a worker cannot import.
     for line in filter(None, text.split("\n")):
         head, _, tail = line.partition(" - ")
         if tail.split(" ")[0] == "proc":
@@ -169,7 +169,7 @@ def _ways_out(folder: str) -> list[str]:
 
 @contextmanager
 def attached(job: dict[str, Any]) -> Iterator[tuple[Tree, dict[str, Any]]]:
-    """Yield a disk's root, mounted by this host's kernel; the disk is detached at the end."""
+    """Yield a disk's root, mounted by this host's kernel, and detach the disk afterwards."""
     _refuse_what_needs_an_appliance(job)
     _check(_libc.unshare(_CLONE_NEWNS), "unshare")
     _check(_libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "a private mount")
@@ -195,7 +195,7 @@ def _check(result: int, operation: str) -> None:
 def _attach_device(job: dict[str, Any]) -> Iterator[str]:
     """Yield a block device that shows the disk."""
     with nbd.free() as device:
-        # With --verbose it stays in this session, and ends with it.
+        # With --verbose qemu-nbd stays in this session, and ends with it.
         argv = [
             "qemu-nbd",
             "--verbose",
@@ -229,7 +229,7 @@ def _find_exit_reason(server: subprocess.Popen[str]) -> str | None:
 
 
 def _detach(device: str, server: subprocess.Popen[str]) -> None:
-    """Let go of a device and wait until everything written is in the disk's file."""
+    """Detach a device, and wait until all written data is in the disk's file."""
     subprocess.run(["qemu-nbd", "--disconnect", device], capture_output=True, check=False)
     try:
         server.wait(_ATTACH_S)
@@ -239,7 +239,7 @@ def _detach(device: str, server: subprocess.Popen[str]) -> None:
 
 
 def _mount_root(device: str, place: str) -> str | None:
-    """Mount the partition, or the whole disk, that has a root; return it, None if none has."""
+    """Mount the partition, or the whole disk, with a root; return it, None if there is none."""
     for source in nbd.parts(device):
         if _is_lvm(source):
             raise Refused(

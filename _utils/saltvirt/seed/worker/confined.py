@@ -1,9 +1,9 @@
 """
-Where libguestfs and its QEMU run: as their own user, in their own view of files, without a network.
+Confine libguestfs and its QEMU: as their own user, in their own view of files, without a network.
 
-The folder ``PLACE`` shows that process alone what it may have: its work folder, what is put into
-the guest, the disk, and an appliance that root built, which no guest's kernel can change. Nothing
-else of ``/run`` is there, where a host's services have their sockets.
+The folder ``PLACE`` shows that process only its own files: its work folder, the copies for the
+guest, the disk, and an appliance that root built, which no guest's kernel can change. The rest of
+``/run``, with the sockets of the host's services, is hidden.
 Source: unshare(2), mount(2), capabilities(7), supermin(1), guestfs(3) on fixed appliances.
 """
 
@@ -30,13 +30,13 @@ _NEWNS, _NEWIPC, _NEWNET = 0x20000, 0x08000000, 0x40000000
 _PRIVATE, _BIND, _MOVE = 0x4000 | 1 << 18, 0x1000, 0x2000  # MS_REC | MS_PRIVATE; MS_BIND; MS_MOVE
 _NOSUID_NODEV_NOEXEC = 0x2 | 0x4 | 0x8
 _NO_NEW_PRIVS = 38
-# Who may use a file beside its owner and its group; an owner may set it.
+# A file's permissions beside those of its owner and group; the owner may set them.
 _ACL = "system.posix_acl_access"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter(job: dict[str, Any], search_path: Iterable[str]) -> None:
-    """Leave root for good; afterwards the job's paths are those that are seen in here."""
+    """Drop root for good, and change the job's paths to those of the confined view."""
     confinement = job["confined"]
     groups = (
         [os.stat("/dev/kvm").st_gid]
@@ -59,16 +59,16 @@ def enter(job: dict[str, Any], search_path: Iterable[str]) -> None:
 
 
 def _furnish(job: dict[str, Any], folder: str, appliance: str | None) -> None:
-    """Make the view of files, and the network, that this process and its own have alone."""
+    """Set up the view of files, and the network, of this process and its children."""
     own_view(has_network=bool(job.get("network")))
     hide(PLACE)
-    # What is to be /run is furnished beside it, as long as what it is made of can be seen.
+    # Build the new /run beside the old one, as long as its sources are visible.
     place = Path(f"{PLACE}{PLACE.removeprefix(RUN)}")
     place.mkdir(mode=0o711)
     for name in ("work", "given"):
         show(f"{folder}/{name}", place / name)
     if appliance:
-        # One by one: they stay in here when another job builds them anew.
+        # File by file, so that the view keeps them when another job rebuilds the appliance.
         (place / "appliance").mkdir(mode=0o755)
         for name in _BUILT:
             show(f"{appliance}/{name}", place / "appliance" / name)
@@ -81,7 +81,7 @@ def _furnish(job: dict[str, Any], folder: str, appliance: str | None) -> None:
 
 
 def own_view(*, has_network: bool) -> None:
-    """Have this process's mounts, and unless it is to have the host's its network, be its own."""
+    """Unshare this process's mounts, and its network unless it needs the host's."""
     _check(_libc.unshare(_NEWNS | _NEWIPC | (0 if has_network else _NEWNET)), "unshare")
     _check(_libc.mount(b"none", b"/", None, _PRIVATE, None), "a private mount")
 
@@ -93,7 +93,7 @@ def hide(folder: str) -> None:
 
 
 def _keep_resolvers(new_run: str) -> None:
-    """QEMU's network asks the servers of this file, a link into /run on many hosts, or two."""
+    """Keep resolv.conf for QEMU's network: on many hosts it is a link, or two, into /run."""
     path, links = Path(RESOLVERS), 0
     while path.is_symlink() and links < _MOST_LINKS:
         path, links = Path(os.path.normpath(path.parent / path.readlink())), links + 1
@@ -108,7 +108,7 @@ def _keep_resolvers(new_run: str) -> None:
 
 
 def is_reachable(path: str) -> bool:
-    """Return whether anybody who knows the path of a file gets to it, also where /run is not."""
+    """Return whether all users can reach a file by its path, outside /run."""
     real_path = Path(path).resolve()
     return not real_path.is_relative_to(RUN) and all(
         parent.stat().st_mode & 0o001 for parent in real_path.parents
@@ -116,7 +116,7 @@ def is_reachable(path: str) -> bool:
 
 
 def others(disk: str | int) -> str:
-    """Return who else may use a file, as its file system has it, in hex; empty for nobody."""
+    """Return a file's ACL, as its file system has it, in hex; empty if there is none."""
     try:
         return os.getxattr(disk, _ACL).hex()
     except OSError:
@@ -125,11 +125,11 @@ def others(disk: str | int) -> str:
 
 def give_back(lent: list[Any] | None) -> None:
     """
-    Give a disk back; ``lent`` is ``[path or handle, uid, mode, others, [user, inode]]``.
+    Give a disk back; ``lent`` is ``[path or handle, uid, mode, ACL, [user, inode]]``.
 
-    What has been given to somebody else since, by libvirt mostly, is left. Raises FileNotFoundError
-    if nothing is at the path any more, FileExistsError if it is a link or another file: whoever may
-    write to that folder has put it there, and would be given what it leads to.
+    A disk that has got another owner since, usually by libvirt, keeps it. Raises FileNotFoundError
+    if the path is gone, FileExistsError if it is a link or another file: a user with write access
+    to that folder may have put it there, to be given the link's target.
     """
     if lent:
         disk, uid, mode, acl, (user, inode) = lent
@@ -149,7 +149,7 @@ def give_back(lent: list[Any] | None) -> None:
 
 def _give(disk: str | int, uid: int, mode: int, acl: str) -> None:
     os.chown(disk, uid, -1)
-    # Whoever had the disk may have let somebody in who stays.
+    # The borrowing user may have added an ACL entry, which would stay.
     if acl:
         os.setxattr(disk, _ACL, bytes.fromhex(acl))
     elif others(disk):
@@ -158,7 +158,7 @@ def _give(disk: str | int, uid: int, mode: int, acl: str) -> None:
 
 
 def show(source: str, target: Path) -> None:
-    """Bind a file or folder to a place where there is none yet."""
+    """Bind a file or folder to a new path."""
     if Path(source).is_dir():
         target.mkdir(mode=0o755)
     else:
@@ -176,10 +176,11 @@ def become(uid: int, gid: int, groups: list[int]) -> None:
 @contextmanager
 def built(search_path: Iterable[str]) -> Iterator[str | None]:
     """
-    Yield the folder of the appliance, built anew where the host's packages have changed.
+    Yield the folder of the appliance, rebuilt if the host's packages have changed.
 
-    None if the distribution has one that is not built on the host. Built by that user, it could be
-    changed for all later guests by one that has broken out; and Ubuntu's kernel is root's to read.
+    None if the distribution has one that is not built on the host. Root builds it: a user that a
+    guest has taken over could change it for all later guests, and only root can read Ubuntu's
+    kernel.
     """
     parts = next(
         (
@@ -207,7 +208,7 @@ def built(search_path: Iterable[str]) -> Iterator[str | None]:
         "-o",
         str(folder),
     ]
-    # Not supermin's own lock, nor one that others may read: whoever may read a lock may hold it.
+    # A private lock, not supermin's own: a user who may read a lock file can hold the lock.
     private_opener = functools.partial(os.open, mode=0o600)
     with open(f"{CACHE}/build.lock", "w", opener=private_opener) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -219,7 +220,7 @@ def built(search_path: Iterable[str]) -> Iterator[str | None]:
         folder.chmod(0o755)
         for name in _BUILT:
             (folder / name).chmod(0o644)
-        # The kernel has the date of its package, older than others: supermin would always build.
+        # The kernel keeps its package's date, older than others': supermin would always rebuild.
         date = (folder / "root").stat().st_mtime_ns
         os.utime(folder / "kernel", ns=(date, date))
         yield str(folder)

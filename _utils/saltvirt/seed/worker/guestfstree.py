@@ -1,5 +1,5 @@
 """
-A disk in libguestfs' appliance: only the appliance's kernel reads the guest's file systems.
+Open a disk in libguestfs' appliance: only the appliance's kernel reads the guest's file systems.
 
 Source: libguestfs, guestfs(3).
 """
@@ -20,7 +20,7 @@ except ImportError:
 
 @contextmanager
 def opened(job: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield the running appliance, with the guest's file systems mounted, and what the guest is."""
+    """Yield the running appliance, with the guest's file systems mounted, and the guest's facts."""
     appliance = guestfs.GuestFS(python_return_dict=True)
     appliance.set_memsize(job["memory_mib"])
     appliance.set_network(bool(job.get("network")))
@@ -33,13 +33,13 @@ def opened(job: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
         yield appliance, _mount_known(appliance, inspection)
     else:
         yield appliance, _mount_inspected(appliance, readonly=is_read)
-    # After an error nobody wants what was written; a clean end makes sure that it is on the disk.
+    # Only after success: a clean end makes sure that all data is on the disk.
     appliance.shutdown()
     appliance.close()
 
 
 def _mount_inspected(appliance: Any, *, readonly: bool) -> dict[str, Any]:
-    """Mount the guest's file systems where the guest has them; return what the guest is."""
+    """Mount the guest's file systems at the guest's own places; return the guest's facts."""
     roots = appliance.inspect_os()
     if not roots:
         return {"root": _mount_bare(appliance, readonly), "os": "some system", "arch": "unknown"}
@@ -58,7 +58,7 @@ def _mount_inspected(appliance: Any, *, readonly: bool) -> dict[str, Any]:
 
 
 def _mount_known(appliance: Any, inspection: dict[str, Any]) -> dict[str, Any]:
-    """Mount what an inspection of the same content found, which takes as long as the launch."""
+    """Mount by an earlier inspection of the same content: a new one takes as long as the launch."""
     for place, device in inspection["mounts"]:
         try:
             appliance.mount(device, place)
@@ -78,7 +78,7 @@ def _describe_system(appliance: Any, root: str) -> dict[str, str]:
 
 
 def _mount_bare(appliance: Any, readonly: bool) -> str | None:
-    """Mount the only file system of a disk that has a root but says nothing of itself."""
+    """Mount the first file system with a root, on a disk that libguestfs does not recognize."""
     mount = appliance.mount_ro if readonly else appliance.mount
     for device in sorted(appliance.list_filesystems()):
         try:
@@ -107,7 +107,7 @@ def is_there() -> bool:
 
 
 def refuse_foreign(system: dict[str, Any]) -> None:
-    """Refuse to run a guest's programs that this machine's processor does not understand."""
+    """Refuse to run a guest's programs that this host's processor cannot run."""
     host_arch = os.uname().machine
     if system["arch"] not in (host_arch, "unknown") and {system["arch"], host_arch} != {
         "i386",

@@ -1,4 +1,4 @@
-"""What a guest's root has, and writing its identity there; ``tree`` is like libguestfs' handle."""
+"""Inspect a guest's root, and write an identity there; ``tree`` is like libguestfs' handle."""
 
 import re
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from typing import Any
 
 _MINION = ("/usr/bin/salt-minion", "/opt/saltstack/salt/salt-minion", "/usr/local/bin/salt-minion")
 _CLOUD_INIT = ("/usr/bin/cloud-init", "/usr/local/bin/cloud-init")
-# It reads no seed then. Ubuntu's installer, for one, leaves it so.
+# With this file cloud-init reads no seed. Ubuntu's installer, for one, leaves it.
 _SWITCHED_OFF = "/etc/cloud/cloud-init.disabled"
 _SSH_SERVERS = tuple(
     f"/usr/{folder}/{name}"
@@ -14,7 +14,7 @@ _SSH_SERVERS = tuple(
     for name in ("sshd", "dropbear")
 )
 _CLOUD_CONFIG, _CLOUD_CONFIGS = "/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d/*.cfg"
-# As a list in brackets, or with a line for each.
+# A list in brackets, or one with a line per item.
 _SOURCES = re.compile(
     rb"^datasource_list[ \t]*:[ \t]*(?:\[([^\]]*)\]|((?:\r?\n[ \t]*-[^\r\n]*)+))", re.MULTILINE
 )
@@ -41,7 +41,7 @@ WantedBy=multi-user.target
 
 
 class Refused(Exception):
-    """The job cannot be done; the message says why."""
+    """The job cannot be done; the message gives the reason."""
 
 
 def _has_any_file(tree: Any, paths: Iterable[str]) -> bool:
@@ -49,12 +49,12 @@ def _has_any_file(tree: Any, paths: Iterable[str]) -> bool:
 
 
 def has_minion(tree: Any) -> bool:
-    """Return whether there is a salt-minion."""
+    """Return whether a root has a salt-minion."""
     return _has_any_file(tree, _MINION)
 
 
 def look(tree: Any, system: dict[str, Any]) -> dict[str, Any]:
-    """Return what an image has, as plain data; ``root`` is None if there is no system in it."""
+    """Return an image's facts as plain data; ``root`` is None if it contains no system."""
     if system["root"] is None:
         return {"root": None}
     return {
@@ -69,13 +69,13 @@ def look(tree: Any, system: dict[str, Any]) -> dict[str, Any]:
 
 
 def _datasources(tree: Any) -> list[str] | None:
-    """Return where cloud-init looks for its data, as its files say last; None if they do not."""
+    """Return cloud-init's data sources from the last file that lists them; None if none does."""
     datasources = None
     for path in (_CLOUD_CONFIG, *sorted(tree.glob_expand(_CLOUD_CONFIGS))):
         try:
             text = tree.read_file(path) if tree.is_file(path) else b""
         except (RuntimeError, OSError, Refused):
-            continue  # too large for a configuration, or broken: it only helps to warn
+            continue  # too large for a configuration, or broken: only a warning depends on it
         for match in _SOURCES.finditer(text):
             names = re.findall(_SOURCE, match[1] if match[1] is not None else match[2])
             datasources = [name.decode() for name in names[:_MOST_SOURCES]]
@@ -83,7 +83,7 @@ def _datasources(tree: Any) -> list[str] | None:
 
 
 def _systemd_version(tree: Any) -> int | None:
-    """Return systemd's version as its own library names it, None if there is none."""
+    """Return systemd's version by the name of its own library, None if there is none."""
     for pattern in ("/usr/lib/*/systemd", "/usr/lib/systemd", "/usr/lib64/systemd", "/lib/systemd"):
         for path in tree.glob_expand(f"{pattern}/libsystemd-shared-*.so"):
             version = re.match(r"\d+", path.rpartition("-")[2])
@@ -93,15 +93,15 @@ def _systemd_version(tree: Any) -> int | None:
 
 
 def seed(tree: Any, job: dict[str, Any]) -> None:
-    """Write a guest's identity into a root that has a minion, or installs one when it boots."""
-    # Those of the minion that it was: every VM of that image would have them.
+    """Write a guest's identity into a root with a minion, or with an installer for its boot."""
+    # Remove the image's own minion keys, or all VMs made from it share them.
     is_another = job.get("is_another") or _minion_id(tree) != _find_new_id(job)
     for name in ("minion.pem", "minion.pub") if is_another else ():
         tree.rm_f(f"/etc/salt/pki/minion/{name}")
-    tree.rm_f("/etc/salt/minion.d/99-salt-virt.conf")  # what releases before called it
+    tree.rm_f("/etc/salt/minion.d/99-salt-virt.conf")  # the name in earlier releases
     for path, text, mode in job["files"]:
         put(tree, path, text, int(mode, 8))
-    tree.mkdir_p("/etc/salt/pki/minion")  # without a key of ours the guest makes its own there
+    tree.mkdir_p("/etc/salt/pki/minion")  # a guest without a key of ours makes its own there
     tree.chmod(0o700, "/etc/salt/pki/minion")
     authorize(tree, job.get("ssh_keys") or [])
     make_anonymous(tree)
@@ -110,14 +110,14 @@ def seed(tree: Any, job: dict[str, Any]) -> None:
 
 
 def _minion_id(tree: Any) -> str:
-    """Return which minion a root has been, empty if none."""
+    """Return the minion id that a root had, empty if none."""
     path = "/etc/salt/minion_id"
     content = tree.read_file(path) if tree.is_file(path) else b""
     return str(content.decode(errors="replace").strip())
 
 
 def _find_new_id(job: dict[str, Any]) -> str:
-    """Return which minion a root is to be."""
+    """Return the minion id that a root is to get."""
     texts = {path: text for path, text, _mode in job["files"]}
     return str(texts.get("/etc/salt/minion_id", "")).strip()
 
@@ -125,22 +125,22 @@ def _find_new_id(job: dict[str, Any]) -> str:
 def put(tree: Any, path: str, text: str, mode: int) -> None:
     """Write a file of the guest."""
     tree.mkdir_p(path.rpartition("/")[0])
-    # A link that the image has there would lead elsewhere in the guest.
+    # A link in the image would redirect the file.
     tree.rm_f(path)
     tree.write(path, text.encode())
     tree.chmod(mode, path)
 
 
 def authorize(tree: Any, keys: Iterable[str]) -> None:
-    """Let those who have these SSH keys log in as root, beside those whom the image lets in."""
+    """Let these SSH keys log in as root, beside the image's own keys."""
     new_keys = list(keys)
     if not new_keys:
         return
-    # A link that the image has there would lead to somebody else's folder, or file.
+    # A link in the image would lead to another user's folder or file.
     if tree.is_symlink(_SSH):
         tree.rm_f(_SSH)
     tree.mkdir_p(_SSH)
-    # What the image has there may be another user's, whose files sshd does not believe.
+    # A folder in the image may have another owner: sshd would ignore its files.
     tree.chown(0, 0, _SSH)
     tree.chmod(0o700, _SSH)
     path = f"{_SSH}/authorized_keys"
@@ -155,7 +155,7 @@ def authorize(tree: Any, keys: Iterable[str]) -> None:
 
 
 def make_anonymous(tree: Any) -> None:
-    """Take away what must differ from guest to guest."""
+    """Remove the data that must differ from guest to guest."""
     if tree.exists("/etc/machine-id"):
         tree.rm_f("/etc/machine-id")
         tree.write("/etc/machine-id", b"")
@@ -183,6 +183,6 @@ def start_at_boot(tree: Any, install: dict[str, Any] | None) -> None:
 
 
 def relabel(tree: Any) -> None:
-    """Have SELinux label what was written, at the guest's next boot."""
+    """Have SELinux label the written files at the guest's next boot."""
     if tree.is_file("/etc/selinux/config", followsymlinks=True):
         tree.touch("/.autorelabel")

@@ -1,4 +1,4 @@
-"""Put a salt-minion into a guest that has none; its programs run in the appliance, if at all."""
+"""Install a salt-minion in a guest that has none; guest programs run only in the appliance."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -70,7 +70,7 @@ def make_sure(tree: Any, system: dict[str, Any], install: dict[str, Any] | None)
 
 
 def run(tree: Any, script: str, action: str) -> str:
-    """Run a script in the guest's root; a failure says the last line of what it printed."""
+    """Run a script in the guest's root; an error has the last line of its output."""
     try:
         return str(tree.sh(_QUIET.format(script=script)))
     except RuntimeError as exc:
@@ -80,7 +80,7 @@ def run(tree: Any, script: str, action: str) -> str:
 
 
 def packages(tree: Any, system: dict[str, Any], names: Iterable[str]) -> None:
-    """Install packages with the guest's own package manager, which needs the network."""
+    """Install packages by the guest's own package manager, which needs the network."""
     guestfstree.refuse_foreign(system)
     quoted_names = " ".join("'" + name.replace("'", "'\\''") + "'" for name in names)
     run(tree, _REPOSITORY.format(packages=quoted_names), f"installing {', '.join(names)}")
@@ -95,7 +95,7 @@ def _repository(tree: Any, system: dict[str, Any], _install: dict[str, Any]) -> 
 
 
 def _upload_files(tree: Any, files: Iterable[tuple[str, str]]) -> list[str]:
-    """Bring files of the host into the guest; return their paths there."""
+    """Copy files of the host into the guest; return their paths there."""
     tree.mkdir_p("/var/tmp/salt-virt")
     paths = []
     for path, name in files:
@@ -121,7 +121,7 @@ def _script(tree: Any, system: dict[str, Any], install: dict[str, Any]) -> None:
 
 
 def _tarball(tree: Any, system: dict[str, Any], install: dict[str, Any]) -> None:
-    """Unpack a onedir tarball: its top folder is ``salt``, and nothing in it is run."""
+    """Unpack a onedir tarball, with the top folder ``salt``; run nothing in it."""
     ((path, name),) = install["files"]
     suffix = name[name.rindex(".") :]
     if suffix not in _COMPRESSED:
@@ -141,7 +141,7 @@ def _tarball(tree: Any, system: dict[str, Any], install: dict[str, Any]) -> None
 
 def _refuse_other_processor(tree: Any, system: dict[str, Any], name: str) -> None:
     for path in tree.glob_expand(f"{_ONEDIR}/bin/python3*"):
-        if not tree.is_file(path):  # a link to another of them
+        if not tree.is_file(path):  # a link to another match
             continue
         try:
             arch = tree.file_architecture(path)

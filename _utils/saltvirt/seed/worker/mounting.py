@@ -1,9 +1,9 @@
 """
-guestmount, whose QEMU leaves root: the appliance's user, its own view of files, no network.
+Run guestmount with a QEMU that drops root: the appliance's user, its own view of files, no network.
 
-FUSE shows the files to whoever mounted them, so guestmount itself stays root's. libguestfs starts
-what it is told is QEMU: a few lines that import this file, and become QEMU. As root guestmount goes
-on writing to files below TMPDIR, one for each folder that is listed: those folders stay root's.
+FUSE shows the files only to the user who mounted them, so guestmount itself stays root's. Instead
+of QEMU, libguestfs starts a few lines that import this file, and become QEMU. guestmount, as root,
+keeps writing to files below TMPDIR, one per listed folder: those folders stay root's.
 Source: guestmount(1), guestfs(3) on LIBGUESTFS_HV and fixed appliances.
 """
 
@@ -21,7 +21,7 @@ import confined
 import guestfstree
 from confined import RUN
 
-# root's are in a folder of their own in /tmp, whatever libguestfs is told.
+# Root's sockets are in a folder of their own in /tmp, regardless of libguestfs' settings.
 _SOCKET = re.compile(r"socket,path=([^,]+/libguestfs[^/,]+/[^/,]+)(?:,|$)")
 BESIDE_BYTES = 1 << 30
 # Folders of a mount: guestmount's, and QEMU's own.
@@ -35,7 +35,7 @@ mounting.become_qemu({job!r}, sys.argv[1:])
 
 
 def mount(job: dict[str, Any]) -> int:
-    """Run guestmount until its files are there, which then goes on by itself; return its code."""
+    """Run guestmount until its files are there and it goes to the background; return its code."""
     folder = job["confined"]["folder"]
     with confined.built(guestfstree.search_path()) as appliance:
         job["qemu"] = guestfstree.default_qemu()
@@ -55,9 +55,9 @@ def mount(job: dict[str, Any]) -> int:
             "LIBGUESTFS_HV": str(launcher),
             **({"LIBGUESTFS_PATH": appliance} if appliance else {}),
         }
-        # What says that the mount lives, locks, has to live as long as guestmount. Its own files
-        # grow as the appliance likes, which tells it what is in folders. QEMU, which it starts, has
-        # another limit.
+        # guestmount inherits the locks' handles, which show that the mount lives. The appliance
+        # controls the growth of guestmount's own files, as it reports the content of folders; hence
+        # the limit. QEMU, its child, sets another limit.
         limit_child = functools.partial(limit_files, BESIDE_BYTES, resource.RLIM_INFINITY)
         options: dict[str, Any] = {"close_fds": False, "check": False, "preexec_fn": limit_child}
         return subprocess.run(job["argv"], env=env, **options).returncode
@@ -65,22 +65,22 @@ def mount(job: dict[str, Any]) -> int:
 
 def limit_files(most_bytes: int, most_later: int) -> None:
     """
-    Have no file that this process, and those of its own, write become larger.
+    Limit the size of the files that this process and its children write.
 
     most_later
-        What they may have that limit raised to.
+        The limit to which they may raise that.
     """
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_later))
 
 
 def become_qemu(path: str, argv: list[str]) -> None:
-    """Become QEMU, as the appliance's user, who gets what libguestfs has made for it."""
+    """Become QEMU, as the appliance's user, and give that user libguestfs' files for QEMU."""
     job = json.loads(Path(path).read_text())
     confinement, work_folder, own_folder = (
         job["confined"],
         *(Path(job["confined"]["folder"], n) for n in (WORK, OWN)),
     )
-    # Without one it is only asked what it can do.
+    # Without a socket, libguestfs only asks QEMU for its features.
     sockets = [Path(match[1]) for word in argv if (match := _SOCKET.match(word))]
     for entry in (
         work_folder,
@@ -89,7 +89,7 @@ def become_qemu(path: str, argv: list[str]) -> None:
         *{socket.parent for socket in sockets},
     ):
         if entry.is_dir():
-            # Whoever could put a link there would have root write to what it leads to.
+            # A user who could put a link there would make root write to the link's target.
             entry.chmod(0o711)
         else:
             os.chown(entry, confinement["uid"], confinement["gid"], follow_symlinks=False)
@@ -97,8 +97,8 @@ def become_qemu(path: str, argv: list[str]) -> None:
     os.chown(own_folder, confinement["uid"], confinement["gid"])
     view([str(work_folder), str(own_folder), job["path"]])
     os.environ.update(dict.fromkeys(("TMPDIR", "XDG_RUNTIME_DIR", "HOME"), str(own_folder)))
-    # What a guest writes to a disk that is only read is written beside it. QEMU is told that it is
-    # at the limit by an error, as Python has switched off the signal.
+    # A guest's writes to a disk that is only read go to a file beside it. At the limit QEMU gets an
+    # error, as Python has switched off the signal.
     most_bytes = job["most_bytes"] or BESIDE_BYTES
     limit_files(most_bytes, most_bytes)
     confined.become(confinement["uid"], confinement["gid"], [])
@@ -107,7 +107,7 @@ def become_qemu(path: str, argv: list[str]) -> None:
 
 
 def view(paths: list[str]) -> None:
-    """Hide /run, and open folders closed to others, which then have nothing but these paths."""
+    """Hide /run, and of each folder closed to other users all but these paths."""
     confined.own_view(has_network=False)
     real_paths = [os.path.realpath(path) for path in paths]
     folders_by_path = {path: folder for path in real_paths if (folder := cover(path))}
@@ -120,7 +120,7 @@ def view(paths: list[str]) -> None:
 
 
 def cover(path: str) -> str | None:
-    """Return the highest folder above a path that is hidden or closed to others, None without."""
+    """Return a path's highest parent that is hidden or closed to other users, else None."""
     folders = reversed(Path(path).parents)
     return next(
         (str(folder) for folder in folders if str(folder) == RUN or not folder.stat().st_mode & 1),

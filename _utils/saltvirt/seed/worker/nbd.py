@@ -1,5 +1,5 @@
 """
-A free nbd device of this host, which its kernel shows a disk on; for the worker and for qemu_nbd.*.
+Find a free nbd device, on which the kernel shows a disk; for the worker and for qemu_nbd.*.
 
 Source: qemu-nbd(8), Linux' Documentation/admin-guide/blockdev/nbd.rst.
 """
@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# Not /run/lock: where everybody may write, somebody could have put a link to any file, or a pipe
-# that nobody reads, or hold all locks.
+# Not /run/lock, which all users may write to: one could put a link to any file there, or a pipe
+# without a reader, or hold all locks.
 LOCKS = Path("/run/salt-virt")
-# Who may read a lock may hold it.
+# A user who may read a lock file can hold the lock.
 _CLOSED = functools.partial(os.open, mode=0o600)
 _ATTACH_S = 20
 _BLKRRPART = 0x125F  # linux/fs.h: read the partition table anew
@@ -24,12 +24,12 @@ _USED = "all nbd devices of this host are in use; load the module with a larger 
 
 
 class Unusable(Exception):
-    """There is no device to be had; the message says why."""
+    """No device is available; the message gives the reason."""
 
 
 @contextmanager
 def free() -> Iterator[str]:
-    """Yield a device that nobody uses, while nobody else of ours can take it."""
+    """Yield a free device, locked against other jobs of this project."""
     LOCKS.mkdir(mode=0o755, exist_ok=True)
     for path in _devices():
         with open(LOCKS / f"{path.name}.lock", "w", opener=_CLOSED) as lock:
@@ -63,7 +63,7 @@ def wait_attached(device: str, why_not: Callable[[], str | None] = lambda: None)
     Wait until a device shows its disk.
 
     why_not
-        Returns why it never will, None while it still may.
+        Returns the reason why it never will, None while it still may.
     """
     block = Path("/sys/block", Path(device).name)
     deadline = time.monotonic() + _ATTACH_S
@@ -76,8 +76,8 @@ def wait_attached(device: str, why_not: Callable[[], str | None] = lambda: None)
 
 
 def parts(device: str) -> list[str]:
-    """Return the device's partitions, itself if it has none."""
-    with open(device, "rb") as handle, suppress(OSError):  # refused if it can have no partitions
+    """Return the device's partitions, or the device if it has none."""
+    with open(device, "rb") as handle, suppress(OSError):  # fails if it cannot have partitions
         fcntl.ioctl(handle, _BLKRRPART)
     name = Path(device).name
     partitions = [
