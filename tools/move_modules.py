@@ -106,16 +106,17 @@ class Rewriting:
     def _alias(self, alias: ast.alias, stem: str, names: set[str]) -> str:
         if alias.asname == stem:
             return stem
-        if alias.asname:
-            return f"{stem} as {alias.asname}"
-        if stem == alias.name:
+        bound = alias.asname or alias.name
+        if stem == bound:
             return stem
+        if stem in names and alias.asname:
+            return f"{stem} as {alias.asname}"
         if stem in names:
             self.kept.append(f"{self.path.relative_to(ROOT)}: {stem} as {alias.name}")
             return f"{stem} as {alias.name}"
         names.add(stem)
-        self.renamed[alias.name] = stem
-        rename._rename_uses(self.source, self.source.tree, alias.name, stem)
+        self.renamed[bound] = stem
+        rename._rename_uses(self.source, self.source.tree, bound, stem)
         return stem
 
     def _text(self, token: tokenize.TokenInfo) -> None:
@@ -151,11 +152,8 @@ def follow(path: Path, renamed: Mapping[str, Mapping[str, str]]) -> None:
         ``{module: {old name of an import: new name}}``.
     """
     source = rename.Source(path)
-    bound = {}
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                bound[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    imports = [node for node in ast.walk(source.tree) if isinstance(node, ast.ImportFrom)]
+    bound = {a.asname or a.name: f"{node.module}.{a.name}" for node in imports for a in node.names}
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             names = renamed.get(bound.get(node.value.id, ""), {})
