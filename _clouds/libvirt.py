@@ -15,13 +15,13 @@ from saltvirt.errors import NoSuchVm, VirtError
 from saltvirt.kvm import cloudvms, connect, lifecycle
 from saltvirt.ops import clouddisks
 
-# The file has this name, too: whoever looks for one driver gets the file of its name first, and
-# Salt 3006 has one of its own.
+# The file has the same name, because Salt's loader tries the file of that name first, and Salt 3006
+# has a driver of its own.
 __virtualname__ = "libvirt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is, and a provider has this driver."""
+    """Load only if libvirt's Python module is installed and a provider has this driver."""
     missing = connect.why_missing()
     if missing:
         return False, missing
@@ -31,14 +31,14 @@ def __virtual__():
 
 
 def _provider_name():
-    """Return the provider that is asked now; Salt has it as a text, or as what has one."""
+    """Return the active provider; Salt has its name as a text, or as a context variable."""
     name = __active_provider_name__
     name = name.value() if hasattr(name, "value") else name
     return name or __virtualname__
 
 
 def _report_errors(function):
-    """Let salt-cloud say our errors in one line: others it shows with a traceback."""
+    """Let salt-cloud report our errors in one line, without a traceback."""
 
     @functools.wraps(function)
     def run(*args, **kwargs):
@@ -55,7 +55,7 @@ def _open_connection(url, *, readonly=True):
 
 
 def _urls():
-    """Return where the providers that have this driver say their libvirt is."""
+    """Return the libvirt URLs of the providers with this driver."""
     drivers = (provider.get("libvirt") for provider in __opts__.get("providers", {}).values())
     return [driver["url"] for driver in drivers if driver]
 
@@ -105,7 +105,7 @@ def list_nodes(call=None):
 
 def list_nodes_full(call=None):
     """
-    Return the same as ``list_nodes``: libvirt has no more.
+    Return the same as ``list_nodes``: libvirt has no more data.
 
     CLI Example:
 
@@ -141,11 +141,11 @@ def create(vm_):
 
     vm_
         The profile: ``base_domain``, ``clone_strategy`` (``full`` or ``quick``), ``ip_source``
-        (``ip-learning`` or ``qemu-agent``), ``validate_xml``, and what Salt's bootstrap takes.
+        (``ip-learning`` or ``qemu-agent``), ``validate_xml``, and options of Salt's bootstrap.
 
-    A VM of that name that is there already is bootstrapped again. Returns what the bootstrap says.
-    Fails with one line; a clone that has got no address, or could not be bootstrapped, is removed,
-    and what was attached to it meanwhile stays.
+    An existing VM of that name is bootstrapped again. Returns the result of the bootstrap. Fails
+    with one line; a clone without an address, or with a failed bootstrap, is removed; disks that
+    were attached to it meanwhile stay.
 
     CLI Example:
 
@@ -168,7 +168,7 @@ def create(vm_):
             vm_["ssh_host"] = _wait_for_address(conn, vm_)
             deployment = _bootstrap(vm_)
         except BaseException:
-            # Ctrl-C, too: the clone would be left unnoticed.
+            # Also on Ctrl-C, or the clone would be left over.
             if new_clone is not None:
                 cloudvms.remove_clone(conn, name, new_clone)
             raise
@@ -177,10 +177,10 @@ def create(vm_):
 
 
 def _bootstrap(vm_):
-    """Return what Salt's bootstrap says; raise if it says that it has failed."""
+    """Return the result of Salt's bootstrap; raise if it reports a failure."""
     deployment = __utils__["cloud.bootstrap"](vm_, __opts__)
     error = deployment.get("Error") if isinstance(deployment, dict) else None
-    # That nothing is to be deployed is an error to it, too.
+    # ``deploy: False`` counts as an error there, too.
     if isinstance(error, dict) and "Not Deployed" in error:
         raise SaltCloudSystemExit(
             f"VM {vm_['name']!r} was not bootstrapped: {error['Not Deployed']}"
@@ -196,7 +196,7 @@ def _is_unknown_profile(vm_):
 
 
 def _filter_event(action, vm_):
-    """Return of a profile what its event may say."""
+    """Return the parts of a profile that an event may have."""
     keys = ["name", "profile", "provider", "driver"]
     return __utils__["cloud.filter_event"](action, vm_, keys)
 
@@ -221,7 +221,7 @@ def _clone_options(vm_):
 
 
 def _check_key(vm_):
-    """Have Salt's bootstrap find the private key under both names that it looks for."""
+    """Store the private key under both names that Salt's bootstrap reads."""
     path = salt.config.get_cloud_config_value(
         "private_key", vm_, __opts__, search_global=False, default=None
     )
@@ -246,15 +246,15 @@ def _wait_for_address(conn, vm_):
 @_report_errors
 def destroy(name, call=None):
     """
-    Remove a VM at once, with its disks that lie in storage pools.
+    Remove a VM at once, with its disks in storage pools.
 
     name
         The VM's name.
 
-    What another VM or its snapshot uses, or is an overlay of, stays, also of one that is just made
-    or purged, and what a disk in the trash is based on.
-    Returns None; a text if no provider has such a VM, or more than one. Fails, with nothing
-    removed, if an entry of the trash cannot be read, as from another machine than its host.
+    Files stay that another VM, its snapshot or overlay uses, including a VM that is being built or
+    purged, and files that a disk in the trash is based on. Returns None, or a text if no provider
+    or more than one has such a VM. Fails, with nothing removed, if an entry of the trash cannot be
+    read, such as from another machine than its host.
 
     CLI Example:
 

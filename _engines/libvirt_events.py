@@ -1,5 +1,5 @@
 """
-Engine ``libvirt_events``: libvirt's events on Salt's event bus, of a minion or of a master.
+Engine ``libvirt_events``: forward libvirt's events to the event bus of a minion or a master.
 
 .. versionadded:: 1.0.0
 """
@@ -18,28 +18,28 @@ _PREFIX = "salt/engines/libvirt_events"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
 
 def start(uri=None, tag_prefix=_PREFIX, filters=None):
     """
-    Pass libvirt's events on to Salt, and never return.
+    Forward libvirt's events to Salt, and never return.
 
     uri
-        Which libvirt. Defaults to the one that libvirt itself chooses (``uri_default`` of its
+        The URI of libvirt. Defaults to libvirt's own choice (``uri_default`` of its
         ``libvirt.conf``).
     tag_prefix
-        What the tags begin with. Defaults to ``salt/engines/libvirt_events``.
+        The prefix of the tags. Defaults to ``salt/engines/libvirt_events``.
     filters
         Which events: a list of ``all``, objects (``domain``, ``network``, ``pool``, ``nodedev``,
         ``secret``) and kinds (``domain/lifecycle``). Defaults to all.
 
     The tag is ``PREFIX/SCHEME[/NETLOC]/PATH/OBJECT/EVENT``, such as
     ``salt/engines/libvirt_events/qemu/system/domain/lifecycle``; the data has ``uri``, ``event``
-    and the object (``{"domain": {"name", "id", "uuid"}}``), and what is of its kind, such as
-    ``detail``. When libvirt goes away, the log says so once, and the engine waits for it.
+    and the object (``{"domain": {"name", "id", "uuid"}}``), and fields of its kind, such as
+    ``detail``. If the connection to libvirt is lost, the engine logs this once and waits.
 
     .. code-block:: yaml
 
@@ -50,18 +50,18 @@ def start(uri=None, tag_prefix=_PREFIX, filters=None):
                 - pool
     """
     try:
-        # An option without a value says nothing.
+        # Options without a value get the defaults.
         libvirt_uri = None if uri is None else arguments.text("uri", uri)
         prefix = _PREFIX if tag_prefix is None else arguments.text("tag_prefix", tag_prefix)
         events.watch(libvirt_uri, eventkinds.chosen(filters), prefix, _sender())
     except VirtError as error:
         log.error("engine libvirt_events has nothing to do: %s; then restart this Salt", error)
-        # Salt would start it again and again, with the same words each time.
+        # If this function returned, Salt would restart it again and again with the same error.
         threading.Event().wait()
 
 
 def _sender():
-    """Return what sends an event: a master's bus is here, a minion's master is elsewhere."""
+    """Return a function that sends an event: to the local bus of a master, or by the minion."""
     if __opts__.get("__role") != "master":
         return lambda tag, data: __salt__["event.send"](tag, data)
     bus = salt.utils.event.get_master_event(__opts__, __opts__["sock_dir"], listen=False)

@@ -1,1 +1,1 @@
-"""Execution modules of Salt Virt: what a minion on a hypervisor can do."""
+"""Execution modules of Salt Virt: the functions of hypervisors."""

@@ -13,7 +13,7 @@ written = Later("saltvirt.ops.written")
 
 
 def __virtual__():
-    """Load everywhere; a host without guestmount says so when it is called."""
+    """Load everywhere; calls fail on a host without guestmount."""
     return True
 
 
@@ -22,16 +22,15 @@ def mount(location, access="rw", root=None):
     Mount all file systems of a disk image below a folder.
 
     location
-        The disk image; no VM may have it open. To be written to, it must be no cached or golden
-        image, and nothing a disk, a snapshot or a saved state of a VM, or a disk in the trash needs
-        as it is.
+        The disk image; no VM may have it open. With ``rw`` it must not be a cached or golden image,
+        nor needed unchanged by a disk, a snapshot or a saved state of a VM, or a disk in the trash.
     access
         ``rw`` (default) or ``ro``.
     root
-        The folder, which nobody but root can change, nor those above it. Defaults to one below
-        ``virt:state_dir``.
+        The mount point; only root may be able to change this folder and its parents. Defaults to
+        a folder below ``virt:state_dir``.
 
-    Returns the folder. Fails with one line if there is no system in it. Undo: guestfs.umount.
+    Returns the folder. Fails with one line if the disk has no system. Undo: guestfs.umount.
 
     CLI Example:
 
@@ -42,7 +41,7 @@ def mount(location, access="rw", root=None):
     """
     arguments.text("location", location)
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    # What is only read spoils nothing.
+    # Read-only access cannot damage the disk.
     opener = storage if access == "ro" else written
     fmt = opener.opened_format(settings, location)
     return guestmount.mount(settings, location, fmt, access, root)
@@ -50,15 +49,14 @@ def mount(location, access="rw", root=None):
 
 def umount(name, disk=None, force=False):
     """
-    Unmount what guestfs.mount mounted, and wait until its disk is released.
+    Unmount a folder of guestfs.mount, and wait until its disk is released.
 
     name
         The folder.
     disk
-        Accepted for old calls; it is always waited for.
+        Accepted for old calls; umount always waits for the disk.
     force
-        End the appliance first, if it does not answer any more: what it has not written is lost.
-        Defaults to False.
+        First end an appliance that no longer answers; unwritten data is lost. Defaults to False.
 
     Returns True; fails if nothing is mounted there. Undo: guestfs.mount.
 

@@ -21,7 +21,7 @@ _FORMATS = ("qcow2", "raw", "vmdk", "vdi", "vpc", "vhdx")
 
 
 def __virtual__():
-    """Load everywhere; a host without qemu-img says so when it is called."""
+    """Load everywhere; calls fail on a host without qemu-img."""
     return True
 
 
@@ -30,7 +30,7 @@ def _new(argument, path, fmt):
         raise BadArgument("fmt", f"{fmt!r}; one of {', '.join(_FORMATS)}")
     if not Path(arguments.text(argument, path)).is_absolute() or not Path(path).parent.is_dir():
         raise BadArgument(argument, f"{path!r} is not an absolute path in a folder that is there")
-    # Also a link that leads nowhere: qemu-img would write as root to wherever it leads.
+    # Also a dangling link: qemu-img would write to its target as root.
     if os.path.lexists(path):
         raise StorageError(f"{path} exists already; remove it or choose another name")
 
@@ -40,13 +40,13 @@ def make_image(location, size, fmt):
     Make an empty disk image.
 
     location
-        Its absolute path; nothing may be there.
+        The absolute path of the image; it must not exist.
     size
         MiB, or a size like ``4g``.
     fmt
         ``qcow2``, ``raw``, ``vmdk``, ``vdi``, ``vpc`` or ``vhdx``.
 
-    Returns the path. Nobody but root can read it, until libvirt gives it to QEMU. Undo: remove it.
+    Returns the path. Only root can read it until libvirt gives it to QEMU. Undo: remove the file.
 
     CLI Example:
 
@@ -67,14 +67,14 @@ def convert(orig, dest, fmt):
     Copy a disk image's content into another format.
 
     orig
-        A qcow2 or raw image; one that names other files is refused.
+        A qcow2 or raw image; an image that refers to other files is refused.
     dest
-        The absolute path of the copy, which only root can read; nothing may be there.
+        The absolute path of the copy, which only root can read; it must not exist.
     fmt
         ``qcow2``, ``raw``, ``vmdk``, ``vdi``, ``vpc`` or ``vhdx``.
 
-    Returns True. Fails with one line, and leaves nothing, if the copy would take more than
-    ``virt:image_max_gib``, ``virt:image_limit_s`` or what ``virt:disk_reserve_mib`` leaves free.
+    Returns True. Fails with one line, and leaves nothing, if the copy would exceed
+    ``virt:image_max_gib``, ``virt:image_limit_s`` or the room above ``virt:disk_reserve_mib``.
     Undo: remove the copy.
 
     CLI Example:

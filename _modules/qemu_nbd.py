@@ -3,8 +3,8 @@ Attach and mount disk images with qemu-nbd, so that this host's own kernel parse
 
 .. versionadded:: 1.0.0
 
-A disk that a stranger made can crash or take over the host that way: everything here needs
-``virt:seed:allow_host_mount: True``. guestfs.mount is safe without.
+An untrusted disk can crash or take over the host this way: all functions need
+``virt:seed:allow_host_mount: True``. guestfs.mount is safe without it.
 """
 
 from saltvirt import arguments, config, optionguard
@@ -17,7 +17,7 @@ written = Later("saltvirt.ops.written")
 
 
 def __virtual__():
-    """Load everywhere; a host without qemu-nbd says so when it is called."""
+    """Load everywhere; calls fail on a host without qemu-nbd."""
     return True
 
 
@@ -49,13 +49,13 @@ def connect(image):
 
 def mount(nbd, root=None):
     """
-    Mount the partitions of an attached device, without devices, set-user-id and programs.
+    Mount the partitions of an attached device with nodev, nosuid and noexec.
 
     nbd
         The device.
     root
-        The folder below which they are mounted, which nobody but root can change, nor those above
-        it. Defaults to one below ``virt:state_dir``.
+        The folder of the mount points; only root may be able to change it and its parents.
+        Defaults to a folder below ``virt:state_dir``.
 
     Returns ``{folder: device}``. Undo: qemu_nbd.clear.
 
@@ -75,8 +75,8 @@ def init(image, root=None):
     image
         The disk image; no VM may have it open.
     root
-        The folder below which they are mounted, which nobody but root can change, nor those above
-        it. Defaults to one below ``virt:state_dir``.
+        The folder of the mount points; only root may be able to change it and its parents.
+        Defaults to a folder below ``virt:state_dir``.
 
     Returns ``{folder: device}``; leaves nothing attached if it fails. Undo: qemu_nbd.clear.
 
@@ -95,12 +95,12 @@ def init(image, root=None):
 
 def clear(mnt):
     """
-    Unmount what qemu_nbd.mount or qemu_nbd.init mounted, and detach it.
+    Unmount the folders of qemu_nbd.mount or qemu_nbd.init, and detach their device.
 
     mnt
-        What they returned.
+        The mounts, as these functions return them.
 
-    Returns what is still mounted: ``{}`` if all went well. Undo: qemu_nbd.init.
+    Returns the mounts that remain: ``{}`` on success. Undo: qemu_nbd.init.
 
     CLI Example:
 

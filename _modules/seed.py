@@ -36,7 +36,7 @@ def apply_(
     Write a minion's identity into a disk image or device, or below a folder.
 
     path
-        A disk image or a block device that nobody has in use, or a folder with a guest's root.
+        An unused disk image or block device, or a folder with a guest's root.
     id_
         The minion's id. Defaults to the ``id`` of ``config``.
     config
@@ -44,18 +44,18 @@ def apply_(
     approve_key
         Have the master accept the key, if ``salt-run virt.authorize`` granted it. Defaults to True.
     install
-        Install a minion if there is none (``virt:seed:install_from``, else what
-        ``salt-run virt_image.minion_packages`` has fetched, else what
-        ``virt:seed:install_network: True`` lets it reach). Defaults to True.
+        Install a minion if there is none (from ``virt:seed:install_from``, else the packages of
+        ``salt-run virt_image.minion_packages``, else from the network with
+        ``virt:seed:install_network: True``). Defaults to True.
     prep_install
         Have the guest install it when it boots instead. Defaults to False.
     pub_key, priv_key
         The minion's key pair: PEM text or absolute paths. Default to none: the guest makes its own.
     mount_point
-        Accepted for old calls; nothing is mounted where it says.
+        Accepted for old calls and ignored.
 
-    Returns True. Fails with one line if there is no system in it, no minion and none may be
-    installed, or the disk is in use. There is no undo: keep a copy of the disk.
+    Returns True. Fails with one line if the disk has no system, if it has no minion and none may be
+    installed, or if the disk is in use. There is no undo: keep a copy of the disk.
 
     CLI Example:
 
@@ -81,16 +81,16 @@ def apply_(
 
 def mkconfig(config=None, tmp=None, id_=None, approve_key=True, pub_key=None, priv_key=None):
     """
-    Write a minion's configuration and key pair into a folder that nobody else can read.
+    Write a minion's configuration and key pair into a private folder.
 
     config
         More options. Defaults to none.
     tmp
-        Absolute path of the folder; refused if another user could replace what is in it. Defaults
-        to a new one below ``/tmp``.
+        Absolute path of the folder; refused if another user could replace its files. Defaults to a
+        new folder below ``/tmp``.
     id_
-        The minion's id. Defaults to the ``id`` of ``config``, else to what the guest calls itself:
-        then its key is not submitted.
+        The minion's id. Defaults to the ``id`` of ``config``, else to the guest's host name; then
+        the key is not submitted.
     approve_key
         Have the master accept the key, if ``salt-run virt.authorize`` granted it. Defaults to True.
     pub_key, priv_key
@@ -117,8 +117,8 @@ def prep_bootstrap(mpt):
     mpt
         A folder with a guest's root.
 
-    The script is that of ``virt:seed:bootstrap``, else Salt's own. Returns its path on the host and
-    its folder's in the guest. Undo: remove that folder.
+    Copies ``virt:seed:bootstrap``, else Salt's own script. Returns the script's path on the host
+    and the folder's path in the guest. Undo: remove that folder.
 
     CLI Example:
 

@@ -3,8 +3,8 @@ Deploy VMs on this hypervisor and change their state.
 
 .. versionadded:: 1.0.0
 
-Sizes are MiB where nothing else is said. ``connection``, ``username`` and ``password`` of every
-function override ``virt:connection:uri`` and ``virt:connection:auth``.
+Sizes are in MiB by default. ``connection``, ``username`` and ``password`` of every function
+override ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
 from saltvirt import arguments, compat, config, errors, optionguard
@@ -26,7 +26,7 @@ __func_alias__ = {"purge_": "purge"}
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -64,12 +64,12 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
     disk
         Disk profile of ``virt:disk``. Defaults to ``default``: one disk of 8192 MiB.
     disks
-        Disks that override the profile's by ``name``, or are added to them; sizes in MiB. A file or
-        volume that has the name of a disk already is that disk, as with Salt 3006: it is taken as
-        it is, without ``image`` and ``seed``, if it is sound and nobody else's. A cdrom's
+        Disks that override the profile's by ``name``, or are added to them; sizes in MiB. As with
+        Salt 3006, an existing file or volume with the disk's name becomes the disk, unchanged and
+        without ``image`` and ``seed``, if it is sound and nothing else uses it. A cdrom's
         ``source_file`` may be a URL (http, https, ftp, ftps, tftp), which QEMU fetches.
     saltenv
-        Environment of the file server that has the ``salt://`` images. Defaults to ``base``.
+        File server environment of ``salt://`` images. Defaults to ``base``.
     seed, install, config
         Whether to give the guest a minion's identity; whether to install a minion if it has none;
         more options for its minion configuration. Default to True, True and none.
@@ -79,19 +79,19 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         ``nocloud``, ``guestfs``, ``nbd``, ``credentials``, or ``auto``: one that the image
         supports. Defaults to ``virt:seed:method``, else ``auto``.
     install_from
-        Where a minion is installed from if the image has none: a onedir tarball, packages or a
+        Source of the minion if the image has none: a onedir tarball, packages or a
         script; ``{arch}`` stands for the guest's processor. Defaults to ``virt:seed:install_from``,
-        else to what ``salt-run virt_image.minion_packages`` has fetched, else to the guest's own
+        else to the packages of ``salt-run virt_image.minion_packages``, else to the guest's own
         repositories, if they have a minion and the guest has cloud-init, or
         ``virt:seed:install_network`` is set.
     user_data
         More cloud-config, a mapping or text, merged over ``virt:seed:user_data``.
     ssh_authorized_keys
-        OpenSSH public keys, a list or a text with one in each line, of those who may log in: as
-        the image's default user with ``nocloud``, as root otherwise. Added to those of
-        ``virt:seed:ssh_authorized_keys``. Defaults to none.
+        OpenSSH public keys that may log in, a list or a text with a key per line: as the image's
+        default user with ``nocloud``, else as root. Added to ``virt:seed:ssh_authorized_keys``.
+        Defaults to none.
     seed_cmd
-        Another function that seeds the first disk. Defaults to ours.
+        Another function that seeds the first disk. Defaults to the built-in one.
     graphics, enable_vnc
         A ``graphics`` mapping, or True for VNC with the ``virt:vnc`` options (by default on
         127.0.0.1). Default to no display.
@@ -111,14 +111,14 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
     affinity, anti_affinity
         Names of groups; VMs of one anti-affinity group never share a host.
     dry_run
-        Change nothing and return what would be done, as plain data: ``disks``, ``nics``, ``seed``,
-        ``files``, ``to_fetch``, ``xml``, ... Images are not fetched, so what depends on those in
-        ``to_fetch`` is not known yet. Defaults to False.
+        Change nothing and return the plan as plain data: ``disks``, ``nics``, ``seed``, ``files``,
+        ``to_fetch``, ``xml``, ... Images in ``to_fetch`` are not fetched, so facts that depend on
+        them are unknown. Defaults to False.
     report
         For the runner: return errors as ``{"error", "kind", "retcode"}`` and fire progress events;
-        ``{"unasked": [host], "others": [VM], "uuid": text, "images": {image: digest}}`` says, too,
-        which hosts have not told the runner what they have, which VMs there are whose disks may be
-        called as this one's, what UUID the VM gets, and what the file server has.
+        ``{"unasked": [host], "others": [VM], "uuid": text, "images": {image: digest}}`` also has
+        the hosts with an unknown inventory, the VMs with possible disks of the same name, the UUID
+        of the new VM, and the digests of images on the file server.
 
     Returns True, or the plan of a dry run. Fails with one line and leaves nothing behind: a bad
     argument, an image that cannot be fetched or trusted, no room, a missing bridge, or a name that
@@ -162,22 +162,21 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, **kwar
     removables
         Also remove cdrom and floppy images. Defaults to False.
     uuid
-        Remove the VM with this UUID alone: not another one that was given its name, nor a
-        definition that was only kept here.
+        Remove the VM only if it has this UUID, and not if only its definition was kept here.
     only_made
-        Remove only what the build of the VM made; disks that were there before stay. Fails if the
-        definition does not note that, as ``salt-run virt.init_many all_or_nothing=True`` has it
-        noted. Defaults to False.
+        Remove only files that the build of the VM made; older disks stay. Fails if the definition
+        does not record this; ``salt-run virt.init_many all_or_nothing=True`` records it. Defaults
+        to False.
 
     replies
-        What the other hosts replied about files on storage that they see. The runner passes it.
+        The replies of the other hosts about shared files; passed by the runner.
 
-    A file that anything else needs stays: a disk of another VM, what another disk, a snapshot or
-    the trash is based on, a cached image. A disk that is a volume of a storage pool is removed with
-    the VM; a block or network disk in no pool stays, and the log says so. An interrupted purge is
-    finished by the next. Returns True; fails if there is no such VM, if it is on its way to or from
-    this host, or if it has disks on storage that other hosts see: ``salt-run virt.purge`` asks
-    them. Undo: virt.trash_restore, with ``virt:trash_days``.
+    A needed file stays: a disk of another VM, a base of another disk, a snapshot or a file in the
+    trash, a cached image. A volume of a storage pool is removed with the VM; a block or network
+    disk in no pool stays, which is logged. The next purge finishes an interrupted one. Returns
+    True; fails if there is no such VM, if it is being moved to or from this host, or if it has
+    disks on storage that other hosts see: ``salt-run virt.purge`` asks these hosts. Undo:
+    virt.trash_restore, with ``virt:trash_days``.
 
     CLI Example:
 
@@ -201,12 +200,12 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, **kwar
 
 def start(name, **kwargs):
     """
-    Start a defined VM; one that runs is left alone.
+    Start a defined VM, unless it runs.
 
     name
         The VM's name.
 
-    Returns True; fails if there is no such VM, if it is paused (virt.resume), if it is on its way
+    Returns True; fails if there is no such VM, if it is paused (virt.resume), if it is being moved
     to or from this host or being purged, or if libvirt refuses. Undo: virt.stop.
 
     CLI Example:
@@ -250,7 +249,7 @@ def shutdown(vm_, **kwargs):
     vm_
         The VM's name.
 
-    Returns True once it was asked; fails if it does not run, or if it is paused: a paused guest
+    Returns True after the request; fails if the VM does not run, or is paused: a paused guest
     cannot shut down. Undo: virt.start.
 
     CLI Example:
@@ -271,7 +270,7 @@ def reboot(name, **kwargs):
     name
         The VM's name.
 
-    Returns True once it was asked; fails if it does not run.
+    Returns True after the request; fails if the VM does not run.
 
     CLI Example:
 
@@ -366,7 +365,7 @@ def ctrl_alt_del(vm_, **kwargs):
 
 def maintenance(state="on"):
     """
-    Keep new VMs away from this host, or let them come again; running VMs stay.
+    Keep new VMs off this host, or accept them again; running VMs stay.
 
     state
         ``on`` (default) or ``off``.

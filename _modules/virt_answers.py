@@ -1,10 +1,10 @@
 """
-Answer what the master's runner asks of this hypervisor, signed; all of it can be asked by hand too.
+Answer the master's runner, with signatures; an operator can call these functions as well.
 
 .. versionadded:: 1.0.0
 
-Salt loads the files of a module one after the other, by their names, until one has the function of
-a job: what each command asks of each host is in the first. ``connection``, ``username`` and
+Salt loads a module's files in order of their names until it finds the job's function: this first
+file has the functions that each command calls on each host. ``connection``, ``username`` and
 ``password`` override ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
@@ -29,7 +29,7 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -42,17 +42,17 @@ def _open_connection(function, keywords):
 
 def signed(order, small=False, **kwargs):
     """
-    Do one of this project's functions for the master's runner, and sign what it answers.
+    Run one of this project's functions for the master's runner, and sign the answer.
 
     order
-        ``{"fun", "arg", "kwarg", "id"}``, or the same sealed for this minion. One that has an
-        ``id`` is done once, and not after ``virt.refuse_order``.
+        ``{"fun", "arg", "kwarg", "id"}``, or the same sealed for this minion. An order with an
+        ``id`` runs once, and not after ``virt.refuse_order``.
     small
-        Whether the answer is packed where that is worth it. Defaults to False, as masters of
-        earlier releases do not unpack it.
+        Compress large answers. Defaults to False, because masters of earlier releases cannot
+        unpack them.
 
-    Functions of ``virt`` are done, and no others but those that the runner needs: whoever may call
-    this may call no more than before. Returns ``{"said", "signature"}``; what went wrong is in it.
+    Only functions of ``virt`` and those that the runner needs are allowed, so that this function
+    gives no caller more rights. Returns ``{"said", "signature"}``; errors are part of the answer.
 
     CLI Example:
 
@@ -73,13 +73,13 @@ def signed(order, small=False, **kwargs):
 
 def refuse_order(order_id):
     """
-    Never begin an order that the master has given up, though its job may still be queued here.
+    Refuse an order that the master has given up, although its job may still be queued here.
 
     order_id
-        Its id, which the master's runner has made.
+        The id of the order, from the master's runner.
 
-    Returns ``refused`` when it is not begun and never will be, ``running`` if it is being done, and
-    ``over`` if it was. Forgotten after 5,000 later ones, at the earliest.
+    Returns ``refused`` if the order has not begun and never will, ``running`` while it runs, and
+    ``over`` afterwards. The host remembers at least the last 5,000 orders.
 
     CLI Example:
 
@@ -92,16 +92,16 @@ def refuse_order(order_id):
 
 def presence(name, **kwargs):
     """
-    Return whether this host has a VM, without looking at any other.
+    Return whether this host has a VM, without inspecting other VMs.
 
     name
         The VM's name.
 
     Returns ``{"state": str or None, "building": bool, "unfinished": bool}``; ``building`` means
-    that it is being built here, or is on its way here from another host; ``unfinished`` that its
-    ``virt.init`` was interrupted and the next one, or a purge, cleans up, or that a record of it
-    cannot be read, which the next command for that VM says. A VM has a ``uuid``. If it has moved
-    and only its definition was kept here, ``moved_to`` names the host that has it.
+    that a build or a move brings it here; ``unfinished`` that an interrupted ``virt.init`` waits
+    for the next one or a purge, or that a record of it cannot be read, which the next command for
+    that VM reports. An existing VM has a ``uuid``. If it has moved and only its definition was kept
+    here, ``moved_to`` names the host that has it.
 
     CLI Example:
 
@@ -116,12 +116,12 @@ def presence(name, **kwargs):
 
 def shared_files(name, **kwargs):
     """
-    Return which files of a VM other hosts see, and so have to be asked about before it is purged.
+    Return the files of a VM that other hosts see: a purge has to ask these hosts first.
 
     name
         The VM's name.
     removables
-        Its cdrom and floppy images too. Defaults to False.
+        Include cdrom and floppy images. Defaults to False.
 
     Returns a list of paths and of ``POOL/VOLUME``; an empty one if this host has no such VM.
 
@@ -139,14 +139,15 @@ def shared_files(name, **kwargs):
 
 def file_users(paths, uuid=None, **kwargs):
     """
-    Return what on this host needs files that another host is to remove or to write over.
+    Return the users on this host of files that another host is to remove or overwrite.
 
     paths
         The files: paths, or ``POOL/VOLUME``.
     uuid
-        The VM that is removed: a definition that a move left here needs no file. Defaults to none.
+        The VM that is removed: a definition of it that a move left here does not count. Defaults
+        to none.
 
-    Returns ``{path: {"used_by": [reason], "doubts": [reason]}}`` of all of them.
+    Returns ``{path: {"used_by": [reason], "doubts": [reason]}}``.
 
     CLI Example:
 
@@ -161,11 +162,11 @@ def file_users(paths, uuid=None, **kwargs):
 
 def host_info(moving=None, **kwargs):
     """
-    Return what this host has, and what it has promised to VMs.
+    Return this host's resources, and the part that is committed to VMs.
 
     moving
-        A VM that is to be moved: if this host has it, the answer also has ``moving``, what
-        ``virt.migration_info`` returns of it. Defaults to none.
+        A VM that is to be moved: if this host has it, the answer also has ``moving``, its
+        ``virt.migration_info``. Defaults to none.
 
     Returns ``{maintenance, vms, building, coming, unfinished, unreadable, cpu, memory, storage,
     bridges, links, networks, profiles, domain_types, archs, machines, versions, tags, stocks}``.
@@ -173,12 +174,12 @@ def host_info(moving=None, **kwargs):
     NUMA nodes and storage pools in which disks can be made. ``vms`` is
     ``{name: {uuid, state, vcpus, memory_mib, affinity, anti_affinity}}``; ``coming`` is the same
     for those in ``building``, with ``disk_mib`` instead of ``uuid`` and ``state``; ``unfinished``
-    names builds and purges that were interrupted; ``unreadable`` is ``{name: why}`` of VMs that
-    have a record which cannot be read, with what to do; ``cpu``, ``memory`` and ``storage`` have
-    what can be promised (``..._limit``/``limit_mib``) and what is promised
-    (``..._committed``/``committed_mib``), sizes in MiB; ``cpu`` has ``features`` by domain type,
-    including those that the model implies; ``domain_types`` says which kinds of guests run here and
-    why, and its ``default`` is None if KVM is offered but the test guest could not be started;
+    names interrupted builds and purges; ``unreadable`` is ``{name: reason}`` of VMs with an
+    unreadable record, with the remedy; ``cpu``, ``memory`` and ``storage`` have the committable
+    amount (``..._limit``/``limit_mib``) and the committed one (``..._committed``/
+    ``committed_mib``), sizes in MiB; ``cpu`` has ``features`` by domain type, including those that
+    the model implies; ``domain_types`` has the kinds of guests that run here with the reason, and
+    its ``default`` is None if KVM is offered but the test guest could not be started;
     ``machines`` lists machine types: ``{arch: {versions: {family: [oldest, newest]}, names}}``.
 
     CLI Example:
@@ -199,18 +200,18 @@ def host_info(moving=None, **kwargs):
 
 def placement_facts(about=None, **kwargs):
     """
-    Return what of ``virt.host_info`` decides whether this host takes some VMs, and no more.
+    Return the part of ``virt.host_info`` that decides whether this host takes some VMs.
 
     about
-        What they need: lists of ``groups``, ``tags``, ``bridges``, ``networks``, ``links``, ``nic``
+        The VMs' needs: lists of ``groups``, ``tags``, ``bridges``, ``networks``, ``links``, ``nic``
         and ``disk`` profiles, CPU ``features``, domain ``types``, ``archs``, ``machines`` and
-        ``stocks``; ``with_names`` (a flag), and who says more than names: ``only`` (a list of
-        hosts), or ``seed`` and ``below``. Defaults to nothing of all that.
+        ``stocks``; ``with_names`` (a flag), and the hosts that send more than names: ``only`` (a
+        list of hosts), or ``seed`` and ``below``. All default to none.
 
     Returns ``{"names": {digest, listed, kept, building, unfinished, unreadable}, "offer": {limits,
-    committed, arch, versions, domain_types, …}}``: in ``offer``, MiB and CPUs, and what was asked
-    about, as ``virt.host_info`` has it; ``digest`` is that of the names of all VMs here, which are
-    ``listed`` if they are asked for. What there is nothing of is left out.
+    committed, arch, versions, domain_types, …}}``: ``offer`` has MiB, CPUs and the requested facts
+    as in ``virt.host_info``; ``digest`` is that of the names of all VMs here, which ``listed`` has
+    on request. Empty entries are left out.
 
     CLI Example:
 
@@ -227,7 +228,7 @@ def placement_facts(about=None, **kwargs):
 
 def vms(name=None, state=None, tag=None, fields=None, **kwargs):
     """
-    Return the host's node information with some of its VMs, as ``salt-run virt.query`` asks for it.
+    Return the host's node information with some of its VMs, for ``salt-run virt.query``.
 
     name
         Names and globs, a list or separated by commas. Defaults to all.
@@ -236,7 +237,7 @@ def vms(name=None, state=None, tag=None, fields=None, **kwargs):
     tag
         Only VMs with all of these: affinity and anti-affinity groups, and ``hold``. Default: any.
     fields
-        What to show of each VM, such as ``state,mem``. Defaults to all that ``virt.vm_info`` has.
+        The fields of each VM, such as ``state,mem``. Defaults to all of ``virt.vm_info``.
 
     Returns ``{freecpu, freemem, node_info, vm_info, names}``; ``freemem`` in MiB; ``names`` are of
     all VMs.
@@ -290,13 +291,13 @@ def vm_state(vm_=None, **kwargs):
 
 def migration_info(name=None):
     """
-    Return what another host must know to take a VM.
+    Return the facts about a VM that another host needs to take it.
 
     name
         The VM's name. Defaults to all: ``{name: {...}}``.
 
-    Returns ``{name, state, vcpus, memory_mib, disks, images, obstacles, ...}``; ``obstacles`` says
-    why it cannot be moved at all. Nothing is changed.
+    Returns ``{name, state, vcpus, memory_mib, disks, images, obstacles, ...}``; ``obstacles`` are
+    the reasons why it cannot be moved at all. Nothing is changed.
 
     CLI Example:
 

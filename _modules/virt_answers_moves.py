@@ -1,5 +1,5 @@
 """
-What ``salt-run virt.migrate`` and ``virt.settle`` ask of the two hosts of a move.
+Functions that ``salt-run virt.migrate`` and ``virt.settle`` call on the two hosts of a move.
 
 .. versionadded:: 1.0.0
 """
@@ -30,24 +30,24 @@ _OLD_MASTER = (
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
 
 def migrate_check(about, source=None):
     """
-    Return why this host cannot take a VM; an empty list if it can. Nothing is changed.
+    Return the reasons why this host cannot take a VM; none if it can. Nothing is changed.
 
     about
-        The answer of ``virt.migration_info``, for one VM or for all; for all, it returns
-        ``{name: [why]}`` of those that it cannot take.
+        The answer of ``virt.migration_info``, for one VM or for all; for all, the function returns
+        ``{name: [reason]}`` of the VMs that it cannot take.
     source
-        The host that has it, whose libvirt must let this one in too. For one VM only.
+        The VM's present host; its libvirt must also accept this host. For one VM only.
 
-    Asked by hand, it looks only at files in the folders of ``virt:images``, ``virt:shared_paths``,
-    ``virt:backing_paths``, libvirt's pools, firmware, its variables and consoles' logs, and names
-    the others: who may ask learns nothing of other files of this host.
+    If an operator calls it, it examines only files in the folders of ``virt:images``,
+    ``virt:shared_paths``, ``virt:backing_paths``, libvirt's pools, firmware, its variables and
+    console logs, and names the others: callers learn nothing about other files of this host.
 
     CLI Example:
 
@@ -79,15 +79,14 @@ def migrate_check(about, source=None):
 
 def migrate_begin(name, token, target):
     """
-    Note that a VM is to leave for another host; nothing is sent yet.
+    Record the departure of a VM to another host; nothing is sent yet.
 
     name
         The VM's name.
     token
-        Whose move it is: a text that no other move has. What is on record under it can be ended
-        by virt.migrate_step with that token alone.
+        A unique text for this move; virt.migrate_step needs it to end the move.
     target
-        The host that takes it.
+        The host that takes the VM.
 
     Returns the answer of virt.migration_info, and ``wire``, the version of this protocol. Fails if
     another move of the VM is on record. Undo: virt.migrate_step NAME TOKEN cancel, then forget.
@@ -107,21 +106,21 @@ def migrate_begin(name, token, target):
 
 def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=None):
     """
-    Reserve room for a VM that comes, and make the files it will be written to.
+    Reserve room for an arriving VM, and make the files that receive its disks.
 
     about
         The answer of ``virt.migrate_begin`` or ``virt.migration_info``.
     limit_s
-        Ignored, from an older release: what is made ready is kept until the move is settled.
+        Ignored, from an older release: the reservation lasts until the move is settled.
     images_sent
-        Go on after virt.migrate_push: what was sent is checked first. Defaults to False.
+        Continue after virt.migrate_push, after a check of the sent images. Defaults to False.
     source
-        The host that has it, whose libvirt must let this one in too. Defaults to not checking.
+        The VM's present host; its libvirt must also accept this host. Defaults to no check.
     token
-        That of virt.migrate_begin; a runner of an older release does not give it, and is refused.
+        The token of virt.migrate_begin; runners of older releases omit it, and are refused.
 
     Returns ``{"images": {digest: path}, "present": [path], "token": str}``: images that must be
-    sent here first, and media that are here already. Undo: salt-run virt.settle NAME.
+    sent first, and media that exist here already. Undo: salt-run virt.settle NAME.
 
     CLI Example:
 
@@ -148,17 +147,17 @@ def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=N
 
 def migration_state(name=None, token=None, uuid=None, paths=None):
     """
-    Return what this host has on record of moves, or what it says of one.
+    Return this host's records of moves, or its state of one move.
 
     name
         The VM's name. Defaults to all: ``{name: [{purpose, token, phase, since, ...}]}``.
     token
-        That of one move; it then returns ``{source, target, noted}``, what settling it needs.
+        The token of one move; the function then returns ``{source, target, noted}`` to settle it.
     uuid
-        The VM's, for one move. Defaults to finding it by its name.
+        The VM's UUID, for one move. Defaults to a search by name.
     paths
-        The files of its disks, for one move: ``has_disks`` of ``target`` tells whether all of them
-        are here. Defaults to not looking for them.
+        The files of its disks, for one move: ``has_disks`` of ``target`` is whether this host has
+        all of them. Defaults to no check.
 
     CLI Example:
 
@@ -193,30 +192,30 @@ def migrate_step(
     keeper=None,
 ):
     """
-    Do one step of settling a move on this host; ``salt-run virt.settle`` knows which.
+    Run one step of settling a move on this host; ``salt-run virt.settle`` chooses the steps.
 
     name
         The VM's name.
     token
-        That of the move: another's is never ended.
+        The token of the move; no other move is ended.
     step
-        On the host that sends: ``cancel``, ``redefine``, ``finish``, ``forget``, ``give_way``. On
-        the one that takes: ``arrive``, ``refuse``, ``drop``, ``end``, ``let_go``.
+        On the source: ``cancel``, ``redefine``, ``finish``, ``forget``, ``give_way``. On the
+        target: ``arrive``, ``refuse``, ``drop``, ``end``, ``let_go``.
     seen
-        For ``cancel``: the phase that this host was in when that was decided, by
-        ``virt.migration_state``; without it the move must not be on record here.
+        For ``cancel``: this host's phase, by ``virt.migration_state``, at the time of the decision;
+        without ``seen`` the move must not be on record here.
     is_refused
-        For ``cancel``: the other host, asked after that, has refused it for good. Defaults to
+        For ``cancel``: the target, asked after ``seen``, has refused the VM for good. Defaults to
         False.
     is_lost
-        For ``cancel``: you say that the other host never comes back with it. For ``drop``: that the
-        other host has the VM, though it has arrived here. Defaults to False.
+        For ``cancel``: the operator states that the target never comes back with the VM. For
+        ``drop``: that the source has the VM, although it has arrived here. Defaults to False.
     is_handed
-        For ``arrive``: it ran here already. Defaults to False.
+        For ``arrive``: the VM ran here already. Defaults to False.
     noted
-        For ``arrive``: what the other host has noted, with the digests of what it sent.
+        For ``arrive``: the source's record, with the digests of the sent data.
     keeper
-        For ``give_way`` and ``let_go``: the third host that has the VM. What is here stays.
+        For ``give_way`` and ``let_go``: the third host that has the VM. Files here stay.
 
     Returns ``{"removed": [path]}`` or ``{"warnings": [str]}``; fails with one line if the record
     does not allow the step.
@@ -255,9 +254,9 @@ def migrate_push(name, target, images):
     name
         The VM's name.
     target
-        The host that takes it.
+        The host that takes the VM.
     images
-        ``{digest: path there}``, as ``virt.migrate_prepare`` answers.
+        ``{digest: path on the target}``, from the answer of ``virt.migrate_prepare``.
 
     Returns True.
 
@@ -275,13 +274,13 @@ def migrate_push(name, target, images):
 
 def migrate_forget(name):
     """
-    Return whether a VM that was to come is here; kept from an older release.
+    Return whether an arriving VM is defined here; kept from an older release.
 
     name
         The VM's name.
 
-    It no longer gives up anything: only both hosts together know whether that is safe. Fails if
-    a move of the VM is not settled, and names ``salt-run virt.settle``, which asks both.
+    It no longer removes anything, because only both hosts together know whether that is safe. Fails
+    if a move of the VM is not settled, and names ``salt-run virt.settle``, which asks both.
 
     CLI Example:
 

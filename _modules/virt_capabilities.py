@@ -1,5 +1,5 @@
 """
-Show what this hypervisor and its guests can do.
+Show the capabilities of this hypervisor and its guests.
 
 .. versionadded:: 1.0.0
 
@@ -19,23 +19,23 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
 
 def _open_connection(function, keywords):
     settings = config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
-    # libvirt asks QEMU what it can do, which a read-only connection may not.
+    # libvirt probes QEMU, which a read-only connection may not.
     return connect.open_connection(settings, readonly=False)
 
 
 def capabilities(**kwargs):
     """
-    Return what libvirt says of this host and of the guests that it can run.
+    Return libvirt's capabilities of this host and its guests.
 
     Returns ``{host, guests}``: ``host`` has ``uuid``, ``cpu``, ``power_management``, ``migration``,
-    ``topology``, ``cache`` and ``security``, those that libvirt tells; each of ``guests`` is
+    ``topology``, ``cache`` and ``security``, as far as libvirt reports them; each of ``guests`` is
     ``{os_type, arch: {name, wordsize, emulator, machines, domains}, features}``. Sizes are texts
     with their unit.
 
@@ -51,17 +51,17 @@ def capabilities(**kwargs):
 
 def domain_capabilities(emulator=None, arch=None, machine=None, domain=None, **kwargs):
     """
-    Return what guests of one kind can have on this host.
+    Return the capabilities of one kind of guest on this host.
 
     emulator
         The emulator's absolute path, one of those that ``virt.capabilities`` lists: libvirt runs
         it. Defaults to libvirt's choice.
     arch, machine, domain
-        Architecture, machine type and domain type, as in virt.capabilities. What is not given is
-        libvirt's default.
+        Architecture, machine type and domain type, as in virt.capabilities. Default to libvirt's
+        choice.
 
     Returns ``{emulator, domain, machine, arch, max_vcpus, iothreads, os, cpu, devices, features}``,
-    those that libvirt tells; fails with its words, such as for a kind that is not there.
+    as far as libvirt reports them; fails with libvirt's message, such as for an unknown kind.
 
     CLI Example:
 
@@ -91,16 +91,16 @@ def all_capabilities(**kwargs):
 
 def cpu_baseline(full=False, migratable=False, out="libvirt", **kwargs):
     """
-    Return the CPU that guests can have on all hosts like this one.
+    Return the CPU model that guests can use on all hosts like this one.
 
     full
-        With all features, also those that the model implies. Defaults to False.
+        Include features that the model implies. Defaults to False.
     migratable
-        Without features that keep a guest from moving. Defaults to False.
+        Omit features that prevent moves. Defaults to False.
     out
         ``libvirt`` (default) for the XML, ``salt`` for ``{model, vendor, features}``.
 
-    Fails with libvirt's words where it cannot say, such as on architectures without CPU models.
+    Fails with libvirt's message, such as on architectures without CPU models.
 
     CLI Example:
 

@@ -1,5 +1,5 @@
 """
-Change what a VM is: its definition, and as much of it as can be while the VM runs.
+Change a VM's definition and, as far as possible, the running VM.
 
 .. versionadded:: 1.1.0
 """
@@ -16,7 +16,7 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -66,8 +66,8 @@ def update(
         The profile of ``virt:nic`` and all NICs that the VM shall have. An existing NIC is
         recognised by its MAC, or if none is given, by its bridge or network and its model.
     graphics
-        The only display; ``{type: none}`` removes it. A port, password, keymap or listener that it
-        does not say stays, where the type does.
+        The only display; ``{type: none}`` removes it. Omitted port, password, keymap and listener
+        stay, if the type stays.
     live
         Change the running VM too. Defaults to True.
     boot
@@ -76,38 +76,38 @@ def update(
     numatune, hypervisor_features, clock
         Mappings as for virt.init.
     test
-        Change nothing, and return what would be changed. Defaults to False.
+        Change nothing, and return the changes. Defaults to False.
     boot_dev
         Devices to boot from, such as ``"network hd"``.
     serials, consoles
         Lists of all serial ports and consoles that the VM shall have.
     stop_on_reboot
-        Stop instead of reboot. Defaults to False, as it always did: a VM that stops
-        reboots again. Null leaves it.
+        Stop instead of reboot. Defaults to False, as before: such a VM reboots again. Null leaves
+        the setting.
     host_devices
         Names of the host's devices that the VM shall have, as virt.node_devices lists them.
     autostart
-        Start the VM with its host or not. Defaults to None, which leaves it.
+        Start the VM with its host or not. Defaults to None: no change.
     seed_readonly
-        Whether the guest can only read its seed, from its next start on. Needed, once, for internal
-        snapshots of a VM whose seed is raw, as older releases made it. Refused until the guest has
-        taken its key from the seed. Defaults to None, which leaves it.
+        Make the guest's seed read-only from its next start on, or not. Needed once for internal
+        snapshots of a VM with a raw seed from an older release. Refused until the guest has read
+        its key from the seed. Defaults to None: no change.
     detach
         Detach the disks, NICs, serial ports, consoles, displays and devices of the host that the
-        VM has and the call's lists do not name; files of disks stay. Defaults to False: such a call
-        is refused, and the error names what would go. ``virt:compat: 3006`` needs no ``detach``.
+        VM has and the lists of the call omit; files of disks stay. Defaults to False: such a call
+        is refused, and the error names the devices. ``virt:compat: 3006`` needs no ``detach``.
 
-    What is not given stays. Null removes, in mappings; what is kept there by an id (CPU features,
-    pins, timers, NUMA cells) is what is given alone. An empty list with ``detach=True`` clears.
+    Omitted settings stay. Null in a mapping removes a setting; entries with an id (CPU features,
+    pins, timers, NUMA cells) are replaced as a whole. An empty list with ``detach=True`` clears.
 
     Returns ``{definition, disk: {attached, detached, updated}, interface: {attached, detached}}``:
-    whether the definition changed, and the XML of the devices that changed at once. Where they
-    apply, also ``hostdev``, ``updated`` of interfaces, ``cpu`` and ``mem`` (True: changed
-    at once), ``autostart`` (what it became), ``restart`` (the arguments of which something waits
-    for the VM's next start) and ``errors`` (what libvirt refused to change at once, in its words);
-    with ``test``, ``diff`` (the lines that change in the definition, without passwords).
+    whether the definition changed, and the XML of the devices that changed live. Where they
+    apply, also ``hostdev``, ``updated`` of interfaces, ``cpu`` and ``mem`` (True: changed live),
+    ``autostart`` (the new value), ``restart`` (arguments that take effect at the VM's next start)
+    and ``errors`` (libvirt's messages on refused live changes); with ``test``, ``diff`` (the
+    changed lines of the definition, without passwords).
     Fails, and changes nothing, on a bad argument, a file that cannot be made, a VM without a
-    definition or on its way to or from this host, or if libvirt refuses the definition. Undo: call
+    definition or in a move to or from this host, or if libvirt refuses the definition. Undo: call
     it with the old values.
 
     CLI Example:

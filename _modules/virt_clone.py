@@ -1,5 +1,5 @@
 """
-Make VMs that are copies of others.
+Clone VMs.
 
 .. versionadded:: 1.0.0
 """
@@ -15,7 +15,7 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -25,34 +25,34 @@ def clone(source, name, dry_run=False, **kwargs):
     Make a VM that is a full copy of a stopped one, with a minion's identity of its own.
 
     source
-        The VM that is copied; it is left as it is.
+        The VM to copy; it is not changed.
     name
         The clone's name, its minion id and its host name.
     dry_run
-        Change nothing and return what would be done, as ``virt.init`` does, with ``source`` and
-        ``warnings``. What is in the disk is not looked at. Defaults to False.
+        Change nothing and return the plan, as ``virt.init`` does, with ``source`` and
+        ``warnings``. The content of the disk is not examined. Defaults to False.
     start, autostart
-        Start the clone; start it whenever the host boots. Default to True and False, whatever its
-        source does.
+        Start the clone; start it whenever the host boots. Default to True and False, independent
+        of the source.
     seed
-        Give the guest a minion's identity. Defaults to True; with False it has its source's, which
-        a warning says.
+        Give the guest a minion's identity. Defaults to True; with False it has its source's
+        identity, and a warning names this.
     install, config, pub_key, priv_key, saltenv
         As in ``virt.init``: install a minion if there is none; more options for its configuration;
-        its key pair; where a minion is fetched from. Default to True, none, none and ``base``.
+        its key pair; file server environment of the minion. Default to True, none, none, ``base``.
     seed_method, install_from, user_data, ssh_authorized_keys
-        As in ``virt.init``, but for ``credentials``, which is refused: it takes nothing away of
-        what the disk has of the source. Default to what ``virt:seed`` says.
+        As in ``virt.init``, except that ``credentials`` is refused: this method would leave the
+        source's identity in the disk. Default to ``virt:seed``.
     report
         For the runner, as in ``virt.init``.
 
-    Disks are copied whole, beside those of the source, with all that they are based on; snapshots
-    are not. UUID, MAC addresses, the firmware's variables, ports and sockets are the clone's own.
-    Media, and disks that are ``shareable``, are the source's: a warning says which.
+    Disks are copied whole, next to those of the source, with their backing chains but without
+    snapshots. The clone has its own UUID, MAC addresses, firmware variables, ports and sockets. It
+    shares media and ``shareable`` disks with the source: a warning names them.
 
     Returns True, or ``{"warnings": [line]}``, or the plan of a dry run. Fails with one line and
     leaves nothing behind: the source runs, or is used while it is copied; it has a saved state, a
-    TPM, a device of the host, or a disk that is in no pool and is no file; a name that is taken;
+    TPM, a device of the host, or a disk that is neither a file nor in a pool; a name that is taken;
     no room. Undo: virt.purge.
 
     CLI Example:

@@ -19,7 +19,7 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -31,18 +31,17 @@ def undefine(vm_, managed_save=False, snapshots=False, **kwargs):
     vm_
         The VM's name.
     managed_save
-        Lose its saved state with it. Defaults to False: a VM that has one is refused.
+        Also lose its saved state. Defaults to False: a VM that has one is refused.
     snapshots
-        Forget with it what libvirt knows of its snapshots, and of the checkpoints of backups.
-        Defaults to False: a VM that has some is refused. A definition that was only kept, of a VM
-        that has moved, goes with all of that.
+        Also forget libvirt's metadata of its snapshots and backup checkpoints. Defaults to False:
+        a VM that has some is refused. The kept definition of a moved VM goes with all of these.
 
-    The firmware's variables go with it, unless they may be another host's: if the VM has moved
-    there, or does not run and has them in ``virt:shared_paths``, they stay. So does the state of an
-    emulated TPM, for the VM that is defined with the same UUID again: before 8.9 libvirt removes
-    it, and a VM that has one is refused until it is moved away.
+    The firmware's variables are removed, unless another host may use them: they stay if the VM has
+    moved there, or if it does not run and has them in ``virt:shared_paths``. The state of an
+    emulated TPM stays for a later definition with the same UUID; because libvirt before 8.9 removes
+    this state, a VM that has one is refused until the state is moved away.
 
-    Returns True; fails if there is no such VM, or if it is on its way to or from this host, or is
+    Returns True; fails if there is no such VM, or if it is being moved to or from this host, or is
     being built or purged. Undo: virt.define_xml_str with its virt.get_xml.
 
     CLI Example:
@@ -70,7 +69,7 @@ def define_xml_str(xml, **kwargs):
     xml
         The XML text.
 
-    Returns True; fails with libvirt's message, or if the VM is on its way to or from this host, or
+    Returns True; fails with libvirt's message, or if the VM is being moved to or from this host, or
     only its definition was kept here. Undo: virt.undefine.
 
     CLI Example:
@@ -109,7 +108,7 @@ def define_xml_path(path, **kwargs):
 
 def create_xml_str(xml, **kwargs):
     """
-    Start a VM from libvirt's domain XML; it is forgotten when it stops.
+    Start a transient VM from libvirt's domain XML; its definition is gone when it stops.
 
     xml
         The XML text.
@@ -134,7 +133,7 @@ def create_xml_str(xml, **kwargs):
 
 def create_xml_path(path, **kwargs):
     """
-    Start a VM from a file with libvirt's domain XML; it is forgotten when it stops.
+    Start a transient VM from a file with libvirt's domain XML.
 
     path
         Absolute path on this host.

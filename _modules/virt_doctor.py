@@ -21,7 +21,7 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -32,11 +32,11 @@ def _settings(function, keywords):
 
 def doctor_facts(**kwargs):
     """
-    Return what ``salt-run virt.doctor`` judges of this host: plain facts, and no judgement.
+    Return facts about this host, which ``salt-run virt.doctor`` judges.
 
     Returns ``{code, copies, vms, made_for, shared, files, busy, left, unreadable, moves,
     trash_days, unreadable_trash}``: its VMs with their files, files of VMs that nothing here uses,
-    records, and what is this host's affair alone, by check.
+    records, and leftovers that concern this host only, by check.
 
     CLI Example:
 
@@ -51,13 +51,13 @@ def doctor_facts(**kwargs):
 
 def doctor_mend(wanted, **kwargs):
     """
-    Remove what ``salt-run virt.doctor`` has found here, if nothing needs it now either.
+    Remove leftovers that ``salt-run virt.doctor`` found here, if they are still unneeded.
 
     wanted
-        ``{check: [subject]}``. What was written to within the last hour stays, whatever is wanted.
+        ``{check: [subject]}``. Files that were written to within the last hour stay in any case.
 
-    By itself this host does not know what other hosts need: leave it to ``virt.doctor``. Returns
-    what was done, in one line each.
+    This host does not know the needs of other hosts: leave the call to ``virt.doctor``. Returns
+    the actions, one line each.
 
     CLI Example:
 
@@ -73,11 +73,11 @@ def doctor_mend(wanted, **kwargs):
 
 def trash(**kwargs):
     """
-    Return what is in this host's trash, where ``virt:trash_days`` has put it.
+    Return the entries of this host's trash (see ``virt:trash_days``).
 
     Returns ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition, away}}``;
-    ``files`` is where they were, ``bytes`` what they take, ``definition`` the VM's XML without
-    secrets. ``away`` has a line for each file whose file system is not mounted.
+    ``files`` are the former paths, ``bytes`` the size, ``definition`` is the VM's XML without
+    secrets. ``away`` has a line for each file on a file system that is not mounted.
 
     CLI Example:
 
@@ -95,13 +95,13 @@ def trash_put(path, **kwargs):
     path
         Absolute path of the file.
 
-    It is kept for ``virt:trash_days``, for a week at least. Returns ``{"entry": name, "undo":
-    command}``; fails if anything on this host needs the file, if that cannot be told, or if it is
-    on storage that other hosts see: ``salt-run virt.trash_put`` asks them. Undo:
+    The trash keeps it for ``virt:trash_days``, for a week at least. Returns ``{"entry": name,
+    "undo": command}``; fails if something on this host needs the file, if this is unknown, or if
+    the file is on storage that other hosts see: ``salt-run virt.trash_put`` asks these hosts. Undo:
     virt.trash_restore.
 
     replies
-        What the other hosts replied about files on storage that they see. The runner passes it.
+        The replies of the other hosts about shared files; passed by the runner.
 
     CLI Example:
 
@@ -121,14 +121,14 @@ def trash_put(path, **kwargs):
 
 def trash_restore(entry, **kwargs):
     """
-    Bring the files of one entry of the trash back to where they were.
+    Restore the files of an entry of the trash to their former places.
 
     entry
         As ``virt.trash`` names it.
 
     Returns ``{"files": [path], "definition": XML}``; the VM is not defined again:
-    ``virt.define_xml_str`` does that. Pools that run look at their folders again. Fails, with
-    nothing changed, if a file is in its place.
+    ``virt.define_xml_str`` does that. Running pools are refreshed. Fails, with nothing changed, if
+    a former path is taken.
 
     CLI Example:
 
@@ -142,12 +142,12 @@ def trash_restore(entry, **kwargs):
 
 def trash_empty(*entries, **kwargs):
     """
-    Remove what is in this host's trash for good.
+    Remove the entries of this host's trash for good.
 
     entries
         Only these. Defaults to all.
 
-    Returns ``{entry: bytes that were freed}``.
+    Returns ``{entry: freed bytes}``.
 
     CLI Example:
 

@@ -1,8 +1,7 @@
 """
-Ask the agent in a guest (package ``qemu-guest-agent``), and have it run commands there.
+Query the agent in a guest (package ``qemu-guest-agent``), and run commands through it.
 
-What a guest says is its own word: it is checked, bounded and made fit to be shown, and never used
-for anything else.
+A guest is not trusted: its answers are validated, bounded and escaped, and only shown.
 
 .. versionadded:: 1.0.0
 
@@ -21,7 +20,7 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -33,7 +32,7 @@ def _open_connection(function, keywords):
 
 def guest_info(vm_, **kwargs):
     """
-    Return what a running guest says of itself, by its agent.
+    Return a running guest's information about itself, by its agent.
 
     vm_
         The VM's name.
@@ -42,7 +41,7 @@ def guest_info(vm_, **kwargs):
     kernel_release, kernel_version}, timezone: {name, offset_s}, users: [{name, domain, login_s}],
     filesystems: [{name, mountpoint, type, total_bytes, used_bytes}], interfaces: [{name, mac,
     addresses: [{address, prefix}]}], unavailable: {part: why}}``; ``agent`` is its version,
-    ``login_s`` seconds since 1970. What the guest does not say is None. Texts have at most 1024
+    ``login_s`` seconds since 1970. Missing values are None. Texts have at most 1024
     characters, lists 256 entries. Fails if no agent answers.
 
     CLI Example:
@@ -57,23 +56,23 @@ def guest_info(vm_, **kwargs):
 
 def guest_exec(vm_, *command, **kwargs):
     """
-    Run a command in a running guest, by its agent, and wait for its end; no shell is around it.
+    Run a command in a running guest, by its agent and without a shell, and wait for its end.
 
     vm_
         The VM's name.
     command
-        A program of the guest and its arguments, as a list or one by one. Salt's command line takes
-        what begins with a hyphen, or has a ``=``, for its own: write a list then. Quote in it what
-        YAML reads as another number, such as ``22:00`` (1320) and ``1.10`` (1.1).
+        A program of the guest and its arguments, as a list or one by one. Use a list for words with
+        a leading hyphen or a ``=``, which Salt's command line would parse. Quote words that YAML
+        reads as numbers, such as ``22:00`` (1320) and ``1.10`` (1.1).
     stdin
         A text for its standard input, of at most 1 MiB. Defaults to none.
     timeout_s
-        Seconds to wait, 1 to 3600. Defaults to 60. A command that takes longer goes on there.
+        Seconds to wait, 1 to 3600. Defaults to 60. A longer command continues in the guest.
     output_bytes
-        So much of each kind of output, up to 2097152. Defaults to 65536.
+        Limit of each kind of output, up to 2097152. Defaults to 65536.
 
-    Returns ``{exit_code, signal, stdout, stderr, truncated}``; of a command that a signal has
-    ended, ``exit_code`` is None. Control characters other than newline and tab are written as
+    Returns ``{exit_code, signal, stdout, stderr, truncated}``; if a signal ended the command,
+    ``exit_code`` is None. Control characters other than newline and tab are written as
     escapes. The exit code of ``salt`` is 1 unless the command's is 0. Command, input and output are
     in the job cache: give no secret. Fails if no agent answers, or if the guest does not allow
     ``guest-exec``.

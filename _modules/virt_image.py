@@ -1,5 +1,5 @@
 """
-The cached images of this hypervisor.
+Manage the cached images of this hypervisor.
 
 .. versionadded:: 1.0.0
 """
@@ -20,18 +20,18 @@ _STEPS = ("begin", "look", "end")
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
 
 def images():
     """
-    Return the cached images of this host and who uses them, and golden images without a copy there.
+    Return this host's cached images with their users, and golden images without a cached copy.
 
     Returns ``{digest: {source, format, virtual_bytes, file_bytes, users, os, has_minion,
-    has_cloud_init}}``; ``users`` are VMs, and overlays of no VM by their path; the last three are
-    None until the image was looked into (see ``seed_method``).
+    has_cloud_init}}``; ``users`` are VMs, and paths of overlays without a VM; the last three are
+    None until the image was inspected (see ``seed_method``).
 
     CLI Example:
 
@@ -51,9 +51,9 @@ def image_pull(image, saltenv="base", image_hash=None):
     image
         ``salt://``, ``http(s)://``, ``file://`` or an absolute path.
     saltenv
-        Where ``salt://`` images are looked for. Defaults to ``base``.
+        File server environment of ``salt://`` images. Defaults to ``base``.
     image_hash
-        Its checksum as the file states take it. Defaults to none.
+        Its checksum, in the format of the file states. Defaults to none.
 
     Returns its digest (SHA-256). Fails with one line if it cannot be fetched or trusted. Undo:
     virt.image_prune.
@@ -73,14 +73,13 @@ def image_prune(digests=None, dry_run=False, step=None):
     Remove cached images that no VM and no overlay on this host uses.
 
     digests
-        Only these, a list or a comma-separated text; the beginnings that ``virt.images`` shows do.
+        Only these, a list or a comma-separated text; the prefixes in ``virt.images`` are enough.
         Defaults to all; ``salt-run virt.image_prune`` asks the other hosts first.
     dry_run
-        Only say what would be removed. Defaults to False.
+        Only return the images that would be removed. Defaults to False.
     step
-        For the runner, which has all hosts look between the two: ``begin`` (``begun`` says with
-        what), ``look`` or ``end``, with whole digests. Defaults to none: all of it, for this host
-        alone.
+        For the runner, with whole digests: ``begin``, then ``look`` on all hosts, then ``end``.
+        Defaults to none: all steps, for this host alone.
 
     Returns ``{"removed": {digest: bytes}, "kept": {digest: why}}``. Fails while a VM is being built
     here. Undo: virt.image_pull.
@@ -126,33 +125,33 @@ def image_build(
     report=False,
 ):
     """
-    Make a golden image: what all VMs made from it shall have is put in once.
+    Make a golden image, with the content that all VMs made from it shall have.
 
     source, saltenv, image_hash
         The image to begin with, as in ``virt.init``.
     name
-        What the new image is called: ``NAME.qcow2``.
+        The name of the new image: ``NAME.qcow2``.
     packages
         Packages that the guest's own package manager installs; needs
         ``virt:seed:install_network: True``. Default: none.
     files
         ``{path in the guest: salt://..., or {source: ..., mode: 755}}``. Default: none.
     commands
-        Run by the guest's ``sh`` in the appliance, in their order. Default: none.
+        Commands for the guest's ``sh`` in the appliance, in order. Default: none.
     install, install_from
-        Put a minion in if there is none; from where (as in ``virt.init``). Default: True.
+        Install a minion if there is none; its source (as in ``virt.init``). Default: True.
     sysprep
         Remove host keys, machine id, logs, minion keys, cloud-init's state. Default: True.
     folder
-        Where the image goes, such as the file server's. Default: ``golden`` below ``virt:images``.
+        The image's folder, such as the file server's. Default: ``golden`` below ``virt:images``.
     replace
-        Replace an image of that name; VMs made from the old one keep it. Refused if a VM's disk is
-        that file, or is based on it by its path. Default: False.
+        Replace an image of that name; VMs made from the old image keep it. Refused if a VM's disk
+        is that file, or is based on its path. Default: False.
     report
         Fire progress events: for the runner.
 
     Returns ``{"path", "digest", "os", "has_minion", "has_cloud_init"}``; the path is an image for
-    ``virt.init``. Where the cache had no room for its copy of the image, ``warnings`` says so.
+    ``virt.init``. If the cache had no room for a copy of the image, ``warnings`` notes this.
     Fails with one line and leaves nothing. Undo: remove the path.
 
     CLI Example:

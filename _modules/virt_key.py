@@ -1,5 +1,5 @@
 """
-Keep the master's authorization to submit a VM's minion key.
+Store the master's authorization to submit a VM's minion key.
 
 .. versionadded:: 1.0.0
 """
@@ -15,19 +15,19 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load with the rest of ``virt``; say what is missing otherwise."""
+    """Load with the rest of ``virt``; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
 
 def authorized(name, token):
     """
-    Keep a token that ``salt-run virt.authorize`` sealed for this host.
+    Store a token that ``salt-run virt.authorize`` sealed for this host.
 
     name
         The VM's minion id.
     token
-        The sealed token; None removes the one that is here.
+        The sealed token; None removes the stored one.
 
     Returns True. The next ``virt.init`` or ``seed.apply`` of that id uses it up. Undo: salt-run
     virt.unauthorize.

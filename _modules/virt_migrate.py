@@ -1,5 +1,5 @@
 """
-Move VMs of this hypervisor to another; ``salt-run virt.migrate`` does all of it.
+Move VMs of this hypervisor to another; ``salt-run virt.migrate`` runs the whole protocol.
 
 .. versionadded:: 1.0.0
 """
@@ -27,7 +27,7 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -39,7 +39,7 @@ def migrate(vm_, target, **kwargs):
     vm_
         The VM's name.
     target
-        A hypervisor's name; ``qemu+tls://NAME/system`` says the same. Other URIs are refused.
+        A hypervisor's name, or ``qemu+tls://NAME/system``. Other URIs are refused.
     kwargs
         ``live`` (True; False for an emulated VM of a QEMU before 9.0, which would lose what it
         writes), ``persistent``, ``undefinesource`` (both True), ``offline``, ``max_bandwidth`` and
@@ -53,13 +53,13 @@ def migrate(vm_, target, **kwargs):
         certificates.
 
     With ``undefinesource=False`` or ``persistent=False`` the definition stays here, without
-    autostart, with a note of where the VM is, and ``virt.start`` refuses it.
+    autostart and with a record of the VM's new host; ``virt.start`` refuses it.
 
     Memory and disks are encrypted by QEMU's own TLS; with ``virt:tunnel`` everything goes through
     port 16514. Returns ``{total_ms, downtime_ms, memory_bytes, disk_bytes}``, with a token also
-    ``noted``, what the target must be told, and ``warnings`` if an emulated VM was moved while it
-    ran and may have lost data. Fails with one line, and leaves the VM where it was. Undo: move it
-    back.
+    ``noted`` (the record that the target needs), and ``warnings`` if an emulated VM was moved
+    while it ran and may have lost data. Fails with one line, and leaves the VM on this host. Undo:
+    move it back.
 
     CLI Example:
 
@@ -95,7 +95,7 @@ def migrate(vm_, target, **kwargs):
 
 def hold(name, state="on"):
     """
-    Tag a VM to stay on its host when ``virt.rebalance`` evens out the load; other commands move it.
+    Tag a VM that ``virt.rebalance`` must not move; other commands still move it.
 
     name
         The VM's name.
@@ -118,7 +118,7 @@ def hold(name, state="on"):
 
 def stay(name, state="on"):
     """
-    Do what :func:`hold` does, under its old name.
+    Call :func:`hold`; this is its old name.
 
     name
         The VM's name.
@@ -142,10 +142,10 @@ def stay(name, state="on"):
 
 def load(seconds=1):
     """
-    Return what the VMs of this host really use.
+    Return the CPUs and memory that this host's VMs actually use.
 
     seconds
-        For how long the CPUs are watched. Defaults to 1.
+        Seconds of measuring the CPUs. Defaults to 1.
 
     Returns ``{cpus, memory_mib, vms: {name: {cpu, memory_mib}}}``: CPUs in use, resident MiB.
 
@@ -161,14 +161,14 @@ def load(seconds=1):
 
 def evacuated(vms=None):
     """
-    Return which VMs evacuations moved away from this host, and where to; or note some.
+    Return the records of VMs that evacuations moved away from this host; or change them.
 
     vms
-        ``{name: None}`` to forget. The master notes ``{name: {"hosts", "uuid", "proof"}}``.
+        ``{name: None}`` to forget. The master records ``{name: {"hosts", "uuid", "proof"}}``.
 
-    Returns what is noted: of each VM the hosts one after the other. If it is on any of them, and
-    the proof is of this master, it comes back by ``salt-run virt.restore``. What was noted without
-    a proof is ``{name: [hosts]}``: it is named there, and not obeyed.
+    Returns the records: for each VM its hosts in order. ``salt-run virt.restore`` moves a VM back
+    from any of these hosts if the proof is from this master. A record without a proof is ``{name:
+    [hosts]}``: virt.restore names it, but does not act on it.
 
     CLI Example:
 
@@ -182,14 +182,14 @@ def evacuated(vms=None):
 
 def migrate_status(vm_):
     """
-    Return how far the migration of a VM is.
+    Return the progress of a VM's migration.
 
     vm_
         The VM's name.
 
     Returns ``{percent, elapsed_ms, memory_bytes, disk_bytes, remaining_bytes, rate_bytes_s,
-    dirty_pages_s, page_bytes, passes, downtime_ms}``, what libvirt knows of them; empty if it is
-    not being moved. ``percent`` is that of the disks, and when they are sent, of the memory.
+    dirty_pages_s, page_bytes, passes, downtime_ms}``, as far as libvirt knows them; empty if the VM
+    is not being moved. ``percent`` is that of the disks, and after these, of the memory.
 
     CLI Example:
 
@@ -245,15 +245,15 @@ def migrate_start_postcopy(vm_):
 
 def seed_non_shared_migrate(disks, force=False):
     """
-    Make empty disks for a VM that comes, as Salt 3006 did.
+    Make empty disks for an arriving VM, as Salt 3006 did.
 
     disks
-        The answer of ``virt.get_disks`` on the host that has it; ``POOL/VOLUME`` is made in the
-        pool of that name.
+        The answer of ``virt.get_disks`` on the source; ``POOL/VOLUME`` is made in the pool of that
+        name.
     force
-        Replace files that are there, and are no VM's. Defaults to False.
+        Replace existing files that no VM has. Defaults to False.
 
-    Returns True; fails if a file is there, and none is made then. Undo: remove the files.
+    Returns True; fails without making any file if one exists. Undo: remove the files.
 
     CLI Example:
 

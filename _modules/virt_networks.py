@@ -1,5 +1,5 @@
 """
-libvirt's networks: define, change, look at, start, stop and remove them.
+Define, change, show, start, stop and remove libvirt's networks.
 
 .. versionadded:: 1.0.0
 """
@@ -15,7 +15,7 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -79,13 +79,13 @@ def network_define(
     addresses
         PCI addresses such as ``0000:04:00.1``, likewise, for hostdev.
     physical_function
-        The link whose virtual functions a hostdev network hands out.
+        The link that provides the virtual functions of a hostdev network.
     dns
         ``{forwarders, txt, hosts, srvs}``: ``forwarders`` is a list of ``{domain, addr}``, ``txt``
         is ``{name: value}``, ``hosts`` is ``{IP: [name]}``, ``srvs`` is a list of ``{name,
         protocol, target, port, priority, domain, weight}``.
 
-    Returns True; fails with libvirt's words, and then leaves no network behind. Undo:
+    Returns True; fails with libvirt's message, and then leaves no network behind. Undo:
     virt.network_stop, virt.network_undefine.
 
     CLI Example:
@@ -123,7 +123,7 @@ def network_update(
     **kwargs,
 ):
     """
-    Change a network's definition, if it says other than what is wanted.
+    Change a network's definition if it differs.
 
     name
         The network's name.
@@ -153,19 +153,19 @@ def network_update(
     addresses
         PCI addresses such as ``0000:04:00.1``, likewise, for hostdev.
     physical_function
-        The link whose virtual functions a hostdev network hands out.
+        The link that provides the virtual functions of a hostdev network.
     dns
         ``{forwarders, txt, hosts, srvs}``: ``forwarders`` is a list of ``{domain, addr}``, ``txt``
         is ``{name: value}``, ``hosts`` is ``{IP: [name]}``, ``srvs`` is a list of ``{name,
         protocol, target, port, priority, domain, weight}``.
     test
-        Change nothing, only say whether something would change. Defaults to False.
+        Change nothing, only return whether the definition would change. Defaults to False.
 
-    A network that runs has the new definition from its next start. What libvirt filled in (UUID,
-    MAC, a bridge that it named) stays and is no difference.
+    A running network gets the new definition at its next start. Values that libvirt filled in
+    (UUID, MAC, the name of a bridge) stay and count as no difference.
 
     Returns True if the definition changes, else False; fails if there is no such network. Undo:
-    virt.network_update with what was.
+    virt.network_update with the old values.
 
     CLI Example:
 
@@ -197,7 +197,7 @@ def list_networks(**kwargs):
 
 def network_info(name=None, **kwargs):
     """
-    Return what runs of all networks, or of one.
+    Return the state of all networks, or of one.
 
     name
         Only this one.
@@ -205,7 +205,7 @@ def network_info(name=None, **kwargs):
     Returns ``{name: {uuid, bridge, autostart, active, persistent, leases}}``: ``bridge`` is None
     if it has none, the three flags are 0 or 1, ``leases`` is a list of ``{iface, expirytime,
     type, mac, iaid, ipaddr, prefix, hostname, clientid}`` with type ``ipv4`` or ``ipv6``; ``{}``
-    if there is no such network. Fails with libvirt's words.
+    if there is no such network. Fails with libvirt's message.
 
     CLI Example:
 
@@ -243,7 +243,7 @@ def network_start(name, **kwargs):
     name
         The network's name.
 
-    Returns True; fails with libvirt's words, as where it runs. Undo: virt.network_stop.
+    Returns True; fails with libvirt's message, such as if it runs. Undo: virt.network_stop.
 
     CLI Example:
 
@@ -259,7 +259,7 @@ def network_start(name, **kwargs):
 
 def network_stop(name, **kwargs):
     """
-    Stop a network; its definition stays. VMs that run in it lose their link for good.
+    Stop a network; its definition stays. Running VMs in it lose their link for good.
 
     name
         The network's name.
@@ -280,7 +280,7 @@ def network_stop(name, **kwargs):
 
 def network_undefine(name, **kwargs):
     """
-    Forget a network's definition; one that runs goes on until it is stopped.
+    Remove a network's definition; a running network continues until it is stopped.
 
     name
         The network's name.

@@ -1,5 +1,5 @@
 """
-Storage pools of this hypervisor: look at them, define, start, stop and remove them.
+Show, define, start, stop and remove storage pools of this hypervisor.
 
 .. versionadded:: 1.0.0
 """
@@ -17,7 +17,7 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -33,9 +33,9 @@ def _source(*values):
 
 def pool_capabilities(**kwargs):
     """
-    Return which types of storage pools this host's libvirt can have.
+    Return the types of storage pools that this host's libvirt supports.
 
-    Returns ``{computed, pool_types}``: ``computed`` is always False, as libvirt itself says it;
+    Returns ``{computed, pool_types}``: ``computed`` is always False, as the data are libvirt's own;
     ``pool_types`` is a list of ``{name, supported, options}``, where ``options`` has ``pool`` and
     ``volume`` with a ``default_format`` and lists such as ``sourceFormatType``.
 
@@ -65,7 +65,7 @@ def list_pools(**kwargs):
 
 def pool_info(name=None, **kwargs):
     """
-    Return what storage pools are.
+    Return information about storage pools.
 
     name
         The pool's name. By default all.
@@ -161,20 +161,20 @@ def pool_define(
         List of names, each with its port if need be: ``san1:3260``, ``[2001:db8::1]:3260``.
     source_auth
         ``{username, password}``, of Ceph the key in base64: libvirt's secret ``pool_NAME`` is made
-        of it, and shown nowhere. Or ``{type, username, secret: {type, value}}`` with a secret that
-        is there: ``type`` is ``ceph`` or ``chap``, the secret's ``usage`` or ``uuid``.
+        of it, and shown nowhere. Or ``{type, username, secret: {type, value}}`` with an existing
+        secret: ``type`` is ``ceph`` or ``chap``, the secret's ``usage`` or ``uuid``.
     source_name
         The volume group, or the pool at its servers. Defaults to the pool's name.
     source_format
         The format of the source; virt.pool_capabilities shows which.
     transient
-        Make a pool that is gone when it stops; it runs at once. Defaults to False.
+        Make a pool that runs at once and is gone when it stops. Defaults to False.
     start
         Start it too. Defaults to True.
 
-    What of a source the type does not take is passed over. A folder is not made: that is
-    virt.pool_build. Returns True; fails and leaves nothing behind if there is such a pool, if
-    something is missing, or with libvirt's words. Undo: virt.pool_stop and virt.pool_undefine.
+    Parts of a source that the type does not use are ignored. virt.pool_build makes the folder.
+    Returns True; fails and leaves nothing behind if the pool exists, if an argument is missing, or
+    with libvirt's message. Undo: virt.pool_stop and virt.pool_undefine.
 
     CLI Example:
 
@@ -210,18 +210,19 @@ def pool_update(
     **kwargs,
 ):
     """
-    Change the definition of a storage pool, if it is not as it is said here.
+    Change the definition of a storage pool if it differs.
 
     name, ptype, target, permissions, source_devices, source_dir, source_initiator, source_adapter
-        As of virt.pool_define; so are the next.
+        As in virt.pool_define, like the next.
     source_hosts, source_auth, source_name, source_format
-        A target, permissions or a whole source that are not given stay as they are. A password is
-        put into the pool's secret each time; what is there cannot be read.
+        Omitted target, permissions or source stay unchanged. A password is written to the pool's
+        secret each time, because the stored one cannot be read.
     test
-        Only say whether anything would be changed. Defaults to False.
+        Only return whether the definition would change. Defaults to False.
 
-    A pool that runs goes on as it was until it is started again. Returns whether it was, or would
-    be, changed; fails if there is no such pool, or with libvirt's words. Undo: call it as it was.
+    A running pool keeps its old definition until it is started again. Returns whether it was, or
+    would be, changed; fails if there is no such pool, or with libvirt's message. Undo: call it with
+    the old values.
 
     CLI Example:
 
@@ -243,7 +244,7 @@ def pool_start(name, **kwargs):
     name
         The pool's name.
 
-    Returns True; fails with libvirt's words if it runs already. Undo: virt.pool_stop.
+    Returns True; fails with libvirt's message if it runs already. Undo: virt.pool_stop.
 
     CLI Example:
 
@@ -259,12 +260,13 @@ def pool_start(name, **kwargs):
 
 def pool_build(name, **kwargs):
     """
-    Make what a storage pool that does not run lies on: its folder, volume group or disk label.
+    Make the folder, volume group or disk label of a stopped storage pool.
 
     name
         The pool's name.
 
-    Returns True; fails with libvirt's words, as where a disk is not empty. Undo: virt.pool_delete.
+    Returns True; fails with libvirt's message, such as if a disk is not empty. Undo:
+    virt.pool_delete.
 
     CLI Example:
 
@@ -282,13 +284,13 @@ def pool_build(name, **kwargs):
 
 def pool_stop(name, **kwargs):
     """
-    Stop a storage pool; what is in it stays, and VMs that run keep their disks.
+    Stop a storage pool; its content stays, and running VMs keep their disks.
 
     name
         The pool's name.
 
-    Returns True; fails with libvirt's words if it does not run, and if it is of type ``iscsi`` or
-    ``scsi``, whose devices go with it, and VMs that run use them. Undo: virt.pool_start.
+    Returns True; fails with libvirt's message if it does not run, or if running VMs use devices of
+    a pool of type ``iscsi`` or ``scsi``, which would vanish. Undo: virt.pool_start.
 
     CLI Example:
 
@@ -305,12 +307,12 @@ def pool_stop(name, **kwargs):
 
 def pool_undefine(name, **kwargs):
     """
-    Forget the definition of a storage pool that does not run, and the secret made for it.
+    Remove the definition of a stopped storage pool, and the secret made for it.
 
     name
         The pool's name.
 
-    Returns True; fails with libvirt's words if it runs. Its volumes stay. Undo: virt.pool_define.
+    Returns True; fails with libvirt's message if it runs. Its volumes stay. Undo: virt.pool_define.
 
     CLI Example:
 
@@ -326,13 +328,13 @@ def pool_undefine(name, **kwargs):
 
 def pool_delete(name, **kwargs):
     """
-    Delete what a storage pool that does not run lies on: its empty folder, its volume group.
+    Delete the empty folder or the volume group of a stopped storage pool.
 
     name
         The pool's name.
 
-    Returns True; fails with libvirt's words, such as where a folder is not empty, and if anything
-    may need a volume of the group, as the trash or another host may. The definition stays. Undo:
+    Returns True; fails with libvirt's message, such as if a folder is not empty, or if a VM, the
+    trash or another host may need a volume of the group. The definition stays. Undo:
     virt.pool_build.
 
     CLI Example:
@@ -354,12 +356,12 @@ def pool_delete(name, **kwargs):
 
 def pool_refresh(name, **kwargs):
     """
-    Let libvirt look again at what is in a storage pool that runs.
+    Refresh libvirt's list of the volumes in a running storage pool.
 
     name
         The pool's name.
 
-    Returns True; fails with libvirt's words.
+    Returns True; fails with libvirt's message.
 
     CLI Example:
 
@@ -374,14 +376,14 @@ def pool_refresh(name, **kwargs):
 
 def pool_set_autostart(name, state="on", **kwargs):
     """
-    Have a storage pool started with the host, or not.
+    Start a storage pool together with its host, or stop doing so.
 
     name
         The pool's name.
     state
         ``on`` or ``off``. Defaults to ``on``.
 
-    Returns True; fails with libvirt's words. Undo: the other state.
+    Returns True; fails with libvirt's message. Undo: the other state.
 
     CLI Example:
 

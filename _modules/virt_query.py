@@ -1,5 +1,5 @@
 """
-Look at this hypervisor and its VMs; nothing is changed.
+Show this hypervisor and its VMs; nothing is changed.
 
 .. versionadded:: 1.0.0
 
@@ -28,7 +28,7 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -40,7 +40,7 @@ def _open_connection(function, keywords):
 
 
 def _basepath():
-    """Return where the formula has the certificates; what is empty in its pillar says nothing."""
+    """Return the formula's folder of certificates; empty pillar values are ignored."""
     value = __pillar__
     for key in ("hypervisor", "keys", "basepath"):
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -49,12 +49,12 @@ def _basepath():
 
 def audit(**kwargs):
     """
-    Return what ``salt-run virt.audit`` judges of this host: plain facts, and no judgement.
+    Return facts about this host, which ``salt-run virt.audit`` judges.
 
     Returns ``{code, vms, daemons, local, plain, trusted, revoked, qemu, displays, consoles,
-    certificates, keys, unreadable}``: a digest of this project's code, who is let in by libvirt and
-    QEMU, what listens without TLS, fingerprints of trusted CAs, serials of certificates and of
-    those revoked, modes of keys; no secrets.
+    certificates, keys, unreadable}``: a digest of this project's code, the clients that libvirt and
+    QEMU accept, listeners without TLS, fingerprints of trusted CAs, serials of certificates and of
+    revoked ones, modes of keys; no secrets.
 
     CLI Example:
 
@@ -63,7 +63,7 @@ def audit(**kwargs):
         salt hyper1 virt.audit
     """
     settings = config.for_call("virt.audit", kwargs, __opts__, __pillar__, __grains__)
-    # libvirt tells whether a display has a password only to whoever may change it.
+    # A read-only connection cannot see whether a display has a password.
     with connect.open_connection(settings, readonly=False) as conn:
         host_facts = facts.read_host_facts(
             conn, settings, _basepath(), f"{__opts__['pki_dir']}/minion.pem"
@@ -74,17 +74,17 @@ def audit(**kwargs):
 
 def setup_facts(peers=None, others=None, **kwargs):
     """
-    Return what ``salt-run virt.setup_check`` judges of this host: plain facts, and no judgement.
+    Return facts about this host, which ``salt-run virt.setup_check`` judges.
 
     peers, others
-        ``{host: [address]}`` of hosts that are asked at the same time, and of hosts that are not:
-        of three of them it is tried whether libvirt's TLS port is reached, and whether their ids
-        lead to an address. Default to none.
+        ``{host: [address]}`` of hosts that are checked at the same time, and of the others: for
+        three of them this host tests whether libvirt's TLS port is reachable and whether their ids
+        resolve to an address. Default to none.
 
     Returns ``{code, clock_s, hash_type, virtualization, has_kvm, libvirt, info, why_not, folder,
     lacking, storagepool, pool, appliance, users, masters, no_master, moving, unreadable,
-    misspelt}``; ``info`` is the answer of ``virt.host_info``, or None where libvirt does not
-    answer, as ``libvirt`` says.
+    misspelt}``; ``info`` is the answer of ``virt.host_info``, or None if libvirt does not answer;
+    ``libvirt`` has the reason.
 
     CLI Example:
 
@@ -152,7 +152,7 @@ def list_inactive_vms(**kwargs):
 
 def vm_info(vm_=None, **kwargs):
     """
-    Return what libvirt knows about one VM, or about all.
+    Return information about one VM, or about all.
 
     vm_
         The VM's name. Defaults to all.
@@ -160,10 +160,10 @@ def vm_info(vm_=None, **kwargs):
     Returns ``{name: {cpu, cputime, disks, graphics, nics, uuid, loader, on_crash, on_reboot,
     on_poweroff, maxMem, mem, state}}``; ``mem`` and ``maxMem`` in KiB, disk sizes in bytes,
     ``cputime`` in nanoseconds. One VM also has ``addresses`` (at most 16, IPv4 first),
-    ``addresses_from`` (``lease``, or by the guest's own word ``agent`` or ``neighbours``; or None),
-    ``behind_host`` (its networks that only this host reaches, such as those with NAT),
-    ``ssh_user`` (who can log in with the keys it was given, ``USER`` for a default user whose name
-    is not known, or None) and ``login``: the command that logs in, None if the VM is not running.
+    ``addresses_from`` (``lease``, or from the untrusted guest ``agent`` or ``neighbours``; or
+    None), ``behind_host`` (its networks that only this host reaches, such as those with NAT),
+    ``ssh_user`` (the user of its SSH keys, ``USER`` for a default user with an unknown name, or
+    None) and ``login``: the command that logs in, None if the VM is not running.
 
     CLI Example:
 
@@ -172,7 +172,7 @@ def vm_info(vm_=None, **kwargs):
         salt hyper1 virt.vm_info centos1
     """
     settings = config.for_call("virt.vm_info", kwargs, __opts__, __pillar__, __grains__)
-    # A read-only connection may not ask a guest's agent.
+    # A read-only connection may not use a guest's agent.
     with connect.open_connection(settings, readonly=vm_ is None) as conn:
         return (
             inspect.vm_info(conn) if vm_ is None else reached.describe_vm(conn, vm_, __opts__["id"])
@@ -201,7 +201,7 @@ def node_devices(**kwargs):
     Return this host's PCI and USB devices, which ``host_devices`` can pass to a VM, and its links.
 
     Returns ``[{name, caps, vendor_id, product_id, vendor, product, address, "PCI class", "virtual
-    functions", "physical function"}]``, what is known of each; of a link ``{name, caps, address,
+    functions", "physical function"}]``, as far as known; of a link ``{name, caps, address,
     "device name", state}``, with its MAC as ``address`` and its device's name.
 
     CLI Example:
@@ -216,7 +216,7 @@ def node_devices(**kwargs):
 
 def freecpu(**kwargs):
     """
-    Return the host's CPUs minus those of VMs that run or are paused; below zero if overcommitted.
+    Return the host's CPUs minus those of running and paused VMs; negative if overcommitted.
 
     CLI Example:
 
@@ -230,7 +230,7 @@ def freecpu(**kwargs):
 
 def freemem(**kwargs):
     """
-    Return the host's memory in MiB, without 256 for itself and that of VMs that run or are paused.
+    Return the host's memory in MiB, minus 256 for itself and that of running and paused VMs.
 
     CLI Example:
 
@@ -247,9 +247,9 @@ def get_profiles(hypervisor=None, **kwargs):
     Return the NIC and disk profiles of this host, the built-in ones included.
 
     hypervisor
-        ``kvm`` or ``qemu``, which have the same ones; others are refused.
+        ``kvm`` or ``qemu``, which have the same profiles; others are refused.
 
-    Returns ``{"nic": {name: [...]}, "disk": {name: [...]}}``: of each entry all that was written,
+    Returns ``{"nic": {name: [...]}, "disk": {name: [...]}}``: of each entry all configured values
     and the defaults; disk sizes in MiB. A profile that cannot be used is ``[{"error": why}]``.
 
     CLI Example:
@@ -282,7 +282,7 @@ def is_hyper():
 
 def virt_type():
     """
-    Return the grain ``virtual``: what this host itself runs in.
+    Return the grain ``virtual``: the virtualisation in which this host itself runs.
 
     CLI Example:
 

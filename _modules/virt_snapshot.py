@@ -23,7 +23,7 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -40,7 +40,7 @@ def list_snapshots(domain=None, **kwargs):
         The VM's name. Defaults to all.
 
     Returns ``{VM: [{name, created, running, current}]}``, or the text ``N/A`` instead of a list for
-    a VM without any; ``created`` in the host's local time. One that is external has ``external``.
+    a VM without any; ``created`` in the host's local time. External snapshots have ``external``.
 
     CLI Example:
 
@@ -59,22 +59,22 @@ def snapshot(domain, name=None, suffix=None, external=False, quiesce=False, **kw
     domain
         The VM's name.
     name
-        The snapshot's. Defaults to the VM's with date and time. An internal one is not called by a
-        number, which QEMU would take for another's.
+        The snapshot's name. Defaults to the VM's name with date and time. A number is refused for
+        an internal snapshot, because QEMU would take it for the id of another.
     suffix
-        What is added to the name, after a hyphen. Defaults to nothing.
+        A suffix of the name, after a hyphen. Defaults to none.
     external
-        Let each disk go on in a new file beside it, and keep no memory. By default the snapshot is
-        internal: in the disks themselves, which have to be qcow2, with the memory of a VM that
-        runs, which is paused meanwhile.
+        Continue each disk in a new file next to it, and save no memory. By default the snapshot is
+        internal: in the disks, which have to be qcow2, with the memory of a running VM, which is
+        paused meanwhile.
     quiesce
-        Have the guest's agent freeze its file systems meanwhile; needs ``external``. Defaults to
+        Freeze the guest's file systems meanwhile, by its agent; needs ``external``. Defaults to
         False.
 
-    Returns ``{"name": ...}``. Fails if there is no such VM, if it is on its way to or from this
-    host, if it has a snapshot of that name, for an external one if it has a saved state or a disk
-    with 20 files below it, for an internal one if it runs and the variables of its UEFI are raw, or
-    with libvirt's words. Undo: virt.delete_snapshots.
+    Returns ``{"name": ...}``. Fails if there is no such VM, if it is being moved to or from this
+    host, if it has a snapshot of that name, for an external snapshot if it has a saved state or a
+    disk with 20 backing files, for an internal snapshot if it runs and its UEFI variables are raw,
+    or with libvirt's message. Undo: virt.delete_snapshots.
 
     CLI Example:
 
@@ -103,18 +103,18 @@ def delete_snapshots(name, *names, **kwargs):
     name
         The VM's name.
     names
-        The snapshots'. All of them must be there.
+        The snapshots' names; all must exist.
     all
-        Delete every one. Defaults to False; one of ``names`` and ``all=True`` is needed.
+        Delete all snapshots. Defaults to False; ``names`` or ``all=True`` is needed.
 
     Returns ``{"available": {VM: [...] or "N/A"}, "deleted": {snapshot: {...}}}``, as
-    virt.list_snapshots shows them. Fails for an external one if anything else needs a file that
-    would change or go: another VM, another snapshot of this VM, a disk in the trash, a file that no
-    VM has; if the VM has a saved state; or if the file is on storage that other hosts see, which
-    ``salt-run virt.delete_snapshots`` asks. There is no undo.
+    virt.list_snapshots shows them. Fails for an external snapshot if something else needs a file
+    that would change or go: another VM, another snapshot of this VM, a disk in the trash, a file
+    without a VM; if the VM has a saved state; or if the file is on storage that other hosts see:
+    ``salt-run virt.delete_snapshots`` asks these hosts. There is no undo.
 
     replies
-        What the other hosts replied about files on storage that they see. The runner passes it.
+        The replies of the other hosts about shared files; passed by the runner.
 
     CLI Example:
 
@@ -141,7 +141,7 @@ def delete_snapshots(name, *names, **kwargs):
 
 def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
     """
-    Revert a VM to a snapshot; what its disks have had since is lost.
+    Revert a VM to a snapshot; later changes to its disks are lost.
 
     name
         The VM's name.
@@ -151,14 +151,14 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
         Then delete all snapshots that are newer. Defaults to False.
 
     Returns ``{"reverted": snapshot, "deleted": [snapshot] or "N/A"}``. The VM runs afterwards if it
-    ran when the snapshot was taken; ``warnings`` then says that its minion may be silent for some
-    minutes. Fails if there is none to revert to, if the VM is on its way to or from this host, or
-    has a saved state, if anything else needs what is in its disks now (another VM, an external
-    snapshot of this VM, a disk in the trash, a file that no VM has), or, below libvirt 9.9, if the
-    snapshot is external. There is no undo.
+    ran when the snapshot was taken; ``warnings`` then notes that its minion may not answer for some
+    minutes. Fails if there is no snapshot, if the VM is being moved to or from this host or has a
+    saved state, if something else needs the present content of its disks (another VM, an external
+    snapshot of this VM, a disk in the trash, a file without a VM), or, with libvirt before 9.9, if
+    the snapshot is external. There is no undo.
 
     replies
-        What the other hosts replied about files on storage that they see. The runner passes it.
+        The replies of the other hosts about shared files; passed by the runner.
 
     CLI Example:
 

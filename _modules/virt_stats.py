@@ -1,5 +1,5 @@
 """
-Say what VMs of this hypervisor have used since they were started.
+Return the resources that this hypervisor's VMs have used since they were started.
 
 .. versionadded:: 1.0.0
 
@@ -17,7 +17,7 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -35,10 +35,9 @@ def vm_cputime(vm_=None, **kwargs):
     vm_
         The VM's name. Defaults to all.
 
-    Returns ``{name: {cputime, cputime_percent}}``: ``cputime`` in nanoseconds, 0 for what does not
-    run; ``cputime_percent`` is, as it always was, that time in hundredths of a second, divided by
-    the host's CPUs and the VM's: it grows as long as the VM runs. What a VM uses now is
-    virt.load's to say.
+    Returns ``{name: {cputime, cputime_percent}}``: ``cputime`` in nanoseconds, 0 for a stopped VM;
+    ``cputime_percent`` is, as in Salt 3006, that time in hundredths of a second, divided by the
+    host's CPUs and the VM's: it grows as long as the VM runs. virt.load returns the present use.
 
     CLI Example:
 
@@ -58,7 +57,7 @@ def vm_netstats(vm_=None, **kwargs):
         The VM's name. Defaults to all.
 
     Returns ``{name: {rx_bytes, rx_packets, rx_errs, rx_drop, tx_bytes, tx_packets, tx_errs,
-    tx_drop}}``: the sums over its NICs, as the guest sees them; 0 for what does not run.
+    tx_drop}}``: the sums over its NICs, as the guest sees them; 0 for a stopped VM.
 
     CLI Example:
 
@@ -72,7 +71,7 @@ def vm_netstats(vm_=None, **kwargs):
 
 def vm_diskstats(vm_=None, **kwargs):
     """
-    Return the disk traffic of one VM that runs, or of all that do.
+    Return the disk traffic of one running VM, or of all.
 
     vm_
         The VM's name. Defaults to all that run.

@@ -1,5 +1,5 @@
 """
-Change what a VM has.
+Change the memory, CPUs and autostart of a VM.
 
 .. versionadded:: 1.0.0
 """
@@ -17,7 +17,7 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -91,8 +91,8 @@ def set_autostart(vm_, state="on", **kwargs):
     state
         ``on`` (default) or ``off``.
 
-    Returns True; fails if there is no such VM, or if it is on its way to or from this host, or only
-    its definition was kept here. Undo: the other state.
+    Returns True; fails if there is no such VM, or if it is being moved to or from this host, or
+    only its definition was kept here. Undo: the other state.
 
     CLI Example:
 

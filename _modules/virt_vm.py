@@ -1,5 +1,5 @@
 """
-Look at one VM of this hypervisor; nothing is changed.
+Show one VM of this hypervisor; nothing is changed.
 
 .. versionadded:: 1.0.0
 """
@@ -17,7 +17,7 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -57,9 +57,9 @@ def get_disks(vm_, **kwargs):
         The VM's name.
 
     Returns ``{target: {file, type, "file format", "virtual size", "disk size", "cluster size",
-    snapshots, "backing file"}}``; sizes in bytes. ``file`` is ``POOL/VOLUME`` of what lies in a
-    pool that runs, and a remote medium's URL; a ``backing file`` has the same of what is below. An
-    empty drive is left out.
+    snapshots, "backing file"}}``; sizes in bytes. ``file`` is ``POOL/VOLUME`` for a disk in a
+    running pool, and a remote medium's URL; ``backing file`` has the same fields of the file below.
+    Empty drives are left out.
 
     CLI Example:
 
@@ -74,7 +74,7 @@ def get_disks(vm_, **kwargs):
 
 def get_nics(vm_, **kwargs):
     """
-    Return a VM's network interfaces, as it is defined: what runs has more, of libvirt's own.
+    Return the network interfaces of a VM's definition, without live additions of libvirt.
 
     vm_
         The VM's name.
@@ -112,13 +112,13 @@ def get_macs(vm_, **kwargs):
 
 def get_graphics(vm_, **kwargs):
     """
-    Return a VM's display; of several, what the last one says of each.
+    Return a VM's display; of several, the last value of each field.
 
     vm_
         The VM's name.
 
-    Returns ``{autoport, keymap, listen, port, type}``, each ``"None"`` if there is none, and what
-    else it has: ``tlsPort``, ``websocket``, ``socket``, ...; never its password.
+    Returns ``{autoport, keymap, listen, port, type}``, each ``"None"`` if unset, and present
+    further fields: ``tlsPort``, ``websocket``, ``socket``, ...; never its password.
 
     CLI Example:
 

@@ -1,5 +1,5 @@
 """
-Volumes in the storage pools of this hypervisor: look at them, make, fill, copy and remove them.
+Show, make, fill, copy and remove volumes in the storage pools of this hypervisor.
 
 .. versionadded:: 1.0.0
 """
@@ -24,7 +24,7 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -36,7 +36,7 @@ def _open_connection(function, keywords):
 
 def volume_infos(pool=None, volume=None, **kwargs):
     """
-    Return what the volumes in the storage pools that run are, and which VMs use them.
+    Return the volumes in running storage pools, with the VMs that use them.
 
     pool
         A pool's name. By default all.
@@ -44,9 +44,9 @@ def volume_infos(pool=None, volume=None, **kwargs):
         A volume's name. By default all.
 
     Returns ``{pool: {volume: {type, key, path, capacity, allocation, used_by, backing_store,
-    format}}}``; sizes in bytes, ``used_by`` the names of the VMs that have it as a disk or below
-    one, ``backing_store`` None or ``{path, format}``. A pool without such a volume is left out, and
-    a volume whose file is gone or cannot be read.
+    format}}}``; sizes in bytes, ``used_by`` the names of the VMs that have it as a disk or in its
+    backing chain, ``backing_store`` None or ``{path, format}``. Pools without a matching volume,
+    and volumes with a missing or unreadable file, are left out.
 
     CLI Example:
 
@@ -81,19 +81,19 @@ def volume_define(
     size
         Its capacity in MiB, or with a unit: ``8192``, ``8g``.
     allocation
-        How much of it is allocated at once, in MiB. Defaults to 0; in a ``logical`` pool all is.
+        The part that is allocated at once, in MiB. Defaults to 0; in a ``logical`` pool to all.
     format
-        ``qcow2``, ``raw``, ...; by default what the pool's type has (virt.pool_capabilities).
+        ``qcow2``, ``raw``, ...; by default that of the pool's type (virt.pool_capabilities).
     type
         ``file``, ``block``, ``dir``, ``network``, ``netdir`` or ``ploop``; by default the pool's.
     permissions
         ``{mode, owner, group, label}``: an octal mode, numbers of user and group.
     backing_store
-        ``{path, format}`` of what it is based on; both are needed, nothing is guessed.
+        ``{path, format}`` of the backing file; both are needed.
     nocow
         Switch copy-on-write off, on btrfs. Defaults to False.
 
-    Returns True; fails with libvirt's words if there is one of that name. Undo:
+    Returns True; fails with libvirt's message if the name is taken. Undo:
     virt.volume_delete.
 
     CLI Example:
@@ -127,7 +127,7 @@ def define_vol_xml_str(xml, pool=None, **kwargs):
     pool
         The pool's name. Defaults to ``virt:storagepool``, then to ``default``.
 
-    Returns True; fails with libvirt's words. Undo: virt.volume_delete.
+    Returns True; fails with libvirt's message. Undo: virt.volume_delete.
 
     CLI Example:
 
@@ -153,7 +153,7 @@ def define_vol_xml_path(path, pool=None, **kwargs):
     pool
         The pool's name. Defaults to ``virt:storagepool``, then to ``default``.
 
-    Returns True; fails if the file cannot be read, or with libvirt's words. Undo:
+    Returns True; fails if the file cannot be read, or with libvirt's message. Undo:
     virt.volume_delete.
 
     CLI Example:
@@ -172,20 +172,19 @@ def define_vol_xml_path(path, pool=None, **kwargs):
 
 def volume_delete(pool, volume, **kwargs):
     """
-    Delete a volume with all that is in it.
+    Delete a volume with its content.
 
     pool
         The pool's name.
     volume
         The volume's name.
 
-    Returns True; fails if there is none, if a VM that runs uses it, also one of another host that
-    shares its file, if a disk or a snapshot of any VM here, or a disk in the trash, is based on it,
-    or may be as far as anybody knows, if it is just made for a VM that comes, or with libvirt's
-    words. There is no undo.
+    Returns True; fails if there is none, if a running VM uses it (also on another host that shares
+    its file), if a disk or a snapshot of a VM here, or a disk in the trash, is or may be based on
+    it, if it was just made for an arriving VM, or with libvirt's message. There is no undo.
 
     replies
-        What the other hosts replied about files on storage that they see. The runner passes it.
+        The replies of the other hosts about shared files; passed by the runner.
 
     CLI Example:
 
@@ -211,7 +210,7 @@ def volume_delete(pool, volume, **kwargs):
 
 def volume_resize(pool, volume, size, shrink=False, **kwargs):
     """
-    Give a volume another capacity.
+    Change the capacity of a volume.
 
     pool
         The pool's name.
@@ -220,15 +219,15 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
     size
         The new capacity in MiB, or with a unit: ``8192``, ``8g``.
     shrink
-        Cut off what is beyond a smaller size, for ever. Defaults to False.
+        Allow a smaller size; data beyond it is lost. Defaults to False.
 
-    Returns True, also if it has that size; fails if a VM that runs uses it, also one of another
-    host that shares its file, if it is to be smaller without ``shrink``, or with it where
-    ``virt.volume_delete`` fails, as other disks are based on it; and with libvirt's words. Undo:
-    none of what was cut off; else the old size with ``shrink=True``.
+    Returns True, also without a change; fails if a running VM uses it (also on another host that
+    shares its file), if it would be smaller without ``shrink``, or with ``shrink`` if
+    ``virt.volume_delete`` would fail because other disks are based on it; and with libvirt's
+    message. Undo: the old size with ``shrink=True``; lost data does not come back.
 
     replies
-        What the other hosts replied about files on storage that they see. The runner passes it.
+        The replies of the other hosts about shared files; passed by the runner.
 
     CLI Example:
 
@@ -257,7 +256,7 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
 
 def volume_clone(pool, volume, name, to_pool=None, format=None, **kwargs):
     """
-    Copy a volume into a new one, which is based on nothing.
+    Copy a volume into a new one without a backing file.
 
     pool
         The pool's name.
@@ -270,8 +269,8 @@ def volume_clone(pool, volume, name, to_pool=None, format=None, **kwargs):
     format
         The format of the new one. Defaults to the same format.
 
-    Returns True; fails if a VM that runs uses the volume, if there is one of the new name, if what
-    is in it could have libvirt copy other files of the host, or with libvirt's words. Undo:
+    Returns True; fails if a running VM uses the volume, if the new name is taken, if the volume's
+    content could make libvirt copy other files of the host, or with libvirt's message. Undo:
     virt.volume_delete.
 
     CLI Example:
@@ -301,19 +300,19 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
     file
         Absolute path of a file or a block device.
     offset
-        Where in the volume it begins, in bytes. Defaults to 0.
+        The start in the volume, in bytes. Defaults to 0.
     length
-        How much of the file is written, in bytes. Defaults to 0: all of it.
+        The number of bytes to write. Defaults to 0: the whole file.
     sparse
-        Leave holes of the file out, if the volume is a device, or a file with nothing in it yet
-        that is written to its end; into any other their zeros are written. Defaults to False.
+        Skip holes of the file if the volume is a device, or an empty file that is written to its
+        end; otherwise zeros are written. Defaults to False.
 
-    Returns True; fails where ``virt.volume_delete`` does, as a VM that runs uses the volume or
-    other disks are based on it; if the file cannot be read, or with libvirt's words: the volume
-    then has a part of it. No VM starts with it meanwhile. There is no undo.
+    Returns True; fails where ``virt.volume_delete`` does, such as if a running VM uses the volume
+    or other disks are based on it; if the file cannot be read, or with libvirt's message: then the
+    volume has a part of the file. Meanwhile no VM can start with the volume. There is no undo.
 
     replies
-        What the other hosts replied about files on storage that they see. The runner passes it.
+        The replies of the other hosts about shared files; passed by the runner.
 
     CLI Example:
 
@@ -348,16 +347,16 @@ def volume_download(pool, volume, file, offset=0, length=0, sparse=False, **kwar
     volume
         The volume's name.
     file
-        Absolute path; a file that is there is not written over.
+        Absolute path; an existing file is not overwritten.
     offset
-        Where in the volume it begins, in bytes. Defaults to 0.
+        The start in the volume, in bytes. Defaults to 0.
     length
-        How much of the volume is read, in bytes. Defaults to 0: up to its end.
+        The number of bytes to read. Defaults to 0: up to the end.
     sparse
-        Make holes of what is not there in the volume. Defaults to False.
+        Make holes for unallocated parts of the volume. Defaults to False.
 
-    A disk of a VM that runs changes meanwhile: stop the VM first. Returns True; fails and leaves no
-    file behind with libvirt's words. Undo: remove the file.
+    A running VM changes its disk meanwhile: stop the VM first. Returns True; fails with libvirt's
+    message and leaves no file behind. Undo: remove the file.
 
     CLI Example:
 
@@ -383,7 +382,7 @@ def _part(offset, length, sparse):
 
 def volume_wipe(pool, volume, algorithm="zero", **kwargs):
     """
-    Overwrite the content of a volume, so that nobody can read it any more.
+    Overwrite the content of a volume, so that it cannot be recovered.
 
     pool
         The pool's name.
@@ -393,12 +392,13 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
         ``zero`` (default), ``nnsa``, ``dod``, ``bsi``, ``gutmann``, ``schneier``, ``pfitzner7``,
         ``pfitzner33``, ``random`` or ``trim``; all but ``zero`` and ``trim`` need ``scrub``.
 
-    Returns True; fails if a VM has the volume as a disk, running or not, or below one, or is to
-    have it, if it is a cached image, if a disk in the trash is based on it, and with libvirt's
-    words. The volume stays, without a format; no VM starts with it meanwhile. There is no undo.
+    Returns True; fails if a VM, running or not, has the volume as a disk or in a backing chain, or
+    is to have it, if it is a cached image, if a disk in the trash is based on it, or with libvirt's
+    message. The volume stays, without a format; meanwhile no VM can start with it. There is no
+    undo.
 
     replies
-        What the other hosts replied about files on storage that they see. The runner passes it.
+        The replies of the other hosts about shared files; passed by the runner.
 
     CLI Example:
 
@@ -415,7 +415,7 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
         with connect.open_connection(settings, readonly=False) as conn:
             volumes.refuse_algorithm(algorithm)
             volumes.lookup(conn, pool, volume)
-            # A wipe may take hours, in which others may give the volume to a VM.
+            # A wipe may take hours: keep other commands from giving the volume to a VM meanwhile.
             with ownvolumes.lock_volume(conn, pool, volume):
                 verdicts = ownvolumes.judge_wipe(conn, settings, pool, volume, elsewhere)
                 door.wipe_volume(conn, pool, volume, algorithm, verdicts)

@@ -1,1 +1,1 @@
-"""Outputters of Salt Virt: how answers read in a terminal."""
+"""Outputters of Salt Virt: format answers for a terminal."""

@@ -1,4 +1,4 @@
-"""Outputter ``virt_audit``: what was found, each with where it is and its fix."""
+"""Outputter ``virt_audit``: findings, each with its place and its fix."""
 
 import importlib.util
 from pathlib import Path
@@ -31,7 +31,7 @@ def output(data, **_kwargs):
     for finding in findings:
         level = f" ({finding['level']})" if "level" in finding else ""
         lines.append(_ROW.format(finding["where"], finding["check"] + level))
-        # Deeper than a fix begins: a host may have chosen some of these words.
+        # Deeper than a fix begins: a host may have chosen some of these words to forge one.
         lines += _text.wrapped(finding["what"], "  ", "    ")
         lines += _text.wrapped(f"fix: {finding['fix']}", "  ", "       ")
     if "checked" in data:

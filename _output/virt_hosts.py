@@ -9,9 +9,9 @@ _SPEC = importlib.util.spec_from_file_location(
 _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
 _WHOLE = {"cpu", "memory", "storage", "domain_types", "vms"}
-# Of what a host says of one thing.
+# Limit of one text from a host.
 _LONGEST = 1000
-# The longest of the last column is "maintenance", which ends at the 80th.
+# The longest value of the last column, "maintenance", ends at column 80.
 _ROW = "{:<16} {:>9} {:>15} {:>15} {:>4} {:<4} {}"
 _NAME = 16
 
@@ -44,7 +44,7 @@ def output(data, **_kwargs):
 
 
 def _other_lines(data):
-    """Return the lines of hosts that gave no answer, and of VMs that several hosts have."""
+    """Return the lines of unresponsive hosts, and of VMs that several hosts have."""
     lines = [f"{host:<16} does not answer" for host in data.get("unreachable", ())]
     for host, reason in sorted(data.get("failed", {}).items()):
         lines += _host_lines(f"{host:<16} ", reason)
@@ -57,14 +57,14 @@ def _other_lines(data):
 
 
 def _host_lines(host, reason):
-    # The columns of the host's name stay, whatever spaces are in it.
+    # Wrap with a placeholder of the host's width, because its name may have spaces.
     lines = _text.wrapped(str(reason)[:_LONGEST], " " * len(host), "  ") or [host]
     return [host + lines[0][len(host) :], *lines[1:]]
 
 
 def _rows(host, info):
     if not _WHOLE.issubset(info):
-        # Some fields were asked for.
+        # The call requested some fields only.
         yield host
         yield from (
             "  " + " ".join(f"{key}: {value}".split()) for key, value in sorted(info.items())
@@ -80,7 +80,7 @@ def _rows(host, info):
     kind = info["domain_types"]["default"] or "none"
     name = host
     if len(name) > _NAME:
-        # Full names often are; what is below the titles stays there.
+        # A full name is often too long: give it a line, and keep the columns below the titles.
         yield name
         name = ""
     yield _ROW.format(name, *cells, len(info["vms"]), kind, state)

@@ -45,7 +45,7 @@ def _row(digest, image):
         letter if image.get(key) else "-"
         for letter, key in (("m", "has_minion"), ("c", "has_cloud_init"))
     )
-    # A host may leave out all but its users: what it does say is of the right type.
+    # A host may omit all fields but ``users``; present fields have the right type.
     system = "not seen" if image.get("os") is None else f"{image['os'][:7]} {features}"
     sizes = [(image.get(key) or 0) // 2**20 for key in ("file_bytes", "virtual_bytes")]
     kind, source = image.get("format") or "-", image.get("source") or "-"

@@ -1,4 +1,4 @@
-"""Outputter ``virt_moves``: where the VMs of a hypervisor went, which stayed, and why."""
+"""Outputter ``virt_moves``: the new hosts of VMs, and the reasons of VMs that stay."""
 
 import importlib.util
 from pathlib import Path
@@ -9,7 +9,7 @@ _SPEC = importlib.util.spec_from_file_location(
 _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
 _INDENT = 18
-# Of virt.init_many.
+# Outcomes of virt.init_many.
 _BUILT = {
     "plan": "would go to {}",
     "built": "is on {}",
@@ -32,7 +32,7 @@ def output(data, **_kwargs):
     if not isinstance(data, dict):
         return _text.lines(data)
     data = _text.visible(data)
-    # What helps stands below the table.
+    # The remedies stand below the table.
     error = str(data.get("error", "")).partition("; what helps: ")[0]
     lines = _text.wrapped(f"error: {error}") if error else []
     rows = [*_rows(data)]
@@ -54,7 +54,7 @@ def output(data, **_kwargs):
 
 
 def _rows(data):
-    """Yield ``(name, what became of it)``, the VMs that moved first."""
+    """Yield ``(name, outcome)``, the VMs that moved first."""
     moves = data.get("moves", ())
     if isinstance(moves, dict):
         yield from ((name, f"would move to {host}") for name, host in moves.items())

@@ -1,4 +1,4 @@
-"""Outputter ``virt_plan``: where a VM went, or which hypervisors could take it, and why not."""
+"""Outputter ``virt_plan``: the host of a VM, or the hypervisors with the reasons against them."""
 
 import importlib.util
 from pathlib import Path
@@ -8,7 +8,7 @@ _SPEC = importlib.util.spec_from_file_location(
 )
 _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
-# Who told an address, where that is not the host itself; as in virt_query.
+# Sources of an address other than the host; as in virt_query.
 _TOLD_BY = {
     "minion": " (as the VM itself says)",
     "agent": " (as the guest's agent says)",
@@ -16,7 +16,7 @@ _TOLD_BY = {
     "arp": " (as the VM itself tells its network)",
 }
 _NAME = 16
-# Of a clone whose disk nobody has looked into.
+# Seeding of a clone, before its disk was inspected.
 _SEEDED = {
     "auto": "seeded by cloud-init (nocloud) if its guest has that, else in the appliance "
     "(guestfs); what is in its disk is looked at when it is made",
@@ -25,9 +25,9 @@ _SEEDED = {
 
 def output(data, **_kwargs):
     """
-    Return what ``virt.init``, ``virt.clone`` or ``virt.migrate`` of the runner did, or would do.
+    Return the outcome or the plan of ``virt.init``, ``virt.clone`` or ``virt.migrate``.
 
-    If no host fits, the table of reasons.
+    If no host fits, return the table of reasons.
 
     CLI Example:
 
@@ -61,7 +61,7 @@ def _table(hosts):
         text = row.get("note", "") if row["fits"] else "; ".join(row["reasons"])
         reason_lines = _text.wrapped(text, width=48) or [""]
         if len(host) > _NAME:
-            # Full names often are; what is below the titles stays there.
+            # A full name is often too long: give it a line, and keep the columns below the titles.
             yield host
             host = ""
         yield f"{host:<16} {fits:<5} {score:>5}  {reason_lines[0]}".rstrip()
@@ -102,7 +102,7 @@ def _access_lines(data):
         if data.get("addresses"):
             address += _TOLD_BY.get(str(data.get("addresses_from")), "")
         yield f"  address: {address}"
-        # A command has a line of its own, however long, so that it can be copied.
+        # A command has a line of its own at any length, so that it can be copied.
         command, bracket, note = data["login"].partition(" (")
         yield f"  log in: {command}"
         yield from _text.wrapped(f"{bracket}{note}", "    ")
@@ -151,7 +151,7 @@ def _warning_lines(data):
 
 
 def _error(text, hosts):
-    # The reasons stand in the table below it.
+    # The reasons stand in the table below.
     return _text.wrapped(f"error: {text.split(': ')[0] if hosts else text}")
 
 

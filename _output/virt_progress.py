@@ -1,4 +1,4 @@
-"""Outputter ``virt_progress``: one line for each stage of a deployment, as it happens."""
+"""Outputter ``virt_progress``: a line for each progress event."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Outputter ``virt_query``: hypervisors and their VMs as people read them."""
+"""Outputter ``virt_query``: hypervisors and their VMs in readable form."""
 
 import importlib.util
 import json
@@ -14,8 +14,8 @@ _ORDER = ("cpu", "cputime", "mem", "maxMem", "state", "graphics", "disks", "nics
 _WHOLE = {"cpu", "mem", "state", "graphics", "disks", "nics"}
 _REACHED = {"addresses", "addresses_from", "login"}
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-# Who told an address, where that is not the host itself: what a host knows of its neighbours on a
-# bridge is what they have sent there.
+# Sources of an address other than the host: a host learns its neighbours on a bridge from packets
+# that they send.
 _TOLD_BY = {
     "minion": "as the VM itself says",
     "agent": "as the guest's agent says",
@@ -24,7 +24,7 @@ _TOLD_BY = {
 }
 
 
-# VMs of a silent host that are named.
+# The number of VMs of an unresponsive host that are named.
 _MOST = 20
 
 
@@ -46,7 +46,7 @@ def output(data, **_kwargs):
     try:
         return _table(data)
     except (AttributeError, KeyError, TypeError, ValueError):
-        # It is no answer of these functions, such as an event of the master's bus.
+        # Other data, such as an event of the master's bus.
         return json.dumps(data, indent=2, default=str)
 
 
@@ -99,7 +99,7 @@ def _named(host, name, vm):
 
 
 def _vm(host, vm):
-    # Some fields may have been asked for; those have the labels and units of a whole VM.
+    # If only some fields were requested, they have the labels and units of a whole VM.
     keys = _WHOLE if _WHOLE.issubset(vm) else {*vm} - _REACHED
     for key in (*filter(keys.__contains__, _ORDER), *sorted(keys.difference(_ORDER))):
         is_shaped = key in _LINES and _is_shaped(key, vm[key])
@@ -107,7 +107,7 @@ def _vm(host, vm):
 
 
 def _is_shaped(key, value):
-    """Return whether a field has the type that its line is made of."""
+    """Return whether a field has the type that its line needs."""
     return isinstance(value, _SHAPES.get(key, object)) and not isinstance(value, bool)
 
 
@@ -170,7 +170,7 @@ _SHAPES = {"cputime": int, "mem": int, "maxMem": int, "graphics": dict, "disks":
 
 
 def _field(vm, key):
-    # One line each, whatever a host says.
+    # One line each, even if a host sends line breaks.
     return " ".join(f"{key}: {vm[key]}".split())
 
 
@@ -182,7 +182,7 @@ def _access_lines(vm):
         text = f"Addresses: {', '.join(map(str, addresses)) or 'not known to its host'}{note}"
         yield from _text.wrapped(text, next_indent="  ", width=_text.WIDTH - 4)
     if login:
-        # A command has a line of its own, however long, so that it can be copied.
+        # A command has a line of its own at any length, so that it can be copied.
         command, bracket, hint = str(login).partition(" (")
         yield f"Log in: {command}"
         yield from _text.wrapped(f"{bracket}{hint}", "  ", width=_text.WIDTH - 4)

@@ -1,28 +1,28 @@
 """
-What the outputters of Salt Virt share: texts made visible, and wrapped so that they can be copied.
+Shared functions of the outputters: escape and wrap texts, and keep commands copyable.
 
-They read this file themselves each time they are loaded, and do not import the library, of which a
-long-lived process would keep the old code.
+The outputters execute this file each time they are loaded. They do not import the library, because
+a long-lived process would keep its old code.
 """
 
 import re
 import textwrap
 import unicodedata
 
-# What Salt's loader takes of this file.
+# The only function that Salt's loader takes from this file.
 __load__ = ("output",)
-# Of a terminal of 80 columns: the last two stay free, as some wrap at the 80th.
+# Leaves two of 80 columns free, because some terminals wrap at the 80th.
 WIDTH = 78
-# Of one text within an answer; a word of megabytes would take textwrap hours.
+# Limit of one text in an answer; a word of megabytes would take textwrap hours.
 _LONGEST = 8000
 _MAX_DEPTH = 64
 _MAX_MARKS = 4
-# Letters and marks that show nothing, though Unicode counts them as printable, as in terminal.py.
+# Invisible letters and marks that Unicode counts as printable, as in terminal.py.
 _BLANK = re.compile(
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
     r"\U0001d159\U00016fe4\U000e0100-\U000e01ef]"
 )
-# A command ends before a word that no argument is, or with a sign that ends a part of a sentence.
+# A command ends before a word that cannot be an argument, or at a punctuation mark.
 _PROSE = (
     "a|again|all|an|and|as|at|before|brings?|by|can|cannot|does|ends?|fails?|fetches|first|for|from|"
     "gives?|has|have|if|in|into|is|it|lists?|looks?|makes?|may|must|no|nor|not|of|once|or|says|"
@@ -35,13 +35,13 @@ _COMMAND = re.compile(
     r"|systemctl|virsh|journalctl|qemu-img|ssh|sudo)(?: " + _WORD + r"){1,16}"
 )
 _QUOTED = re.compile(r"`[^`]*`")
-# It is in no text that is visible.
+# Never in an escaped text.
 _GLUE = "\0"
 
 
 def output(data, **_kwargs):
     """
-    Return an answer that is a text with its lines, each of them visible.
+    Return a text answer with its lines escaped.
 
     CLI Example:
 
@@ -54,9 +54,9 @@ def output(data, **_kwargs):
 
 def visible(data, depth=0):
     """
-    Return plain data whose keys and texts have nothing that a terminal would obey, hide or reorder.
+    Return plain data without characters that a terminal would obey, hide or reorder.
 
-    What is not visible is written as Python writes it: ``\\x1b``, ``\\u202e``. A text is cut after
+    These are escaped as in Python: ``\\x1b``, ``\\u202e``. A text is cut after
     8000 characters.
 
     CLI Example:
@@ -77,7 +77,7 @@ def visible(data, depth=0):
         out = {}
         for key, value in data.items():
             name = visible(key) if isinstance(key, str) else key
-            # Two keys may look alike once they are visible.
+            # Two keys may be equal after escaping.
             while name in out:
                 name = f"{name}'"
             out[name] = visible(value, depth + 1)
@@ -87,7 +87,7 @@ def visible(data, depth=0):
 
 def escaped(text):
     """
-    Return a text whose characters are all visible, as Python writes them: ``\\x1b``, ``\\u202e``.
+    Return a text with invisible characters escaped as in Python: ``\\x1b``, ``\\u202e``.
 
     CLI Example:
 
@@ -108,7 +108,7 @@ def escaped(text):
 
 def lines(text):
     """
-    Return an answer that is a text with its lines, each of them visible.
+    Return a text answer with its lines escaped.
 
     CLI Example:
 
@@ -121,7 +121,7 @@ def lines(text):
 
 def line(text):
     """
-    Return what is given as one visible line, line breaks as spaces.
+    Return a value as one escaped line, with spaces for line breaks.
 
     CLI Example:
 
@@ -136,10 +136,11 @@ def wrapped(text, first_indent="", next_indent=None, width=WIDTH):
     """
     Return the lines of a text, in which each command, path and URL is whole.
 
-    first, rest
-        The indents of the first line and of the others. ``rest`` defaults to ``first``.
+    first_indent, next_indent
+        The indents of the first line and of the others. ``next_indent`` defaults to
+        ``first_indent``.
     width
-        Columns. What is longer and cannot be broken stays longer. Defaults to 78.
+        Columns; unbreakable parts may be longer. Defaults to 78.
 
     CLI Example:
 

@@ -1,1 +1,1 @@
-"""External pillars of Salt Virt: what a minion may ask of its master."""
+"""External pillars of Salt Virt: requests of minions to their master."""

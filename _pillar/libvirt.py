@@ -1,10 +1,10 @@
 """
-On-demand external pillar ``libvirt``: certificates for the hypervisor that asks.
+On-demand external pillar ``libvirt``: certificates for the requesting hypervisor.
 
 The name is in Salt's default ``on_demand_ext_pillar``, so no setting of the master is needed.
-Who gets one, and what goes into it, is decided here, from the authenticated minion id; see
+The master decides from the authenticated minion id who gets a certificate with which content; see
 :mod:`saltvirt.fleet.membership` and :mod:`saltvirt.pki.policy`. After an update of this file the
-master must be restarted: a running one keeps the code it has loaded.
+master must be restarted: a running master keeps the loaded code.
 """
 
 import logging
@@ -38,14 +38,14 @@ def ext_pillar(
     **unknown: object,
 ) -> dict[str, Any]:
     """
-    Answer a hypervisor's question for certificates.
+    Answer a hypervisor's request for certificates.
 
     certificates
-        ``{purpose: certificate request}``; empty to learn only what would be written.
+        ``{purpose: certificate request}``; empty to get only the trust and the names.
     version
-        What the host understands; that of a host with an earlier release is 1.
+        The version of the answer that the host understands; 1 for hosts of earlier releases.
     more, unknown
-        What no hypervisor of this release sends; it is refused here, as Salt would log all of it.
+        Hypervisors of this release send none; refused here, because Salt would log the values.
 
     Returns ``{"libvirt_pki": {trust, certificates, names, addresses, subject, peers, own}}``, see
     :class:`saltvirt.pki.answer.Answer`, or ``{"libvirt_pki": {"error": one line}}`` if the master
@@ -67,7 +67,7 @@ def ext_pillar(
     except OSError as exc:
         error = masteruser.explain_error(exc, __opts__)
     except ValueError as exc:
-        # Salt would log it here, and the host would look for the cause in the wrong place.
+        # Salt would log this error on the master, and the host would report another cause.
         error = f"no certificate can be made: {' '.join(str(exc).split())}"
     _refusals.note(minion_id, error)
     return {"libvirt_pki": {"error": error}}
@@ -77,7 +77,7 @@ def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
     settings = config.master_settings(__opts__)
     members = membership.read_members(__opts__)
     members.refuse_stranger(minion_id)
-    # Without a request a host is told the lists of revoked certificates all the same.
+    # Without a request the host still gets the revocation lists.
     masterconfig.refuse_missing(__opts__, is_change=bool(certificates))
     options = config.pki_options(settings)
     minion_ids = compat.KeyStore(__opts__).accepted()
@@ -102,9 +102,9 @@ def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
         check=lambda: membership.read_members(__opts__).refuse_stranger(minion_id),
     )
     own_addresses = policy.reachable(__opts__["grains"])
-    # What hosts say of their VMs decides of a firewall's rule, and of nothing in a certificate. An
-    # address that this host has as well, such as that of libvirt's NAT network, leads to itself;
-    # what others have in common stays: one of them could take an address from another so.
+    # Hosts' statements about their VMs affect firewall rules only, no certificate. Leave out
+    # addresses that this host has as well, such as that of libvirt's NAT network. Addresses that
+    # several peers have stay: otherwise a peer could claim an address to exclude another.
     peers = {
         host: [address for address in policy.reachable(grains) if address not in own_addresses]
         for host, grains in grains_by_host.items()
@@ -114,7 +114,7 @@ def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
 
 
 def _guests(members: membership.Members, hosts: list[str], minion_id: str) -> dict[str, list[str]]:
-    """Return the VMs that would be taken for hypervisors; refuse if one of them asks."""
+    """Return the VMs with ids of hypervisors; refuse if one of them is the requesting minion."""
     guests = membership.find_last_seen_guests(__opts__, members, hosts)
     asking_guests = {vm: on for vm, on in guests.items() if vm.casefold() == minion_id.casefold()}
     membership.refuse_guests(members, asking_guests)

@@ -41,15 +41,15 @@ def ext_pillar(
     name
         The VM's minion id.
     key
-        Its public key, PEM. Defaults to none, to learn only whether a VM may have that name.
+        Its public key, PEM. Defaults to none: only check whether a VM may have that name.
     token
-        What the hypervisor was given; old callers have none, and are refused.
+        The hypervisor's token; old callers have none, and are refused.
     more, unknown
-        What no hypervisor sends; it is refused here, as Salt would log all of it.
+        Hypervisors send none; refused here, because Salt would log the values.
 
     Returns ``{"virtkey": {name: True}}``, or ``{"virtkey": {"error": one line}}`` if the master
-    refuses, which is logged. Without a key ``{"virtkey": {"reserved": None}}``, or why a VM may not
-    have that name; only a hypervisor is told why.
+    refuses, which is logged. Without a key ``{"virtkey": {"reserved": None}}``, or the reason why a
+    VM may not have that name; only hypervisors get the reason.
     """
     if more or unknown:
         return {"virtkey": {"error": _note_refusal(minion_id, _TOO_MUCH)}}
@@ -59,7 +59,7 @@ def ext_pillar(
     try:
         with masteruser.as_master_user(__opts__):
             masterrelease.refuse_old()
-            # What follows names hypervisors, globs and files of the master, which no guest is told.
+            # These errors name hypervisors, globs and files of the master: not for guests.
             is_host = membership.read_members(__opts__).has(minion_id)
             if is_host:
                 masterconfig.refuse_missing(__opts__)

@@ -1,1 +1,1 @@
-"""Runners of Salt Virt: what the master can do with all hypervisors."""
+"""Runners of Salt Virt: the functions of the master over all hypervisors."""

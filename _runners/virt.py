@@ -1,14 +1,14 @@
 """
-The private cloud from the master: look at all hypervisors, deploy, control and remove VMs.
+The private cloud from the master: deploy, control and remove VMs.
 
 .. versionadded:: 1.0.0
 
-The hypervisors (those of ``virt.allow``, and of ``virt:hypervisors`` in the master's configuration)
-are asked live; there is no database. Those that did not answer are listed under ``unreachable``,
-those that answered with an error under ``failed``, and VMs that several hypervisors have under
-``duplicates`` (``{name: [host]}``); such a VM is neither started nor controlled until all but one
-of them are removed. A silent hypervisor is waited for two seconds longer than the others by what
-only looks, and for ``virt:timeout_s`` by what changes something. A failure is one line and exit
+The runner queries the hypervisors (those of ``virt.allow``, and of ``virt:hypervisors`` in the
+master's configuration) live; there is no database. ``unreachable`` lists hosts that did not
+answer, ``failed`` those that answered with an error, and ``duplicates`` (``{name: [host]}``) VMs
+that several hypervisors have; such a VM is neither started nor controlled until all but one are
+removed. Commands that only read wait for an unresponsive hypervisor two seconds longer than for
+the others, commands that change something for ``virt:timeout_s``. A failure is one line and exit
 code 1. The old name ``force_off`` stays.
 """
 
@@ -84,14 +84,14 @@ def init(
         ``kvm`` or ``qemu``. Defaults to KVM if it works on the chosen host.
     host, where
         Deploy on this hypervisor; or on one that matches this compound Salt target. On a master
-        with cells, ``cell=`` names the one to deploy in, or ``host`` does (``CELL/HOST``).
+        with cells, ``cell=`` or ``host`` (``CELL/HOST``) names the cell.
     seed, install, saltenv, seed_cmd, nic, disk, start, enable_vnc, enable_qcow
         As in the module's ``virt.init``; ``nic=nat`` needs no bridge.
     serial_type
         ``pty``, ``tcp`` or ``None`` (default: a console that is logged).
     dry_run
-        Only return which hosts fit, their scores, and why the others do not. Nothing is made, and
-        the image is not looked at. Fails if no host fits. Defaults to False.
+        Change nothing; return the hosts that fit with their scores, and the reasons against the
+        others. The image is not examined. Fails if no host fits. Defaults to False.
     wait
         Wait for the VM's minion. Defaults to True.
     wait_s
@@ -100,31 +100,31 @@ def init(
     quiet
         Show no progress. Defaults to False.
     force
-        Deploy even though a hypervisor that does not answer had a VM of that name when it was last
-        asked, or was ordered to build one. Use it only if you know that the VM is not there.
-        Defaults to False.
+        Deploy although an unresponsive hypervisor had a VM of that name when it last answered, or
+        has an order to build one. Use it only if you know that the VM is not there. Defaults to
+        False.
 
     placement
-        ``spread``: of the hypervisors that fit, the one with the most room; ``pack``: the fullest.
-        Defaults to ``virt:placement`` of the master, else to ``spread``.
+        ``spread`` takes the fitting hypervisor with the most room, ``pack`` the fullest. Defaults
+        to ``virt:placement`` of the master, else to ``spread``.
     spread_over
-        A tag of hypervisors, such as ``rack``: those in the rack with the fewest VMs of the VM's
-        anti-affinity groups come first, or with the fewest VMs, if it has no groups. Defaults to
+        A tag of hypervisors, such as ``rack``: hosts in the rack with the fewest VMs of the VM's
+        anti-affinity groups come first, or with the fewest VMs if it has no groups. Defaults to
         ``virt:spread_over`` of the master, else to none.
     headroom
-        Only where any one hypervisor may die afterwards, and its VMs still find CPUs and memory on
-        the others. Defaults to ``virt:headroom`` of the master, else to False.
+        Only deploy if the others could afterwards still take the VMs of any one hypervisor that
+        fails. Defaults to ``virt:headroom`` of the master, else to False.
 
-    Every other keyword argument of the module's ``virt.init`` is passed on, such as
-    ``ssh_authorized_keys`` or ``autostart``; an unknown one is refused by name.
+    All other keyword arguments of the module's ``virt.init`` are passed on, such as
+    ``ssh_authorized_keys`` or ``autostart``; unknown ones are refused by name.
 
     Returns ``{"name", "host", "minion", "seconds", "addresses", "login"}``: the VM's addresses,
-    IPv4 first, and the command that logs in. They are the VM's own word unless
-    ``addresses_from`` is ``lease``. ``warnings`` names what the image will ignore, such as
+    IPv4 first, and the command that logs in. They come from the untrusted guest unless
+    ``addresses_from`` is ``lease``. ``warnings`` names options that the image will ignore, such as
     ``ssh_authorized_keys`` without an SSH server, and disks that existed already.
 
     Fails with one line and leaves nothing behind; if no host fits, with a table of the reasons. If
-    the minion does not answer in time, the VM and its key stay, as it may still answer, and
+    the minion does not answer in time, the VM and its key stay, because it may still answer, and
     ``console`` has the end of its console, beside ``addresses`` and ``login``. Undo: virt.purge.
 
     CLI Example:
@@ -279,14 +279,14 @@ def purge(name, delete_key=True, force=False):
     delete_key
         Delete the minion key of that id too. Defaults to True.
     force
-        Remove the VM though a silent host may need a file that hosts share: that file goes into the
+        Remove the VM although an unresponsive host may need a shared file: that file goes into the
         trash of its host, for a week at least. Defaults to False.
 
-    A file that anything else needs stays: on storage that hosts share, all hosts are asked first.
-    If a purge was interrupted, the next one finishes it, and deletes the VM's key. Returns
-    ``{host: {name: "purged"}}``; after ``purged`` it says what was finished. Fails if no host has
-    the VM, or if a host is silent that may need a shared file. Undo: virt.trash_restore on that
-    host, with ``virt:trash_days``.
+    Needed files stay: for files on shared storage, the runner asks all hosts first. If a purge was
+    interrupted, the next one finishes it, and deletes the VM's key. Returns ``{host: {name:
+    "purged"}}``; after ``purged`` follow the finished steps. Fails if no host has the VM, or if an
+    unresponsive host may need a shared file. Undo: virt.trash_restore on that host, with
+    ``virt:trash_days``.
 
     CLI Example:
 

@@ -1,5 +1,5 @@
 """
-Say who is a hypervisor: the master's word alone, and no minion's.
+Define the hypervisors: only the master decides, not the minions.
 
 .. versionadded:: 1.0.0
 """
@@ -21,25 +21,24 @@ def __virtual__():
 @runner_function
 def allow(*hosts):
     """
-    Allow minions to be hypervisors: they get certificates and orders, and may be sent VMs.
+    Allow minions to be hypervisors: they get certificates and orders, and may receive VMs.
 
     hosts
-        Ids of minions whose keys are accepted, or globs, which stand for the minions that match
-        now. Defaults to none: show who is a hypervisor, who is shut out, and who could be one.
+        Ids of minions with accepted keys, or globs, which stand for the minions that match now.
+        Defaults to none: show the hypervisors, the disallowed hosts and the candidates.
 
-    The ids are kept beside the CA, and count together with those of ``virt:hypervisors``. A minion
-    that is a VM on a hypervisor is refused.
+    The ids are stored next to the CA, and add to those of ``virt:hypervisors``. A minion that is a
+    VM on a hypervisor is refused.
 
-    Returns ``{"allowed": [id]}``. Where other hosts have certificates with the name of one of
-    these, from before it was known, those are revoked and made anew: then there are also
-    ``{"revoked": {host: [serial]}, "told": {host: what was done}}``. Without hosts
-    ``{"hypervisors": {id: {"by", "fingerprint"}}, "disallowed": [id]}``. If minions say that they
-    are hypervisors, or have certificates, there are also ``candidates`` with their keys'
-    fingerprints, and ``allow_them``, the command that allows them. ``without_key`` lists ids that
-    are allowed and have no accepted key, ``waiting`` the keys that wait to be accepted, ``others``
-    further accepted minions that are no known VMs, as bare hosts are; 50 at most, ``more_others``
-    is how many more there are. Fingerprints are as ``salt-call --local key.finger`` shows them on
-    the host. Undo: virt.disallow.
+    Returns ``{"allowed": [id]}``. If other hosts have older certificates with the name of one of
+    these, those are revoked and renewed: then also ``{"revoked": {host: [serial]}, "told": {host:
+    outcome}}``. Without hosts ``{"hypervisors": {id: {"by", "fingerprint"}}, "disallowed": [id]}``.
+    If minions claim to be hypervisors, or have certificates, also ``candidates`` with the
+    fingerprints of their keys, and ``allow_them``, the command that allows them. ``without_key``
+    lists allowed ids without an accepted key, ``waiting`` the pending keys, ``others`` at most 50
+    further accepted minions that are no known VMs, such as bare hosts; ``more_others`` counts the
+    rest. ``salt-call --local key.finger`` on a host shows the same fingerprint. Undo:
+    virt.disallow.
 
     CLI Example:
 
@@ -59,13 +58,13 @@ def disallow(*hosts):
     hosts
         Ids, or globs.
 
-    Their certificates are revoked, and all other hosts get the new revocation list. The others'
-    firewalls shut them out at their next state run. Their VMs stay as they are, and no command of
-    this master reaches them any more, so empty a host first (virt.evacuate). Returns
-    ``{"disallowed": [id], "revoked": [serial], "told": {host: what was done}}``, and ``last_seen``
-    (``{host: [VM]}``) if they had VMs when they were last asked. Each of these steps is done
-    whether or not another one fails; then the call fails and says which. It fails also if a host
-    did not answer: run it again. Undo: virt.allow, then virt_pki.renew.
+    Their certificates are revoked, and all other hosts get the new revocation list. The firewalls
+    of the others shut them out at their next state run. Their VMs stay, and no command of this
+    master reaches these any more, so empty a host first (virt.evacuate). Returns ``{"disallowed":
+    [id], "revoked": [serial], "told": {host: outcome}}``, and ``last_seen`` (``{host: [VM]}``) if
+    they had VMs when they last answered. All steps run even if one fails; then the call fails and
+    names the failed steps. It also fails if a host did not answer: run it again. Undo: virt.allow,
+    then virt_pki.renew.
 
     CLI Example:
 

@@ -22,11 +22,11 @@ def __virtual__():
 @runner_function(outputter="virt_audit")
 def audit():
     """
-    Look at master and hypervisors, and name what falls short of docs/security.md, with the fix.
+    Check master and hypervisors against docs/security.md, and name each finding with its fix.
 
-    Nothing is changed, and every hypervisor is asked once. Returns ``{"findings": [], "checked":
-    [host]}`` if nothing falls short. If anything does, fails, with ``findings``, a list of
-    ``{check, where, what, fix}``; a hypervisor that could not be looked at is a finding too.
+    Nothing is changed, and every hypervisor is queried once. Returns ``{"findings": [], "checked":
+    [host]}`` if there are no findings; otherwise fails, with ``findings``, a list of ``{check,
+    where, what, fix}``; a hypervisor that could not be checked is a finding too.
 
     CLI Example:
 

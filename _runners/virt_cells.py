@@ -1,5 +1,5 @@
 """
-What masters that are cells of one cloud say of VMs and jobs, to the one above them and to you.
+Report on VMs and jobs of this master, to the master of its cells and to the operator.
 
 .. versionadded:: 1.0.0
 """
@@ -23,18 +23,18 @@ def __virtual__():
 @runner_function
 def find(name, quiet=False):
     """
-    Say where a VM is, and where it may be.
+    Return the hosts that have a VM, and those that may have it.
 
     name
-        The VM's name; or several, a list or separated by commas.
+        The VM's name; or several names, a list or separated by commas.
     quiet
-        Do not say which hypervisors are silent, and for how long. Defaults to False.
+        Do not report unresponsive hypervisors. Defaults to False.
 
     Returns ``{name: {"hosts": {host: state}, "traces": [host], "may_have": {host: why}, "order":
-    phase}}``: ``traces`` has hosts where it is being made or something of it was left,
-    ``may_have`` those that had it when they were last asked and cannot be asked now, ``order`` how
-    far a command of this master is with it, or None. On a master with cells, of all of them, with
-    ``orders`` (``{cell: phase}``) instead, and ``failed`` where a cell did not answer.
+    phase}}``: ``traces`` are hosts with a build or a leftover of the VM, ``may_have`` unresponsive
+    hosts that had it when they last answered, ``order`` is the phase of this master's command for
+    the VM, or None. A master with cells queries all cells, and returns ``orders`` (``{cell:
+    phase}``) instead, and ``failed`` for cells that did not answer.
 
     CLI Example:
 
@@ -52,15 +52,15 @@ def find(name, quiet=False):
 @runner_function
 def cell_job(jid, wait_s=20):
     """
-    Say how a job of this project's runner on this master is; the master above asks this.
+    Return the state of a runner job on this master; for the master above.
 
     jid
         The job's id.
     wait_s
-        How many seconds its end is waited for, 60 at most. Defaults to 20.
+        Seconds to wait for its end, 60 at most. Defaults to 20.
 
-    Returns ``{"state": "running" | "over" | "lost", "answer"}``; ``answer`` is what the function
-    returned, None before the end. ``running`` is also one that has not begun; ``lost`` is one that
+    Returns ``{"state": "running" | "over" | "lost", "answer"}``; ``answer`` is the function's
+    return value, None before the end. ``running`` includes a job that has not begun; a ``lost`` job
     has neither run nor left an answer for 15 seconds.
 
     CLI Example:

@@ -1,5 +1,5 @@
 """
-Make VMs that are copies of others.
+Clone VMs.
 
 .. versionadded:: 1.0.0
 """
@@ -25,12 +25,11 @@ def clone(source, name, dry_run=False, wait=True, wait_s=None, quiet=False, forc
     Make a VM that is a full copy of a stopped one, on the same hypervisor, and wait for its minion.
 
     source
-        The VM that is copied; it is left as it is.
+        The VM to copy; it is not changed.
     name
         The clone's name, its minion id and its host name; once in the whole cloud.
     dry_run
-        Return what the hypervisor would do, as ``{host: plan}``, and make nothing. Defaults to
-        False.
+        Return the hypervisor's plan, as ``{host: plan}``, and make nothing. Defaults to False.
     wait
         Wait for the clone's minion. Defaults to True.
     wait_s
@@ -38,14 +37,14 @@ def clone(source, name, dry_run=False, wait=True, wait_s=None, quiet=False, forc
     quiet
         Show no progress. Defaults to False.
     force
-        Clone even though a hypervisor that does not answer had a VM of the clone's name when it
-        was last asked. Defaults to False.
+        Clone although an unresponsive hypervisor had a VM of the clone's name when it last
+        answered. Defaults to False.
     kwargs
         Those of the module's ``virt.clone``: ``start`` (True; with False it is made, not started,
         and not waited for), ``autostart``, ``seed``, ``config``, ...
 
-    Returns what ``virt.init`` does; ``warnings`` says what the clone has in common with its source.
-    Fails with one line and leaves nothing behind, as the module's ``virt.clone``. To have it on
+    Returns the same as ``virt.init``; ``warnings`` names what the clone shares with its source.
+    Fails with one line and leaves nothing behind, as the module's ``virt.clone``. To move it to
     another hypervisor: virt.migrate. Undo: virt.purge.
 
     CLI Example:

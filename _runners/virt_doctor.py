@@ -1,5 +1,5 @@
 """
-Find what faults have left behind, and mend it; and the trash of all hosts.
+Find and remove leftovers of faults; manage the trash of all hosts.
 
 .. versionadded:: 1.0.0
 """
@@ -23,21 +23,21 @@ def __virtual__():
 @runner_function(outputter="virt_audit")
 def doctor(fix=False, quiet=False):
     """
-    Look at master and hypervisors for what is left over, and name each thing with its fix.
+    Search master and hypervisors for leftovers, and name each with its fix.
 
     fix
-        Mend what can be mended. Defaults to False: change nothing.
+        Apply the fixes where possible. Defaults to False: change nothing.
     quiet
         Show no progress. Defaults to False.
 
-    Every hypervisor is asked, twice if anything is found: only what is left over both times is
-    named. What a VM may still need is never named: while a host that may have VMs is silent, no
-    file and no key is. docs/doctor.md has all that is found.
+    Every hypervisor is queried, twice if there are findings: only those found both times count.
+    Files or keys that a VM may need are never named: none at all while a host that may have VMs is
+    unresponsive. docs/doctor.md lists all findings.
 
-    Returns ``{"findings": [], "checked": [host], "mended": [], "ready": text}`` if nothing is left
-    over, or all of it was mended. If anything is, fails, with ``findings``, a list of ``{check,
-    where, subject, what, fix}``; ``mended`` and ``failed`` are what was done and could not be, one
-    line each.
+    Returns ``{"findings": [], "checked": [host], "mended": [], "ready": text}`` if there are no
+    leftovers, or if all were removed; otherwise fails, with ``findings``, a list of ``{check,
+    where, subject, what, fix}``; ``mended`` and ``failed`` are applied and failed fixes, one line
+    each.
 
     CLI Example:
 
@@ -52,15 +52,15 @@ def doctor(fix=False, quiet=False):
 @runner_function
 def trash(host=None):
     """
-    Show what is in the trash of every hypervisor.
+    Show the trash of every hypervisor.
 
     host
         Only this hypervisor. Defaults to all.
 
     Returns ``{host: {entry: {vm, uuid, since, until, why, bytes, files, volumes, definition,
-    away}}}``: ``files`` is where they were, ``volumes`` are those that are not files and stayed,
-    ``definition`` the VM's XML without secrets. ``away`` has a line for each file whose file system
-    is not mounted. ``unreachable`` and ``failed`` are beside it.
+    away}}}``: ``files`` are the former paths, ``volumes`` the volumes that are no files and stayed,
+    ``definition`` is the VM's XML without secrets. ``away`` has a line for each file on a file
+    system that is not mounted. ``unreachable`` and ``failed`` list the other hosts.
 
     CLI Example:
 
@@ -74,7 +74,7 @@ def trash(host=None):
 @runner_function
 def trash_restore(host, entry):
     """
-    Bring the files of one entry of a trash back to where they were.
+    Restore the files of an entry of a trash to their former places.
 
     host
         The hypervisor that has it.
@@ -82,7 +82,7 @@ def trash_restore(host, entry):
         As ``virt.trash`` names it.
 
     Returns ``{host: {"files": [path], "definition": XML}}``; the VM is not defined again, and its
-    minion's key is not accepted again. Fails, with nothing changed, if a file is in its place.
+    minion's key is not accepted again. Fails, with nothing changed, if a former path is taken.
 
     CLI Example:
 
@@ -96,15 +96,15 @@ def trash_restore(host, entry):
 @runner_function
 def trash_empty(host=None, *entries):
     """
-    Remove what is in the trash for good.
+    Remove the entries of the trash for good.
 
     host
         Only on this hypervisor. Defaults to all.
     entries
         Only these entries of that host. Defaults to all.
 
-    Returns ``{host: {entry: bytes that were freed}}``. Where a host fails, the others are emptied
-    all the same: it fails then, with that as ``emptied``, and ``failed``.
+    Returns ``{host: {entry: freed bytes}}``. If a host fails, the others are emptied nevertheless;
+    then the call fails, with ``emptied`` and ``failed``.
 
     CLI Example:
 

@@ -1,10 +1,10 @@
 """
-Remove or write over what other hosts may need, after all of them were asked.
+Remove or overwrite files that other hosts may need, after asking all hosts.
 
 .. versionadded:: 1.0.0
 
-On storage that hosts share, a host's own call of these functions refuses, and names these here.
-``force=True`` goes on though a host is silent.
+On shared storage the module's functions refuse, and name these runner functions. ``force=True``
+proceeds although a host is unresponsive.
 """
 
 from saltvirt.fleet.cloud import Cloud
@@ -37,7 +37,7 @@ def _on_vm(name, fun, args, force, **kwarg):
 @runner_function
 def volume_delete(host, pool, volume, force=False):
     """
-    Delete a volume with all that is in it, unless a VM of any host needs it.
+    Delete a volume with its content, unless a VM of any host needs it.
 
     host
         The hypervisor.
@@ -46,10 +46,10 @@ def volume_delete(host, pool, volume, force=False):
     volume
         The volume's name.
     force
-        Delete it though a host is silent. Defaults to False.
+        Delete it although a host is unresponsive. Defaults to False.
 
     Returns ``{host: True}``; fails where the host's own ``virt.volume_delete`` does, and if another
-    host needs the volume, or is silent. There is no undo.
+    host needs the volume, or is unresponsive. There is no undo.
 
     CLI Example:
 
@@ -73,12 +73,12 @@ def volume_wipe(host, pool, volume, algorithm="zero", force=False):
     volume
         The volume's name.
     algorithm
-        As of the host's own ``virt.volume_wipe``. Defaults to ``zero``.
+        As in the module's ``virt.volume_wipe``. Defaults to ``zero``.
     force
-        Wipe it though a host is silent. Defaults to False.
+        Wipe it although a host is unresponsive. Defaults to False.
 
     Returns ``{host: True}``; fails where the host's own ``virt.volume_wipe`` does, and if another
-    host needs the volume, or is silent. There is no undo.
+    host needs the volume, or is unresponsive. There is no undo.
 
     CLI Example:
 
@@ -94,7 +94,7 @@ def volume_wipe(host, pool, volume, algorithm="zero", force=False):
 @runner_function
 def volume_resize(host, pool, volume, size, shrink=False, force=False):
     """
-    Give a volume another capacity, unless a VM of any host needs what is cut off.
+    Change the capacity of a volume, unless a VM of any host needs the lost part.
 
     host
         The hypervisor.
@@ -105,13 +105,13 @@ def volume_resize(host, pool, volume, size, shrink=False, force=False):
     size
         The new capacity in MiB, or with a unit: ``8192``, ``8g``.
     shrink
-        Cut off what is beyond a smaller size, for ever. Defaults to False.
+        Allow a smaller size; data beyond it is lost. Defaults to False.
     force
-        Do it though a host is silent. Defaults to False.
+        Do it although a host is unresponsive. Defaults to False.
 
     Returns ``{host: True}``; fails where the host's own ``virt.volume_resize`` does, and if another
-    host needs the volume, or is silent. Undo: none of what was cut off; else the old size with
-    ``shrink=True``.
+    host needs the volume, or is unresponsive. Undo: the old size with ``shrink=True``; lost data
+    does not come back.
 
     CLI Example:
 
@@ -127,7 +127,7 @@ def volume_resize(host, pool, volume, size, shrink=False, force=False):
 @runner_function
 def volume_upload(host, pool, volume, file, force=False, offset=0, length=0, sparse=False):
     """
-    Write the content of a file of a host into a volume, unless a VM of any host needs that.
+    Write the content of a host's file into a volume, unless a VM of any host needs the volume.
 
     host
         The hypervisor.
@@ -138,16 +138,16 @@ def volume_upload(host, pool, volume, file, force=False, offset=0, length=0, spa
     file
         Absolute path of a file or a block device of that host.
     force
-        Do it though a host is silent. Defaults to False.
+        Do it although a host is unresponsive. Defaults to False.
     offset
-        Where in the volume it begins, in bytes. Defaults to 0.
+        The start in the volume, in bytes. Defaults to 0.
     length
-        How much of the file is written, in bytes. Defaults to 0: all of it.
+        The number of bytes to write. Defaults to 0: the whole file.
     sparse
-        Leave holes of the file out, as the host's own ``virt.volume_upload``. Defaults to False.
+        Skip holes of the file, as the module's ``virt.volume_upload``. Defaults to False.
 
     Returns ``{host: True}``; fails where the host's own ``virt.volume_upload`` does, and if another
-    host needs the volume, or is silent. There is no undo.
+    host needs the volume, or is unresponsive. There is no undo.
 
     CLI Example:
 
@@ -171,10 +171,10 @@ def trash_put(host, path, force=False):
     path
         Absolute path of the file on that host.
     force
-        Do it though a host is silent. Defaults to False.
+        Do it although a host is unresponsive. Defaults to False.
 
     Returns ``{host: {"entry": name, "undo": command}}``, as the host's own ``virt.trash_put``;
-    fails where that does, and if another host needs the file, or is silent. Undo:
+    fails where that does, and if another host needs the file, or is unresponsive. Undo:
     virt.trash_restore.
 
     CLI Example:
@@ -189,19 +189,19 @@ def trash_put(host, path, force=False):
 @runner_function
 def delete_snapshots(name, *names, **kwargs):
     """
-    Delete snapshots of a VM, unless a VM of any host needs what would change.
+    Delete snapshots of a VM, unless a VM of any host needs a file that would change.
 
     name
         The VM's name.
     names
-        The snapshots'. All of them must be there.
+        The snapshots' names; all must exist.
     all
-        Delete every one. Defaults to False; one of ``names`` and ``all=True`` is needed.
+        Delete all snapshots. Defaults to False; ``names`` or ``all=True`` is needed.
     force
-        Do it though a host is silent. Defaults to False.
+        Do it although a host is unresponsive. Defaults to False.
 
     Returns ``{host: {...}}``, as the host's own ``virt.delete_snapshots``; fails where that does,
-    and if another host needs a file that would change, or is silent. There is no undo.
+    and if another host needs a file that would change, or is unresponsive. There is no undo.
 
     CLI Example:
 
@@ -217,7 +217,7 @@ def delete_snapshots(name, *names, **kwargs):
 @runner_function
 def revert_snapshot(name, vm_snapshot=None, cleanup=False, force=False):
     """
-    Revert a VM to a snapshot, unless a VM of any host needs what its disks have now.
+    Revert a VM to a snapshot, unless a VM of any host needs its disks' present content.
 
     name
         The VM's name.
@@ -226,10 +226,10 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, force=False):
     cleanup
         Then delete all snapshots that are newer. Defaults to False.
     force
-        Do it though a host is silent. Defaults to False.
+        Do it although a host is unresponsive. Defaults to False.
 
     Returns ``{host: {...}}``, as the host's own ``virt.revert_snapshot``; fails where that does,
-    and if another host needs a file that would change, or is silent. There is no undo.
+    and if another host needs a file that would change, or is unresponsive. There is no undo.
 
     CLI Example:
 

@@ -1,5 +1,5 @@
 """
-The cached images of all hypervisors.
+Manage the cached images of all hypervisors.
 
 .. versionadded:: 1.0.0
 """
@@ -22,7 +22,7 @@ def __virtual__():
 @runner_function(outputter="virt_images")
 def images(host=None, quiet=False):
     """
-    Show which images are cached where, and who uses them; golden images without a cached copy, too.
+    Show the cached images of each host with their users, and golden images without a cached copy.
 
     host
         Only this hypervisor.
@@ -53,9 +53,9 @@ def image_pull(image, host=None, saltenv="base", image_hash=None, quiet=False):
     host
         Only this hypervisor.
     saltenv
-        Where ``salt://`` images are looked for. Defaults to ``base``.
+        File server environment of ``salt://`` images. Defaults to ``base``.
     image_hash
-        Its checksum as the file states take it. Defaults to none.
+        Its checksum, in the format of the file states. Defaults to none.
     quiet
         Show no progress. Defaults to False.
 
@@ -78,13 +78,13 @@ def image_prune(dry_run=False, quiet=False):
     Remove the cached images that no VM and no overlay on any hypervisor uses.
 
     dry_run
-        Only say what would be removed. Defaults to False.
+        Only return the images that would be removed. Defaults to False.
     quiet
         Show no progress. Defaults to False.
 
-    Returns ``{host: {digest: bytes}}``; of a golden image that is the copy in the cache, and the
-    image itself stays. Removes nothing if a hypervisor does not answer, nor
-    from one that builds a VM at this moment. Undo: virt.image_pull.
+    Returns ``{host: {digest: bytes}}``; of a golden image only the cached copy is removed. Removes
+    nothing if a hypervisor does not answer, nor from a host that is building a VM. Undo:
+    virt.image_pull.
 
     CLI Example:
 
@@ -105,9 +105,9 @@ def image_build(source, name, host, quiet=False, **kwargs):
     source
         The image to begin with.
     name
-        What the new image is called.
+        The name of the new image.
     host
-        The hypervisor; give ``folder=`` to put the image where the file server has it.
+        The hypervisor; ``folder=`` can name a folder of the file server.
     quiet
         Show no progress. Defaults to False.
     kwargs

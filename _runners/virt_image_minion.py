@@ -1,5 +1,5 @@
 """
-A minion for the guests whose image has none, put on the file server.
+Put a minion on the file server, for guests with an image that has none.
 
 .. versionadded:: 1.0.0
 """
@@ -31,11 +31,11 @@ def minion_packages(
     quiet=False,
 ):
     """
-    Fetch Salt's minion for guests to the file server, where virt.init finds it by itself.
+    Fetch Salt's minion for guests to the file server, where virt.init finds it.
 
     kind
-        ``onedir``, the tarball for every system with systemd; ``deb`` or ``rpm`` for systems of
-        Debian's kin, or of RHEL's and SUSE's. Defaults to ``onedir``.
+        ``onedir``, the tarball for every system with systemd; ``deb`` for Debian's family; ``rpm``
+        for those of RHEL and SUSE. Defaults to ``onedir``.
     version
         The release of Salt, quoted. Defaults to the master's own, and can be no newer.
     arch
@@ -45,7 +45,7 @@ def minion_packages(
         each with ``FILE.sha256`` beside it. Defaults to ``virt:minion_packages:source``, else to
         Salt's site.
     saltenv
-        Whose folder of ``file_roots``. Defaults to ``base``.
+        The environment of ``file_roots``. Defaults to ``base``.
     folder
         Put ``salt-virt/minion`` below this folder instead, such as a checkout that gitfs serves.
         Defaults to the first folder of ``file_roots`` that the master can write to.
@@ -55,9 +55,9 @@ def minion_packages(
         Show no progress. Defaults to False.
 
     Returns ``{"folder", "kind", "version", "fetched": [file], "kept": [file]}``; with ``remove``
-    ``{"folder", "removed": [file]}``. What is there with its checksum is not fetched again. Fails
-    with one line, and leaves nothing, where a file cannot be had or has another checksum than the
-    source says, is larger than 1 GiB, or takes longer than 3600 s. Undo: ``remove=True``.
+    ``{"folder", "removed": [file]}``. Existing files with the right checksum are not fetched again.
+    Fails with one line, and leaves nothing, if a file cannot be fetched, does not match the
+    source's checksum, is larger than 1 GiB, or takes longer than 3600 s. Undo: ``remove=True``.
 
     CLI Example:
 

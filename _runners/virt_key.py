@@ -3,8 +3,8 @@ Let a hypervisor submit the minion key of a VM that it seeds itself.
 
 .. versionadded:: 1.0.0
 
-``salt-run virt.init`` makes and accepts keys by itself; this is for VMs that are made with
-``salt HOST virt.init`` or ``seed.apply``.
+``salt-run virt.init`` makes and accepts keys itself; VMs made with ``salt HOST virt.init`` or
+``seed.apply`` need this authorization.
 """
 
 import time
@@ -26,16 +26,16 @@ def __virtual__():
 @runner_function
 def authorize(name, host, minutes=10, replace=False):
     """
-    Let one hypervisor submit the key of one VM, once, within minutes.
+    Let one hypervisor submit the key of one VM, once, within some minutes.
 
     name
         The VM's minion id.
     host
-        The hypervisor, which gets a token that only it can read.
+        The hypervisor; it gets a token that only it can read.
     minutes
-        How long. Defaults to 10.
+        The validity in minutes. Defaults to 10.
     replace
-        Replace another key that is accepted under that id. Defaults to False: refuse.
+        Replace another accepted key of that id. Defaults to False: refuse.
 
     Returns ``{"name", "host", "until"}``. Undo: virt.unauthorize.
 
@@ -59,7 +59,7 @@ def authorize(name, host, minutes=10, replace=False):
 @runner_function
 def unauthorize(name):
     """
-    Revoke what virt.authorize granted, if it was not used yet.
+    Revoke an unused authorization of virt.authorize.
 
     name
         The VM's minion id.

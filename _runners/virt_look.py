@@ -1,13 +1,13 @@
 """
-Look at all hypervisors and their VMs from the master, or at some; nothing is changed.
+Show hypervisors and their VMs from the master; nothing is changed.
 
 .. versionadded:: 1.0.0
 
-Hypervisors that did not answer are under ``unreachable``, those that answered with an error under
-``failed``, the VMs that these had when they were last asked under ``last_seen``, VMs that several
-have under ``duplicates``. A silent one is waited for two seconds
-longer than the others. On a master with cells all of them are asked, or those that ``cell=`` names,
-and their hosts are called ``CELL/HOST``. The old names ``hyper_info`` and ``next_hyper`` stay.
+``unreachable`` lists hypervisors that did not answer, ``failed`` those that answered with an error,
+``last_seen`` the VMs that these had when they last answered, ``duplicates`` VMs that several hosts
+have. The runner waits for an unresponsive host two seconds longer than for the others. A master
+with cells queries all cells, or those of ``cell=``, and calls their hosts ``CELL/HOST``. The old
+names ``hyper_info`` and ``next_hyper`` stay.
 """
 
 from saltvirt.fleet import progress
@@ -57,7 +57,7 @@ def query(
     host
         Only these hypervisors: ids and globs, a list or separated by commas.
     quiet
-        Do not say which hypervisors are silent, and for how long. Defaults to False.
+        Do not report unresponsive hypervisors. Defaults to False.
     name
         Only VMs with these names or globs.
     state
@@ -65,19 +65,19 @@ def query(
     tag
         Only VMs with all of these: affinity and anti-affinity groups, and ``hold``.
     fields
-        What to show of each VM, such as ``state,mem``: keys of ``vm_info``. Defaults to all.
+        The fields of each VM, such as ``state,mem``: keys of ``vm_info``. Defaults to all.
     sort
         ``host`` (default), or ``memory``, ``cpu`` (free) or ``vms`` (their number), the most first.
     limit, offset
-        So many hypervisors, after so many. Defaults to all; those of no page are not asked.
+        This many hypervisors, after skipping so many; the rest is not queried. Default to all.
     stream
         Print each hypervisor as it answers, one JSON line ``{"host": id, "answer": {…}}``, then
-        those that fail (``failed``) or are silent (``unreachable``). Defaults to False. Needs no
-        ``sort``, nor ``limit`` with ``name``, ``state`` or ``tag``.
+        those that fail (``failed``) or do not answer (``unreachable``). Not with ``sort``, nor
+        with ``limit`` and ``name``, ``state`` or ``tag``. Defaults to False.
 
     Returns ``{host: {freecpu, freemem, node_info, vm_info}}``, ``freemem`` in MiB, with
     ``unreachable`` and ``failed`` where there are such hosts. With ``name``, ``state`` or ``tag``
-    only hosts that have such VMs, and each sends only these.
+    only hosts with such VMs, and each sends only these.
 
     CLI Example:
 
@@ -113,7 +113,7 @@ def list_(
     host, hyper
         Only these hypervisors: ids and globs.
     quiet
-        Do not say which hypervisors are silent, and for how long. Defaults to False.
+        Do not report unresponsive hypervisors. Defaults to False.
     name, state, tag
         Only such VMs, as in virt.query.
     sort
@@ -144,19 +144,19 @@ def list_(
 @runner_function(outputter="virt_hosts", streams=True)
 def host_info(host=None, fields=None, sort=None, limit=None, offset=0, quiet=False, stream=False):
     """
-    Show what every hypervisor has and has promised.
+    Show the resources of every hypervisor, and the committed part.
 
     host
         Only these hypervisors: ids and globs.
     fields
-        What to show of each, such as ``cpu,memory``. Defaults to all.
+        The fields of each host, such as ``cpu,memory``. Defaults to all.
     sort
-        ``host`` (default), or ``memory``, ``cpu``, ``disk`` (what is not promised) or ``vms``, the
+        ``host`` (default), or ``memory``, ``cpu``, ``disk`` (the uncommitted part) or ``vms``, the
         most first.
     limit, offset
         So many hypervisors, after so many. Defaults to all.
     quiet
-        Do not say which hypervisors are silent, and for how long. Defaults to False.
+        Do not report unresponsive hypervisors. Defaults to False.
     stream
         Print each hypervisor as it answers, as in virt.query. Defaults to False.
 
@@ -183,11 +183,11 @@ hyper_info = host_info
 @runner_function
 def next_host():
     """
-    Return the hypervisor that has the most room: the next VM goes there where VMs are spread.
+    Return the hypervisor with the most room: the next VM goes there if VMs are spread.
 
-    With ``virt:placement: pack``, ``virt:spread_over`` or ``virt:headroom``, which are not looked
-    at here, ``virt.init`` with ``dry_run=True`` says where it goes. Returns its minion id; fails if
-    no hypervisor takes VMs.
+    This function ignores ``virt:placement: pack``, ``virt:spread_over`` and ``virt:headroom``; use
+    ``virt.init`` with ``dry_run=True`` instead. Returns the minion id; fails if no hypervisor takes
+    VMs.
 
     CLI Example:
 

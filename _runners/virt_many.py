@@ -1,5 +1,5 @@
 """
-Deploy many VMs at once: one look at the hypervisors, one plan, builds side by side.
+Deploy many VMs at once: one query of the hypervisors, one plan, parallel builds.
 
 .. versionadded:: 1.0.0
 """
@@ -23,7 +23,7 @@ def __virtual__():
 
 
 def _requests(name, count, first, vms, defaults, common_fields):
-    """Return what is asked for: a pattern, or a list."""
+    """Return the requests of a call, from a pattern or a list."""
     if common_fields["wait_s"] is not None:
         common_fields["wait_s"] = arguments.whole_number(
             "wait_s", common_fields["wait_s"], least=0, most=86400
@@ -64,51 +64,51 @@ def init_many(
     **kwargs,
 ):
     """
-    Deploy many VMs: all hypervisors are asked once, and all VMs are planned before one is built.
+    Deploy many VMs: query all hypervisors once, plan all VMs, then build them.
 
     name
-        A pattern with ``{}`` where the number goes: ``web{}``; ``web{:03}`` for ``web001``.
+        A pattern with ``{}`` for the number: ``web{}``; ``web{:03}`` for ``web001``.
     count
         How many of them, from 1 to 500.
     cpu, mem, image
         As in virt.init, of each VM.
     vms
-        Instead of a pattern, a list of VMs: names, or mappings with ``name``, and ``cpu``, ``mem``,
-        ``image`` and all that is different from the others.
+        Instead of a pattern, a list of VMs: names, or mappings with ``name`` and the arguments that
+        differ for this VM, such as ``cpu``, ``mem`` or ``image``.
     first
         The first number. Defaults to 1.
     host, where, placement, spread_over, headroom, force
         As in virt.init, for all of them.
     per_host
-        How many are built at a time on one host. Defaults to ``virt:init_per_host`` of the master,
+        Parallel builds on one host. Defaults to ``virt:init_per_host`` of the master,
         else to 2.
     max_parallel
-        How many are built at a time in all, 64 at most. Defaults to ``virt:init_parallel`` of the
+        Parallel builds in all, 64 at most. Defaults to ``virt:init_parallel`` of the
         master, else to 16.
     all_or_nothing
-        If one fails, take back those that this call has built: disks that were there before stay.
-        If one has no place, build none. Defaults to False.
+        If a VM fails, remove those that this call has built; older disks stay. If a VM has no host,
+        build none. Defaults to False.
     dry_run
-        Only return where they would go. Defaults to False.
+        Only return the planned hosts. Defaults to False.
     wait
-        Wait for the minions of the VMs, of all at once. One that does not answer has failed, and
-        stays (with ``all_or_nothing`` it does not). Defaults to True.
+        Wait for the minions of all VMs at once. A VM without an answer has failed, and stays
+        (unless ``all_or_nothing`` is given). Defaults to True.
     wait_s
         As in virt.init, of each VM from the end of its build.
     quiet
         Show no progress. Defaults to False.
 
-    Every other keyword argument of the module's ``virt.init`` is passed on.
+    All other keyword arguments of the module's ``virt.init`` are passed on.
 
-    VMs that are there with the same CPUs, memory and groups are left as they are: called again, it
-    builds those that are missing. A name that another VM or minion has ends it before anything is
-    built. An interruption begins no more VMs.
+    Existing VMs with the same CPUs, memory and groups are left alone: a repeated call builds the
+    missing ones. If another VM or minion has one of the names, the call fails before it builds
+    anything. After an interruption no more builds begin.
 
-    Returns ``{"built": {name: host}, "exists": {name: host}, "failed": {name: why}}``, and where
-    there are any ``warnings``, ``seconds`` (how long each minion took to answer), and after
-    ``all_or_nothing`` ``purged`` and ``left`` (what could not be purged); with ``dry_run=True``
-    ``plan`` (``{name: host}``), ``exists`` and ``failed``. Where VMs have no place, ``helps`` lists
-    what can be done about it. Exit code 1 if one is not built. Undo: virt.purge of each.
+    Returns ``{"built": {name: host}, "exists": {name: host}, "failed": {name: reason}}``, and if
+    there are any, ``warnings``, ``seconds`` (until each minion answered), and after
+    ``all_or_nothing`` ``purged`` and ``left`` (VMs that could not be purged); with ``dry_run=True``
+    ``plan`` (``{name: host}``), ``exists`` and ``failed``. If VMs have no host, ``helps`` lists
+    remedies. Exit code 1 if a VM is not built. Undo: virt.purge of each.
 
     CLI Example:
 

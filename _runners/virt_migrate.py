@@ -34,20 +34,20 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
     target
         The hypervisor that takes it. Defaults to the one that suits it best.
     dry_run
-        Return what would be done, or fail with every reason why not. Defaults to False.
+        Return the plan, or fail with every reason against it. Defaults to False.
     quiet
         Show no progress. Defaults to False.
     kwargs
         Those of the module's ``virt.migrate``: ``max_bandwidth``, ``postcopy``, ``limit_s``, ...
 
     Running, paused and stopped VMs can be moved. Disks are sent unless they are in
-    ``virt:shared_paths``; of an overlay only the VM's own part, as the image is taken from the
-    target's cache.
+    ``virt:shared_paths``; of an overlay only the VM's own part, because the target has the image in
+    its cache.
 
     Returns ``{"name", "from", "to", "total_ms", "downtime_ms", "memory_bytes", "disk_bytes",
-    "removed"}``; ``removed`` lists the files that the source has removed. ``warning`` is there if
-    something else than the move failed, or if the VM is behind NAT. Fails with one line and leaves
-    the VM where it was, or says which command settles the move. Undo: move it back.
+    "removed"}``; ``removed`` lists the files that the source has removed. A ``warning`` is added if
+    a step after the move failed, or if the VM is behind NAT. Fails with one line and leaves the VM
+    on the source, or names the command that settles the move. Undo: move it back.
 
     CLI Example:
 
@@ -67,28 +67,28 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
 @runner_function
 def settle(name=None, keep=None, force=False, quiet=False):
     """
-    Bring interrupted moves to their end: both hosts are asked, and one of them goes on.
+    Finish or undo interrupted moves, after asking both hosts.
 
     name
-        A VM's name. Defaults to all that any host has on record.
+        A VM's name. Defaults to all moves that any host has on record.
     keep
-        The host that has the VM from now on, because the other never comes back, and does not
-        answer; or because that one has come back, and both have the VM. Or a third one, to which
-        the VM has gone on: what the two have of it stays there, and is not started.
+        The host that has the VM from now on, because the other host does not answer and never comes
+        back; or because it has come back, and both have the VM. Or a third host that has the VM by
+        now: files on the two hosts stay there, and are not started.
     force
-        Remove what a target has of a VM even if its source knows of no move, or no longer has the
-        VM though it has not come whole: that may be all there is; ``name`` must be given. With
-        ``keep``, even if nothing that could run has come there. If neither host answers, forget
-        the move. If the VM may have gone on to a host that does not answer, settle it all the same.
-        Defaults to False.
+        Remove a target's files of a VM even if its source knows of no move, or no longer has the VM
+        although it has not arrived completely: these may be the only files left; needs ``name``.
+        With ``keep``, proceed even if nothing that could run has arrived there. If neither host
+        answers, forget the move. If the VM may have moved on to an unresponsive host, settle it
+        nevertheless. Defaults to False.
     quiet
         Show no progress. Defaults to False.
 
     The VM ends up on exactly one of the two. Returns ``{"settled": {name: "has moved to hyper2" |
-    "stays on hyper1" | "was settled before"}}``; after ``keep`` and ``force``, what was given up.
-    Exit code 1 if a move is not over, with what it waits for; nothing is lost meanwhile, and nobody
-    starts the VM on either host. Moves that only silent hosts have on record are not settled; these
-    hosts are ``unreachable``. ``virt.migrate`` of that VM, run again, does the same first.
+    "stays on hyper1" | "was settled before"}}``; after ``keep`` and ``force``, what was lost. Exit
+    code 1 if a move is not over, with the reason; until then nothing is lost, and the VM does not
+    start on either host. Moves that only unresponsive hosts have on record are not settled; these
+    hosts are ``unreachable``. A repeated ``virt.migrate`` of that VM settles it first.
 
     CLI Example:
 
@@ -105,15 +105,15 @@ def settle(name=None, keep=None, force=False, quiet=False):
 @runner_function
 def maintenance(host, state="on"):
     """
-    Keep new VMs away from a hypervisor, or let them come again; running VMs stay.
+    Keep new VMs off a hypervisor, or accept them again; running VMs stay.
 
     host
         The hypervisor.
     state
         ``on`` (default) or ``off``.
 
-    Returns ``{host: bool}``. The flag lives with the host. ``off`` brings no VM back and forgets
-    none: virt.restore still does that. Undo: the other state.
+    Returns ``{host: bool}``. The host stores the flag. ``off`` moves no VM back and forgets none:
+    virt.restore moves them back. Undo: the other state.
 
     CLI Example:
 
@@ -137,22 +137,21 @@ def evacuate(
     max_parallel
         How many VMs move at a time. Defaults to 2.
     dry_run
-        Return where each VM would go, and which would stay, and why. Defaults to False.
+        Return the new host of each VM, and the reasons of VMs that would stay. Defaults to False.
     stopped
-        Move stopped VMs too. Defaults to True; else they are in ``stays``, and not a failure.
+        Move stopped VMs too. Defaults to True; with False they are in ``stays``, and no failure.
     quiet
         Show no progress. Defaults to False.
     wait_s
-        For how long VMs that are being built there, or arriving, are waited for. Defaults to 600.
+        Seconds to wait for VMs that are being built or arriving there. Defaults to 600.
     per_host
         How many VMs move to one other host at a time. Defaults to 2.
 
     Big VMs move first; no host is overcommitted, affinity and anti-affinity hold. If a host refuses
-    a VM, the next best takes it. What was interrupted goes on when this is run again. Returns
-    ``{"host", "moved", "stays", "failed", "warnings"}``, and ``gone`` if VMs were removed then.
-    Exit code 1 if a VM that was to move had to stay, or did not arrive in time. A definition that
-    was only kept is no VM: it is in ``warnings``, and ``virt.undefine`` removes it. Undo:
-    virt.restore.
+    a VM, the next best takes it. Run it again to continue after an interruption. Returns ``{"host",
+    "moved", "stays", "failed", "warnings"}``, and ``gone`` if VMs were removed meanwhile. Exit code
+    1 if a VM had to stay, or did not arrive in time. The kept definition of a moved VM is no VM: it
+    is in ``warnings``, and ``virt.undefine`` removes it. Undo: virt.restore.
 
     CLI Example:
 
@@ -179,7 +178,7 @@ def evacuate(
 @runner_function(outputter="virt_moves")
 def restore(host, max_parallel=2, quiet=False, dry_run=False, per_host=2):
     """
-    Let a hypervisor take VMs again, and bring back those that virt.evacuate moved away.
+    Let a hypervisor take VMs again, and move those of virt.evacuate back.
 
     host
         The hypervisor.
@@ -188,14 +187,14 @@ def restore(host, max_parallel=2, quiet=False, dry_run=False, per_host=2):
     quiet
         Show no progress. Defaults to False.
     dry_run
-        Return which VMs would come back (``moves``), and which not. Defaults to False.
+        Return the VMs that would come back (``moves``), and the others. Defaults to False.
     per_host
         How many VMs come from one other host at a time. Defaults to 2.
 
-    VMs that the evacuation of another host has moved on since come too. Returns ``{"host", "moved",
-    "failed", "gone", "elsewhere", "warnings"}``: ``gone`` are VMs that were removed since,
-    ``elsewhere`` those that somebody moved by hand, which stay there; both are forgotten. Exit code
-    1 if a VM did not come back. Undo: virt.evacuate.
+    VMs that the evacuation of another host moved on come back as well. Returns ``{"host", "moved",
+    "failed", "gone", "elsewhere", "warnings"}``: ``gone`` are VMs that were removed meanwhile,
+    ``elsewhere`` VMs that an operator moved, which stay there; both are forgotten. Exit code 1 if a
+    VM did not come back. Undo: virt.evacuate.
 
     CLI Example:
 
@@ -229,7 +228,7 @@ def rebalance(
     Even out the load of all hypervisors with few moves.
 
     max_moves
-        How many moves to make at most. Defaults to 5.
+        Limit of the number of moves. Defaults to 5.
     threshold
         Least gain of a move, as a part of a host's load. Defaults to 0.02.
     dry_run
@@ -237,17 +236,17 @@ def rebalance(
     quiet
         Show no progress. Defaults to False.
     window_s
-        For how long the load is watched, from 1 to 3600 s. Defaults to 60.
+        Seconds of measuring the load, 1 to 3600. Defaults to 60.
     max_parallel, per_host
         How many VMs move at a time in all, and to or from one host. Default to 4 and 2.
 
-    Load is what VMs really use of CPUs and memory; a VM tagged by ``virt.hold`` never moves. A move
-    is made only if it gains more than it costs, and between hosts whose loads differ by more than
-    chance does within the window. Returns ``{"imbalance", "moves": [{"name", "from", "to",
-    "gain"}], "stays": {name: why}}``: ``imbalance`` is the spread of the hosts' loads before (as
-    ``uneven``, its old name, too for one release), ``moves`` what was moved, ``stays`` the VMs
-    whose move failed, which keeps no other from being made. Exit code 1 if there is one. Undo: move
-    them back.
+    Load is the VMs' actual use of CPUs and memory; a VM tagged by ``virt.hold`` never moves. A move
+    is made only if it gains more than it costs, and only between hosts with loads that differ by
+    more than chance within the window. Returns ``{"imbalance", "moves": [{"name", "from", "to",
+    "gain"}], "stays": {name: reason}}``: ``imbalance`` is the spread of the hosts' loads before
+    (for one release also under its old name ``uneven``), ``moves`` the moves, ``stays`` the VMs
+    with a failed move, which stops no other move. Exit code 1 if a move failed. Undo: move them
+    back.
 
     CLI Example:
 

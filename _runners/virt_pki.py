@@ -1,10 +1,9 @@
 """
-The certificate authorities of the cloud: what they issued, renew, revoke, back up.
+Manage the cloud's certificate authorities: list, renew, revoke, rotate, back up.
 
 .. versionadded:: 1.0.0
 
-Hosts ask for their certificates themselves, with the state ``virt.keys``; their private keys never
-come here.
+Hosts request their certificates with the state ``virt.keys``; their private keys never leave them.
 """
 
 from saltvirt import config
@@ -35,8 +34,8 @@ def list_(host=None):
         Only those of this hypervisor.
 
     Returns a list of ``{host, purpose, serial, not_after, signer, days_left, state}``; ``state`` is
-    good, replaced (by a newer one), revoked or expired, ``signer`` the use whose CA signed it:
-    libvirt, qemu or vnc. Those that are over for a day are forgotten.
+    good, replaced (by a newer one), revoked or expired, ``signer`` the CA that signed it: libvirt,
+    qemu or vnc. Certificates are forgotten a day after their end.
 
     CLI Example:
 
@@ -51,12 +50,12 @@ def list_(host=None):
 @runner_function
 def renew(host=None):
     """
-    Renew the certificates of a hypervisor now, due or not; a private key that is sound stays.
+    Renew the certificates of a hypervisor now, due or not; a sound private key stays.
 
     host
         Only this hypervisor. Defaults to all.
 
-    Returns ``{host: what was done}``; running VMs and open connections stay.
+    Returns ``{host: outcome}``; running VMs and open connections stay.
 
     CLI Example:
 
@@ -65,7 +64,7 @@ def renew(host=None):
         salt-run virt_pki.renew hyper1
     """
     cloud = Cloud.of(__opts__)
-    config.pki_options(cloud.settings)  # what the CA would refuse each host for, told at once
+    config.pki_options(cloud.settings)  # fail once, before the CA refuses each host
     return certificates.renew(cloud, inventory.hosts(cloud, host=host), store.utc_now())
 
 
@@ -77,12 +76,12 @@ def revoke(target):
     target
         A hypervisor's id, or a serial of ``virt_pki.list``.
 
-    A host is shut out as by virt.disallow, as it could ask for new certificates otherwise; undo:
-    virt.allow, then virt_pki.renew. Of a serial there is no undo; that host gets a new one when it
-    applies ``virt.keys`` again. Every other host is told. Returns ``{"revoked": [serial], "told":
-    {host: what was done}}``, of a host with ``"disallowed": [id]`` too, and with ``last_seen``
-    (``{host: [VM]}``) if it had VMs when it was last asked: no command of this master reaches these
-    any more, so empty the host first (virt.evacuate).
+    A host is shut out as by virt.disallow, because it could request new certificates otherwise;
+    undo: virt.allow, then virt_pki.renew. A serial has no undo; its host gets a new certificate
+    when it applies ``virt.keys`` again. All other hosts get the new revocation list. Returns
+    ``{"revoked": [serial], "told": {host: outcome}}``, for a host with ``"disallowed": [id]`` too,
+    and with ``last_seen`` (``{host: [VM]}``) if it had VMs when it last answered: no command of
+    this master reaches these any more, so empty the host first (virt.evacuate).
 
     CLI Example:
 
@@ -98,14 +97,14 @@ def revoke(target):
 @runner_function
 def rotate_ca(quiet=False):
     """
-    Replace the certificate authority while every host goes on talking to every other.
+    Replace the certificate authority without interrupting connections between hosts.
 
     quiet
         Show no progress. Defaults to False.
 
-    First all hosts trust both, then all get new certificates, then the old one is forgotten. A host
-    that does not answer stops it before the next step; run it again, and it goes on from there.
-    Returns ``{"rotated": [host]}``. Undo: rotate again, or virt_pki.import of a backup.
+    First all hosts trust both CAs, then all get new certificates, then the old CA is removed. If a
+    host does not answer, the rotation stops before the next step; run it again to continue. Returns
+    ``{"rotated": [host]}``. Undo: rotate again, or virt_pki.import of a backup.
 
     CLI Example:
 
@@ -123,9 +122,9 @@ def export(path, passphrase_file):
     Write an encrypted backup of the CA.
 
     path
-        Where; the file is readable by the master's user alone, who must be able to write there.
+        The backup file; only the master's user can read it, and must be able to write there.
     passphrase_file
-        File with the passphrase, 12 characters or more, which the master's user can read: an
+        File with the passphrase, 12 characters or more, that the master's user can read; an
         argument would be logged.
 
     Returns the path. Undo: remove the file.

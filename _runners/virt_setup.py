@@ -1,5 +1,5 @@
 """
-Say what is missing between an installed Salt Virt and a ``virt.init`` that works.
+Check the prerequisites of ``virt.init``.
 
 .. versionadded:: 1.0.0
 """
@@ -21,17 +21,17 @@ def __virtual__():
 @runner_function(outputter="virt_audit")
 def setup_check(*hosts):
     """
-    Name what the master and the hypervisors lack before VMs can be deployed, with the fix.
+    Check the prerequisites of deploying VMs, and name each finding with its fix.
 
     hosts
-        Check only these hosts. If one is not allowed yet, its next step is named. Defaults to all
-        hypervisors that are allowed.
+        Check only these hosts; for a host that is not allowed yet, the next step is named. Defaults
+        to all allowed hypervisors.
 
-    Nothing is changed, and every hypervisor is asked once. Returns ``{"findings": [], "checked":
-    [host], "ready": text}`` if nothing is missing that VMs need. ``findings`` is a list of
-    ``{check, where, what, fix, level}`` in the order in which to mend them, and may then still have
-    what moving VMs or images without a minion need, and hints. If anything is missing that VMs
-    need, fails, with the same ``findings``.
+    Nothing is changed, and every hypervisor is queried once. Returns ``{"findings": [], "checked":
+    [host], "ready": text}`` if VMs can be deployed. ``findings`` is a list of ``{check, where,
+    what, fix, level}`` in the order of fixing; it may then still have hints, and prerequisites of
+    moves or of images without a minion. If a prerequisite of VMs is missing, fails, with the same
+    ``findings``.
 
     CLI Example:
 

@@ -1,5 +1,5 @@
 """
-Look at one VM from the master, wherever it is; nothing is changed.
+Show one VM from the master; nothing is changed.
 
 .. versionadded:: 1.0.0
 """
@@ -31,14 +31,15 @@ def vm_info(name, quiet=False):
     name
         The VM's name.
     quiet
-        Do not say which hypervisors are silent, and for how long. Defaults to False.
+        Do not report unresponsive hypervisors. Defaults to False.
 
     Returns ``{host: {name: {...}}}`` as the module's ``virt.vm_info``, with the VM's addresses and
-    how to log in. If its host knows no address, its own minion is asked; ``addresses_from`` is
-    ``minion`` then. All but a ``lease`` is the VM's own word. ``mem`` and ``maxMem`` are in KiB,
-    disk sizes in bytes; the table shows units, ``--out=json`` shows everything. The host that had
-    the VM when it was last asked is asked alone if it has it still; a second VM of that name is
-    found by virt.list, virt.query and whatever changes the VM. Fails if no host has the VM.
+    the command that logs in. If its host knows no address, the runner asks the VM's minion; then
+    ``addresses_from`` is ``minion``. All sources except ``lease`` are the untrusted guest's.
+    ``mem`` and ``maxMem`` are in KiB, disk sizes in bytes; the table shows units, ``--out=json``
+    shows everything. If the host where the VM was last seen still has it, no other host is asked;
+    virt.list, virt.query and commands that change the VM find a second VM of that name. Fails if no
+    host has the VM.
 
     CLI Example:
 

@@ -1,5 +1,5 @@
 """
-Another name of the states that keep a hypervisor's keys in order.
+The state ``libvirt.keys``, another name of ``virt.keys``.
 
 .. versionadded:: 1.0.0
 """
@@ -8,15 +8,15 @@ from typing import Any
 
 from saltvirt import optionguard, statereturn
 
-# Not this file's own name: Salt has the folder in Python's path while it loads a state, where
-# libvirt's own module is missing "import libvirt" would find it.
+# The file itself must not be libvirt.py: Salt has its folder in Python's path while it loads a
+# state, and "import libvirt" would find it where libvirt's own module is missing.
 __virtualname__ = "libvirt"
 __states__: Any
 __func_alias__ = {"keys_": "keys"}
 
 
 def __virtual__() -> str:
-    """Load everywhere: the keys may be laid down before libvirt is."""
+    """Load everywhere: the keys may be installed before libvirt."""
     return __virtualname__
 
 
@@ -25,7 +25,7 @@ def keys_(name: str, **kwargs: Any) -> dict[str, Any]:
     Keep this hypervisor's TLS keys and certificates in order: another name of ``virt.keys``.
 
     name
-        Any name. All else is as of ``virt.keys``.
+        Any name. All other arguments are those of ``virt.keys``.
 
     .. code-block:: yaml
 

@@ -1,5 +1,5 @@
 """
-States of a hypervisor.
+The state of a hypervisor's TLS keys.
 
 .. versionadded:: 1.0.0
 """
@@ -18,7 +18,7 @@ __func_alias__ = {"keys_": "keys"}
 
 
 def __virtual__() -> str:
-    """Load everywhere: the keys may be laid down before libvirt is."""
+    """Load everywhere: the keys may be installed before libvirt."""
     return __virtualname__
 
 
@@ -34,7 +34,7 @@ def keys_(
     renew: bool = False,
 ) -> dict[str, Any]:
     """
-    Keep this hypervisor's TLS keys and certificates in order: made, renewed, replaced.
+    Make, renew and replace this hypervisor's TLS keys and certificates.
 
     name
         Any name.
@@ -42,7 +42,7 @@ def keys_(
         Absolute path of the folder for ``CA/``, ``libvirt/`` and ``qemu/``. Defaults to
         ``/etc/pki``.
     country, state, locality, organization, expiration_days
-        Accepted for old formulas; the master decides these (``virt:pki``), and the comment says so.
+        Accepted for old formulas and ignored: the master decides these (``virt:pki``).
     vnc
         Also for VNC, in ``libvirt-vnc/``. Defaults to False.
     renew
@@ -58,7 +58,7 @@ def keys_(
         libvirt_keys:
           virt.keys
     """
-    # ``state`` cannot be told from the name of this state module, which Salt passes under it.
+    # Not ``state``, under which Salt passes the name of this state module.
     subject = (country, locality, organization, expiration_days)
     try:
         work = enrolment.Enrolment(
@@ -81,7 +81,7 @@ def keys_(
         done_comment=comment,
         unchanged_comment=comment,
     )
-    # For the master, to whom a list that a daemon has not read is no list that is in force.
+    # For the master: a revocation list is in force only when the daemons have read it.
     return {**out, "unread": work.unread} if work.unread else out
 
 

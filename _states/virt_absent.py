@@ -1,5 +1,5 @@
 """
-States that have a VM gone from a hypervisor, and an image in its cache.
+States that remove a VM from a hypervisor, and cache an image there.
 
 .. versionadded:: 1.0.0
 
@@ -25,23 +25,23 @@ __salt__: Any
 
 
 def __virtual__() -> str | tuple[bool, str]:
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
 
 def absent(name: str, removables: bool = False, **kwargs: Any) -> dict[str, Any]:
     """
-    Have no VM of that name: stop it, and remove it with its disks, as ``virt.purge`` does.
+    Stop a VM and remove it with its disks, as ``virt.purge`` does.
 
     name
         The VM's name; no pattern.
     removables
         Also remove cdrom and floppy images. Defaults to False.
 
-    ``changes`` are ``{name: "purged"}``. Fails, and leaves the VM, where ``virt.purge`` refuses:
-    one that is on its way to or from this host, or whose disks are shared and may be in use by
-    another host. With ``test=True`` that is not looked at. There is no undo.
+    ``changes`` are ``{name: "purged"}``. Fails, and leaves the VM, where ``virt.purge`` refuses: if
+    it is being moved to or from this host, or if another host may use its shared disks. With
+    ``test=True`` this is not checked. There is no undo.
 
     .. code-block:: yaml
 
@@ -56,7 +56,7 @@ def absent(name: str, removables: bool = False, **kwargs: Any) -> dict[str, Any]
             is_defined = lifecycle.is_defined(conn, name)
             if not is_defined and set(name) & set("*?["):
                 raise BadArgument("name", f"{name!r} is a pattern; name one VM")
-            # One whose purge was interrupted may have only files left.
+            # After an interrupted purge only files may be left.
             is_left_over = is_defined or name in reservations.find_unfinished(settings)
             changes = {name: "purged"} if is_left_over else {}
             if changes and not is_test:
@@ -77,17 +77,17 @@ def image_present(
     name: str, saltenv: str = "base", image_hash: str | None = None
 ) -> dict[str, Any]:
     """
-    Have an image in this host's cache, so that the first VM from it need not wait.
+    Fetch an image into this host's cache, so that the first VM from it need not wait.
 
     name
         The image: ``salt://``, ``http(s)://``, ``file://`` or an absolute path.
     saltenv
-        Where ``salt://`` images are looked for. Defaults to ``base``.
+        File server environment of ``salt://`` images. Defaults to ``base``.
     image_hash
-        Its checksum, as the file states take it; it is looked at when the image is fetched.
-        Defaults to none.
+        Its checksum, in the format of the file states; checked when the image is fetched. Defaults
+        to none.
 
-    An image of the web that is here is not asked for again: ``virt.image_pull`` does that.
+    A cached image from the web is not requested again: ``virt.image_pull`` does that.
     ``changes`` are ``{name: digest}``, its SHA-256, or with ``test=True`` None instead. Fails if
     the image cannot be fetched or trusted. Undo: ``virt.image_prune``.
 

@@ -21,7 +21,7 @@ __salt__: Any
 
 
 def __virtual__() -> str | tuple[bool, str]:
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -60,33 +60,32 @@ def defined(
     **kwargs: Any,
 ) -> dict[str, Any]:
     """
-    Keep a VM defined: created as by virt.init if it is not there, else updated as by virt.update.
+    Keep a VM defined: create it as virt.init does, or update it as virt.update does.
 
     name
         The VM's name.
     cpu, mem
-        Virtual CPUs and MiB, or mappings. A new VM needs ``mem``; it has one CPU if nothing is
-        said.
+        Virtual CPUs and MiB, or mappings. A new VM needs ``mem``, and has one CPU by default.
     vm_type, os_type, arch, seed, install, pub_key, priv_key
-        How it is created, as for virt.init (``vm_type`` is ``hypervisor`` there); others of its
-        arguments, such as ``image``, are taken too. Of a VM that is there they are not looked at.
+        Arguments of virt.init for a new VM (``vm_type`` is ``hypervisor`` there); its other
+        arguments, such as ``image``, are accepted too. They are ignored for an existing VM.
     disk_profile, disks, nic_profile, interfaces
-        Its disks and NICs. Without a profile only those that are listed: a VM that has others fails
-        the state, unless ``detach`` is True.
+        Its disks and NICs. Without a profile only the listed ones: the state fails if the VM has
+        others, unless ``detach`` is True.
     graphics, boot, numatune, boot_dev, hypervisor_features, clock, serials, consoles, host_devices
-        As for virt.update: what is not given stays.
+        As for virt.update: omitted settings stay.
     stop_on_reboot
         Stop instead of reboot. Defaults to False.
     live
-        Update what runs too. Defaults to True.
+        Update the running VM too. Defaults to True.
     autostart
-        Start it with the host, or not. Defaults to None, which leaves it.
+        Start it with the host, or not. Defaults to None: no change.
     detach
-        Detach what a VM has and the lists do not name, as virt.update does. Defaults to False.
+        Detach devices that the lists omit, as virt.update does. Defaults to False.
     connection, username, password
         Override ``virt:connection``.
 
-    ``changes`` are ``{name: {definition: True}}``, or what virt.update returned. Undo: virt.purge.
+    ``changes`` are ``{name: {definition: True}}``, or the result of virt.update. Undo: virt.purge.
 
     .. code-block:: yaml
 
@@ -134,12 +133,12 @@ def running(
     **kwargs: Any,
 ) -> dict[str, Any]:
     """
-    Keep a VM running: created or updated as by virt.defined, then started, or resumed.
+    Keep a VM running: create or update it as virt.defined does, then start or resume it.
 
     name
         The VM's name.
 
-    The other arguments are those of virt.defined, but ``live``: what runs is updated too.
+    The other arguments are those of virt.defined except ``live``: a running VM is updated too.
     ``changes`` are those of virt.defined, with ``started: True``. Undo: virt.stop.
 
     .. code-block:: yaml
@@ -154,7 +153,7 @@ def running(
 
 
 def _ensure(function: str, state_arguments: Mapping[str, Any], *, start: bool) -> dict[str, Any]:
-    """Have a VM be as the arguments of a state say, and return what a state returns."""
+    """Bring a VM to the state that the arguments describe, and return the state's result."""
     name, test = state_arguments["name"], bool(__opts__["test"])
     override = {
         key: state_arguments[key] for key in config.CONNECTION if state_arguments[key] is not None
@@ -179,7 +178,7 @@ def _ensure(function: str, state_arguments: Mapping[str, Any], *, start: bool) -
 
 
 def _init_options(function: str, state_arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a state, with the further ones of virt.init that it was given."""
+    """Return the arguments of a state, with further ones of virt.init."""
     own_options = {
         key: item
         for key, item in state_arguments.items()

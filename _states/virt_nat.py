@@ -1,5 +1,5 @@
 """
-States of a hypervisor's network with NAT, by which VMs reach out without a bridge.
+The state of a hypervisor's NAT network, by which VMs reach other networks without a bridge.
 
 .. versionadded:: 1.0.0
 """
@@ -17,7 +17,7 @@ __grains__: Any
 
 
 def __virtual__() -> str | tuple[bool, str]:
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -29,7 +29,7 @@ def nat_running(name: str, subnet: str = nat.SUBNET, **kwargs: Any) -> dict[str,
     name
         The network's name; ``default`` is the one that ``nic=nat`` uses.
     subnet
-        The subnet of a network that has to be made. Defaults to libvirt's own,
+        The subnet of a new network. Defaults to libvirt's own,
         ``192.168.122.0/24``.
 
     The definition of an existing network is not changed. Fails with libvirt's message if it cannot

@@ -1,5 +1,5 @@
 """
-States of a hypervisor's own network: its bridges, and who may reach its libvirt.
+States of a hypervisor's own network: its bridges and its firewall.
 
 .. versionadded:: 1.0.0
 """
@@ -22,7 +22,7 @@ __salt__: Any
 
 
 def __virtual__() -> str:
-    """Load everywhere: the network may be set up before libvirt is."""
+    """Load everywhere: the network may be set up before libvirt."""
     return __virtualname__
 
 
@@ -35,7 +35,7 @@ def _request(name: str, ports: Any, state_arguments: Mapping[str, Any]) -> prese
         "confirm_timeout", state_arguments["confirm_timeout"], least=1, most=600
     )
     stp = arguments.boolean("stp", state_arguments["stp"])
-    # The kernel takes no less with STP.
+    # With STP the kernel refuses smaller values.
     delay_s = max(delay_s, 2) if stp else delay_s
     options = {"stp": int(stp), "forward_delay_cs": 100 * delay_s}
     if stp and timeout_s <= 2 * delay_s:
@@ -73,7 +73,7 @@ def _request(name: str, ports: Any, state_arguments: Mapping[str, Any]) -> prese
 
 
 def _tell_master(changes: Mapping[str, Any]) -> None:
-    """Have the minion read its grains again: it may have done so while its address moved."""
+    """Refresh the minion's grains, which it may have read while its address moved."""
     if changes and not __opts__["test"]:
         __salt__["saltutil.refresh_grains"]()
 
@@ -94,31 +94,31 @@ def bridge_present(
     confirm_timeout: int = 30,
 ) -> dict[str, Any]:
     """
-    Make a bridge over ports that may carry this host's own traffic, and keep it over a reboot.
+    Keep a persistent bridge over ports that may carry this host's own traffic.
 
     name
         The bridge, at most 15 characters.
     ports
         Links to join, a bond too. Their addresses, routes and VLANs move to the bridge at once.
     addresses, gateway
-        Static addresses (``10.0.0.4/16``) and the default gateway. Default to what the ports have.
+        Static addresses (``10.0.0.4/16``) and the default gateway. Default to those of the ports.
     dhcp, dns
-        Give the bridge its address by DHCP; its name servers. Default to what is found: a leased
-        address means DHCP, and whoever renewed it renews it on the bridge.
+        Give the bridge its address by DHCP; its name servers. Default to the present settings: a
+        leased address means DHCP, and the same client renews the lease on the bridge.
     mtu
         In bytes, of bridge and ports. Defaults to that of the first port.
     stp, forward_delay
         Spanning tree, and its delay in seconds, with STP at least 2. Default to False and 0.
     vlan_filtering, vlans
-        Let the bridge look at VLAN tags, and pass these (``[10, 20-30]``) on its ports.
+        Filter VLANs on the bridge, and pass these (``[10, 20-30]``) on its ports.
     persist
         ``auto`` (default), ``networkmanager``, ``networkd``, ``netplan``, ``ifupdown`` or ``none``.
     confirm_timeout
         Seconds within which the master must be reached over the bridge. Defaults to 30.
 
-    If the master is not reached, a step fails or the job is killed, links, addresses, routes and
-    files are put back, their manager is told so, and the state fails with what happened. A lease
-    that nobody would renew is refused. Ports that are there and not listed stay. Undo:
+    If the master is not reached, a step fails or the job is killed, links, addresses, routes, files
+    and the network manager are rolled back, and the state fails with the reason. A lease without a
+    client that renews it is refused. Present ports that are not listed stay. Undo:
     virt.bridge_absent.
 
     .. code-block:: yaml
@@ -149,10 +149,10 @@ def bridge_present(
 
 def bridge_absent(name: str, persist: str = "auto", confirm_timeout: int = 30) -> dict[str, Any]:
     """
-    Remove a bridge; its addresses, routes and lease go to its port, if it has one.
+    Remove a bridge; its addresses, routes and lease move to its port, if it has one.
 
     name
-        The bridge; one that VMs use is refused.
+        The bridge; refused if VMs use it.
     persist, confirm_timeout
         As for virt.bridge_present.
 
@@ -186,7 +186,7 @@ def firewall_present(
     name: str, ports: Any, backend: str = "nftables", peers: Any = ()
 ) -> dict[str, Any]:
     """
-    Let the other hypervisors, and nobody else, reach ports of this host.
+    Let only the other hypervisors reach ports of this host.
 
     name
         Name of the table or chain that holds the rules: up to 28 letters, digits and ``_``.
@@ -195,17 +195,17 @@ def firewall_present(
     backend
         ``nftables`` (default), ``iptables`` or ``firewalld``, which must run.
     peers
-        Addresses and networks besides those of the hypervisors that the master knows.
+        Further addresses and networks, besides those of the hypervisors that the master knows.
 
-    Loaded in one step. A systemd unit ``salt-virt-BACKEND-NAME`` loads them again at each boot,
-    before the network, and ``salt-virt-BACKEND-NAME-again`` whenever a service that empties all
-    rules starts; firewalld keeps them itself; without systemd the comment says that nothing does. A
-    table or chain of that name that others made is refused, and so is a name that ends with
-    ``_forward``. A rule of another nftables table that drops packets is named in a warning. What
-    guests with NAT send to these ports of peers is kept back by nftables, whatever the backend:
-    without ``nft`` a warning says that nothing does, and an ``nft`` that fails is an error. While
-    the master knows no address of a hypervisor, those that it told last of it get in; the comment
-    names both. If a step fails, all is as it was. Undo: virt.firewall_absent.
+    The rules are loaded atomically. A systemd unit ``salt-virt-BACKEND-NAME`` loads them at each
+    boot, before the network, and ``salt-virt-BACKEND-NAME-again`` whenever a service that flushes
+    all rules starts; firewalld keeps them itself; without systemd the comment notes that they are
+    not loaded at boot. A table or chain of that name that is not ours is refused, as is a name that
+    ends with ``_forward``. A warning names other nftables chains that drop packets. With every
+    backend, nftables drops packets of NAT guests to these ports of peers: without ``nft`` there is
+    a warning, and a failing ``nft`` is an error. While the master knows no address of a hypervisor,
+    its last known addresses get in; the comment names both. If a step fails, all rules are
+    restored. Undo: virt.firewall_absent.
 
     .. code-block:: yaml
 
@@ -217,7 +217,7 @@ def firewall_present(
     try:
         ask = functools.partial(compat.certificates_pillar, __opts__)
         addresses_by_host, last_peers = enrolment.peers(ask), lastpeers.LastPeers(name)
-        # A host that has just lost its address, or boots, is not shut out by those that it needs.
+        # A host that boots or has just lost its address must not be shut out by its peers.
         unknown_hosts = [host for host, addresses in addresses_by_host.items() if not addresses]
         kept_addresses = last_peers.of(unknown_hosts)
         all_peers = [
@@ -225,7 +225,7 @@ def firewall_present(
             *chain(*addresses_by_host.values(), *kept_addresses.values()),
         ]
         work = backends.of(backend, __salt__, name, ports, all_peers)
-        if not is_test:  # a test may run before the package is there
+        if not is_test:  # a test may run before the package is installed
             work.refuse_missing()
         changes = work.plan()
         if changes and not is_test:
@@ -251,13 +251,13 @@ def firewall_present(
 
 def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables") -> dict[str, Any]:
     """
-    Take away the rules of virt.firewall_present, now and at later boots.
+    Remove the rules of virt.firewall_present, now and for later boots.
 
     name, ports, backend
-        As there; the ports find firewalld's rules of an earlier version, which did not note them. A
-        name that ends with ``_forward``, which an earlier version took, can be given here.
+        As there; the ports identify firewalld rules of earlier releases, which did not record them.
+        A name that ends with ``_forward``, which earlier releases allowed, is accepted here.
 
-    Without its program, what is loaded stays until the next boot, and a warning says so.
+    Without the backend's program, loaded rules stay until the next boot, with a warning.
 
     .. code-block:: yaml
 

@@ -18,7 +18,7 @@ __grains__: Any
 
 
 def __virtual__() -> str | tuple[bool, str]:
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -93,10 +93,10 @@ def network_defined(
     autostart
         Start it with the host. Defaults to True.
     connection, username, password
-        libvirt's URI, and who logs in there.
+        Override ``virt:connection``.
 
-    ``changes`` is ``{name: what}``, such as ``Network defined, marked for autostart``. A network
-    that runs has a new definition from its next start. Undo: ``virt.network_absent``.
+    ``changes`` is ``{name: text}``, such as ``Network defined, marked for autostart``. A running
+    network gets a changed definition at its next start. Undo: ``virt.network_absent``.
 
     .. code-block:: yaml
 
@@ -146,10 +146,10 @@ def network_running(
     autostart
         Start it with the host. Defaults to True.
     connection, username, password
-        libvirt's URI, and who logs in there.
+        Override ``virt:connection``.
 
-    ``changes`` is ``{name: what}``, such as ``Network started``. A network that runs stays as it
-    is until its next start if its definition changes. Undo: ``virt.network_absent``.
+    ``changes`` is ``{name: text}``, such as ``Network started``. A running network gets a changed
+    definition at its next start. Undo: ``virt.network_absent``.
 
     .. code-block:: yaml
 
@@ -165,14 +165,14 @@ def network_running(
 
 def network_absent(name: str, **kwargs: Any) -> dict[str, Any]:
     """
-    Have no network of that name: stop it, and forget its definition.
+    Stop a network and remove its definition.
 
     name
         The network's name.
     connection, username, password
-        libvirt's URI, and who logs in there.
+        Override ``virt:connection``.
 
-    Fails, and leaves it as it is, while running VMs are in it. Undo: ``virt.network_running``.
+    Fails, and changes nothing, while running VMs are in it. Undo: ``virt.network_running``.
 
     .. code-block:: yaml
 

@@ -19,7 +19,7 @@ __grains__: Any
 
 
 def __virtual__() -> str | tuple[bool, str]:
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -46,33 +46,33 @@ def pool_defined(
     password: str | None = None,
 ) -> dict[str, Any]:
     """
-    Keep a storage pool defined as it is said here; whether it runs is left alone.
+    Keep a storage pool defined; do not start or stop it.
 
     name
         The pool's name.
     ptype
         ``dir``, ``fs``, ``netfs``, ``logical``, ``disk``, ``iscsi``, ``iscsi-direct``, ``scsi``,
-        ``mpath``, ``rbd``, ``sheepdog``, ``gluster``, ``zfs`` or ``vstorage``; what this host can
-        have says ``virt.pool_capabilities``. By default that of the pool that is there, and
-        ``dir`` of a new one with a target.
+        ``mpath``, ``rbd``, ``sheepdog``, ``gluster``, ``zfs`` or ``vstorage``;
+        ``virt.pool_capabilities`` lists the types of this host. Defaults to that of the existing
+        pool, and to ``dir`` for a new one with a target.
     target
         Absolute path of the folder where the volumes lie, for the types that have one.
     permissions
         ``{mode, owner, group, label}`` of that folder: an octal mode, numbers of user and group.
     source
-        ``{hosts, devices, dir, name, format, auth, adapter, initiator}``, what the type takes of
-        it; see virt.pool_define. With ``auth: {username, password}`` the password becomes
-        libvirt's secret ``pool_NAME``, is put there each time, and is shown nowhere.
+        ``{hosts, devices, dir, name, format, auth, adapter, initiator}``, as far as the type uses
+        them; see virt.pool_define. With ``auth: {username, password}`` the password becomes
+        libvirt's secret ``pool_NAME``, is written each time, and is shown nowhere.
     transient
-        Make a pool that is gone when it stops; it runs as soon as it is there. Defaults to False.
+        Make a pool that runs at once and is gone when it stops. Defaults to False.
     autostart
         Start it with the host. Defaults to True; a transient pool cannot.
     connection, username, password
-        Another libvirt than ``virt:connection`` says.
+        Override ``virt:connection``.
 
-    What is not said stays as it is defined. A pool that runs goes on as it was until it is started
-    again. ``changes`` are ``{name: "Pool defined, marked for autostart"}`` or ``Pool updated``,
-    with ``built`` and ``autostart flag changed``. Undo: virt.pool_absent; volumes stay.
+    Omitted settings stay. A running pool keeps its old definition until it is started again.
+    ``changes`` are ``{name: "Pool defined, marked for autostart"}`` or ``Pool updated``, with
+    ``built`` and ``autostart flag changed``. Undo: virt.pool_absent; volumes stay.
 
     .. code-block:: yaml
 
@@ -110,15 +110,15 @@ def pool_running(
     password: str | None = None,
 ) -> dict[str, Any]:
     """
-    Keep a storage pool defined as it is said here, and running.
+    Keep a storage pool defined and running.
 
     name, ptype, target, permissions, source, transient, autostart
-        As of virt.pool_defined.
+        As in virt.pool_defined.
     connection, username, password
-        Another libvirt than ``virt:connection`` says.
+        Override ``virt:connection``.
 
-    A pool that runs and is to be changed is stopped and started again; VMs that run keep their
-    disks open meanwhile. If that fails it is defined and started as it was. ``changes`` are
+    To be changed, a running pool is stopped and started again; running VMs keep their disks open
+    meanwhile. If that fails, the old definition is restored and started. ``changes`` are
     ``{name: "Pool defined, marked for autostart, started"}``, ``Pool updated, built, restarted`` or
     ``Pool started``. Undo: virt.pool_absent; volumes stay.
 
@@ -152,7 +152,7 @@ def _keep_pool(
         arguments.boolean("autostart", request.autostart)
         with open_connection(*login) as conn:
             plan = poolstates.plan(conn, request)
-            # What a secret holds cannot be read, so it is put there each time.
+            # A secret cannot be read and compared, so it is written each time.
             if not __opts__["test"]:
                 poolstates.apply(conn, plan)
     except VirtError as error:
@@ -178,22 +178,22 @@ def pool_deleted(
     password: str | None = None,
 ) -> dict[str, Any]:
     """
-    Stop and undefine a storage pool, with ``purge`` with all that is in it.
+    Stop and undefine a storage pool; ``purge`` also deletes its content.
 
     name
         The pool's name.
     purge
-        Delete its volumes too, for ever, and its folder or volume group. They are known only while
-        it runs. Refused if a VM that runs, or has a saved state, uses one, also on another host
-        that shares its file, if a disk or a snapshot of any VM here, or a disk in the trash, is
-        based on one, or if one is just made for a VM that comes. Defaults to False: what is in it
+        Delete its volumes too, for ever, and its folder or volume group; the volumes are known only
+        while it runs. Refused if a VM that runs or has a saved state uses a volume (also on another
+        host that shares its file), if a disk or a snapshot of a VM here, or a disk in the trash, is
+        based on one, or if one was just made for an arriving VM. Defaults to False: the content
         stays.
     connection, username, password
-        Another libvirt than ``virt:connection`` says.
+        Override ``virt:connection``.
 
-    ``changes`` are ``{stopped, deleted, undefined, deleted_volumes}``: three of True and False, and
-    the names of volumes; what a type cannot do is in the comment. There is no undo of ``purge``;
-    of the rest it is virt.pool_running.
+    ``changes`` are ``{stopped, deleted, undefined, deleted_volumes}``: three booleans and the names
+    of volumes; the comment names steps that the type does not support. ``purge`` has no undo; for
+    the rest it is virt.pool_running.
 
     .. code-block:: yaml
 
@@ -210,7 +210,7 @@ def pool_deleted(
             if plan is None:
                 idle = f"Storage pool could not be found: {name}"
                 return {"name": name, "changes": {}, "result": True, "comment": idle}
-            # Before anything is done: a pool is not to go by half.
+            # Check all volumes first: a pool must not be deleted by half.
             with ownvolumes.hold_host_lock(settings):
                 ownvolumes.refuse_deletion(conn, settings, name, plan.volumes)
             if __opts__["test"]:
@@ -232,14 +232,14 @@ def pool_absent(
     password: str | None = None,
 ) -> dict[str, Any]:
     """
-    Have no storage pool of a name: stopped, undefined, with the secret made for it.
+    Stop and undefine a storage pool, with the secret made for it.
 
     name
         The pool's name.
     connection, username, password
-        Another libvirt than ``virt:connection`` says.
+        Override ``virt:connection``.
 
-    What is in the pool stays; ``virt.pool_deleted`` with ``purge`` deletes it. ``changes`` are
+    The content of the pool stays; ``virt.pool_deleted`` with ``purge`` deletes it. ``changes`` are
     ``{name: "Pool stopped, undefined"}``. Undo: virt.pool_running.
 
     .. code-block:: yaml

@@ -1,9 +1,9 @@
 """
-States that turn the VMs of a hypervisor off, or have them reboot.
+States that turn the VMs of a hypervisor off, or reboot them.
 
 .. versionadded:: 1.0.0
 
-A name is a pattern such as ``web*``; one that no VM's name matches fails. ``connection``,
+A name is a pattern such as ``web*``; without a matching VM the state fails. ``connection``,
 ``username`` and ``password`` of every state override ``virt:connection:uri`` and
 ``virt:connection:auth``.
 """
@@ -22,7 +22,7 @@ __grains__: Any
 
 
 def __virtual__() -> str | tuple[bool, str]:
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -50,15 +50,14 @@ def _act_on_vms(
 
 def stopped(name: str, **kwargs: Any) -> dict[str, Any]:
     """
-    Keep VMs shut down: ask the guests of those that run.
+    Keep VMs shut down: ask the guests of running VMs.
 
     name
         The VM's name, or a pattern.
 
-    A guest may take its time: the state does not wait for it. A paused guest cannot shut down: the
-    state fails, and says what helps. ``changes`` are ``{stopped: [{domain,
-    shutdown: True}]}``; of those that libvirt refuses, ``{ignored: [{domain, issue}]}``. Undo:
-    virt.start.
+    The state does not wait for the guest. A paused guest cannot shut down: the state fails, with a
+    remedy. ``changes`` are ``{stopped: [{domain, shutdown: True}]}``; for VMs that libvirt refuses,
+    ``{ignored: [{domain, issue}]}``. Undo: virt.start.
 
     .. code-block:: yaml
 
@@ -71,12 +70,12 @@ def stopped(name: str, **kwargs: Any) -> dict[str, Any]:
 
 def powered_off(name: str, **kwargs: Any) -> dict[str, Any]:
     """
-    Keep VMs off: stop those that run at once, as pulling their plugs would.
+    Keep VMs off: stop running VMs at once, as pulling their plugs would.
 
     name
         The VM's name, or a pattern.
 
-    ``changes`` are ``{unpowered: [{domain, stop: True}]}``; of those that libvirt refuses,
+    ``changes`` are ``{unpowered: [{domain, stop: True}]}``; for VMs that libvirt refuses,
     ``{ignored: [{domain, issue}]}``. Undo: virt.start.
 
     .. code-block:: yaml
@@ -111,7 +110,7 @@ def rebooted(name: str, **kwargs: Any) -> dict[str, Any]:
     name
         The VM's name, or a pattern.
 
-    ``changes`` are ``{rebooted: [{domain, reboot: True}]}``; of those that do not run, or that
+    ``changes`` are ``{rebooted: [{domain, reboot: True}]}``; for VMs that do not run, or that
     libvirt refuses, ``{ignored: [{domain, issue}]}``.
 
     .. code-block:: yaml

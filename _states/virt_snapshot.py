@@ -3,7 +3,7 @@ States that take snapshots of the VMs of a hypervisor, or revert to them, each t
 
 .. versionadded:: 1.0.0
 
-A name is a pattern such as ``web*``; one that no VM's name matches fails. ``connection``,
+A name is a pattern such as ``web*``; without a matching VM the state fails. ``connection``,
 ``username`` and ``password`` of every state override ``virt:connection:uri`` and
 ``virt:connection:auth``.
 """
@@ -22,7 +22,7 @@ __grains__: Any
 
 
 def __virtual__() -> str | tuple[bool, str]:
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -64,12 +64,12 @@ def snapshot(
     name
         The VM's name, or a pattern.
     suffix
-        What is added to the snapshot's name, which is the VM's with date and time.
+        A suffix of the snapshot's name, which is the VM's name with date and time.
     external
-        As of ``virt.snapshot``. Defaults to False.
+        As in the module's ``virt.snapshot``. Defaults to False.
 
     ``changes`` are ``{saved: [{domain, snapshot: NAME}]}``, with ``test=True`` True for the name;
-    of those that libvirt refuses, ``{ignored: [{domain, issue}]}``. Undo: virt.delete_snapshots.
+    for VMs that libvirt refuses, ``{ignored: [{domain, issue}]}``. Undo: virt.delete_snapshots.
 
     .. code-block:: yaml
 
@@ -101,7 +101,7 @@ def reverted(
     name: str, snapshot: str | None = None, cleanup: bool = False, **kwargs: Any
 ) -> dict[str, Any]:
     """
-    Revert VMs to a snapshot, each time the state runs; what their disks had since is lost.
+    Revert VMs to a snapshot, each time the state runs; later changes to their disks are lost.
 
     name
         The VM's name, or a pattern.
@@ -111,9 +111,9 @@ def reverted(
         Then delete the snapshots that are newer. Defaults to False.
 
     ``changes`` of one VM are ``{domain, current, deleted}``, of several ``{reverted: [...]}`` of
-    these; ``deleted`` is a list of names, or ``N/A`` without ``cleanup``. Of those that cannot be
-    reverted, ``{ignored: [{domain, issue}]}``. ``warnings`` names each VM that runs afterwards, as
-    its minion may be silent for some minutes. There is no undo.
+    these; ``deleted`` is a list of names, or ``N/A`` without ``cleanup``. For VMs that cannot be
+    reverted, ``{ignored: [{domain, issue}]}``. ``warnings`` names each VM that runs afterwards,
+    because its minion may not answer for some minutes. There is no undo.
 
     .. code-block:: yaml
 

@@ -19,7 +19,7 @@ __grains__: Any
 
 
 def __virtual__() -> str | tuple[bool, str]:
-    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    """Load only if libvirt's Python module is installed; otherwise return the reason."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
@@ -48,22 +48,22 @@ def volume_defined(
     size
         Its capacity in MiB, or with a unit: ``8192``, ``8g``.
     allocation
-        How much of it is allocated at once, in MiB. Defaults to 0; in a ``logical`` pool all is.
+        The part that is allocated at once, in MiB. Defaults to 0; in a ``logical`` pool to all.
     format
-        ``qcow2``, ``raw``, ...; by default what the pool's type has.
+        ``qcow2``, ``raw``, ...; by default that of the pool's type.
     type
         ``file``, ``block``, ``dir``, ``network``, ``netdir`` or ``ploop``; by default the pool's.
     permissions
         ``{mode, owner, group, label}``: an octal mode, numbers of user and group.
     backing_store
-        ``{path, format}`` of what it is based on; both are needed, nothing is guessed.
+        ``{path, format}`` of the backing file; both are needed.
     nocow
         Switch copy-on-write off, on btrfs. Defaults to False.
     connection, username, password
-        Another libvirt than ``virt:connection`` says.
+        Override ``virt:connection``.
 
-    A volume that is there with another format or base is a failure, and is left alone; one of
-    another capacity is left alone too, and the comment says so (see virt.volume_resize).
+    The state fails for an existing volume with another format or base; it does not change another
+    capacity, which the comment notes (see virt.volume_resize).
     ``changes`` are ``{"POOL/NAME": {"old": "", "new": "defined"}}``. Undo: virt.volume_delete.
 
     .. code-block:: yaml
@@ -108,7 +108,7 @@ def volume_defined(
 
 
 def _compare(name: str, old_volume: volume_.Volume, volume: volume_.Volume) -> dict[str, Any]:
-    """Return what the state says of a volume that is there."""
+    """Return the state's result for an existing volume."""
     if volume_.differences(old_volume, volume):
         return statereturn.make_failure(
             name,

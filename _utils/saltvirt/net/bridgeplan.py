@@ -1,4 +1,4 @@
-"""What a bridge needs to change: pure functions over a snapshot of the links that take part."""
+"""Plan the changes that a bridge needs: pure functions over a snapshot of the links involved."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ MAX_NAME = 15
 
 
 class BridgeRefused(VirtError):
-    """The bridge cannot be made as asked; nothing was changed."""
+    """The bridge cannot be made as requested; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bridge:
-    """A bridge as it was asked for; what is None stays as it is."""
+    """A requested bridge; fields that are None stay unchanged."""
 
     name: str
     ports: tuple[str, ...]
@@ -30,7 +30,7 @@ class Bridge:
 
 
 def refuse_impossible(snapshot: Snapshot, bridge: Bridge, link_names: Iterable[str]) -> None:
-    """Raise BridgeRefused if a port cannot be one; ``every`` is the names of all links."""
+    """Raise BridgeRefused if a link cannot become a port; ``link_names`` are all links."""
     old_link = snapshot["links"].get(bridge.name)
     if old_link and old_link["kind"] != "bridge":
         raise BridgeRefused(f"{bridge.name!r} exists and is not a bridge; choose another name")
@@ -40,7 +40,7 @@ def refuse_impossible(snapshot: Snapshot, bridge: Bridge, link_names: Iterable[s
 
 
 def refuse_unmovable(snapshot: Snapshot) -> None:
-    """Raise BridgeRefused if an address or a route would not be the same on another link."""
+    """Raise BridgeRefused if an address or a route cannot move to another link."""
     for route in snapshot["routes"]:
         if route["is_multipath"]:
             raise BridgeRefused(
@@ -63,9 +63,9 @@ def refuse_unmovable(snapshot: Snapshot) -> None:
 
 def refuse_displacing(gateway: str, other_routes: Iterable[Route]) -> None:
     """
-    Raise BridgeRefused if a gateway would take the place of a default route over another link.
+    Raise BridgeRefused if a gateway would replace a default route over another link.
 
-    The kernel has one of each metric, and the rollback knows only the links that take part.
+    The kernel has one default route for each metric; the rollback covers only the links involved.
     """
     family, metric = (10, 1024) if ":" in gateway else (2, 0)
     for route in other_routes:
@@ -115,12 +115,12 @@ _NEW: Link = {
 
 
 def target(snapshot: Snapshot, bridge: Bridge) -> Snapshot:
-    """Return the snapshot that is wanted: the ports' addresses and routes are the bridge's."""
+    """Return the target snapshot, in which the bridge has the addresses and routes of its ports."""
     links = {bridge.name: _bridge_link(snapshot, bridge)}
     links |= {port: _port_link(snapshot["links"][port], bridge) for port in bridge.ports}
     routes = [_rerouted(route, bridge.ports, bridge.name) for route in snapshot["routes"]]
     lost_addresses = _texts(snapshot["links"]) - _texts(links)
-    # The kernel takes no route whose source is an address that nobody has.
+    # The kernel refuses a route with a source address that no link has.
     routes = [{**r, "prefsrc": None} if r["prefsrc"] in lost_addresses else r for r in routes]
     return {"links": links, "routes": _with_gateway(routes, bridge)}
 
@@ -157,12 +157,12 @@ def _bridge_addresses(links: dict[str, Link], bridge: Bridge) -> list[Address]:
     if bridge.addresses is None:
         return old_addresses
     by_text = {a["address"]: a for a in old_addresses}
-    # What routers have advertised comes back with their next word, however often it is taken away.
+    # An address by router advertisement comes back with the next advertisement.
     router_addresses = [
         a for a in old_addresses if ":" in a["address"] and a["valid_s"] is not None
     ]
     router_addresses = [a for a in router_addresses if a["address"] not in bridge.addresses]
-    # What was leased is static from now on: nobody would renew it.
+    # Requested addresses are static: no DHCP client renews them.
     static_addresses: list[Address] = [
         {**by_text.get(text, _static(text)), "valid_s": None} for text in bridge.addresses
     ]
@@ -181,7 +181,7 @@ def _port_link(link: Link, bridge: Bridge) -> Link:
 
 
 def _rerouted(route: Route, links: Collection[str], heir: str | None) -> Route:
-    """Return a route over any of these links as one over another link."""
+    """Return a route over one of these links as a route over ``heir``."""
     return {**route, "oif": heir} if route["oif"] in links else route
 
 
@@ -211,11 +211,11 @@ def _with_gateway(routes: list[Route], bridge: Bridge) -> list[Route]:
 
 
 def without_bridge(snapshot: Snapshot, name: str, ports: Collection[str]) -> Snapshot:
-    """Return the snapshot without a bridge: what it had goes to its one port, if it has one."""
+    """Return the snapshot without a bridge; a single port gets its addresses and routes."""
     links = snapshot["links"]
     out = {link_name: link for link_name, link in links.items() if link_name != name}
     for port in ports:
-        # A port that has left the bridge already inherits all the same, and is never removed.
+        # A port that has already left the bridge inherits as well, and is never removed.
         if port in links:
             out[port] = {**links[port], "master": None}
     heir = next(iter(ports)) if len(ports) == 1 else None
@@ -230,7 +230,7 @@ def operations(current: Snapshot, target_snapshot: Snapshot) -> list[Step]:
     """
     Return the steps from one snapshot to another; no address is ever on two links.
 
-    Each is ``(verb, link, argument)``; routes come last, since those of an address go with it.
+    Routes come last, because the kernel deletes routes together with their address.
     """
     old, new = current["links"], target_snapshot["links"]
     release_steps = _released(old, new)
@@ -241,7 +241,7 @@ def operations(current: Snapshot, target_snapshot: Snapshot) -> list[Step]:
         *release_steps,
         *(("delete", name, None) for name in old if name not in new),
         *(("up", name, new[name]["up"]) for name in new if name not in old or not old[name]["up"]),
-        # With its first address the kernel may take away all others of a subnet.
+        # With the primary address of a subnet the kernel may delete the secondary ones.
         *_assigned(old, new, lost_links={name for _verb, name, _address in release_steps}),
         *_vlans(old, new),
     ]
@@ -270,7 +270,7 @@ def _addresses(links: dict[str, Link], name: str) -> list[Address]:
 
 
 def _released(old: dict[str, Link], new: dict[str, Link]) -> list[Step]:
-    """Return the steps that take from each link the addresses that it does not have any more."""
+    """Return the steps that remove the addresses that links lose."""
     steps: list[Step] = []
     for name, link in old.items():
         kept_addresses = {a["address"] for a in _addresses(new, name)}
@@ -284,7 +284,7 @@ def _released(old: dict[str, Link], new: dict[str, Link]) -> list[Step]:
 def _assigned(
     old: dict[str, Link], new: dict[str, Link], lost_links: Collection[str]
 ) -> list[Step]:
-    """Return the steps that give each link the addresses that it lacks, all of ``lost`` links."""
+    """Return the steps that add missing addresses, and all addresses of ``lost_links``."""
     steps: list[Step] = []
     for name, link in new.items():
         old_addresses = set() if name in lost_links else set(map(_lasting, _addresses(old, name)))
@@ -306,7 +306,7 @@ def _vlans(old: dict[str, Link], new: dict[str, Link]) -> list[Step]:
 
 
 def _routes(current: Snapshot, target_snapshot: Snapshot, has_changed: bool) -> list[Step]:
-    """Return the steps of the routes; all are made again if any address or link has changed."""
+    """Return the steps of the routes; all routes are added again after other changes."""
     old_routes, new_routes = current["routes"], target_snapshot["routes"]
     removed_links = set(current["links"]) - set(target_snapshot["links"])
     stale_routes = [r for r in old_routes if r not in new_routes and r["oif"] not in removed_links]
@@ -318,12 +318,12 @@ def _routes(current: Snapshot, target_snapshot: Snapshot, has_changed: bool) -> 
 
 
 def _device(route: Route) -> str:
-    """Return the link that a route of a plan is over; routes without one are never in a plan."""
+    """Return the link of a route; plans have no routes without a link."""
     return route["oif"] or ""
 
 
 def _needs(route: Route) -> tuple[bool, bool]:
-    """Return a key that sorts routes behind those by which their gateways are reached."""
+    """Return a sort key that puts routes after those that reach their gateways."""
     return bool(route["gateway"]), route["dst"] == "default"
 
 
@@ -338,7 +338,7 @@ def _attributes(old: dict[str, Link], new: dict[str, Link]) -> list[Step]:
 
 def _options(old: Link, new: Link) -> dict[str, int]:
     new_options, old_options = new["bridge"] or {}, old["bridge"] or {}
-    # Without STP the kernel waits for nothing, and NetworkManager sets a delay all the same.
+    # Without STP the kernel ignores the delay, which NetworkManager sets nevertheless.
     ignored_keys = () if new_options.get("stp") else ("forward_delay_cs",)
     return {
         k: v for k, v in new_options.items() if old_options.get(k) != v and k not in ignored_keys

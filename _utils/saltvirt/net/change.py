@@ -1,4 +1,4 @@
-"""What a manager of networks is told when a bridge comes or goes, and how it is told otherwise."""
+"""Hand a bridge over to the host's network manager or take it back, with rollback."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -21,16 +21,16 @@ def content(path: str | Path) -> bytes | None:
 
 
 def put(path: str | Path, data: bytes | None) -> None:
-    """Bring a file to this content, None removes it; raise PersistenceError if that cannot be."""
-    # systemd-networkd is a user of its own; of the others netplan wants its files unread.
+    """Write a file; None removes it. Raise PersistenceError on failure."""
+    # systemd-networkd reads its files as another user; netplan requires private files.
     mode, group = 0o600 if str(path).startswith(_PRIVATE) else 0o644, None
     if content(path) == data:
         return
     try:
-        # What somebody has linked to elsewhere, and whom they let read it, stays so.
+        # Keep an operator's symbolic link, and the mode and group of its target.
         place = Path(path).resolve()
         if place.exists() and not place.is_file():
-            place = Path(path)  # a unit that is masked, a link to /dev/null
+            place = Path(path)  # a masked unit: a link to /dev/null
         elif place.exists():
             mode, group = place.stat().st_mode & 0o777, place.stat().st_gid
         if data is None:
@@ -43,59 +43,57 @@ def put(path: str | Path, data: bytes | None) -> None:
 
 
 class Manager(Protocol):
-    """Who keeps this host's network over a reboot, and mostly runs it."""
+    """The program that configures this host's network at boot."""
 
     title: str
     gives_back_first: bool
     writes_heir: bool
 
     def pending(self, config: LinkConfig) -> dict[str, str]:
-        """Return ``{path: text}`` of the files that are not yet as they should be."""
+        """Return ``{path: text}`` of the files that have to change."""
 
     def files_of(self, name: str) -> list[str]:
-        """Return what keeps a bridge."""
+        """Return the files or stanzas that keep a bridge."""
 
     def persisting(self, config: LinkConfig) -> "Change":
         """Return the change after which a bridge is persistent."""
 
     def forgetting(self, name: str, ports: Iterable[str], heir: LinkConfig | None) -> "Change":
-        """Return the change after which nothing keeps a bridge; its port gets what it had."""
+        """Return the change that ends a bridge's persistence; ``heir`` gets its configuration."""
 
     def runs(self) -> bool:
         """Return whether it runs."""
 
     def lease(self, link: str) -> Lease | None:
-        """Return the lease that it holds on a link, or None."""
+        """Return the lease that the manager renews for a link, or None."""
 
     def claims(self, links: Iterable[str]) -> bool:
-        """Return whether it sets one of these links, which the others leave alone then."""
+        """Return whether its files set one of these links, so that other managers ignore it."""
 
     def holder(self, link: str) -> object:
-        """Return what a link has of it before a bridge comes, for :meth:`give_back`."""
+        """Return the manager's state of a link before a bridge comes, for :meth:`give_back`."""
 
     def let_go(self, change: "Change") -> None:
-        """Let go of a bridge that goes."""
+        """Release a bridge before it is removed."""
 
     def take(self, change: "Change") -> None:
-        """Take a bridge that has come."""
+        """Take over a new bridge."""
 
     def give_back(self, change: "Change") -> None:
-        """Give the ports back what they had."""
+        """Restore the former configuration of the ports."""
 
 
 class Change:
     """
-    A bridge that its manager takes into its hands, or gives up.
+    The handover of a bridge to its manager, or back.
 
-    All that the rollback needs is read when this is made: another process may have to do it.
-    A manager that would not let go of its bridge is told before the links change, others after.
+    The constructor reads all that the rollback needs: the watchdog's process may run the rollback.
+    ``gives_back_first`` managers hold on to a bridge: they release it before the links change.
 
-    manager
-        The manager: ``holder(link)``, ``let_go(change)``, ``take(change)``, ``give_back(change)``.
     write
-        Called without arguments, brings the files of ``paths`` to their new content.
+        Writes the new content of ``paths``.
     is_coming
-        Whether the manager takes the bridge; it gives it up otherwise.
+        Whether the manager takes the bridge over, rather than releasing it.
     """
 
     def __init__(
@@ -116,7 +114,7 @@ class Change:
         self._was_persistent = is_coming and bool(manager.files_of(name))
 
     def before_links(self, *, is_rollback: bool = False) -> None:
-        """Tell the manager what it must know before the links change."""
+        """Release the bridge before the links change, if it goes."""
         if self._is_taken(is_rollback):
             return
         self._manager.let_go(self)
@@ -125,7 +123,7 @@ class Change:
             self._manager.give_back(self)
 
     def after_links(self, *, is_rollback: bool = False) -> None:
-        """Write the files and tell the manager, who holds bridge or ports from now on."""
+        """Write the files, and let the manager take over the bridge or its ports."""
         if self._is_taken(is_rollback):
             self._files(is_rollback)
             self._manager.take(self)
@@ -134,7 +132,7 @@ class Change:
             self._manager.give_back(self)
 
     def _is_taken(self, is_rollback: bool) -> bool:
-        # A bridge that was in the manager's hands before stays there on the rollback.
+        # A bridge that was persistent before stays so on rollback.
         return self._is_coming != is_rollback or self._was_persistent
 
     def _files(self, is_rollback: bool) -> None:

@@ -1,4 +1,4 @@
-"""Ask a link's DHCP servers what they would give, which changes nothing: they only offer it."""
+"""Request DHCP offers over a link, without taking a lease."""
 
 import ipaddress
 import os
@@ -12,16 +12,16 @@ _EVERYBODY = b"\xff" * 6
 _IP, _UDP, _CLIENT, _SERVER = 0x0800, 17, 68, 67
 _COOKIE = b"\x63\x82\x53\x63"
 _OFFER = b"\x35\x01\x02"
-# A server that looks whether an address is in use before it offers it takes up to 3 s.
+# A server that checks whether an address is in use takes up to 3 s for its offer.
 _TRIES_S = (1, 3, 4)
 
 
 def request_offer(link: str, mac: str, client_id: str | None = None) -> str | None:
     """
-    Return the address that a DHCP server offers over a link, None if none answers within 8 s.
+    Return the address that a DHCP server offers over a link, None if there is no offer within 8 s.
 
     mac, client_id
-        Who asks, as the later lease will be asked for; ``client_id`` in hex.
+        The identity with which the lease will be requested later; ``client_id`` in hex.
     """
     xid = os.urandom(4)
     try:
@@ -56,7 +56,7 @@ def discover(xid: bytes, mac: str, client_id: str | None = None) -> bytes:
     if client_id:
         id_bytes = bytes.fromhex(client_id)
         options += bytes([61, len(id_bytes)]) + id_bytes
-    # The answer goes to everybody: nobody has this address yet, as far as the server knows.
+    # Request a broadcast answer (flag 0x8000): this host does not have the address yet.
     head = struct.pack("!BBBB4sHH16s", 1, 1, 6, 0, xid, 0, 0x8000, b"")
     body = head + hardware.ljust(16, b"\0") + b"\0" * 192 + _COOKIE + options + b"\xff"
     udp = struct.pack("!HHHH", _CLIENT, _SERVER, 8 + len(body), 0)
@@ -75,7 +75,7 @@ def _checksum(data: bytes) -> int:
 
 
 def offer(packet: bytes, xid: bytes) -> str | None:
-    """Return the address that an IP packet offers to whoever asked with ``xid``, or None."""
+    """Return the address that an IP packet offers for the request ``xid``, or None."""
     start = (packet[0] & 15) * 4 if packet else 0
     body = packet[start + 8 :]
     is_answer = len(packet) > start + 248 and packet[9] == _UDP and body[0] == 2

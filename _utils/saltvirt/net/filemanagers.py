@@ -1,4 +1,4 @@
-"""Managers of networks that read files: systemd-networkd, netplan, and what all have in common."""
+"""Network managers that read files: systemd-networkd, netplan, and their common base class."""
 
 import re
 from abc import ABC, abstractmethod
@@ -17,31 +17,30 @@ _OURS = ("05-salt-virt-", "salt-virt-")
 
 
 def _has(path: str, line: str) -> bool:
-    """Return whether a file is there, and has a line."""
+    """Return whether a file exists and has a line; "" matches any file."""
     data = content(path)
     return data is not None and (not line or line.encode() in data.splitlines())
 
 
 class FileManager(ABC):
     """
-    What managers that read files have in common.
+    The base class of managers that read files.
 
-    A manager has ``title``, ``own`` (``{path: line}`` of the files of a bridge), ``of_ports``
-    (likewise, its path a pattern whose ``*`` is the ``{port}``), ``wanted(config)``, ``runs()``,
-    ``lease(link)``, ``take(change)`` and ``give_back(change)``. Those that run bring a port back
-    under a bridge that others take it from, so they are told first.
+    ``own`` has ``{path: line}`` of the files of a bridge, ``of_ports`` the same of its ports, with
+    ``*`` in the path for the ``{port}``. A running manager attaches released ports again, so it is
+    reloaded before the links change.
 
-    A file is a bridge's if it has that line too: a port's of ``lan`` may be called as a bridge's
-    own, ``lan-dmz``.
+    A file belongs to a bridge only if it has that line: the file of port ``dmz`` of the bridge
+    ``lan`` has the same name as the file of a bridge ``lan-dmz``.
     """
 
     title: str
     own: Mapping[str, str]
     of_ports: Mapping[str, str]
     gives_back_first = True
-    # What the bridge's own file says if it obeys routers.
+    # The pattern in a bridge's own file that enables router advertisements.
     asks = ""
-    # What a port had is in files that others wrote, and that are valid again.
+    # The former configuration of a port is in the operator's files, which apply again.
     writes_heir = False
 
     @abstractmethod
@@ -58,15 +57,15 @@ class FileManager(ABC):
 
     @abstractmethod
     def take(self, change: Change) -> None:
-        """Take a bridge whose files have been written, if it runs."""
+        """Take over a bridge after its files were written, if the manager runs."""
 
     @abstractmethod
     def give_back(self, change: Change) -> None:
-        """Let go of the ports of a bridge whose files are gone."""
+        """Release the ports of a bridge after its files were removed."""
 
     def pending(self, config: LinkConfig) -> dict[str, str]:
-        """Return ``{path: text}`` of the files that are not yet as they should be."""
-        # A router may be away for a while, and its word comes back with it.
+        """Return ``{path: text}`` of the files that have to change."""
+        # Keep router advertisements enabled while the router is temporarily silent.
         own_content = b"\n".join(content(path) or b"" for path in self.paths(config.name))
         is_asking = self.asks and re.search(self.asks.encode(), own_content, re.MULTILINE)
         texts_by_path = self.wanted(replace(config, ra=config.ra or bool(is_asking)))
@@ -81,7 +80,7 @@ class FileManager(ABC):
         }
 
     def paths(self, name: str) -> list[str]:
-        """Return the paths of a bridge's own files, beside those of its ports."""
+        """Return the paths of a bridge's own files, without those of its ports."""
         return [path.format(name=name) for path in self.own]
 
     def files_of(self, name: str) -> list[str]:
@@ -109,7 +108,7 @@ class FileManager(ABC):
         return self._change(config.name, config.ports, contents_by_path, is_coming=True)
 
     def forgetting(self, name: str, ports: Iterable[str], heir: LinkConfig | None) -> Change:
-        """Return the change after which nothing keeps a bridge; its ports are as before it."""
+        """Return the change that removes a bridge's files, so that its ports are as before."""
         return self._change(name, ports, dict.fromkeys(self.files_of(name)), is_coming=False)
 
     def _change(
@@ -127,15 +126,15 @@ class FileManager(ABC):
         return Change(self, name, ports, paths=contents_by_path, write=write, is_coming=is_coming)
 
     def claims(self, links: Iterable[str]) -> bool:
-        """Return False: another manager's files say more than these."""
+        """Return False: files of this manager do not take precedence."""
         return False
 
     def holder(self, link: str) -> str | None:
-        """Return None: what a link has is in the files alone."""
+        """Return None: the files hold the whole configuration of a link."""
         return None
 
     def let_go(self, change: Change) -> None:
-        """Do nothing: what the files say is enough."""
+        """Do nothing: removing the files is enough."""
         return
 
 
@@ -151,7 +150,7 @@ class Networkd(FileManager):
     of_ports = {"/etc/systemd/network/05-salt-virt-{name}-*.network": "Bridge={name}"}
 
     def wanted(self, config: LinkConfig) -> dict[str, str]:
-        """Return ``{path: text}`` of the files that keep a bridge; refuse those that come late."""
+        """Return ``{path: text}`` of a bridge's files; refuse files that other files precede."""
         files = {link: self._file_of(link) for link in (config.name, *config.ports)}
         texts = {link: _texts(path) for link, path in files.items()}
         texts_by_path = linkconfig.networkd(
@@ -173,7 +172,7 @@ class Networkd(FileManager):
         return texts_by_path
 
     def _file_of(self, link: str) -> str:
-        """Return the path of the file that sets a link now, "" if there is none."""
+        """Return the path of the file that configures a link now, or ""."""
         state = content(f"/run/systemd/netif/links/{_index(link)}") or b""
         return stacked.file_of(state.decode())
 
@@ -190,31 +189,31 @@ class Networkd(FileManager):
         text = content(f"/run/systemd/netif/leases/{_index(link)}")
         if text:
             return leases.from_networkd(text.decode(errors="replace"))
-        # systemd 262 keeps no such file.
+        # systemd 262 writes no lease file.
         try:
             return leases.from_networkctl(run(["networkctl", "--json=short", "status", link]))
         except (PersistenceError, ValueError):
             return None
 
     def take(self, change: Change) -> None:
-        """Let it read its files anew, if it runs: the bridge is in its hands then."""
+        """Reload networkd, if it runs, so that it takes over the bridge."""
         if self.runs():
             self.tell()
 
     def give_back(self, change: Change) -> None:
-        """Let it read its files anew, and wait until it has let go of the ports."""
+        """Reload networkd, and wait until it has released the ports."""
         if not (change.written and self.runs()):
             return
         self.tell()
         for port in change.ports:
-            # One that it has given up on needs a word of its own. Two words in a row to any other
-            # make networkd 252 forget an address that it says it has.
+            # Reconfigure a port only if networkd has not released it: after both in a row
+            # networkd 252 loses an address that it still reports.
             if not _is_free(port):
                 run(["networkctl", "reconfigure", port])
                 _is_free(port)
 
     def tell(self) -> None:
-        """Let it read its files anew."""
+        """Reload networkd's files."""
         run(["networkctl", "reload"])
 
 
@@ -223,7 +222,7 @@ def _index(link: str) -> str:
 
 
 def _texts(path: str) -> list[str]:
-    """Return the text of a file of networkd's, and of what is beside it if others wrote that."""
+    """Return the texts of a file of networkd, and of its drop-ins unless the file is ours."""
     name = path.rpartition("/")[2]
     if not name:
         return []
@@ -240,7 +239,7 @@ _SAVED = ".before-salt-virt"
 
 
 class Netplan(Networkd):
-    """netplan over systemd-networkd; others' files give up what the bridge takes over."""
+    """netplan over systemd-networkd; the ports' settings are removed from the operator's files."""
 
     title, asks = "netplan", r"^\s+accept-ra: true$"
     own = {
@@ -250,7 +249,7 @@ class Netplan(Networkd):
     of_ports = {}
 
     def wanted(self, config: LinkConfig) -> dict[str, str]:
-        """Return ``{path: text}`` of the files that keep a bridge, and of those that it changes."""
+        """Return ``{path: text}`` of a bridge's files, and of the operator's files that change."""
         own_paths, end = set(self.paths(config.name)), f"{_SAVED}-{config.name}"
         texts_by_path = {
             str(path): path.read_text()
@@ -267,7 +266,7 @@ class Netplan(Networkd):
         out: dict[str, str] = {}
         for path, text in texts_by_path.items():
             saved_content = content(f"{path}{end}")
-            # What its ports gave up earlier is kept when it gets a port more.
+            # Settings that were removed for earlier ports stay in the saved copy.
             original_texts[path] = (
                 netplan.restore_ports(text, saved_content.decode(), ids) if saved_content else text
             )
@@ -277,12 +276,12 @@ class Netplan(Networkd):
         return {**netplan.build_files(config, list(original_texts.values()), macs, old_text), **out}
 
     def forgetting(self, name: str, ports: Iterable[str], heir: LinkConfig | None) -> Change:
-        """Return the change that removes the files, and gives the ports back what they gave up."""
+        """Return the change that removes the files and restores the ports' settings."""
         end = f"{_SAVED}-{name}"
         saved_paths = sorted(map(str, Path("/etc/netplan").glob(f"*{end}")))
         own_content = content(self.paths(name)[0])
         ids = {*ports, *netplan.ids_of(own_content.decode() if own_content else "", name)}
-        # In this order, so that a host whose power fails meanwhile is never left without network.
+        # Restore before removing: a power failure in between must not leave the host offline.
         contents_by_path = {}
         for path in saved_paths:
             original_text, current_content = (
@@ -297,20 +296,20 @@ class Netplan(Networkd):
         return self._change(name, ports, contents_by_path, is_coming=False)
 
     def give_back(self, change: Change) -> None:
-        """As networkd does; the folder that held the bridge's own settings goes with them."""
+        """Do as networkd, and remove the folder of the bridge's drop-in."""
         super().give_back(change)
         folder = Path(f"/etc/systemd/network/10-netplan-{change.name}.network.d")
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
 
     def tell(self) -> None:
-        """Let netplan write networkd's files, and networkd read them."""
+        """Let netplan generate networkd's files, then reload networkd."""
         run(["netplan", "generate"])
         super().tell()
 
 
 def renderer() -> str:
-    """Return who netplan's files are for: ``networkd`` or ``NetworkManager``."""
+    """Return the renderer of netplan's files: ``networkd`` or ``NetworkManager``."""
     paths = sorted(Path("/etc/netplan").glob("*.yaml"))
     return netplan.renderer([path.read_text() for path in paths])
 

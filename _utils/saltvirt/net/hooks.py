@@ -1,4 +1,4 @@
-"""What a hook of /etc/network/interfaces does with addresses and routes: pure functions."""
+"""Judge the addresses and routes in hooks of /etc/network/interfaces: pure functions."""
 
 import ipaddress
 import re
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 _PresentRoutes = Collection[tuple[str, str]]
 _ROUTING = re.compile(r"(\S*/)?(ip\s+(-\S+\s+)*(a|addr|address|r|ro|route)|route|ifconfig)\b")
-# Routes to nowhere, and what says nothing of one address or route: both are right on any link.
+# Routes to nowhere, and commands without an address or route, are right on any link.
 _NOWHERE = {"blackhole", "unreachable", "prohibit", "throw", "reject"}
 _HARMLESS = {"flush", "show", "list", "get"}
 _VERBS = {"add", "a", "append", "replace", "change", "del", "delete"}
@@ -16,12 +16,12 @@ _NO_TARGET = {"netmask", "broadcast", "gw", "metric", "mss", "window", "irtt", "
 
 def is_moved(part: str, link_names: Iterable[str], present_routes: _PresentRoutes) -> bool | None:
     """
-    Return whether a hook gives what the bridge has instead; None if nobody can tell.
+    Return whether a hook sets an address or route that moves to the bridge; None if unclear.
 
-    mine
+    link_names
         The names of the bridge and its ports.
-    seen
-        ``[(address or destination, gateway or "")]`` of what is there, or is written.
+    present_routes
+        ``[(address or destination, gateway or "")]`` that exist or will be written.
     """
     if not _ROUTING.match(part):
         return False
@@ -76,13 +76,13 @@ def _is_present(words: list[str], present_routes: _PresentRoutes) -> bool:
 
 
 def _arguments(words: list[str]) -> list[str]:
-    """Return what a command says behind its verb, without words that say nothing."""
+    """Return the arguments after a command's verb, without filler words."""
     at = next((n for n, word in enumerate(words) if n and word in _VERBS), len(words))
     return [word for word in words[at + 1 :] if word not in _BETWEEN]
 
 
 def _plain(text: str) -> str | None:
-    """Return an address or a network as one text each, None for what is neither."""
+    """Return an address or a network in its usual form, None for other texts."""
     if text in ("default", "0.0.0.0/0", "::/0"):
         return "default"
     try:
@@ -95,5 +95,5 @@ def _is_same_destination(text: str, present_text: str) -> bool:
     address, present_address = _plain(text), _plain(present_text)
     if address is None or present_address is None or "/" in text:
         return address == present_address is not None
-    # A netmask may stand elsewhere.
+    # The prefix may be given apart, as a netmask.
     return address.partition("/")[0] == present_address.partition("/")[0]

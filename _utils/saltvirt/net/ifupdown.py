@@ -1,4 +1,4 @@
-"""Debian's ifupdown, and the dhclient that it starts for a link and nobody stops but who knows."""
+"""Debian's ifupdown, and the dhclient that it starts for a link."""
 
 import fcntl
 import os
@@ -28,7 +28,7 @@ _FLOCK = struct.Struct("@hhqqi4x")
 
 
 class Ifupdown:
-    """Debian's ifupdown, of whose file only the stanzas of the bridge and its ports are edited."""
+    """Debian's ifupdown; only the stanzas of the bridge and its ports are edited."""
 
     title, gives_back_first, path, writes_heir = "ifupdown", False, _PATH, True
 
@@ -37,12 +37,12 @@ class Ifupdown:
         return _STATE.exists()
 
     def lease(self, link: str) -> Lease | None:
-        """Return the lease of a link that a dhclient of ifupdown's renews, or None."""
+        """Return the lease of a link that ifupdown's dhclient renews, or None."""
         path = _leases_of(link)
         return leases.from_dhclient(_lease_text(path)) if _clients(link) and path.exists() else None
 
     def pending(self, config: LinkConfig) -> dict[str, str]:
-        """Return ``{path: text}`` if the file is not as it should be; refuse what is unclear."""
+        """Return ``{path: text}`` if the file has to change; refuse unclear stanzas."""
         text = _text()
         _refuse(text, (config.name, *config.ports))
         interfaces.refuse_dhcpv6(text, _PATH, config.ports)
@@ -54,14 +54,14 @@ class Ifupdown:
         return [f"{_PATH}: {name}"] if name in interfaces.names(_text()) else []
 
     def persisting(self, config: LinkConfig) -> Change:
-        """Return the change that persists a bridge; raise PersistenceError if it could not boot."""
+        """Return the change that persists a bridge; raise PersistenceError without bridge-utils."""
         if not _BRIDGES.exists():
             reason = "ifupdown makes bridges with the package bridge-utils, which is not installed"
             raise PersistenceError(f"{reason}: install it, as the formula's hypervisor.bridge does")
         return self._change(config.name, config.ports, self.pending(config), is_coming=True)
 
     def forgetting(self, name: str, ports: Iterable[str], heir: LinkConfig | None) -> Change:
-        """Return the change that removes a bridge's stanza; its port gets what the bridge had."""
+        """Return the change that removes a bridge's stanza; ``heir`` gets its configuration."""
         text = _text()
         _refuse(text, (name, *ports))
         interfaces.refuse_dhcpv6(text, _PATH, (name, *ports))
@@ -92,11 +92,11 @@ class Ifupdown:
         return bool(_clients(link))
 
     def let_go(self, change: Change) -> None:
-        """End the bridge's dhclient; the lease itself is kept, its port will ask for it again."""
+        """End the bridge's dhclient without releasing its lease, which the port requests again."""
         _end_clients(change.name)
 
     def take(self, change: Change) -> None:
-        """Bring up the bridge if it has a lease; what is static is there already."""
+        """Bring up the bridge if it has a lease; static addresses are set already."""
         leased_ports = [port for port in change.ports if _clients(port)]
         for port in leased_ports:
             _end_clients(port)
@@ -115,7 +115,7 @@ class Ifupdown:
         try:
             self._begin(port, [bridge])
         except PersistenceError:
-            # No server answers now. dhclient knows itself when the lease has run out.
+            # No server answers now. dhclient tracks the lease's end and retries in the background.
             _set_lifetime(port, None)
             run(
                 [
@@ -147,7 +147,7 @@ class Ifupdown:
         lease = self.lease(link)
         if lease is None:
             raise PersistenceError(f"ifup {link} has started no dhclient that renews its lease")
-        # dhclient leaves an address that is there already the time that it had from before.
+        # dhclient does not renew the lifetime of an address that is already set.
         _set_lifetime(link, lease.lasts_s)
 
 
@@ -162,7 +162,7 @@ def _refuse(text: str, names: Iterable[str]) -> None:
 
 
 def _read_sourced(text: str, path: str | Path, depth: int = 5) -> dict[str, str]:
-    """Return ``{path: text}`` of the files that ifupdown reads beside this one."""
+    """Return ``{path: text}`` of the files that this one sources, recursively."""
     out: dict[str, str] = {}
     for keyword, pattern in interfaces.sources(text) if depth else []:
         if set(pattern) & set("$`~"):
@@ -178,7 +178,7 @@ def _read_sourced(text: str, path: str | Path, depth: int = 5) -> dict[str, str]
 
 
 def _files(path: Path) -> list[Path]:
-    """Return what ifupdown reads of a path: of a folder only what is named plainly."""
+    """Return the files that ifupdown reads for a path; in a folder only plain names count."""
     if path.is_dir():
         return sorted(
             file
@@ -189,19 +189,19 @@ def _files(path: Path) -> list[Path]:
 
 
 def _scope_command() -> list[str]:
-    """Return what runs a program apart: a dhclient among the minion's processes ends with it."""
+    """Return the prefix that runs a program outside the minion's cgroup, which it must outlive."""
     if not Path("/run/systemd/system").exists():
         return []
     return ["systemd-run", "--scope", "--quiet", "--collect"]
 
 
 def _lease_text(path: Path) -> str:
-    # The server of the network has chosen what is in it: bytes that are no text stay what they are.
+    # The DHCP server chooses parts of the content: keep bytes that are not UTF-8.
     return path.read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def _set_lifetime(link: str, seconds: int | None) -> None:
-    """Let the leased address of a link last so long from now on."""
+    """Set the remaining lifetime of a link's leased address."""
     path = _leases_of(link)
     lease = leases.from_dhclient(_lease_text(path)) if path.exists() else None
     if lease:
@@ -213,27 +213,27 @@ def _leases_of(link: str) -> Path:
 
 
 def _clients(link: str) -> list[int]:
-    """Return the process ids of the dhclients that renew an IPv4 lease of a link of this host."""
+    """Return the process ids of this host's dhclients for IPv4 on a link."""
     pids = []
     own_namespace = Path("/proc/self/ns/net").readlink()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
             is_dhclient = words[0].rpartition("/")[2] == "dhclient" and link in words[1:]
-            # One of a container's may have a link of the same name.
+            # A container may have a link of the same name.
             if (
                 is_dhclient
                 and "-6" not in words
                 and (folder / "ns/net").readlink() == own_namespace
             ):
                 pids.append(int(folder.name))
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended
             continue
     return pids
 
 
 def _end_clients(link: str) -> None:
-    """End a link's dhclient without giving its lease back, and without taking the address away."""
+    """End a link's dhclient without releasing its lease or removing the address."""
     deadline = time.monotonic() + _END_S
     while pids := _clients(link):
         for pid in pids:
@@ -246,7 +246,7 @@ def _end_clients(link: str) -> None:
 
 @contextmanager
 def _hold_state_lock() -> Iterator[None]:
-    """Hold ifupdown's lock of its state; raise PersistenceError if another does not let it go."""
+    """Hold ifupdown's lock on its state; raise PersistenceError if another process holds it."""
     deadline = time.monotonic() + _LOCK_S
     with open(_LOCK, "w") as lock:
         while not _has_locked(lock):
@@ -268,10 +268,10 @@ def _has_locked(lock: IO[Any]) -> bool:
 
 
 def _holder(lock: IO[Any]) -> str:
-    """Return who holds a lock, as ``process 4711 (ifup eth0)``."""
+    """Return the holder of a lock, as ``process 4711 (ifup eth0)``."""
     query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     kind, *_where, pid = _FLOCK.unpack(fcntl.fcntl(lock, fcntl.F_GETLK, query))
-    # One of another container has no number here, and one that has just ended none any more.
+    # A holder in another container, or one that has just ended, has no process id here.
     if kind == fcntl.F_UNLCK or pid < 1:
         return "another process"
     try:
@@ -283,7 +283,7 @@ def _holder(lock: IO[Any]) -> str:
 
 
 def _forget_state(link: str) -> None:
-    """Let ifupdown know that a link is not up: it would take down what is no longer there."""
+    """Remove a link from ifupdown's state: ifupdown would try to take down a missing link."""
     if not _STATE.exists():
         return
     with _hold_state_lock():

@@ -1,8 +1,7 @@
 """
-The text of /etc/network/interfaces: the stanzas of a bridge and its ports, and nothing else of it.
+Edit the stanzas of a bridge and its ports in the text of /etc/network/interfaces.
 
-Pure functions. What others have written, comments and `source` lines too, stays as it is, byte by
-byte; only the stanzas of the bridge and of its ports are written anew.
+Pure functions. All other text, with comments and `source` lines, stays byte by byte.
 """
 
 import fnmatch
@@ -15,9 +14,9 @@ from saltvirt.net.stanzas import Block, Entry
 from saltvirt.net.tools import PersistenceError
 
 _HOOKS = ("up", "post-up", "pre-up", "down", "post-down", "pre-down")
-# What says which addresses an interface has: a port has none, a bridge has those it was given.
+# The addressing of an interface: removed from a port, rewritten for a bridge.
 _ADDRESSING = ("address", "netmask", "broadcast", "network", "gateway", "pointopoint", "scope")
-# What belongs to the addresses, but is nowhere else: it goes with them.
+# Options that belong to the addresses and exist only here: they move with them.
 _GOES_ALONG = (
     "dns-search",
     "dns-domain",
@@ -61,7 +60,7 @@ def is_leased(text: str, name: str) -> bool:
 
 
 def sources(text: str) -> list[tuple[str, str]]:
-    """Return ``[(keyword, pattern)]`` of the files that are read beside this one."""
+    """Return ``[(keyword, pattern)]`` of the files that this text sources."""
     return [
         (entry.words[0], word)
         for entry in stanzas.entries(text)
@@ -71,7 +70,7 @@ def sources(text: str) -> list[tuple[str, str]]:
 
 
 def refuse_elsewhere(text: str, path: str, interface_names: Iterable[str]) -> None:
-    """Raise PersistenceError if a file beside the main one sets one of these interfaces."""
+    """Raise PersistenceError if a sourced file sets one of these interfaces."""
     for name in sorted(names(text).intersection(interface_names)):
         raise PersistenceError(
             f"{path} sets {name}, and only /etc/network/interfaces is edited: move "
@@ -81,7 +80,7 @@ def refuse_elsewhere(text: str, path: str, interface_names: Iterable[str]) -> No
 
 
 def refuse_unclear(text: str, path: str, interface_names: Iterable[str]) -> None:
-    """Raise PersistenceError if what a file says of these interfaces cannot be edited safely."""
+    """Raise PersistenceError if these interfaces' stanzas cannot be edited safely."""
     for block in stanzas.blocks(text):
         words = block.words
         for name in interface_names:
@@ -105,7 +104,7 @@ def _refuse_aliases(words: list[str], path: str, name: str) -> None:
 
 
 def _mapped(words: list[str]) -> list[str]:
-    """Return the patterns of the interfaces that a line maps to stanzas of other names."""
+    """Return the interface patterns that a line maps to stanzas of other names."""
     if words[:1] == ["mapping"]:
         return [word.lstrip("/") for word in words[1:]]
     if _is_bringing_up(words):
@@ -126,7 +125,7 @@ def _refuse_stanza(words: list[str], path: str, name: str) -> None:
 
 
 def refuse_dhcpv6(text: str, path: str, interface_names: Iterable[str]) -> None:
-    """Raise PersistenceError if one of these interfaces has an IPv6 lease: its client stays."""
+    """Raise PersistenceError if one of these interfaces uses DHCPv6."""
     for block in stanzas.blocks(text):
         for name in interface_names:
             if block.is_iface(name, "inet6") and block.words[3:4] == ["dhcp"]:
@@ -138,11 +137,11 @@ def refuse_dhcpv6(text: str, path: str, interface_names: Iterable[str]) -> None:
 
 
 def _is_routing(entry: Entry, name: str, config: LinkConfig) -> bool:
-    """Return whether a hook gives addresses or routes that the bridge is given instead."""
+    """Return whether a hook sets addresses or routes that move to the bridge."""
     if not entry.words or entry.words[0] not in _HOOKS:
         return False
     hook_text = " ".join(entry.words)
-    # What was written for this link itself is written anew.
+    # Hooks that this module wrote for this link are written anew.
     if _OWN.fullmatch(hook_text) and entry.words[-1] == name:
         return True
     parts = [part.strip() for part in _PART.split(" ".join(entry.words[1:]))]
@@ -164,7 +163,7 @@ def _is_routing(entry: Entry, name: str, config: LinkConfig) -> bool:
 
 
 def _present_routes(config: LinkConfig) -> list[tuple[str, str]]:
-    """Return what is there now, or will be: ``[(address or destination, gateway or "")]``."""
+    """Return present and future ``[(address or destination, gateway or "")]``."""
     addresses = [(address, "") for address in config.addresses]
     gateways = [("default", gateway) for gateway in config.gateways]
     return [*config.seen, *config.routes, *addresses, *gateways]
@@ -177,7 +176,7 @@ def _remaining_options(
     config: LinkConfig,
     family: str | None = None,
 ) -> list[Entry]:
-    """Return the options of an interface that are none of these, and no address or route."""
+    """Return the options of an interface but these, addresses and routes."""
     options = [
         entry for block in blocks if block.is_iface(name, family) for entry in block.options()
     ]
@@ -193,7 +192,7 @@ def _remaining_options(
 
 
 def _options_with_addresses(blocks: list[Block], name: str, config: LinkConfig) -> list[Entry]:
-    """Return the options of an interface that go where its addresses go."""
+    """Return the options of an interface that move with its addresses."""
     moved_keys = (*_GOES_ALONG, *(_OF_DHCP if config.dhcp else ()))
     options = [
         entry for block in blocks if block.is_iface(name, "inet") for entry in block.options()
@@ -206,10 +205,10 @@ def _entry(line: str, indent: str = _INDENT) -> Entry:
 
 
 def _routes(config: LinkConfig) -> list[str]:
-    """Return the hooks for what has no option of its own."""
+    """Return the hooks for addresses and routes that have no option."""
     in_option = () if config.dhcp else _of_ipv4(config.addresses)[:1]
     other_addresses = [a for a in config.addresses if a not in in_option]
-    # Those on the link first: gateways may be reached by them.
+    # Routes without a gateway first: they may reach the gateways.
     routes = sorted(config.routes, key=lambda route: bool(route[1]))
     gateways = [g for g in config.gateways if config.dhcp or ":" in g]
     return [
@@ -230,7 +229,7 @@ def _of_ipv4(texts: Iterable[str]) -> list[str]:
 
 
 def _stanza(config: LinkConfig, bridge_lines: list[str], other_entries: list[Entry]) -> Block:
-    """Return the block of an interface: ``own`` says what only a bridge has."""
+    """Return the block of an interface; ``bridge_lines`` are options of bridges."""
     method, lines = _method(config)
     lines = [
         *lines,
@@ -243,7 +242,7 @@ def _stanza(config: LinkConfig, bridge_lines: list[str], other_entries: list[Ent
 
 
 def _method(config: LinkConfig) -> tuple[str, list[str]]:
-    """Return how an interface gets its addresses, and the options that say which."""
+    """Return the method of an interface, and its address options."""
     if config.dhcp:
         return "dhcp", []
     addresses = _of_ipv4(config.addresses)
@@ -254,7 +253,7 @@ def _method(config: LinkConfig) -> tuple[str, list[str]]:
 
 
 def _resolver(config: LinkConfig, present_keys: set[str]) -> list[str]:
-    """Return the options for name servers and search domains that are not there already."""
+    """Return options for name servers and search domains, unless present."""
     lines = []
     if config.dns and "dns-nameservers" not in present_keys:
         lines.append(f"dns-nameservers {' '.join(config.dns)}")
@@ -264,7 +263,7 @@ def _resolver(config: LinkConfig, present_keys: set[str]) -> list[str]:
 
 
 def _replace_blocks(blocks: list[Block], name: str, new_blocks: list[Block]) -> list[Block]:
-    """Return the blocks with those of an interface in the place of what it had."""
+    """Return the blocks with an interface's blocks replaced, or appended."""
     positions = [at for at, block in enumerate(blocks) if block.is_iface(name)]
     new = _with_auto(blocks, name) + new_blocks
     if not positions:
@@ -295,7 +294,7 @@ def _trimmed(blocks: list[Block]) -> list[Block]:
 
 
 def _with_auto(blocks: list[Block], name: str) -> list[Block]:
-    """Return the line that brings an interface up at boot, if there is none."""
+    """Return the ``auto`` block of an interface, if the file has none."""
     auto = {word for block in blocks for word in block.words[1:] if _is_bringing_up(block.words)}
     if name in auto:
         return []
@@ -304,14 +303,14 @@ def _with_auto(blocks: list[Block], name: str) -> list[Block]:
 
 
 def _inet6_blocks(blocks: list[Block], name: str) -> list[Block]:
-    """Return the blocks by which an interface asks routers for its IPv6 addresses."""
+    """Return the ``inet6 auto`` blocks of an interface."""
     return [
         block for block in blocks if block.is_iface(name, "inet6") and block.words[3:4] == ["auto"]
     ]
 
 
 def _rename_blocks(blocks: list[Block], name: str, new_name: str) -> list[Block]:
-    """Return the same blocks for another interface."""
+    """Return the ``inet6 auto`` blocks under another interface name."""
     inet6_blocks = _inet6_blocks(blocks, name)
     heads = [_entry(f"iface {new_name} inet6 auto", indent="") for _block in inet6_blocks]
     return [
@@ -321,12 +320,12 @@ def _rename_blocks(blocks: list[Block], name: str, new_name: str) -> list[Block]
 
 
 def with_bridge(text: str, config: LinkConfig) -> str:
-    """Return the text that keeps a bridge; its ports have no addresses, and all else they had."""
+    """Return the text with a bridge; its ports keep all but their addresses."""
     blocks = stanzas.blocks(text)
     old = blocks
     is_asking = any(block.is_iface(config.name, "inet6") for block in old)
     for port in config.ports:
-        # What goes to the bridge as a whole does not stay here as well.
+        # Blocks that move to the bridge do not stay at the port.
         moved_blocks = [] if is_asking else _inet6_blocks(old, port)
         kept_blocks = [
             block for block in old if not any(block is moved_block for moved_block in moved_blocks)
@@ -343,7 +342,7 @@ def with_bridge(text: str, config: LinkConfig) -> str:
 
 
 def _bridge(old: list[Block], config: LinkConfig) -> list[Block]:
-    # Those that it has already, and that are not asked for, stay.
+    # Ports of the present stanza stay, even if they are not requested.
     ports = dict.fromkeys([*config.ports, *_bridge_ports(old, config.name)])
     bridge_lines = [
         f"bridge_ports {' '.join(ports) or 'none'}",
@@ -370,14 +369,14 @@ def _bridge_ports(blocks: list[Block], name: str) -> list[str]:
 
 
 def has_port_settings(text: str, name: str) -> bool:
-    """Return whether a bridge's stanza has what its ports would lack without it."""
+    """Return whether a bridge's stanza has addressing that its ports would need."""
     blocks = stanzas.blocks(text)
     kinds = {block.words[3] for block in blocks if block.is_iface(name) and len(block.words) > 3}
     return bool(kinds - {"manual"} and _bridge_ports(blocks, name))
 
 
 def _bridge_options(old: list[Block], config: LinkConfig) -> list[Entry]:
-    """Return the options that a bridge keeps, or that come to it with its ports' addresses."""
+    """Return the options that a bridge keeps, or gets with its ports' addresses."""
     excluded_keys = (
         *_OF_BRIDGE,
         *(("dns-nameservers",) if config.is_dns_asked else ()),
@@ -392,7 +391,7 @@ def _bridge_options(old: list[Block], config: LinkConfig) -> list[Entry]:
 
 
 def without_bridge(text: str, name: str, heir: LinkConfig | None) -> str:
-    """Return the text without a bridge; its port, if it has one heir, gets what the bridge had."""
+    """Return the text without a bridge; ``heir``, if given, gets its settings."""
     old = stanzas.blocks(text)
     blocks = [block for block in map(lambda b: _without_interface(b, name), old) if block.entries]
     if heir:
@@ -409,7 +408,7 @@ def without_bridge(text: str, name: str, heir: LinkConfig | None) -> str:
 
 
 def _without_interface(block: Block, name: str) -> Block:
-    """Return a block without an interface: its stanza, and its name among those of a line."""
+    """Return a block without an interface's stanza, or without its name in a line."""
     if block.is_iface(name):
         return Block([])
     if _is_bringing_up(block.words):

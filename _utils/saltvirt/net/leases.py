@@ -1,7 +1,7 @@
 """
-Who holds the lease of a link: what each client of DHCP says about it, and what follows from it.
+DHCP leases of links as each client records them, and the checks that depend on them.
 
-Pure functions; ``held`` is ``{link: Lease}`` of what the host's manager renews.
+Pure functions; ``leases_by_link`` has the leases that the host's network manager renews.
 """
 
 import ipaddress
@@ -18,7 +18,7 @@ _LEASE_TIME = 51  # RFC 2132, section 9.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """An IPv4 lease that somebody renews; ``client_id`` is what the server knows it by, in hex."""
+    """An IPv4 lease that a client renews; ``client_id`` is the DHCP client identifier in hex."""
 
     address: str
     client_id: str | None = None
@@ -41,14 +41,14 @@ def _lease(
 
 
 def from_networkd(text: str) -> Lease | None:
-    """Return the lease in a file that systemd-networkd keeps for a link, or None."""
+    """Return the lease in systemd-networkd's lease file of a link, or None."""
     rows = (line.partition("=") for line in text.splitlines())
     values = {key: value for key, _equals, value in rows}
     return _lease(values.get("ADDRESS"), values.get("CLIENTID"), values.get("LIFETIME"))
 
 
 def from_networkctl(text: str) -> Lease | None:
-    """Return the lease in what ``networkctl --json=short status`` prints, or None."""
+    """Return the lease in the output of ``networkctl --json=short status``, or None."""
     status = json.loads(text)
     client = status.get("DHCPv4Client") or {}
     options = ((client.get("Lease") or {}).get("Message") or {}).get("options") or []
@@ -71,7 +71,7 @@ def from_networkctl(text: str) -> Lease | None:
 
 
 def from_networkmanager(text: str) -> Lease | None:
-    """Return the lease in what ``nmcli -t -f DHCP4 device show`` prints, or None."""
+    """Return the lease in the output of ``nmcli -t -f DHCP4 device show``, or None."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         _label, _colon, option = line.partition(":")
@@ -85,7 +85,7 @@ def from_networkmanager(text: str) -> Lease | None:
 
 
 def from_dhclient(text: str) -> Lease | None:
-    """Return the newest lease in a file of dhclient's, or None; it names its client by a DUID."""
+    """Return the newest lease in a lease file of dhclient, or None; without a client id."""
     block = text.rpartition("lease {")[2]
     address = re.search(r"^\s*fixed-address ([0-9.]+);", block, re.MULTILINE)
     lasts = re.search(r"^\s*option dhcp-lease-time (\d+);", block, re.MULTILINE)
@@ -93,7 +93,7 @@ def from_dhclient(text: str) -> Lease | None:
 
 
 def for_link(text: str, link: str) -> str:
-    """Return a file of dhclient's for another link: its DUID, and so its address, go along."""
+    """Return dhclient's lease file for another link, with the same DUID and so the same address."""
     return re.sub(r'^(\s*interface) ".*";', rf'\1 "{link}";', text, flags=re.MULTILINE)
 
 
@@ -107,7 +107,7 @@ def _expiring_addresses(snapshot: Snapshot) -> list[str]:
 
 
 def is_any_leased(snapshot: Snapshot, leases_by_link: Mapping[str, Lease]) -> bool:
-    """Return whether an IPv4 address of these links is leased: it ends, or is known to be."""
+    """Return whether a link has a lease, or an IPv4 address with a limited lifetime."""
     return bool(leases_by_link or _expiring_addresses(snapshot))
 
 
@@ -115,10 +115,10 @@ def uses_dhcp(
     requested_dhcp: bool | None, addresses: Collection[str] | None, has_lease: bool
 ) -> bool:
     """
-    Return whether a bridge is kept by DHCP: as it was asked for, else as its ports are.
+    Return whether a bridge uses DHCP: as requested, else if its ports have a lease.
 
-    asked, addresses
-        ``dhcp`` and ``addresses`` of the state; None was not asked for.
+    requested_dhcp, addresses
+        ``dhcp`` and ``addresses`` of the state; None if not given.
     """
     if requested_dhcp is False and has_lease and addresses is None:
         raise BadArgument(
@@ -131,7 +131,7 @@ def uses_dhcp(
 def refuse_foreign(
     snapshot: Snapshot, leases_by_link: Mapping[str, Lease], bridge: str, title: str
 ) -> None:
-    """Raise BadArgument if a port's lease would be lost, or renewed by others than ``title``."""
+    """Raise BadArgument if a port's lease would be lost, or is renewed by another manager."""
     if len({lease.address for lease in leases_by_link.values()}) > 1:
         raise BadArgument(
             "ports",
@@ -139,7 +139,7 @@ def refuse_foreign(
             "has one: give addresses to one of them first",
         )
     expiring_addresses = _expiring_addresses(snapshot)
-    # A bridge with a lease that nobody renews is taken over.
+    # An existing bridge may have a lease without a client: its manager takes it over.
     if expiring_addresses and not leases_by_link and bridge not in snapshot["links"]:
         raise BadArgument(
             "persist",
@@ -149,7 +149,7 @@ def refuse_foreign(
 
 
 def refuse_idle(dhcp: bool, runs: bool, title: str) -> None:
-    """Raise BadArgument if a bridge would be kept by a manager that does not run."""
+    """Raise BadArgument if the manager that has to keep the bridge does not run."""
     if runs:
         return
     if dhcp:

@@ -1,4 +1,4 @@
-"""How each manager of networks keeps a bridge over a reboot: text from plain data."""
+"""Text of the files by which each network manager keeps a bridge, from plain data."""
 
 import uuid
 from collections.abc import Collection, Iterable, Mapping
@@ -12,7 +12,7 @@ _SPACE = uuid.UUID("8d0c6a52-5f36-4ac5-9a65-1c5d5a7c7d0e")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkConfig:
-    """What must be there after a reboot."""
+    """The configuration of a link after a reboot."""
 
     name: str
     ports: tuple[str, ...]
@@ -29,11 +29,11 @@ class LinkConfig:
     vlans: tuple[int, ...] = ()
     client_id: str | None = None
     search: tuple[str, ...] = ()
-    # Whether the name servers were asked for, rather than found.
+    # Whether the state names the name servers, rather than this host's resolver.
     is_dns_asked: bool = False
-    # Whether a router's advertisements say more than the addresses do.
+    # Whether the link accepts router advertisements beside its static addresses.
     ra: bool = False
-    # What is there before: ``(address or destination, gateway or "")``.
+    # Present routes and addresses: ``(address or destination, gateway or "")``.
     seen: tuple[tuple[str, str], ...] = ()
 
 
@@ -70,15 +70,15 @@ def _colons(text: str) -> str:
 
 
 def _client(config: LinkConfig, options: Iterable[tuple[str, Any]] = ()) -> _Pairs:
-    """Return networkd's words for the client that the port was: the server knows it by these."""
+    """Return networkd's options for the port's DHCP client identity, which the server knows."""
     if not config.dhcp:
         return []
-    # A lease that is given back when the bridge goes may be somebody else's when its port asks.
+    # Keep the lease when the bridge goes: the server could give a released one to another host.
     return [("SendRelease", "no"), *_client_id(config), *options]
 
 
 def client_section(config: LinkConfig) -> str:
-    """Return the section of networkd's by which the server knows the bridge, "" without DHCP."""
+    """Return networkd's section with the bridge's DHCP client identity, "" without DHCP."""
     client = _client(config)
     return _ini(("DHCPv4", client)) if client else ""
 
@@ -87,7 +87,7 @@ def _client_id(config: LinkConfig) -> _Pairs:
     client_id = config.client_id or ""
     if client_id == "01" + config.mac.replace(":", ""):
         return [("ClientIdentifier", "mac")]
-    # RFC 4361: ff, four bytes that tell the host's links apart, two bytes of a kind, the DUID.
+    # RFC 4361: ff, the IAID (4 bytes), the type (2 bytes), the DUID.
     if client_id.startswith("ff") and len(client_id) > 14 and int(client_id[10:14], 16) in _DUIDS:
         return [
             ("ClientIdentifier", "duid"),
@@ -104,12 +104,12 @@ def networkd(
     of_lease: Iterable[tuple[str, Any]] = (),
 ) -> dict[str, str]:
     """
-    Return the files of systemd-networkd; their names sort before those of the distribution.
+    Return the files of systemd-networkd, with names that sort before the distribution's.
 
     stacked
-        ``{link: [(key, value)]}`` of what is on a link by its file of before, such as its VLANs.
+        ``{link: [(key, value)]}`` of stacked links in a link's former file, such as VLANs.
     of_lease
-        What those files make of a lease.
+        The lease settings of those files.
     """
     settings_by_link = stacked or {}
     base = "/etc/systemd/network/05-salt-virt"
@@ -201,7 +201,7 @@ def _keyfile_routes(config: LinkConfig, family: int) -> list[tuple[str, str]]:
     routes = [(dst, via) for dst, via in config.routes if _family(dst) == family]
     if _is_static(config, family):
         return routes
-    # NetworkManager gives a gateway to those that have an address.
+    # NetworkManager takes a gateway only together with an address: write it as a route.
     default_destination = "::/0" if family == 6 else "0.0.0.0/0"
     return routes + [
         (default_destination, gateway) for gateway in _filter_family(family, config.gateways)
@@ -227,7 +227,7 @@ def _has_addresses(config: LinkConfig, family: int) -> bool:
 
 
 def networkmanager(config: LinkConfig) -> dict[str, str]:
-    """Return the keyfiles of NetworkManager; they come before the port's own connections."""
+    """Return the keyfiles of NetworkManager, with priority over the port's own connections."""
     base, name = "/etc/NetworkManager/system-connections", f"salt-virt-{config.name}"
     top: _Pairs = [("autoconnect", "true"), ("autoconnect-priority", "100")]
     bridge: _Pairs = [("stp", str(config.stp).lower()), ("mac-address", config.mac)]

@@ -1,4 +1,4 @@
-"""The running network through netlink: read a snapshot, carry out steps. The user of pyroute2."""
+"""Read and change the running network through netlink, with pyroute2."""
 
 import errno
 import time
@@ -11,7 +11,7 @@ from saltvirt.errors import VirtError
 from saltvirt.net.bridgeplan import Step
 from saltvirt.net.snapshot import Address, Link, Route, Snapshot
 
-# Imported when it is used, as it takes longer than all that most commands do.
+# Imported on first use, because the import takes longer than most commands.
 pyroute2 = optional.OptionalModule("pyroute2")
 
 MISSING = (
@@ -21,10 +21,10 @@ MISSING = (
 _PROTO_KERNEL = 2
 _FOREVER = 0xFFFFFFFF
 _NODAD = 0x02
-# NUD_REACHABLE, STALE, DELAY, PROBE and PERMANENT: somebody has answered under that address.
+# NUD_REACHABLE, STALE, DELAY, PROBE and PERMANENT: the neighbour has answered.
 _LEARNED = 0x02 | 0x04 | 0x08 | 0x10 | 0x80
 _CLONED, _ONLINK = 0x200, 0x04
-# Parts of a route that are not read, so it would come back as another one.
+# Parts of a route that a snapshot does not have: the rollback would restore another route.
 _STRANGE = {
     "RTA_VIA": "a gateway of the other family",
     "RTA_ENCAP": "an encapsulation",
@@ -39,7 +39,7 @@ _ATTRIBUTES = {
 
 
 class LinkError(VirtError):
-    """The kernel does not take a change of a link; the message says which and why."""
+    """The kernel refused a change of a link; the message has the change and the reason."""
 
 
 def refuse_if_impossible() -> None:
@@ -53,14 +53,14 @@ def _open_netlink() -> Iterator[Any]:
     try:
         with pyroute2.IPRoute() as ipr:
             yield ipr
-    except pyroute2.NetlinkError as exc:  # others change links meanwhile
+    except pyroute2.NetlinkError as exc:  # another process changes links
         raise LinkError(
             f"the kernel does not say which links there are: {_error_text(exc)}"
         ) from exc
 
 
 def names() -> list[str]:
-    """Return the names of all links but the loopback."""
+    """Return the names of all links except the loopback."""
     with _open_netlink() as ipr:
         link_names = [link.get_attr("IFLA_IFNAME") for link in ipr.get_links()]
     return sorted(name for name in link_names if name != "lo")
@@ -78,7 +78,7 @@ def ports_of(bridge: str) -> list[str]:
 
 
 def read(link_names: Collection[str]) -> Snapshot:
-    """Return the snapshot that :mod:`saltvirt.net.bridgeplan` plans by, of the links that exist."""
+    """Return a snapshot of these links, as far as they exist."""
     with _open_netlink() as ipr:
         links_by_index = {link["index"]: link for link in ipr.get_links()}
         by_index = {index: link.get_attr("IFLA_IFNAME") for index, link in links_by_index.items()}
@@ -95,7 +95,7 @@ def read(link_names: Collection[str]) -> Snapshot:
 
 
 def _vlans(ipr: Any) -> dict[int, list[int]]:
-    """Return ``{index: [VLAN]}`` of the ports of bridges that look at VLANs."""
+    """Return ``{index: [VLAN]}`` of the ports of bridges with VLAN filtering."""
     out = {}
     try:
         for message in ipr.get_vlans():
@@ -143,7 +143,7 @@ def _address(message: Any) -> Address:
 
 
 def _route(message: Any, by_index: dict[int, str]) -> Route | None:
-    """Return a route that somebody made; the kernel makes its own again with the addresses."""
+    """Return a route, None if the kernel creates it with an address."""
     table = message.get_attr("RTA_TABLE") or message["table"]
     if message["proto"] == _PROTO_KERNEL or table == _LOCAL_TABLE or message["flags"] & _CLONED:
         return None
@@ -176,15 +176,15 @@ def _metrics(message: Any) -> dict[str, Any]:
 
 def neighbours(bridge_macs: Collection[tuple[str, str]]) -> list[str]:
     """
-    Return the addresses that this host has learned of others on its bridges, IPv4 first.
+    Return the addresses of these machines in this host's neighbour table, IPv4 first.
 
-    wanted
+    bridge_macs
         Pairs of a bridge and a MAC.
     """
     refuse_if_impossible()
     with _open_netlink() as ipr:
         links_by_index = {link["index"]: link for link in ipr.get_links()}
-        # Its own addresses may be on a VLAN of the bridge, and so are its neighbours then.
+        # Neighbours may be known on a VLAN of the bridge, if this host's address is there.
         names_by_index = {
             index: {
                 link.get_attr("IFLA_IFNAME"),
@@ -218,7 +218,7 @@ def master(name: str) -> str | None:
 
 
 def wait_for(condition: Callable[[], object], timeout_s: float) -> bool:
-    """Wait for a condition of a link; return whether it came true within so many seconds."""
+    """Wait until a condition is true; return whether that was within ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     while not (outcome := condition()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -226,7 +226,7 @@ def wait_for(condition: Callable[[], object], timeout_s: float) -> bool:
 
 
 def set_lifetime(link: str, address: str, seconds: int | None) -> None:
-    """Let an IPv4 address of a link last so long from now on; one that is not there is left so."""
+    """Set the remaining lifetime of an IPv4 address of a link, if the link has it."""
     with pyroute2.IPRoute() as ipr:
         by_index = {entry["index"]: entry.get_attr("IFLA_IFNAME") for entry in ipr.get_links()}
         for message in ipr.get_addr(family=2):
@@ -238,20 +238,20 @@ def set_lifetime(link: str, address: str, seconds: int | None) -> None:
 
 
 def execute(steps: Iterable[Step]) -> None:
-    """Carry out the steps of a plan; raise LinkError at the first that fails."""
+    """Carry out the steps of a plan; raise LinkError at the first failure."""
     with pyroute2.IPRoute() as ipr:
         for step in steps:
             _carry_out(ipr, *step)
 
 
 def roll_back(steps: Iterable[Step]) -> None:
-    """Try every step, whichever fail: each that succeeds is a part of the rollback; then raise."""
+    """Try every step of a rollback, even after failures; raise the first failure at the end."""
     failed = None
     with pyroute2.IPRoute() as ipr:
         for step in steps:
             try:
                 _carry_out(ipr, *step)
-            except Exception as exc:  # not even a fault of ours keeps from the rest
+            except Exception as exc:  # not even a bug may skip the other steps
                 failed = failed or exc
     if isinstance(failed, LinkError):
         raise failed
@@ -326,11 +326,11 @@ def _add_address(ipr: Any, name: str, address: Address) -> None:
     if address["broadcast"]:
         arguments["broadcast"] = address["broadcast"]
     if address["valid_s"] is not None:
-        # pyroute2 before 0.9 looks in here, later ones beside it, and both mind the order.
+        # pyroute2 before 0.9 reads ``cacheinfo``, later ones the keys; the order matters.
         lifetimes = {"preferred": address["valid_s"], "valid": address["valid_s"]}
         arguments |= {**lifetimes, "cacheinfo": lifetimes}
     if ":" in text:
-        # It was in use a moment ago: looking for a duplicate would take it away for a second.
+        # Skip duplicate detection: the address was just in use, and would be lost for a second.
         arguments["flags"] = _NODAD
     ipr.addr("replace", index=_index(ipr, name), **arguments)
 
@@ -343,7 +343,7 @@ def _del_address(ipr: Any, name: str, address: Address) -> None:
     try:
         ipr.addr("del", index=_index(ipr, name), prefixlen=int(prefix), **arguments)
     except pyroute2.NetlinkError as exc:
-        if exc.code != errno.EADDRNOTAVAIL:  # it went with the first one of its subnet
+        if exc.code != errno.EADDRNOTAVAIL:  # deleted with the primary address of its subnet
             raise
 
 
@@ -370,7 +370,7 @@ def _del_route(ipr: Any, _name: str, route: Route) -> None:
     try:
         ipr.route("del", **_route_arguments(ipr, route))
     except pyroute2.NetlinkError as exc:
-        if exc.code not in (errno.ESRCH, errno.ENODEV):  # it went with its address
+        if exc.code not in (errno.ESRCH, errno.ENODEV):  # deleted with its address
             raise
 
 

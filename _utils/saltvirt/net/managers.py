@@ -1,4 +1,4 @@
-"""The managers of networks that keep a bridge: find this host's."""
+"""Find the network manager that keeps this host's bridges."""
 
 import shutil
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from saltvirt.net.tools import PersistenceError
 
 
 class NoManager:
-    """Nobody keeps the bridge; the operator asked for that."""
+    """The absence of a manager, by the operator's ``persist=none``."""
 
     title, gives_back_first, writes_heir = "persist=none", False, False
 
@@ -71,7 +71,7 @@ def find(manager_name: str = "auto", links: Iterable[str] = ()) -> tuple[str, Ma
         "none": NoManager,
     }
     if manager_name != "auto":
-        # What YAML makes of a slip, such as a list, may have no hash.
+        # A mistyped YAML value, such as a list, may be unhashable.
         if manager_name not in [*makers]:
             raise BadArgument("persist", f"{manager_name!r}; one of auto, {', '.join(makers)}")
         return manager_name, makers[manager_name]()
@@ -86,10 +86,10 @@ def find(manager_name: str = "auto", links: Iterable[str] = ()) -> tuple[str, Ma
 
 
 def _choose(managers: dict[str, Manager], links: Iterable[str]) -> str:
-    """Return which of several managers it is: one that does not run keeps nothing."""
+    """Return the name of this host's manager among several; running ones come first."""
     holder_names = [name for name, manager in managers.items() if any(map(manager.lease, links))]
     running_names = [name for name, manager in managers.items() if manager.runs()]
-    # NetworkManager leaves alone what /etc/network/interfaces sets, networkd has files of its own.
+    # NetworkManager ignores links in /etc/network/interfaces; networkd has files of its own.
     holder_names += [name for name in running_names if managers[name].claims(links)]
     return (holder_names or running_names or list(managers))[0]
 
@@ -97,7 +97,7 @@ def _choose(managers: dict[str, Manager], links: Iterable[str]) -> str:
 def _detect() -> dict[str, bool]:
     is_netplan = shutil.which("netplan") and list(Path("/etc/netplan").glob("*.yaml"))
     return {
-        # What it writes for NetworkManager is NetworkManager's to keep.
+        # With the renderer NetworkManager, NetworkManager keeps the bridge.
         "netplan": bool(is_netplan and filemanagers.renderer() == "networkd"),
         "networkmanager": Path("/run/NetworkManager").exists(),
         "networkd": bool(

@@ -1,4 +1,4 @@
-"""The files of netplan: what a bridge needs in them, what its ports give up, and get back."""
+"""Build netplan's files for a bridge; remove and restore the settings of its ports."""
 
 import fnmatch
 from collections.abc import Collection, Iterable, Sequence
@@ -12,7 +12,7 @@ from saltvirt.net.tools import PersistenceError
 
 _Yaml = dict[str, Any]
 _Macs = dict[str, str | None] | None
-# What a port gives up: netplan joins what all of its files say of a link.
+# Settings that a port loses: netplan merges the definitions of all files.
 _KEYS = (
     "addresses",
     "dhcp4",
@@ -34,7 +34,7 @@ def _network(text: str) -> _Yaml:
 
 
 def _read_definitions(text: str, kind: str) -> dict[str, _Yaml]:
-    # A kind may have a renderer of its own beside its links.
+    # A kind may have a ``renderer`` key beside its links.
     return {
         str(link_id): definition or {}
         for link_id, definition in (_network(text).get(kind) or {}).items()
@@ -46,14 +46,14 @@ def build_files(
     config: LinkConfig, texts: Sequence[str], macs: _Macs = None, old_text: str = ""
 ) -> dict[str, str]:
     """
-    Return the files of netplan for a bridge; see :func:`freed` for its ports.
+    Return the files of netplan for a bridge; see :func:`without_ports` for its ports.
 
     texts
-        Those of the other files, with what they said before they were freed.
+        The original texts of the other files, with the settings of the ports.
     macs
-        ``{link: MAC}``, to tell what a definition by MAC is for.
-    had
-        What was written for the bridge before: ports that are not asked for any more stay.
+        ``{link: MAC}``, for definitions that match by MAC.
+    old_text
+        The present file of the bridge: its ports stay, even if they are not requested.
     """
     port_definitions = ids(config.ports, texts, macs)
     port_definitions |= _read_ports(old_text, config.name) | port_definitions
@@ -89,14 +89,14 @@ def build_files(
     path = f"/etc/netplan/90-salt-virt-{config.name}.yaml"
     files = {path: yaml.safe_dump({"network": network}, sort_keys=True)}
     if section := linkconfig.client_section(config):
-        # netplan has no word for it, networkd reads it beside what netplan writes.
+        # netplan has no such option: write a drop-in for networkd.
         path = f"/etc/systemd/network/10-netplan-{config.name}.network.d/salt-virt.conf"
         files[path] = section
     return files
 
 
 def ids(ports: Iterable[str], texts: Sequence[str], macs: _Macs = None) -> dict[str, _Yaml | None]:
-    """Return what netplan calls these links, with what our own file says of them, or None."""
+    """Return netplan's ids of these links, with their definition in our own file, or None."""
     return dict(_id(port, texts, (macs or {}).get(port)) for port in ports)
 
 
@@ -117,13 +117,13 @@ def _id(port: str, texts: Sequence[str], mac: str | None) -> tuple[str, _Yaml | 
     if len(fitting_ids) == 1 and _is_for_one(candidates[fitting_ids[0]]):
         return fitting_ids[0], dict(_QUIET)
     if fitting_ids:
-        # One for several links stays as it is: networkd takes the first file that fits, by name.
+        # A definition for several links stays: networkd takes the first matching file by name.
         return f"00-salt-virt-{port}", {"match": {"name": port}, **_QUIET}
     return port, dict(_QUIET)
 
 
 def _candidates(port: str, texts: Iterable[str]) -> dict[str, _Yaml]:
-    """Return the definitions that may be for a link: of its name, or that match by something."""
+    """Return the definitions that may be for a link: with its name, or with ``match``."""
     return {
         link_id: definition
         for text in texts
@@ -133,7 +133,7 @@ def _candidates(port: str, texts: Iterable[str]) -> dict[str, _Yaml]:
 
 
 def _fits(definition: _Yaml, port: str, mac: str | None) -> bool:
-    """Return whether a definition may be for a link; a driver says nothing against it."""
+    """Return whether a definition may be for a link; ``match`` by driver is ignored."""
     match = definition.get("match") or {}
     if definition.get("set-name"):
         is_same_name: bool = definition["set-name"] == port
@@ -155,7 +155,7 @@ def _is_for_one(definition: _Yaml) -> bool:
 def _nameservers(
     config: LinkConfig, texts: Iterable[str], link_ids: Collection[str]
 ) -> dict[str, list[Any]]:
-    """Return the name servers and search domains: those of the ports, unless others are asked."""
+    """Return the name servers and search domains: as requested, else those of the ports."""
     settings = _read_settings(texts, link_ids, "nameservers")
     addresses = _merge_lists(settings, "addresses")
     if config.is_dns_asked or (config.dns and not addresses):
@@ -168,20 +168,20 @@ def _nameservers(
 
 
 def _read_ports(text: str, name: str) -> dict[str, _Yaml | None]:
-    """Return the ports that a bridge has by its file, as :func:`ids` does."""
+    """Return the ports in a bridge's file, like :func:`ids`."""
     return {
         link_id: _read_definitions(text, "ethernets").get(link_id) for link_id in ids_of(text, name)
     }
 
 
 def _overrides(config: LinkConfig, texts: Iterable[str], link_ids: Collection[str]) -> _Yaml:
-    """Return what the ports make of a lease: without it another default route may win."""
+    """Return the ports' DHCP overrides; without these another default route may win."""
     settings = _read_settings(texts, link_ids, "dhcp4-overrides") if config.dhcp else []
     return {key: value for overrides in settings for key, value in overrides.items()}
 
 
 def _read_settings(texts: Iterable[str], link_ids: Collection[str], key: str) -> list[_Yaml]:
-    """Return what the definitions of some links say under a key."""
+    """Return the values of a key in the definitions of some links."""
     return [
         definition.get(key) or {}
         for text in texts
@@ -192,16 +192,15 @@ def _read_settings(texts: Iterable[str], link_ids: Collection[str], key: str) ->
 
 
 def _merge_lists(mappings: Iterable[_Yaml], key: str) -> list[Any]:
-    """Return what several mappings have in a list of one name, each once."""
+    """Return the union of the lists under a key of several mappings, in order."""
     return list(dict.fromkeys(value for mapping in mappings for value in mapping.get(key) or []))
 
 
 def without_ports(text: str, ports: Iterable[str]) -> str | None:
     """
-    Return another file of netplan without the addresses of the ports (by their ids), or None.
+    Return a file of netplan without the addressing of the ports (by their ids), or None.
 
-    netplan joins the lists of all its files, so what one of them gives a port cannot be taken away
-    by another.
+    netplan merges the lists of all files, so another file cannot remove an entry.
     """
     data = yaml.safe_load(text) or {}
     network, is_changed = data.get("network") or {}, False
@@ -217,10 +216,10 @@ def without_ports(text: str, ports: Iterable[str]) -> str | None:
 
 def restore_ports(text: str, old_text: str, ports: Collection[str]) -> str:
     """
-    Return a file of netplan with what the ports gave up, and all else as it is now.
+    Return a file of netplan with the removed settings of the ports restored.
 
-    before
-        The file as it was before :func:`freed`; it comes back as it was if nothing else changed.
+    old_text
+        The file before :func:`without_ports`; returned byte by byte if nothing else changed.
     """
     data = yaml.safe_load(text) or {}
     for kind in _KINDS:
@@ -242,12 +241,12 @@ def _fill(network: _Yaml, kind: str, port: str, addressing: _Yaml) -> None:
 
 
 def ids_of(text: str, name: str) -> list[str]:
-    """Return what netplan calls the ports of a bridge, from the file that was written for it."""
+    """Return netplan's ids of a bridge's ports, from the bridge's file."""
     return (_read_definitions(text, "bridges").get(name) or {}).get("interfaces") or []
 
 
 def renderer(texts: Iterable[str]) -> str:
-    """Return who netplan's files are for, ``networkd`` or ``NetworkManager``; the last one says."""
+    """Return the renderer, ``networkd`` or ``NetworkManager``; the last file decides."""
     renderer_name = "networkd"
     for text in texts:
         renderer_name = _network(text).get("renderer", renderer_name)

@@ -1,4 +1,4 @@
-"""NetworkManager, who holds a bridge from the moment it is told, not only after a reboot."""
+"""NetworkManager, which takes over a bridge as soon as its files are reloaded."""
 
 import shutil
 from functools import partial
@@ -22,15 +22,15 @@ _UP = ["nmcli", "--wait", str(_WAIT_S), "connection", "up"]
 
 
 class NetworkManager(FileManager):
-    """NetworkManager. It makes a bridge again that others remove, so it is told first."""
+    """NetworkManager; it recreates a removed bridge, so reload it before the links change."""
 
-    # Without an address of its own it asks routers anyway.
     title = "NetworkManager"
+    # Without an address, method=auto is the default and not a choice.
     asks = r"^\[ipv6\]\nmethod=auto\naddress1="
     own = {
         f"{_PROFILES}/salt-virt-{{name}}.nmconnection": "interface-name={name}",
     }
-    # It saves `master` again as `controller` (1.46 and later), and a bridge's name as its UUID.
+    # NetworkManager 1.46 rewrites `master` as `controller`, and a bridge's name as its UUID.
     of_ports = {
         f"{_PROFILES}/salt-virt-{{name}}-*.nmconnection": "interface-name={port}",
     }
@@ -40,11 +40,11 @@ class NetworkManager(FileManager):
         return linkconfig.networkmanager(config)
 
     def runs(self) -> bool:
-        """Return whether it runs, and can be told."""
+        """Return whether NetworkManager runs and has ``nmcli``."""
         return bool(Path("/run/NetworkManager/devices").exists() and shutil.which("nmcli"))
 
     def lease(self, link: str) -> Lease | None:
-        """Return the lease that it holds on a link, or None."""
+        """Return the lease that NetworkManager holds on a link, or None."""
         try:
             return (
                 leases.from_networkmanager(
@@ -53,18 +53,18 @@ class NetworkManager(FileManager):
                 if self.runs()
                 else None
             )
-        except PersistenceError:  # no such device, or none of its own
+        except PersistenceError:  # no such device, or an unmanaged one
             return None
 
     def holder(self, link: str) -> str | None:
-        """Return the id of the connection that a link has had from others, or None."""
+        """Return the UUID of a link's connection that is not ours, or None."""
         if not self.runs():
             return None
         name, uuid = _field(link, "GENERAL.CONNECTION"), _field(link, "GENERAL.CON-UUID")
         return uuid if uuid and not name.startswith(_OURS) else None
 
     def take(self, change: Change) -> None:
-        """Bring up the bridge with its ports as the files say."""
+        """Bring up the bridge and its ports from their keyfiles."""
         if not self.runs():
             return
         run(["nmcli", "connection", "reload"])
@@ -73,7 +73,7 @@ class NetworkManager(FileManager):
         if change.written or _field(change.name, "GENERAL.CONNECTION") != bridge:
             run([*_UP, bridge])
         for port, connection in connections_by_port.items():
-            # It brings the ports along by itself, at once; to ask for it interrupts once more.
+            # NetworkManager activates ports with their bridge; a second request interrupts them.
             if not wait_for(partial(_is_up, port, connection), _PORT_S):
                 run([*_UP, connection])
         if connections_by_port and not wait_for(lambda: _is_up(change.name, bridge), _WAIT_S):
@@ -82,7 +82,7 @@ class NetworkManager(FileManager):
             )
 
     def give_back(self, change: Change) -> None:
-        """Give the ports the connections that they had, or whichever NetworkManager chooses."""
+        """Activate the former connections of the ports, or let NetworkManager choose."""
         if not self.runs():
             return
         if change.written:
@@ -95,9 +95,9 @@ class NetworkManager(FileManager):
 
 
 def _choose(port: str) -> None:
-    """Wait for the connection that NetworkManager chooses for a port."""
+    """Wait until NetworkManager has activated a connection of its choice on a port."""
     if not wait_for(lambda: _is_begun(port), _CHOOSE_S):
-        # It had one that NetworkManager made up at boot, and does not make up again until the next.
+        # The port's automatic connection is created at boot only: request it.
         run(["nmcli", "--wait", str(_WAIT_S), "device", "connect", port])
     wait_for(lambda: _is_up(port), _WAIT_S)
 
@@ -105,7 +105,7 @@ def _choose(port: str) -> None:
 def _field(link: str, field: str) -> str:
     try:
         return run(["nmcli", "-g", field, "device", "show", link]).strip()
-    except PersistenceError:  # there is no such device, yet or any more
+    except PersistenceError:  # no such device, yet or any more
         return ""
 
 

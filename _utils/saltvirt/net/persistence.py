@@ -1,4 +1,4 @@
-"""What of a network must be there after a reboot, and what cannot be kept: pure functions."""
+"""The configuration that a link needs after a reboot, and what cannot persist: pure functions."""
 
 import ipaddress
 from collections.abc import Collection, Iterable
@@ -24,15 +24,15 @@ def link_config(
     **fields: Any,
 ) -> LinkConfig:
     """
-    Return what must be there of a link: a lease is kept by DHCP, the rest as it is.
+    Return the persistent configuration of a link: leased addresses become DHCP, others static.
 
-    wanted
-        The snapshot that the links are brought to.
+    snapshot
+        The target snapshot.
     leased
-        The IPv4 addresses that the host's manager renews.
+        The IPv4 addresses that the host's network manager renews.
     is_new_lease
-        Whether DHCP was asked for in the place of what is static now.
-    given
+        Whether DHCP replaces the present static IPv4 addresses.
+    fields
         Other fields of :class:`~saltvirt.net.linkconfig.LinkConfig`.
     """
     link = snapshot["links"][name]
@@ -59,7 +59,7 @@ def _gateways(routes: Iterable[Route]) -> list[str]:
 
 
 def _properties(link: Link) -> dict[str, Any]:
-    """Return the fields that say what a link is itself, whatever its addresses are."""
+    """Return the fields of a link that do not depend on its addresses."""
     options = link["bridge"] or {}
     return {
         "mtu": link["mtu"],
@@ -84,14 +84,14 @@ def _hop(route: Route) -> tuple[str, str]:
 
 
 def list_destinations(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
-    """Return ``((address or destination, gateway or ""), ...)`` of all that is there."""
+    """Return ``((address or destination, gateway or ""), ...)`` of all links and routes."""
     links = snapshot["links"].values()
     addresses = ((a["address"], "") for link in links for a in link["addresses"])
     return (*addresses, *_destinations(snapshot["routes"]))
 
 
 def _is_static(address: Address, leased_addresses: Collection[str]) -> bool:
-    # A lease may last for ever, and is one all the same.
+    # A leased address may have an unlimited lifetime.
     text = address["address"].partition("/")[0]
     return (
         address["valid_s"] is None and address["scope"] == _GLOBAL and text not in leased_addresses
@@ -99,7 +99,7 @@ def _is_static(address: Address, leased_addresses: Collection[str]) -> bool:
 
 
 def _is_persistent(route: Route, dhcp: bool) -> bool:
-    """Return whether a route is nobody else's to make again; dhclient's look like anybody's."""
+    """Return whether a route must be written; dhclient's routes have the protocol ``boot``."""
     if route["proto"] == _PROTO_RA:
         return False
     is_default4 = route["dst"] == "default" and route["family"] == 2
@@ -115,7 +115,7 @@ def _is_advertised(link: Link, routes: Iterable[Route]) -> bool:
 
 
 def refuse_unpersistable(snapshot: Snapshot, name: str, dhcp: bool) -> None:
-    """Raise BridgeRefused for what would not be there after a reboot as it is now."""
+    """Raise BridgeRefused for routes that cannot be kept over a reboot."""
     routes = [r for r in snapshot["routes"] if r["oif"] == name and _is_persistent(r, dhcp)]
     nets = _gateway_networks(snapshot["links"][name]["addresses"], routes)
     for route in routes:
@@ -131,8 +131,8 @@ def refuse_unpersistable(snapshot: Snapshot, name: str, dhcp: bool) -> None:
 
 
 def _gateway_networks(addresses: Iterable[Address], routes: Iterable[Route]) -> list[_Network]:
-    """Return the networks in which a gateway can be."""
-    # A gateway may be reached by a route of its own, which is kept as well.
+    """Return the networks in which gateways are reachable."""
+    # A gateway may be reached by a host route of its own, which is kept as well.
     direct = [dst for dst, via in _destinations(routes) if not via and dst != "default"]
     return [
         *(ipaddress.ip_interface(a["address"]).network for a in addresses),

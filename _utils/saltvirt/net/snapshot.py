@@ -1,4 +1,4 @@
-"""The links that take part in a change of the network, their addresses and routes: plain data."""
+"""Links, addresses and routes before and after a change of the network: plain data."""
 
 from typing import Any, TypedDict
 
@@ -10,7 +10,7 @@ class _Address(TypedDict):
     address: str
     broadcast: str | None
     scope: int
-    # None: for ever.
+    # None: unlimited.
     valid_s: int | None
 
 
@@ -21,7 +21,7 @@ class Address(_Address, total=False):
 
 
 class Link(TypedDict):
-    """A link; ``bridge`` has the options of a bridge, None of other links."""
+    """A link; ``bridge`` has the options of a bridge, None for other links."""
 
     kind: str | None
     master: str | None
@@ -48,7 +48,7 @@ class _Route(TypedDict):
 
 
 class Route(_Route, total=False):
-    """A route; ``strange`` says what of it is not read, and so would not come back."""
+    """A route; ``strange`` names a part that is not read and would not be restored."""
 
     is_onlink: bool
     metrics: dict[str, Any]
@@ -56,7 +56,7 @@ class Route(_Route, total=False):
 
 
 class Snapshot(TypedDict):
-    """What is there of some links, or what is wanted."""
+    """The present or the target state of some links."""
 
     links: dict[str, Link]
     routes: list[Route]

@@ -1,10 +1,10 @@
-"""What systemd-networkd's file of a link says that its bridge's must say too, or its port's."""
+"""Settings of a link's systemd-networkd file that its bridge or port needs as well."""
 
 from collections.abc import Iterable, Iterator
 
-# Only the file of the link below names these; without it they are not made at the next boot.
+# Stacked links that only the lower link's file names; without these keys no boot creates them.
 _KEYS = ("VLAN", "MACVLAN", "MACVTAP", "IPVLAN", "IPVTAP", "VXLAN", "IPoIB", "Xfrm", "Tunnel")
-# What of a lease counts: without these another default route may win.
+# Settings of a lease; without these another default route may win.
 _LEASE = {
     *("RouteMetric", "RouteTable", "UseRoutes", "UseGateway"),
     *("UseDNS", "UseDomains", "UseNTP", "UseMTU", "UseHostname"),
@@ -12,20 +12,20 @@ _LEASE = {
 
 
 def file_of(state: str) -> str:
-    """Return the file that a link is set by, of what networkd has written about it; "" for none."""
+    """Return the file that configures a link, from networkd's state of the link, or ""."""
     rows = (line.partition("=") for line in state.splitlines())
     return next((value for key, _equals, value in rows if key == "NETWORK_FILE"), "")
 
 
 def link_settings(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Return ``[(key, value)]`` of what a link's file, and those beside it, put on the link."""
-    # Of a bridge's ports, VLAN= of another section are the tags that they pass.
+    """Return ``[(key, value)]`` of the stacked links in a link's file and drop-ins."""
+    # VLAN= in another section names the tags that a bridge's port passes.
     rows = ((key, value) for s, key, value in _rows(texts) if s == "Network" and key in _KEYS)
     return list(dict.fromkeys((key, word) for key, value in rows for word in value.split()))
 
 
 def lease_settings(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Return ``[(key, value)]`` of what those files make of a lease."""
+    """Return ``[(key, value)]`` of the lease settings in these files."""
     values = {key: value for s, key, value in _rows(texts) if s in ("DHCPv4", "DHCP") and value}
     return [(key, value) for key, value in values.items() if key in _LEASE]
 

@@ -1,16 +1,16 @@
-"""The stanzas of /etc/network/interfaces, line by line: read and written back as they were."""
+"""Parse the stanzas of /etc/network/interfaces line by line, without loss."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 _ALONE = ("auto", "source", "source-directory", "no-auto-down", "no-scripts", "rename")
-# A backslash at the end of the file continues nothing, and would if it came elsewhere.
+# A backslash at the end of the file would continue the next line after an edit.
 _END = "\\ \t\r\n"
 
 
 @dataclass(slots=True)
 class Entry:
-    """A line as ifupdown reads it; it may be several in the file."""
+    """A logical line; it may span several lines of the file."""
 
     words: list[str]
     lines: list[str]
@@ -18,13 +18,13 @@ class Entry:
 
 @dataclass(slots=True)
 class Block:
-    """A stanza, or comments and empty lines between two (``words`` is empty then)."""
+    """A stanza, or comments and empty lines between stanzas (then ``words`` is empty)."""
 
     words: list[str]
     entries: list[Entry] = field(default_factory=list)
 
     def is_iface(self, name: str, family: str | None = None) -> bool:
-        """Return whether it is the stanza of an interface."""
+        """Return whether the block is the stanza of an interface."""
         return self.words[:2] == ["iface", name] and family in (None, *self.words[2:3])
 
     def options(self) -> list[Entry]:
@@ -33,7 +33,7 @@ class Block:
 
 
 def entries(text: str) -> Iterator[Entry]:
-    """Yield the :class:`Entry` of each line."""
+    """Yield the :class:`Entry` of each logical line."""
     lines = text.rstrip(_END).split("\n")
     while lines:
         entry_lines = [lines.pop(0)]
@@ -52,7 +52,7 @@ def _is_head(words: list[str]) -> bool:
 
 
 def blocks(text: str) -> list[Block]:
-    """Return the :class:`Block` of each stanza, and of what is between them."""
+    """Return the :class:`Block` of each stanza, and of the text between stanzas."""
     out = [Block([])]
     for entry in entries(text):
         if _is_head(entry.words):
@@ -65,7 +65,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def _without_tail(block: Block) -> list[Block]:
-    """Return a stanza, and what stands between its last option and the next stanza."""
+    """Return a stanza, and the comments between its last option and the next stanza."""
     end = len(block.entries)
     while block.words and end and not block.entries[end - 1].words:
         end -= 1

@@ -1,4 +1,4 @@
-"""Programs of this host that manage its network: run one, and say in one line why it failed."""
+"""Run programs that manage this host's network; report a failure in one line."""
 
 import os
 import signal
@@ -12,12 +12,12 @@ _ENOUGH_S = 60
 
 
 class PersistenceError(VirtError):
-    """The network cannot be kept over a reboot; the message says why."""
+    """The network cannot be kept over a reboot; the message has the reason."""
 
 
 def run(argv: Sequence[str], timeout_s: float = _ENOUGH_S) -> str:
     """Run a program to its end and return its output; raise PersistenceError if it fails."""
-    # A client of DHCP that stays in the background would hold a pipe open for ever.
+    # Not a pipe: a DHCP client in the background would hold it open.
     with tempfile.TemporaryFile() as out:
         try:
             child = subprocess.Popen(
@@ -33,7 +33,7 @@ def run(argv: Sequence[str], timeout_s: float = _ENOUGH_S) -> str:
         try:
             child.wait(timeout_s)
         except BaseException as exc:
-            # With all that it has begun: a second client of DHCP would be left over.
+            # Kill the whole process group: no second DHCP client may be left over.
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
             if isinstance(exc, subprocess.TimeoutExpired):

@@ -1,9 +1,8 @@
 """
-Roll the network back unless somebody says in time that it works.
+Roll the network back unless the job confirms in time that it works.
 
-The watchdog is a process of its own: it outlives the job that changes the network, so that a job
-which is killed, or a minion that can no longer be reached, leaves the network as it was, and the
-host's manager of networks with what it knew before.
+The watchdog process outlives the job: if the job is killed or the minion becomes unreachable, the
+watchdog restores the links, and the files and state of the host's network manager.
 """
 
 import logging
@@ -29,7 +28,7 @@ _AGAIN_S = 0.5
 
 
 def roll_back(snapshot: Snapshot, names: Collection[str], change: Change) -> None:
-    """Roll these links back to a snapshot of them, and their manager to what it knew."""
+    """Roll these links back to their snapshot, and their manager to its former state."""
     failed = _without_error(change.before_links, is_rollback=True)
     failed = _without_error(settle, lambda: _roll_links_back(snapshot, names)) or failed
     failed = _without_error(change.after_links, is_rollback=True) or failed
@@ -42,7 +41,7 @@ def _roll_links_back(snapshot: Snapshot, names: Collection[str]) -> None:
 
 
 def settle(change_links: Callable[[], object]) -> None:
-    """Change links that their manager may change too; what it leaves is brought in order after."""
+    """Call ``change_links``; repeat it if it fails, as the network manager changes links too."""
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             change_links()
@@ -54,10 +53,10 @@ def settle(change_links: Callable[[], object]) -> None:
 
 
 def _without_error(step: Callable[..., object], *args: Any, **words: Any) -> Exception | None:
-    """Take a step of the rollback, and return its error: the steps after it are tried as well."""
+    """Run a step of the rollback; return its error, so that the following steps run as well."""
     try:
         step(*args, **words)
-    except Exception as exc:  # whatever it is, the links come back
+    except Exception as exc:  # no error may keep the links from coming back
         return exc
     return None
 
@@ -70,8 +69,7 @@ def run_watched(
     Run the block under a watchdog; roll back if it raises, is killed or takes too long.
 
     change
-        What the manager of the network is told in the block; see
-        :class:`~saltvirt.net.change.Change`.
+        The change of the network manager's files and state that the block makes.
     timeout_s
         After this many seconds the watchdog acts on its own, even if the block still runs.
     """
@@ -85,7 +83,7 @@ def run_watched(
             with undo.undisturbed():
                 roll_back(snapshot, names, change)
         except Exception as exc:
-            # The watchdog, which is still there, tries again on its own.
+            # The watchdog still runs, and tries again.
             log.error("the network could not be put back at once: %s", exc)
             os.close(outbox)
             raise
@@ -116,7 +114,7 @@ def _spawn(inbox: int, outbox: int, timeout_s: float, rollback: _Rollback) -> No
 
 def _watch(inbox: int, timeout_s: float, rollback: _Rollback) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # Not SIG_IGN, which a client of DHCP that is started here would inherit for its life.
+        # Not SIG_IGN: a DHCP client started here would inherit it.
         signal.signal(number, lambda *_: None)
     null_device = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
@@ -138,5 +136,5 @@ def _watch(inbox: int, timeout_s: float, rollback: _Rollback) -> None:
 def _close(descriptor: int) -> None:
     try:
         os.close(descriptor)
-    except OSError:  # the folder's own, already closed
+    except OSError:  # the descriptor of the listing itself
         return

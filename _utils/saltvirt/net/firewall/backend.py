@@ -1,4 +1,4 @@
-"""What all backends of the firewall have in common."""
+"""Base classes of the firewall backends."""
 
 import shutil
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ from saltvirt.net.firewall.bootunits import BootUnits
 from saltvirt.undo import Steps
 
 Functions = Mapping[str, Callable[..., Any]]
-# Not the PATH of whoever runs the state: the unit's text must not depend on it.
+# Not $PATH: the unit's text must not depend on the caller's environment.
 _FOLDERS = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin"
 
 
@@ -24,11 +24,11 @@ def is_found(program: str) -> bool:
 
 
 class FirewallError(VirtError):
-    """The firewall does not take the rules; the message carries its own words."""
+    """The firewall refused the rules; the message has its output."""
 
 
 class Firewall(ABC):
-    """The rules of one name in one backend; ``plan`` says what ``apply`` would do."""
+    """One rule set in one backend; ``plan`` returns what ``apply`` does."""
 
     program: str
     package: str
@@ -45,7 +45,7 @@ class Firewall(ABC):
         return is_found(self.program)
 
     def refuse_missing(self) -> None:
-        """Refuse a host that cannot take the rules as it is."""
+        """Refuse a host without the backend."""
         if not self.is_installed:
             raise FirewallError(
                 f"{self.program} is not installed on this host: install the "
@@ -68,7 +68,7 @@ class Firewall(ABC):
         return out
 
     def _listed(self, argv: Sequence[str]) -> str:
-        """Return what a command lists, nothing if there is no such thing."""
+        """Return a command's output, "" if it fails."""
         if not self.is_installed:
             return ""
         result = self._run(argv, ok=range(256))
@@ -76,71 +76,71 @@ class Firewall(ABC):
 
     @abstractmethod
     def plan(self) -> dict[str, str]:
-        """Return what is to be done: ``{what: why}``."""
+        """Return the pending changes: ``{subject: change}``."""
 
     def apply(self) -> None:
-        """Do what ``plan`` says, or nothing."""
+        """Make the changes of ``plan``; undo all of them on failure."""
         with undo.on_failure() as steps:
             self.bring(steps)
 
     @abstractmethod
     def bring(self, steps: Steps) -> None:
-        """Do what ``plan`` says; ``steps`` get how it is undone."""
+        """Make the changes of ``plan``, and register their undo in ``steps``."""
 
     @abstractmethod
     def removal(self) -> dict[str, str]:
-        """Return what ``remove`` would do: ``{what: why}``."""
+        """Return the changes of ``remove``: ``{subject: change}``."""
 
     def remove(self) -> None:
-        """Take the rules away, now and for the boots to come, or nothing."""
+        """Remove the rules now and for later boots; restore them on failure."""
         with undo.on_failure() as steps:
             self.take(steps)
 
     @abstractmethod
     def take(self, steps: Steps) -> None:
-        """Do what ``removal`` says; ``steps`` get how it is undone."""
+        """Make the changes of ``removal``, and register their undo in ``steps``."""
 
     @abstractmethod
     def note(self) -> str:
-        """Return what must be said beside the outcome."""
+        """Return a note for the state's comment, or ""."""
 
     def warnings(self) -> list[str]:
-        """Return what else on this host decides over these ports."""
+        """Return warnings about other rules of this host that affect these ports."""
         return []
 
     def kept_by_others(self) -> list[str]:
-        """Return what others keep of these rules once ours are gone."""
+        """Return files of other tools that would bring these rules back at boot."""
         return []
 
     def stays_loaded(self) -> list[str]:
-        """Return what ``remove`` takes away for later boots only."""
+        """Return what ``remove`` can remove for later boots only."""
         return []
 
 
 class LoadedFirewall(Firewall):
-    """A backend whose rules a unit of ours loads at boot."""
+    """A backend with rules that a unit of this project loads at boot."""
 
     boot: BootUnits
 
     @abstractmethod
     def _called(self) -> str:
-        """Return what that which is loaded is called."""
+        """Return the title of the table or chain."""
 
     @abstractmethod
     def _there(self) -> list[str]:
-        """Return what of ours is loaded."""
+        """Return the titles of our loaded rules."""
 
     @abstractmethod
     def _foreign(self) -> list[str]:
-        """Return what is loaded under our name and others made."""
+        """Return the titles of loaded rules with our name that are not ours."""
 
     @abstractmethod
     def _missing(self) -> list[str]:
-        """Return what is to be loaded."""
+        """Return the titles of rules that have to be loaded."""
 
     @abstractmethod
     def _check(self) -> None:
-        """Refuse rules that the backend would not take."""
+        """Refuse rules that the backend rejects in a test run."""
 
     @abstractmethod
     def _load(self) -> None:
@@ -148,15 +148,15 @@ class LoadedFirewall(Firewall):
 
     @abstractmethod
     def _unload(self) -> None:
-        """Take away what is loaded."""
+        """Unload the rules."""
 
     @abstractmethod
     def _kept(self) -> object:
-        """Return what is loaded, for ``_put_back``."""
+        """Return the loaded rules, for ``_put_back``."""
 
     @abstractmethod
     def _put_back(self, loaded_rules: Any) -> None:
-        """Have loaded what was, whatever is loaded now."""
+        """Restore the formerly loaded rules."""
 
     def _refuse_foreign(self) -> None:
         for title in self._foreign():
@@ -166,26 +166,26 @@ class LoadedFirewall(Firewall):
             )
 
     def plan(self) -> dict[str, str]:
-        """Return what is to be done: ``{what: why}``; refuse what somebody else has made."""
+        """Return the pending changes: ``{subject: change}``; refuse rules that are not ours."""
         self._refuse_foreign()
         return {**dict.fromkeys(self._missing(), "loaded"), **self.boot.pending()}
 
     def bring(self, steps: Steps) -> None:
-        """Load the rules, each table in one step, and have them loaded at boot."""
+        """Load the rules atomically, and have a unit load them at boot."""
         self._check()
-        # Undone last: to stop or start a unit changes what is loaded.
+        # Undone last, because stopping or starting a unit changes the loaded rules.
         steps.undo_with(self._put_back, self._kept())
         self.boot.keep(steps)
         if self._missing():
             self._load()
 
     def removal(self) -> dict[str, str]:
-        """Return what ``remove`` would do: ``{what: why}``; refuse what somebody else has made."""
+        """Return the changes of ``remove``: ``{subject: change}``; refuse others' rules."""
         self._refuse_foreign()
         return {**dict.fromkeys(self._there(), "removed"), **self.boot.there()}
 
     def stays_loaded(self) -> list[str]:
-        """Return what ``remove`` takes away for later boots only, as its program is missing."""
+        """Return rules that stay loaded until a boot, as the backend's program is missing."""
         if self.is_installed or not self.boot.there():
             return []
         return [
@@ -195,17 +195,17 @@ class LoadedFirewall(Firewall):
 
     @property
     def is_anothers(self) -> bool:
-        """Whether what has our name is somebody else's, and nothing of ours is kept for boots."""
+        """Whether loaded rules with our name are not ours, and no boot unit of ours exists."""
         return bool(self._foreign()) and not self.boot.there()
 
     def take(self, steps: Steps) -> None:
-        """Take the rules away, now and at boot."""
+        """Remove the rules, now and for boots."""
         steps.undo_with(self._put_back, self._kept())
         self.boot.forget(steps)
         self._unload()
 
     def note(self) -> str:
-        """Return what must be said beside the outcome."""
+        """Return a note if no unit loads the rules at boot."""
         if self.boot.has_systemd:
             return ""
         paths = ", ".join(map(str, self.boot.texts))

@@ -1,4 +1,4 @@
-"""The backends of the firewall by name."""
+"""Choose a firewall backend by name."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,13 +20,13 @@ _KINDS: dict[str, type[Firewall]] = {
 def of(
     backend: str, functions: Functions, name: str, ports: Any, peers: Iterable[object]
 ) -> Firewall:
-    """Return the rules of a backend; refuse one that is not known."""
-    # What YAML makes of a slip, such as a list, may have no hash.
+    """Return the rule set in a backend; refuse an unknown backend."""
+    # A mistyped YAML value, such as a list, may be unhashable.
     if backend not in [*_KINDS]:
         raise BadArgument("backend", f"{backend!r}; one of {', '.join(_KINDS)}")
     arguments = (functions, name, ports, list(peers))
     forward_table = Nftables(*arguments, lets_in=False)
-    # The table of nftables says itself what is forwarded.
+    # The nftables backend's own table covers forwarded packets.
     return WithForwarding(
         _KINDS[backend](*arguments), forward_table, is_wanted=backend != "nftables"
     )

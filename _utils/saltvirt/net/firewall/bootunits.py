@@ -1,4 +1,4 @@
-"""Rules that are loaded at every boot, by a oneshot unit of their own that touches no others."""
+"""Load rules at every boot, by oneshot units of this project."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,22 +21,21 @@ def units(
     unit_names: Sequence[str],
 ) -> dict[str, str]:
     """
-    Return the texts of the units that load rules: ``{unit: text}``, that of the boot first.
+    Return the texts of the units that load rules: ``{unit: text}``, the boot unit first.
 
-    The second starts with each of ``others`` and ends at once. A restart or a reload of theirs
-    reaches the first (PartOf, ReloadPropagatedFrom), but for a start, which empties what is there
-    too, the first has nothing to do: it is active already. A drop-in of theirs is not needed: what
-    has the second start is a link of its own, made by ``systemctl enable``.
+    Services in ``unit_names`` flush all rules when they load theirs. Their restart or reload
+    reaches the boot unit (PartOf, ReloadPropagatedFrom), but their start does not, because the boot
+    unit is active already: so the second unit starts with them (WantedBy) and ends at once.
 
     name
-        That of the first; the second is called ``NAME-again``, which no name of rules can end with.
-    what
-        What it loads, for its description.
+        The name of the boot unit; the second is ``NAME-again``, which no rule set can end with.
+    title
+        The title of the rules, for the description.
     start, stop
-        Commands as lists of words; of ``start`` those that begin with ``-`` may fail, of ``stop``
-        all. ``start`` may find the rules loaded.
-    others
-        Services that empty what is there when they load rules: these come after, each time.
+        Commands as lists; of ``start`` those that begin with ``-`` may fail, of ``stop`` all.
+        ``start`` has to work with the rules loaded already.
+    unit_names
+        Services that flush rules; the units start after them.
     """
     starts = [" ".join(argv) for argv in start]
     boot_unit, again_unit = f"{name}.service", f"{name}-again.service"
@@ -61,7 +60,7 @@ def units(
             f"Firewall of Salt Virt: {title}, after others have loaded theirs",
             f"{other_units} {boot_unit}",
         ),
-        # After a stop of theirs the first is stopped too, and would not follow their next reload.
+        # A stop of the other services stops the boot unit as well: start it again.
         f"Wants={boot_unit}",
         "",
         "[Service]",
@@ -79,31 +78,31 @@ def _head(description: str, after: str) -> list[str]:
         "# Written by Salt's virt.firewall_present; virt.firewall_absent removes it.",
         "[Unit]",
         f"Description={description}",
-        # Before any network is up; cloud-init may ask for one before sysinit.target.
+        # Before any network is up; cloud-init may need the network before sysinit.target.
         "DefaultDependencies=no",
         "Wants=network-pre.target",
         "Before=network-pre.target shutdown.target",
         "Conflicts=shutdown.target",
-        # Somebody who tries out rules restarts often; refused the sixth time, ours would be gone.
+        # No limit: an operator who tests rules restarts the other services often.
         "StartLimitIntervalSec=0",
         f"After={after}",
     ]
 
 
 def tidy() -> None:
-    """Remove the folder of the files if none is in it."""
+    """Remove the folder of the rules if it is empty."""
     if RULES.is_dir() and not any(RULES.iterdir()):
         RULES.rmdir()
 
 
 class BootUnits:
     """
-    Files of rules, and the units that load them; without systemd the files alone.
+    Files of rules and the units that load them; without systemd only the files.
 
     run
-        Runs a command, a list of words, and raises if its exit code is not in ``ok``.
+        Runs a command (a list) and raises if its exit code is not in ``ok``.
     texts
-        What :func:`units` returns.
+        The units from :func:`units`.
     """
 
     def __init__(
@@ -132,14 +131,14 @@ class BootUnits:
         return self.has_systemd and not self._is("active", self._first)
 
     def pending(self) -> dict[str, str]:
-        """Return what is to be done: ``{what: why}``."""
+        """Return the pending changes: ``{subject: change}``."""
         out = {str(p): "written" for p, text in self.texts.items() if content(p) != text}
         if self._is_stopped():
             out[self._first] = "started"
         return {**out, **dict.fromkeys(self._disabled(), "enabled")}
 
     def keep(self, steps: Steps) -> None:
-        """Write the files, enable the units and start the first if it is not; see ``steps``."""
+        """Write the files, enable the units and start the first; register the undo in ``steps``."""
         steps.undo_with(self._tidy)
         for path, text in self.texts.items():
             steps.undo_with(put, path, content(path))
@@ -152,16 +151,16 @@ class BootUnits:
             self._run(["systemctl", "enable", name])
         if self._is_stopped():
             steps.undo_with(self._run, ["systemctl", "stop", self._first])
-            # What this starts it with is what a boot will start it with.
+            # Through systemd, so that a mistake in the unit shows now and not at boot.
             self._run(["systemctl", "start", self._first])
 
     def there(self) -> dict[str, str]:
-        """Return what :meth:`forget` would do: ``{what: "removed"}``."""
+        """Return the changes of :meth:`forget`: ``{path: "removed"}``."""
         paths = dict.fromkeys([*self._units, *self.texts])
         return {str(path): "removed" for path in paths if path.exists()}
 
     def forget(self, steps: Steps) -> None:
-        """Stop the units, and remove them and the files; see ``steps``."""
+        """Stop the units, remove them and the files; register the undo in ``steps``."""
         names = [path.name for path in self._units if path.exists()] if self.has_systemd else []
         if names:
             enabled = [name for name in names if self._is("enabled", name)]
@@ -175,7 +174,7 @@ class BootUnits:
         self._tidy()
 
     def _again(self, enabled: Sequence[str], was_active: bool) -> None:
-        """Have units that are there again enabled and started as they were."""
+        """Enable and start restored units as they were before."""
         self._reread()
         if enabled:
             self._run(["systemctl", "enable", *enabled])
@@ -188,7 +187,7 @@ class BootUnits:
 
     def _tidy(self) -> None:
         self._reread()
-        if self.has_systemd:  # a unit that failed would be listed although its file is gone
+        if self.has_systemd:  # systemd keeps listing a failed unit after its removal
             for path in self._units:
                 self._run(["systemctl", "reset-failed", path.name], ok=range(256))
         tidy()

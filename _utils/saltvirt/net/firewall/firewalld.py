@@ -8,16 +8,16 @@ from saltvirt.net.firewall.backend import Firewall, FirewallError
 from saltvirt.net.firewall.ownrules import OwnRules
 from saltvirt.undo import Steps
 
-# What selects a set of rules, what is missing there and what is stale.
+# Options that select a set of rules, the missing rules, the stale rules.
 _Difference = tuple[Sequence[str], list[str], list[str]]
 
 
 class Firewalld(Firewall):
     """
-    Rich rules of the default zone, now and over a reboot; those of hosts that left go.
+    Rich rules of the default zone, at run time and permanent.
 
-    Both sets are changed by themselves: a reload would drop what others have set for now only.
-    Ours is what we have added to the permanent set; somebody else's rule that says the same is not.
+    Both sets are changed one by one: a reload would drop run-time rules of others. Only rules that
+    this class added to the permanent set are ours, not identical rules of others.
     """
 
     program, package = "firewall-cmd", "firewalld"
@@ -34,7 +34,7 @@ class Firewalld(Firewall):
         return self._listed(["firewall-cmd", "--state"]).strip() == "running"
 
     def refuse_missing(self) -> None:
-        """Refuse a host on which firewalld does not run: it takes rules from nobody."""
+        """Refuse a host on which firewalld does not run."""
         super().refuse_missing()
         if not self.is_running:
             raise FirewallError(
@@ -44,7 +44,7 @@ class Firewalld(Firewall):
             )
 
     def _look(self) -> tuple[set[str], list[str] | None, list[_Difference]]:
-        """Return our rules, those to record, and ``[(words for the set, to add, to remove)]``."""
+        """Return our rules, those to record, and ``[(options of the set, to add, to remove)]``."""
         expected_rules = [] if self._is_leaving else rules.rich_rules(self.ports, self.peers)
         rules_by_words = {
             words: self._listed(["firewall-cmd", *words, "--list-rich-rules"]).splitlines()
@@ -66,7 +66,7 @@ class Firewalld(Firewall):
         return our_rules, None if self._is_leaving else kept_rules, differences
 
     def plan(self) -> dict[str, str]:
-        """Return what is to be done: ``{what: why}``."""
+        """Return the pending changes: ``{subject: change}``."""
         _our_rules, kept_rules, differences = self._look()
         out = {}
         for _words, missing_rules, stale_rules in differences:
@@ -78,10 +78,10 @@ class Firewalld(Firewall):
         return out
 
     def bring(self, steps: Steps) -> None:
-        """Add and remove the rules, those for now and those for later."""
+        """Add and remove run-time and permanent rules."""
         our_rules, kept_rules, differences = self._look()
         steps.undo_with(self._own_rules.write, self._own_rules.read())
-        # First, so that those of a run that is killed are known for ours.
+        # Record first: if this run is killed, its rules are known as ours.
         self._own_rules.write(sorted(our_rules.union(kept_rules or ())))
         for words, missing_rules, stale_rules in differences:
             steps.undo_with(self._change, words, stale_rules, missing_rules)
@@ -91,7 +91,7 @@ class Firewalld(Firewall):
     def _change(
         self, words: Sequence[str], added_rules: Collection[str], removed_rules: Collection[str]
     ) -> None:
-        # firewall-cmd takes only one of the two at a time.
+        # firewall-cmd does not add and remove in one call.
         for verb, changed_rules in (("add", added_rules), ("remove", removed_rules)):
             if changed_rules:
                 self._run(
@@ -103,16 +103,16 @@ class Firewalld(Firewall):
                 )
 
     def removal(self) -> dict[str, str]:
-        """Return what ``remove`` would do: ``{what: why}``."""
+        """Return the changes of ``remove``: ``{subject: change}``."""
         self._is_leaving = True
         if self.is_installed:
             self.refuse_missing()
         return self.plan()
 
     def take(self, steps: Steps) -> None:
-        """Take the rules away, those for now and those for later."""
+        """Remove run-time and permanent rules."""
         self.bring(steps)
 
     def note(self) -> str:
-        """Return what must be said beside the outcome."""
+        """Return a note if firewalld does not run."""
         return "" if self.is_running else "; firewalld does not run yet"

@@ -1,8 +1,8 @@
 """
-What a host forwards, beside a backend that says nothing of it.
+Restrict forwarded packets for backends that cannot.
 
-iptables cannot: whenever libvirt starts, it puts before all others what lets its guests out. What a
-table of nftables refuses stays refused, whoever else accepts it.
+libvirt inserts the iptables rules for its guests before all others at each start. A packet that a
+table of nftables refuses stays refused.
 """
 
 from saltvirt.errors import BadArgument
@@ -14,10 +14,10 @@ from saltvirt.undo import Steps
 
 class WithForwarding(Firewall):
     """
-    The rules of a backend, and a table beside them where nft is installed.
+    A backend's rules, and an nft table for forwarded packets where nft is installed.
 
     is_wanted
-        Otherwise the table is what another backend has left, and goes.
+        Whether the table is needed; otherwise it is another backend's leftover, and is removed.
     """
 
     def __init__(self, backend: Firewall, table: Nftables, *, is_wanted: bool) -> None:
@@ -26,29 +26,29 @@ class WithForwarding(Firewall):
 
     @property
     def _is_kept(self) -> bool:
-        """Whether the table is to be there; refuse an nft that fails."""
+        """Whether the table has to exist; refuse an nft that fails."""
         if not self._is_wanted or not self._table.is_installed:
             return False
         self._table.refuse_broken()
         return True
 
     def _left(self) -> dict[str, str]:
-        """Return what there is of the table to remove: ``{what: why}``."""
+        """Return the changes that remove the table: ``{subject: change}``."""
         return {} if self._table.is_anothers else self._table.removal()
 
     def refuse_missing(self) -> None:
-        """Refuse a host that cannot take the rules as it is."""
+        """Refuse a host on which the backend cannot be used."""
         self.backend.refuse_missing()
 
     def plan(self) -> dict[str, str]:
-        """Return what is to be done: ``{what: why}``; refuse the name of a table beside others."""
+        """Return the pending changes: ``{subject: change}``; refuse a reserved name."""
         rules.refuse_beside(self.name)
         if self._is_wanted:
             return {**self.backend.plan(), **(self._table.plan() if self._is_kept else {})}
         return {**self.backend.plan(), **self._left()}
 
     def bring(self, steps: Steps) -> None:
-        """Do what ``plan`` says; ``steps`` get how it is undone."""
+        """Make the changes of ``plan``, and register their undo in ``steps``."""
         if self._is_kept:
             self._table.bring(steps)
         self.backend.bring(steps)
@@ -56,24 +56,24 @@ class WithForwarding(Firewall):
             self._table.take(steps)
 
     def removal(self) -> dict[str, str]:
-        """Return what ``remove`` would do: ``{what: why}``; refuse a table beside others' rules."""
+        """Return the changes of ``remove``: ``{subject: change}``; refuse the table alone."""
         if not self._is_wanted:
             _refuse_guard(self.name)
         return {**self.backend.removal(), **self._left()}
 
     def take(self, steps: Steps) -> None:
-        """Do what ``removal`` says; ``steps`` get how it is undone."""
+        """Make the changes of ``removal``, and register their undo in ``steps``."""
         self.backend.take(steps)
         if self._left():
             self._table.take(steps)
 
     def note(self) -> str:
-        """Return what must be said beside the outcome."""
+        """Return a note for the state's comment, or ""."""
         has_table = self._is_wanted and self._table.is_installed
         return self.backend.note() + (self._table.note() if has_table else "")
 
     def warnings(self) -> list[str]:
-        """Return what else on this host decides over these ports, or nothing does."""
+        """Return warnings about other rules of this host, or about a missing nft."""
         if not self._is_wanted or self._table.is_installed:
             return self.backend.warnings()
         return [
@@ -84,17 +84,17 @@ class WithForwarding(Firewall):
         ]
 
     def kept_by_others(self) -> list[str]:
-        """Return what others keep of these rules once ours are gone."""
+        """Return files of other tools that would bring these rules back at boot."""
         return self.backend.kept_by_others()
 
     def stays_loaded(self) -> list[str]:
-        """Return what ``remove`` takes away for later boots only."""
+        """Return what ``remove`` can remove for later boots only."""
         table = self._table.stays_loaded() if self._left() else []
         return [*self.backend.stays_loaded(), *table]
 
 
 def _refuse_guard(name: str) -> None:
-    """Refuse to take away alone what guards rules that are still there."""
+    """Refuse to remove the table of an existing rule set alone."""
     guarded_name = name.removesuffix(rules.BESIDE)
     if guarded_name != name and guarded_name in _names():
         raise BadArgument(
@@ -105,12 +105,12 @@ def _refuse_guard(name: str) -> None:
 
 
 def _names() -> set[str]:
-    """Return the names of rules beside which there is to be a table."""
+    """Return the names of the rule sets that need a table for forwarded packets."""
     return {path.stem.partition("-")[2] for path in bootunits.RULES.glob("*.rules")}
 
 
 def find_outdated() -> list[str]:
-    """Return the names of rules whose table, as its file has it, lets through what is not to be."""
+    """Return the names of rule sets with a table that drops less than this release does."""
     prefix = "nftables-"
     paths = bootunits.RULES.glob(f"{prefix}*.nft")
     return sorted(
@@ -121,7 +121,7 @@ def find_outdated() -> list[str]:
 
 
 def find_unguarded() -> list[str]:
-    """Return the names of rules beside which there should be a table for what is forwarded."""
+    """Return the names of rule sets that lack their table for forwarded packets."""
     folder, has_nft = bootunits.RULES, is_found(Nftables.program)
     tables = {name: folder / f"nftables-{name}{rules.BESIDE}.nft" for name in _names()}
     return sorted(name for name, path in tables.items() if not has_nft or not path.exists())

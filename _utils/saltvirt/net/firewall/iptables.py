@@ -1,4 +1,4 @@
-"""A chain of iptables and ip6tables."""
+"""The iptables backend."""
 
 import tempfile
 from pathlib import Path
@@ -10,7 +10,7 @@ from saltvirt.net.firewall.bootunits import RULES, BootUnits, units
 
 
 class Iptables(LoadedFirewall):
-    """A chain of its own, first in INPUT."""
+    """A chain of our own in iptables and ip6tables, first in INPUT."""
 
     program = package = "iptables"
     _PROGRAMS = {"iptables": 4, "ip6tables": 6}
@@ -45,7 +45,7 @@ class Iptables(LoadedFirewall):
         }
         starts = []
         for program, path in paths_by_program.items():
-            # The file ends with the jump, which may be there: two would outlive a stop.
+            # The file adds the jump: remove a present one, as a stop removes only one.
             starts.append([f"-{jumps[program][0]}", *jumps[program][1:]])
             starts.append([self._path(f"{program}-restore"), "-w", "--noflush", str(path)])
         texts = units(
@@ -85,7 +85,7 @@ class Iptables(LoadedFirewall):
         ]
 
     def _has_jump(self, program: str) -> bool:
-        # Wherever it is by now: libvirt and others put theirs first too, whenever they start.
+        # At any position: libvirt and others also insert theirs first when they start.
         listing = self._listed([program, "-w", "-S", "INPUT"])
         return f"-A INPUT -j {self._chain}" in listing.splitlines()
 
@@ -137,7 +137,7 @@ class Iptables(LoadedFirewall):
                 self._run([program, "-w", "-I", "INPUT", "1", "-j", self._chain])
 
     def kept_by_others(self) -> list[str]:
-        """Return which files of others, saved meanwhile, bring the chain back at boot."""
+        """Return the saved rule files that would bring the chain back at boot."""
         return [
             f"{path} was saved with the chain {self._chain}, which comes back at boot: save "
             "the rules of this host again"

@@ -1,4 +1,4 @@
-"""The other hypervisors' addresses, as the master has last told them: for when it knows none."""
+"""Remember the last known addresses of hypervisors, for when the master knows none."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,13 +11,13 @@ _SHOWN = 5
 
 
 class LastPeers:
-    """What is kept for the rules of one name: ``{host: its addresses}``."""
+    """The file of ``{host: addresses}`` of one rule set."""
 
     def __init__(self, name: str) -> None:
         self.path = bootunits.RULES / f"peers-{rules.table_name(name)}.json"
 
     def of(self, hosts: Iterable[str]) -> dict[str, list[str]]:
-        """Return the addresses of those hosts that are kept."""
+        """Return the stored addresses of these hosts."""
         try:
             content = json.loads(self.path.read_bytes())
             addresses_by_host = {
@@ -29,12 +29,12 @@ class LastPeers:
         except FileNotFoundError:
             return {}
         except (ValueError, TypeError):
-            # Somebody has edited it: whoever it let in is known again when the host is.
+            # A damaged file: its hosts get in again when the master knows their addresses.
             return {}
         return addresses_by_host
 
     def keep(self, peers: Mapping[str, Iterable[str]]) -> None:
-        """Replace what is kept."""
+        """Replace the stored addresses; hosts without any are left out."""
         addresses_by_host = {
             host: sorted(addresses) for host, addresses in sorted(peers.items()) if addresses
         }
@@ -44,13 +44,13 @@ class LastPeers:
         )
 
     def forget(self) -> None:
-        """Keep nothing any more."""
+        """Remove the file."""
         change.put(self.path, None)
         bootunits.tidy()
 
 
 def note(kept_addresses: Mapping[str, Iterable[str]], unknown_hosts: Iterable[str]) -> str:
-    """Return what is said of hypervisors whose addresses the master does not know."""
+    """Return the note on hypervisors for which the master knows no address."""
     hosts = sorted(unknown_hosts)
     if not hosts:
         return ""

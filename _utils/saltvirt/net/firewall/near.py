@@ -1,4 +1,4 @@
-"""The networks that a host shares with its peers, in which these may have further addresses."""
+"""Find the networks that a host shares with its peers."""
 
 import ipaddress
 import json
@@ -16,7 +16,7 @@ def networks(run: Callable[..., dict[str, Any]], peers: rules.Peers) -> rules.Pe
     Return this host's own networks with an address of a peer in them.
 
     run
-        Runs a command, a list of words, and raises if it fails.
+        Runs a command (a list) and raises if it fails.
     """
     peer_networks = [
         ipaddress.ip_network(address) for addresses in peers.values() for address in addresses

@@ -1,4 +1,4 @@
-"""A table of nftables."""
+"""The nftables backend."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ _WAYS = (
 
 
 class Nftables(LoadedFirewall):
-    """A table of its own: what it refuses stays refused, whatever other tables accept."""
+    """A table of our own; other tables cannot accept packets that it refuses."""
 
     program, package = "nft", "nftables"
 
@@ -45,23 +45,23 @@ class Nftables(LoadedFirewall):
         self.boot = BootUnits(self._run, texts, {self._file: self._text})
 
     def _near(self) -> rules.Peers:
-        """Return the networks of this host that have peers in them; without nft none are needed."""
+        """Return the networks that this host shares with peers; none without nft."""
         return near.networks(self._run, self.peers) if self.is_installed else rules.networks([])
 
     def _sees_ways(self) -> bool:
-        """Return whether this kernel can tell in a forward chain from where a source is reached."""
+        """Return whether this kernel supports ``fib saddr . iif`` in a forward chain."""
         if not self.is_installed or not any(self.peers.values()):
             return True
         try:
             self._run(["nft", "-c", _WAYS])
         except FirewallError as exc:
-            # Linux before 5.18, or one built without it.
+            # Linux before 5.18, or built without this feature.
             log.debug("no peer behind this host is let through: %s", exc)
             return False
         return True
 
     def refuse_broken(self) -> None:
-        """Refuse a host on which nft is there and fails, in its words."""
+        """Refuse a host on which nft is installed but fails."""
         try:
             self._run(["nft", "list", "tables"])
         except FirewallError as exc:
@@ -71,7 +71,7 @@ class Nftables(LoadedFirewall):
             ) from exc
 
     def plan(self) -> dict[str, str]:
-        """Return what is to be done; refuse a name that others may use later."""
+        """Return the pending changes; refuse the names of distributions' tables."""
         rules.refuse_table(self._name)
         return super().plan()
 
@@ -117,7 +117,7 @@ class Nftables(LoadedFirewall):
             self._run(["nft", "-f", handle.name])
 
     def warnings(self) -> list[str]:
-        """Return which other chains drop what they do not accept: they decide after ours."""
+        """Return warnings about other input chains with the policy ``drop``, which still apply."""
         ruleset = json.loads(self._listed(["nft", "-j", "list", "chains"]) or "{}")
         chains = [c["chain"] for c in ruleset.get("nftables", ()) if "chain" in c]
         return [

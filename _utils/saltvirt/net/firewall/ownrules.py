@@ -1,4 +1,4 @@
-"""The rules that we have given to firewalld, which cannot mark them as ours: a file has them."""
+"""Record our firewalld rules in a file, because firewalld cannot mark them."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,22 +10,22 @@ _HEAD = "# Rich rules set by Salt's virt.firewall_present, which removes no othe
 
 
 class OwnRules:
-    """The rules of one name, a line each."""
+    """The rules of one rule set, a line each."""
 
     def __init__(self, name: str) -> None:
         self.path = bootunits.RULES / f"firewalld-{name}.rules"
 
     def read(self) -> list[str] | None:
-        """Return the rules, or None if no version that records them has been at work."""
+        """Return the recorded rules, or None if there is no record."""
         return _rules(self.path) if self.path.exists() else None
 
     def others(self) -> set[str]:
-        """Return the rules of all other names."""
+        """Return the rules of all other rule sets."""
         paths = set(self.path.parent.glob("firewalld-*.rules")) - {self.path}
         return {rule for path in paths for rule in _rules(path)}
 
     def write(self, rules: Iterable[str] | None) -> None:
-        """Replace the rules; None forgets them."""
+        """Replace the record; None removes it."""
         text = None if rules is None else _HEAD + "".join(f"{rule}\n" for rule in rules)
         change.put(self.path, text if text is None else text.encode())
         bootunits.tidy()

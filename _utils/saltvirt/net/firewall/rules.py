@@ -1,15 +1,15 @@
 """
-Firewall rules that let the other hypervisors in and nobody else: text from plain data.
+Firewall rules that let only the other hypervisors in: text from plain data.
 
-What a guest of a NAT network sends leaves its host with the host's own address, which the others
-let in. So no packet that this host forwards gets to these ports of them; what a host itself sends
-is not forwarded. A peer may have addresses that it has not told: in the networks that this host
-shares with peers, nothing whose source has become this host's own gets to these ports at all.
+A guest on a NAT network sends with its host's address, which the peers let in. So this host refuses
+to forward packets to these ports of peers; a host's own packets are not forwarded. A peer may have
+further addresses: in the networks that this host shares with peers, it drops all packets to these
+ports that got this host's address by source NAT.
 
-A guest with a port forwarded to it can make the kernel take its connection for the answer to one:
-it first sends itself a packet in the peer's name. So what begins a connection is judged in both
-directions. A peer behind this host (a hypervisor that is a VM) is let through with its own address,
-if its packets come from where it is: others cannot take that address.
+A guest with a forwarded port can send itself a packet with a peer's address, so that the kernel
+takes the guest's connection for a reply. So SYN packets are checked in both directions. A peer
+behind this host (a hypervisor that is a VM) is let through with its own address, if its packets
+come from the link that routes to this address: guests on other links cannot forge it.
 """
 
 import hashlib
@@ -27,15 +27,15 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,27}")  # 28 characters are what iptables takes
 
 _MARK = "@mark@"
-# What the name of the table ends with that says only what is forwarded.
+# The suffix of the table for forwarded packets only.
 BESIDE = "_forward"
 
-# What marks tables and chains as made by this project, in any of its versions.
+# The mark of this project's tables and chains, in any version.
 _OUR_TABLE = re.compile(r'^\s*iif "?lo"? accept comment "[0-9a-f]{24}"\s*$', re.MULTILINE)
 _OUR_CHAIN = re.compile(
     r'^-A \S+ -i lo -m comment --comment "?[0-9a-f]{24}"? -j RETURN\s*$', re.MULTILINE
 )
-# A table of ours that somebody has flushed, or one in which there never was anything.
+# A table without rules: flushed, or never filled.
 _SET = re.compile(r"\bset (peers|near)[46] \{.*?\n\t\}", re.DOTALL)
 _HOOK = (
     r"chain (?P<hook>input|forward|postrouting) \{\s*"
@@ -48,7 +48,7 @@ _RICH = re.compile(
     r'port port="(?P<span>[0-9-]+)" protocol="tcp" accept'
 )
 
-# What distributions call their own tables: ours would replace one that is loaded only later.
+# Names of distributions' own tables, which may be loaded later and collide with ours.
 _THEIRS = {"filter", "nat", "mangle", "raw", "security", "firewalld"}
 _BUILT_IN = {
     "INPUT",
@@ -66,7 +66,7 @@ _BUILT_IN = {
 
 
 def table_name(value: object) -> str:
-    """Return the name if it can be one of a table, a chain, a unit and a file."""
+    """Return the name if it can name a table, a chain, a unit and a file."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise BadArgument(
             "name",
@@ -77,7 +77,7 @@ def table_name(value: object) -> str:
 
 
 def refuse_beside(name: str) -> None:
-    """Refuse a name that the table beside other rules has; an earlier release took it."""
+    """Refuse a name reserved for the table of another rule set; earlier releases allowed it."""
     if name.endswith(BESIDE):
         raise BadArgument(
             "name",
@@ -87,7 +87,7 @@ def refuse_beside(name: str) -> None:
 
 
 def refuse_table(name: str) -> None:
-    """Refuse the name of a table that a host's own rules usually have."""
+    """Refuse the name of a table that distributions use."""
     if name in _THEIRS:
         raise BadArgument(
             "name",
@@ -108,12 +108,12 @@ def chain_name(name: str) -> str:
 
 
 def is_our_table(listing: str) -> bool:
-    """Return whether ``nft list table`` shows a table of ours, or one that holds no rule."""
+    """Return whether ``nft list table`` shows a table of ours, or one without rules."""
     return bool(_OUR_TABLE.search(listing) or _BARE.fullmatch(_SET.sub("", listing).strip()))
 
 
 def is_our_chain(listing: str) -> bool:
-    """Return whether ``iptables -S CHAIN`` shows a chain of ours, or one that holds no rule."""
+    """Return whether ``iptables -S CHAIN`` shows a chain of ours, or one without rules."""
     return bool(_OUR_CHAIN.search(listing) or "-A " not in listing)
 
 
@@ -161,7 +161,7 @@ def _span(pair: _Span, dash: str) -> str:
 
 
 def _add_mark(lines: Iterable[str]) -> tuple[str, str]:
-    """Return a text and its mark: a digest of all of it, by which another run knows it again."""
+    """Return a text with its mark filled in, and the mark: a digest to recognise the text by."""
     text = "\n".join(lines) + "\n"
     mark = hashlib.sha256(text.encode()).hexdigest()[:24]
     return text.replace(_MARK, mark), mark
@@ -177,15 +177,15 @@ def nftables(
     sees_ways: bool = True,
 ) -> tuple[str, str]:
     """
-    Return a table of its own for nft, which replaces itself in one step, and its mark.
+    Return the text of an nft table that replaces the present one, and its mark.
 
     near
         The networks in which peers may have further addresses.
     lets_in
-        Whether it says who gets in, too. Defaults to True.
+        Whether the table also restricts incoming connections. Defaults to True.
     sees_ways
-        Whether the kernel can tell from where a source is reached; without that no peer behind this
-        host is let through. Defaults to True.
+        Whether the kernel supports ``fib saddr . iif`` in a forward chain; without it no peer
+        behind this host is let through. Defaults to True.
     """
     port_set = ", ".join(_span(pair, "-") for pair in port_pairs)
     lines = [replacing(table, f"table inet {table} {{")]
@@ -209,14 +209,14 @@ _FAMILIES = (("ip", 4), ("ip6", 6))
 
 
 def _connection_matches(port_set: str) -> tuple[str, str]:
-    """Return what matches packets of who has asked for a connection, and all that ask for one."""
+    """Return matches for packets of a connection's initiator, and for any SYN packet."""
     to = f"tcp dport {{ {port_set} }}"
-    # Answers to what a peer itself has asked for, from such a port, are neither.
+    # Replies to a peer's own connection from such a port match neither.
     return f"ct direction original {to}", f"tcp flags & (syn | ack) == syn {to}"
 
 
 def _answers(port_set: str) -> str:
-    # A connection of this host's may go out from such a port: the kernel picks one of these too.
+    # The kernel may use one of these ports for an outgoing connection of this host.
     to = f"tcp dport {{ {port_set} }}"
     return f"\t\tct direction reply {to} tcp flags & (syn | ack) != syn accept"
 
@@ -240,8 +240,8 @@ def _reject_lines(port_set: str) -> list[str]:
 
 def _drop_lines(port_set: str) -> list[str]:
     original_match, syn_match = _connection_matches(port_set)
-    # After source NAT, that of an answer is where destination NAT is undone; nothing can be
-    # rejected here. What has a socket is this host's own, whatever address it goes out with.
+    # This chain runs after source NAT, which for replies undoes destination NAT. Packets cannot be
+    # rejected here. A packet with a socket is this host's own.
     matches = (f"ct status snat {original_match}", f"ct direction reply ct status dnat {syn_match}")
     return [
         "\t\tmeta skuid >= 0 accept",
@@ -255,14 +255,14 @@ def _drop_lines(port_set: str) -> list[str]:
 
 
 def holds_back(text: str) -> bool:
-    """Return whether a table, as its file has it, holds back all that this release does."""
+    """Return whether the text of a table drops all that this release drops."""
     match = re.search(r"tcp dport \{ ([^}]*) \}", text)
     port_set = match[1] if match else ""
     return {*_reject_lines(port_set), *_drop_lines(port_set)} <= set(text.splitlines())
 
 
 def replacing(table: str, text: str) -> str:
-    """Return a text that makes a table, so that it replaces the one that is there in one step."""
+    """Return a table's text so that it replaces the present table atomically."""
     return f"table inet {table}\ndelete table inet {table}\n{text}"
 
 
@@ -291,15 +291,15 @@ def iptables(
     chain: str, port_pairs: Iterable[_Span], peers: Peers, version: int
 ) -> tuple[str, str]:
     """
-    Return a chain of its own for iptables-restore --noflush, and its mark.
+    Return the text of a chain for iptables-restore --noflush, and its mark.
 
-    The text ends with the jump to it, for a boot; :func:`without_jump` is for a running host.
+    The text ends with the jump to the chain, for boots; see :func:`without_jump`.
     """
     port_list = ",".join(_span(pair, ":") for pair in port_pairs)
     match = f"-p tcp -m multiport --dports {port_list}"
     lines = ["*filter", f":{chain} - [0:0]"]
     lines.append(f"-A {chain} -i lo -m comment --comment {_MARK} -j RETURN")
-    # As those of nftables.
+    # As in :func:`_answers`.
     answers = "-m tcp ! --tcp-flags SYN,ACK SYN -m conntrack --ctdir REPLY"
     lines.append(f"-A {chain} {match} {answers} -j RETURN")
     lines += [f"-A {chain} -s {peer} {match} -j ACCEPT" for peer in peers[version]]
@@ -309,12 +309,12 @@ def iptables(
 
 
 def without_jump(text: str, chain: str) -> str:
-    """Return the chain alone: it is replaced in one step while packets go through it."""
+    """Return the chain without the jump: the chain is replaced atomically while in use."""
     return text.replace(_jump(chain) + "\n", "")
 
 
 def restoring(chain: str, listing: str) -> str:
-    """Return what brings back a chain that ``iptables -S CHAIN`` has shown."""
+    """Return the text that restores a chain from the output of ``iptables -S CHAIN``."""
     rules = [line for line in listing.splitlines() if line.startswith("-A ")]
     return "\n".join(["*filter", f":{chain} - [0:0]", *rules, "COMMIT"]) + "\n"
 
@@ -324,7 +324,7 @@ def _jump(chain: str) -> str:
 
 
 def rich_rules(port_pairs: Iterable[_Span], peers: Peers) -> list[str]:
-    """Return the rich rules of firewalld, which lets nobody else in by itself."""
+    """Return the rich rules of firewalld, which blocks all other sources by default."""
     return [
         f'rule family="ipv{version}" source address="{peer}" '
         f'port port="{_span(pair, "-")}" protocol="tcp" accept'
@@ -336,10 +336,10 @@ def rich_rules(port_pairs: Iterable[_Span], peers: Peers) -> list[str]:
 
 def earlier_rich_rules(present_rules: Iterable[str], port_pairs: Iterable[_Span]) -> set[str]:
     """
-    Return the rules that a version of this project without a record of them has set.
+    Return the rules that earlier releases set without recording them.
 
-    It set one for each port and address: an address with a rule for one port only is somebody
-    else's, and so is what differs from ours in a word.
+    These set one rule for each port and address: an address without a rule for every port is not
+    ours, nor is a rule with another text.
     """
     rules_by_peer: dict[str, dict[str, str]] = {}
     for rule in present_rules:
@@ -357,7 +357,7 @@ def earlier_rich_rules(present_rules: Iterable[str], port_pairs: Iterable[_Span]
 def rich_changes(
     expected_rules: Collection[str], present_rules: Collection[str], our_rules: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Return the rules to add and those to remove; what is not ours stays."""
+    """Return the rules to add and those to remove; rules of others stay."""
     return (
         [rule for rule in expected_rules if rule not in present_rules],
         [rule for rule in present_rules if rule in our_rules and rule not in expected_rules],
