@@ -1,4 +1,4 @@
-"""How a VM is reached: which addresses it has, and with which command its user logs in."""
+"""Addresses of a VM, and the command by which its user logs in."""
 
 import ipaddress
 import itertools
@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 MOST = 16
-# A guest, or whoever answers for it, may say any number.
+# A guest is not trusted: it may report any number of addresses.
 _MOST_READ = 1000
-# Stands for the default user of an image that nobody has looked into; no user is called that.
+# Stands for the default user of an image that was never inspected; no real user has this name.
 SOME_USER = "USER"
-# Stands for an address that is not known.
+# Stands for an unknown address.
 SOME_ADDRESS = "ADDRESS"
-# Who told an address: libvirt's own DHCP server, the guest's agent, the host's table of neighbours,
-# by libvirt too, or the VM's own minion.
+# Sources of an address: libvirt's DHCP server, the guest agent, the host's neighbour table (also
+# through libvirt), or the VM's own minion.
 SOURCES = ("lease", "agent", "neighbours", "arp", "minion")
 _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
@@ -23,10 +23,10 @@ _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 def addresses(values: Iterable[Any]) -> list[str]:
     """
-    Return those of some texts that are addresses at which others may reach a VM, IPv4 first.
+    Return the texts that are addresses at which others may reach a VM, IPv4 first.
 
-    A guest may have said them: what is no address, or is of no use to others, is left out, and so
-    is what is more than ``MOST``.
+    A guest may report anything: other texts and useless addresses are left out, and all after
+    ``MOST``.
     """
     candidates = filter(None, map(_address, itertools.islice(values, _MOST_READ)))
     sorted_addresses = sorted(dict.fromkeys(candidates), key=lambda address: address.version)
@@ -34,7 +34,7 @@ def addresses(values: Iterable[Any]) -> list[str]:
 
 
 def _address(text: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    # Behind '%' there may be any text.
+    # Any text may follow '%'.
     if not isinstance(text, str) or "%" in text:
         return None
     try:
@@ -52,13 +52,13 @@ def _address(text: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def ssh_user(text: Any) -> str | None:
-    """Return a guest's user as it was noted, None if that can be no user."""
+    """Return a guest's recorded user, None if the text is no user name."""
     is_user = isinstance(text, str) and (text == SOME_USER or _USER.fullmatch(text))
     return text if is_user else None
 
 
 def is_in_networks(address: str, networks: Iterable[Any]) -> bool:
-    """Return whether an address is in one of the networks that some texts say."""
+    """Return whether an address is in one of some networks, given as texts."""
     ip = ipaddress.ip_address(address)
     parsed_networks = (_network(text) for text in networks)
     return any(net is not None and ip in net for net in parsed_networks)
@@ -79,10 +79,10 @@ def ssh(
     jump_networks: Iterable[Any] = (),
 ) -> str | None:
     """
-    Return the command that logs in by SSH, None if nobody is known who could.
+    Return the command that logs in by SSH, None without a user.
 
-    host, behind
-        The VM's host, and the networks that only this reaches: the way leads through it.
+    host, jump_networks
+        The VM's host, and the networks that only this host reaches: SSH jumps through it.
     """
     if not user:
         return None
@@ -99,5 +99,5 @@ def ssh(
 
 
 def console(name: str, host: str) -> str:
-    """Return the way in where nobody has a key; a distribution's own image has no password."""
+    """Return the console command, the way in without a key; stock images have no password."""
     return f"virsh console {name} (on {host}; asks for a password, which stock images do not have)"

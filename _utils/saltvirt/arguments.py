@@ -1,4 +1,4 @@
-"""Check what a user typed, before anything else happens."""
+"""Checks of the arguments that a user typed, before anything else happens."""
 
 import difflib
 import ipaddress
@@ -14,10 +14,10 @@ from saltvirt.units import size_mib
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAX_NAME = 63
-# Where passwords and keys are, so that an error does not show them to who reads the job cache.
+# Arguments with passwords and keys: an error must not show them in the job cache.
 _WITH_SECRETS = ("config", "graphics")
 _TEST = "test:///default"
-# The drivers' own daemons on this host: no other host, no file, no folder is in such a URI.
+# URIs of daemons on this host: they have no host, file or folder.
 _OWN_URI = re.compile(r"[a-z]+(\+unix)?:///[a-z/]*", re.IGNORECASE)
 _ALIAS = re.compile(r"[A-Za-z0-9_-]+")
 _RUN = ("/run/libvirt/", "/var/run/libvirt/")
@@ -27,7 +27,7 @@ _SOCKETS = {
     for daemon in ("libvirt", "virtqemud", "virtproxyd")
     for ending in ("", "-ro")
 }
-# The keys of a query that a call may give, by transport, with their values.
+# The query keys that a call may give, with their values, by transport.
 _QUERY = {
     "": {"mode": {"auto", "direct", "legacy"}, "socket": _SOCKETS},
     "unix": {"mode": {"auto", "direct", "legacy"}, "socket": _SOCKETS},
@@ -35,9 +35,9 @@ _QUERY = {
 _SCHEMES = r"((?:https?|s?ftps?|s3|swift)://)"
 _WEB = re.compile(_SCHEMES + r"(?:[^/?#]*@)?([^?#]*)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
 _LONGEST_TOLD = 400
-# What is deeper is told as Python writes it.
+# Deeper values are shown as Python writes them.
 _DEPTH_TOLD = 8
-# The same within another text, such as what Python writes of a list.
+# The same within another text, such as a list as Python writes it.
 _IN_TEXT = re.compile(
     _SCHEMES + r"(?:[^/?#\s'\"]*@)?([^?#\s'\"]*)(?:[?#][^\s'\"]*)?", re.IGNORECASE
 )
@@ -64,7 +64,7 @@ def _short(name: str) -> str:
 
 
 def text(argument: str, value: object) -> str:
-    """Return a text; of what YAML makes of ``101`` and of ``yes``, say how it is one."""
+    """Return a text; for what YAML reads as a number or boolean, raise with a hint to quote it."""
     if isinstance(value, str):
         return value
     hint = ""
@@ -78,10 +78,10 @@ def text(argument: str, value: object) -> str:
 @contextmanager
 def shape_errors(argument: str) -> Iterator[None]:
     """
-    Have what stumbles over the shape of a nested argument be a BadArgument that names it.
+    Turn errors about the shape of a nested argument into a BadArgument that names the argument.
 
-    Lists, mappings and numbers may be anywhere in what YAML makes of it. Its value is not said: a
-    display's has a password.
+    YAML may yield lists, mappings and numbers anywhere. The message omits the value: a display's
+    has a password.
     """
     try:
         yield
@@ -100,7 +100,7 @@ def whole_number(argument: str, value: Any, least: int = 1, most: int | None = N
     """Return a whole number within bounds."""
     try:
         number = int(value)
-        # A text is not read as a float, which above 2**53 is another number.
+        # Read no text as a float: above 2**53 that is another number.
         if isinstance(value, bool) or not (isinstance(value, str) or number == value):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
@@ -119,7 +119,7 @@ def plain_text(argument: str, value: object) -> str:
 
 
 def folder(argument: str, value: object) -> str:
-    """Return an absolute path: another would be below wherever the minion happens to run."""
+    """Return an absolute path: a relative one would depend on the minion's working directory."""
     path = text(argument, value)
     if not path.startswith("/"):
         raise BadArgument(argument, f"{path!r} is not an absolute path")
@@ -272,7 +272,7 @@ def mappings(argument: str, value: object) -> tuple[dict[Any, Any], ...] | None:
 
 
 def refuse_unknown(given_names: Iterable[str], known_names: Iterable[str], callee: str) -> None:
-    """Raise a BadArgument that names the first keyword that is not known, and a near one."""
+    """Raise a BadArgument that names the first unknown keyword, and a similar known one."""
     known_names = sorted(set(known_names))
     for keyword in sorted(given_names):
         if keyword.startswith("__"):
@@ -285,23 +285,23 @@ def refuse_unknown(given_names: Iterable[str], known_names: Iterable[str], calle
 
 
 def hide_credentials(source: object) -> str:
-    """Return a source without the credentials and the query that a URL of the web may have."""
+    """Return a source without the credentials and the query that a web URL may have."""
     match = _WEB.fullmatch(str(source))
     return f"{match[1]}{match[2]}" if match else _IN_TEXT.sub(r"\1\2", str(source))
 
 
 def repr_without_secrets(value: object) -> str:
     """
-    Return how Python writes a value, without what URLs in it may have of secrets.
+    Return a value as Python writes it, without secrets in URLs.
 
-    It is cut: a minion may have sent any amount, and it gets into the master's log.
+    The text is cut: a minion may have sent any amount, and the master logs it.
     """
     text = _IN_TEXT.sub(r"\1\2", repr(without_secrets(value)))
     return text if len(text) <= _LONGEST_TOLD else f"{text[:_LONGEST_TOLD]} ..."
 
 
 def without_secrets(value: object, depth: int = _DEPTH_TOLD) -> object:
-    """Return a value, its texts as they are shown: within quotes no end of a URL is known."""
+    """Return a value without credentials in its texts; in its repr, a URL has no clear end."""
     if isinstance(value, str):
         return hide_credentials(value)
     if isinstance(value, dict) and depth:
@@ -316,19 +316,19 @@ def connection(value: object, listed_uris: Collection[str] = ()) -> str:
     """
     Return the URI of a libvirt that a call names; refuse one that is neither local nor listed.
 
-    listed
-        The option ``virt:connections``: URIs that calls may name as they stand there.
+    listed_uris
+        The option ``virt:connections``: URIs that calls may name verbatim.
 
-    A caller with a right to look at one host must not look at others with this host's certificate
-    or key, and must not choose what the host's root runs, opens or asks. So a call names a daemon
-    of this host by its usual socket, libvirt's test driver, an alias of the host's own
+    A caller who may inspect one host must not reach others with this host's certificate or key, and
+    must not choose what the host's root runs, opens or connects to. So a call names a daemon of
+    this host by its usual socket, libvirt's test driver, an alias of the host's own
     ``libvirt.conf``, or a listed URI.
     """
     uri = text("connection", value)
     if uri in listed_uris or _ALIAS.fullmatch(uri):
         return uri
     if not _is_own_uri(uri):
-        # What follows the host may have a command or a path in it.
+        # The part after the host may contain a command or a path.
         location, mark, _query = hide_credentials(uri).partition("?")
         location = location.rpartition("@")[2] + ("?..." if mark else "")
         raise BadArgument(
@@ -341,8 +341,8 @@ def connection(value: object, listed_uris: Collection[str] = ()) -> str:
 
 
 def _is_own_uri(uri: str) -> bool:
-    """Return whether a URI leads to a usual socket of this host, or to the test driver's host."""
-    # libvirt decodes %3B, and splits a query at ; too: nothing here needs either.
+    """Return whether a URI leads to a usual socket of this host, or to the test driver."""
+    # libvirt also decodes %3B, and splits a query at ';': no accepted URI needs either.
     if not uri.isascii() or not uri.isprintable() or set(uri) & set(" %;#\\"):
         return False
     try:
@@ -357,7 +357,7 @@ def _is_own_uri(uri: str) -> bool:
 
 
 def _is_harmless(query: str, values_by_key: Mapping[str, Collection[str]]) -> bool:
-    """Return whether a query has each key once, and only those and values that are taken."""
+    """Return whether a query has accepted keys and values alone, and each key once."""
     pairs = [pair.partition("=")[::2] for pair in query.split("&")] if query else []
     is_once = len(pairs) == len(dict(pairs))
     return is_once and all(value in values_by_key.get(key, ()) for key, value in pairs)
@@ -371,5 +371,5 @@ def is_image(text: object) -> bool:
 def refuse_unknown_keys(
     argument: str, value: Iterable[object], known_keys: Collection[str]
 ) -> None:
-    """Refuse a mapping with a key that nothing would look at."""
+    """Refuse a mapping with an unknown key."""
     refuse_unknown([key for key in map(str, value) if key not in known_keys], known_keys, argument)

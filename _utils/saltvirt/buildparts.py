@@ -1,13 +1,13 @@
-"""The parts of :mod:`saltvirt.protocol` that build a VM, on its host; they are pure, as it is."""
+"""Build parts of :mod:`saltvirt.protocol`, for a VM's host; pure, like the protocol."""
 
 from saltvirt.parts import Effects
 
-# What a host notes of a VM that it builds; a complete one is undone if it cannot be started.
+# Phases in the record of a build; a complete one is undone if its VM cannot be started.
 MAKING, DEFINING, COMPLETE, UNDOING = "making", "defining", "complete", "undoing"
-# What is done with a record that is not needed any more, also with that of a move.
+# The effect that removes the record of a build or a move.
 FORGET = "forget"
 
-# An interruption is a failure too; GeneratorExit, which ends a part that nobody runs, is not.
+# An interruption is a failure, too; GeneratorExit, which ends an abandoned part, is not.
 _FAILURES = (Exception, KeyboardInterrupt, SystemExit)
 
 
@@ -15,7 +15,7 @@ def build(start: bool) -> Effects:
     """
     Make a VM's files, define it, and start it.
 
-    ``undo`` takes back what was made so far, the definition first.
+    On a failure, ``undo`` removes what was made so far, the definition first.
     """
     yield "begin", MAKING
     try:
@@ -34,9 +34,9 @@ def build(start: bool) -> Effects:
 
 def settle_build(phase: str, *, is_defined: bool) -> str:
     """
-    Return what is done with the record of a builder that died: ``forget`` or ``undo``.
+    Return the effect for the record of a build that died: ``forget`` or ``undo``.
 
-    What is defined is complete, as all its files were made before, and somebody may have used it
-    since: it is never undone.
+    A defined VM is complete, as all its files were made before, and may have been used since: it is
+    never undone.
     """
     return FORGET if is_defined or phase == COMPLETE else "undo"

@@ -1,4 +1,4 @@
-"""What a user typed to have a VM cloned: all that its source does not say."""
+"""The options of a clone that its source does not have, from the call."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,9 +24,9 @@ _GROUPS = ("affinity", "anti_affinity")
 
 def deployment_options(keywords: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Return what a :class:`saltvirt.spec.Deployment` says beside its VM.
+    Return the options of a :class:`saltvirt.spec.Deployment` other than its VM.
 
-    given
+    keywords
         The keyword arguments of ``virt.clone``; unknown ones are refused by name.
     """
     keywords = {key: value for key, value in keywords.items() if not key.startswith("__")}
@@ -39,7 +39,7 @@ def deployment_options(keywords: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def groups(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the groups that a call gives the clone in place of its source's."""
+    """Return the groups that a call gives the clone instead of its source's."""
     return {
         key: arguments.names(key, keywords[key]) for key in _GROUPS if keywords.get(key) is not None
     }

@@ -1,4 +1,4 @@
-"""Every difference between Salt 3006 and 3008 that this project meets, in one place."""
+"""All differences between Salt 3006 and 3008 that this project meets."""
 
 import re
 import threading
@@ -14,21 +14,21 @@ import salt.utils.crypt
 import salt.version
 
 _FOLDERS = {"accepted": "minions", "pending": "minions_pre", "rejected": "minions_rejected"}
-# What an id may be for its file to be read without Salt's own look at each part of the path.
+# Ids with a key file that may be read without Salt's own check of each part of the path.
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
-# Letters of a public key as PEM; one of RSA with 16,384 bits has 3,000.
+# Characters of a public key as PEM; an RSA key of 16,384 bits has 3,000.
 _MOST_KEY = 16 * 1024
 _KEY_BEGIN = re.compile(r"-----BEGIN ((?:RSA )?PUBLIC KEY)-----\s*")
 _KEY_LINE = re.compile(r"[A-Za-z0-9+/]+={0,2}\s*", re.ASCII)
-# What is shown in the place of the fingerprint of a key that is none.
+# Shown in place of the fingerprint if a key is not a public key.
 UNREADABLE = "not a public key"
-# 3008 writes a key below a umask of its own, which is that of the whole process: another thread's
-# file may not be written by its own owner meanwhile.
+# 3008 narrows the umask of the whole process while it writes a key: a file that another thread
+# makes meanwhile may not be writable for its owner.
 _STORING = threading.Lock()
 
 
 def _key_text(key: object) -> str:
-    """Return a key as text, nothing if it is none, or is longer than any key."""
+    """Return a key as text, an empty one if it is no text, or is longer than any key."""
     if isinstance(key, bytes):
         key = key[: _MOST_KEY + 1].decode("ascii", errors="replace").replace("\r\n", "\n")
     is_text = isinstance(key, str) and len(key) <= _MOST_KEY and key.isascii()
@@ -39,8 +39,8 @@ def _key_body(text: str) -> str | None:
     """
     Return the lines between the first and the last one of a public key, None if it is none.
 
-    The first line, which no fingerprint has, must say that a key begins and nothing more: Salt
-    believes a key that is whole within that line, and any minion chooses what its waiting key is.
+    The first line, which no fingerprint covers, must be a BEGIN line and nothing more: Salt takes a
+    key that is whole within that line, and a minion chooses the content of its waiting key.
     """
     lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
     if len(lines) < 3 or not all(map(_KEY_LINE.fullmatch, lines[1:-1])):
@@ -65,10 +65,10 @@ class KeyStore:
         """
         Return ``(state, public PEM)``; ``(None, None)`` if the master has no such key.
 
-        Any minion chooses what its waiting key is: what is no text is no key, and the PEM is empty.
+        A minion chooses the content of its waiting key: for anything but text the PEM is empty.
 
-        The driver that 3008 comes with has the files of 3006, and takes ten times longer to read
-        one: of 200 hosts that was a twentieth of all that ``virt.list`` takes.
+        Key files are read directly where that is possible: the default driver of 3008 takes ten
+        times as long, with 200 hosts a twentieth of the time of ``virt.list``.
         """
         if self._cache is not None and not (self._has_files and _PLAIN.fullmatch(minion_id)):
             try:
@@ -77,7 +77,7 @@ class KeyStore:
                 entry = {"state": self._listed(minion_id)}
             state = entry.get("state")
             return (None, None) if state is None else (state, _key_text(entry.get("pub")))
-        # Where a key is twice, 3008 believes the last of them.
+        # Of several keys with one id, 3008 uses the last of these.
         folders = _FOLDERS.items() if self._cache is None else reversed(_FOLDERS.items())
         for state, folder in folders:
             path = self._pki / folder / minion_id
@@ -98,20 +98,20 @@ class KeyStore:
         return next(states, None)
 
     def accepted(self) -> list[str]:
-        """Return the ids of all minions whose keys are accepted."""
+        """Return the ids of all minions with accepted keys."""
         return sorted(self._keys.list_status("accepted")["minions"])
 
     def waiting(self) -> list[str]:
-        """Return the ids of the minions whose keys nobody has accepted or refused yet."""
+        """Return the ids of the minions with keys that are neither accepted nor rejected yet."""
         return sorted(self._keys.list_status("pre")["minions_pre"])
 
     def fingerprint(self, minion_id: str) -> str | None:
         """
         Return the fingerprint of a key as ``salt-call --local key.finger`` shows it on its host.
 
-        That of ``salt-key -f`` is the same on 3006; on 3008 it is of the whole text instead, so it
-        is compared with nothing that a host shows. :data:`UNREADABLE` if the key is none; None if
-        there is no key.
+        ``salt-key -f`` shows the same on 3006; on 3008 it hashes the whole text instead, so its
+        output equals nothing that a host shows. :data:`UNREADABLE` if the key is no public key;
+        None if there is no key.
         """
         state, public = self.read(minion_id)
         if state is None:
@@ -123,7 +123,7 @@ class KeyStore:
         return str(salt.utils.crypt.pem_finger(key=body.encode(), sum_type=kind))
 
     def accept(self, minion_id: str, public_pem: str) -> None:
-        """Accept a key for exactly this id, whatever was waiting under the id before."""
+        """Accept a key for exactly this id; replace a key that waits under the id."""
         if self._cache is not None:
             with _STORING:
                 self._cache.store("keys", minion_id, {"pub": public_pem, "state": "accepted"})
@@ -134,28 +134,27 @@ class KeyStore:
         (self._pki / _FOLDERS["accepted"] / minion_id).write_text(public_pem)
 
     def discard(self, minion_id: str) -> None:
-        """Take an accepted key away that no minion has used yet."""
+        """Remove an accepted key that no minion has used yet."""
         if self._cache is not None:
             self._cache.flush("keys", minion_id)
             return
         (self._pki / _FOLDERS["accepted"] / minion_id).unlink(missing_ok=True)
 
     def delete(self, minion_id: str) -> None:
-        """Delete a minion's key as ``salt-key -d`` does: its sessions end, its cache goes."""
-        # It opens the master's event bus, and 3008 warns of one that nobody closes.
+        """Delete a minion's key as ``salt-key -d`` does, with its sessions and its cache."""
+        # The key object opens the master's event bus, and 3008 warns if that stays open.
         with self._keys:
             self._keys.delete_key(match_dict={_FOLDERS["accepted"]: [minion_id]})
 
 
 class Grains:
     """
-    The grains by which minions last asked for their pillars, as the master keeps them.
+    The grains that minions last sent with requests for their pillars, as the master keeps them.
 
-    The master has proved whose they are, as it proves whose pillar is asked for. A return proves
-    nothing: what is sent as a syndic's (``_syndic_return``) is stored under any id, on both lines,
-    and any minion may send it.
+    The master has authenticated these minions. A return proves nothing: any minion may send one as
+    a syndic's (``_syndic_return``), and the master stores it under any id, on both lines.
 
-    On 3008 with the cache ``localfs`` a minion can have others' grains written, too: see "Salt 3008
+    On 3008 with the cache ``localfs`` a minion can overwrite others' grains, too: see "Salt 3008
     and its caches" in docs/security.md.
     """
 
@@ -167,23 +166,23 @@ class Grains:
         return ("grains", minion_id) if self._has_bank else (f"minions/{minion_id}", "data")
 
     def of(self, minion_id: str) -> Any:
-        """Return a minion's; None if it has not asked for its pillar yet."""
+        """Return a minion's grains; None if it has not requested its pillar yet."""
         grains = self._cache.fetch(*self._place(minion_id))
         if grains and not self._has_bank:
             grains = grains.get("grains")
         return grains or None
 
     def forget(self, minion_id: str) -> None:
-        """Drop those of whoever had an id before."""
+        """Delete the grains that a former minion left under an id."""
         if self._cache.contains(*self._place(minion_id)):
             self._cache.flush(*self._place(minion_id))
 
 
 def loses_answers_of_syndics() -> bool:
     """
-    Return whether a master of this Salt loses what minions behind a syndic answer.
+    Return whether a master of this Salt loses the replies of minions behind a syndic.
 
-    On 3008.3 the syndic's own event loop fails at passing them on; on 3006 they come after
+    On 3008.3 the syndic's event loop fails to pass them on; on 3006 they come after
     ``syndic_wait``.
     """
     return bool(salt.version.__saltstack_version__.major >= 3007)
@@ -191,14 +190,13 @@ def loses_answers_of_syndics() -> bool:
 
 def ask_pillar(opts: Any, external: Mapping[str, Any]) -> Any:
     """
-    Return the master's answer to a question of an on-demand external pillar.
+    Return the master's answer to a request for an on-demand external pillar.
 
     external
         ``{pillar's name: {argument: value}}``.
 
-    It is asked with what is true of this host now: the minion's grains may be older than the
-    packages and bridges that the same run made. The function pillar.ext would mask the answer on
-    3008.
+    The request has fresh grains: the minion's may be older than the packages and bridges that the
+    same run made. The function pillar.ext would mask the answer on
     """
     grains = salt.loader.grains(opts, force_refresh=True)
     saltenv = opts.get("saltenv") or opts.get("environment")
@@ -206,5 +204,5 @@ def ask_pillar(opts: Any, external: Mapping[str, Any]) -> Any:
 
 
 def certificates_pillar(opts: Any, question: Mapping[str, Any]) -> Any:
-    """Return the master's answer to a question for certificates."""
+    """Return the master's answer to a request for certificates."""
     return ask_pillar(opts, {"libvirt": question})

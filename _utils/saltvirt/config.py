@@ -31,7 +31,7 @@ from saltvirt.optionkinds import (
 
 log = logging.getLogger(__name__)
 
-# Longer than any CA; what is far longer is not a date any more.
+# Longer than the life of any CA; a far larger number exceeds the last date.
 _MAX_DAYS = 36500
 CONNECTION = ("connection", "username", "password")
 DEFAULT_NIC = [{"name": "eth0", "type": "bridge", "source": DEFAULT_BRIDGE, "model": "virtio"}]
@@ -39,12 +39,12 @@ DEFAULT_DISK = [{"name": "system", "size": 8192}]
 
 
 _PLACEMENTS = ("spread", "pack")
-# What has secrets, or a mapping with some in it: among public keys there may be a private one.
+# Options with secrets, some in mappings: a list of public keys may have a private one in it.
 _SECRET = {
     *("password", "auth", "connection", "vnc", "seed", "config", "user_data", "vendor_data"),
     *("ssh_authorized_keys", "install_from", "bootstrap"),
 }
-# What may stand in each option. In a mapping with fixed keys a misspelt one would mean nothing.
+# The accepted values of each option. Unknown keys of a mapping are refused: they have no effect.
 _HOST = {
     "compat": COMPAT,
     "connection": {"uri": TEXT, "auth": {"username": TEXT, "password": TEXT}},
@@ -104,7 +104,7 @@ _MASTER = {
     "cell_prefix": TEXT,
     "weights": {"memory": RATIO, "cpu": RATIO, "disk": RATIO},
     "minion_packages": {"source": TEXT},
-    # See pki_options: what is in it concerns the CA alone.
+    # See pki_options: its values concern the CA alone.
     "pki": dict.fromkeys(
         (
             *("allow", "days", "key_type", "organization", "names"),
@@ -117,9 +117,9 @@ _MASTER = {
 
 class _Options:
     """
-    Options, each checked: one that cannot be used is its own error, raised where it is asked for.
+    Checked options: an unusable one holds its error, which is raised on access.
 
-    What does not need it goes on: a slip in one option must not stop every function.
+    Functions that do not use that option still work.
     """
 
     __slots__ = ()
@@ -132,13 +132,13 @@ class _Options:
 
 
 def find_misspelt(*sources: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return what stands below ``virt:`` and is passed over, with the option that may be meant."""
+    """Return names below ``virt:`` that have no effect, each with the option that may be meant."""
     option_names = {*_HOST, *_MASTER}
     return optionsources.find_misspelt([source for source in sources if source], option_names)
 
 
 def find_errors(settings: _Options) -> list[str]:
-    """Return why options cannot be used, sorted."""
+    """Return the reasons why options cannot be used, sorted."""
     out = set()
     for option in fields(settings):  # type: ignore[arg-type]
         try:
@@ -154,7 +154,7 @@ class HostSettings(_Options):
     Options of a hypervisor (minion configuration, grains or pillar, below ``virt:``).
 
     uri
-        None is libvirt's own choice.
+        None means libvirt's own choice.
     """
 
     compat: str | None = None
@@ -200,7 +200,7 @@ class MasterSettings(_Options):
     hypervisors: str | Sequence[str] = ()
     timeout_s: int = 10
     deploy_timeout_s: int = 1800
-    # Defaults to what a VM's host needs, see saltvirt.fleet.awaiting.
+    # Defaults to the time that a VM's host needs, see saltvirt.fleet.awaiting.
     wait_s: int | None = None
     placement: str = "spread"
     spread_over: str | None = None
@@ -216,7 +216,7 @@ class MasterSettings(_Options):
 
 
 def _read(name: str, kind: Kind | Mapping[str, Any], value: Any) -> Any:
-    """Return the value of an option as it is used, or raise BadConfig."""
+    """Return the checked value of an option, or raise BadConfig."""
     shown_value = "something else" if _may_be_secret(name, value) else repr(value)
     if isinstance(kind, Kind):
         try:
@@ -241,13 +241,13 @@ def _read(name: str, kind: Kind | Mapping[str, Any], value: Any) -> Any:
 
 
 def _may_be_secret(name: str, value: Any) -> bool:
-    """Return whether neither log nor job cache is to know what stands in an option by mistake."""
+    """Return whether a misplaced value may be a secret, which log and job cache must not have."""
     is_plain = name == "connection" and isinstance(value, str)
     return name.rpartition(":")[2] in _SECRET and not is_plain
 
 
 def _options(kinds: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the options that are given; one that cannot be used as its error."""
+    """Return the options that are given; an unusable one as its error."""
     source_pairs = list(map(optionsources.split_source, sources))
     values = {name: optionsources.merged_value(source_pairs, name, kinds[name]) for name in kinds}
     return {name: _or_error(name, kinds[name], v) for name, v in values.items() if v is not None}
@@ -265,9 +265,9 @@ def _or_error(name: str, kind: Kind | Mapping[str, Any], value: Any) -> Any:
 
 def pki_options(settings: MasterSettings) -> dict[str, Any]:
     """
-    Return ``virt:pki``, checked, as the CA takes it; what is empty is left out, for the default.
+    Return ``virt:pki``, checked, as the CA takes it, without empty options: these have defaults.
 
-    Only what makes the CA sign asks for it: a slip there must not stop the other runners.
+    Only calls that make the CA sign need it: a slip there must not stop the other runners.
     """
     options = {k: item for k, item in settings.pki.items() if item not in (None, "", [], (), {})}
     kinds = {
@@ -317,7 +317,7 @@ def for_call(
 def connection_settings(
     function: str, keywords: Mapping[str, Any], *sources: Mapping[str, Any]
 ) -> HostSettings:
-    """Return what :func:`for_call` does, of its options ``virt:connection`` alone."""
+    """Return the settings of :func:`for_call`, with the connection options alone."""
     return _settings(_CONNECTING, *sources, override=connection(function, keywords))
 
 
@@ -342,7 +342,7 @@ def effective_sources(
     grains: Mapping[str, Any] | None,
     is_change: bool = False,
 ) -> optionmemory.OptionsInForce:
-    """Return the sources of this hypervisor's options as they hold, and why it changes nothing."""
+    """Return the options' sources in force on this hypervisor, and why it refuses changes."""
     return optionmemory.options_in_force(_HOST, opts, grains, pillar, is_change=is_change)
 
 
@@ -359,7 +359,7 @@ def _settings(
     requested_uri = override.get("connection")
     if requested_uri and requested_uri != connection_options["uri"]:
         _refuse_unlisted(requested_uri, values.get("connections", ()))
-        # Those of this host's libvirt are told to no other that a caller names.
+        # Credentials of this host's libvirt must not reach another one that a caller names.
         if not (is_local(requested_uri) and is_local(connection_options["uri"])):
             connection_options |= dict.fromkeys(("username", "password"))
         connection_options["uri"] = requested_uri
@@ -373,7 +373,7 @@ def _settings(
 
 
 def _refuse_unlisted(uri: Any, option: Any) -> None:
-    """Refuse a call's URI that ``virt:connections`` does not list; raise what is wrong with it."""
+    """Refuse a URI that ``virt:connections`` does not list; raise that option's error first."""
     is_bad = isinstance(option, BadConfig)
     try:
         arguments.connection(uri, () if is_bad else [option] if isinstance(option, str) else option)
@@ -382,14 +382,14 @@ def _refuse_unlisted(uri: Any, option: Any) -> None:
 
 
 def is_local(uri: Any) -> bool:
-    """Return whether a URI, or libvirt's default, leads to a daemon at its usual place here."""
+    """Return whether a URI, or libvirt's default, leads to a local daemon at its usual socket."""
     if uri is None:
         return True
     return isinstance(uri, str) and re.fullmatch(r"[a-z]+(\+unix)?:///[a-z]*", uri) is not None
 
 
 def _connection(option: Any) -> dict[str, Any]:
-    """Return ``{uri, username, password}`` of the option, or of what is wrong with it."""
+    """Return ``{uri, username, password}`` of the option; each is its error if it is unusable."""
     if isinstance(option, BadConfig):
         return dict.fromkeys(("uri", "username", "password"), option)
     return {"uri": option.get("uri"), **option.get("auth", {})}
@@ -411,12 +411,12 @@ def master_settings(opts: Mapping[str, Any]) -> MasterSettings:
 
 def policy(settings: MasterSettings, keywords: Mapping[str, Any]) -> Policy:
     """
-    Return the :class:`saltvirt.model.Policy` that a call means.
+    Return the :class:`saltvirt.model.Policy` of a call.
 
     settings
-        The master's, which say what holds where the call says nothing.
-    given
-        ``placement``, ``spread_over`` and ``headroom``; what is None is not given.
+        The master's, the defaults for what the call leaves out.
+    keywords
+        ``placement``, ``spread_over`` and ``headroom``; None means not given.
     """
     values = {name: value for name, value in keywords.items() if value is not None}
     placement = values.get("placement", settings.placement or "spread")

@@ -1,4 +1,4 @@
-"""Connections to web servers that end when the time of a step is over, whatever they are at."""
+"""Connections to web servers that end when the time of a step is over, at any point."""
 
 import functools
 import http.client
@@ -21,18 +21,18 @@ _TIMEOUT_S = 30
 
 
 class ServerUnreachable(OSError):
-    """Nothing was sent to a server, as it was not reached, or not proved; the cause says why."""
+    """A server was not reached or not authenticated, so nothing was sent; see the cause."""
 
 
 class Deadline:
-    """The time of one question; :class:`saltvirt.room.Meter` is that of an image."""
+    """The time limit of one request; :class:`saltvirt.room.Meter` limits that of an image."""
 
     def __init__(self, limit_s: float) -> None:
         self._end = time.monotonic() + limit_s
 
     @property
     def left_s(self) -> float:
-        """How many seconds are left."""
+        """The seconds that are left."""
         return self._end - time.monotonic()
 
 
@@ -46,15 +46,15 @@ def post(
     most_bytes: int,
 ) -> tuple[int, bytes]:
     """
-    Send JSON to a server that proves who it is, and return the status and body of its answer.
+    Send JSON to an authenticated server, and return the status and body of its response.
 
     connect_s
-        How long the server may take until it has proved that; ``deadline`` is for all of it.
+        The time until the server is authenticated; ``deadline`` is for the whole request.
     most_bytes
-            No more than one byte beyond these is read of the answer.
+        The limit of the body; at most one byte more is read.
 
-    It goes to that server alone: neither by a proxy, nor where the server leads to. Raises
-    :class:`Unreached`, another OSError (TimeoutError among them), or http.client.HTTPException.
+    No proxy is used, and no redirect is followed. Raises :class:`ServerUnreachable`, another
+    OSError (TimeoutError among them), or http.client.HTTPException.
     """
     parts = urllib.parse.urlsplit(url)
     options: dict[str, Any] = {"context": context, "port": parts.port}
@@ -76,15 +76,14 @@ def post(
 
 def open_url(request: urllib.request.Request, meter: Meter) -> Any:
     """
-    Return the answer to a request, also after the server has led elsewhere.
+    Return the response to a request, also after redirects.
 
-    All that waits for the server raises TimeoutError when it is silent, or when the meter's time
-    is over: a server that sends a header now and then is never silent. What is neither http nor
-    https is refused, wherever it is asked for, and so is what this host alone reaches, its own
-    addresses and its cloud's metadata, if another server leads there.
+    Every wait raises TimeoutError when the server sends nothing, or when the meter's time is over:
+    a server may send a header now and then for ever. All but http and https is refused, and so is a
+    redirect to what only this host reaches: its own addresses and its cloud's metadata.
     """
     opener, way = urllib.request.OpenerDirector(), _Connector()
-    # Not those that Python adds by itself, which open FTP, files of this machine and data: as well.
+    # Not Python's default handlers, which also open FTP, local files and data: URLs.
     for handler in (
         urllib.request.ProxyHandler(),
         urllib.request.UnknownHandler(),
@@ -99,21 +98,17 @@ def open_url(request: urllib.request.Request, meter: Meter) -> Any:
 
 
 def _wait_s(meter: Meter | Deadline) -> float:
-    """Return how long the server may be silent now."""
+    """Return how long the server may be silent now; raise TimeoutError when the time is over."""
     if meter.left_s <= 0:
         raise TimeoutError("timed out")
     return min(_TIMEOUT_S, meter.left_s)
 
 
 class _RedirectPolicy(urllib.request.HTTPRedirectHandler):
-    """
-    Follows a server that leads elsewhere, but to no other kind of place.
-
-    Nor from one that is proved to one that is not.
-    """
+    """Follow redirects within http and https alone, and never from https to http."""
 
     def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
-        """Refuse what is not of the web; Python would follow to FTP."""
+        """Refuse a redirect to another scheme; Python would follow to FTP."""
         location = headers.get("location") or headers.get("uri") or ""
         try:
             scheme = urllib.parse.urlsplit(urllib.parse.urljoin(req.full_url, location)).scheme
@@ -144,18 +139,18 @@ class _RedirectPolicy(urllib.request.HTTPRedirectHandler):
 
 class _Connector:
     """
-    The servers that one question was led to.
+    The sockets of one request and of its redirects.
 
-    What a server leads to becomes a file of the cache, and of a guest. So no server leads to what
-    this host alone reaches: services on its own addresses, and the metadata of its cloud. The URL
-    that the operator gives may name this host itself.
+    The response becomes a file of the cache, and of a guest. So no redirect may lead to what only
+    this host reaches: services on its own addresses, and its cloud's metadata. The operator's own
+    URL may name this host itself.
     """
 
     def __init__(self) -> None:
         self._first: str | None = None
 
     def to(self, req: urllib.request.Request) -> Callable[..., socket.socket]:
-        """Return what connects to the next server, or to the proxy that is asked for it."""
+        """Return the function that connects to the next server, or to the request's proxy."""
         is_first = self._first is None
         self._first = self._first or ""
         if req.has_proxy() or getattr(req, "_tunnel_host", None):
@@ -174,7 +169,7 @@ class _Connector:
         return sock
 
     def _connect_next(self, address: tuple[str, int], *args: Any, **options: Any) -> Any:
-        """Connect to an address that was checked: a second look-up may give another one."""
+        """Connect to an address that was checked: a second lookup may give another one."""
         host, port = address
         first_error: OSError | None = None
         for peer in _resolve(host, port):
@@ -184,7 +179,7 @@ class _Connector:
             except OSError as exc:
                 first_error = first_error or exc
                 continue
-            # Whatever has led there, such as a rule of this host's firewall.
+            # A rule of this host's firewall, for example, may have redirected the connection.
             try:
                 self._refuse(_peer(sock))
             except OSError:
@@ -198,7 +193,7 @@ class _Connector:
             raise _redirect_error(peer)
 
     def _refuse_literal(self, host: str) -> None:
-        """Refuse an address that a proxy is to ask; a name is the proxy's to look up."""
+        """Refuse a request to a proxy for an own address; a name is the proxy's to look up."""
         if _is_literal(host) and _is_own(host):
             raise _redirect_error(host)
 
@@ -215,7 +210,7 @@ def _peer(sock: socket.socket) -> str:
 
 def _plain(peer: str) -> str:
     peer = peer.partition("%")[0]
-    # Which of the two a name such as localhost is depends on which of them its server takes.
+    # A name such as localhost may be either, depending on the address of its server.
     return "127.0.0.1" if peer in ("::1", "::ffff:127.0.0.1") else peer
 
 
@@ -231,7 +226,7 @@ def _is_literal(host: str) -> bool:
         return False
 
 
-# Where clouds tell a machine its secrets, or serve it alone: most of them; Alibaba, Azure, Oracle's
+# Where clouds serve a machine its secrets or its own data: most of them; Alibaba, Azure, Oracle's
 # classic one; Amazon, Google, Linode, Oracle, Scaleway.
 METADATA = (
     "169.254.169.254/32",
@@ -241,13 +236,13 @@ METADATA = (
 )
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _METADATA = tuple(map(ipaddress.ip_network, METADATA))
-# An IPv4 address is in the last 32 bits of these: translated (NAT64), and as it was once written.
+# Networks with an IPv4 address in their last 32 bits: NAT64, and the former compatible ones.
 _EMBEDDING = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")))
 _NOWHERE = ipaddress.ip_network("0.0.0.0/8")
 
 
 def _is_own(text: str) -> bool:
-    """Return whether an address leads to this host itself, to its links, or to its cloud's data."""
+    """Return whether an address leads to this host, to its links, or to its cloud's metadata."""
     address = ipaddress.ip_address(text.partition("%")[0])
     is_own = any(
         _is_on_link(candidate) or _is_local(candidate) for candidate in _embedded_addresses(address)
@@ -261,12 +256,12 @@ def _is_metadata(text: str) -> bool:
 
 
 def _is_on_link(address: _Address) -> bool:
-    # Zero means the loopback too.
+    # The address zero means the loopback, too.
     return address.is_loopback or address.is_link_local or not int(address) or address in _NOWHERE
 
 
 def _embedded_addresses(address: _Address) -> Iterator[_Address]:
-    """Yield an address and those of IPv4 that it stands for: mapped, NAT64, 6to4, Teredo."""
+    """Yield an address and the IPv4 addresses in it: mapped, NAT64, 6to4, Teredo."""
     yield address
     if isinstance(address, ipaddress.IPv4Address):
         return
@@ -277,10 +272,10 @@ def _embedded_addresses(address: _Address) -> Iterator[_Address]:
 
 
 def _is_local(address: _Address) -> bool:
-    """Return whether an address is this host's: then the kernel reaches it from that address."""
+    """Return whether an address is this host's: then it is also the kernel's source address."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
-        # Nothing is sent: for UDP this only asks the kernel for the way.
+        # Nothing is sent: connecting a UDP socket only asks the kernel for the route.
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((str(address), 9))
             return bool(ipaddress.ip_address(probe.getsockname()[0]) == address)
@@ -323,25 +318,25 @@ def _connection(
 
 
 class _Answer(http.client.HTTPResponse):
-    """An answer whose every byte comes in time, those of its headers too."""
+    """A response with a time limit for every byte, also of its headers."""
 
     def __init__(
         self, sock: socket.socket, *args: Any, meter: Meter | Deadline, **options: Any
     ) -> None:
         super().__init__(sock, *args, **options)
-        reader: Any = self.fp  # nothing of it has been read yet
+        reader: Any = self.fp  # nothing was read yet
         self.fp = io.BufferedReader(_TimedReader(reader.detach(), sock, meter))
 
 
 class _TimedReader(io.RawIOBase):
-    """What a socket says, as long as there is time."""
+    """The bytes of a socket, as long as there is time."""
 
     def __init__(self, raw_io: Any, sock: socket.socket, meter: Meter | Deadline) -> None:
         super().__init__()
         self._plain, self._socket, self._meter = raw_io, sock, meter
 
     def readable(self) -> bool:
-        """Return that it can be read."""
+        """Return True: the stream can be read."""
         return True
 
     def readinto(self, buffer: Any) -> Any:
@@ -350,6 +345,6 @@ class _TimedReader(io.RawIOBase):
         return self._plain.readinto(buffer)
 
     def close(self) -> None:
-        """Close the socket, if nobody else has it."""
+        """Close the socket, if no other handle has it."""
         self._plain.close()
         super().close()

@@ -1,4 +1,4 @@
-"""What is in a file, holes skipped: two files are the same wherever their holes are."""
+"""File contents without holes: files with equal data are equal wherever their holes are."""
 
 import hashlib
 import os
@@ -17,10 +17,10 @@ _INSTALLED = {"modules", "runners", "states", "pillar", "grains", "output"}
 
 class Digest:
     """
-    The digest of a file that is fed in rising order, its data alone.
+    The digest of a file's data, which is fed in rising order.
 
-    It is the SHA-256 of the number and content of each block of 64 KiB that is not all zero, and
-    of the file's size.
+    It is the SHA-256 of the number and content of each block of 64 KiB that is not all zero, and of
+    the file's size.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Digest:
         self._number, self._block = 0, bytearray(_BLOCK)
 
     def feed(self, offset: int, data: bytes) -> None:
-        """Take in data that is at ``offset`` of the file."""
+        """Add data that is at ``offset`` of the file."""
         view = memoryview(data)
         while view:
             number, start = divmod(offset, _BLOCK)
@@ -53,7 +53,7 @@ class Digest:
 
 
 def in_hole(descriptor: int) -> tuple[bool, int]:
-    """Return ``(is data, bytes until that changes)`` at the present place of a file."""
+    """Return ``(is data, bytes until that changes)`` at the current position of a file."""
     position = os.lseek(descriptor, 0, os.SEEK_CUR)
     end = os.fstat(descriptor).st_size
     if position >= end:
@@ -68,7 +68,7 @@ def in_hole(descriptor: int) -> tuple[bool, int]:
 
 
 def digest(path: str | Path) -> str:
-    """Return the :class:`Digest` of a file, read from its disk and not from memory."""
+    """Return the :class:`Digest` of a file, read from its disk and not from the page cache."""
     out = Digest()
     with open(path, "rb", buffering=0, opener=files.open_by_trusted_links) as handle:
         os.fsync(handle.fileno())
@@ -79,7 +79,7 @@ def digest(path: str | Path) -> str:
 
 
 def _data(handle: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield ``(offset, data)`` of all that is not a hole."""
+    """Yield ``(offset, data)`` of a file, without its holes."""
     while True:
         is_data, count = in_hole(handle.fileno())
         if not count:
@@ -91,17 +91,17 @@ def _data(handle: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def signature(path: str | Path) -> list[int]:
-    """Return what changes whenever a file is written to: its number, size and times."""
+    """Return what changes whenever a file is written to: its inode, size and time."""
     stat = os.stat(path)
     return [stat.st_ino, stat.st_size, stat.st_mtime_ns]
 
 
 def of_code(folder: Path | None = None) -> str:
     """
-    Return a digest of this library's own files, by which two machines see that theirs are the same.
+    Return a digest of this library's own files, by which two machines compare their versions.
 
     folder
-        Where the library is. Defaults to where this file is.
+        The library's folder. Defaults to that of this file.
     """
     top, sha = folder or Path(__file__).parent, hashlib.sha256()
     for path in sorted(top.rglob("*.py"), key=lambda file: file.relative_to(top).as_posix()):

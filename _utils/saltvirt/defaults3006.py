@@ -1,8 +1,8 @@
 """
-``virt:compat: 3006``: what Salt 3006 took where a call says nothing.
+``virt:compat: 3006``: the defaults of Salt 3006 for what a call leaves out.
 
-Some of it opens a VM to the network: docs/compat.md has each, and what it opens. What is of one
-element alone is in that element's file, which asks ``is_3006`` of a VM or a disk.
+Some open a VM to the network: docs/compat.md lists them. Defaults of a single XML element are in
+the module of that element, which checks ``is_3006`` of a VM or a disk.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ from saltvirt.nics import mac_for
 
 _EVERYWHERE = "0.0.0.0"
 _PORT = {"port": 23023, "protocol": "telnet"}
-# QEMU's own, which libvirt begins every MAC with that it makes.
+# QEMU's prefix, with which libvirt begins every MAC that it makes.
 _MAKER = (0x52, 0x54, 0x00)
 
 
 def display(graphics: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return a ``graphics`` mapping that listens on all addresses unless it says where."""
+    """Return a ``graphics`` mapping that listens on all addresses unless it names some."""
     if not graphics:
         return None if graphics is None else {}
     listen = graphics.get("listen") or {"type": "address"}
@@ -30,7 +30,7 @@ def display(graphics: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def ports(devices: Iterable[Mapping[str, Any]] | None) -> tuple[dict[str, Any], ...] | None:
-    """Return serials or consoles that are TCP, on all addresses, unless they say otherwise."""
+    """Return serials or consoles as TCP, on all addresses, unless they name other values."""
     return None if devices is None else tuple(map(_port, devices))
 
 
@@ -50,7 +50,7 @@ def disk(vm_disk: Disk) -> Disk:
 
 
 def nic(vm: str, vm_nic: Nic) -> Nic:
-    """Return a NIC whose MAC, if the call gives none, begins as libvirt's do."""
+    """Return a NIC; its MAC, if the call gives none, begins as libvirt's do."""
     if vm_nic.mac != mac_for(vm, vm_nic.name):
         return vm_nic
     digest = hashlib.sha256(f"{vm}/{vm_nic.name}".encode()).digest()

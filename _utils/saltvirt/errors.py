@@ -1,4 +1,4 @@
-"""What can go wrong, as types: callers match on the type, never on the text."""
+"""Errors as types: callers match on the type, never on the text."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,10 +12,10 @@ class VirtError(CommandExecutionError):  # type: ignore[misc] # Salt has no type
     """
     The base of all our errors; Salt prints it as one line and exits non-zero.
 
-    The line has nothing that a terminal would obey: libvirt, guests and minions write some of it.
+    The line has no control sequences of a terminal: libvirt, guests and minions write some of it.
 
     table
-        What a runner shows beside that line, if there is anything.
+        The table that a runner shows with that line, if there is any.
     """
 
     table: Mapping[str, Any]
@@ -36,7 +36,7 @@ class BadArgument(VirtError, SaltInvocationError):  # type: ignore[misc] # as ab
 
 
 class NotThereYet(BadArgument):
-    """An argument names what this host does not have now; a state may make it."""
+    """An argument names an object that this host does not have yet; a state may make it."""
 
 
 class BadConfig(VirtError):
@@ -44,7 +44,7 @@ class BadConfig(VirtError):
 
 
 class OptionsMissing(VirtError):
-    """Options of a host may be missing, so nothing is changed there; the message says why."""
+    """Options of a host may be missing, so it refuses changes; the message says why."""
 
 
 class HostUnreachable(VirtError):
@@ -52,7 +52,7 @@ class HostUnreachable(VirtError):
     libvirt on this host does not answer.
 
     user
-        Whom it does not let in, if that is why.
+        The user that libvirt does not let in, if that is the cause.
     """
 
     def __init__(self, uri: str, cause: object, user: str | None = None) -> None:
@@ -65,7 +65,7 @@ class HostUnreachable(VirtError):
 
 
 class LibvirtRefused(VirtError):
-    """libvirt refused an operation; the message carries its own words."""
+    """libvirt refused an operation; the message has libvirt's own words."""
 
 
 class NoSuchVm(VirtError):
@@ -73,7 +73,7 @@ class NoSuchVm(VirtError):
     There is no VM of that name.
 
     where
-        Where the master has looked; None says a host of itself.
+        Where the master has searched; None on a host.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class NoSuchVm(VirtError):
 
 
 class GuestSilent(VirtError):
-    """The agent in a guest is not there, or does not answer; the message says what it needs."""
+    """The agent of a guest is missing or does not answer; the message says what it needs."""
 
 
 class GuestAnswerRefused(VirtError):
-    """The agent in a guest answers what is no answer; nothing of it is believed."""
+    """The agent of a guest sent a malformed answer; none of it is used."""
 
     def __init__(self, command: str, reason: str) -> None:
         super().__init__(f"the guest's answer to {command} {reason}")
@@ -107,10 +107,10 @@ class NameTaken(VirtError):
 
 class NoHostFits(VirtError):
     """
-    No host can take the VM; ``reasons`` maps each host to why, ``cures`` is what helps.
+    No host can take the VM; ``reasons`` maps each host to its reason, ``cures`` is the remedy.
 
     nowhere
-        What is said where there is no host of which a reason could be told.
+        The text for the case that no host has a reason.
     """
 
     def __init__(
@@ -129,9 +129,9 @@ class NoHostFits(VirtError):
 
 class ReservationRefused(VirtError):
     """
-    The host cannot reserve room for the VM, so another one may be tried.
+    The host cannot reserve room for the VM, so the master may try another one.
 
-    Its name goes over the wire: masters know the refusal by it.
+    The class name goes over the wire: masters know the refusal by it.
     """
 
     def __init__(self, name: str, reasons: Iterable[str], cures: str = "") -> None:
@@ -148,9 +148,9 @@ class StorageError(VirtError):
 
 class NotTakenBack(StorageError):
     """
-    A VM could not be built, and something of it is left on its host.
+    A build failed, and something of its VM is left on its host.
 
-    Its name goes over the wire: masters know by it that the VM may be there.
+    The class name goes over the wire: masters know by it that the VM may exist.
     """
 
 

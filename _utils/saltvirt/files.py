@@ -16,11 +16,11 @@ from saltvirt.errors import StorageError
 
 # File systems without hard links answer one of these.
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-# Those before this had the process alone, which says nothing in a folder that hosts share.
+# Names of older releases have the process alone, which means nothing in a folder that hosts share.
 _PART = re.compile(r"\.(?:(?P<boot>[0-9a-f]{12})-)?(?P<pid>\d+)-(?P<name>.+)\.part")
-# What nobody here can know the process of is dead when it was not written to for so long.
+# A part of a process that this host cannot check is dead after so long without a write.
 _LIFE_S = 24 * 3600
-# A file system takes 255 bytes, and more than a kind stands beside it: see part_path.
+# A file system takes names of 255 bytes, and part_path adds to them.
 _MOST_QUOTED = 220
 # As many as the kernel follows.
 _MOST_LINKS = 40
@@ -33,20 +33,20 @@ _REMEDIES = {
 
 def write_error(failure: str, exc: OSError) -> StorageError:
     """
-    Return the error of a file that could not be written: with its cause, and what to do.
+    Return the error for a file that could not be written, with its cause and a remedy.
 
-    what
-        What could not be done, and the file: ``cannot make the lock /path``.
+    failure
+        The action that failed, and the file: ``cannot make the lock /path``.
     """
     remedy = _REMEDIES.get(exc.errno or 0)
     return StorageError(f"{failure}: {exc.strerror or exc}{f'; {remedy}' if remedy else ''}")
 
 
 def private(path: str | Path, flags: int) -> int:
-    """Open a file that nobody else may read; an ``opener`` for :func:`open`."""
+    """Open a file that its owner alone may read; an ``opener`` for :func:`open`."""
     handle = os.open(path, flags, 0o600)
-    # Salt sets the umask for moments, which is that of all threads: a lock's file that was made
-    # then could not be opened by the next who waits for it.
+    # Salt changes the umask for moments, for all threads: a lock file that was made then would be
+    # closed to the next process that waits for it.
     if stat.S_IMODE(os.fstat(handle).st_mode) & 0o600 != 0o600:
         os.fchmod(handle, 0o600)
     return handle
@@ -56,8 +56,8 @@ def open_no_link(path: str | Path, flags: int) -> int:
     """
     Open a regular file that is no link; an ``opener`` for :func:`open`.
 
-    For a file that this process has made where others may write, as QEMU's user may where libvirt
-    has it keep the variables of firmware: it may have been replaced since.
+    For a file of this process in a folder where others may write, such as QEMU's user in libvirt's
+    folder for firmware variables: another file may have replaced it.
     """
     return _regular(private(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK), path)
 
@@ -66,8 +66,9 @@ def open_by_trusted_links(path: str | Path, flags: int) -> int:
     """
     Open a file or block device to read it, by trusted links alone; an ``opener`` for :func:`open`.
 
-    A link is trusted if root has made it, or the owner of what it leads to: the user of a QEMU that
-    was broken out of could have root read any other file. Raises OSError for another one.
+    A link is trusted if it belongs to root, or to the owner of its destination: otherwise the user
+    of a QEMU that its guest broke out of could have root read any file. Raises OSError for another
+    link.
     """
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISBLK(os.fstat(handle).st_mode):
@@ -90,7 +91,7 @@ def restrict(path: str | Path) -> None:
 
 
 def open_trusted(path: str | Path) -> BinaryIO:
-    """Open a file as :func:`trusted` does; raise StorageError, in one line, if it is not opened."""
+    """Open a file by :func:`open_by_trusted_links`; raise a StorageError of one line on failure."""
     try:
         return open(path, "rb", opener=open_by_trusted_links)
     except OSError as exc:
@@ -105,7 +106,7 @@ def _regular(handle: int, path: str | Path) -> int:
 
 
 def _refuse_planted(path: str, opened_stat: os.stat_result) -> None:
-    """Raise OSError unless trusted links alone lead from a path to the file that was opened."""
+    """Raise OSError unless trusted links alone lead from a path to the opened file."""
     for _link in range(_MOST_LINKS):
         status = os.lstat(path)
         if not stat.S_ISLNK(status.st_mode):
@@ -118,7 +119,7 @@ def _refuse_planted(path: str, opened_stat: os.stat_result) -> None:
 
 
 def write(path: str | Path, data: bytes, mode: int = 0o600, gid: int | None = None) -> None:
-    """Replace a file in one step, on the disk when this returns; ``gid`` becomes its group."""
+    """Replace a file in one step, durably; ``gid`` becomes its group."""
     replace([(path, data, mode, gid)])
 
 
@@ -148,7 +149,7 @@ def replace(files: Iterable[tuple[str | Path, bytes, int, int | None]]) -> None:
 
 
 def sync_files(paths: Iterable[str | Path]) -> None:
-    """Have files that others wrote, and the folders they are in, on the disk when this returns."""
+    """Sync files that others wrote, and their folders, to the disk."""
     written_paths = [Path(path) for path in paths]
     for path in written_paths:
         _sync(path)
@@ -157,28 +158,29 @@ def sync_files(paths: Iterable[str | Path]) -> None:
 
 
 def make_durable(path: str | Path) -> None:
-    """Have a file that others wrote, and its folder, on the disk when this returns."""
+    """Sync a file that others wrote, and its folder, to the disk."""
     _sync(path)
     sync_folder(Path(path).parent)
 
 
 def unlink(path: str | Path) -> None:
-    """Remove a file, which is gone after a crash too when this returns; a missing one is fine."""
+    """Remove a file, durably; a missing one is fine."""
     Path(path).unlink(missing_ok=True)
-    # Also for one that is missing: whoever removed it may not have come as far as this.
+    # Also for a missing file: the process that removed it may have died before its own sync.
     with contextlib.suppress(FileNotFoundError):
         sync_folder(Path(path).parent)
 
 
 def sync_folder(folder: str | Path) -> None:
-    """Have what was made, renamed and removed in a folder on the disk when this returns."""
+    """Sync new, renamed and removed entries of a folder to the disk."""
     try:
         _sync(folder)
     except PermissionError:
-        # It may be written in and not read (1733): the file is there, so this is not an error.
+        # The folder may be writable and not readable (1733): the file is there, so this is no
+        # error.
         os.sync()
     except OSError as exc:
-        # Some file systems of networks know no such thing for a folder.
+        # Some network file systems cannot sync a folder.
         if exc.errno != errno.EINVAL:
             raise
         os.sync()
@@ -193,7 +195,7 @@ def _sync(path: str | Path) -> None:
 
 
 def to_file_name(text: str) -> str:
-    """Return a text as the name of a file; one that is too long for that ends with its digest."""
+    """Return a text as a file name; shorten a long one, which then ends with its digest."""
     file_name = quote(text, safe="")
     if len(file_name) <= _MOST_QUOTED:
         return file_name
@@ -201,19 +203,19 @@ def to_file_name(text: str) -> str:
 
 
 def part_path(folder: str | Path, name: str) -> Path:
-    """Return where this process writes a file before it takes its place; see :func:`sweep`."""
+    """Return the path of a file that this process writes before a rename; see :func:`sweep`."""
     return Path(folder) / f".{read_boot_id()}-{os.getpid()}-{name}.part"
 
 
 def read_boot_id() -> str:
-    """Return what tells this boot of this host, and a container on it, from all others."""
+    """Return an id of this boot of this host, or of a container on it."""
     kernel = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
     namespace = Path("/proc/self/ns/pid").readlink()
     return hashlib.sha256(f"{kernel}{namespace}".encode()).hexdigest()[:12]
 
 
 def whole_path(path: Path) -> Path:
-    """Return what a part takes the place of; any other path as it is."""
+    """Return the path that a part is to replace; any other path as it is."""
     match = _PART.fullmatch(path.name)
     return path.with_name(match["name"]) if match else path
 
@@ -222,7 +224,7 @@ def _write_part(part: Path, data: bytes, mode: int, gid: int | None) -> None:
     part.unlink(missing_ok=True)
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with open(handle, "wb") as out:
-        # A mode that the umask narrowed, say for QEMU's group, would lock the reader out.
+        # A mode that the umask narrowed, such as one for QEMU's group, would lock the reader out.
         os.fchmod(handle, mode)
         if gid is not None:
             os.fchown(handle, -1, gid)
@@ -233,10 +235,10 @@ def _write_part(part: Path, data: bytes, mode: int, gid: int | None) -> None:
 
 def sweep(folder: str | Path) -> None:
     """
-    Remove the parts of a folder whose process died; those of a live one are left alone.
+    Remove the parts in a folder that belong to dead processes.
 
-    The folder may be shared by hosts: a part of another host, or of this one before it was
-    started, goes when nobody has written to it for a day.
+    Hosts may share the folder: a part of another host, or of an earlier boot, is removed after a
+    day without a write.
     """
     for part in find_abandoned(folder):
         part.unlink(missing_ok=True)
@@ -254,8 +256,8 @@ def find_abandoned(folder: str | Path) -> list[Path]:
 def _is_dead(part: Path) -> bool:
     match = _PART.fullmatch(part.name)
     if not match:
-        return False  # somebody else's
+        return False  # not one of ours
     if match["boot"] == read_boot_id():
         return not Path(f"/proc/{match['pid']}").exists()
-    # Not the time of the last write: a part may be a link to a file that is older.
+    # Not the time of the last write: a part may be a link to an older file.
     return time.time() - part.stat().st_ctime > _LIFE_S

@@ -1,26 +1,26 @@
-"""How often Python looks for garbage while a command holds much that is none."""
+"""Rarer garbage collection while a command holds many live objects."""
 
 import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Of 700, which is Python's own, ten thousand VMs make thousands of looks, some of them at all that
-# there is; a job is a process of its own, of which each such look copies the memory.
+# With 700, which is Python's own, ten thousand VMs cause thousands of collections, some of them
+# full. A job is a forked process, and each collection copies its memory.
 _NEW = 100_000
 
 _lock = threading.Lock()
-# How often it was before, once for each block that has begun and not ended.
+# The former thresholds, one entry for each block that has begun and not ended.
 _former_thresholds: list[tuple[int, int, int]] = []
 
 
 @contextmanager
 def collect_rarely() -> Iterator[None]:
     """
-    Have it look after every 100,000 new objects instead of every 700, until the block ends.
+    Collect garbage after every 100,000 new objects instead of every 700, until the block ends.
 
-    That is the whole process's. Some jobs are threads of one: the last of them to end has it as it
-    was before the first.
+    The threshold is the process's, and some jobs are threads of one process: the last job to end
+    restores the threshold from before the first.
     """
     with _lock:
         _former_thresholds.append(

@@ -1,9 +1,9 @@
 """
-What the agent in a guest answers, which may be whatever its guest likes: checked, bounded, plain.
+Answers of a guest's agent, which the guest controls: checked, bounded, plain.
 
-A text is what people can be shown: without control characters, and cut. A number is a whole one of
-64 bits. What has another type, or is not there, is None, and lists are cut. No path and no name in
-it is ever used for anything but to be shown.
+A text can be displayed: it has no control characters, and is cut. A number is an integer of 64
+bits. A missing value, or one of another type, is None; lists are cut. Paths and names are for
+display alone.
 """
 
 import base64
@@ -33,12 +33,12 @@ _OS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
     """
-    What has become of a command in a guest.
+    The result of a command in a guest.
 
     exit_code, signal
-        One of them is None, or both, if the agent says neither.
+        At least one of them is None; both, if the agent reports neither.
     is_cut
-        Whether there was more output than is here.
+        Whether there was more output.
     """
 
     exit_code: int | None
@@ -49,7 +49,7 @@ class CommandResult:
 
 
 def parse_return(command: str, text: str) -> Any:
-    """Return what a command of the agent returned; raise if that is not an answer."""
+    """Return the value that a command of the agent returned; raise if the text is malformed."""
     try:
         reply = json.loads(text)
     except (ValueError, RecursionError):
@@ -60,7 +60,7 @@ def parse_return(command: str, text: str) -> Any:
 
 
 def cut_text(text: str, longest: int = _LONGEST) -> str:
-    """Return a text without control characters, which are written as escapes, and cut."""
+    """Return a text, cut, with its control characters as escapes."""
     escaped_text = terminal.escape(text[:longest])
     return escaped_text if len(text) <= longest else f"{escaped_text} …"
 
@@ -84,7 +84,7 @@ def _read_each(value: object, read: Callable[[Mapping[str, Any]], Any]) -> list[
 
 
 def commands(value: object) -> dict[str, bool]:
-    """Return ``{name: whether it may be used}`` of ``guest-info``."""
+    """Return ``{name: whether it is enabled}`` from ``guest-info``."""
     supported_commands = _mapping(value).get("supported_commands")
     rows = supported_commands if isinstance(supported_commands, list) else []
     return {
@@ -95,29 +95,29 @@ def commands(value: object) -> dict[str, bool]:
 
 
 def version(value: object) -> str | None:
-    """Return the agent's version, of ``guest-info``."""
+    """Return the agent's version from ``guest-info``."""
     return _text(_mapping(value).get("version"))
 
 
 def system(value: object) -> dict[str, str | None]:
-    """Return what ``guest-get-osinfo`` says."""
+    """Return the operating system from ``guest-get-osinfo``."""
     os_info = _mapping(value)
     return {name: _text(os_info.get(key)) for name, key in _OS.items()}
 
 
 def host_name(value: object) -> str | None:
-    """Return what ``guest-get-host-name`` says."""
+    """Return the host name from ``guest-get-host-name``."""
     return _text(_mapping(value).get("host-name"))
 
 
 def time_zone(value: object) -> dict[str, Any]:
-    """Return what ``guest-get-timezone`` says: ``{name, offset_s}``."""
+    """Return the time zone from ``guest-get-timezone``: ``{name, offset_s}``."""
     reply = _mapping(value)
     return {"name": _text(reply.get("zone")), "offset_s": _number(reply.get("offset"))}
 
 
 def users(value: object) -> list[dict[str, Any]]:
-    """Return what ``guest-get-users`` says: ``[{name, domain, login_s}]``."""
+    """Return the users from ``guest-get-users``: ``[{name, domain, login_s}]``."""
 
     def read(user: Mapping[str, Any]) -> dict[str, Any]:
         login = user.get("login-time")
@@ -132,7 +132,7 @@ def users(value: object) -> list[dict[str, Any]]:
 
 
 def file_systems(value: object) -> list[dict[str, Any]]:
-    """Return what ``guest-get-fsinfo`` says."""
+    """Return the file systems from ``guest-get-fsinfo``."""
     return _read_each(
         value,
         lambda file_system: {
@@ -146,7 +146,7 @@ def file_systems(value: object) -> list[dict[str, Any]]:
 
 
 def interfaces(value: object) -> list[dict[str, Any]]:
-    """Return what ``guest-network-get-interfaces`` says."""
+    """Return the interfaces from ``guest-network-get-interfaces``."""
     return _read_each(
         value,
         lambda interface: {
@@ -164,7 +164,7 @@ def interfaces(value: object) -> list[dict[str, Any]]:
 
 
 def process(value: object) -> int:
-    """Return the number of the process that ``guest-exec`` has begun."""
+    """Return the id of the process that ``guest-exec`` started."""
     pid = _number(_mapping(value).get("pid"))
     if pid is None:
         raise GuestAnswerRefused("guest-exec", "has no number of a process")
@@ -173,10 +173,10 @@ def process(value: object) -> int:
 
 def parse_exec_status(value: object, most_bytes: int) -> CommandResult | None:
     """
-    Return what ``guest-exec-status`` says; None while the command runs.
+    Return the result from ``guest-exec-status``; None while the command runs.
 
     most_bytes
-        Of each kind of output, so much from its beginning.
+        The limit of stdout, and of stderr; the rest is cut.
     """
     status = _mapping(value)
     if status.get("exited") is not True:

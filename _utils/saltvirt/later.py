@@ -6,9 +6,9 @@ from typing import Any
 
 class Later:
     """
-    A module of the library, for those of Salt's files that may never use it.
+    A module of the library that is imported on first use.
 
-    Salt loads all of our files for one function. To import what the others need would cost every
+    Salt loads all of our files for one function. Importing what all of them need would cost every
     ``salt-call`` and ``salt-run`` a quarter of a second.
     """
 

@@ -1,8 +1,8 @@
 """
-Locks between processes: a file that is held as long as the process that holds it lives.
+Locks between processes: a lock file is held as long as its process lives.
 
-They are the kernel's locks of open files, which fork and threads do not lose, and of which one can
-ask whether they are held without taking them: who only looks gets in nobody's way.
+They are the kernel's locks of open files, which survive fork and threads. A process can query them
+without taking them, so that it delays no other.
 """
 
 import fcntl
@@ -23,14 +23,14 @@ _FLOCK = struct.Struct("@hhqqi4x")
 
 def request_lock(handle: IO[Any], command: int, kind: int, start: int = 0, length: int = 0) -> int:
     """
-    Ask the kernel for a lock of an open file, or about it; return the kind that it answers.
+    Take or query a lock of an open file; return the kind that the kernel answers.
 
     command
-        ``GETLK`` to be told of others' only, ``SETLK`` to have it or fail.
+        ``GETLK`` to query the locks of others, ``SETLK`` to take the lock or fail.
     kind
         fcntl's ``F_RDLCK`` or ``F_WRLCK``.
     start, length
-        Of which bytes. Default to all.
+        The range of bytes. Defaults to all.
     """
     answer = fcntl.fcntl(handle, command, _FLOCK.pack(kind, os.SEEK_SET, start, length, 0))
     return int(_FLOCK.unpack(answer)[0])
@@ -49,13 +49,13 @@ def _take(path: Path, wait: bool) -> TextIO | None:
     """
     Return the open, locked file, or None if another process holds it.
 
-    Raises StorageError on a file system that is full, or may only be read.
+    Raises StorageError on a full or read-only file system.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return _lock_file(path, wait)
     except PermissionError:
-        raise  # on the master it is said who may, and what to run
+        raise  # the runners report who may do this, and the command to run
     except OSError as exc:
         raise write_error(f"cannot make the lock {path}", exc) from exc
 
@@ -76,9 +76,9 @@ def _lock_file(path: Path, wait: bool) -> TextIO | None:
 
 def lock_for_program(path: str | Path) -> int | None:
     """
-    Return the handle of a lock to hand on to a program, which then holds it until it ends.
+    Return the handle of a lock to pass to a program, which then holds it until it ends.
 
-    None if another process holds it. Close it once the program has it. The file stays.
+    None if another process holds it. Close the handle once the program has it. The file stays.
     """
     handle = _take(Path(path), wait=False)
     if handle is None:
@@ -95,7 +95,7 @@ def hold_lock(
     Yield the open file while this process holds its lock, then remove the file.
 
     With ``wait=False`` yield None at once if another process holds it. The file stays if
-    ``is_done()`` says False at the end.
+    ``is_done()`` is False at the end.
     """
     path = Path(path)
     handle = _take(path, wait)
@@ -106,7 +106,8 @@ def hold_lock(
         yield handle
     finally:
         if is_done():
-            # One that stays keeps nobody out, and must not hide what went wrong in the block.
+            # A file that stays blocks no process, and its error must not hide an error of the
+            # block.
             with suppress(OSError):
                 path.unlink(missing_ok=True)
         handle.close()
@@ -127,7 +128,7 @@ def find_dead(folder: str | Path) -> list[Path]:
 
 
 def sweep(folder: str | Path) -> None:
-    """Remove the lock files of a folder whose process died."""
+    """Remove the lock files of a folder that dead processes left."""
     for path in Path(folder).glob("*.lock"):
         with hold_lock(path, wait=False):
             pass

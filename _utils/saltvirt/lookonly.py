@@ -1,8 +1,8 @@
 """
-Which functions of this project only look, and which change a VM, a host, a file or the cloud.
+The functions that only look, and those that change a VM, a host, a file or the cloud.
 
-Each file of Salt modules has its functions here, by the names that users give after the dot.
-``tests/unit/test_lookonly.py`` compares this table with the files: a new function must be put on
+Each file of Salt modules has its functions here, by the names that users type after the dot.
+``tests/unit/test_lookonly.py`` compares the tables with the files: each new function must be put on
 one of the two sides.
 """
 
@@ -16,9 +16,9 @@ class Functions:
     The functions of one file.
 
     module
-        What users write before the dot.
+        The name that users type before the dot.
     looks, changes
-        The names of the functions that only look, and of the others, with spaces between them.
+        The names of the functions that only look, and of the others, separated by spaces.
     """
 
     looks: str = ""

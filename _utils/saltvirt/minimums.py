@@ -1,16 +1,16 @@
-"""What this project needs of Python and Salt, said in one line before anything newer is read."""
+"""Minimum versions of Python and Salt, checked before any newer syntax is read."""
 
-# Python 3.6 must be able to read this file and the package's own: SLES has Salts that run on it.
+# Python 3.6 must be able to read this file and the package's own: some Salts of SLES run on it.
 PYTHON = (3, 10)
 SALT = 3006
 
 
 def why_not(python: "tuple[int, ...]", salt_release: "int | None") -> "str | None":
     """
-    Return why this project cannot be loaded, or None.
+    Return the reason why this project cannot be loaded, or None.
 
     python
-        The version of the Python that runs, such as ``(3, 9, 2)``.
+        The version of the running Python, such as ``(3, 9, 2)``.
     salt_release
         Salt's, such as 3006; None where no Salt is loaded.
     """

@@ -1,7 +1,7 @@
 """
-Salt's minion for guests that have none: what lies of it on the file server, and what suits a guest.
+The index of minion packages on the file server, and the choice for a guest.
 
-The master puts it there, with an index that says which file is for which guest; hosts read that.
+The master writes the packages and the index; hosts read them.
 """
 
 import json
@@ -15,12 +15,12 @@ from saltvirt import wire
 FOLDER = "salt-virt/minion"
 INDEX = "index.json"
 COMMAND = "salt-run virt_image.minion_packages"
-# What a guest prints on its console when it has no minion and could not install one.
+# The text on the console of a guest that has no minion and could not install one.
 NO_MINION = (
     "salt-virt: there is no salt-minion in this image, and the package manager could not install "
     "one; use an image that has it"
 )
-# The environment whose minions guests get if that of their image has none for them.
+# The environment to use if that of a guest's image has no index.
 BASE = "base"
 ONEDIR, DEB, RPM = "onedir", "deb", "rpm"
 KINDS = (ONEDIR, DEB, RPM)
@@ -33,7 +33,7 @@ _FAMILIES = {
         *("scientificlinux", "opensuse", "sles", "suse-based"),
     ),
 }
-# Those whose own repositories have a salt-minion: Arch and Fedora package Salt themselves, and SUSE
+# Distributions with a salt-minion in their own repositories: Arch and Fedora package Salt, and SUSE
 # manages its systems with it. Debian dropped Salt with release 12, Ubuntu with 20.04; RHEL and its
 # kin never had it.
 _PACKAGED_BY = ("archlinux", "fedora", "opensuse", "sles", "suse-based")
@@ -52,9 +52,9 @@ class Package:
     arch
         The guest's processor: ``x86_64`` or ``aarch64``.
     family
-        Whose packages it is one of, ``deb`` or ``rpm``; None for any system with systemd.
+        Its kind of package, ``deb`` or ``rpm``; None for any system with systemd.
     saltenv
-        Where it is on the file server, if that is not the environment of the image.
+        Its environment on the file server, if that is not the image's.
     """
 
     file: str
@@ -66,7 +66,7 @@ class Package:
 
     @property
     def url(self) -> str:
-        """Where hosts fetch it."""
+        """The URL from which hosts fetch it."""
         return f"salt://{FOLDER}/{self.file}"
 
 
@@ -74,7 +74,7 @@ Index = Mapping[str, Sequence[Package]]
 
 
 def read_index(text: str) -> Index:
-    """Return what an index says; raise ValueError if it cannot be understood."""
+    """Return a parsed index; raise ValueError if it is malformed."""
     index: dict[str, list[Package]] = wire.read_recorded(dict[str, list[Package]], json.loads(text))
     for package in (entry for packages in index.values() for entry in packages):
         if not _FILE.fullmatch(package.file):
@@ -85,7 +85,7 @@ def read_index(text: str) -> Index:
 
 
 def format_index(index: Index) -> str:
-    """Return the text of an index; raise ValueError if :func:`read` would not take it."""
+    """Return the text of an index; raise ValueError if :func:`read_index` would refuse it."""
     data = {
         kind: [
             {key: value for key, value in wire.plain(package).items() if value is not None}
@@ -103,14 +103,14 @@ def choose_packages(
     index: Index, os: str | None, arch: str | None, *, runs_here: bool, has_systemd: bool
 ) -> tuple[Package, ...]:
     """
-    Return the files by which a guest gets its minion, none if there are none for it.
+    Return the packages that install a minion in a guest; none if none suits.
 
     os
-        What libguestfs calls the guest's system.
+        The name of the guest's system by libguestfs.
     runs_here
-        The guest's programs can run on this host, as installing its packages needs.
+        Whether the guest's programs can run on this host, as installing its packages needs.
     has_systemd
-        The tarball's minion is a unit of systemd.
+        Whether the guest has systemd, which the tarball's minion needs.
     """
     name = distribution(os)
     native_kinds = [kind for kind, names in _FAMILIES.items() if name in names and runs_here]
@@ -122,13 +122,13 @@ def choose_packages(
 
 
 def may_suit(os: str | None, arch: str | None, *, has_systemd: bool) -> bool:
-    """Return whether the master can fetch a minion for a guest, as :func:`chosen` takes it."""
+    """Return whether the master can fetch a minion that :func:`choose_packages` may choose."""
     distributions = {name for names in _FAMILIES.values() for name in names}
     return arch in ARCHES and (has_systemd or distribution(os) in distributions)
 
 
 def remedy(saltenv: str) -> str:
-    """Return what helps against what an environment has wrong: nothing is taken from another."""
+    """Return the remedy for a bad index of an environment: no other one is used instead."""
     if saltenv == BASE:
         return f"have it written anew on the master: {COMMAND}"
     env = f"saltenv={shlex.quote(saltenv)}"
@@ -140,7 +140,7 @@ def remedy(saltenv: str) -> str:
 
 
 def distribution(os: str | None) -> str | None:
-    """Return a distribution's name of what libguestfs calls a system, None if it knows none."""
+    """Return the distribution in a system's name by libguestfs, None if that is unknown."""
     name = (os or "").partition(" ")[0]
     return None if name in ("", "some", "unknown") else name
 
@@ -149,7 +149,7 @@ def is_packaged(os: str | None, *, has_systemd: bool) -> bool:
     """
     Return whether a guest's own package manager may find a salt-minion.
 
-    Of a small system that is no distribution nobody can say, and it may take its seed otherwise.
+    An unknown system without systemd counts as one that may: it may be seeded otherwise.
     """
     name = distribution(os)
     is_old_debian = (os or "").split() in (["debian", "10"], ["debian", "11"])

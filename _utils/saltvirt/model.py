@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-# Where a NIC is of which nobody says more.
+# The bridge of a NIC without a source.
 DEFAULT_BRIDGE = "br0"
 
 
@@ -13,7 +13,7 @@ class Nic:
     One network interface of a VM.
 
     has_model
-        Whether the call or its profile says the model; else that of a NIC that is there stays.
+        Whether the call or its profile names the model; else an existing NIC keeps its model.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Nic:
 
     @property
     def on(self) -> str | None:
-        """The bridge, network or link of the host that it is on."""
+        """The bridge, network or link of the host that the NIC is attached to."""
         return self.source
 
     @property
@@ -41,7 +41,7 @@ class Nic:
 
 
 def host_need(kind: str | None, *, is_switched: bool) -> str | None:
-    """Return which of ``bridges``, ``networks``, ``links`` a NIC of a type is on; None if none."""
+    """Return which of ``bridges``, ``networks``, ``links`` a NIC of a type needs; None if none."""
     if kind == "bridge":
         return "links" if is_switched else "bridges"
     return {"network": "networks", "direct": "links"}.get(kind or "")
@@ -49,7 +49,7 @@ def host_need(kind: str | None, *, is_switched: bool) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalledNic:
-    """What a call says of a NIC; None of what it leaves to the host's profile."""
+    """A NIC as a call describes it; None for values that the host's profile has."""
 
     type: str | None = None
     source: str | None = None
@@ -60,7 +60,7 @@ class CalledNic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSource:
     """
-    Where a disk is that is no file or device of the host.
+    The source of a disk that is no file or device of the host.
 
     ``type`` is libvirt's, ``volume`` or ``network``; ``source`` and ``hosts`` are attributes;
     ``auth`` is ``{username, type, usage}`` or ``{username, type, uuid}``, of a secret of libvirt.
@@ -75,10 +75,10 @@ class RemoteSource:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
     """
-    One disk of a VM: what was asked for (``image``, ``size_mib``) and where it will be.
+    One disk of a VM: the request (``image``, ``size_mib``) and the place of its data.
 
-    ``path`` is a file or a device of the host, ``volume`` is ``POOL/VOLUME``, ``elsewhere`` what a
-    definition says of it if not the path. URLs, which may have secrets, are not in its ``repr``.
+    ``path`` is a file or a device of the host, ``volume`` is ``POOL/VOLUME``, ``elsewhere`` is any
+    other source in a definition. URLs, which may have secrets, are not in its ``repr``.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vm:
-    """Everything that decides a VM's domain XML; what may be secret is not in its ``repr``."""
+    """All that determines a VM's domain XML; values that may be secret are not in its ``repr``."""
 
     name: str
     uuid: str | None = None
@@ -140,10 +140,10 @@ class Vm:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
     """
-    What a VM needs of a host; unknown things are ``None`` and are not asked for.
+    What a VM needs of a host; ``None`` means unknown, and is not checked.
 
     called
-        Of a call with a profile of NICs: what it says itself of some, by their names.
+        For a call with a profile of NICs: the NICs that the call itself describes, by their names.
     """
 
     name: str
@@ -175,15 +175,15 @@ class Requirements:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """
-    Which of the hosts that can take a VM gets it, and what must still hold then.
+    How to choose among the hosts that can take a VM, and what must hold afterwards.
 
     placement
-        ``spread``: the one with the most room; ``pack``: the fullest.
+        ``spread``: the host with the most room; ``pack``: the fullest.
     spread_over
-        A tag of hosts such as ``rack``: before all else, the fewer VMs its rack has of the VM's
-        anti-affinity groups the better; of all VMs, if it has no groups.
+        A tag of hosts such as ``rack``. It comes first: the rack with the fewest VMs of the VM's
+        anti-affinity groups is the best; with the fewest VMs at all, if the VM has no groups.
     headroom
-        Any one host may die, and its VMs still find room on the others.
+        Any single host may fail, and its VMs still find room on the others.
     """
 
     placement: str = "spread"
@@ -199,11 +199,11 @@ class Policy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """
-    Whether one host can take a VM, why not, and how well it would.
+    Whether one host can take a VM, the reasons against it, and its score.
 
     crowd, note
-        How many VMs count in its rack, or whatever VMs are spread over: the fewer the better; and
-        that as users see it, if VMs are spread over anything.
+        How many VMs count in the host's rack, or among hosts with the same value of another tag:
+        fewer is better; and the text for users, if VMs are spread over a tag.
     """
 
     host: str
@@ -229,11 +229,11 @@ class Move:
     How a VM is moved; bandwidths in MiB/s, the downtime in ms, limits in s.
 
     live
-        Whether it goes on while its memory is sent. None, the default, is yes, unless its QEMU
-        would lose what it writes meanwhile; see :func:`saltvirt.placement.generation.loses_writes`.
+        Whether the VM runs while its memory is sent. None, the default, means yes, unless its QEMU
+        would lose writes; see :func:`saltvirt.placement.generation.loses_writes`.
     parallel_connections
-        Over how many connections the memory goes. None, the default, is two where both QEMUs can;
-        see :func:`saltvirt.ops.migration.connections.chosen`.
+        The number of connections for the memory. None, the default, is two where the kind of move
+        allows that; see :func:`saltvirt.ops.migration.connections.choose`.
     """
 
     live: bool | None = None

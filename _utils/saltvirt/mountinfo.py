@@ -1,4 +1,4 @@
-"""What is mounted, as the kernel tells it in ``/proc/self/mountinfo``."""
+"""The mounted file systems, from ``/proc/self/mountinfo``."""
 
 import re
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ class Mount:
     device
         Its device number, ``major:minor``.
     folder
-        The folder at which it is mounted.
+        Its mount point.
     kind
-        The kind of file system, such as ``nfs4``.
+        Its type, such as ``nfs4``.
     """
 
     device: str
@@ -25,9 +25,9 @@ class Mount:
 
 
 def mounts() -> Iterator[Mount]:
-    """Yield what is mounted; of several at one folder, the last is the one that is seen."""
-    # As bytes: the kernel escapes blanks, tabs and newlines in the name of a folder, and no other
-    # ends of lines.
+    """Yield the mounted file systems; of several at one folder, the last one is visible."""
+    # As bytes: the kernel escapes blanks, tabs and newlines in a folder's name, but no other line
+    # ends.
     text = Path("/proc/self/mountinfo").read_bytes().decode(errors="surrogateescape")
     for line in filter(None, text.split("\n")):
         mount_part, _dash, device_part = line.partition(" - ")

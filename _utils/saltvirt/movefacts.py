@@ -1,8 +1,8 @@
 """
-What the two hosts of a move have on record of it, and what one tells the other.
+The records of a move on its two hosts, and the facts that one host sends the other.
 
-A default stands for what a record does not say (yet): one of an older release, or of an earlier
-phase. What is None is not written either.
+A default stands for a value that a record does not have (yet): one of an older release, or of an
+earlier phase. None is not written.
 """
 
 import shlex
@@ -16,28 +16,29 @@ from saltvirt.wire import said_with
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DepartureFacts:
     """
-    What the source of a move has noted.
+    The record of a move on its source.
 
     target
         The host that takes the VM, or its libvirt's URI.
     was_running, state
-        How the VM was when the move began.
+        The VM's state when the move began.
     autostart
-        Whether it starts with its host, as of when it was last looked at.
+        Whether the VM starts with its host, as last seen.
     leaves
         Whether nothing of the VM stays, not even its definition.
     paths
-        The files that are removed when it has left.
+        The files to remove when the VM has left.
     disks
-        ``[target, path, how it moves]`` of each, as they were when the move began.
+        ``[target, path, how it moves]`` of each disk when the move began.
     digests, signatures
         Of the files that were sent, by their paths.
     sizes
-        How big its disks are to its guest, in bytes by their targets.
+        The virtual sizes of the disks, in bytes by their targets.
     snapshots
-        The names of its snapshots, which the other host's libvirt is told of; None without any.
+        The names of the VM's snapshots, which are made known to the target's libvirt; None without
+        any.
     is_by_hand
-        Whether nobody of ours is on the target, who would have its definition on the disk there.
+        Whether the target runs no Salt Virt, which would sync the definition to the disk there.
     """
 
     uuid: str
@@ -56,7 +57,7 @@ class DepartureFacts:
 
     @property
     def noted(self) -> "Noted":
-        """What its target must know to tell whether the VM has come as it was sent."""
+        """The facts by which the target checks that the VM has arrived as it was sent."""
         return Noted(
             digests=self.digests,
             autostart=self.autostart,
@@ -67,31 +68,31 @@ class DepartureFacts:
 
     @property
     def own_disks(self) -> list[str]:
-        """The files of its disks that go with it; none if they were not noted."""
+        """The disk files that move with the VM; none if the disks were not recorded."""
         return [path for _target, path, method in self.disks or () if method in ("copy", "push")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalFacts:
     """
-    What the target of a move has noted.
+    The record of a move on its target.
 
     uuid, source
-        None in a record of a move that was begun before there were records.
+        None for a move that began before there were records.
     sizes
-        How big the files are that its source sends, in bytes by their paths.
+        The sizes of the files that the source sends, in bytes by their paths.
     virtual
-        ``[format, bytes to its guest]`` of the disks that libvirt copies, by their paths.
+        ``[format, virtual bytes]`` of the disks that libvirt copies, by their paths.
     paths
         The files that were made here, or are about to be.
     images
-        Where the images are that are sent first, by their digests.
+        The paths of the images that are sent first, by their digests.
     folders
         The folders that the source may write to.
     untouched
-        The signatures of the files as they were made, by their paths.
+        The signatures of the files when they were made, by their paths.
     autostart
-        Whether it started with its source when the move began.
+        Whether the VM started with its source host when the move began.
     """
 
     uuid: str | None
@@ -113,7 +114,7 @@ class ArrivalFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """What the source of a move tells its target of it; all is None if it has it not on record."""
+    """The facts of a move that its source tells its target; all None if it has no record."""
 
     digests: dict[str, str] | None = said_with("was_running")
     autostart: bool | None = said_with("was_running")
@@ -127,14 +128,14 @@ class Noted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvacuatedFacts:
     """
-    What a host that was emptied has noted of a VM that was its own.
+    The record of an emptied host about a VM that was its own.
 
     hosts
-        Those that evacuations have put it on, one after the other.
+        The hosts that evacuations moved the VM to, in order.
     uuid
         The VM's.
     proof
-        By which the master knows the note for its own; see saltvirt.fleet.proofs.
+        The proof that the master wrote the record; see saltvirt.fleet.proofs.
     """
 
     hosts: list[str]
@@ -143,7 +144,7 @@ class EvacuatedFacts:
 
 
 def cut_postcopy_message(name: str, target: str) -> str:
-    """Return what is said of a VM whose post-copy was cut, and how that goes on."""
+    """Return the message about a VM with a cut post-copy, and how to go on."""
     return (
         f"it runs on {target}, with memory that its source alone has, so stop it on neither; when "
         "they reach each other again, on the source: virsh migrate --live --p2p --tls --postcopy "
@@ -153,10 +154,10 @@ def cut_postcopy_message(name: str, target: str) -> str:
 
 def lost_half_message(name: str, target: str, *, is_source: bool) -> str:
     """
-    Return what is said of a VM whose post-copy was cut, and of which one host has lost its half.
+    Return the message about a VM with a cut post-copy of which one host has lost its half.
 
     is_source
-        Whether that is the source. What is left of the guest is on the other, and in its way.
+        Whether the source has lost it. The other host still has its half, which is in the way.
     """
     quoted_name = shlex.quote(name)
     losing_side = "its source" if is_source else target

@@ -1,4 +1,4 @@
-"""From what a user typed of a move to the one that is meant."""
+"""Parse a call's description of a move."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,8 +11,8 @@ from saltvirt.units import MIB
 
 _INT64 = 2**63 - 1
 _YEAR_S = 365 * 24 * 3600
-# The least and the most. libvirt's QEMU driver turns MiB/s into bytes of 64 bits; QEMU has 8 bits
-# for numbers of threads and connections, and a downtime of 2000 s at most.
+# Minimum and maximum. libvirt's QEMU driver turns MiB/s into bytes of 64 bits; QEMU has 8 bits for
+# numbers of threads and connections, and a downtime of 2000 s at most.
 _NUMBERS_3006 = {
     "max_bandwidth": (1, _INT64 // MIB),
     "max_downtime": (1, 2_000_000),
@@ -78,14 +78,14 @@ def _values(keywords: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_one_connection(value: object) -> bool:
-    """Return whether a call wants one connection for a VM's memory by 0 or False."""
+    """Return whether a call requests a single connection for a VM's memory by 0 or False."""
     return value in (0, "0")
 
 
 def _is_empty_value(key: str, value: object) -> bool:
-    """Return whether a value says nothing: on Salt 3006 one that is empty, or 0, said nothing."""
+    """Return whether a value counts as not given: on Salt 3006, an empty one and 0 do."""
     if key not in (*_NUMBERS_3006, "copy_storage"):
         return value is None
     least, _most = _NUMBERS_3006.get(key, (1, 0))
-    # A level of compression can be 0.
+    # The level of compression can be 0.
     return value in (None, "") or value is False or (least > 0 and value == 0)

@@ -1,4 +1,4 @@
-"""What a call says of a network of libvirt's, checked: the arguments of 3006's ``virt``."""
+"""Checked arguments of a libvirt network, as the ``virt`` of 3006 takes them."""
 
 import ipaddress
 import re
@@ -12,11 +12,11 @@ from saltvirt.nics import port_parameters, switch_type
 from saltvirt.xml import network, nic, texts
 
 MODES = ("nat", "route", "open", "bridge", "private", "vepa", "passthrough", "hostdev")
-# The guests' NICs are those of the host itself, or are on them.
+# The guests' NICs are the host's own, or are attached to them.
 _WITHOUT_BRIDGE = ("private", "vepa", "passthrough", "hostdev")
-# What a call says that does not say it.
+# The value of an argument that a call does not give.
 NOT_GIVEN = "unsaid"
-# They lead elsewhere by the host's own routes.
+# Modes that reach other networks by the host's own routes.
 _ROUTED = ("nat", "route", "open")
 _DEVICES = ("interfaces", "addresses", "physical_function")
 KEYS = (
@@ -26,7 +26,7 @@ KEYS = (
 _NONE = network.Network(name="")
 _MAC = re.compile(r"([0-9a-fA-F]{1,2}:){5}[0-9a-fA-F]{1,2}")
 _PCI = re.compile(r"([0-9a-f]{1,4}):([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])")
-# Reads the value of an argument, which it is told to name it in what it raises.
+# Reads the value of an argument, with the argument's name for errors.
 _Read = Callable[[str, object], str]
 
 
@@ -34,11 +34,11 @@ def from_call(
     name: object, bridge: object, forward: object, options: Mapping[str, Any]
 ) -> network.Network:
     """
-    Return the network that a call asks for.
+    Return the network that a call describes.
 
     bridge, forward
-        :data:`UNSAID` if the call does not say them.
-    given
+        :data:`NOT_GIVEN` if the call leaves them out.
+    options
         Any of :data:`KEYS`, as ``virt.network_define`` documents them.
     """
     mode = _mode(forward)
@@ -68,18 +68,18 @@ def from_call(
         ips=tuple(_ip(key, config) for key, config in configs if config),
     )
     _refuse_at_odds(spec)
-    # libvirt takes several, and uses the first: so a state finds no difference afterwards.
+    # libvirt takes several, and uses the first: without the rest a state finds no difference later.
     cleared_devices: dict[str, Any] = {key: getattr(_NONE, key) for key in _devices(spec)[1:]}
     return replace(spec, **cleared_devices)
 
 
 def _devices(spec: network.Network) -> list[str]:
-    """Return by which arguments a network says its devices, in the order of libvirt's choice."""
+    """Return the arguments that name a network's devices, in the order of libvirt's choice."""
     return [key for key in _DEVICES if getattr(spec, key)]
 
 
 def _refuse_at_odds(spec: network.Network) -> None:
-    """Refuse arguments that libvirt does not take together: a test would not be told of it."""
+    """Refuse arguments that libvirt refuses together: a test run does not ask libvirt."""
     mode, devices = spec.forward, _devices(spec)
     if mode in _ROUTED and not spec.ips:
         raise BadArgument(
@@ -93,7 +93,7 @@ def _refuse_at_odds(spec: network.Network) -> None:
 
 def _refuse_device(spec: network.Network, key: str) -> None:
     mode = spec.forward
-    # A physical function there does nothing, and libvirt takes it.
+    # libvirt accepts a physical function there, without any effect.
     if mode == "open" and key != "physical_function":
         raise BadArgument(key, "a network with forward=open has none")
     if mode in _ROUTED and len(spec.interfaces) > 1:
@@ -163,7 +163,7 @@ def _span(argument: str, value: object, read: _Read) -> tuple[str, str] | None:
 
 
 def _address(argument: str, value: object) -> str:
-    """Return an address as libvirt writes it: in another form it would be a change each time."""
+    """Return an address in libvirt's form: another form would be a change each time."""
     return str(arguments.address(argument, value))
 
 
@@ -235,7 +235,7 @@ def _vlan(value: object) -> nic.Vlan | None:
     if not rows:
         raise BadArgument("tag", "has no tags")
     trunk = arguments.boolean("tag:trunk", options.get("trunk") or False)
-    # libvirt makes it one, and without that it would be a change each time.
+    # libvirt makes it a trunk: without the flag it would be a change each time.
     is_trunk = trunk or len(rows) > 1 or any(mode for _number, mode in rows)
     return nic.Vlan(is_trunk=is_trunk, tags=tuple(rows))
 
@@ -281,7 +281,7 @@ def _dns(value: object) -> network.Dns | None:
 
 
 def _without_defaults(srv: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a service without what libvirt leaves out, which would be a change else."""
+    """Return a service without values that libvirt omits: they would be a change each time."""
     defaults = {"port": ("",), "priority": ("", "0"), "weight": ("", "0")}
     return {k: v for k, v in srv.items() if str(v) not in defaults.get(k, ())}
 

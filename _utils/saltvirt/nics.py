@@ -1,4 +1,4 @@
-"""NICs: what users write in ``virt:nic`` and ``interfaces``, checked, as our noun."""
+"""NICs from ``virt:nic`` and ``interfaces``, checked, as :class:`saltvirt.model.Nic`."""
 
 import hashlib
 import ipaddress
@@ -13,14 +13,15 @@ from saltvirt.model import DEFAULT_BRIDGE, Nic, host_need
 TYPES = ("bridge", "network", "direct", "hostdev", "user", "ethernet", "vdpa")
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
-# The filter of libvirt that keeps a guest to its own MAC and addresses.
+# libvirt's filter that keeps a guest to its own MAC and addresses.
 _CLEAN = "clean-traffic"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MODEL = re.compile(r"[A-Za-z0-9_-]+")
 _MODES = ("bridge", "vepa", "private", "passthrough")
 _UUIDS = ("interfaceid", "instanceid")
 _SWITCHES = ("openvswitch", "802.1Qbg", "802.1Qbh", "midonet")
-# Which types can have what; libvirt: https://libvirt.org/formatdomain.html#network-interfaces
+# The types that can have each key; libvirt:
+# https://libvirt.org/formatdomain.html#network-interfaces
 _ONLY = {
     "vlan": ("bridge", "network", "hostdev", "direct"),
     "filter": ("bridge", "network", "ethernet"),
@@ -39,8 +40,8 @@ def mac_for(vm: str, nic: str) -> str:
     """
     Return the NIC's MAC: the same for the same VM and NIC, unicast and locally administered.
 
-    Forty bits of it are the digest's: among 10,000 NICs two are equal once in 20,000 clouds,
-    where QEMU's own three-byte prefix would leave that to every second one.
+    Forty of its bits are the digest's: among 10,000 NICs two are equal in one of 20,000 clouds;
+    with QEMU's own three-byte prefix, in nearly every cloud.
     """
     digest = hashlib.sha256(f"{vm}/{nic}".encode()).digest()
     return ":".join(f"{byte:02x}" for byte in (0x52, *digest[:5]))
@@ -51,7 +52,7 @@ def nic(vm: str, entry: dict[str, Any], *, is_whole: bool = True) -> Nic:
     Return one NIC of a VM; refuse what libvirt could not build, or would quietly leave out.
 
     is_whole
-        Whether the entry says all of the NIC. If not, a profile may say its type and its source.
+        Whether the entry has all of the NIC. If not, a profile may have its type and its source.
     """
     label = f"interface {entry['name']!r}"
     arguments.refuse_unknown_keys(label, entry, KEYS)
@@ -80,13 +81,13 @@ def nic(vm: str, entry: dict[str, Any], *, is_whole: bool = True) -> Nic:
 
 
 def _refuse_idle_queues(label: str, vm_nic: Nic) -> None:
-    """Refuse queues that libvirt leaves out: they would be a change each time."""
+    """Refuse queues that libvirt omits: they would be a change each time."""
     if "queues" in vm_nic.extra and not vm_nic.model.startswith("virtio"):
         raise BadArgument(label, f"queues are for model virtio, not for {vm_nic.model}")
 
 
 def _extra(label: str, kind: str | None, entry: dict[str, Any]) -> dict[str, Any]:
-    """Return what only some types of NICs can have; without a type it is not known yet."""
+    """Return options that only some types of NICs have; check them if the type is known."""
     options = {key: entry[key] for key in _ONLY if entry.get(key) is not None}
     for key in options:
         if kind is not None and kind not in _ONLY[key]:
@@ -95,7 +96,7 @@ def _extra(label: str, kind: str | None, entry: dict[str, Any]) -> dict[str, Any
 
 
 def with_type_and_source(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry with the type and source that its ``bridge`` or ``network`` means."""
+    """Return an entry with its ``bridge`` or ``network`` as a type and a source."""
     for short in ("network", "bridge"):
         if entry.get(short):
             other_keys = {
@@ -107,9 +108,9 @@ def with_type_and_source(entry: dict[str, Any]) -> dict[str, Any]:
 
 def override(entry: dict[str, Any], call_entry: dict[str, Any]) -> dict[str, Any]:
     """
-    Return an entry of a profile with what a call says of that NIC, in whatever spelling.
+    Return an entry of a profile with the values of a call for that NIC, in any spelling.
 
-    Of another type without a source, the profile's source would be something else's name.
+    A call with another type and no source drops the profile's source: it names a different object.
     """
     old, new = with_type_and_source(entry), with_type_and_source(call_entry)
     is_moved = bool(new.get("type")) and new["type"] != (old.get("type") or "bridge")
@@ -132,7 +133,7 @@ _SOURCES = {"direct": "link of the host", "hostdev": "PCI address, or network of
 
 
 def pci(source: str | None) -> dict[str, str] | None:
-    """Return the parts of a PCI address ``0000:03:10.0`` as libvirt wants them, or None."""
+    """Return the parts of a PCI address ``0000:03:10.0`` as libvirt takes them, or None."""
     if not _PCI.fullmatch(str(source).lower()):
         return None
     domain, bus, address = str(source).lower().split(":")
@@ -219,8 +220,8 @@ def switch_type(label: str, kind: object) -> str:
 
 
 def port_parameters(label: str, parameters: Mapping[Any, Any]) -> dict[str, str]:
-    """Return what a switch is told of a port, with UUIDs as libvirt writes them."""
-    # In capitals they would be a change each time; any other text it keeps as it is.
+    """Return the parameters of a switch port, with UUIDs as libvirt writes them."""
+    # A UUID in capitals would be a change each time; libvirt keeps any other text as it is.
     return {
         str(key): (arguments.uuid if key in _UUIDS else arguments.plain_text)(
             f"{label}: {key}", value
@@ -243,7 +244,7 @@ def _name(label: str, value: Any) -> str:
 
 
 def _guest(label: str, value: Any) -> dict[str, Any]:
-    """Return ``{"dhcp", "addresses", "gateways", "dns", "search"}``: what the guest sets up."""
+    """Return ``{"dhcp", "addresses", "gateways", "dns", "search"}`` for the guest's own setup."""
     options = {"dhcp": True} if value == "dhcp" else value
     if not isinstance(options, dict):
         raise BadArgument(label, f"{value!r}; dhcp, or {{addresses: [10.0.0.4/16], gateway: ...}}")
@@ -272,7 +273,7 @@ def _guest(label: str, value: Any) -> dict[str, Any]:
 
 
 def _refuse_gateways(label: str, gateways: Iterable[str], addresses: Iterable[str]) -> None:
-    """Refuse gateways by which a guest would have no default route."""
+    """Refuse gateways that would leave a guest without a default route."""
     interfaces = [ipaddress.ip_interface(address) for address in addresses]
     gateways_by_version: dict[int, object] = {}
     for gateway in map(ipaddress.ip_address, gateways):
@@ -295,7 +296,7 @@ def _why_no_gateway(
     gateway: ipaddress.IPv4Address | ipaddress.IPv6Address,
     interfaces: Sequence[ipaddress.IPv4Interface | ipaddress.IPv6Interface],
 ) -> str | None:
-    """Return why an address is no gateway of a guest with some addresses of its family."""
+    """Return why a guest with some addresses of its family cannot have this gateway, or None."""
     family = f"IPv{gateway.version}"
     if not interfaces:
         return f"is {family}, and addresses has no {family} address"
@@ -309,7 +310,7 @@ def _why_no_gateway(
 
 
 def _is_edge(gateway: object, address: ipaddress.IPv4Interface | ipaddress.IPv6Interface) -> bool:
-    """Return whether an IPv4 address names its network, or all of it."""
+    """Return whether a gateway is the network or broadcast address of an IPv4 interface."""
     network = address.network
     is_small = network.version == 6 or network.prefixlen > 30
     return not is_small and gateway in (network.network_address, network.broadcast_address)
@@ -341,11 +342,11 @@ def refuse_equal_macs(nics: Iterable[Nic]) -> None:
 
 
 class ConnectedNic(Protocol):
-    """What a NIC is on: of a call (:class:`saltvirt.model.Nic`) or of a domain's XML."""
+    """The host's side of a NIC: of a call (:class:`saltvirt.model.Nic`) or of a domain's XML."""
 
     @property
     def type(self) -> str | None:
-        """One of ``TYPES``, or another that libvirt has."""
+        """One of ``TYPES``, or another type of libvirt."""
 
     @property
     def on(self) -> str | None:
@@ -364,8 +365,8 @@ def host_needs(nics: Iterable[ConnectedNic]) -> dict[str, Any]:
     """
     Return what NICs need of a host: ``{"bridges", "networks", "links", "bridge_vlans"}``.
 
-    ``links`` are those that macvtap uses, and Open vSwitch's bridges, which are not Linux bridges;
-    ``bridge_vlans`` says whether a Linux bridge must tag, which libvirt can from 11.0 on.
+    ``links`` are those of macvtap, and Open vSwitch's bridges, which are not Linux bridges;
+    ``bridge_vlans`` means that a Linux bridge must tag, which libvirt can from 11.0 on.
     """
     vm_needs = [
         (host_need(vm_nic.type, is_switched=vm_nic.is_switched), vm_nic.on, vm_nic.is_tagged)

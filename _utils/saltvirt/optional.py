@@ -1,4 +1,4 @@
-"""Python modules that the library can do without, found when they are first used."""
+"""Python modules that the library can do without, imported when they are first used."""
 
 import importlib
 from importlib.util import find_spec
@@ -10,17 +10,16 @@ class OptionalModule:
     """
     A module that was missing when the library was loaded.
 
-    A state may install it afterwards, in the same job; Salt then loads its modules anew, and the
-    library stays as it is. So it is, too, where the minion has imported the library before
-    (``preload.py``).
+    A state may install it later in the same job: Salt then loads its modules anew, but not the
+    library. A library that the minion imported before the job (``preload.py``) stays, too.
     """
 
     def __init__(self, name: str, proof: str | None = None) -> None:
         """
-        Stand for a module.
+        Stand in for a module.
 
         proof
-            A module that comes with it, where another file may have its name.
+            Another module of the same distribution, for a name that another file may have, too.
         """
         self._name, self._proof = name, proof or name
         self._module: ModuleType | None = None
@@ -29,25 +28,25 @@ class OptionalModule:
         return getattr(self.load(), name)
 
     def load(self) -> Any:
-        """Return the module itself; raise ImportError."""
+        """Return the module itself; raise ImportError if it is missing."""
         if self._module is None:
             importlib.import_module(self._proof)
             self._module = importlib.import_module(self._name)
         return self._module
 
     def is_there(self) -> bool:
-        """Return whether it has been installed meanwhile."""
+        """Return whether the module is installed now."""
         importlib.invalidate_caches()
         return find_spec(self._proof) is not None
 
 
 def is_missing(module: object) -> bool:
-    """Return whether a module, or what stands for it, cannot be used."""
+    """Return whether a module is a stand-in for one that is still missing."""
     return isinstance(module, OptionalModule) and not module.is_there()
 
 
 def why_broken(module: object) -> str | None:
-    """Return why a module that is there cannot be loaded, or None."""
+    """Return why an installed module cannot be loaded, or None."""
     if not isinstance(module, OptionalModule):
         return None
     try:

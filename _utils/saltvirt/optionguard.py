@@ -1,5 +1,5 @@
 """
-The door to every function that changes something: shut while options of the host are missing.
+The guard of all functions that change something: they are refused while host options are missing.
 
 The table :mod:`saltvirt.lookonly` has the functions of ``_modules`` that only look; all others, and
 all states, are guarded.
@@ -18,14 +18,14 @@ from saltvirt.errors import OptionsMissing, ReservationRefused, VirtError
 
 log = logging.getLogger(__name__)
 
-# Whether a call is let in, by its arguments: it only looks, or it finishes what was begun.
+# Whether to let a call in, by its arguments: it only looks, or only finishes what was begun.
 LetIn = Callable[[Mapping[str, Any]], bool]
-# Parameters with which a function of ours changes nothing.
+# Parameters with which our functions change nothing.
 _FLAGS = ("test", "dry_run")
 
 
 def flag_rule(flag: str) -> LetIn:
-    """Return what lets calls in with a flag, such as ``dry_run=True``."""
+    """Return the rule that lets calls in with a flag, such as ``dry_run=True``."""
 
     def let_in(keywords: Mapping[str, Any]) -> bool:
         return arguments.boolean(flag, keywords.get(flag, False))
@@ -47,16 +47,16 @@ def modules(
     namespace
         The module's ``globals()``.
     harmless
-        The names of functions that are let in beside those that only look, with blanks between
-        them: they change nothing of VMs, disks, networks and records. Defaults to none.
+        The names, separated by blanks, of functions to let in beside those that only look: they
+        change nothing of VMs, disks, networks and records. Defaults to none.
     finishes
-        Those of functions that only finish, or take back, what was begun: they go on where the host
+        Functions that only finish, or undo, what was begun: they are let in where the host
         remembers its options. Defaults to none.
     itself
-        Those of functions that call :func:`refuse_change` themselves. Defaults to none.
+        Functions that call :func:`refuse_change` themselves. Defaults to none.
     looks_if, finishes_if
-        Which calls of other functions only look, or only finish. Default to none; a parameter
-        ``test`` or ``dry_run`` says by itself that a call looks.
+        Rules for the calls of other functions that only look, or only finish. Default to none; with
+        a parameter ``test`` or ``dry_run`` a call always counts as a look.
     """
     look_names = lookonly.MODULES[Path(str(namespace["__file__"])).stem].looks
     unguarded_names = {*look_names.split(), *harmless.split(), *itself.split()}
@@ -68,20 +68,20 @@ def modules(
 
 
 def states(namespace: MutableMapping[str, Any]) -> None:
-    """Guard all states of a file: with ``test=True`` they look, and warn."""
+    """Guard all states of a file: with ``test=True`` they run, and warn."""
     for name, function in _public(namespace):
         namespace[name] = _guarded_state(function)
 
 
 def refuse_change(namespace: Mapping[str, Any], *, is_look: bool) -> None:
-    """Raise OptionsMissing if nothing may be changed on this host, unless the call only looks."""
+    """Raise OptionsMissing if this host refuses changes now, unless the call only looks."""
     reason = _log_notices(namespace).refusal
     if reason and not is_look:
         raise OptionsMissing(reason)
 
 
 def refusal(namespace: Mapping[str, Any]) -> str | None:
-    """Return why nothing is changed on this host now; None if that is not so."""
+    """Return why this host refuses changes now, or None."""
     return _options_in_force(namespace, is_change=False).refusal
 
 
@@ -98,13 +98,13 @@ def _public(namespace: Mapping[str, Any]) -> list[tuple[str, Any]]:
 def _options_in_force(
     namespace: Mapping[str, Any], *, is_change: bool
 ) -> optionmemory.OptionsInForce:
-    """Return the options as they hold for a call; the names are those that Salt's loader gives."""
+    """Return the options in force for a call, from the names that Salt's loader sets."""
     opts, pillar, grains = (namespace.get(f"__{name}__") for name in ("opts", "pillar", "grains"))
     return config.effective_sources(opts or {}, pillar, grains, is_change)
 
 
 def _log_notices(namespace: Mapping[str, Any]) -> optionmemory.OptionsInForce:
-    """Return the options as they hold for a change, and log what is to be said of them."""
+    """Return the options in force for a change, and log the notices about them."""
     options_in_force = _options_in_force(namespace, is_change=True)
     for line in options_in_force.notices:
         log.warning("%s", line)
@@ -144,7 +144,7 @@ def _arguments_by_name(
     try:
         bound_arguments = signature.bind_partial(*args, **kwargs)
     except TypeError:
-        return dict(kwargs)  # the function itself says what is wrong
+        return dict(kwargs)  # the function itself raises the error
     out = dict(bound_arguments.arguments)
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
@@ -160,7 +160,7 @@ def _lets_in(let_in: LetIn, keywords: Mapping[str, Any]) -> bool:
 
 
 def _refuse(function: Any, keywords: Mapping[str, Any], reason: str) -> Any:
-    """Raise the refusal; the runner, which asks for a report, may try another host."""
+    """Raise the refusal, or return it to a runner with ``report``, which may try another host."""
     if function.__name__ not in ("init", "clone") or not keywords.get("report"):
         raise OptionsMissing(reason)
     function.__globals__["__context__"]["retcode"] = 1

@@ -1,4 +1,4 @@
-"""What may stand in an option: each kind says what it accepts, and reads a value as it is used."""
+"""The kinds of option values: each has a text for what it accepts, and reads a value."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What an option may be: ``read`` returns the value as it is used, or raises ValueError."""
+    """A kind of option value: ``read`` returns the checked value, or raises ValueError."""
 
     accepts: str
     read: Callable[..., Any]

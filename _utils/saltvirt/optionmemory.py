@@ -1,10 +1,10 @@
 """
 The ``virt:`` options that a hypervisor remembers from its last good configuration and pillar.
 
-Salt gives a minion whose pillar cannot be rendered the rest of the pillar with ``_errors``,
-``salt-call --local`` gives it none, and an included file that cannot be parsed is skipped. A
-missing option then does not mean its default. Each host keeps the options of each source in one
-file; its path depends on no option that is in it.
+A pillar that cannot be rendered reaches the minion in part, with ``_errors``; ``salt-call --local``
+has no pillar; an included file that cannot be parsed is skipped. A missing option then does not
+mean its default. Each host keeps the options of each source in one file, at a path that depends on
+none of them.
 """
 
 import json
@@ -22,23 +22,23 @@ log = logging.getLogger(__name__)
 
 VERSION = 1
 FOLDER = "var/lib/salt-virt-options"
-# The order in which they win.
+# In the order of precedence.
 SOURCES = ("config", "grains", "pillar")
 # Options that are not remembered, with the reason. All others are.
 NOT_REMEMBERED = {
     "seed": "guests get it, no protection of the host depends on it, and it has secrets",
     "disk": "it says what a new VM gets, and the URL of an image may have a password",
 }
-# If one of these is not set any more, the next call that changes something says so too.
+# If one of these is no longer set, the next call that changes something logs that.
 _LASTING = (*optionstrength.LEAST, *optionstrength.PLACES, "shared_paths")
 
-# What Salt itself puts into a pillar.
+# Keys that Salt itself adds to a pillar.
 _OF_SALT = {"schedule", "master"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostOption:
-    """An option that protected something and is not set any more; ``until`` is in UTC."""
+    """A protective option that is not set any more; ``until`` is in UTC."""
 
     option: str
     was: Any
@@ -55,9 +55,9 @@ class Memory:
     The content of the file.
 
     sections
-        The options of each source; None for one that never had ``virt:``.
+        The options of each source; None for a source that never had ``virt:``.
     lost
-        Options that were dropped, which no call that changes something has said yet.
+        Dropped options that no changing call has logged yet.
     """
 
     sections: dict[str, Section | None] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """Why the file cannot be read, and whether a newer release wrote it."""
+    """The reason why the file cannot be read, and whether a newer release wrote it."""
 
     text: str
     is_newer: bool
@@ -75,18 +75,18 @@ class _Problem:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionsInForce:
     """
-    The sources of options as they hold for one call.
+    The sources of options in force for one call.
 
     sources
-        What stands for the minion's configuration, grains and pillar; the first that has an option
-        wins.
+        The minion's configuration, grains and pillar, or their replacements; the first that has an
+        option wins.
     refusal
-        Why nothing may be changed now; None if that is not so.
+        Why the host refuses changes now, or None.
     is_remembered
-        All options are as they were when the sources were complete, so what was begun then may be
-        finished.
+        Whether all options are as they were when the sources were complete, so that work that was
+        begun then may be finished.
     notices
-        What an operator is told of options that hold though they are not there, or were dropped.
+        Messages for the operator about options that are in force though missing, or were dropped.
     """
 
     sources: Sequence[Mapping[str, Any]]
@@ -104,15 +104,15 @@ def options_in_force(
     is_change: bool,
 ) -> OptionsInForce:
     """
-    Return the options that hold for a call; remember them if their sources are complete.
+    Return the options in force for a call; remember them if their sources are complete.
 
     names
         The options of a hypervisor.
     is_change
-        The call changes something, and says the notices.
+        Whether the call changes something, and logs the notices.
     pillar
-        None outside a minion, such as in salt-cloud: what this machine's minion remembers holds
-        after the given options, and nothing is remembered.
+        None outside a minion, such as in salt-cloud: the options that this machine's minion
+        remembers come after the given ones, and nothing is remembered.
     """
     sources_by_name = {
         "config": _unwrap(opts),
@@ -137,14 +137,14 @@ def _unwrap(source: Any) -> Mapping[str, Any]:
 
 
 def _path(opts: Mapping[str, Any]) -> Path | None:
-    """Return the place of the file; None for options that are no minion's."""
+    """Return the path of the file; None for options of no minion."""
     if not opts.get("id") or not opts.get("root_dir"):
         return None
     return Path(opts["root_dir"]) / FOLDER / f"{files.to_file_name(str(opts['id']))}.json"
 
 
 def _read_only_minion(folder: Path) -> list[Section]:
-    """Return what the only minion of this machine remembers; of several, nothing."""
+    """Return the options that this machine's only minion remembers; nothing of several minions."""
     paths = sorted(folder.glob("*.json"))
     sections = _read(paths[0])[0].sections if len(paths) == 1 else {}
     return [
@@ -167,7 +167,7 @@ def _pillar_errors(opts: Mapping[str, Any], pillar: Mapping[str, Any]) -> str | 
 
 
 class _OptionSession:
-    """One look at the sources of a minion, beside what the minion remembers."""
+    """One comparison of a minion's sources with its remembered options."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class _OptionSession:
         self._is_complete = self._is_remembered = True
 
     def standing(self, *, is_change: bool) -> OptionsInForce:
-        """Return the sources that hold, and remember their options."""
+        """Return the sources in force, and remember their options."""
         for name in SOURCES:
             self._judge(name)
         kept_options = self._beside_the_pillar()
@@ -212,11 +212,11 @@ class _OptionSession:
         )
 
     def _may_replace(self) -> bool:
-        """Return whether a file that cannot be read may be written anew."""
+        """Return whether an unreadable file may be replaced."""
         return self._problem is not None and not self._problem.is_newer and self._is_complete
 
     def _judge(self, name: str) -> None:
-        """Take a source as it is, or what is remembered of it."""
+        """Use a source as it is, or its remembered options if it is incomplete."""
         source, remembered_section = self._plain[name], self._memory.sections.get(name)
         reason = self._incomplete(name)
         if reason is None:
@@ -237,7 +237,7 @@ class _OptionSession:
             self._sources.append(source)
 
     def _incomplete(self, name: str) -> str | None:
-        """Return why a source may lack options; None if it is as its operator wrote it."""
+        """Return why a source may lack options; None if it is complete."""
         if name == "pillar":
             reason = self._pillar_is_not_the_hosts()
         elif name in self._memory.sections and self._now[name] == self._memory.sections[name]:
@@ -265,7 +265,7 @@ class _OptionSession:
         return "this call has no pillar of the master (--local)"
 
     def _beside_the_pillar(self) -> Section:
-        """Return remembered options that hold though a pillar without errors lacks them."""
+        """Return remembered options that stay in force though an intact pillar lacks them."""
         remembered_section = self._memory.sections.get("pillar")
         if (
             not remembered_section
@@ -278,8 +278,8 @@ class _OptionSession:
             kept_options = self._not_in(remembered_section, "pillar")
             reason = "this call has the pillar of another environment (pillarenv)"
         elif self._next.get("pillar") is None and not set(self._plain["pillar"]) - _OF_SALT:
-            # There is no top file any more, or it no longer names the host. Options that another
-            # source has now are forgotten.
+            # The top file is gone, or no longer names the host. Forget options that another source
+            # has now.
             kept_options = self._not_in(remembered_section, "config", "grains")
             self._next["pillar"] = kept_options or None
             reason = "the pillar of this host is empty (to drop options, write there: virt: {})"
@@ -292,7 +292,7 @@ class _OptionSession:
         return kept_options
 
     def _not_in(self, section: Section, *sources: str) -> Section:
-        """Return the options of a section that these sources do not have now."""
+        """Return the options of a section that these sources lack now."""
         now = [self._now[name] for name in sources]
         return {name: value for name, value in section.items() if not _has(now, name)}
 
@@ -302,7 +302,7 @@ class _OptionSession:
         return bool(environment and environment != saltfiles.read_option(opts, "pillarenv"))
 
     def _changed(self) -> Memory:
-        """Return what is to be remembered, and log each protection that has become weaker."""
+        """Return the new memory, and log each protection that has become weaker."""
         lost_options = [
             lost_option
             for lost_option in self._memory.lost
@@ -351,7 +351,7 @@ def _first_value(sections: Mapping[str, Section | None], option: str) -> Any:
 
 
 def _read(path: Path) -> tuple[Memory, _Problem | None]:
-    """Return what is remembered, and why it cannot be read."""
+    """Return the remembered options, and the reason if they cannot be read."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         version = content["version"]
@@ -385,5 +385,5 @@ def _write(path: Path, memory: Memory, level: int) -> None:
         files.write(path, json.dumps(content).encode())
         files.sync_folder(path.parent.parent)
     except OSError as exc:
-        # Room must be made on a full disk too.
+        # Do not raise: calls that make room must work on a full disk, too.
         log.log(level, "the virt: options of this host are not remembered in %s: %s", path, exc)

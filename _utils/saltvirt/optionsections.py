@@ -1,4 +1,4 @@
-"""What of a source of options is remembered, and what stands for the source afterwards."""
+"""The options of a source that are remembered, and their return into a source."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -11,7 +11,7 @@ Section = dict[str, Any]
 
 
 def read_section(names: Collection[str], source: Mapping[str, Any]) -> Section | None:
-    """Return the options of a source that are remembered; None if it has no ``virt:`` at all."""
+    """Return the options of a source to remember; None if it has no ``virt:`` at all."""
     if "virt" not in source and not any(str(key).startswith("virt.") for key in source):
         return None
     source_pairs = [optionsources.split_source(source)]
@@ -23,7 +23,7 @@ def read_section(names: Collection[str], source: Mapping[str, Any]) -> Section |
 
 
 def _without_secrets(name: str, value: Any) -> Any:
-    """Return an option's value as it is kept, without secrets."""
+    """Return an option's value to remember, without secrets."""
     if name == "connection":
         value = {"uri": value["uri"]} if isinstance(value, Mapping) and value.get("uri") else None
     if name == "vnc":
@@ -32,16 +32,16 @@ def _without_secrets(name: str, value: Any) -> Any:
         has_password = value.get("password") is not None
         value = {**{key: item for key, item in value.items() if key != "password"}}
         value |= {"password": True} if has_password else {}
-    # As it is read again.
+    # In the form in which the file is read again.
     return json.loads(json.dumps(value, default=str))
 
 
 def restore_section(section: Section, source_options: Mapping[str, Any]) -> Section:
     """
-    Return remembered options as a source has them.
+    Return remembered options with the secrets that a source still has.
 
-    given
-        What the source has below ``virt:`` now: secrets may be there.
+    source_options
+        The options that the source has below ``virt:`` now.
     """
     out = dict(section)
     auth, password = (

@@ -1,4 +1,4 @@
-"""Where the value of an option is: in the first of several sources that says it."""
+"""Look up an option in several sources: the first that sets it wins."""
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,12 +14,12 @@ def option(sources: Iterable[Mapping[str, Any]], name: str) -> Any:
 
 
 def split_source(source: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return a source as quickly read as can be, and its mapping ``virt``."""
-    # Salt's loader gives modules what looks for the source again at each key.
+    """Return a source in the form that is fastest to read, and its mapping ``virt``."""
+    # The wrapper of Salt's loader looks the source up again at each key.
     options = source.value() or {} if hasattr(source, "value") else source
     nested = options.get("virt")
     if nested is not None and not isinstance(nested, Mapping):
-        # In more than a word there may be passwords.
+        # A value that is no text may have passwords in it.
         shown_value = repr(nested) if isinstance(nested, str) else "something else"
         raise BadConfig(f"option virt: expected a mapping, found {shown_value}")
     return options, nested or {}
@@ -43,7 +43,7 @@ def merged_value(
     Return the first value of an option; of one with fixed keys, the first value of each key.
 
     ``virt:seed:master`` of the pillar counts beside ``virt:seed:limit_s`` of the minion's file, as
-    each is an option; so did those of ``virt:connection`` on Salt 3006.
+    each is an option; on Salt 3006 the same was true of ``virt:connection``.
     """
     value = first_value(sources, name)
     if len(sources) == 1 or isinstance(kind, Kind) or not isinstance(value, Mapping):
@@ -53,7 +53,7 @@ def merged_value(
 
 
 def _merge(mappings: Sequence[Mapping[str, Any]], kinds: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mappings as one, in which what the first of them says counts."""
+    """Merge mappings; the first value of each key wins."""
     out: dict[str, Any] = {}
     for key in dict.fromkeys(key for mapping in mappings for key in mapping):
         values = [mapping[key] for mapping in mappings if mapping.get(key) is not None]
@@ -65,7 +65,7 @@ def _merge(mappings: Sequence[Mapping[str, Any]], kinds: Mapping[str, Any]) -> d
     return out
 
 
-# Below it stand words that have nothing to do with each other.
+# Words below this ratio are not related.
 _ALIKE = 0.75
 
 
@@ -73,9 +73,9 @@ def find_misspelt(
     sources: Iterable[Mapping[str, Any]], known_names: Collection[str]
 ) -> dict[str, str]:
     """
-    Return options that none is called, each with the known one that it is nearly called.
+    Return unknown option names, each with the known name that it resembles.
 
-    What is like none of them is passed over: other software may have options of its own there.
+    Names that resemble none are left out: other software may have options of its own there.
     """
     option_names: set[str] = set()
     for source in sources:

@@ -5,7 +5,7 @@ from typing import Any
 
 from saltvirt import terminal
 
-# Numbers with their defaults: one that falls, or one that rises, protects less.
+# Numbers with their defaults: LEAST protects less when it falls, _MOST when it rises.
 LEAST = {"trash_days": 0, "reserve_mib": 512, "disk_reserve_mib": 1024}
 _MOST = {
     "cpu_ratio": 4.0,
@@ -14,7 +14,7 @@ _MOST = {
     "image_max_gib": 2048,
     "image_limit_s": 3600,
 }
-# They say where disks, records and libvirt are: any other value protects other files.
+# The places of disks, records and libvirt: any other value protects other files.
 PLACES = ("images", "state_dir", "storagepool", "connection", "compat")
 
 
@@ -22,15 +22,15 @@ def is_weaker(option: str, old_value: Any, new_value: Any) -> bool:
     """
     Return whether a protection has become weaker.
 
-    was, now
-        The option's value as it was given, None if it was not.
+    old_value, new_value
+        The option's value; None if it is not set.
     """
     for table, sign in ((LEAST, 1), (_MOST, -1)):
         if option in table:
             old_number, new_number = (
                 _number(item, table[option]) for item in (old_value, new_value)
             )
-            # One that cannot be read is refused where it is needed, so it weakens nothing.
+            # An unreadable number is refused where it is used, so it weakens nothing.
             return (
                 old_number is not None
                 and new_number is not None
@@ -43,14 +43,14 @@ def is_weaker(option: str, old_value: Any, new_value: Any) -> bool:
 
 
 def describe_change(option: str, old_value: Any, new_value: Any) -> str:
-    """Return what an option was and is, as a log tells it."""
+    """Return the change of an option as text for a log."""
     old_text = "not set" if old_value is None else printable_value(option, old_value)
     new_text = "not set any more" if new_value is None else printable_value(option, new_value)
     return f"it was {old_text}, and is {new_text}"
 
 
 def printable_value(option: str, value: Any) -> str:
-    """Return an option's value as a log may show it."""
+    """Return an option's value as text that a log may show."""
     if option in ("vnc", "connection", "nic", "capacity"):
         return "set"
     return terminal.one_line(json.dumps(value), 120)

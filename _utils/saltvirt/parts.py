@@ -1,5 +1,5 @@
 """
-Parts of a protocol: generators of effects, which hands do, and what they are decided by.
+Parts of a protocol as generators of effects, what *hands* perform, and what hosts report.
 
 The protocol itself is :mod:`saltvirt.protocol`.
 """
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from saltvirt.movefacts import Noted
 from saltvirt.wire import said_with
 
-# What the source of a move notes, and what its target does; see saltvirt.protocol.
+# The phases of a move on its source, and on its target; see saltvirt.protocol.
 SOURCE_PHASES = ("planned", "sending", "handing", "leaving", "cancelled")
 TARGET_PHASES = ("preparing", "ready", "arrived", "refused")
 Effects = Generator[tuple[Any, ...], Any, Any]
@@ -26,36 +26,36 @@ class MoveRecord:
 
 
 def _required_field(default: Any) -> Any:
-    """Return a field that a host always tells, whatever it usually is."""
+    """Return a field that must be in a host's answer, although it has a default."""
     return field(default=default, metadata={"is_required": True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """
-    What the source of a move says of it.
+    A source's answer about a move.
 
     phase
         Of the departure with the move's token; None if there is none.
     is_live, is_moving
-        Whether a job of ours is at it, and whether libvirt is.
+        Whether a job of ours works on it, and whether libvirt does.
     is_cut
         Whether post-copy has failed, so that the VM needs both hosts until it goes on.
     has
         Whether the VM is defined there, with all its files.
     has_files
-        Whether a file is there that is removed when the VM has left; None if that is not told, and
-        files must be expected.
+        Whether files are left that are removed when the VM has left; None means unknown, and files
+        must be expected.
     stays
-        Whether the VM runs there after a move of a running VM has failed.
+        Whether the VM still runs there after a failed move of a running VM.
     is_handed
-        Whether libvirt says that it has moved a running VM: its disks there are newer then.
+        Whether libvirt reports that it has moved a running VM: the target's disks are newer then.
     """
 
     phase: Annotated[str, SOURCE_PHASES] | None = _required_field(None)
     is_live: bool = _required_field(False)
     is_moving: bool = _required_field(False)
-    # A host of the release before does not tell it.
+    # Hosts of the previous release do not send it.
     is_cut: bool = False
     has: bool = _required_field(False)
     has_files: bool | None = said_with("has_files")
@@ -64,28 +64,28 @@ class Source:
 
     @property
     def is_busy(self) -> bool:
-        """Whether nothing can be done there as long as this lasts."""
+        """Whether no step is possible on the source for now."""
         return self.is_live or self.is_moving or self.is_cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """
-    What the target of a move says of it.
+    A target's answer about a move.
 
     phase
         Of the arrival with the move's token; None if there is none.
     is_live, is_arriving
-        Whether a job of ours is at it, and whether the VM is just coming by libvirt.
+        Whether a job of ours works on it, and whether libvirt is receiving the VM.
     is_cut
-        Whether it cannot come without memory that its source had when post-copy failed.
+        Whether the VM cannot arrive without memory that its source had when post-copy failed.
     has
         Whether the VM is defined there, and not only arriving.
     has_disks
-        Whether all files of its disks are there: those of its definition, or without one those that
-        the source has noted. None if the target was not asked for them.
+        Whether all files of its disks exist there: those of its definition, or without one those
+        that the source has recorded. None if the target was not asked for them.
     is_empty
-        Whether nothing has been written to the files that were made there, or none is there.
+        Whether the files that were made there are unwritten, or missing.
     """
 
     phase: Annotated[str, TARGET_PHASES] | None = _required_field(None)
@@ -100,15 +100,15 @@ class Target:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
     """
-    What all hypervisors but the two of a move say of its VM.
+    The answers of third hosts about the VM of a move.
 
     has
-        Those that have it; not those that only kept its definition.
+        Hosts that have it; not those that only kept its definition.
     leaving, coming
-        Those from which it is leaving, and to which it is on its way, by another move that is not
-        over: that one decides whether they have it.
+        Hosts that it is leaving, and hosts that it is coming to, by another unfinished move: that
+        move decides whether they have it.
     silent
-        Those that have not said it, each with why.
+        Hosts without an answer, each with the reason.
     """
 
     has: Sequence[str] = ()
@@ -120,10 +120,11 @@ class Elsewhere:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """
-    What a host says of one move, as its source and as its target.
+    A host's answer about one move, as its source and as its target.
 
     noted, disks
-        The source's: what its target must know, and the files of the disks that go with the VM.
+        The source's: the facts that its target needs, and the files of the disks that go with the
+        VM.
     """
 
     source: Source
@@ -133,7 +134,7 @@ class State:
 
 
 def run(steps: Effects, hands: object) -> Any:
-    """Have hands do what a part of the protocol asks for, one after the other."""
+    """Have hands perform the effects of a part of a protocol, one after the other."""
     do: Callable[[], Any] = steps.__next__
     while True:
         try:

@@ -1,13 +1,13 @@
 """
-A minion keeps this library in its memory, so that the process of each job need not import it anew.
+Keep this library in a minion's memory, so that the process of each job need not import it.
 
-A minion does each job in a process that is forked from it. What it has imported before is there at
-once; what it has not, each job imports by itself, 150 files every time. Here the minion imports the
-library and lays it aside. A job that imports it is given all of it, if no file has changed since;
-otherwise nothing of it, and it imports what is on the disk, as it would without this.
+A minion forks a process for each job. Modules that the minion has imported are there at once;
+otherwise each job imports 150 files by itself. Here the minion imports the library and sets it
+aside. A job that imports the library gets all of it, if no file has changed since; otherwise the
+job imports the files on the disk, as it would without this.
 
-The grain ``virt_hypervisor`` runs this file by itself, not as a part of the library, of which there
-may be another release in memory. Sources: importlib's finders and loaders, PEP 451.
+The grain ``virt_hypervisor`` runs this file by itself, not as a part of the library, as another
+release may be in memory. Sources: importlib's finders and loaders, PEP 451.
 """
 
 import importlib
@@ -22,19 +22,19 @@ from types import ModuleType
 from typing import Any
 
 _PACKAGE = "saltvirt"
-# What a job on a hypervisor needs comes with these; the others are the master's, or rarely needed.
+# These import what a job on a hypervisor needs; the rest is the master's, or rarely needed.
 _WANTED = ("kvm", "ops")
 _NOT = ("ops.bridge",)
-# Each job takes what is installed of these then; until it uses them it can do without.
+# Not preloaded: each job imports the version that is installed then, when it first uses them.
 _OTHERS = ("libvirt", "pycdlib", "pyroute2")
-# To import it takes longer than to write a seed with it; as pure Python it may be kept as it is.
+# Importing it takes longer than writing a seed with it; as pure Python it may stay in memory.
 _KEPT = "pycdlib"
 
 _Stamp = dict[str, tuple[int, int, int, int]]
 
 
 def stamp(top: Path) -> _Stamp:
-    """Return what changes whenever a file of the library does, by its path."""
+    """Return the inode, size and times of each file of the library, by its path."""
     out: _Stamp = {}
     folders = [str(top)]
     while folders:
@@ -50,7 +50,7 @@ def stamp(top: Path) -> _Stamp:
 
 
 class Aside(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """The library as it was imported once, for the first who imports it."""
+    """The preloaded library, for the first import of it."""
 
     def __init__(self, top: Path, files: _Stamp, modules: dict[str, ModuleType]) -> None:
         self._top, self._files, self._modules = top, files, modules
@@ -59,7 +59,7 @@ class Aside(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.pid = os.getpid()
 
     def is_as_on_disk(self) -> bool:
-        """Return whether no file has changed since, and it would be found there."""
+        """Return whether the library on the disk is in the same place, and unchanged."""
         try:
             return find_library() == self._top and stamp(self._top) == self._files
         except OSError:
@@ -68,7 +68,7 @@ class Aside(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, name: str, path: object = None, target: object = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Give all of it back, or nothing, to whoever imports the package first."""
+        """Return all of the library, or nothing, for the first import of the package."""
         if name != _PACKAGE:
             return None
         with suppress(ValueError):
@@ -85,16 +85,16 @@ class Aside(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(_PACKAGE, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """Return the package that there is."""
+        """Return the preloaded package."""
         return self._package
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run nothing, as it has run; what was said of the package stays said."""
+        """Restore the package's own spec; its code has run already."""
         module.__spec__ = self._spec
 
 
 def find_library() -> Path | None:
-    """Return the folder that the library would be imported from now."""
+    """Return the folder from which the library would be imported now."""
     importlib.invalidate_caches()
     spec = importlib.machinery.PathFinder.find_spec(_PACKAGE)
     return Path(spec.origin).parent if spec and spec.origin else None
@@ -102,10 +102,10 @@ def find_library() -> Path | None:
 
 def begin() -> bool:
     """
-    Have the library in this process's memory, as it is on the disk; return whether it is.
+    Preload the library from the disk into this process; return whether it is loaded.
 
-    A process that has imported it for itself, or that was forked from one that has it, is left
-    alone.
+    Leave a process alone that has imported the library for itself, or was forked from one that has
+    it.
     """
     finders: list[Any] = list(sys.meta_path)
     old_finders = [finder for finder in finders if type(finder).__name__ == Aside.__name__]
@@ -119,14 +119,14 @@ def begin() -> bool:
     library = _import_library(top) if top else None
     if library:
         sys.meta_path.insert(0, library)
-        # What is broken is said by the job that needs it.
+        # The job that needs a broken module reports the error.
         with suppress(Exception):
             importlib.import_module(_KEPT)
     return library is not None
 
 
 def _import_library(top: Path) -> Aside | None:
-    """Return the library; None if a file of it has changed meanwhile."""
+    """Return the library; None if a file has changed during the import."""
     files = stamp(top)
     try:
         with _block_missing():
@@ -156,7 +156,7 @@ def _names(top: Path, files: _Stamp) -> list[str]:
 
 
 class _Blocked(importlib.abc.MetaPathFinder):
-    """Finds modules, and says that they are not there."""
+    """A finder that reports some modules as not installed."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         if name.partition(".")[0] in _OTHERS:
@@ -165,7 +165,7 @@ class _Blocked(importlib.abc.MetaPathFinder):
 
 @contextmanager
 def _block_missing() -> Iterator[None]:
-    """Have modules look as if they were not installed, if nobody has imported them yet."""
+    """Make modules look as if they were not installed, unless they are imported already."""
     finder = _Blocked()
     sys.meta_path.insert(0, finder)
     try:

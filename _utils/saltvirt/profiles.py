@@ -1,4 +1,4 @@
-"""NIC and disk profiles: the four spellings users write, merged with what a call adds."""
+"""NIC and disk profiles: the four spellings users write, merged with the values of a call."""
 
 import operator
 import re
@@ -16,7 +16,7 @@ from saltvirt.xml import poolsource, remote
 
 Entry = dict[str, Any]
 NAT, NAT_NETWORK = "nat", "default"
-# Of a host whose options have none of that name.
+# Built-in profiles, for a host without one of that name in its options.
 NICS: Mapping[str, list[Entry]] = {
     "default": DEFAULT_NIC,
     NAT: [{"name": "eth0", "type": "network", "source": NAT_NETWORK, "model": "virtio"}],
@@ -24,7 +24,7 @@ NICS: Mapping[str, list[Entry]] = {
 DISKS: Mapping[str, list[Entry]] = {"default": DEFAULT_DISK}
 
 _DISK_KEYS = {
-    # Of bhyve and ZFS, and of Uyuni: they mean nothing here, as they meant nothing to Salt 3006.
+    # Keys of bhyve, of ZFS, and of Uyuni: they have no effect here, as on Salt 3006.
     "hostname_property",
     "sparse_volume",
     "type",
@@ -46,7 +46,7 @@ _DISK_KEYS = {
 
 
 def entries(profile: Any, label: str) -> list[Entry]:
-    """Return a profile as a list of ``{name: ..., ...}``, whichever way it was written."""
+    """Return a profile of any spelling as a list of ``{name: ..., ...}``."""
     if isinstance(profile, dict):
         profile = [{name: values} for name, values in profile.items()]
     if not isinstance(profile, list | tuple):
@@ -58,7 +58,7 @@ def entries(profile: Any, label: str) -> list[Entry]:
 
 
 def _split_entry(entry: Any) -> list[Any]:
-    """Return an entry of a list by itself, and each of those that stand in one, by their names."""
+    """Return an entry of a list by itself, or each of the named entries that it consists of."""
     is_several = isinstance(entry, dict) and len(entry) > 1 and "name" not in entry
     if is_several and all(isinstance(values, dict | None) for values in entry.values()):
         return [{name: values} for name, values in entry.items()]
@@ -66,7 +66,7 @@ def _split_entry(entry: Any) -> list[Any]:
 
 
 def images(keywords: Mapping[str, Any]) -> list[Any]:
-    """Return what the keyword arguments of ``virt.init`` say of images, None where nothing."""
+    """Return the images in the keyword arguments of ``virt.init``, None where there is none."""
     disks = entries(keywords.get("disks") or [], "disks")
     return [keywords.get("image"), *(disk.get("image") for disk in disks)]
 
@@ -104,7 +104,7 @@ def merge(
 def find(
     profiles: Mapping[str, Any], name: str | None, built_in: Mapping[str, Any], label: str
 ) -> list[Entry]:
-    """Return a profile by name; those built in are there even if nobody configured them."""
+    """Return a profile by name; built-in ones need no configuration."""
     if name is None:
         return []
     if not isinstance(name, Hashable):
@@ -128,12 +128,12 @@ def nics(
     return vm_nics
 
 
-# Where a NIC is.
+# The keys for the place of a NIC.
 _PLACES = ("type", "source", "bridge", "network")
 
 
 def placed_nics(vm: str, profile: str | None, interfaces: Any) -> list[Nic]:
-    """Return the NICs of which a call itself says where they are: of others a profile may."""
+    """Return the NICs that a call itself places; a profile may place the others."""
     pairs = _nics_by_entry(vm, interfaces, is_whole=profile is None)
     refuse_equal_macs(vm_nic for _entry, vm_nic in pairs)
     return [
@@ -144,20 +144,20 @@ def placed_nics(vm: str, profile: str | None, interfaces: Any) -> list[Nic]:
 
 
 def called_nics(vm: str, interfaces: Any) -> tuple[tuple[str, CalledNic], ...]:
-    """Return what a call says of its NICs, which :func:`nics` adds to those of a profile."""
+    """Return a call's own values of its NICs, which :func:`nics` adds to those of a profile."""
     pairs = _nics_by_entry(vm, interfaces, is_whole=False)
     return tuple((entry["name"], _called_nic(vm_nic, entry)) for entry, vm_nic in pairs)
 
 
 def _nics_by_entry(vm: str, interfaces: Any, *, is_whole: bool) -> list[tuple[Entry, Nic]]:
-    """Return what a call says of its NICs, each with the NIC that it means by itself."""
+    """Return a call's entries of NICs, each with the NIC that it describes by itself."""
     merged_entries = merge((), _interfaces(interfaces, is_whole=is_whole), override)
     return [(entry, nic(vm, entry, is_whole=is_whole)) for entry in merged_entries]
 
 
 def _interfaces(interfaces: Any, *, is_whole: bool) -> list[Entry]:
     """Return the entries of ``interfaces``; a single one needs no name if there is no profile."""
-    # By it alone it is found in a profile, and Salt 3006 did not miss it there.
+    # With a profile only the name selects its entry; Salt 3006 needed none without a profile.
     items = interfaces or []
     if is_whole and isinstance(items, list | tuple) and len(items) == 1:
         item = items[0]
@@ -177,7 +177,7 @@ def _called_nic(vm_nic: Nic, entry: Entry) -> CalledNic:
 
 _IO = ("native", "threads", "io_uring")
 _DEVICES = ("disk", "cdrom", "floppy", "lun")
-# The bus of a drive that does not say which; of a disk it is virtio.
+# The default bus of a drive; a disk's is virtio.
 _BUS = {"cdrom": "ide", "floppy": "fdc"}
 _PREFIX = {
     "virtio": "vd",
@@ -191,7 +191,7 @@ _PREFIX = {
 
 
 def check_disk_entries(extra: Any) -> list[Entry]:
-    """Return a call's ``disks`` as a master reads them; refuse what no profile makes a disk of."""
+    """Return a call's ``disks`` for a master; refuse entries that no profile can complete."""
     disk_entries = entries(extra or [], "disks")
     for entry in disk_entries:
         label = f"disk {entry['name']!r}"
@@ -206,7 +206,7 @@ def check_disk_entries(extra: Any) -> list[Entry]:
 
 
 def _check_entry(label: str, entry: Entry) -> None:
-    """Refuse what cannot be said of a disk, whatever a profile says of it too."""
+    """Refuse values that no disk can have, with any profile."""
     arguments.refuse_unknown_keys(label, entry, _DISK_KEYS)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", str(entry["name"])):
         raise BadArgument(label, "use letters, digits, '.', '_' and '-'")
@@ -218,7 +218,7 @@ def _check_entry(label: str, entry: Entry) -> None:
 
 
 def _check_disk(label: str, entry: Entry) -> None:
-    """Refuse what cannot be a disk."""
+    """Refuse an entry that cannot be a disk."""
     _check_entry(label, entry)
     path = _source(entry)
     if remote.is_url(path) and entry.get("device") != "cdrom":
@@ -232,7 +232,7 @@ def _check_disk(label: str, entry: Entry) -> None:
 
 
 def _source(entry: Entry) -> str | None:
-    """Return where a disk is, no slash twice; an empty text says nothing, as on Salt 3006."""
+    """Return a disk's path without double slashes; an empty text counts as none, as on 3006."""
     path = entry.get("source_file")
     if path in (None, "") or remote.is_url(path):
         return path or None
@@ -240,7 +240,7 @@ def _source(entry: Entry) -> str | None:
 
 
 def _pool(entry: Entry) -> str | None:
-    """Return the pool of a disk; a folder as the names of files in it begin."""
+    """Return the pool of a disk; a folder in the form in which the paths of its files begin."""
     pool: str | None = entry.get("pool") or None
     return poolsource.clean(pool) if pool and pool.startswith("/") else pool
 
@@ -258,7 +258,7 @@ def _io(label: str, entry: Entry) -> str | None:
 
 
 def _iothread(label: str, entry: Entry) -> Any:
-    """Return the thread as it is given; refuse what is no number of one."""
+    """Return the I/O thread as it is given; refuse what is no number."""
     thread = entry.get("iothread_id")
     if thread is not None:
         arguments.whole_number(f"{label}: iothread_id", thread)
@@ -275,7 +275,7 @@ def _size_mib(label: str, entry: Entry) -> int | None:
 
 
 def _disk(entry: Entry, next_target: Callable[[str], str], is_sized: bool) -> Disk:
-    """Return the disk that an entry of a profile means, before any of them takes the image."""
+    """Return the disk that an entry describes, before the call's image is assigned to a disk."""
     label = f"disk {entry['name']!r}"
     _check_disk(label, entry)
     device = entry.get("device", "disk")
@@ -325,19 +325,19 @@ def _targets() -> Callable[[str], str]:
 def _names_sized_by_user(
     profile: Iterable[Entry], call_entries: Iterable[Entry], is_built_in: bool
 ) -> set[str]:
-    """Return the names of the disks whose size somebody asked for; not that of our default."""
+    """Return the names of the disks with a size from an operator, not from our default."""
     sized_entries = [*call_entries, *([] if is_built_in else profile)]
     return {entry["name"] for entry in sized_entries if entry.get("size") is not None}
 
 
 def _is_empty(disk: Disk) -> bool:
-    """Return whether a disk could take the call's image."""
+    """Return whether a disk can take the call's image."""
     has_content = disk.image or disk.source_file or disk.backing_path
     return disk.device == "disk" and not has_content
 
 
 def _with_image(disks: tuple[Disk, ...], image: str) -> tuple[Disk, ...]:
-    """Return the disks, the first empty one with the image, unless one before it has it."""
+    """Return the disks, the first empty one with the image, unless an earlier one has it."""
     for number, disk in enumerate(disks):
         if disk.image == image:
             return disks
@@ -353,7 +353,7 @@ def disks(
     Return the VM's disks from the profile and the call's ``disks``.
 
     image
-        The call's image; it becomes the first disk that has no other content.
+        The call's image; the first disk without other content gets it.
     """
     base = find(profiles, profile, DISKS, "disk")
     call_entries = entries(extra or [], "disks")

@@ -1,14 +1,14 @@
 """
-The protocol of a build and of a move: who writes down what before he does what.
+The protocol of a build and of a move: which record precedes which effect.
 
-It is pure. A part of it is a generator of effects; *hands* do them: ``ops.build`` and
+It is pure. A part of it is a generator of effects; *hands* perform them: ``ops.build`` and
 ``ops.migration`` on a host, ``fleet.effects`` on the master, and in the tests a checker's, which
-crash, fall silent and stall at every one. What a part does not do itself, it leaves on record, and
-:func:`settle_build` and :func:`next_step` say how the next command goes on.
+crash, do not reply and stall at every effect. An unfinished part leaves a record, and
+:func:`settle_build` and :func:`next_step` decide how the next command goes on.
 
-A move has one point of no return, the target's *arrived*. Until then only the source may end it,
-by its durable *cancelled*, and once it has handed over, only after the target has *refused*; from
-then on nobody takes the VM back from the target, and the source removes what it has, files last.
+A move has one point of no return, the target's *arrived*. Until then only the source may end the
+move, by its durable *cancelled*, and after the handover only once the target has *refused*. From
+then on the target keeps the VM, and the source removes what it has, files last.
 """
 
 from saltvirt.buildparts import COMPLETE as COMPLETE
@@ -22,35 +22,35 @@ from saltvirt.parts import SOURCE_PHASES, TARGET_PHASES, Effects, Elsewhere, Mov
 from saltvirt.parts import Source as Source
 from saltvirt.parts import Target as Target
 
-# The version of what the two hosts of a move and the master say to each other of it.
+# The version of the messages about a move between its two hosts and the master.
 WIRE = 1
-# What the source of a move notes. From HANDING on nobody starts the VM there.
+# The phases on the source of a move. From HANDING on the VM is not started there.
 PLANNED, SENDING, HANDING, LEAVING, CANCELLED = SOURCE_PHASES
-# What its target notes. Before ARRIVED nobody starts the VM there.
+# The phases on its target. Before ARRIVED the VM is not started there.
 PREPARING, READY, ARRIVED, REFUSED = TARGET_PHASES
-# A host whose record says this has the VM, or has nothing of it; all others are open.
+# Phases in which a host has the VM for certain, or nothing of it; all others are open.
 DECIDED = frozenset({CANCELLED, ARRIVED})
 LEAVES = frozenset({PLANNED, SENDING, HANDING, LEAVING})
 
-# What settling does next: on the source, on the target, or nothing.
+# The next steps of settling: on the source, on the target, or none.
 CANCEL, REDEFINE, FINISH = "cancel", "redefine", "finish"
 ARRIVE, REFUSE, DROP, END = "arrive", "refuse", "drop", "end"
 DONE, WAIT, KEEP, GONE_ON = "done", "wait", "keep", "gone on"
-# What the operator alone decides: another host has the VM, and neither of the two.
+# The operator alone decides these: a third host has the VM, and neither of the two.
 GIVE_WAY, LET_GO = "give_way", "let_go"
 ON_SOURCE = (CANCEL, REDEFINE, FINISH, FORGET, GIVE_WAY)
 ON_TARGET = (ARRIVE, REFUSE, DROP, END, LET_GO)
 
-# An interruption is a failure too; GeneratorExit, which ends a part that nobody runs, is not.
+# An interruption is a failure, too; GeneratorExit, which ends an abandoned part, is not.
 _FAILURES = (Exception, KeyboardInterrupt, SystemExit)
 
 
 class OutOfTurn(Exception):
-    """Somebody asked for what the record does not allow; the message says why."""
+    """The record does not allow a request; the message says why."""
 
 
 def legacy_token(name: str) -> str:
-    """Return the token of a move that was begun before there were tokens: it is the VM's own."""
+    """Return the token of a move that began before there were tokens: it is the VM's own."""
     return f"legacy-{name}"
 
 
@@ -66,7 +66,7 @@ def _expect(record: MoveRecord | None, token: str, *phases: str) -> str:
 
 
 def open_departure(record: MoveRecord | None, token: str) -> Effects:
-    """Note that a VM is to leave. A departure that was cancelled is kept as a proof of it."""
+    """Record that a VM is to leave. A cancelled departure is kept as a proof."""
     if record is not None and record.phase != CANCELLED:
         raise OutOfTurn(f"a move of it is {record.phase} already")
     if record is not None:
@@ -80,7 +80,7 @@ def send(record: MoveRecord | None, token: str) -> Effects:
     yield "enter", SENDING
     try:
         yield ("push",)
-        # Its state is looked at, and HANDING entered, while nobody can start it.
+        # The VM's state is checked, and HANDING entered, while no command can start the VM.
         yield ("hold",)
     except _FAILURES:
         yield "enter", CANCELLED
@@ -89,7 +89,8 @@ def send(record: MoveRecord | None, token: str) -> Effects:
         yield ("autostart_off",)
         yield ("migrate",)
     except _FAILURES:
-        # Whoever runs here is not on the target, whatever that says. Of others the target decides.
+        # A VM that runs here is not on the target, even if the target says otherwise. Else the
+        # target decides.
         if (yield ("stays",)):
             yield ("autostart_on",)
             yield "enter", CANCELLED
@@ -98,9 +99,9 @@ def send(record: MoveRecord | None, token: str) -> Effects:
 
 def finish(record: MoveRecord | None, token: str) -> Effects:
     """
-    Remove what a VM that has arrived had here alone, files last.
+    Remove what a VM that has arrived still has here, files last.
 
-    ``undefine`` and ``remove`` look at the target again, right before they remove anything: the
+    ``undefine`` and ``remove`` check the target again, right before they remove anything: the
     record may be old, and the VM may have come back by other means, or the target may have lost it.
     """
     if _expect(record, token, HANDING, LEAVING) == HANDING:
@@ -120,25 +121,25 @@ def cancel(
     is_lost: bool = False,
 ) -> Effects:
     """
-    Note for good that a VM does not leave.
+    Record for good that a VM does not leave.
 
     seen
-        The phase that the source was in when this was decided: it may have gone on since.
+        The source's phase when this was decided: it may have changed since.
     is_refused
-        Whether the target, asked after that, has refused it for good, or does not know of it.
+        Whether the target, asked after that, has refused the VM for good, or has no record of it.
     is_lost
-        Whether the operator says that the target will never come back with the VM.
+        Whether the operator states that the target will never come back with the VM.
     """
     if record is None or record.token != token:
         if seen is not None:
             raise OutOfTurn("it was ended by another command meanwhile")
         yield "bury", token
         return
-    # What has arrived on a host that is lost may still be here, whole.
+    # A VM that has arrived on a lost host may still be here, whole.
     other_phases = (LEAVING,) if is_lost else ()
     phase = _expect(record, token, PLANNED, SENDING, HANDING, CANCELLED, *other_phases)
     if phase == HANDING and not is_lost:
-        # Before it was handed over no target knew of it, or it did not know enough.
+        # A refusal before the handover does not count: the target knew too little then.
         yield from _expect_here(is_refused and seen == HANDING)
     if phase == LEAVING:
         yield ("refuse_gone",)
@@ -155,7 +156,7 @@ def _expect_here(is_refused: bool) -> Effects:
 
 
 def redefine(record: MoveRecord | None, token: str) -> Effects:
-    """Define a VM on the target again, which lost its definition in a crash and has its disks."""
+    """Define a VM again on the target, which lost the definition in a crash and has the disks."""
     _expect(record, token, HANDING)
     if not (yield ("is_handed",)):
         raise OutOfTurn("libvirt does not say any more that it has moved; it may have come back")
@@ -164,7 +165,7 @@ def redefine(record: MoveRecord | None, token: str) -> Effects:
 
 def give_way(record: MoveRecord | None, token: str, *, keeper: str) -> Effects:
     """
-    Leave a VM to another host, by its operator's word: what is here stays, and is not started.
+    Leave a VM to another host, as the operator decided: its files here stay, and it is not started.
 
     It is a step of the source, and of the target, where it is called *let go*.
     """
@@ -174,7 +175,7 @@ def give_way(record: MoveRecord | None, token: str, *, keeper: str) -> Effects:
 
 
 def forget(record: MoveRecord | None, token: str) -> Effects:
-    """Forget a cancelled departure, of which the target has removed everything."""
+    """Forget a cancelled departure; the target has removed everything."""
     yield "unbury", token
     if record is not None and record.token == token:
         _expect(record, token, CANCELLED)
@@ -185,23 +186,23 @@ def forget(record: MoveRecord | None, token: str) -> Effects:
 
 
 def prepare(record: MoveRecord | None, token: str) -> Effects:
-    """Make the files that a VM is written to; return whether images must be sent here first."""
+    """Make the files that receive a VM; return whether images must be sent here first."""
     if record is not None:
         raise OutOfTurn(f"a move of it is {record.phase} already")
-    # Before anything is on record: what an earlier move has brought must not be taken for ours.
+    # Before there is a record: files of an earlier move must not be taken for ours.
     yield ("check",)
     yield "begin", token, PREPARING
     return (yield from _make())
 
 
 def resume(record: MoveRecord | None, token: str) -> Effects:
-    """Go on with :func:`prepare` when the images have come."""
+    """Go on with :func:`prepare` when the images are here."""
     _expect(record, token, PREPARING)
     return (yield from _make())
 
 
 def _make() -> Effects:
-    # Nothing was sent yet that is not on the source too: that begins when this was answered.
+    # Nothing was sent yet that the source does not have, too: sending begins after this answer.
     try:
         is_waiting = yield ("make",)
         if not is_waiting:
@@ -215,10 +216,11 @@ def _make() -> Effects:
 
 def arrive(record: MoveRecord | None, token: str, *, is_handed: bool) -> Effects:
     """
-    Look whether a VM is here, whole and on the disk; from then on it belongs here.
+    Check that a VM is here, whole and on the disk; from then on it belongs here.
 
     is_handed
-        Whether it ran here already, or its source has it no more: then it is never given back.
+        Whether the VM ran here already, or its source no longer has it: then it is never given
+        back.
     """
     if _expect(record, token, READY, ARRIVED) == READY:
         try:
@@ -233,7 +235,7 @@ def arrive(record: MoveRecord | None, token: str, *, is_handed: bool) -> Effects
 
 
 def refuse(record: MoveRecord | None, token: str) -> Effects:
-    """Note for good that a VM, of which nothing came that could run, does not arrive."""
+    """Record for good that a VM does not arrive; nothing came that could run."""
     if _expect(record, token, PREPARING, READY, REFUSED) != REFUSED:
         yield ("refuse_running",)
         yield "enter", REFUSED
@@ -241,11 +243,11 @@ def refuse(record: MoveRecord | None, token: str) -> Effects:
 
 def drop(record: MoveRecord | None, token: str, *, is_lost: bool = False) -> Effects:
     """
-    Remove what was made here for a VM whose source has cancelled, and nothing else.
+    Remove what was made here for a VM that its source has cancelled, and nothing else.
 
     is_lost
-        Whether the operator says that its source has the VM, though it has arrived: this host was
-        given up when it could not be asked.
+        Whether the operator states that the source has the VM, though it has arrived here: this
+        host was given up while it was unresponsive.
     """
     other_phases = (ARRIVED,) if is_lost else ()
     if _expect(record, token, PREPARING, READY, REFUSED, *other_phases) != PREPARING:
@@ -255,7 +257,7 @@ def drop(record: MoveRecord | None, token: str, *, is_lost: bool = False) -> Eff
 
 
 def end(record: MoveRecord | None, token: str) -> Effects:
-    """Forget the arrival of a VM that its source has nothing of any more."""
+    """Forget the arrival of a VM that its source has removed."""
     _expect(record, token, ARRIVED)
     yield ("end",)
 
@@ -267,12 +269,12 @@ def next_step(
     source: Source | None, target: Target | None, third_hosts: Elsewhere | None = None
 ) -> str:
     """
-    Return what is to be done next for a move to come to its end.
+    Return the next step that brings a move to its end.
 
     source, target
-        What the hosts say; None of one that does not answer.
-    elsewhere
-        What all others say; None if they have not been asked. See :func:`asks_others`.
+        The hosts' answers; None for an unresponsive host.
+    third_hosts
+        The answers of all others; None if they have not been asked. See :func:`asks_others`.
     """
     if source is None or source.is_busy:
         return WAIT
@@ -288,10 +290,10 @@ def next_step(
 
 def asks_others(source: Source | None, target: Target | None, step: str) -> bool:
     """
-    Return whether a step must not be done before all other hosts were asked for the VM.
+    Return whether all other hosts must be asked for the VM before a step.
 
-    From a target that has nothing of this move on record any more it may have gone on to a third
-    host, and so may one that somebody has moved with other means.
+    The VM may be on a third host: by a move from a target that no longer has a record of this one,
+    or by other means.
     """
     if source is None or target is None:
         return False
@@ -304,10 +306,10 @@ def asks_others(source: Source | None, target: Target | None, step: str) -> bool
 
 def is_left_alone(source: Source, target: Target) -> bool:
     """
-    Return whether the source still has what its target must have, and does not have.
+    Return whether the source still has what its target must have, and lacks.
 
-    Somebody has moved the VM back by other means, or the target was reinstalled. What the source
-    has may be the only copy, so the operator decides.
+    The VM was moved back by other means, or the target was reinstalled. The source may have the
+    only copy, so the operator decides.
     """
     if target.has and target.has_disks is not False:
         return False
@@ -317,7 +319,7 @@ def is_left_alone(source: Source, target: Target) -> bool:
         return False
     if target.phase == ARRIVED:
         return True
-    # It was handed over, or its definition alone has come: a host has lost the disks since.
+    # The VM was handed over, or its definition alone has come: a host has lost the disks since.
     was_there = target.has or source.is_handed
     return target.phase is None and target.has_disks is False and was_there
 
@@ -325,14 +327,14 @@ def is_left_alone(source: Source, target: Target) -> bool:
 def _unless_gone_on(step: str, target: Target, third_hosts: Elsewhere) -> str:
     if third_hosts.has:
         return GONE_ON
-    # The target's record proves that the VM has not gone on from there, unless the VM is missing.
+    # The target's record proves that the VM has not moved on from there, unless the VM is missing.
     is_proven = step not in (CANCEL, REDEFINE, KEEP) or (target.phase is not None and step != KEEP)
     is_open = third_hosts.silent or third_hosts.leaving or third_hosts.coming
     return WAIT if is_open and not is_proven else step
 
 
 def is_stuck(source: Source, target: Target) -> bool:
-    """Return whether a VM that cannot arrive, as was tried, is not on its source any more."""
+    """Return whether a VM that failed to arrive is no longer on its source."""
     can_only = target.phase == READY and next_step(source, target) == ARRIVE
     return can_only and not (source.has or source.is_handed)
 
@@ -348,13 +350,13 @@ def _after_handing(source: Source, target: Target) -> str:
         return REFUSE if target.phase == PREPARING else CANCEL
     if target.has:
         return ARRIVE
-    # A VM that was kept nowhere has ended there, say: what has come may be all there is of it.
+    # A transient VM may have ended there: the files that came may be all that is left.
     return REFUSE if source.has or target.is_empty else KEEP
 
 
 def _after_libvirt(target: Target) -> str:
-    """Return what is next for a VM that has run on the target, by libvirt's own word."""
-    # The target has nothing on record of a VM that was moved by hand.
+    """Return the next step for a VM that has run on the target, as libvirt reports."""
+    # The target has no record of a VM that was moved by hand.
     if target.phase not in (READY, None):
         return KEEP
     if target.has:
@@ -373,15 +375,15 @@ def _after_cancelled(_source: Source, target: Target) -> str:
 
 
 def _after_all(source: Source, target: Target) -> str:
-    """Return what is left to do where the source has no record: it is done, or never began."""
+    """Return the next step if the source has no record: the move is over, or never began."""
     if target.phase is None:
         return DONE
     if target.phase == ARRIVED:
         return END
-    # Either may have the newest disks: the source has lost its record, and nobody else can tell.
+    # Either may have the newest disks: the source has lost its record, so there is no proof.
     if source.has and target.has:
         return KEEP
-    # Without the source's files, those that came may be all there is of the VM.
+    # Without files on the source, the files that came may be all that is left of the VM.
     if source.has or target.phase == PREPARING or (target.is_empty and not target.has):
         return CANCEL
     return ARRIVE if target.has and target.phase == READY else KEEP

@@ -1,7 +1,7 @@
 """
-What is on record of a build, a purge and the trash on a host, and of an order on the master.
+The facts in records of builds, purges and trash on a host, and of orders on the master.
 
-As in :mod:`saltvirt.movefacts`, a default stands for what a record does not say (yet).
+As in :mod:`saltvirt.movefacts`, a default stands for a value that a record does not have (yet).
 """
 
 from dataclasses import dataclass, field
@@ -9,29 +9,29 @@ from dataclasses import dataclass, field
 from saltvirt.movefacts import ArrivalFacts, DepartureFacts
 from saltvirt.wire import said_with
 
-# The phase of an order that is a move's; what it says is another thing.
+# The phase of an order for a move; its facts are of another type.
 MOVING = "moving"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildFacts:
     """
-    What a host has noted of a VM that it builds.
+    The record of a VM that a host builds.
 
     paths
-        The files that are made.
+        The files to make.
     secrets
-        Those of them that hold credentials, which nobody needs once QEMU has read them.
+        Those of them with credentials, which have no use once QEMU has read them.
     begun
         Those of them that this build has made, and has not given up.
     taken
-        Disks that were there already, and volumes: nobody else takes them. What was there is the
-        VM's then, and stays whatever becomes of it.
+        Volumes and existing disks that no other VM may take. Existing ones are the VM's then, and
+        stay in any case.
     volumes
-        ``[pool, volume]`` of what libvirt alone can make and remove; once it is made, with its
-        number, empty if it has none.
+        ``[pool, volume]`` of what libvirt alone can make and remove; once it is made, with its key,
+        empty if it has none.
     source
-        The VM that it is a clone of.
+        The VM that is cloned.
     """
 
     uuid: str
@@ -52,16 +52,16 @@ class BuildFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeFacts:
     """
-    What a host has noted of a VM that it purges.
+    The record of a VM that a host purges.
 
     paths
-        The files that are removed.
+        The files to remove.
     untouched
-        Their signatures, by their paths, when the VM was stopped; of older releases those alone
-        that all hosts share.
+        Their signatures, by their paths, when the VM was stopped; in records of older releases only
+        of files that all hosts share.
     volumes
-        ``[pool, volume]`` of what only libvirt can remove; with its number, if it has one, by which
-        it is known again.
+        ``[pool, volume]`` of what only libvirt can remove; with its key, if it has one, by which it
+        is recognized.
     definition
         The domain's XML, without secrets, that goes into the trash with its files.
     """
@@ -76,25 +76,24 @@ class PurgeFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrashFacts:
     """
-    What a host has noted of files that it keeps in its trash.
+    The record of files that a host keeps in its trash.
 
     vm
-        The VM that they were of.
+        The VM that they belonged to.
     files
-        Where each was; it is noted before it is moved.
+        The former path of each, recorded before the file is moved.
     days
         How long they are kept.
     why
-        What has put them there.
+        The operation that put them there.
     definition
         The VM's XML, without secrets, if it was known.
     volumes
-        ``POOL/VOLUME`` of the VM that are not files, and so stayed where they are.
+        ``POOL/VOLUME`` of the VM's volumes that are not files, and so stayed in their pools.
     due
-        When it was first seen to have been kept for its days, in seconds since 1970; 0 if it never
-        was.
+        When the files were first seen to be due for removal, in seconds since 1970; 0 for never.
     is_over
-        Whether nothing of it is in the trash any more, so that its folders go, too.
+        Whether the trash has none of the files any more, so that its folders go, too.
     """
 
     vm: str
@@ -111,22 +110,23 @@ class TrashFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderFacts:
     """
-    What a master has noted of a VM that it deploys or removes.
+    The record of a VM that a master deploys or removes.
 
     host
-        The host that was asked.
+        The host that got the request.
     order_id
-        What the host was asked is known there by this.
+        The id of the request on that host.
     public_key
-        The key that goes if the VM does.
+        The key to delete with the VM.
     given_uuid
-        That which the host was asked to give the VM, and had said before that it would; another of
-        its name is another VM. None if it had not: it may be upgraded since.
+        The UUID that the host was asked to give the VM, after the host had announced that it would;
+        a VM of that name with another UUID is another VM. None if the host had not: it may be
+        upgraded since.
     only_made
         Whether the host was asked to remove only what the VM's build made.
     """
 
-    # None is written too, in place of what was there.
+    # None is written, too, to replace a former value.
     host: str | None = None
     order_id: str | None = None
     public_key: str | None = None
@@ -136,7 +136,7 @@ class OrderFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveOrderFacts:
-    """What a master has noted of a VM that it moves; ``source`` is None if nobody knows it."""
+    """The record of a VM that a master moves; ``source`` is None if it is unknown."""
 
     source: str | None
     target: str
@@ -154,5 +154,5 @@ _SHAPES = {
 
 
 def shape(purpose: str, phase: str) -> type | None:
-    """Return the type of what a record says, None if its purpose has none."""
+    """Return the type of a record's facts, None if its purpose has none."""
     return MoveOrderFacts if (purpose, phase) == ("order", MOVING) else _SHAPES.get(purpose)

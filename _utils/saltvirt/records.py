@@ -1,12 +1,12 @@
 """
-Records: what is begun for a VM and not over, written down before it is done.
+Records of work on a VM that has begun and is not over, written before each step.
 
 There is one record per VM and purpose: on a host a build, a purge, an arrival, a departure or a
-move that was cancelled before it was known there, on the master an order. Each entry of a host's
-trash has one too, by its own name. It has its owner's token
-and a phase. A phase is on the disk, file and folder, before the effect that it
-announces, and so is the end of a record. The lock beside it is held by the process that works on
-it: when this dies the lock goes with it, and the record says what is to be settled.
+move that was cancelled before the host had it on record, on the master an order. Each entry of a
+host's trash has one, too, by its own name. A record has its owner's token and a phase. A phase is
+on the disk, file and folder, before the effect that it announces, and so is the end of a record.
+The process that works on a record holds its lock: when the process dies the lock is free, and the
+record says what to settle.
 """
 
 import json
@@ -26,7 +26,8 @@ from saltvirt.errors import StorageError
 VERSION = 1
 # The folder of all records of a host, below its state_dir.
 FOLDER = "records"
-# A file, named by this variable, that says where to stop: "departure.handing kill". Tests set it.
+# The variable with the path of a file that names where to stop: "departure.handing kill". Tests set
+# it.
 FAULTS = "SALTVIRT_FAULTS"
 
 _Facts = TypeVar("_Facts")
@@ -38,14 +39,14 @@ class Record:
     One record.
 
     token
-        Whose it is: what was begun by one owner is never ended by another.
+        Its owner's: no other owner ends this work.
     phase
-        How far it has got; :mod:`saltvirt.protocol` has the phases of builds and moves,
+        How far the work has got; :mod:`saltvirt.protocol` has the phases of builds and moves,
         :mod:`saltvirt.fleet.orders` those of orders.
     since
-        When it began, in seconds since 1970. It is shown, and nothing is decided by it.
+        When the work began, in seconds since 1970, for display alone.
     facts
-        What its purpose needs, as plain data.
+        The data of its purpose, plain.
     """
 
     purpose: str
@@ -56,18 +57,18 @@ class Record:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def read(self, shape: type[_Facts]) -> _Facts:
-        """Return the facts as the type that its purpose has for them."""
+        """Return the facts as the type of their purpose."""
         facts: _Facts = wire.read_recorded(shape, self.facts)
         return facts
 
     @property
     def since_text(self) -> str:
-        """When it began, as users read it."""
+        """When the work began, as users read it."""
         return time_text(self.since)
 
 
 def time_text(since: float) -> str:
-    """Return a time, in seconds since 1970, as users read it; empty if it is not known."""
+    """Return a time, in seconds since 1970, as users read it; empty if it is unknown."""
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since)) if since else ""
     except (OverflowError, ValueError, OSError):
@@ -77,10 +78,10 @@ def time_text(since: float) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownRecord:
     """
-    A record of a move as a host shows it; of what it does not know it says None.
+    A record of a move as a host shows it; unknown values are None.
 
-    Error:
-        Why it cannot be read; then the rest says nothing, and its purpose is "unreadable".
+    ``error`` is the reason why the record cannot be read; its purpose is then "unreadable", and the
+    rest is without meaning.
     """
 
     purpose: str
@@ -94,7 +95,7 @@ class ShownRecord:
 
 
 class LockedRecord:
-    """A record whose lock this process holds, or the place of one that is not there yet."""
+    """A record under the lock of this process, or the place of a new one."""
 
     def __init__(self, folder: Path, purpose: str, name: str) -> None:
         self._folder, self._purpose, self.name = folder, purpose, name
@@ -102,18 +103,18 @@ class LockedRecord:
 
     @property
     def path(self) -> Path:
-        """Where the record is."""
+        """The path of the record."""
         return _path(self._folder, self._purpose, self.name)
 
     @property
     def now(self) -> Record:
-        """The record that is there; to be asked only of one that was begun."""
+        """The record; raises StorageError if there is none."""
         if self.record is None:
             raise StorageError(f"the {self._purpose} of VM {self.name!r} is not on record any more")
         return self.record
 
     def begin(self, token: str, phase: str, **facts: object) -> None:
-        """Write a new record in place of any there was."""
+        """Write a new record in place of any former one."""
         self._write(
             Record(
                 purpose=self._purpose,
@@ -126,7 +127,7 @@ class LockedRecord:
         )
 
     def enter(self, phase: str, **facts: object) -> None:
-        """Go on to a phase, with more facts than before."""
+        """Enter a phase, with additional facts."""
         self._write(replace(self.now, phase=phase, facts={**self.now.facts, **facts}))
 
     def note(self, **facts: object) -> None:
@@ -134,14 +135,14 @@ class LockedRecord:
         self.enter(self.now.phase, **facts)
 
     def end(self) -> None:
-        """Remove the record; it does not come back with a crash."""
+        """Remove the record, durably."""
         files.unlink(self.path)
         self.record = None
         _stop_here(f"{self._purpose}.end")
 
     def _write(self, record: Record) -> None:
         try:
-            # Nothing is begun, or gone on with, that nobody could read afterwards.
+            # Do not begin or continue work with a record that cannot be read afterwards.
             _check_record(record, record.purpose)
         except ValueError as exc:
             raise StorageError(f"cannot write the record {self.path}: {exc}") from exc
@@ -163,7 +164,7 @@ def hold_record(
     folder: Path, purpose: str, name: str, *, wait: bool = False
 ) -> Iterator[LockedRecord | None]:
     """
-    Yield the record of a VM and purpose under its lock, None if another process holds that.
+    Yield the record of a VM and purpose under its lock, None if another process holds the lock.
 
     folder
         The host's, or the master's, folder of all records.
@@ -177,23 +178,23 @@ def hold_record(
 
 
 def read_record(folder: Path, purpose: str, name: str) -> Record | None:
-    """Return a record as it is at this moment, None if there is none."""
+    """Return the current record, None if there is none."""
     return _read(_path(folder, purpose, name))
 
 
 def read_records(folder: Path, purpose: str) -> list[Record]:
-    """Return all records of a purpose that can be read; of the others see :func:`unreadable`."""
+    """Return all readable records of a purpose; for the others see :func:`find_unreadable`."""
     content = (content for _name, content in _read_each(folder, purpose))
     return [record for record in content if isinstance(record, Record)]
 
 
 def find_unreadable(folder: Path, purpose: str) -> dict[str, str]:
-    """Return ``{name: why, and what to do}`` of the records of a purpose that cannot be read."""
+    """Return ``{name: reason and remedy}`` of the unreadable records of a purpose."""
     return {name: reason for name, reason in _read_each(folder, purpose) if isinstance(reason, str)}
 
 
 def _read_each(folder: Path, purpose: str) -> Iterator[tuple[str, Record | str | None]]:
-    """Yield the name and the record of each file of a purpose, or why that cannot be read."""
+    """Yield the name of each record of a purpose, with the record, or why it is unreadable."""
     for path in sorted((folder / purpose).glob("*.json")):
         try:
             yield unquote(path.stem), _read(path)
@@ -207,12 +208,12 @@ def is_live(folder: Path, purpose: str, name: str) -> bool:
 
 
 def _path(folder: Path, purpose: str, name: str) -> Path:
-    # A name comes from other machines too: it must not lead anywhere else.
+    # Names come from other machines, too: they must not lead out of the folder.
     return folder / purpose / f"{files.to_file_name(name)}.json"
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and make sure that a crash does not take it away again."""
+    """Make a folder and its parents, durably."""
     missing_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     for path in reversed(missing_folders):
         try:
@@ -243,7 +244,7 @@ def _read(path: Path) -> Record | None:
 def _check_record(record: Record, purpose: str) -> Record:
     texts = (record.purpose, record.name, record.token, record.phase)
     has_texts = all(isinstance(text, str) for text in texts)
-    # It is shown, and one that is not a number would hold up whoever shows it: all moves of a host.
+    # The time is shown: one that is not a number would break the list of all moves of a host.
     is_timed = isinstance(record.since, int | float)
     if not (has_texts and is_timed and isinstance(record.facts, dict)):
         raise ValueError("it does not say what a record says")
@@ -254,7 +255,7 @@ def _check_record(record: Record, purpose: str) -> Record:
 
 
 def _stop_here(point: str) -> None:
-    """Do what a test has asked for at this point: end at once, or wait until it has seen enough."""
+    """Stop at this point if a test's file names it: die, or wait until the test goes on."""
     name = os.environ.get(FAULTS)
     if not name:
         return

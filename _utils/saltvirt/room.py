@@ -1,4 +1,4 @@
-"""How much may be written for one image, and for how long: what VMs need stays free."""
+"""Limits of space and time for one image, so that VMs keep what they need."""
 
 import os
 import time
@@ -18,14 +18,14 @@ class OverLimit(ImageError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
     """
-    What an image may take on this host.
+    The limits for an image on this host.
 
     max_bytes
-        The most (``virt:image_max_gib``), wherever there is so much room.
+        The size limit (``virt:image_max_gib``), however much space is free.
     reserve_bytes
-        What stays free for VMs (``virt:disk_reserve_mib``).
+        The space to keep free for VMs (``virt:disk_reserve_mib``).
     limit_s
-        How long one step may take, in seconds (``virt:image_limit_s``).
+        The time limit of one step, in seconds (``virt:image_limit_s``).
     """
 
     max_bytes: int
@@ -33,12 +33,12 @@ class Room:
     limit_s: int
 
     def meter(self, image: object, folder: str | Path) -> "Meter":
-        """Begin a step that writes something of an image into a folder."""
+        """Begin a step that writes data of an image into a folder."""
         return Meter(self, str(image), Path(folder))
 
 
 def from_settings(settings: HostSettings) -> Room:
-    """Return what an image may take on this host."""
+    """Return the limits for an image on this host."""
     return Room(
         max_bytes=int(settings.image_max_gib * 1024 * MIB),
         reserve_bytes=settings.disk_reserve_mib * MIB,
@@ -56,7 +56,7 @@ def read_space(path: str | Path) -> tuple[int, int]:
 
 
 def allocated_bytes(path: str | Path) -> int:
-    """Return the bytes that a file takes on the disk, its holes left out; 0 if it is not there."""
+    """Return the bytes that a file takes on the disk, without holes; 0 if it is missing."""
     try:
         return os.stat(path).st_blocks * 512
     except FileNotFoundError:
@@ -64,7 +64,7 @@ def allocated_bytes(path: str | Path) -> int:
 
 
 class Meter:
-    """One step that writes: whoever does it says how far it is, and is stopped in time."""
+    """One step that writes: the writer reports its progress, and is stopped in time."""
 
     def __init__(self, room: Room, image: str, folder: Path) -> None:
         self._room, self._image, self._folder = room, image, folder
@@ -72,20 +72,20 @@ class Meter:
 
     @property
     def late(self) -> str:
-        """What its time was, in words."""
+        """The time limit, in words."""
         return "in the time that it has (virt:image_limit_s)"
 
     @property
     def left_s(self) -> float:
-        """How many seconds are left."""
+        """The seconds that are left."""
         return self._deadline - time.monotonic()
 
     def most_bytes(self) -> int:
-        """Return how large a file may become that is begun now."""
+        """Return the size limit of a file that is begun now."""
         return min(self._limit(), max(0, self._left()))
 
     def expect(self, size_bytes: int, written_bytes: int = 0) -> None:
-        """Refuse what will be too large, or leave VMs too little, before it is written."""
+        """Refuse a size that is too large, or leaves VMs too little, before it is written."""
         self._refuse_large(size_bytes)
         if size_bytes - written_bytes > self._left():
             raise OverLimit(
@@ -94,7 +94,7 @@ class Meter:
             )
 
     def check(self, written_bytes: int) -> None:
-        """Stop what has become too large, leaves VMs too little, or takes too long."""
+        """Stop a file that has become too large, leaves VMs too little, or takes too long."""
         self._refuse_large(written_bytes)
         if self._left() <= 0:
             raise OverLimit(
@@ -108,17 +108,17 @@ class Meter:
             )
 
     def counting(self, progress: Callable[..., None]) -> Callable[..., None]:
-        """Return ``progress(done_bytes, total_bytes)`` that is stopped in time; 0 is unknown."""
+        """Return ``progress(done_bytes, total_bytes)`` that checks the limits; 0 is unknown."""
 
-        def said(done_bytes: int, total_bytes: int | None) -> None:
+        def limited_progress(done_bytes: int, total_bytes: int | None) -> None:
             self.expect(total_bytes or done_bytes, done_bytes)
             self.check(done_bytes)
             progress(done_bytes, total_bytes)
 
-        return said
+        return limited_progress
 
     def _limit(self) -> int:
-        # A disk format adds tables to what it holds, of qcow2 less than 1 in 4,000.
+        # A disk format adds tables to its data: qcow2 less than 1 in 4,000.
         return self._room.max_bytes + self._room.max_bytes // 1024 + MIB
 
     def _refuse_large(self, size_bytes: int) -> None:

@@ -2,7 +2,7 @@
 Files from which Salt reads a minion's or a master's options and a minion's grains.
 
 salt-call, salt-run and salt-master skip an included file that they cannot parse, and every minion
-skips a broken grains file: they log it, and its options are missing.
+skips a broken grains file: they only log that, and the file's options are missing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,13 +20,13 @@ def unreadable_config(opts: Mapping[str, Any]) -> str | None:
 
 
 def read_option(opts: Mapping[str, Any], name: str) -> Any:
-    """Return an option as the configuration files set it, whatever the command line says."""
+    """Return an option as the configuration files set it; ignore the command line."""
     contents = [content for _path, content in _config(opts) if isinstance(content, Mapping)]
     return next((content[name] for content in reversed(contents) if name in content), None)
 
 
 def unreadable_grains(opts: Mapping[str, Any]) -> str | None:
-    """Return the file of static grains with the reason, if it cannot be parsed; else None."""
+    """Return why the file of static grains cannot be parsed; None if it can be."""
     conf_file = opts.get("conf_file")
     if not conf_file:
         return None
@@ -75,11 +75,11 @@ def _included(
 
 
 def _parse(path: Path) -> Mapping[str, Any] | str:
-    """Return what a file of Salt's says, or the reason that it cannot be parsed."""
+    """Return the content of a file of Salt's, or the reason why it cannot be parsed."""
     try:
         content = salt.utils.yaml.safe_load(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, IsADirectoryError, PermissionError):
-        # Salt read it as the user that began the command, who may be another one than now.
+        # Salt read it as the user that began the command, possibly not the current one.
         return {}
     except (OSError, ValueError, salt.utils.yaml.YAMLError) as exc:
         return (
@@ -91,7 +91,7 @@ def _parse(path: Path) -> Mapping[str, Any] | str:
 
 
 def _parse_error(exc: Exception) -> str:
-    """Return what is wrong with a file, without its content: there may be passwords in it."""
+    """Return an error of a file without the file's content, which may have passwords."""
     mark, problem = getattr(exc, "problem_mark", None), getattr(exc, "problem", None)
     if mark is not None and problem:
         return terminal.one_line(f"line {mark.line + 1}: {problem}")

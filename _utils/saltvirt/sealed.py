@@ -1,8 +1,8 @@
 """
-A secret on its way to one minion, sealed with that minion's own public key.
+Secrets on their way to one minion, sealed with that minion's own public key.
 
-What the master publishes lands in the job cache and on the event bus; sealed, it can be
-read there by nobody but the hypervisor it is for.
+What the master publishes reaches the job cache and the event bus; only the hypervisor that a secret
+is sealed for can read it there.
 """
 
 import base64
@@ -27,7 +27,7 @@ def is_sealed(text: object) -> bool:
 
 
 def seal(secret: str, public_pem: str) -> str:
-    """Return ``secret`` (text) so that only the holder of the private key can read it."""
+    """Return a secret text, sealed: only the holder of the private key can read it."""
     public: Any = serialization.load_pem_public_key(public_pem.encode())
     key, nonce = AESGCM.generate_key(256), os.urandom(12)
     fields = {
@@ -40,7 +40,7 @@ def seal(secret: str, public_pem: str) -> str:
 
 
 def unseal(text: str, private_pem: str) -> str:
-    """Return what was sealed; raise SeedError if it was not sealed for this key."""
+    """Return the secret; raise SeedError if it was sealed for another key, or is damaged."""
     private: Any = serialization.load_pem_private_key(
         private_pem.encode(), password=None, unsafe_skip_rsa_key_validation=True
     )

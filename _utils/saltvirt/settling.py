@@ -1,31 +1,31 @@
 """
-The master's parts of :mod:`saltvirt.protocol`: a move, and how one is brought to its end.
+The master's parts of :mod:`saltvirt.protocol`: running a move, and settling it.
 
-They are pure, as the protocol is.
+They are pure, like the protocol.
 """
 
 from saltvirt import protocol
 from saltvirt.parts import Effects, Source, Target
 
-# An interruption is a failure too; GeneratorExit, which ends a part that nobody runs, is not.
+# An interruption is a failure, too; GeneratorExit, which ends an abandoned part, is not.
 _FAILURES = (Exception, KeyboardInterrupt, SystemExit)
 
 
 def move() -> Effects:
-    """Move a VM; return what :func:`settle` returns, and what went wrong or None."""
+    """Move a VM; return the result of :func:`settle`, and the error or None."""
     error, has_left = None, None
     yield ("order",)
     try:
         yield ("open",)
         yield ("prepare",)
         yield ("send",)
-        # Each host refuses what is out of turn; so nobody needs to look as long as all goes well.
+        # Each host refuses requests out of turn, so no look is needed as long as all goes well.
         for step in (protocol.ARRIVE, protocol.FINISH, protocol.END):
             yield (step,)
             has_left = True if step == protocol.FINISH else has_left
         yield ("close",)
     except _FAILURES as exc:
-        # Also one that was interrupted is brought to an end, and then raised by whoever asked.
+        # An interrupted move is settled, too; the caller then raises the error.
         error = exc
     else:
         return protocol.DONE, True, None
@@ -35,12 +35,12 @@ def move() -> Effects:
 
 def settle() -> Effects:
     """
-    Bring a move to its end, whatever has become of it.
+    Bring a move in any state to its end.
 
     Returns ``(DONE, WAIT, KEEP or GONE_ON, whether the VM has moved)``; the latter is None if that
     was settled before.
     """
-    # By what was tried, and where the target was then: what has come further may be tried again.
+    # By the step and the target's phase: after progress a step may be tried again.
     errors_by_attempt: dict[tuple[str, str | None], Exception] = {}
     is_moved, is_whole = None, False
     while True:
@@ -55,7 +55,7 @@ def settle() -> Effects:
         try:
             yield (step,)
         except Exception as error:
-            # It may have been done, or have decided something: one more look tells.
+            # The step may have been done, or have decided something: look again.
             errors_by_attempt[attempt] = error
         else:
             is_whole = is_whole or step == protocol.ARRIVE
@@ -63,7 +63,7 @@ def settle() -> Effects:
 
 
 def _look(is_whole: bool) -> Effects:
-    """Return what the target says, and the next step."""
+    """Return the target's answer, and the next step."""
     while True:
         source = yield ("look_at_source",)
         target = yield ("look_at_target",)
@@ -73,17 +73,17 @@ def _look(is_whole: bool) -> Effects:
         if not protocol.asks_others(source, target, step):
             return target, step
         third_hosts = yield ("look_elsewhere",)
-        # It may have come there, or gone from there, by hand, while the others were asked.
+        # The VM may have been moved there, or from there, by hand while the others were asked.
         if (yield ("look_at_target",)) == target:
             return target, protocol.next_step(source, target, third_hosts)
 
 
-# What it means for where the VM is that a step was done.
+# Whether the VM has moved, by the step that was done.
 _MOVED = {protocol.FINISH: True, protocol.END: True, protocol.CANCEL: False, protocol.FORGET: False}
 
 
 def _next_step_if_whole(source: Source | None, target: Target | None) -> str:
-    """Return the next step; who noted that a VM has arrived may have died over its autostart."""
+    """Return the next step; ARRIVE again if its process may have died before it set autostart."""
     step = protocol.next_step(source, target)
     is_new = step == protocol.FINISH and source is not None and source.phase == protocol.HANDING
     return (

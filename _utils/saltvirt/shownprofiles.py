@@ -1,4 +1,4 @@
-"""NIC and disk profiles as people look at them."""
+"""NIC and disk profiles for display."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,8 +16,8 @@ def describe(
     """
     Return ``{"nic": {name: [...]}, "disk": {name: [...]}}`` as ``virt.get_profiles`` shows.
 
-    An entry has all that was written, with the defaults of what was not; a profile that cannot be
-    used is ``[{"error": why}]``.
+    An entry has all values that were written, and the defaults of the others; an unusable profile
+    is ``[{"error": reason}]``.
     """
 
     def nic_entries(name: str) -> list[profiles.Entry]:
@@ -42,7 +42,7 @@ def describe(
 def _entries_or_error(
     list_entries: Callable[[str], list[profiles.Entry]], name: str
 ) -> list[profiles.Entry]:
-    """Return the entries of a profile, or why it cannot be used: the others can."""
+    """Return the entries of a profile, or why it cannot be used, without failing the others."""
     try:
         return list_entries(name)
     except BadArgument as exc:
@@ -57,6 +57,6 @@ def _describe_nic(entry: profiles.Entry, nic_: Nic) -> profiles.Entry:
 
 def _describe_disk(entry: profiles.Entry, disk: Disk) -> profiles.Entry:
     size = {} if disk.size_mib is None else {"size": disk.size_mib}
-    # Whoever may look at profiles is not to have what their URLs have of secrets.
+    # A user who may look at profiles must not see the secrets of their URLs.
     urls = {key: arguments.without_secrets(entry[key]) for key in _URLS if key in entry}
     return {**entry, **urls, "name": disk.name, **size, "device": disk.device, "model": disk.model}

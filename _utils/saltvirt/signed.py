@@ -1,9 +1,9 @@
 """
-What a host says to the master, signed with its minion key: what anybody else says is not heard.
+The answers of hosts to the master, signed with their minion keys; all else is ignored.
 
-Every minion may fire any event, also one that looks like the answer of another to a running job,
-and guests are minions too. So hosts sign the job, the function and all of the answer as one text,
-and the master reads nothing else.
+Any minion may fire any event, also one that looks like the reply of another to a running job, and
+guests are minions, too. So hosts sign the job, the function and all of the answer as one text, and
+the master reads nothing else.
 """
 
 import base64
@@ -19,45 +19,45 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from saltvirt import terminal, wire
 from saltvirt.errors import VirtError
 
-# Of what one host says at once; a host with 1,000 VMs needs less than 2 MiB.
+# The limits of one answer; a host with 1,000 VMs needs less than 2 MiB.
 MAX_BYTES, MOST_VALUES = 32 << 20, 2_000_000
-# Salt cuts what is larger than max_event_size, a mebibyte, out of events, in the minion and in the
-# master. So what is large is packed, which leaves a tenth of it; for a master that asks for it also
-# what is worth it. What is signed is what is sent: nobody else has the master unpack anything.
+# Salt cuts values over max_event_size, a mebibyte, out of events, in the minion and in the master.
+# So a large answer is compressed to about a tenth, and for a master that requests it also a smaller
+# one. The signature is over the text that is sent: the master decompresses nothing else.
 _LARGE, _WORTH_IT, _PACKED = 512 << 10, 1 << 10, "zlib "
 CUT = "VALUE_TRIMMED"
-# How deep the whole is, of which the answer itself is a part.
+# The depth of the whole text, so that the answer in it is at depth 0.
 _ABOVE = -1
 _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
 
 
 class NotSigned(VirtError):
-    """It was not said by the host that it claims to be from."""
+    """The answer is not from the host that it claims to be from."""
 
 
 class Cut(NotSigned):
-    """Salt has left out what was said, as it was too large."""
+    """Salt has left the answer out, as it was too large."""
 
 
 class NotUnderstood(VirtError):
-    """The host has said it, and it cannot be read; the message says why."""
+    """The answer is from the host, and cannot be read; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedAnswer:
     """
-    One thing that a host says.
+    One answer or event of a host.
 
     minion
         Its id.
     about
-        What it is about: a job's id, or an event's tag.
+        The subject: a job's id, or an event's tag.
     fun
-        The function that was asked for; empty in an event.
+        The requested function; empty in an event.
     value
         The answer; plain data.
     why
-        What went wrong, in Salt's words; None if nothing did.
+        The error, in Salt's words; None without one.
     retcode
         The exit code that Salt would give the job.
     """
@@ -75,14 +75,14 @@ def pack(answer: SignedAnswer, private_pem: bytes, *, is_small: bool = False) ->
     Return ``{"said": text, "signature": base64}``.
 
     is_small
-        Whether the text is to be packed as soon as that is worth it: masters of earlier releases
-        do not unpack it. Defaults to False, which leaves it to what Salt would not carry.
+        Whether to compress the text as soon as that is worth it: masters of earlier releases cannot
+        read that. Defaults to False: only a text that Salt would cut.
     """
     values = {field.name: getattr(answer, field.name) for field in fields(answer)}
     text = json.dumps(values, default=_plain, separators=(",", ":"))
     if len(text) > (_WORTH_IT if is_small else _LARGE):
         text = _PACKED + base64.b64encode(zlib.compress(text.encode(), 1)).decode()
-    # Its own key, of its own disk: to prove that it is one takes longer than all the rest.
+    # The host's own key, from its own disk: validating it takes longer than all the rest.
     key: Any = serialization.load_pem_private_key(
         private_pem, password=None, unsafe_skip_rsa_key_validation=True
     )
@@ -91,21 +91,21 @@ def pack(answer: SignedAnswer, private_pem: bytes, *, is_small: bool = False) ->
 
 
 def _plain(value: object) -> object:
-    """Return as plain data what JSON does not know; of most answers that is nothing."""
-    # What Salt could carry and JSON cannot is an answer that the master would not understand.
+    """Return a value that JSON does not know as plain data; most answers have none."""
+    # Salt could send more types than JSON, but the master would not understand them.
     return wire.plain(value) if is_dataclass(value) else str(value)
 
 
 def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> SignedAnswer:
     """
-    Return what a host said; raise NotSigned if another did, NotUnderstood if it makes no sense.
+    Return a host's answer; raise NotSigned if it is another's, NotUnderstood if it is malformed.
 
     packed
-        What came, from whomever.
+        The data that came, from an unknown sender.
     public_pem
-        The key that the master has accepted of ``minion``.
+        The key that the master has accepted for ``minion``.
     about
-        What it must be about.
+        The expected subject.
     """
     text = _decompress(_verify(packed, public_pem))
     if terminal.most_values(text) > MOST_VALUES:
@@ -114,7 +114,7 @@ def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> Signe
         answer: SignedAnswer = wire.read_recorded(SignedAnswer, terminal.read(text, _ABOVE))
     except (ValueError, RecursionError) as exc:
         raise NotUnderstood(str(exc)) from exc
-    # A host may say again what it said of another job.
+    # An answer of the host to another job may be replayed.
     if (answer.minion, answer.about) != (minion, about):
         raise NotSigned(f"it is of {answer.minion[:80]!r} about {answer.about[:80]!r}")
     return answer
@@ -129,7 +129,7 @@ def _verify(packed: object, public_pem: str) -> str:
         raise NotSigned("it has no signature")
     try:
         key = serialization.load_pem_public_key(public_pem.encode())
-        # Salt accepts what a minion has sent for one, of whatever kind.
+        # Salt accepts any text that a minion sends as its key.
         if not isinstance(key, rsa.RSAPublicKey):
             raise NotSigned("the key that was accepted of that minion is no RSA key")
         key.verify(base64.b64decode(signature), text.encode(), _PSS, hashes.SHA256())
@@ -139,11 +139,11 @@ def _verify(packed: object, public_pem: str) -> str:
 
 
 def _decompress(text: str) -> str:
-    """Return what is in a text that was packed, and another as it is; refuse what has too much."""
+    """Return a text, decompressed if it is compressed; refuse one that is too large."""
     if text.startswith(_PACKED):
         try:
             packed = base64.b64decode(text.removeprefix(_PACKED))
-            # What is packed may be a thousandth of that.
+            # Compressed data may be a thousandth of its content.
             text = zlib.decompressobj().decompress(packed, MAX_BYTES + 1).decode()
         except (zlib.error, ValueError) as exc:
             raise NotUnderstood(f"what it has packed cannot be unpacked: {exc}") from exc

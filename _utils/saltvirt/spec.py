@@ -1,4 +1,4 @@
-"""From what a user typed to the VM that is meant: every argument is looked at here."""
+"""The VM that a call describes: every argument is checked here."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from saltvirt.units import size_mib
 from saltvirt.xml import cpu as cpu_xml
 from saltvirt.xml import graphics, osboot
 
-# The hosts' own work needs it anyway; on a master only what deploys.
+# The hosts need it in any case; on a master only deploying does.
 domain = Later("saltvirt.xml.domain")
 
 OPTIONS = {
@@ -56,7 +56,7 @@ OPTIONS = {
     "ssh_authorized_keys": None,
     "autostart": False,
 }
-# What salt-run takes besides; the hosts are not told.
+# Further arguments of salt-run, which hosts do not get.
 _ON_MASTER = "host where wait wait_s quiet force placement spread_over headroom".split()
 # Salt 3006 took these by position, in this order.
 POSITIONAL = tuple(OPTIONS)[: tuple(OPTIONS).index("image")]
@@ -69,7 +69,7 @@ _SEED_METHODS = (None, "auto", "nocloud", "guestfs", "nbd", "credentials")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A VM and how it is brought to life. What may be secret of it is not in its ``repr``."""
+    """A VM, and how to start and seed it. Values that may be secret are not in its ``repr``."""
 
     vm: Vm
     start: bool
@@ -89,7 +89,7 @@ class Deployment:
 
     @property
     def is_seeded(self) -> bool:
-        """Whether a seed is made: there is an image that could read it, and it is wanted."""
+        """Whether to make a seed: it is requested, and there is an image that could read it."""
         return self.seed and any(disk.image for disk in self.vm.disks)
 
 
@@ -98,10 +98,10 @@ def options_by_name(values: Sequence[Any], keywords: Mapping[str, Any]) -> dict[
     Return the options of a call by their names.
 
     values
-        By position, behind name, cpu and mem: an image first if the value has a slash (the
-        seeds' call form), then those of Salt 3006 in its order.
+        By position, behind name, cpu and mem: an image first if the value has a slash (the seeds'
+        call form), then those of Salt 3006 in its order.
     keywords
-        By name; what Salt itself adds is left out.
+        By name; those that Salt itself adds are left out.
     """
     out = {key: value for key, value in keywords.items() if not key.startswith("__")}
     order = list(POSITIONAL)
@@ -111,20 +111,20 @@ def options_by_name(values: Sequence[Any], keywords: Mapping[str, Any]) -> dict[
         raise BadArgument("virt.init", f"{len(values) - len(order)} values too many")
     for name, value in zip(order, values, strict=False):
         if name in out:
-            # What it is may be secret.
+            # The value is not shown: it may be secret.
             raise BadArgument(name, "given twice: by its place and by its name")
         out[name] = value
     return without_idle_keys(out)
 
 
 def without_idle_keys(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options without a minion's keys if nothing is seeded: Salt 3006 passed them over."""
+    """Return options without a minion's keys if no seed is made: Salt 3006 ignored them."""
     idle = ("pub_key", "priv_key") if options.get("seed") is False else ()
     return {key: value for key, value in options.items() if key not in idle}
 
 
 def check_options(keywords: Mapping[str, Any], extra_names: Sequence[str] = ()) -> dict[str, Any]:
-    """Return all options of a call; refuse those that are unknown, and values that cannot be."""
+    """Return all options of a call; refuse unknown ones, and invalid values."""
     unknown_names = [key for key in keywords if key not in OPTIONS]
     known_names = [*OPTIONS, *config.CONNECTION, *extra_names, "name", "cpu", "mem", "dry_run"]
     arguments.refuse_unknown(unknown_names, known_names, "virt.init")
@@ -149,13 +149,13 @@ def check_options(keywords: Mapping[str, Any], extra_names: Sequence[str] = ()) 
         )
     for key in _TEXTS:
         if not isinstance(options[key], str | None):
-            raise BadArgument(key, "is not text")  # what it is may be secret
+            raise BadArgument(key, "is not text")  # the value may be secret
     sshkeys.read_keys(_SSH_KEYS, options[_SSH_KEYS])
     return options
 
 
 def _disks(settings: HostSettings, options: Mapping[str, Any]) -> tuple[Disk, ...]:
-    """Return the call's disks; the digest of its image is that of every disk made of it."""
+    """Return the call's disks; the digest of its image is for every disk that is made of it."""
     image, digest = options["image"], options["image_hash"]
     disks = profiles.disks(settings.disk, options["disk"], options["disks"], image)
     if settings.compat:
@@ -188,8 +188,8 @@ def _ports(settings: HostSettings, options: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _parts(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what describes parts of the VM, as it was given."""
-    # libvirt's QEMU has no other; it would say so when all else is made.
+    """Return the options that describe parts of the VM, unchanged."""
+    # libvirt's QEMU has no other type, but would refuse it only when all else is made.
     if options["os_type"] not in (None, "", "hvm"):
         raise BadArgument("os_type", f"{options['os_type']!r}; leave it out, or hvm")
     mappings = ("boot", "numatune", "hypervisor_features", "clock")
@@ -203,12 +203,10 @@ def deployment(
     settings: HostSettings, name: str, cpu: Any, mem: Any, keywords: Mapping[str, Any]
 ) -> Deployment:
     """
-    Return the :class:`Deployment` that a call of ``virt.init`` means.
+    Return the :class:`Deployment` that a call of ``virt.init`` describes.
 
-    settings
-        The host's :class:`saltvirt.config.HostSettings`.
-    given
-        The keyword arguments that were given; unknown ones are refused by name.
+    keywords
+        The keyword arguments of the call; unknown ones are refused by name.
     """
     arguments.vm_name(name)
     sizes = _read_sizes(cpu, mem)
@@ -237,7 +235,7 @@ def deployment(
 
 
 def _read_sizes(cpu: Any, mem: Any) -> dict[str, Any]:
-    """Return what of a :class:`Vm` a call says of processors and memory."""
+    """Return the processors and memory of a call as fields of a :class:`Vm`."""
     vcpus, memory_mib = arguments.vcpus(cpu), arguments.memory_mib(mem)
     return {
         "cpu": cpu if isinstance(cpu, dict) else vcpus,
@@ -254,7 +252,7 @@ _AS_GIVEN = (
 
 
 def deployment_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a :class:`Deployment` says beside its VM, of all options of a call."""
+    """Return the fields of a :class:`Deployment` other than its VM, from all options of a call."""
     return {
         "config": arguments.mapping("config", options["config"]) or {},
         "ssh_keys": sshkeys.read_keys(_SSH_KEYS, options[_SSH_KEYS]),
@@ -263,7 +261,7 @@ def deployment_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def console_log(name: str) -> str:
-    """Return where a VM's serial console is logged; virtlogd writes and rotates it."""
+    """Return the log file of a VM's serial console; virtlogd writes and rotates it."""
     return f"/var/log/libvirt/qemu/{name}-console.log"
 
 
@@ -290,7 +288,7 @@ def _graphics(settings: HostSettings, options: Mapping[str, Any]) -> dict[str, A
 
 
 def requirements(vm: Vm) -> Requirements:
-    """Return what a VM needs of its host, for the host's own check."""
+    """Return the requirements of a VM, for the host's own check."""
     return Requirements(
         name=vm.name,
         vcpus=vm.vcpus,
@@ -309,18 +307,18 @@ def requirements(vm: Vm) -> Requirements:
 
 def _features(cpu: Any) -> tuple[str, ...]:
     features = cpu_xml.features_of(cpu) if isinstance(cpu, dict) else {}
-    # One that is forced is shown to the guest whether the host has it or not.
+    # A forced feature is shown to the guest whether the host has it or not.
     return tuple(sorted(n for n, policy in features.items() if policy == "require"))
 
 
 def _profile(argument: str, options: Mapping[str, Any]) -> str | None:
-    """Return the name of a profile, which the hosts are asked for."""
+    """Return the name of a profile; the hosts have its content."""
     name = options[argument]
     return None if name is None else arguments.text(argument, name)
 
 
 def _nic_requirements(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of :class:`Requirements` a call says of NICs."""
+    """Return the fields of :class:`Requirements` about NICs, from a call."""
     profile, interfaces = options["nic"], options["interfaces"]
     nic_values = () if profile is None else profiles.called_nics(name, interfaces)
     return {
@@ -333,7 +331,7 @@ def _refuse_unbuildable(name: str, sizes: Mapping[str, Any], options: Mapping[st
     """
     Raise BadArgument for what every host would refuse: all of a VM but its disks and NICs.
 
-    A dry run would say where the VM goes; and host after host would be asked for it.
+    Otherwise a dry run would name a host, and host after host would get the request.
     """
     deployment_options(options)
     arguments.names("host_devices", options["host_devices"])
@@ -354,9 +352,9 @@ def requirements_from_master(
     name: str, cpu: Any, mem: Any, keywords: Mapping[str, Any]
 ) -> Requirements:
     """
-    Return what a VM needs of a host, as far as the master can know it.
+    Return what a VM needs of a host, as far as the master can know that.
 
-    Profiles live with the hosts, so here they are only named.
+    Only the hosts have the profiles, so they are only named here.
     """
     arguments.vm_name(name)
     options = check_options(keywords, _ON_MASTER)

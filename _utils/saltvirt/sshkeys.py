@@ -1,4 +1,4 @@
-"""OpenSSH's public keys as users give them: checked, and never repeated in a message."""
+"""OpenSSH's public keys from users: checked, and never repeated in a message."""
 
 import base64
 import binascii
@@ -13,7 +13,7 @@ from saltvirt.errors import BadArgument
 
 _LONGEST = 16 * 1024
 _MOST = 100
-# cryptography reads these; of keys in a security token it knows the type alone, or less.
+# The types that cryptography loads; it checks at most the type of keys in security tokens.
 _LOADED = (
     "ssh-ed25519",
     "ssh-rsa",
@@ -29,15 +29,15 @@ def read_keys(argument: str, value: Any) -> tuple[str, ...]:
     """
     Return public keys, one line each, from a list of texts or from one text with a key per line.
 
-    Empty lines and those that begin with ``#`` are left out. Options before a key are refused, and
-    so is a private key. What was given is in no message: it may be secret.
+    Empty lines and comments (``#``) are left out. Options before a key are refused, and so is a
+    private key. No message has the value: it may be secret.
     """
     if value is None:
         return ()
     lines = [line.strip() for text in _texts(argument, value) for line in text.splitlines()]
     key_lines = [line for line in lines if line and not line.startswith("#")]
     if isinstance(value, str) and not key_lines:
-        # As from a file that is not there: whoever gives it means to be let in.
+        # As from an empty file: a caller who gives keys expects to be let in.
         raise BadArgument(argument, "there is no key in it")
     if len(key_lines) > _MOST:
         raise BadArgument(argument, f"{len(key_lines)} keys; at most {_MOST}")
@@ -47,7 +47,7 @@ def read_keys(argument: str, value: Any) -> tuple[str, ...]:
 
 
 def _texts(argument: str, value: Any) -> Sequence[str]:
-    """Return texts, none of which is, or has, a private key."""
+    """Return texts; refuse them if one has a private key."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not all(isinstance(item, str) for item in texts):
         raise BadArgument(argument, "give a list of public keys, or a text with one in each line")
@@ -61,7 +61,7 @@ def _texts(argument: str, value: Any) -> Sequence[str]:
 
 
 def merge_keys(*keys: Iterable[str]) -> tuple[str, ...]:
-    """Return keys in their order, each once, whatever its comment."""
+    """Return keys in their order, each once, ignoring comments."""
     lines_by_key: dict[str, str] = {}
     for line in (key_line for group in keys for key_line in group):
         lines_by_key.setdefault(" ".join(line.split()[:2]), line)
@@ -85,7 +85,7 @@ def _check_key(argument: str, number: int, line: str) -> str:
 
 
 def _type_of(body: str) -> str | None:
-    """Return the type that a key names inside, None if it is none."""
+    """Return the type inside a key, None if the key is malformed."""
     try:
         raw = base64.b64decode(body, validate=True)
         (length,) = struct.unpack_from(">I", raw)

@@ -1,4 +1,4 @@
-"""What a state must return."""
+"""The return values of states."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -10,13 +10,13 @@ def make_failure(
     name: str, reason: object, namespace: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """
-    Return what a state returns that could not do its work.
+    Return the result of a state that could not do its work.
 
-    With ``test=True``, states before this one may be what makes it work: if they would change
-    anything, what fails for the sake of the host, and not of the state's own arguments, is no
-    failure, but not known yet.
+    With ``test=True``, states before this one may remove the cause: if they would change anything,
+    a failure that is due to the host, and not to the state's own arguments, is reported as not
+    known yet.
 
-    before
+    namespace
         The globals of the state's module, where Salt puts the results of the states before it.
         Defaults to None, which is a failure in any case.
     """
@@ -27,7 +27,7 @@ def make_failure(
 
 
 def _is_open(reason: object, namespace: Mapping[str, Any]) -> bool:
-    """Return whether states that were only tested may mend what has failed."""
+    """Return whether states that were only tested may remove the cause of a failure."""
     results = (namespace.get("__running__") or {}).values()
     has_changes = any(
         result.get("result") is None for result in results if isinstance(result, Mapping)
@@ -46,10 +46,10 @@ def make_return(
     unchanged_comment: str,
 ) -> dict[str, Any]:
     """
-    Return what a state returns that did its work, or with ``test=True`` would do it.
+    Return the result of a state that did its work, or with ``test=True`` would do it.
 
-    would, done, idle
-        The comment for each of the three: changes to come, changes made, nothing to change.
+    test_comment, done_comment, unchanged_comment
+        The comments for changes to come, changes made, and nothing to change.
     """
     if not changes:
         return {"name": name, "changes": {}, "result": True, "comment": unchanged_comment}
@@ -68,12 +68,12 @@ def make_return_for_all(
     namespace: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """
-    Return what a state returns that acts on all VMs whose names match its name.
+    Return the result of a state that acts on all VMs with names that match its own.
 
-    It is False if there is none, or if anything failed, whatever was done of the others.
+    It is False without such a VM, or after any failure, even if others succeeded.
 
-    before
-        As for :func:`failed`.
+    namespace
+        As for :func:`make_failure`.
     """
     if not matched:
         return make_failure(name, f"no VM's name matches {name!r}", namespace)

@@ -1,7 +1,7 @@
 """
-What a VM takes of a host besides CPUs, memory and its image folder, in MiB by names.
+The stocks of a host that a VM uses besides CPUs, memory and image folder, in MiB by names.
 
-These are huge pages, NUMA nodes that it is bound to, and storage pools.
+These are huge pages, NUMA nodes that the VM is bound to, and storage pools.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,24 +16,24 @@ from saltvirt.xml.numatune import Numatune
 
 
 def pages(size_kib: int) -> str:
-    """Return what huge pages of a size are called."""
+    """Return the name of the stock of huge pages of a size."""
     return f"hugepages of {size_kib} KiB"
 
 
 def node(number: int) -> str:
-    """Return what a NUMA node is called."""
+    """Return the name of the stock of a NUMA node."""
     return f"NUMA node {number}"
 
 
 def pool(name: str) -> str:
-    """Return what a storage pool is called."""
+    """Return the name of the stock of a storage pool."""
     return f"storage pool {name}"
 
 
 def for_vm(
     mem: Any, memory_mib: int, numatune: Mapping[str, Any] | None, disks: Iterable[Disk]
 ) -> tuple[tuple[str, int], ...]:
-    """Return ``(name, MiB)`` of all that a call's VM takes, sorted."""
+    """Return ``(name, MiB)`` of all stocks that a call's VM uses, sorted."""
     memory_spec = mem if isinstance(mem, dict) else memory_mib
     with shape_errors("mem"):
         hugepages = memory_xml.from_call(memory_spec).backing.hugepages
@@ -47,12 +47,12 @@ def for_memory(
     memory_mib: int, hugepages: Iterable[Page] | None, tune: Numatune | None
 ) -> dict[str, int]:
     """
-    Return ``{name: MiB}`` of a VM's memory.
+    Return ``{name: MiB}`` of the stocks that a VM's memory uses.
 
     hugepages
-        All of it may be in pages of one size; of several sizes only what is there is asked for.
+        Pages of one size take all of the memory; pages of several sizes must only exist.
     tune
-        Where it may come from; nodes that it is bound to share it, others are to be there.
+        Nodes that the memory is bound to share it; other nodes must only exist.
     """
     sizes = sorted({page.size_kib for page in hugepages or () if page.size_kib})
     out = {pages(size): memory_mib if len(sizes) == 1 else 0 for size in sizes}
@@ -68,7 +68,7 @@ def for_memory(
 
 
 def for_disks(disks: Iterable[Disk]) -> dict[str, int]:
-    """Return ``{name: MiB}`` of the disks that are in pools; a path is no pool's name."""
+    """Return ``{name: MiB}`` of the disks in pools; a path is no pool's name."""
     out: dict[str, int] = {}
     for disk in disks:
         if disk.pool and is_named(disk.pool):
@@ -78,12 +78,12 @@ def for_disks(disks: Iterable[Disk]) -> dict[str, int]:
 
 
 def is_named(pool_name: str | None) -> bool:
-    """Return whether a disk is in a pool, by its name: not in a folder, nor the host's choice."""
+    """Return whether a disk's pool is a name: no folder, and not the host's choice."""
     return bool(pool_name) and not str(pool_name).startswith("/")
 
 
 def _numbers(nodeset: str | None) -> Iterator[int]:
-    """Yield the numbers of ``0-2,5``; what libvirt would not take is for libvirt to refuse."""
+    """Yield the numbers of ``0-2,5``; invalid parts are for libvirt to refuse."""
     for part in (nodeset or "").split(","):
         first, _dash, last = part.strip().partition("-")
         if first.isdigit() and (last or first).isdigit():

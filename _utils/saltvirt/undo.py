@@ -1,4 +1,4 @@
-"""Undo what was done when a later step fails."""
+"""Undo completed steps when a later step fails."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 _Handler = Callable[[int, FrameType | None], object]
-# What handled each signal before, as Python's signal module has it.
+# The former handler of each signal, as Python's signal module returns it.
 _Handlers = dict[int, Any]
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AT_IT = b"Ending already: what was begun is taken back or finished first; please wait.\n"
@@ -22,8 +22,8 @@ class Steps:
     """
     The undo actions registered so far, newest last.
 
-    ``failed`` are those that could not be undone, as text: what they left is still there, and
-    whoever keeps a record of it must not end that.
+    ``failed`` are the actions that failed, as text: their leftovers are still there, and a record
+    of them must not end.
     """
 
     def __init__(self) -> None:
@@ -36,23 +36,23 @@ class Steps:
 
     def run(self) -> bool:
         """
-        Undo everything, newest first; one that fails is logged and the rest go on.
+        Undo everything, newest first; log an action that fails, and go on.
 
-        Returns whether all of it is undone.
+        Returns whether everything is undone.
         """
         with undisturbed():
             while self._actions:
                 action, args = self._actions.pop()
                 try:
                     action(*args)
-                except Exception as exc:  # whatever it is, the other steps must still run
+                except Exception as exc:  # the other steps must still run
                     self.failed.append(f"{action.__name__}({_plain(args)}): {exc}")
                     log.error("undo step failed: %s", self.failed[-1])
         return not self.failed
 
 
 def _plain(args: Iterable[object]) -> str:
-    """Return what names a thing; the rest may be all options, with their secrets."""
+    """Return the arguments that are names; others may be options with secrets."""
     return ", ".join(
         str(arg) for arg in args if isinstance(arg, str | Path) and "\n" not in str(arg)
     )
@@ -70,7 +70,7 @@ def on_failure() -> Iterator[Steps]:
 
 
 class _SignalQueue:
-    """Holds signals back; whoever sends them is told once."""
+    """Holds signals back, and informs their sender once."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -84,7 +84,7 @@ class _SignalQueue:
 
 
 class _End:
-    """Ends the block at the first signal; those that come while it unwinds are held back."""
+    """Ends the block at the first signal; later ones are held back while it unwinds."""
 
     def __init__(self) -> None:
         self.before: _Handlers = {}
@@ -94,20 +94,20 @@ class _End:
         for blocked_signal in self.before:
             signal.signal(blocked_signal, handler)
         if number == signal.SIGINT and callable(self.before[number]):
-            self.before[number](number, frame)  # Python's or Salt's, which has a word to say
-        # No Exception, so that nobody on the way up takes it for an error and goes on.
+            self.before[number](number, frame)  # Python's or Salt's own, which prints a message
+        # Not an Exception, so that no caller takes it for an error and goes on.
         raise SystemExit(128 + number)
 
 
 def _has_handler(*kinds: type) -> bool:
-    """Return whether the signals are handled so already, or are none of this thread's business."""
+    """Return whether the signals have such a handler already, or this is not the main thread."""
     is_main = threading.current_thread() is threading.main_thread()
     return not is_main or isinstance(signal.getsignal(signal.SIGTERM), kinds)
 
 
 @contextmanager
 def _handle_signals(handler: _Handler) -> Iterator[_Handlers]:
-    """Yield ``{signal: what handled it before}``; one that is ignored (nohup) stays so."""
+    """Yield ``{signal: former handler}``; an ignored signal (nohup) stays ignored."""
     old_handlers: _Handlers = {n: signal.getsignal(n) for n in _ENDING}
     old_handlers = {n: old for n, old in old_handlers.items() if old not in (None, signal.SIG_IGN)}
     try:
@@ -121,7 +121,7 @@ def _handle_signals(handler: _Handler) -> Iterator[_Handlers]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Hold back SIGINT, SIGTERM and SIGHUP until the block is over; they take effect then."""
+    """Hold back SIGINT, SIGTERM and SIGHUP until the block ends; they take effect then."""
     if _has_handler(_SignalQueue):
         yield
         return
@@ -137,7 +137,7 @@ def on_signals() -> Iterator[None]:
     """
     Let SIGTERM and SIGHUP unwind the block as Ctrl-C does, so that its undo steps run.
 
-    A job dies of them otherwise. A second signal does not cut the unwinding short.
+    Without this they kill a job. A second signal does not cut the unwinding short.
     """
     if _has_handler(_End, _SignalQueue):
         yield

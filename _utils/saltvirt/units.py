@@ -1,4 +1,4 @@
-"""Sizes: what users write, turned into bytes."""
+"""Sizes as users write them, in bytes."""
 
 import re
 
@@ -39,7 +39,7 @@ def size_bytes(value: object, name: str = "size") -> int:
     if match is None or factor is None:
         raise BadArgument(name, f"{value!r} is not a size: write 512 (MiB), 4g, '512 MiB' or 4GB")
     amount = match.group(1)
-    # Beyond 2**53, and libvirt's word for "no limit" is 2**63 bytes, a float would round.
+    # A float would round beyond 2**53, and libvirt's "no limit" is 2**63 bytes.
     return int(float(amount) * factor) if "." in amount else int(amount) * factor
 
 

@@ -1,8 +1,8 @@
 """
-What the values in ``cpu``, ``mem``, ``graphics`` and the like can be, as libvirt takes them.
+The values that libvirt accepts in ``cpu``, ``mem``, ``graphics`` and the like.
 
-libvirt looks at them when a VM is defined, which a test and a dry run do not do: what they call
-right, the real run must not refuse.
+libvirt checks them when a VM is defined, which tests and dry runs do not do; the real run must not
+refuse what they accept.
 """
 
 import re
@@ -15,12 +15,12 @@ from saltvirt.xml import is_silent
 from saltvirt.xml.cpu import normalize_features
 
 _Check = Callable[[str, Any], object]
-# Of which libvirt can make a set.
+# libvirt's limit for a set of CPUs.
 _MOST_CPUS = 16384
 _PART = re.compile(r"\s*(?:\^([0-9]+)|([0-9]+)(?:\s*-\s*([0-9]+))?)\s*")
-# Of a serial or console, what says nothing if it is empty.
+# The keys of a serial or console for which an empty value means not given.
 _MAY_BE_EMPTY = ("protocol", "target_port", "target_type")
-# A check, or those of a mapping's values by their keys; "*" stands for any key.
+# A check, or the checks of a mapping's values by their keys; "*" stands for any key.
 _Checker = _Check | Mapping[str, Any]
 
 
@@ -37,19 +37,19 @@ def _one_of(*words: str) -> _Check:
 
 
 def _or_none(check: _Check) -> _Check:
-    """Return a check that takes what is empty, which says nothing."""
+    """Return a check that also accepts an empty value, which means not given."""
     return lambda label, value: check(label, value) if value else None
 
 
 def _port(label: str, value: Any) -> None:
-    # libvirt shows one that it is to choose as -1.
+    # libvirt shows a port that it is to choose as -1.
     if value != "":
         arguments.whole_number(label, value, -1, 65535)
 
 
 def _set(label: str, value: Any) -> None:
-    """Refuse what is no set of CPUs or nodes: ``0-2,5``, ``0-7,^3``."""
-    # libvirt takes one comma at the end, which a loop in a template leaves there.
+    """Refuse a value that is no set of CPUs or nodes: ``0-2,5``, ``0-7,^3``."""
+    # libvirt accepts one comma at the end, which a loop in a template leaves there.
     parts = re.sub(r",\s*$", "", str(value)).split(",")
     if isinstance(value, bool) or not all(map(_is_part, parts)):
         raise BadArgument(label, f"{value!r}; numbers and ranges, such as 0-2,5")
@@ -167,7 +167,7 @@ _KINDS: dict[str, _Checker] = {
 
 
 def check(values: Mapping[str, Any]) -> None:
-    """Refuse the first value of a call's arguments that libvirt would refuse; None says nothing."""
+    """Refuse the first value of a call's arguments that libvirt would refuse; ignore None."""
     for argument, checker in _KINDS.items():
         _check_value(argument, checker, values.get(argument))
     mem = values.get("mem")
@@ -176,7 +176,7 @@ def check(values: Mapping[str, Any]) -> None:
 
 
 def without_empty_values(argument: str, values: object) -> tuple[dict[Any, Any], ...] | None:
-    """Return a list of mappings without what says nothing in them, as it is null or empty."""
+    """Return a list of mappings without null values, and empty ones that mean not given."""
     mappings = arguments.mappings(argument, values)
     return mappings and tuple(
         {key: value for key, value in mapping.items() if not _is_empty_value(key, value)}
@@ -197,7 +197,7 @@ def _check_value(label: str, checker: _Checker, value: Any) -> None:
         for item in value:
             _check_value(label, checker, item)
     elif isinstance(value, Mapping):
-        # What is no mapping and should be one is refused where it is read.
+        # A value that should be a mapping, and is none, is refused where it is read.
         for key, item in value.items():
             item_checker = checker.get(str(key), checker.get("*"))
             if item_checker is not None:

@@ -1,4 +1,4 @@
-"""Which VMs are looked at, and what of each is shown; the same to master and hosts."""
+"""A filter of VMs and of their fields, the same for master and hosts."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from saltvirt.errors import BadArgument
 
 STATES = ("running", "paused", "shutdown", "crashed")
 HOLD = "hold"
-# What is shown of a VM, as ``ops.inspect.describe`` says it.
+# The fields of a VM, as ``ops.inspect.describe`` returns them.
 FIELDS = (
     "cpu",
     "cputime",
@@ -31,16 +31,16 @@ FIELDS = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmFilter:
     """
-    What is asked for; empty for all.
+    A filter of VMs; each empty field takes all.
 
     name
         Ids and globs, of which one must match.
     state
-        One of these.
+        States, of which one must match.
     tag
-        Each of these: affinity and anti-affinity groups, and ``hold``.
+        Tags that must all match: affinity and anti-affinity groups, and ``hold``.
     fields
-        What is shown of each VM.
+        The fields to return of each VM.
     """
 
     name: tuple[str, ...] = ()
@@ -50,20 +50,20 @@ class VmFilter:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it leaves out any VM."""
+        """Whether the filter leaves out any VM."""
         return bool(self.name or self.state or self.tag)
 
     def takes(self, name: str, state: str, tags: Collection[str] = ()) -> bool:
-        """Return whether a VM is asked for."""
+        """Return whether the filter takes a VM."""
         is_named = not self.name or any(fnmatchcase(name, pattern) for pattern in self.name)
         return is_named and (not self.state or state in self.state) and {*tags}.issuperset(self.tag)
 
     def shown(self, vm: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is shown of a VM; what it does not have is left out."""
+        """Return the fields of a VM that the filter takes, if the VM has them."""
         return {key: value for key, value in vm.items() if not self.fields or key in self.fields}
 
     def plain(self) -> dict[str, list[str]]:
-        """Return the keyword arguments of the module's ``virt.vms`` that ask for it."""
+        """Return the keyword arguments of the module's ``virt.vms`` for this filter."""
         keywords = {"name": self.name, "state": self.state, "tag": self.tag, "fields": self.fields}
         return {key: list(values) for key, values in keywords.items() if values}
 
@@ -76,10 +76,10 @@ def from_call(
     known: Collection[str] = FIELDS,
 ) -> VmFilter:
     """
-    Return the filter of a call's arguments, lists or texts with commas; refuse what is none.
+    Return the filter for a call's arguments, lists or texts with commas; refuse other values.
 
     known
-        The fields that there are. Defaults to those of VMs.
+        The fields to accept. Defaults to those of VMs.
     """
     return VmFilter(
         name=arguments.names("name", name),
@@ -90,7 +90,7 @@ def from_call(
 
 
 def _check_names(argument: str, requested: Any, allowed_names: Collection[str]) -> tuple[str, ...]:
-    """Return names, of which each must be known: another would leave out all there is."""
+    """Return names; refuse an unknown one, which would leave out everything."""
     names = arguments.names(argument, requested)
     unknown_names = sorted(set(names).difference(allowed_names))
     if unknown_names:
@@ -99,5 +99,5 @@ def _check_names(argument: str, requested: Any, allowed_names: Collection[str]) 
 
 
 def tags(notes: Mapping[str, Any]) -> set[str]:
-    """Return the tags of a VM, by what this project noted in its metadata."""
+    """Return the tags of a VM, from this project's notes in its metadata."""
     return {*notes["affinity"], *notes["anti_affinity"], *([HOLD] if notes["stay"] else [])}

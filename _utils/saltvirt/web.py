@@ -1,4 +1,4 @@
-"""Fetch an image from a web server; what arrived of it before a break is not fetched again."""
+"""Fetch an image from a web server; go on after a break where it stopped."""
 
 import base64
 import http.client
@@ -19,7 +19,7 @@ from saltvirt.units import human
 
 _CHUNK = 1 << 20
 _TRIES = 5
-# No control characters: a URL that has one is none.
+# Without control characters: a URL with one is invalid.
 _NOT_ASCII = re.compile(r"[^\x00-\x1f\x21-\x7f]+")
 _VALIDATORS = (("etag", "ETag"), ("modified", "Last-Modified"))
 _FAILURES = (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException)
@@ -37,15 +37,16 @@ def fetch(
     meter: Meter,
 ) -> dict[str, Any] | None:
     """
-    Fetch a URL into ``part``; return what identifies this version of it.
+    Fetch a URL into ``part``; return what identifies its version.
 
     part
-        May hold the beginning of the same version from an earlier call; only the rest is asked for.
-    known
-        What an earlier call returned; if the server says that nothing changed, None is
-        returned and nothing is written.
+        May hold the beginning of the same version from an earlier call; then only the rest is
+        requested.
+    known_version
+        The result of an earlier call; if the server reports no change, nothing is written, and None
+        is returned.
     meter
-        Ends it when it takes too much room. When its time is over, it counts as broken off.
+        Stops a fetch that takes too much room. A fetch out of time counts as broken off.
 
     Source: RFC 9110, sections 13 and 14 (If-Range, Content-Range).
     """
@@ -69,7 +70,7 @@ def fetch(
 
 
 def fetch_small(url: str, most_bytes: int, meter: Meter) -> bytes:
-    """Return what a small file has in it; raise ImageError, which says nothing but why not."""
+    """Return the content of a small file; raise ImageError with the reason alone."""
     try:
         with connection.open_url(_request(url, connection.WHO), meter) as answer:
             data: bytes = answer.read(most_bytes + 1)
@@ -87,7 +88,7 @@ def fetch_small(url: str, most_bytes: int, meter: Meter) -> bytes:
 
 
 def forget_part(part: Path, *, keep_content: bool = False) -> None:
-    """Remove what an earlier call left."""
+    """Remove the part that an earlier call left."""
     _note(part).unlink(missing_ok=True)
     if not keep_content:
         Path(part).unlink(missing_ok=True)
@@ -102,12 +103,12 @@ def _size(part: Path) -> int:
 
 
 def _read_partial_version(part: Path) -> dict[str, Any] | None:
-    """Return the version whose beginning lies in ``part``, None if there is nothing to go on."""
+    """Return the version of the beginning in ``part``, None if the fetch cannot go on there."""
     try:
         version = json.loads(_note(part).read_text()) if _size(part) else None
     except (FileNotFoundError, ValueError):
         return None
-    # If a host died before it was on the disk, the length may be there and the bytes not.
+    # After a crash of the host the length may be on the disk without the bytes.
     return version if version and version.get("boot") == files.read_boot_id() else None
 
 
@@ -124,7 +125,7 @@ def _fetch_once(
             return _receive(url, answer, part, progress, meter)
     except urllib.error.HTTPError as exc:
         exc.close()
-        # Of one who was not told of any version it says nothing, whatever has arrived before.
+        # Without a known version the request had no such condition: 304 is then an error.
         if exc.code == 304 and known_version:
             return None
         if exc.code == 416:
@@ -146,18 +147,18 @@ def _fetch_once(
 
 
 def _reason(exc: Exception) -> str:
-    # What http.client says of a URL has all of it.
+    # http.client's message has the whole URL, with its credentials.
     is_url = isinstance(exc, http.client.InvalidURL)
     return "it is not a URL" if is_url else terminal.one_line(str(getattr(exc, "reason", exc)))
 
 
 def _status(exc: urllib.error.HTTPError) -> str:
-    # Its words are the server's, and are shown on somebody's terminal.
+    # The server chooses these words, which a terminal shows.
     return terminal.one_line(f"HTTP {exc.code} {exc.reason}")
 
 
 def _request(url: str, headers: Mapping[str, str]) -> urllib.request.Request:
-    """Return what is asked of a server; the URL's credentials are for that server alone."""
+    """Return a request to a server; the URL's credentials are for that server alone."""
     try:
         parts = urllib.parse.urlsplit(url)
         user, at, host = parts.netloc.rpartition("@")
@@ -171,16 +172,16 @@ def _request(url: str, headers: Mapping[str, str]) -> urllib.request.Request:
         name, _colon, password = user.partition(":")
         pair = f"{urllib.parse.unquote(name)}:{urllib.parse.unquote(password)}"
         basic = base64.b64encode(pair.encode()).decode()
-        # Not sent on to where the server may lead.
+        # Not sent to where the server redirects.
         request.add_unredirected_header("Authorization", f"Basic {basic}")
     return request
 
 
 def encode_url(url: urllib.parse.SplitResult) -> str:
     """
-    Return a URL as a server is asked for it: what is not ASCII, and spaces, percent-encoded.
+    Return a URL as a request has it, with spaces and non-ASCII characters percent-encoded.
 
-    The name of the server is encoded as in the domain name system. Raises ValueError if it cannot.
+    The server's name is encoded as in the domain name system. Raises ValueError if that fails.
     """
     host, colon, port = url.netloc.rpartition(":")
     if not colon or not port.isdecimal():
@@ -206,14 +207,14 @@ def _receive(
 ) -> dict[str, Any]:
     done_bytes, total_bytes = _extent(url, answer, part)
     version = {key: answer.headers.get(header) for key, header in _VALIDATORS}
-    # Without a strong validator nobody can say that the rest belongs to this beginning.
+    # Without a strong validator there is no proof that the rest belongs to this beginning.
     if (version["etag"] or "").startswith('"'):
         files.write(_note(part), json.dumps({**version, "boot": files.read_boot_id()}).encode())
     else:
         forget_part(part)
     with open(part, "ab" if done_bytes else "wb", opener=files.private) as handle:
         progress(done_bytes, total_bytes)
-        # What is there is taken as it comes: to wait for a whole chunk is to have no limit of time.
+        # Read what has come: waiting for a whole chunk would evade the time limit.
         while chunk := answer.read1(_CHUNK):
             if meter.left_s <= 0:
                 raise _Broken(f"{done_bytes} bytes {meter.late}")
@@ -226,7 +227,7 @@ def _receive(
 
 
 def _extent(url: str, answer: Any, part: Path) -> tuple[int, int]:
-    """Return where the answer begins and how long the whole is, in bytes; 0 if not known."""
+    """Return the offset of the answer and the length of the whole, in bytes; 0 if unknown."""
     if answer.status != 206:
         return 0, answer.length or 0
     content_range = answer.headers.get("Content-Range", "")

@@ -1,14 +1,13 @@
 """
-Answers as they come over the wire, and what is on record, made into dataclasses; and dataclasses
-made plain data again.
+Read answers and recorded facts into dataclasses, and turn dataclasses into plain data.
 
-Metadata of a dataclass's fields say how they are told: ``is_required``, that an answer must have
-one, though it has a default for those who make it here; ``said_with``, the name of a field, that it
-is left out of plain data where that one is None.
+Metadata of a dataclass's fields: ``is_required`` means that an answer must have the field, though
+the dataclass has a default; ``said_with`` names the field without which it is left out of plain
+data.
 
-Numbers are checked here, where they come in: each is within 64 bits, and finite. What counts
-something is annotated as ``not negative``, what is one of a few words with those words, and what is
-only shown with ``one line``, which it then is, and not too long.
+Numbers are checked as they are read: each is within 64 bits, and finite. Counts are annotated as
+``not negative``, one of a few words with those words, and a text that is only shown as ``one
+line``: it is escaped and cut.
 """
 
 import dataclasses
@@ -22,59 +21,59 @@ from saltvirt import terminal
 from saltvirt.errors import BadArgument, VirtError
 
 _Reader = Callable[[Any], Any]
-# A field with what an answer was read from: it is passed on like that, with what only a newer host
-# can read, and without what an older one has not said.
+# The field with the data that an answer was read from: it is passed on unchanged, with what only a
+# newer host can read, and without what an older host left out.
 _SAID = "said"
 _NOT_NEGATIVE, _ONE_LINE = "not negative", "one line"
-# Letters of a text that is only shown.
+# The longest text that is only shown.
 _LONGEST = 1000
-# What 64 bits hold, with a sign or without: some file systems number their files up to the last.
+# What 64 bits hold, with a sign or without: some file systems have inode numbers up to the last.
 _LEAST, _MOST = -(2**63), 2**64 - 1
 
 
 def said_with(name: str) -> Any:
-    """Return a field that is None, and left out of plain data where the named field is None."""
+    """Return a field with the default None, left out of plain data if the named field is None."""
     return dataclasses.field(default=None, metadata={"said_with": name})
 
 
 class BadAnswer(VirtError):
-    """A host's answer lacks something, or has another type in its place; it says what."""
+    """A host's answer lacks a field, or has one of another type; the message names it."""
 
 
 class _Wrong(Exception):
-    """A value is not what it should be; where, is put together on its way out."""
+    """A value is not of its type; its path is put together while the exception propagates."""
 
     def __init__(self, reason: str, where: str = "", *, is_nonsense: bool = False) -> None:
         super().__init__(reason)
         self.why, self.before, self._path = reason, "", [where]
-        # No other version of what has said it would mean something by it.
+        # No version of the sender would mean this value.
         self.is_nonsense = is_nonsense
 
     def is_in(self, where: str) -> "_Wrong":
-        """Take in what the value is in: ``.field`` or ``[number]``."""
+        """Add the container of the value to the path: ``.field`` or ``[number]``."""
         self._path.append(where)
         return self
 
     def said(self, root_name: str) -> str:
-        """Return what is wrong, and where; ``whole`` is what all of it is called."""
-        # Names of others may be in it, as long as they like.
+        """Return the reason with the path; ``root_name`` stands for an empty path."""
+        # The path may have names of any length from other machines.
         path = terminal.one_line("".join(reversed(self._path)).removeprefix("."))
         return f"{self.before}{path or root_name} {self.why}"
 
 
 def read(host: str, fun: str, shape: Any, answer: object) -> Any:
     """
-    Return a host's answer as its type says; raise :class:`BadAnswer` if it is not of that type.
+    Return a host's answer as its type; raise :class:`BadAnswer` if it is of another.
 
     fun
-        What the host was asked, such as ``virt.host_info``.
+        The function that the host was asked for, such as ``virt.host_info``.
     shape
-        A type; a dataclass is made of a mapping that has all its fields without a default. Names
-        that are not fields of it are passed over, as a newer host may say more.
+        A type; a dataclass is made of a mapping that has all its fields without a default. Other
+        names are ignored, as a newer host may have more.
     """
     try:
         out = _reader(shape)(answer)
-        # Also what no field is for: it is shown, and passed on.
+        # Also numbers outside of fields: they are shown, and passed on.
         _check_numbers(answer)
         return out
     except _Wrong as wrong:
@@ -91,7 +90,7 @@ def read(host: str, fun: str, shape: Any, answer: object) -> Any:
 
 
 def argument(name: str, shape: Any, value: object) -> Any:
-    """Return what a host was given as its type says; raise BadArgument if it is not of that."""
+    """Return a host's argument as its type; raise BadArgument if it is of another."""
     try:
         return _reader(shape)(value)
     except _Wrong as wrong:
@@ -99,7 +98,7 @@ def argument(name: str, shape: Any, value: object) -> Any:
 
 
 def read_recorded(shape: Any, value: object) -> Any:
-    """Return what is on record as its type says; raise ValueError if it is not of that."""
+    """Return recorded data as its type; raise ValueError if it is of another."""
     try:
         return _reader(shape)(value)
     except _Wrong as wrong:
@@ -107,7 +106,7 @@ def read_recorded(shape: Any, value: object) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a dataclass, with all that is in it, as plain data, as it is sent and recorded."""
+    """Return a dataclass, with all that is in it, as plain data to send or record."""
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -127,14 +126,14 @@ def _present_fields(value: Any) -> Iterator[tuple[str, Any]]:
 
 @functools.cache
 def _reader(shape: Any) -> _Reader:
-    """Return what makes a value of a type, put together once for each type."""
+    """Return the reader of a type, made once for each type."""
     if dataclasses.is_dataclass(shape):
         return _fields_reader(shape)
     origin, kinds = get_origin(shape), get_args(shape)
     if origin is Annotated:
         return _annotated_reader(*kinds)
     if origin in (Union, types.UnionType):
-        # There is no choice but between something and nothing.
+        # All unions are of one type and None.
         return _or_none(_reader(next(kind for kind in kinds if kind is not type(None))))
     if origin is dict:
         return _mapping_reader(*map(_reader, kinds), is_named=_has_name(kinds[1]))
@@ -158,7 +157,7 @@ def _identity(value: Any) -> Any:
 
 
 def _kind_reader(kind: type) -> _Reader:
-    """Return what passes a value of one plain type, in which True is not a number."""
+    """Return the reader of a plain type, for which True is not a number."""
     kinds = (int, float) if kind is float else kind
     is_number = kind in (int, float)
 
@@ -173,7 +172,7 @@ def _kind_reader(kind: type) -> _Reader:
 
 
 def _check_number(value: Any, where: str = "") -> None:
-    # NaN is not within anything. The number is not shown: it may have thousands of digits.
+    # NaN fails this, too. The number is not shown: it may have thousands of digits.
     if not _LEAST <= value <= _MOST:
         raise _Wrong("is not a number of 64 bits", where, is_nonsense=True)
 
@@ -201,7 +200,7 @@ def _one_of(take_one: _Reader, words: tuple[str, ...]) -> _Reader:
 
 
 def _check_numbers(value: Any) -> None:
-    """Look at all numbers that are anywhere in a value, however deep."""
+    """Check all numbers in a value, at any depth."""
     pending: list[Any] = [value]
     while pending:
         item = pending.pop()
@@ -210,12 +209,12 @@ def _check_numbers(value: Any) -> None:
         elif isinstance(item, list | tuple):
             pending += [v for v in item if type(v) is not str]
         elif isinstance(item, int | float) and not _LEAST <= item <= _MOST:
-            # To know the place of each takes longer than to look at it.
+            # Tracking the path of each number takes longer than checking it.
             _name_number(value)
 
 
 def _name_number(value: Any) -> None:
-    """Raise for the number that is not within anything, with its place."""
+    """Raise for the number that is out of range, with its path."""
     pending: list[tuple[str, Any]] = [("", value)]
     while pending:
         where, item = pending.pop()
@@ -250,7 +249,7 @@ def _list_reader(take_one: _Reader) -> _Reader:
 
 
 def _has_name(kind: Any) -> bool:
-    """Return whether what is by its name in a mapping says that name itself too."""
+    """Return whether the values of a mapping have the mapping's key as their field ``name``."""
     has_fields = dataclasses.is_dataclass(kind)
     return has_fields and any(field.name == "name" for field in dataclasses.fields(kind))
 
@@ -278,7 +277,7 @@ def _mapping_reader(take_name: _Reader, take_one: _Reader, *, is_named: bool) ->
 
 
 def _fields_reader(kind: Any) -> _Reader:
-    """Return what makes a dataclass of a mapping."""
+    """Return the reader of a dataclass from a mapping."""
     types_ = get_type_hints(kind, include_extras=True)
     fields = [
         (field.name, f".{field.name}", _reader(types_[field.name]), _is_required(field))

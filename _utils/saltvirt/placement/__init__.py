@@ -1,1 +1,1 @@
-"""Where a VM goes: pure functions over what ``virt.host_info`` says."""
+"""Placement of VMs: pure functions over the answers of ``virt.host_info``."""

@@ -1,7 +1,7 @@
 """
-What the hosts say of themselves and of their VMs: made of plain data, and made that, by ``wire``.
+The answers of hosts about themselves and their VMs; ``wire`` turns them into plain data and back.
 
-A default stands for what a host does not say: one of an older release, or of what is not there.
+A default stands for what a host does not send: one of an older release, or without such an object.
 """
 
 from collections.abc import Mapping
@@ -10,25 +10,25 @@ from typing import Annotated, Any
 
 from saltvirt.placement.stock import Stock
 
-# Never less than nothing; limits can be negative, after what a host keeps back.
+# A count is never negative; a limit can be, after what a host keeps back.
 Count = Annotated[int, "not negative"]
 Amount = Annotated[float, "not negative"]
-# What is shown to people, and nothing else.
+# Text for display alone.
 Words = Annotated[str, "one line"]
 
 
 def said_with(name: str) -> Any:
-    """Return a field that is None, and left out on the wire, where the named field is None."""
+    """Return a field with the default None, left out on the wire if the named field is None."""
     return field(default=None, metadata={"said_with": name})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmFacts:
     """
-    A VM that a host has, as far as placement asks.
+    A VM that a host has, with the facts for placement.
 
     uuid
-        Only a host says it that gives a VM the UUID which the master has chosen.
+        Only hosts that give a VM the UUID of the master's choice send it.
     """
 
     uuid: str | None = said_with("uuid")
@@ -41,7 +41,7 @@ class VmFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComingFacts:
-    """A VM that a host awaits."""
+    """A VM that is on its way to a host."""
 
     vcpus: Count
     memory_mib: Count
@@ -86,7 +86,7 @@ class StorageFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkFacts:
-    """A network of libvirt's; ``forward`` is None where its host does not say it."""
+    """A network of libvirt; ``forward`` is None if its host does not send it."""
 
     active: bool
     bridge: str | None
@@ -95,7 +95,7 @@ class NetworkFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NicPlace:
-    """Where a NIC of a profile is; ``switched`` says whether it is a port of Open vSwitch."""
+    """The place of a NIC of a profile; ``switched`` means that it is a port of Open vSwitch."""
 
     type: str
     on: str | None
@@ -106,10 +106,10 @@ class NicPlace:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NicProfile:
     """
-    What a profile of interfaces needs of its host; ``error`` alone if it cannot be used.
+    The needs of a NIC profile; ``error`` alone if the profile cannot be used.
 
     nics
-        Each of its NICs, as a call may say of one that it is elsewhere.
+        Each NIC, as a call may place one elsewhere.
     """
 
     error: Words | None = said_with("error")
@@ -122,7 +122,7 @@ class NicProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskProfile:
-    """What a profile of disks needs of its host; ``error`` alone if it cannot be used."""
+    """The needs of a disk profile; ``error`` alone if the profile cannot be used."""
 
     error: Words | None = said_with("error")
     size_mib: Count | None = said_with("size_mib")
@@ -139,7 +139,7 @@ class Profiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainTypes:
-    """Which guests a host runs: by default, at all, and why no others."""
+    """The domain types of a host: the default, all usable ones, and why it has no others."""
 
     default: str | None
     usable: list[str]
@@ -148,7 +148,7 @@ class DomainTypes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
-    """The machine types of an architecture: the oldest and newest by family, and those without."""
+    """An architecture's machine types: oldest and newest by family, and those without a version."""
 
     versions: dict[str, list[str]]
     names: list[str]
@@ -156,7 +156,7 @@ class Machines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """What a host runs."""
+    """The versions that a host runs."""
 
     libvirt: Words
     qemu: Words
@@ -164,7 +164,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFacts:
-    """What is known of a cached image: where it came from, and its size as a file."""
+    """The facts of a cached image: its source, and the size of its file."""
 
     source: str
     file_bytes: Count
@@ -172,7 +172,7 @@ class ImageFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """A file of a VM that moves, beside its disks; ``how`` is ``copy`` or ``push``."""
+    """A file of a moving VM besides its disks; ``how`` is ``copy`` or ``push``."""
 
     path: str
     how: str
@@ -183,15 +183,15 @@ class FileFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFacts:
     """
-    A disk of a VM that moves.
+    A disk of a moving VM.
 
     how
         ``copy`` (libvirt mirrors it), ``push`` (sent as a file) or ``shared``; ``device``,
         ``missing`` and ``split`` are obstacles.
     base, image
-        The digest of the cached image below it, and what is known of that.
+        The digest of the cached image below it, and that image's facts.
     virtual_bytes, actual_bytes, backing, size_bytes, inode
-        What it was measured to be, None if it was not.
+        The values as measured, None if they were not.
     pool
         The pool that has the file of a volume, at ``path``, on every host that takes it.
     """
@@ -214,10 +214,10 @@ class DiskFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationInfo:
     """
-    What a host answers of a VM to ``virt.migration_info``: all that another must know of it.
+    A host's answer to ``virt.migration_info``: all that another host must know about a VM.
 
     nat, marks
-        Those of ``networks`` behind whose NAT it is; what shows a target that a folder is shared.
+        The ``networks`` with NAT; the marks by which a target recognizes a shared folder.
     """
 
     wire: int | None = said_with("wire")
@@ -254,21 +254,21 @@ class MigrationInfo:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has memory, which moves too."""
+        """Whether it has memory, which moves, too."""
         return self.state in ("running", "paused")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostInfo:
     """
-    What a host answers to ``virt.host_info``.
+    A host's answer to ``virt.host_info``.
 
     kept
-        ``{name: host}`` of the VMs that have moved there, of which only the definition is here.
+        ``{name: host}`` of the VMs that have moved there, with only their definition left here.
     moving
-        The VM that was asked about.
+        The VM that the master asked about.
     takes_uuid
-        Whether it gives a VM the UUID which the master has chosen; older ones did not.
+        Whether it gives a VM the UUID of the master's choice; older ones did not.
     """
 
     maintenance: bool = False
@@ -297,7 +297,7 @@ class HostInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmLoad:
-    """What a VM used over some seconds: CPUs, and memory in MiB."""
+    """The use of a VM over some seconds: CPUs, and memory in MiB."""
 
     cpu: Amount
     memory_mib: Count
@@ -306,7 +306,7 @@ class VmLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a host answers to ``virt.load``; ``cpu_error`` is there over several readings."""
+    """A host's answer to ``virt.load``; ``cpu_error`` is set after several readings."""
 
     cpus: Count
     memory_mib: Count
@@ -317,12 +317,12 @@ class Load:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presence:
     """
-    What a host answers to ``virt.presence``: all that locating one VM needs.
+    A host's answer to ``virt.presence``: all that locating one VM needs.
 
     moved_to
-        The host that has the VM, of which only the definition was kept here.
+        The host that has the VM; only its definition was kept here.
     uuid, notes_made
-        That of the VM; whether its definition notes what its build made. None if it is not there.
+        The VM's UUID, and whether its definition records what its build made. None without the VM.
     """
 
     state: str | None
@@ -335,7 +335,7 @@ class Presence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What a host answers to ``virt.migrate_prepare``: images that it needs, media that it has."""
+    """A host's answer to ``virt.migrate_prepare``: images that it needs, media that it has."""
 
     images: dict[str, str]
     present: list[str]
@@ -343,7 +343,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDone:
-    """What a host answers to ``virt.migrate_step``: one of the two, as the step has it."""
+    """A host's answer to ``virt.migrate_step``: one of the two, depending on the step."""
 
     removed: list[str] = field(default_factory=list)
     warnings: list[Words] = field(default_factory=list)
@@ -351,7 +351,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What a host answers to ``virt.migrate``: what it took, and what the target must know."""
+    """A host's answer to ``virt.migrate``: the figures, and what the target must know."""
 
     total_ms: Count = 0
     downtime_ms: Count | None = None
@@ -361,7 +361,7 @@ class Figures:
     warnings: list[Words] = field(default_factory=list)
 
     def shown(self) -> dict[str, int]:
-        """Return the figures that were said, for users."""
+        """Return the figures that are known, for users."""
         numbers = {
             "total_ms": self.total_ms,
             "downtime_ms": self.downtime_ms,
@@ -373,7 +373,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedImage:
-    """An image that a host keeps; ``users`` alone decides anything, the others are shown."""
+    """An image in a host's cache; decisions use ``users`` alone, the rest is for display."""
 
     users: list[str]
     source: str | None = None
@@ -383,19 +383,19 @@ class CachedImage:
     os: str | None = None
 
 
-# The key of an answer that names the files that all hosts have to be asked about first.
+# The key of an answer with the files that all hosts must be asked about first.
 ASK = "ask_all_hosts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileUsers:
     """
-    What a host answers to ``virt.file_users`` about one file.
+    A host's answer to ``virt.file_users`` about one file.
 
     used_by
         Why it needs the file.
     doubts
-        Why it cannot tell.
+        Why it cannot decide that.
     """
 
     used_by: list[str] = field(default_factory=list)
@@ -405,14 +405,14 @@ class FileUsers:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
     """
-    What a host answers to ``virt.image_prune``, by digest.
+    A host's answer to ``virt.image_prune``, by digest.
 
     removed
-        The bytes of what it has removed.
+        The bytes of each removed image.
     kept
         Why others stay.
     begun
-        What it will remove if it is told to, and nobody uses meanwhile.
+        Images that it will remove on request, unless they are used meanwhile.
     """
 
     removed: dict[str, Count]

@@ -1,4 +1,4 @@
-"""What a host says of itself to ``virt.audit``: facts, which the master judges."""
+"""A host's facts for ``virt.audit``, which the master judges."""
 
 from dataclasses import dataclass, field
 
@@ -11,9 +11,9 @@ class DaemonFacts:
     A libvirt daemon that takes TLS connections, as its file configures it.
 
     names
-        Whose certificates it takes; None is any that its CA signed.
+        The names in the certificates that it takes; None takes any that its CA signed.
     verifies
-        Whether it looks at certificates at all.
+        Whether it checks certificates at all.
     """
 
     path: str
@@ -24,14 +24,14 @@ class DaemonFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalFacts:
     """
-    Who of the host's own users may give libvirt orders.
+    The host's own users who may give libvirt orders.
 
     sockets
-        Files that let in anybody, as the socket does: ``auth_unix_rw`` is none.
+        Files that open the socket to all users: ``auth_unix_rw`` is none.
     users
-        Who is in libvirt's group, and is no administrator.
+        Members of libvirt's group who are no administrators.
     rules
-        Files of polkit that let somebody in.
+        Files of polkit that let users in.
     """
 
     sockets: list[str]
@@ -41,7 +41,7 @@ class LocalFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisplayFacts:
-    """A display of a VM; ``address`` is empty where it listens on none."""
+    """A display of a VM; ``address`` is empty if it listens on none."""
 
     vm: str
     type: str
@@ -64,7 +64,7 @@ class RevocationFacts:
     A file of lists of revoked certificates.
 
     ends
-        Until when the first of them is good, an ISO text in UTC.
+        The end of the first list's validity, an ISO text in UTC.
     """
 
     path: str
@@ -84,7 +84,7 @@ class CertificateFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFacts:
-    """A private key: its mode, and what it may be at most; None as group is that of nobody."""
+    """A private key: its mode and the most it may be; ``reader``: the group that may read it."""
 
     path: str
     mode: Count
@@ -97,10 +97,10 @@ class KeyFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseFacts:
     """
-    Which releases a host runs.
+    The releases that a host runs.
 
     distribution
-        As /etc/os-release has it: ``debian 12``; empty if that cannot be told.
+        As /etc/os-release has it: ``debian 12``; empty if it is unknown.
     libvirt
         The release of the daemon.
     packages
@@ -115,32 +115,32 @@ class ReleaseFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAudit:
     """
-    What a host answers to ``virt.audit``.
+    A host's answer to ``virt.audit``.
 
     code
-        A digest of the library that it has.
+        A digest of its library.
     plain
-        The addresses at which something listens on libvirt's port without TLS.
+        The addresses of listeners on libvirt's port without TLS.
     unguarded
-        Names of the firewall's rules beside which nothing keeps back what the host forwards.
+        Names of firewall rules; no other rule restricts what the host forwards.
     outdated
-        Names of those whose table, of an earlier release, lets some of it through.
+        Those with a table of an earlier release, which lets some of that through.
     user_nics
-        VMs with a NIC of type ``user``: what they send is the host's own.
+        VMs with a NIC of type ``user``: they send as the host.
     trusted
         Fingerprints of the CAs that it trusts, by use.
     revoked
         The lists of revoked certificates that it heeds, by use.
     qemu
-        What ``qemu.conf`` says, of what is judged.
+        The values of ``qemu.conf`` that are judged.
     compat
-        ``virt:compat``, None where it is not set.
+        ``virt:compat``, None if it is not set.
     wrong_options
         Why options of ``virt:`` cannot be used.
     linked_images
-        Cached images with another name: ``[path, other name]``, empty if that is not known.
+        Cached images with another name: ``[path, other name]``, empty if that is unknown.
     unreadable
-        What could not be looked at, and why.
+        Facts that could not be read, and why.
     release
         Its releases of libvirt and QEMU; None from a host of an earlier release.
     filtered

@@ -1,4 +1,4 @@
-"""Which few moves even out the load of a cloud: from what VMs really use, not what they may."""
+"""The few moves that even out the load of a cloud, by the VMs' real use, not their limits."""
 
 import bisect
 import heapq
@@ -14,25 +14,25 @@ from saltvirt.placement import fit, groups, requirements, whatif
 from saltvirt.placement.answers import HostInfo, Load, MigrationInfo, VmLoad
 from saltvirt.placement.load import Loads
 
-# So many of the most loaded hosts are looked at together, and so many of the least loaded first:
-# only where these find nothing is the next pair of them looked at.
+# So many of the most loaded hosts are compared at once, with so many of the least loaded hosts
+# first, and with all only if these take no VM.
 _GIVERS, _TAKERS = 4, 16
-# Moving memory costs too: so much balance per GiB.
+# Moving memory has a cost, too: so much balance per GiB.
 COST_PER_GIB = 0.0005
-# Why hosts have said themselves that they cannot take a VM: ``{name: {host: reasons}}``.
+# The hosts' own reasons why they cannot take a VM: ``{name: {host: reasons}}``.
 Refused = Mapping[str, Mapping[str, Iterable[str]]]
 
 
-# The names of what may leave a host, with their load and what is left of its share without them.
+# The VMs that may leave a host, by their needs: name, load, and the host's share without the VM.
 _Kinds = dict[Requirements, list[tuple[str, VmLoad, float]]]
 _Worth = tuple[float, str, str, str, float]
-# A sum of shares that differs by less is the same.
+# Sums of shares that differ by less are equal.
 _SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One move, and by how much closer it brings the loads of the two hosts."""
+    """One move, and how much closer it brings the loads of the two hosts."""
 
     name: str
     source: str
@@ -67,20 +67,20 @@ def rebalance(
     """
     Return the steps, the best first; each is worth more than ``threshold`` and its own cost.
 
-    Each is one that virt.migrate takes when those before it are made, and it is between hosts whose
-    loads surely differ, whatever chance there is in what was read.
+    virt.migrate takes each of them after those before it, and each is between hosts with loads that
+    differ for certain, given the errors of the readings.
 
     hosts
         ``{host: answer of virt.host_info}``.
     loads
-        ``{host: answer of virt.load}``, of several readings by ``load.over``.
+        ``{host: answer of virt.load}``, of several readings by ``load.average``.
     vms
-        ``{name: answer of virt.migration_info}`` of the VMs; one that is not there, that has
-        obstacles or is tagged to stay, stays.
+        ``{name: answer of virt.migration_info}`` of the VMs; a VM that is missing, has obstacles or
+        is tagged to stay, stays.
     refused
-        ``{name: {host: reasons}}`` of hosts that have said themselves that they cannot take a VM.
-    made
-        Steps that were made since all this was asked.
+        ``{name: {host: reasons}}``: the hosts' own reasons why they cannot take a VM.
+    done_steps
+        Steps that were made since the answers.
     """
     cloud = _Cloud(hosts, loads, vms, threshold, refused or {})
     for done_step in done_steps:
@@ -93,7 +93,7 @@ def rebalance(
 
 
 class _Cloud:
-    """The hosts as they are after the steps so far, and which VMs may still move."""
+    """The hosts after the steps so far, and the VMs that may still move."""
 
     def __init__(
         self,
@@ -131,18 +131,18 @@ class _Cloud:
         for host in step_hosts:
             self._room[host] = tuple(fit.free(hosts[host]).values())
             bisect.insort(self._hottest, (-shares[host], host))
-        # What is even depends on the mean, and where a group may be on all of its VMs.
+        # Evenness depends on the mean, and the hosts that a group allows on all of its VMs.
         is_for_all = abs(self._loads.total - before) > _SAME
         is_for_all = is_for_all or bool(required.affinity or required.anti_affinity)
         self._memory.changed(step_hosts, is_for_all=is_for_all)
 
     def best(self) -> Step | None:
-        """Return the best step there is now, None if none is worth it."""
+        """Return the best step now, None if no step is worth it."""
         givers = (host for _, host in self._hottest if self._kinds(host))
         while batch := list(islice(givers, _GIVERS)):
             for count in (_TAKERS, None):
                 pairs = [pair for host in batch for pair in self._pairs(host, count)]
-                # What a host says takes longer to look at than all gains together.
+                # Checking a host's answer takes longer than computing all gains.
                 for worth in heapq.merge(*pairs):
                     step = Step(name=worth[1], source=worth[3], target=worth[2], gain=worth[4])
                     if self._is_taken(step):
@@ -151,7 +151,7 @@ class _Cloud:
         return None
 
     def _kinds(self, host: str) -> _Kinds:
-        """Return what may leave a host, by what does not differ for VMs of one make."""
+        """Return the VMs that may leave a host, by those of their needs that are not sizes."""
         if host not in self._memory.kinds:
             host_vms, kinds = self._hosts[host].vms, _Kinds()
             for name, vm in sorted(self._loads.vms[host].items()):
@@ -164,7 +164,7 @@ class _Cloud:
         return self._memory.kinds[host]
 
     def _pairs(self, source: str, count: int | None) -> Iterator[Sequence[_Worth]]:
-        """Yield what is worth it, the best first, for each of so many of the least loaded."""
+        """Yield the steps that are worth it, the best first, for each of ``count`` cool hosts."""
         shares, (least, _most) = self._loads.shares, self._loads.surely(source)
         changed_targets = self._memory.since_barren(source)
 
@@ -191,24 +191,25 @@ class _Cloud:
         return worths
 
     def _worth(self, source: str, target: str, make: Requirements) -> Iterator[_Worth]:
-        """Yield what is worth it: ``(how little, name, target, source, gain)``."""
+        """Yield the steps that are worth it: ``(negative worth, name, target, source, gain)``."""
         source_share, target_share = self._loads.shares[source], self._loads.shares[target]
         difference, room = source_share - target_share, self._room[target]
         for name, vm, source_after in self._kinds(source)[make]:
-            # It must relieve the one, and the other must stay below what that was.
+            # The step must relieve the source, and the target must stay below the source's former
+            # share.
             if source_after >= source_share or difference <= (source_share - source_after) / 2:
                 continue
             target_after = self._loads.share(target, vm.cpu, vm.memory_mib)
             required = self._needs[name]
             cost = COST_PER_GIB * required.memory_mib / 1024
-            # By how much closer the two come, whatever the size of the cloud.
+            # How much closer the two come: this does not depend on the size of the cloud.
             gain = difference - abs(source_after - target_after) - cost
             if gain <= self._threshold or target in self._refused.get(name, ()):
                 continue
             size = (required.vcpus, required.memory_mib, required.disk_mib)
             if all(map(operator.le, size, room)):
-                # By how much the squares become less: of equal gains, that of the two that are
-                # furthest apart counts most.
+                # By how much the squares become less: of equal gains, the one between the two hosts
+                # that are furthest apart counts most.
                 squares = (
                     source_share * source_share
                     + target_share * target_share
@@ -240,7 +241,7 @@ class _Cloud:
 
 
 class _Memory:
-    """What was found of hosts that have not changed since."""
+    """Results for hosts that have not changed since."""
 
     def __init__(self) -> None:
         self.kinds: dict[str, _Kinds] = {}
@@ -250,12 +251,12 @@ class _Memory:
         self._barren: dict[str, int] = {}
 
     def keep(self, source: str, target: str, make: Requirements, worths: Sequence[_Worth]) -> None:
-        """Keep what is worth it between two hosts."""
+        """Keep the steps that are worth it between two hosts."""
         self.pairs[source][target, make] = worths
         self._givers[target].add(source)
 
     def changed(self, hosts: Iterable[str], *, is_for_all: bool) -> None:
-        """Forget what changes with these hosts."""
+        """Forget the results that change with these hosts."""
         for host in hosts:
             self.kinds.pop(host, None)
             self.pairs.pop(host, None)
@@ -269,24 +270,24 @@ class _Memory:
             self._barren.clear()
 
     def barren(self, sources: Iterable[str]) -> None:
-        """Note that no host takes anything from these."""
+        """Record that no host takes a VM from these."""
         self._barren.update(dict.fromkeys(sources, len(self._changes)))
 
     def since_barren(self, source: str) -> set[str] | None:
-        """Return the hosts that have changed since none took anything; None if some may."""
+        """Return the hosts that changed since none took a VM of the source; None if some may."""
         since = self._barren.get(source)
         return None if since is None else set(self._changes[since:])
 
 
 def _without_size(required: Requirements) -> Requirements:
-    """Return what of a VM's needs does not differ for VMs of one make."""
+    """Return those of a VM's needs that are the same for VMs of one make."""
     return replace(
         required, name="", vcpus=0, memory_mib=0, disk_mib=0, affinity=(), anti_affinity=()
     )
 
 
 def _settled_vms(hosts: Mapping[str, HostInfo]) -> set[str]:
-    """Return the names of the VMs that are on one host and on their way to none."""
+    """Return the names of the VMs that are on one host, and on their way to none."""
     host_counts = Counter(name for info in hosts.values() for name in {*info.vms, *info.building})
     coming = {name for info in hosts.values() for name in info.building}
     return {name for name, count in host_counts.items() if count == 1} - coming

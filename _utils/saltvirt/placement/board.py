@@ -1,9 +1,9 @@
 """
-All hosts, and the best of them for one VM after the other: as ``choose`` says, but faster.
+All hosts, and the best of them for one VM after the other: the choice of ``choose``, but faster.
 
-Hosts are kept in the order of what is left on them. What a VM takes of that differs little between
-hosts, so the best one is among the first that fit, and the look ends where no later one can be
-better. The score of those that come into question is computed as ``choose`` does, to the last bit.
+Hosts are kept in the order of what is left on them. A VM's share of that differs little between
+hosts, so the best host is among the first that fit, and the search ends where no later host can be
+better. The scores of candidates are computed as in ``choose``, to the last bit.
 """
 
 import bisect
@@ -15,15 +15,15 @@ from saltvirt.model import Policy, Requirements
 from saltvirt.placement import fit, groups, headroom, score
 from saltvirt.placement.answers import HostInfo
 
-# More than floats lose on the way.
+# More than the error of floats.
 _EPSILON = 1e-9
 _Vector = tuple[int, ...]
-# Of one rack, or of all: what is left of each host, as a score, and its name, the best first.
+# For one rack, or for all: what is left of each host, as a score, and its name, the best first.
 _Order = list[tuple[float, str]]
 
 
 class Board:
-    """The hosts as they are with the VMs that were put on them."""
+    """The hosts with the VMs that were put on them."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Board:
         among: Collection[str] | None = None,
     ) -> None:
         """
-        Take in ``{host: answer of virt.host_info}``, what counts in scores, and the policy.
+        Take in ``{host: answer of virt.host_info}``, the weights of scores, and the policy.
 
         among
             The hosts that VMs may be put on. Defaults to all.
@@ -92,11 +92,12 @@ class Board:
     def _best_of(
         self, order: _Order, required: Requirements, best_entry: tuple[float, str] | None
     ) -> tuple[float, str] | None:
-        """Return the best host as ``(-score, name)``: of an order, or what was found elsewhere."""
+        """Return the best host of an order as ``(-score, name)``, or the best one so far."""
         most_taken, packs = self._most_taken(required), self._policy.packs
         seen_vectors: set[tuple[_Vector, _Vector]] = set()
         for bound, host, room_left in self._with_room(order, required):
-            # By the score that is left less all that the VM can take of it, no later one is better.
+            # No later host is better than what is left there, less the most that the VM can take of
+            # it.
             if (
                 best_entry is not None
                 and (bound - 1 if packs else bound) - most_taken > best_entry[0] + _EPSILON
@@ -108,7 +109,7 @@ class Board:
             points = score.share_left(room_left, limits, self._weights)
             host_entry = (-(1.0 - points) if packs else -points, host)
             if (best_entry is None or host_entry < best_entry) and self._may_have(host, required):
-                # Others like it come later, by their names.
+                # Hosts with equal values come later, by their names.
                 seen_vectors.add((room_left, limits))
                 best_entry = host_entry
         return best_entry
@@ -116,7 +117,7 @@ class Board:
     def _with_room(
         self, order: _Order, required: Requirements
     ) -> Iterator[tuple[float, str, _Vector]]:
-        """Yield ``(score of what is left, host, what would be left)`` of the hosts with room."""
+        """Yield ``(score of what is left, host, room after the VM)`` of the hosts with room."""
         able, barred = self._able_hosts(required), self._barred(required)
         vcpus, memory_mib, disk_mib = required.vcpus, required.memory_mib, required.disk_mib
         for bound, host in order:
@@ -128,7 +129,7 @@ class Board:
                 yield bound, host, (room[0] - vcpus, room[1] - memory_mib, disk_left)
 
     def _may_have(self, host: str, required: Requirements) -> bool:
-        """Return whether groups let a VM be on a host, its stocks do, and headroom."""
+        """Return whether groups, stocks and headroom allow a VM on a host."""
         stocks = self._stocks[host]
         if self._hosts[host].stocks is not None and not all(
             stocks.get(name, -1) >= need_mib for name, need_mib in required.stocks
@@ -138,9 +139,9 @@ class Board:
         return not (is_apart or (self._dying and self._dying.why_not(required, host)))
 
     def _most_taken(self, required: Requirements) -> float:
-        """Return by how much a VM's score may be better than that of what is left, at most."""
+        """Return the most by which a VM's score can be better than that of what is left."""
         if not self._policy.packs:
-            # A score is worse by what the VM takes, and at least by its part of the largest host.
+            # The VM lowers the score by its share, which is smallest on the largest host.
             need = (required.vcpus, required.memory_mib, required.disk_mib)
             return -score.share_left(need, self._most, self._weights)
         disk_mib = max((required.disk_mib, *self._able_hosts(required).values()))
@@ -148,7 +149,7 @@ class Board:
         return score.share_left(need, self._least, self._weights)
 
     def _able_hosts(self, required: Requirements) -> dict[str, int]:
-        """Return ``{host: disk by the VM's profile}`` of those that could have it with room."""
+        """Return ``{host: disk by the VM's profile}`` of the hosts that fit, apart from room."""
         make = replace(
             required,
             name="",
@@ -168,7 +169,7 @@ class Board:
         return self._able[make]
 
     def _barred(self, required: Requirements) -> set[str]:
-        """Return the hosts that have the VM's name, or others of its anti-affinity groups."""
+        """Return the hosts that have the VM's name, or other VMs of its anti-affinity groups."""
         out = set(self._named.get(required.name, ()))
         for group in required.anti_affinity:
             names_by_host = self._apart.get(group, {})
@@ -183,7 +184,7 @@ def _vectors(
 
 
 class _Crowds:
-    """How many VMs each rack has: of each anti-affinity group, and of all."""
+    """The number of VMs in each rack: of each anti-affinity group, and of all."""
 
     def __init__(self, hosts: Mapping[str, HostInfo], tag: str | None) -> None:
         self._tag = tag
@@ -211,7 +212,7 @@ class _Crowds:
     def fewest_first(
         self, required: Requirements, places: Collection[groups.Place]
     ) -> Iterator[list[groups.Place]]:
-        """Yield racks in lists of those in which equally many VMs count against this one."""
+        """Yield lists of racks with equally many VMs that count against this one, fewest first."""
         if not self._tag:
             yield list(places)
             return

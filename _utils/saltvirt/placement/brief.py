@@ -1,10 +1,10 @@
 """
-What placement must know of a host in a few hundred bytes: what the VMs asked for need, no more.
+The facts of a host that some VMs need for their placement, in a few hundred bytes.
 
-``virt.host_info`` tells all that a host has. :func:`about` says what of it concerns some VMs,
-:func:`of` takes that out, on the host, and :func:`info` makes of it what placement takes, on the
-master. It decides by that as by the whole; headroom alone needs the whole, as it looks at the size
-of each VM.
+``virt.host_info`` has all facts of a host. :func:`build_query` names those that concern some VMs,
+:func:`build_brief` selects them on the host, and :func:`to_host_info` turns them into the input of
+placement on the master. The decisions are the same as with all facts; headroom alone needs all, for
+the size of each VM.
 """
 
 import hashlib
@@ -39,17 +39,17 @@ _T = TypeVar("_T")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """
-    What is asked for: the answer says of all that whether a host has it.
+    The names in question: the answer tells which of them a host has.
 
     nic, disk
-        Names of profiles; ``with_nics`` has each NIC of theirs told.
+        Names of profiles; ``with_nics`` requests each of their NICs.
     machines
         Names of machine types.
     with_names
-        Whether the names of all VMs are told, and not only their digest.
+        Whether to send the names of all VMs, and not only their digest.
     only, seed, below
-        Who says more than names: these hosts, or those whose :func:`rank` is at most that. All do
-        where neither is given.
+        The hosts that send more than names: these, or those with a :func:`rank` of at most
+        ``below``. All do if neither is given.
     """
 
     groups: list[str] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Query:
     below: Count = 0
 
     def is_for(self, host: str) -> bool:
-        """Return whether a host says more than names."""
+        """Return whether a host sends more than names."""
         if self.only:
             return host in self.only
         return not self.seed or rank(self.seed, host) <= self.below
@@ -79,7 +79,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """Those groups of a VM that were asked about."""
+    """Those groups of a VM that are in question."""
 
     affinity: list[str]
     anti_affinity: list[str]
@@ -87,7 +87,7 @@ class Groups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a host has to give in all."""
+    """The limits of a host's resources."""
 
     vcpus: int
     memory_mib: int
@@ -96,7 +96,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """What a host has promised of it."""
+    """The promised part of a host's resources."""
 
     vcpus: Count
     memory_mib: Count
@@ -106,10 +106,10 @@ class Committed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """
-    What a host offers; what was not asked about is left out, and so is what there is nothing of.
+    The offer of a host, without what is not in question, and without empty values.
 
     groups
-        Of the VMs that are there, or on their way there, and in one of the groups asked about.
+        Of the VMs that are there, or on their way there, and in one of the groups in question.
     """
 
     limits: Limits
@@ -135,14 +135,14 @@ class Offer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
     """
-    Of which VMs a host has anything.
+    The names of the VMs of which a host has anything.
 
     digest
-        That of the names of its own VMs, see :func:`digest`.
+        Of the names of its own VMs, see :func:`digest`.
     listed
-        These names, where they were asked for.
+        These names, if they were requested.
     kept, building, unfinished, unreadable
-        As ``virt.host_info`` has them.
+        As in ``virt.host_info``.
     """
 
     digest: str
@@ -155,30 +155,30 @@ class Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brief:
-    """What a host answers to ``virt.placement_facts``; ``offer`` is None if it was not asked it."""
+    """A host's answer to ``virt.placement_facts``; ``offer`` is None if it was not requested."""
 
     names: Names
     offer: Offer | None = said_with("offer")
 
 
 def rank(seed: str, host: str) -> int:
-    """Return a number of 63 bits by which hosts are in an order that is another for each seed."""
+    """Return a number of 63 bits that puts hosts into another order for each seed."""
     return int.from_bytes(hashlib.sha256(f"{seed}\n{host}".encode()).digest()[:8], "big") >> 1
 
 
 def digest(names: Iterable[str]) -> str:
-    """Return what two hosts have in common only if they have VMs of the same names."""
+    """Return a digest that two hosts share only if their VMs have the same names."""
     return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
 
 
 def is_of_one_host(required: Requirements, policy: Policy) -> bool:
-    """Return whether a host can take a VM or not whatever there is on all others."""
+    """Return whether a host can take a VM or not independently of all other hosts."""
     looks_around = policy.headroom or policy.spread_over or required.affinity
     return not looks_around and not any(map(groups.tag_of, required.anti_affinity))
 
 
 def build_query(requests: Collection[Requirements], policy: Policy) -> Query:
-    """Return what some VMs need to be asked for."""
+    """Return the query for the needs of some VMs."""
     group_names = {
         group for request in requests for group in (*request.affinity, *request.anti_affinity)
     }
@@ -202,7 +202,7 @@ def build_query(requests: Collection[Requirements], policy: Policy) -> Query:
 
 
 def _each(requests: Iterable[Requirements], field_: str) -> list[str]:
-    """Return all that is in a field of requests, which has one name, some, or None."""
+    """Return all values in a field of requests, which has one name, some, or None."""
     out = set[str]()
     for request in requests:
         value = getattr(request, field_)
@@ -219,7 +219,7 @@ def names(
     unfinished: list[str],
     unreadable: dict[str, str],
 ) -> Names:
-    """Return of which VMs a host has anything, with only what there is."""
+    """Return the names of the VMs of which a host has anything, without empty values."""
     return Names(
         digest=digest(vm_names),
         listed=sorted(vm_names) if query.with_names else None,
@@ -231,7 +231,7 @@ def names(
 
 
 def build_brief(host_info: HostInfo, query: Query) -> Brief:
-    """Return what a host answers, by all that it has."""
+    """Return a host's answer, from all of its facts."""
     cpu, memory, storage = host_info.cpu, host_info.memory, host_info.storage
     nic = {
         name: profile if query.with_nics else replace(profile, nics=None)
@@ -295,7 +295,7 @@ def _select(mapping: Mapping[str, _T], keys: Iterable[str]) -> dict[str, _T]:
 
 
 def _types(types: DomainTypes, requested: Collection[str]) -> DomainTypes:
-    """Return the kinds of guests, with why there are no others only where one is missed."""
+    """Return the domain types, with the reason for missing ones only if one is needed."""
     is_enough = types.default is not None and {*requested} <= {*types.usable}
     reason = "" if is_enough else types.why
     return DomainTypes(default=types.default, usable=types.usable, why=reason)
@@ -340,13 +340,13 @@ def _machines(host_info: HostInfo, query: Query) -> dict[str, Machines]:
 
 def to_host_info(brief: Brief, vm_names: Iterable[str]) -> HostInfo:
     """
-    Return what a host says of itself, as far as it does.
+    Return a brief in the form of ``virt.host_info``.
 
-    listed
-        The names of its VMs, of which nothing else is known but the groups asked about: their state
-        is empty, and their sizes are 0.
+    vm_names
+        The names of its VMs. Only their groups in question are known: their state is empty, and
+        their sizes are 0.
 
-    One that says no more than names offers nothing.
+    A host that sends no more than names offers nothing.
     """
     offer = brief.offer or _NOTHING
     limits, committed, building = offer.limits, offer.committed, _or(brief.names.building, [])

@@ -1,4 +1,4 @@
-"""VMs that stay together, where they may go by all rules, and room for all of them."""
+"""VMs that stay together, the hosts that all rules allow, and room for all of them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -7,12 +7,12 @@ from saltvirt.model import Requirements
 from saltvirt.placement import fit, groups, pack, score
 from saltvirt.placement.answers import HostInfo
 
-# Why hosts have said themselves that they cannot take a VM: ``{name: {host: reasons}}``.
+# The hosts' own reasons why they cannot take a VM: ``{name: {host: reasons}}``.
 Refused = Mapping[str, Mapping[str, Iterable[str]]]
 
 
 class Rules:
-    """Where VMs may go at all, whatever room there is; each question is answered once."""
+    """The hosts that VMs may go to, apart from room; each answer is computed once."""
 
     def __init__(
         self, hosts: Mapping[str, HostInfo], needs: Sequence[Requirements], refused: Refused
@@ -46,7 +46,7 @@ class Rules:
         return [host for host in out if host not in barred and not self._has(host, required.name)]
 
     def _barred(self, group: str) -> Iterator[str]:
-        """Yield the hosts that an anti-affinity group has taken, with all of their racks."""
+        """Yield the hosts that an anti-affinity group excludes, with all of their racks."""
         taken_places = self._apart.get(group)
         if taken_places and group not in self._places:
             hosts_by_place = self._places[group] = {}
@@ -57,7 +57,7 @@ class Rules:
             yield from self._places[group][place]
 
     def _standing_hosts(self, required: Requirements) -> list[str]:
-        # What a host is does not differ for VMs of one make.
+        # The standing reasons are the same for VMs of one make.
         make = replace(
             required, name="", vcpus=0, memory_mib=0, disk_mib=0, affinity=(), anti_affinity=()
         )
@@ -75,9 +75,9 @@ class Rules:
 
 def group_by_affinity(needs: Sequence[Requirements], rules: Rules) -> list[list[Requirements]]:
     """
-    Return the needs in lists of those that stay together, as they share affinity groups.
+    Return the needs in lists of VMs that stay together, by their affinity groups.
 
-    Where a group is on other hosts already, each goes there for itself.
+    If other hosts have a group already, each VM goes there by itself.
     """
     of_group: dict[str, list[Requirements]] = {}
     out: dict[int, list[Requirements]] = {}
@@ -96,7 +96,7 @@ def pack_bundles(
     rules: Rules,
     weights: Sequence[float],
 ) -> dict[str, str]:
-    """Return ``{name: host}`` of all VMs that there is room for."""
+    """Return ``{name: host}`` of all VMs that find room."""
     limits = {name: [*fit.limits(host).values()] for name, host in hosts.items()}
     rooms = {name: tuple(fit.free(host).values()) for name, host in hosts.items()}
     items = [_item(bundle, rules) for bundle in bundles]
@@ -139,7 +139,7 @@ def _item(bundle: list[Requirements], rules: Rules) -> pack.Item:
 
 
 def clash(bundle: list[Requirements]) -> str | None:
-    """Return why VMs that stay together can be nowhere, None if that is not in themselves."""
+    """Return why VMs that stay together exclude each other, None if they do not."""
     vms_by_group: dict[str, str] = {}
     for required in bundle:
         for group in set(required.anti_affinity):

@@ -1,4 +1,4 @@
-"""Which host takes a VM, and in which order the others are tried."""
+"""The choice of a host for a VM, and the order of the others."""
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ def evaluate(
 def crowds(
     hosts: Mapping[str, HostInfo], required: Requirements, policy: Policy
 ) -> Callable[[str], dict[str, Any]]:
-    """Return a function that says ``crowd`` and ``note`` of a host, by what is spread over."""
+    """Return a function for ``crowd`` and ``note`` of a host, by the tag to spread over."""
     tag = policy.spread_over
     if tag is None:
         return lambda _host: {}
@@ -78,10 +78,10 @@ def apply_refusals(
     evaluations: Iterable[Evaluation], late_reasons: Mapping[str, Iterable[str]]
 ) -> list[Evaluation]:
     """
-    Return the evaluations, the best first, once hosts were asked themselves.
+    Return the evaluations, the best first, after the hosts' own refusals.
 
-    late
-        ``{host: reasons}`` of those that refused.
+    late_reasons
+        ``{host: reasons}`` of the hosts that refused.
     """
     refusals = {
         host: Evaluation(host=host, reasons=tuple(reasons))
@@ -105,7 +105,7 @@ def choose(
 
 
 def no_host_fits(required: Requirements, evaluations: Sequence[Evaluation]) -> NoHostFits:
-    """Return the error that says of every host why a VM cannot be there, and what helps."""
+    """Return the error with every host's reasons why a VM cannot be there, and the remedies."""
     helps = cures.format_cures(
         reason for evaluation in evaluations for reason in evaluation.reasons
     )

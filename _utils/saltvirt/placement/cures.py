@@ -1,9 +1,9 @@
-"""What an operator can do about the reasons for which hosts cannot take a VM."""
+"""Remedies for the reasons for which hosts cannot take a VM."""
 
 import re
 from collections.abc import Iterable
 
-# What is in a reason (a regular expression), and what helps, in the order in which it is told.
+# A regular expression for a reason, and the remedy, in the order of display.
 _CURES = (
     ("already has a VM called", "choose another name, or remove that VM: salt-run virt.purge NAME"),
     ("kept the definition of", "salt HOST virt.undefine NAME, if the VM runs elsewhere"),
@@ -40,17 +40,17 @@ _BEGIN = "; what helps: "
 
 
 def find_cures(reasons: Iterable[str]) -> list[str]:
-    """Return what helps against any of the reasons, each once."""
+    """Return the remedies for the reasons, each once."""
     texts = list(reasons)
     return [cure for words, cure in _CURES if any(re.search(words, text) for text in texts)]
 
 
 def format_cures(reasons: Iterable[str]) -> str:
-    """Return that as the end of an error's line; nothing if nothing is known."""
+    """Return the remedies as the end of an error's line; empty if there are none."""
     cures = find_cures(reasons)
     return f"{_BEGIN}{'; '.join(cures)}" if cures else ""
 
 
 def strip_cures(error: str) -> str:
-    """Return the line of an error without that end."""
+    """Return the line of an error without the remedies."""
     return error.partition(_BEGIN)[0]

@@ -1,4 +1,4 @@
-"""What a host says of itself to ``virt.doctor``: what is there, and what nothing there uses."""
+"""A host's facts for ``virt.doctor``: what it has, and what nothing there uses."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from saltvirt.placement.answers import Amount, Count
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenVm:
-    """A domain: its UUID, and the files that it uses, as they are written and resolved."""
+    """A domain: its UUID, and the files that it uses, as written and resolved."""
 
     uuid: str
     files: list[str]
@@ -21,12 +21,11 @@ class LooseFile:
     kind
         ``disk``, ``seed``, ``nvram``, ``managed-save``, ``console-log`` or ``token``.
     vm, uuid
-        The VM that it was made for, by its mark; by its name where it has none, and then the UUID
-        is empty.
+        The VM that it was made for, by its mark; without a mark by its name, and the UUID is empty.
     quiet_s
-        How long ago it was last written to, in seconds.
+        The seconds since the last write to it.
     is_shared
-        Whether other hosts may have it too: by ``virt:shared_paths``, or by its file system.
+        Whether other hosts may have it, too: by ``virt:shared_paths``, or by its file system.
     """
 
     kind: str
@@ -40,7 +39,7 @@ class LooseFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveLeft:
-    """A record of a move; ``is_live`` is whether a process of the host is at work on it."""
+    """A record of a move; ``is_live``: a process of the host works on it."""
 
     name: str
     purpose: str
@@ -51,30 +50,30 @@ class MoveLeft:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorFacts:
     """
-    What a host answers to ``virt.doctor``.
+    A host's answer to ``virt.doctor``.
 
     code
-        A digest of the library that it has.
+        A digest of its library.
     copies
-        Where its minion finds a library: more than one is a mix of pip and sync.
+        The places where its minion finds a library: more than one is a mix of pip and sync.
     vms
-        All domains, those that have moved and of which only the definition was kept too.
+        All domains, also those of VMs that have moved, with only their definition kept.
     made_for
-        Whose the files that domains use may be, by their marks and names: a VM may have been
-        renamed.
+        The VMs that the files of domains may belong to, by their marks and names: a VM may have
+        been renamed.
     shared
-        Files of storage that hosts share which anything here uses, is based on or has on record.
+        Files on shared storage that anything here uses, is based on or has on record.
     files
-        What nothing here uses.
+        Files that nothing here uses.
     busy
-        VMs of which anything is on record here.
+        VMs with a record here.
     left
-        What is this host's affair alone, by check: ``unfinished``, ``lock``, ``download``,
+        Leftovers that concern this host alone, by check: ``unfinished``, ``lock``, ``download``,
         ``mark``, ``trash``, ``pool``, ``network-file``, ``firewall``.
     unreadable
-        Why records cannot be read, and what else is not known, by their VMs and entries.
+        Why records cannot be read, and other unknown facts, by their VMs and entries.
     unreadable_trash
-        Which of those are entries of the trash; a host of an older release does not tell.
+        Those of them that are entries of the trash; a host of an older release does not send it.
     moves
         Moves on record.
     trash_days

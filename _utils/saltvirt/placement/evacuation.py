@@ -1,4 +1,4 @@
-"""Where many VMs go at once: each choice counts for the next one."""
+"""The hosts for many VMs at once: each choice counts for the next one."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -20,20 +20,21 @@ def evacuate(
     staying: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """
-    Return where each VM of a host goes: ``(moves, stays)``; big ones first, equal ones by name.
+    Return the new host of each VM of a host: ``(moves, stays)``; big ones first, equal ones by
+    name.
 
     hosts
         ``{host: answer of virt.host_info}`` of all others.
     vms
         ``{name: answer of virt.migration_info}`` of the VMs.
     refused
-        ``{name: {host: reasons}}`` of hosts that have said themselves that they cannot take a VM.
+        ``{name: {host: reasons}}``: the hosts' own reasons why they cannot take a VM.
     silent
-        ``{host: why}`` of others that have not answered.
+        ``{host: reason}`` of unresponsive hosts.
     staying
-        ``{name: why}`` of those of the VMs that are not to be moved.
+        ``{name: reason}`` of those of the VMs that are not to be moved.
 
-    ``moves`` is ``{name: host}`` in the order in which they are made, ``stays`` ``{name: why}``.
+    ``moves`` is ``{name: host}`` in the order of the moves, ``stays`` ``{name: reason}``.
     VMs of an affinity group that no other host has go to one host, or stay together.
     """
     refused = refused or {}
@@ -59,7 +60,7 @@ def _find_staying(
     staying: Mapping[str, str],
     all_bundles: Iterable[list[Requirements]],
 ) -> dict[str, str]:
-    """Return ``{name: why}`` of the VMs that do not move, and of those that stay with them."""
+    """Return ``{name: reason}`` of the VMs that do not move, and of those that stay with them."""
     obstacles = {name: "; ".join(moving.obstacles) for name, moving in vms.items()} | {**staying}
     stays: dict[str, str] = {}
     for bundle in all_bundles:
@@ -78,7 +79,7 @@ def _explain_staying(
     refused: Refused,
     silent: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return ``{name: why}`` of the VMs of the bundles that find no place."""
+    """Return ``{name: reason}`` of the VMs of the bundles that find no place."""
     out = {}
     for bundle in unplaced_bundles:
         for required in bundle:
@@ -91,7 +92,7 @@ def _explain_staying(
 def _after_moves(
     hosts: Mapping[str, HostInfo], needs: Iterable[Requirements], moves: Mapping[str, str]
 ) -> dict[str, HostInfo]:
-    """Return what the hosts would say when the moves have been made."""
+    """Return the hosts' answers as they would be after the moves."""
     after = dict(hosts)
     for required in needs:
         if required.name in moves:
@@ -100,7 +101,7 @@ def _after_moves(
 
 
 def _evaluate_once(hosts: Mapping[str, HostInfo]) -> Callable[[Requirements], list[Evaluation]]:
-    """Return a function that evaluates the hosts for a VM, once for all that need the same."""
+    """Return a function that evaluates the hosts for a VM, once for all VMs with equal needs."""
     evaluations_by_need: dict[Requirements, list[Evaluation]] = {}
     names = {name for host in hosts.values() for name in (*host.vms, *host.building)}
 
@@ -119,7 +120,7 @@ def _find_reasons(
     bundle: list[Requirements],
     refused: Refused,
 ) -> dict[str, str]:
-    """Return ``{host: why}`` of a VM, with those that stay together with it, at all hosts."""
+    """Return ``{host: reason}`` for a VM and those that stay together with it, for all hosts."""
     size = {key: sum(getattr(member, key) for member in bundle) for key in fit.DIMENSIONS}
     out = {}
     for member in [required, *(companion for companion in bundle if companion is not required)]:

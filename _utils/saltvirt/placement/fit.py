@@ -1,4 +1,4 @@
-"""Why a host cannot take a VM."""
+"""Reasons why a host cannot take a VM."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,12 +10,7 @@ DIMENSIONS = ("vcpus", "memory_mib", "disk_mib")
 
 
 def free(host: HostInfo) -> dict[str, int]:
-    """
-    Return what a host still has to give: ``{"vcpus", "memory_mib", "disk_mib"}``.
-
-    host
-        One answer of ``virt.host_info``.
-    """
+    """Return what a host still has to give: ``{"vcpus", "memory_mib", "disk_mib"}``."""
     return {
         "vcpus": host.cpu.vcpus_limit - host.cpu.vcpus_committed,
         "memory_mib": host.memory.limit_mib - host.memory.committed_mib,
@@ -24,7 +19,7 @@ def free(host: HostInfo) -> dict[str, int]:
 
 
 def limits(host: HostInfo) -> dict[str, int]:
-    """Return what a host has to give in all, with the keys of :func:`free`."""
+    """Return the limits of a host, with the keys of :func:`free`."""
     return {
         "vcpus": host.cpu.vcpus_limit,
         "memory_mib": host.memory.limit_mib,
@@ -44,7 +39,7 @@ def reasons(host: HostInfo, required: Requirements) -> list[str]:
 
 
 def standing_reasons(host: HostInfo, required: Requirements) -> list[str]:
-    """Return the reasons that stay whichever VMs come and go: what the host is, not what it has."""
+    """Return the reasons that do not depend on the VMs of a host."""
     return [
         *(["in maintenance"] if host.maintenance else []),
         *_machine_reasons(host, required),
@@ -96,7 +91,7 @@ def needed(host: HostInfo, required: Requirements) -> tuple[int, int, int]:
 
 
 def disk_mib(host: HostInfo, required: Requirements) -> int:
-    """Return what a VM takes of a host's disk, whose profiles may say it."""
+    """Return the disk space that a VM takes of a host, which a profile may determine."""
     profile = host.profiles.disk.get(required.disk_profile or "")
     return max(required.disk_mib, (profile and profile.size_mib) or 0)
 
@@ -118,10 +113,8 @@ def why_not_type(types: DomainTypes, domain_type: str | None) -> str | None:
     """
     Return why a host cannot run guests of a domain type, or None.
 
-    types
-        Those of the host.
-    wanted
-        ``kvm`` or ``qemu``; None for what the host runs by default.
+    domain_type
+        ``kvm`` or ``qemu``; None for the host's default.
     """
     if domain_type and domain_type not in types.usable:
         usable_types = ", ".join(types.usable) or "none at all"
@@ -137,7 +130,7 @@ def _link_reasons(host: HostInfo, required: Requirements) -> Iterator[str]:
 
 
 def missing_links(host: HostInfo, required: Requirements) -> Iterator[str]:
-    """Yield the reasons why the NICs of a VM lead nowhere on a host now; it cannot start there."""
+    """Yield why NICs of a VM have no connection on a host now; the VM cannot start there."""
     required_wiring = wiring.for_vm(required, host.profiles.nic.get(required.nic_profile or ""))
     for bridge in sorted(required_wiring.bridges.difference(host.bridges)):
         yield f"no bridge {bridge} there"

@@ -1,4 +1,4 @@
-"""Whether the libvirt and the QEMU of a host are of a generation that takes a VM."""
+"""Whether the libvirt and the QEMU of a host are of a generation that can run a VM."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ from saltvirt.model import Requirements
 from saltvirt.placement import wiring
 from saltvirt.placement.answers import HostInfo, Machines, NicProfile, Versions
 
-# A host may say any text for a version or a machine type, of any length.
+# A host may send any text, of any length, as a version or a machine type.
 _NUMBERS = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?")
 _VERSIONED = re.compile(r"(.*?)([0-9]+(?:\.[0-9]+)+)")
 _LONGEST = 100
@@ -20,7 +20,7 @@ _LOSES_NO_WRITES = (9, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """What of a host decides which VMs its libvirt and its QEMU take; ``nic`` are its profiles."""
+    """The facts that decide which VMs a host's libvirt and QEMU take; ``nic`` are its profiles."""
 
     arch: str
     versions: Versions
@@ -42,7 +42,7 @@ def numbers(version: str) -> tuple[int, ...]:
     """
     Return the first two numbers of a version: ``(9, 0)`` of ``9.0.0``.
 
-    What is no version is older than all that are: nothing is believed of whoever says it.
+    An invalid version counts as older than all others: its sender is not trusted.
     """
     match = _NUMBERS.match(version)
     return tuple(int(part) for part in match.groups() if part) if match else ()
@@ -50,20 +50,20 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def loses_writes(domain_type: str, qemu: str | None) -> bool:
     """
-    Return whether a guest that goes on while its memory is sent can lose what it writes.
+    Return whether a guest that runs while its memory is sent can lose what it writes.
 
     qemu
-        The QEMU that it runs in; None if that is not known.
+        The QEMU that it runs in; None if that is unknown.
 
-    Emulation marks a page as written once, and QEMU before 9.0 forgets to have it marked again when
-    it has looked at the marks: what is written there after the second look is not sent. With KVM
-    the kernel keeps the marks. (QEMU commit 03bfc2188f; seen with 7.2.22, not with 10.0.)
+    Emulation marks a written page once, and QEMU before 9.0 does not have it marked again after it
+    has read the marks: a write to that page after the second reading is not sent. With KVM the
+    kernel keeps the marks. (QEMU commit 03bfc2188f; seen with 7.2.22, not with 10.0.)
     """
     return domain_type == "qemu" and (qemu is None or numbers(qemu) < _LOSES_NO_WRITES)
 
 
 def family(name: str) -> tuple[str, tuple[int, ...] | None]:
-    """Return ``("pc-q35-", (7, 2))`` of ``pc-q35-7.2``, ``("q35", None)`` of one without one."""
+    """Return ``("pc-q35-", (7, 2))`` of ``pc-q35-7.2``, ``("q35", None)`` without a version."""
     match = _VERSIONED.fullmatch(name) if len(name) <= _LONGEST else None
     if not match:
         return name, None
@@ -72,13 +72,13 @@ def family(name: str) -> tuple[str, tuple[int, ...] | None]:
 
 def summarize_machines(guests: Iterable[Mapping[str, Any]], arch: str) -> dict[str, Machines]:
     """
-    Return which machine types a host knows: ``{arch: {"versions", "names"}}``.
+    Return the machine types of a host: ``{arch: {"versions", "names"}}``.
 
     guests
         Those of :func:`saltvirt.xml.capabilities.read`.
     arch
-        The host's own. Of others only those are listed that have the same machine types: an
-        emulator of boards would multiply the answer, and hardly ever has a VM.
+        The host's own. Others are listed only if they have the same machine types: an emulator of
+        boards would multiply the answer, and hardly ever has a VM.
 
     ``versions`` is ``{family: [oldest, newest]}``, as QEMU leaves no gaps; ``names`` are those
     without a version.
@@ -110,7 +110,7 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def reasons(host: Generation, required: Requirements) -> Iterator[str]:
-    """Yield why a generation is the wrong one; nothing of what an older host does not say."""
+    """Yield why a generation does not suit a VM; what an older host does not send is no reason."""
     yield from machine_reasons(host, required)
     yield from _cpu_reasons(host, required)
     yield from _tag_reasons(host, required)
@@ -121,7 +121,7 @@ def reasons(host: Generation, required: Requirements) -> Iterator[str]:
 
 
 def machine_reasons(host: Generation, required: Requirements) -> Iterator[str]:
-    """Yield why a host's QEMU cannot have a VM's machine types, as far as its survey tells."""
+    """Yield why a host's QEMU lacks a VM's machine types, as far as the host's answer has them."""
     yield from _machine_type_reasons(host, required, required.machine)
     yield from _machine_type_reasons(host, required, required.next_machine, " (of its next start)")
 

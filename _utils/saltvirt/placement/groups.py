@@ -1,7 +1,7 @@
 """
-Where the VMs of affinity and anti-affinity groups are, or will be once they have arrived.
+The hosts of the VMs of affinity and anti-affinity groups, now or after their arrival.
 
-The VMs of an anti-affinity group are on different hosts; of one that is called after a tag of
+The VMs of an anti-affinity group are on different hosts; if the group is called after a tag of
 hosts, such as ``db@rack``, also in different racks. A host without that tag is a rack of its own.
 """
 
@@ -15,8 +15,7 @@ def members(host: HostInfo) -> dict[str, VmFacts | ComingFacts]:
     """
     Return ``{name: facts}`` of all VMs that a host has or awaits.
 
-    host
-        One answer of ``virt.host_info``; an older host only names what is being built there.
+    An older host only names the VMs that are being built there: they are left out.
     """
     return {**host.coming, **host.vms}
 
@@ -25,7 +24,7 @@ Place = tuple[str, str]
 
 
 def place(host: str, tags: Mapping[str, str], tag: str) -> Place:
-    """Return the rack of a host, or whatever the tag says of it."""
+    """Return the rack of a host, or its value of another tag."""
     return ("", tags[tag]) if tag in tags else (host, "")
 
 
@@ -35,22 +34,22 @@ def tag_of(group: str) -> str | None:
 
 
 def place_for(group: str, host: str, tags: Mapping[str, str]) -> Place:
-    """Return in what a host is of which an anti-affinity group may have one VM."""
+    """Return the part of the cloud around a host where an anti-affinity group may have one VM."""
     tag = tag_of(group)
     return (host, "") if tag is None else place(host, tags, tag)
 
 
 class Spots:
-    """Which hosts have the VMs of each group; one that is moving counts where it goes."""
+    """The hosts of the VMs of each group; a moving VM counts on its target."""
 
     def __init__(self, hosts: Mapping[str, HostInfo], only: Collection[str] | None = None) -> None:
         """
-        Look through the hosts.
+        Take in the groups of the hosts' VMs.
 
         hosts
             ``{host: answer of virt.host_info}``.
         only
-            The groups that matter, of both kinds; all if None.
+            The groups to take in, of both kinds; all if None.
         """
         self._names: dict[str, dict[str, set[str]]] = {}
         self._apart: dict[str, dict[Place, dict[str, str]]] = {}
@@ -83,7 +82,7 @@ class Spots:
         return place_for(group, host, self._tags[host])
 
     def hosts(self, group: str, without: str | None = None) -> set[str]:
-        """Return the hosts that have VMs of a group, but for a VM of this name."""
+        """Return the hosts that have VMs of a group, ignoring a VM of the name ``without``."""
         names_by_host = self._names.get(group, {})
         return {host for host, names in names_by_host.items() if names - {without}}
 
@@ -93,7 +92,7 @@ class Spots:
         self._count_apart(host, required.name, required.anti_affinity)
 
     def move(self, required: Requirements, source: str, target: str) -> None:
-        """Count a VM where it goes."""
+        """Count a VM on its target, and no longer on its source."""
         for group in required.affinity:
             self._names.get(group, {}).get(source, set()).discard(required.name)
         for group in filter(tag_of, required.anti_affinity):
@@ -101,7 +100,7 @@ class Spots:
         self.add(required, target)
 
     def why_apart(self, required: Requirements, host: str) -> Iterator[str]:
-        """Yield why a host is not where the VM's groups let it be, beyond what is on the host."""
+        """Yield why the VM's groups exclude a host, apart from VMs on that host."""
         for group in required.affinity:
             group_hosts = self.hosts(group, required.name)
             if group_hosts and host not in group_hosts:
@@ -110,7 +109,7 @@ class Spots:
             yield from self._why_not_in_rack(group, required.name, host)
 
     def _why_not_in_rack(self, group: str, name: str, host: str) -> Iterator[str]:
-        # What is on the host itself is said by ``fit``.
+        # ``fit`` reports VMs on the host itself.
         hosts_by_vm = self._apart.get(group, {}).get(self._place(host, group), {})
         other_names = [
             vm_name

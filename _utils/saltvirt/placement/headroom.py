@@ -1,13 +1,13 @@
 """
-Whether any one host may die, and its VMs still find room on the others.
+Whether any single host may fail, and its VMs still find room on the others.
 
 What counts is what a VM needs to start again elsewhere: CPUs, memory, its groups, a host that runs
-guests of its kind and is not in maintenance. Its disks do not count: a VM whose disks died with its
-host does not start again.
+guests of its kind and is not in maintenance. Its disks do not count: a VM does not start again if
+its disks failed with its host.
 
-A way for the VMs of each host is kept, so that one VM more costs a look at those ways that need its
-host. A way that breaks is sought anew: by best fit first, and where that finds none, by
-``bundles``, which searches all ways as far as its bounds go.
+A way for the VMs of each host is kept, so that one VM more costs a check of the ways that need its
+host. A broken way is replaced: by best fit first, and if that finds none, by ``bundles``, which
+searches all ways within its bounds.
 """
 
 import operator
@@ -23,7 +23,7 @@ _Size = tuple[int, int]
 
 @dataclass(slots=True)
 class _Way:
-    """Where the VMs of a host go if it dies, and what they take there; None if nowhere."""
+    """The new hosts of a failed host's VMs, and what they take there; None if there are none."""
 
     there: dict[str, str] | None
     taken: dict[str, _Size] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Headroom:
         self._ways = {name: self._way(name) for name in sorted(hosts)}
 
     def why_not(self, required: Requirements, host: str) -> str | None:
-        """Return why a VM more on a host would leave too little room, None if it would not."""
+        """Return why one VM more on a host would leave too little room, or None."""
         broken = next((name for name, way in self._ways.items() if way.there is None), None)
         if broken is not None:
             return f"headroom: if {broken} died now, its VMs would not find room elsewhere"
@@ -53,7 +53,7 @@ class Headroom:
         return None
 
     def put(self, required: Requirements, host: str) -> None:
-        """Count a VM more on a host."""
+        """Count one VM more on a host."""
         concerned = list(self._concerned(required, host))
         after = self._with(required, host)
         self._hosts, self._needs, self._left = after._hosts, after._needs, after._left
@@ -61,7 +61,7 @@ class Headroom:
             self._ways[dead] = self._way(dead)
 
     def _concerned(self, required: Requirements, host: str) -> Iterator[str]:
-        """Yield the hosts whose ways end, if a host has a VM more: its own first."""
+        """Yield the hosts with ways that one VM more on a host may break: that host first."""
         yield host
         group_names = {*required.affinity, *required.anti_affinity}
         room_left = tuple(map(operator.sub, self._left[host], _size(required)))
@@ -74,7 +74,7 @@ class Headroom:
                 yield name
 
     def _with(self, required: Requirements, host: str) -> "Headroom":
-        """Return the hosts with a VM more, without ways."""
+        """Return the hosts with one VM more, without ways."""
         after = object.__new__(Headroom)
         more = _restart_needs(self._hosts[host], required)
         info = whatif.with_vm(self._hosts[host], replace(required, disk_mib=0, disk_profile=None))
@@ -149,7 +149,7 @@ def _has_any_group(needs: Iterable[Requirements], group_names: set[str]) -> bool
 
 
 def _restart_needs(info: HostInfo, required: Requirements) -> Requirements:
-    """Return what a VM of a host needs to start elsewhere: guests of that kind run there."""
+    """Return what a VM needs to start on another host, with the kind of guest of its own host."""
     return Requirements(
         name=required.name,
         vcpus=required.vcpus,

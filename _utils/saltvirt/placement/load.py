@@ -1,4 +1,4 @@
-"""What hosts really do: read several times, as one reading says more of chance than of load."""
+"""The real load of hosts, read several times: one reading has more of chance than of load."""
 
 import math
 import statistics
@@ -7,20 +7,20 @@ from dataclasses import replace
 
 from saltvirt.placement.answers import Load, VmLoad
 
-# Load counts as different only beyond so many standard errors: among hundreds of hosts that do the
-# same, some pair is three apart.
+# Loads count as different only beyond so many standard errors: among hundreds of hosts with equal
+# loads, some pair is three apart.
 SURE = 4.0
 _FEWEST = 3
-# What one reading may be wrong by, as a part of it, where nothing better is known.
+# The assumed error of one reading, as a part of it, if nothing better is known.
 _UNKNOWN = 1 / 3
 
 
 def average(readings: Sequence[Load]) -> Load:
     """
-    Return one answer of ``virt.load`` out of several that a host gave one after the other.
+    Return one answer of ``virt.load`` from several consecutive ones of a host.
 
-    Beside ``cpu``, the mean, each VM has ``cpu_error``, the standard error of that mean; so has the
-    host, of all its VMs at once, as they may be busy together. None if there are too few readings.
+    ``cpu`` of each VM is the mean, and ``cpu_error`` its standard error; the host has that error
+    for the sum of its VMs, as they may be busy together. None if there are too few readings.
     """
     last = readings[-1]
     vms: dict[str, VmLoad] = {}
@@ -35,16 +35,16 @@ def average(readings: Sequence[Load]) -> Load:
 
 def standard_error(values: Sequence[float]) -> float | None:
     """
-    Return the standard error of the mean of readings that followed each other, None for too few.
+    Return the standard error of the mean of consecutive readings, None for too few.
 
-    What lasts for several readings makes them alike, and the plain formula says too little then: it
-    is also taken of longer and longer stretches, and the most that comes out counts.
+    Load that lasts for several readings makes them alike, so that the plain formula is too low: it
+    is also applied to longer and longer stretches, and the highest result counts.
     """
     errors, stretch = [], 1
     while (count := len(values) // stretch) >= _FEWEST:
         means = [statistics.fmean(values[n * stretch : (n + 1) * stretch]) for n in range(count)]
         mean = statistics.fmean(means)
-        # What statistics.stdev says, by fractions, at thirty times the cost.
+        # As statistics.stdev, which uses fractions, at a thirtieth of the time.
         variance = math.fsum((stretch_mean - mean) ** 2 for stretch_mean in means) / (count - 1)
         errors.append((variance / count) ** 0.5)
         stretch *= 2
@@ -52,10 +52,10 @@ def standard_error(values: Sequence[float]) -> float | None:
 
 
 class Loads:
-    """The load of each host, and how uneven they are: the standard deviation of the shares."""
+    """The load of each host, and its unevenness: the standard deviation of the shares."""
 
     def __init__(self, loads: Mapping[str, Load]) -> None:
-        """Take in ``{host: answer of virt.load, or of over()}``."""
+        """Take in ``{host: answer of virt.load, or of average()}``."""
         self.vms = {host: dict(load.vms) for host, load in loads.items()}
         self._size = {host: (load.cpus, load.memory_mib) for host, load in loads.items()}
         self._used = {
@@ -70,8 +70,8 @@ class Loads:
 
     def _variances(self, loads: Mapping[str, Load]) -> dict[str, float]:
         variances = [_variance(vm) for vms in self.vms.values() for vm in vms.values()]
-        # One that happened to be idle all the time would seem to be sure of it: none is taken to
-        # vary less than VMs do here on average.
+        # A VM that happened to be idle all the time would seem to be certain: each one is taken to
+        # vary at least as VMs do here on average.
         usual = sum(variances) / len(variances) if variances else 0.0
         return {
             host: max(
@@ -82,7 +82,7 @@ class Loads:
         }
 
     def share(self, host: str, cpu: float = 0, memory_mib: float = 0) -> float:
-        """Return the share of a host that is in use, with so much more of it."""
+        """Return the used share of a host, with so much more use."""
         (cpu_used, memory_used), (cpus, size_mib) = self._used[host], self._size[host]
         return max(
             (cpu_used + cpu) / cpus if cpus else 0.0,
@@ -90,7 +90,7 @@ class Loads:
         )
 
     def surely(self, host: str) -> tuple[float, float]:
-        """Return the least and the most that a host's share may be, whatever chance did."""
+        """Return the least and the most that a host's share may be, given the readings' errors."""
         if host not in self._bounds:
             doubt = SURE * self._variance[host] ** 0.5
             self._bounds[host] = (self.share(host, -doubt), self.share(host, doubt))
@@ -114,7 +114,7 @@ class Loads:
         ]
 
     def move(self, name: str, source: str, target: str) -> None:
-        """Count a VM where it goes."""
+        """Count a VM on its target, and no longer on its source."""
         changes = self.after(name, source, target)
         vm = self.vms[source].pop(name)
         self.vms[target][name] = vm

@@ -1,4 +1,4 @@
-"""Where many new VMs go: one plan, in which each choice counts for the next one."""
+"""One plan for many new VMs, in which each choice counts for the next one."""
 
 import math
 import operator
@@ -12,9 +12,9 @@ from saltvirt.placement import choose, fit, score, whatif
 from saltvirt.placement.answers import HostInfo
 from saltvirt.placement.board import Board
 
-# How alike what a VM takes and what is left must be, to count as equally alike.
+# The step in which the likeness of a VM's needs and the room left is measured.
 _STEP = 0.02
-# Of more sizes than these, those that are nearly the same count as one.
+# With more sizes than these, sizes that are nearly the same count as one.
 _SIZES = 64
 _Vector = tuple[float, ...]
 
@@ -22,12 +22,12 @@ _Vector = tuple[float, ...]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """
-    Where VMs go.
+    The hosts of VMs.
 
     hosts
-        ``{name: host}``, in the order in which they were chosen.
+        ``{name: host}``, in the order of choice.
     unplaced
-        ``{name: {host: why not}}`` of those that find no place.
+        ``{name: {host: reason}}`` of those that find no place.
     """
 
     hosts: dict[str, str] = field(default_factory=dict)
@@ -47,18 +47,18 @@ def plan_many(
     Return the :class:`Plan` of many new VMs; it is the same for the same requests in any order.
 
     requests
-        What each of them needs; a name twice is refused, one that a host has finds no place.
+        The needs of each; a name twice is refused, and a VM that a host has finds no place.
     hosts
-        ``{host: answer of virt.host_info}``; where one is left out its VMs count for no group, and
-        its room for no headroom.
+        ``{host: answer of virt.host_info}``; the VMs of a missing host count for no group, and its
+        room for no headroom.
     weights, policy
-        As of ``choose.evaluate``.
+        As for ``choose.evaluate``.
     among
         The hosts that may be chosen. Defaults to all.
     all_or_nothing
-        Place none if one of them finds no place. Defaults to False.
+        Whether to place none if one of them finds no place. Defaults to False.
 
-    Each goes to the host that ``choose.choose`` puts first when those before it are there.
+    Each VM goes to the host that ``choose.choose`` puts first after the earlier VMs are placed.
     """
     policy = policy or Policy()
     open_hosts = _open_hosts(hosts, among)
@@ -98,7 +98,7 @@ def _names(info: HostInfo) -> list[str]:
 def _after_placing(
     hosts: Mapping[str, HostInfo], requests: Iterable[Requirements], out: Mapping[str, str]
 ) -> dict[str, HostInfo]:
-    """Return what the hosts would say when all that has a place is there."""
+    """Return the hosts' answers as they would be with all placed VMs."""
     after = dict(hosts)
     for required in requests:
         if (host := out.get(required.name)) is not None:
@@ -112,7 +112,7 @@ def _unplaced(
     hosts_by_vm: Mapping[str, str],
     policy: Policy,
 ) -> dict[str, dict[str, str]]:
-    """Return ``{name: {host: why not}}``: once for all that need the same."""
+    """Return ``{name: {host: reason}}``, computed once for all VMs with equal needs."""
     reasons_by_need: dict[Requirements, dict[str, str]] = {}
     out = {}
     for required in unplaced_requests:
@@ -140,11 +140,11 @@ def order(
     policy: Policy | None = None,
 ) -> list[Requirements]:
     """
-    Return requests in the order in which they choose, whatever the order in which they came.
+    Return requests in the order in which they choose; the given order has no influence.
 
-    The largest come first. Where hosts are packed, they come as one host after the other is filled
-    without a rest: each time the one that is most like what is left, so that neither CPUs nor
-    memory remain that the other lacks.
+    The largest come first. For packing, they come as one host after the other is filled without a
+    rest: next is always the one most like the room left, so that neither CPUs nor memory remain
+    without the other.
     """
     sorted_requests = sorted(requests, key=lambda required: required.name)
     for request, next_request in zip(sorted_requests, sorted_requests[1:], strict=False):
@@ -163,7 +163,7 @@ def order(
 
 
 def _usual(hosts: Mapping[str, HostInfo]) -> _Vector:
-    """Return what a host has to give, on average."""
+    """Return the average limits of the hosts."""
     limits = [tuple(fit.limits(info).values()) for info in hosts.values() if not info.maintenance]
     return tuple(max(1.0, sum(amounts) / len(limits)) for amounts in zip(*limits, strict=True))
 
@@ -174,7 +174,7 @@ def _parts(required: Requirements, room: _Vector) -> _Vector:
 
 
 def _fill_order(requests: Sequence[Requirements], room: _Vector) -> list[Requirements]:
-    """Return the requests as hosts of this room are filled with them, one after the other."""
+    """Return the requests in the order in which they fill hosts of this room in turn."""
     requests_by_size, empty_room = _by_size(requests, room), [1.0] * len(room)
     needed_amounts = [
         sum(amounts)
@@ -203,7 +203,7 @@ def _fill_order(requests: Sequence[Requirements], room: _Vector) -> list[Require
 def _most_alike(
     sizes: Sequence[_Vector], room_left: Sequence[float], needed_amounts: Sequence[float]
 ) -> _Vector:
-    # What all need little of does not decide.
+    # A dimension that all need little of has little weight.
     most = max(needed_amounts)
     weights = (
         [amount / most for amount in needed_amounts] if most > 0 else [1.0] * len(needed_amounts)
@@ -229,7 +229,7 @@ def _rounded(part: float) -> float:
 def _unlikeness(
     size: _Vector, room_left: Sequence[float], weights: Sequence[float]
 ) -> tuple[int, float]:
-    """Return how unlike in proportion what a VM takes and what is left are; small ones last."""
+    """Return how unlike in proportion a VM's size and the room left are; small sizes last."""
     product = sum(w * a * b for w, a, b in zip(weights, size, room_left, strict=True))
     size_norm, room_norm = (
         math.sqrt(sum(w * a * a for w, a in zip(weights, vector, strict=True)))

@@ -1,10 +1,10 @@
 """
 Find room for many VMs at once: bin packing in several dimensions, over plain numbers.
 
-First each goes where most is left, which suits the hosts best. If that leaves some behind, the
-rest is tried as tightly as it goes: best fit, then chains of VMs that make room for each other, at
-last a search through all ways. All three look at things in one fixed order and at so many only, so
-that the same question has the same answer, in bounded time.
+First each VM goes where most is left, which suits the hosts best. If some find no room, all are
+packed as tightly as possible: by best fit, then by chains of VMs that make room for each other, at
+last by a search through all ways. All three have a fixed order and limits, so that the same
+question has the same answer, in bounded time.
 """
 
 import heapq
@@ -15,32 +15,32 @@ from typing import Any
 
 from saltvirt.placement import groups
 
-# How many looks at a VM on a host the chains may take, and the search: about half a second each.
+# The tries of a VM on a host that the chains may take, and the search: about half a second each.
 EFFORT = 200_000
 _CHAIN = 4
 _SEARCHED = 200
 Vector = tuple[int, ...]
-# The score of a place, by what would be left there: the more, the better.
+# The score of a spot, by the room that would be left there: higher is better.
 _Score = Callable[[str, Vector], float]
 _Entry = tuple[float, str]
 _Tags = Mapping[str, Mapping[str, str]]
-# A group, and in what it has one VM.
+# A group, and the place where it has one VM.
 _Taken = tuple[str, groups.Place]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """
-    What goes to one place: a VM, or several that stay together.
+    The content of one spot: a VM, or several that stay together.
 
     size
-        What it needs, in each dimension.
+        Its needs, in each dimension.
     spots
-        Where it may go at all.
+        The spots that all rules allow.
     apart
-        Anti-affinity groups; no two things that share one go to the same place.
+        Anti-affinity groups; items that share one do not go to the same place.
     count
-        How many VMs it is.
+        The number of its VMs.
     """
 
     key: str
@@ -51,11 +51,11 @@ class Item:
 
 
 class _Spent(Exception):
-    """As much was looked at as was agreed."""
+    """The limit of tries was reached."""
 
 
 class _Packing:
-    """What is where; what was done can be taken back to a mark."""
+    """The spots of items; changes can be undone back to a mark."""
 
     def __init__(self, rooms: Mapping[str, Vector], tags: _Tags, effort: int) -> None:
         self.left = {spot: tuple(room) for spot, room in rooms.items()}
@@ -67,30 +67,30 @@ class _Packing:
         self._effort = effort
 
     def spend(self, looks: int = 1) -> None:
-        """Count some looks; raise :class:`_Spent` when they are too many."""
+        """Count some tries; raise :class:`_Spent` when they are too many."""
         self._effort -= looks
         if self._effort < 0:
             raise _Spent
 
     def has_room(self, item: Item, spot: str) -> bool:
-        """Return whether there is room for an item, whatever else is there."""
+        """Return whether a spot has room for an item; ignore groups."""
         return all(map(operator.le, item.size, self.left[spot]))
 
     def fits(self, item: Item, spot: str) -> bool:
-        """Return whether an item can be put somewhere now."""
+        """Return whether an item can be put on a spot now."""
         return self.has_room(item, spot) and self.is_apart(item, spot)
 
     def is_apart(self, item: Item, spot: str) -> bool:
-        """Return whether no other of an item's groups is where it must not be."""
+        """Return whether no other VM of an item's groups excludes a spot."""
         return not item.apart or self.taken.isdisjoint(self.takes(item.apart, spot))
 
     def takes(self, apart: Iterable[str], spot: str) -> list[_Taken]:
-        """Return what groups take at a spot: it, or all of its rack."""
+        """Return the places that groups take with a spot: the spot itself, or all of its rack."""
         tags = self._tags.get(spot, {})
         return [(group, groups.place_for(group, spot, tags)) for group in apart]
 
     def put(self, item: Item, spot: str | None) -> None:
-        """Put an item somewhere, wherever it was; None takes it away."""
+        """Put an item on a spot, from any other spot; None removes it."""
         before = self.where.pop(item.key, None)
         self._trail.append((item, before))
         if before is not None:
@@ -108,11 +108,11 @@ class _Packing:
         self.left[spot] = tuple(a + sign * b for a, b in zip(room, item.size, strict=True))
 
     def mark(self) -> int:
-        """Return where :meth:`rewind` comes back to."""
+        """Return a mark for :meth:`rewind`."""
         return len(self._trail)
 
     def rewind(self, mark: int) -> None:
-        """Take back all that was done since a mark."""
+        """Undo everything since a mark."""
         while len(self._trail) > mark:
             item, before = self._trail[-1]
             self.put(item, before)
@@ -126,16 +126,16 @@ def pack(
     tags: _Tags | None = None,
 ) -> dict[str, str]:
     """
-    Return ``{key: spot}`` of as many items as were found room for.
+    Return ``{key: spot}`` of as many items as find room.
 
     items
-        :class:`Item`, in the order in which they may choose.
+        In the order in which they may choose.
     rooms
-        ``{spot: what is left there}``, in each dimension.
+        ``{spot: room left}``, in each dimension.
     score
-        Called with a spot and what would be left there: the more, the better the place.
+        Called with a spot and the room that would be left there: higher is better.
     tags
-        ``{spot: {tag: value}}``: what groups that are called after a tag keep apart.
+        ``{spot: {tag: value}}``, for groups that are called after a tag.
     """
     tags = tags or {}
     spread = _pack_spread(items, rooms, score, tags)
@@ -177,13 +177,13 @@ def _pack_spread(
 def _pop_best(
     packing: _Packing, item: Item, heap: list[_Entry], entry: Callable[[Item, str], _Entry]
 ) -> str | None:
-    """Return the best place now: of a heap of what was best before, as places only get worse."""
+    """Return the best spot now, from a heap of former scores: spots only get worse."""
     passed_entries: list[_Entry] = []
     best = None
     while heap and best is None:
         old_score, spot = heapq.heappop(heap)
         if not packing.has_room(item, spot):
-            continue  # for ever: nothing is taken away again
+            continue  # for good: nothing is removed again
         new_entry = entry(item, spot)
         if new_entry[0] > old_score:
             heapq.heappush(heap, new_entry)
@@ -201,7 +201,7 @@ def _room_left(room: Vector, size: Vector) -> Vector:
 
 
 def _scarcity(items: Sequence[Item], rooms: Mapping[str, Vector]) -> list[float]:
-    """Return how much each dimension matters: how much of it all need, by how much there is."""
+    """Return the weight of each dimension: the total need, by the square of the total room."""
     total_need = map(sum, zip(*(item.size for item in items), strict=True))
     total_room = map(sum, zip(*rooms.values(), strict=True))
     return [
@@ -233,7 +233,7 @@ def _pack_tightly(
             _place_by_chain(packing, item, scarcity, {item.key}, _CHAIN)
     except _Spent:
         pass
-    # What a chain has freed by the way may suit one that found nothing before.
+    # A chain may have freed room for an item that found none before.
     for item in unplaced_items:
         if item.key not in packing.where:
             _best_fit(packing, item, scarcity)
@@ -254,7 +254,7 @@ def _best_fit(packing: _Packing, item: Item, scarcity: Sequence[float]) -> bool:
 def _place_by_chain(
     packing: _Packing, item: Item, scarcity: Sequence[float], chain: set[str], depth: int
 ) -> bool:
-    """Put an item where another makes room that goes elsewhere, it too by a chain; if it can."""
+    """Put an item on a spot by moving others elsewhere in a chain; return whether that worked."""
     packing.spend(len(item.spots))
     if _best_fit(packing, item, scarcity):
         return True
@@ -292,7 +292,7 @@ def _search(
 
 
 class _Search:
-    """Depth first, the hardest item first; what cannot lead to an end is seen early, and once."""
+    """Depth first, the hardest item first; dead ends are recognized early, and only once."""
 
     def __init__(self, items: Sequence[Item], rooms: Mapping[str, Vector], tags: _Tags) -> None:
         scarcity = _scarcity(items, rooms)
@@ -309,12 +309,12 @@ class _Search:
         self._least = [tuple(map(min, zip(*sizes[n:], strict=True))) for n in range(len(sizes))]
 
     def _kind_of(self, spot: str) -> Hashable:
-        # Spots that the same items may go to, of one rack, are the same if as much is left there.
+        # Spots of one rack for the same items are equal if as much is left there.
         racks = tuple(at for group, at in self._takes[spot] if groups.tag_of(group))
         return racks, frozenset(item.key for item in self._items if spot in item.spots)
 
     def found(self) -> dict[str, str] | None:
-        """Return ``{key: spot}``, or None if there is no way."""
+        """Return ``{key: spot}``, None if there is no way."""
         return dict(self._packing.where) if self._placed(0) else None
 
     def _placed(self, number: int) -> bool:
@@ -353,7 +353,7 @@ class _Search:
         return _weight(self._packing.left[spot], self._scarcity)
 
     def _has_room(self, number: int) -> bool:
-        """Return whether the places that still hold anything have room enough in all."""
+        """Return whether the spots that can still take an item have room enough in total."""
         least = self._least[number]
         usable = [
             room for room in self._packing.left.values() if all(map(operator.ge, room, least))

@@ -1,4 +1,4 @@
-"""What a VM that moves needs of the host that takes it."""
+"""What a moving VM needs of its target."""
 
 from saltvirt.model import Requirements
 from saltvirt.placement.answers import MigrationInfo
@@ -7,11 +7,11 @@ from saltvirt.units import MIB
 
 def for_move(moving: MigrationInfo) -> Requirements:
     """
-    Return the :class:`saltvirt.model.Requirements` of a VM that moves.
+    Return the :class:`saltvirt.model.Requirements` of a moving VM.
 
     moving
-        What ``virt.migration_info`` says of it; an older host says less, and then what is missing
-        is checked by the target alone.
+        The answer of ``virt.migration_info``; an older host sends less, and the target alone checks
+        what is missing.
     """
     size = sum(disk.virtual_bytes or 0 for disk in moving.disks if disk.how != "shared")
     return Requirements(
@@ -28,7 +28,7 @@ def for_move(moving: MigrationInfo) -> Requirements:
         machine=moving.machine,
         next_machine=moving.next_machine,
         cpu_qemu=moving.cpu_qemu,
-        # Its host may say anything; what is no pair is nothing that another could lack.
+        # The host may send anything; an entry that is no pair names no feature.
         newer=tuple((pair[0], pair[1]) for pair in moving.newer if len(pair) == 2),
         affinity=tuple(moving.affinity),
         anti_affinity=tuple(moving.anti_affinity),

@@ -1,4 +1,4 @@
-"""Which moves of a plan may be under way at once: no host is overcommitted, and no rule broken."""
+"""The moves of a plan that may run at once: no host is overcommitted, and no rule broken."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -9,12 +9,12 @@ from saltvirt.placement.answers import HostInfo
 
 class Sequence:
     """
-    The moves of a plan, each of which counts on those before it, as some are under way at once.
+    The moves of a plan, each of which counts on those before it, though some run at once.
 
-    A VM that is on its way counts on both of its hosts. A move that has a host or a group in common
-    with one before it does not begin before that. So whenever all that have begun have moved, the
-    next one finds its hosts as the plan had them: a plan of moves that can be made one after the
-    other never gets stuck.
+    A VM that is on its way counts on both of its hosts. A move that shares a host or a group with
+    an earlier one does not begin before that. So whenever all begun moves are over, the next one
+    finds its hosts as planned: a plan of moves that can be made one after the other never gets
+    stuck.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Sequence:
         hosts
             ``{host: answer of virt.host_info}`` before the first move.
         needs
-            ``{name: what it needs}`` of the VMs that move.
+            ``{name: needs}`` of the VMs that move.
         moves
             ``{name: (from, to)}`` in the order in which they can be made one after the other.
         """
@@ -37,23 +37,23 @@ class Sequence:
         self._spots = groups.Spots(hosts)
 
     def ready(self, waiting: Collection[str]) -> Iterator[str]:
-        """Yield which of those that wait, in the plan's order, may begin now."""
+        """Yield the waiting VMs that may begin now, in the plan's order."""
         busy_keys = set[tuple[str, str]]()
         for name in waiting:
             concerned = set(self._concerned(name))
             if busy_keys.isdisjoint(concerned) and self._fits(name):
                 yield name
-            # Whoever goes on has not begun it.
+            # A caller that goes on has not begun this move, and later ones must wait for it.
             busy_keys |= concerned
 
     def begin(self, name: str) -> None:
-        """Count a VM where it goes, too."""
+        """Count a VM on its target, too."""
         required, (_source, target) = self._needs[name], self._moves[name]
         self._hosts[target] = whatif.with_vm(self._hosts[target], required)
         self._spots.add(required, target)
 
     def end(self, name: str, *, has_moved: bool) -> None:
-        """Count a VM where it went, or where it stays, alone."""
+        """Count a VM only where it is now: on its target if it has moved, else on its source."""
         required, (source, target) = self._needs[name], self._moves[name]
         left_host, vm_host = (source, target) if has_moved else (target, source)
         self._hosts[left_host] = whatif.without_vm(self._hosts[left_host], required)

@@ -1,4 +1,4 @@
-"""What a host says of itself to ``virt.setup_check``: facts, which the master judges."""
+"""A host's facts for ``virt.setup_check``, which the master judges."""
 
 from dataclasses import dataclass, field
 
@@ -11,9 +11,9 @@ class FolderFacts:
     The image folder.
 
     why_not
-        Why nothing can be written there; None if it can, also if it is still to be made.
+        Why nothing can be written there; None if it can be, or if the folder is still to be made.
     user
-        As whom QEMU runs; None if that cannot be told.
+        The user that QEMU runs as; None if that is unknown.
     closed
         The first folder on the way that this user cannot enter.
     """
@@ -27,16 +27,16 @@ class FolderFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovingFacts:
     """
-    What moving VMs needs of a host.
+    The facts of a host for moving VMs.
 
     certificates
         Files that are missing.
     listens
-        Whether something listens for libvirt's TLS.
+        Whether libvirt's TLS port has a listener.
     peers
-        Why libvirt's TLS port of others is not reached, None where it is; of some of them only.
+        Why the TLS port of some other hosts cannot be reached, None for those that can be.
     names
-        Why the ids of the same lead to no address here, None where they do.
+        Why the ids of the same hosts have no address here, None for those that do.
     """
 
     certificates: list[str]
@@ -48,38 +48,38 @@ class MovingFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupFacts:
     """
-    What a host answers to ``virt.setup_check``.
+    A host's answer to ``virt.setup_check``.
 
     code
-        A digest of the library that it has.
+        A digest of its library.
     clock_s
         Its time, in seconds since 1970.
     virtualization
-        The flag of its CPU that says so, ``vmx`` or ``svm``; empty if it has none.
+        The flag of its CPU for that, ``vmx`` or ``svm``; empty if it has none.
     has_kvm
         Whether there is ``/dev/kvm``.
     libvirt
         Why libvirt does not answer, None if it does.
     info
-        Its answer of ``virt.host_info``; None if it has none, and ``why_not`` says why.
+        Its answer of ``virt.host_info``; None if it has none, for the reason in ``why_not``.
     lacking
-        What seeding and cloning need and this host has not: ``qemu-img``, ``pycdlib``.
+        Missing programs and modules for seeding and cloning: ``qemu-img``, ``pycdlib``.
     storagepool, pool
         ``virt:storagepool``, empty if it is not set; why it cannot be used, None if it can.
     appliance, users
-        Why no image can be looked into: no libguestfs, no users for it.
+        Why no image can be inspected: no libguestfs, no users for it.
     seed_method
         ``virt:seed:method``.
     masters
-        Why the addresses by which guests reach the master are not reached, None for those that are.
+        Why addresses of the master for guests cannot be reached from here, None for those that can.
     no_master
         Why there is no such address.
     misspelt
-        What its options are called, and what they may be meant to be called.
+        Unknown option names, each with the one that may be meant.
     machine
         A digest of its /etc/machine-id; empty if it has none.
     deep
-        Disks that have more files below them than a disk may have, by their VMs.
+        Disks with longer backing chains than a disk may have, by their VMs.
     """
 
     code: str

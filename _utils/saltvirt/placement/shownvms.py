@@ -1,4 +1,4 @@
-"""What hosts say of their VMs to be shown: made of plain data, and made that, by ``wire``."""
+"""The answers of hosts about VMs for display; ``wire`` turns them into plain data and back."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,13 +6,13 @@ from typing import Any
 
 from saltvirt.placement.answers import Count, Words
 
-# How to log into a VM the master says itself: somebody will type it.
+# The master itself sets these fields: an operator will type the login command.
 _OF_MASTER = ("addresses", "addresses_from", "login")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownVm:
-    """A VM as ``virt.full_info`` tells it, as far as it is shown."""
+    """A VM as in ``virt.full_info``, as far as it is shown."""
 
     cpu: Count
     mem: Count
@@ -32,7 +32,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullInfo:
-    """What a host answers to ``virt.full_info``, as far as it is shown."""
+    """A host's answer to ``virt.full_info``, as far as it is shown."""
 
     freecpu: int
     freemem: float
@@ -42,7 +42,7 @@ class FullInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartOfVm:
-    """Some fields of a :class:`ShownVm`, and others that may be asked for."""
+    """Some fields of a :class:`ShownVm`, and others on request."""
 
     cpu: Count = 0
     mem: Count = 0
@@ -54,7 +54,7 @@ class PartOfVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundVms:
-    """What a host answers to ``virt.vms``: some of its VMs, and the names of all."""
+    """A host's answer to ``virt.vms``: some of its VMs, and the names of all."""
 
     freecpu: int
     freemem: float
@@ -64,7 +64,7 @@ class FoundVms:
 
 
 def select_vms(answer: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return what a host says of itself and of some of its VMs, but for what is the master's."""
+    """Return a host's answer with some of its VMs, without the fields of the master."""
     vms = {
         name: {
             key: value for key, value in answer["vm_info"][name].items() if key not in _OF_MASTER
@@ -91,7 +91,7 @@ class PlannedDisk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedNic:
-    """A NIC that it would have."""
+    """A NIC that the VM would have."""
 
     name: Words
     type: Words
@@ -102,7 +102,7 @@ class PlannedNic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSeed:
-    """How its guest would get its identity."""
+    """The way in which the guest would get its identity."""
 
     method: Words
     install: Words | None
@@ -114,7 +114,7 @@ class PlannedSeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClonePlan:
-    """What a host answers to ``virt.clone`` with ``dry_run=True``."""
+    """A host's answer to ``virt.clone`` with ``dry_run=True``."""
 
     source: Words
     name: Words

@@ -1,4 +1,4 @@
-"""What a host would say of itself if it had one VM more, or one less."""
+"""A host's answer as it would be with one VM more, or one less."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from saltvirt.placement.answers import HostInfo, VmFacts
 
 
 def with_vm(host: HostInfo, required: Requirements) -> HostInfo:
-    """Return what a host would say of itself with one more VM on it."""
+    """Return a host's answer as it would be with one VM more."""
     vm = VmFacts(
         state="running",
         vcpus=required.vcpus,
@@ -20,7 +20,7 @@ def with_vm(host: HostInfo, required: Requirements) -> HostInfo:
 
 
 def without_vm(host: HostInfo, required: Requirements) -> HostInfo:
-    """Return what a host would say of itself with one VM less on it."""
+    """Return a host's answer as it would be with one VM less."""
     vms = {name: vm for name, vm in host.vms.items() if name != required.name}
     return _with_commitments(host, vms, required, -1)
 
@@ -28,7 +28,7 @@ def without_vm(host: HostInfo, required: Requirements) -> HostInfo:
 def _with_commitments(
     host: HostInfo, vms: dict[str, VmFacts], required: Requirements, sign: int
 ) -> HostInfo:
-    """Return what a host would say with these VMs, and with more or less of it promised."""
+    """Return a host's answer with these VMs, and with more or less promised."""
     cpu, memory, disk = host.cpu, host.memory, host.storage
     disk_mib = fit.disk_mib(host, required)
     mib_by_stock = dict(required.stocks)

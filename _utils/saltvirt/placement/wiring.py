@@ -1,4 +1,4 @@
-"""What the NICs of a VM need of a host, by its call and by the profile that the host has."""
+"""The needs of a VM's NICs, by its call and by the profile that the host has."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from saltvirt.model import DEFAULT_BRIDGE, CalledNic, Requirements, host_need
 from saltvirt.placement.answers import NicPlace, NicProfile
 
 _NOTHING = CalledNic()
-# What a NIC is of which neither a call nor a profile says anything.
+# A NIC that neither a call nor a profile describes.
 _USUAL = NicPlace(type="bridge", on=DEFAULT_BRIDGE, tagged=False, switched=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """What is needed; ``is_tagged`` says whether a Linux bridge must tag VLANs."""
+    """The needs of NICs; ``is_tagged`` means that a Linux bridge must tag VLANs."""
 
     bridges: frozenset[str]
     networks: frozenset[str]
@@ -23,11 +23,11 @@ class Wiring:
 
 def for_vm(required: Requirements, profile: NicProfile | None) -> Wiring:
     """
-    Return what a VM's NICs need of a host.
+    Return the needs of a VM's NICs.
 
     profile
-        The host's of the name that the call has; None for none. An older host says only what all
-        of its NICs need, also of those that the call has elsewhere.
+        The host's profile of the name in the call; None for none. An older host sends only the
+        needs of all of its NICs together, also of those that the call places elsewhere.
     """
     profile = profile or NicProfile()
     if profile.nics is None:
@@ -59,9 +59,9 @@ def _need(place: NicPlace) -> str | None:
 
 
 def _merge(called_nic: CalledNic, profile_nic: NicPlace) -> NicPlace:
-    """Return where a NIC is, by what a call says of it: as :func:`saltvirt.nics.override` does."""
+    """Return a NIC's place with the values of a call, as :func:`saltvirt.nics.override` does."""
     kind = called_nic.type or profile_nic.type
-    # Of another type, the profile's source would be something else's name.
+    # The source of a profile's NIC of another type is the name of a different object.
     on = called_nic.source or (profile_nic.on if kind == profile_nic.type else None)
     return NicPlace(
         type=kind,
@@ -72,16 +72,16 @@ def _merge(called_nic: CalledNic, profile_nic: NicPlace) -> NicPlace:
 
 
 def possible_names(requests: Iterable[Requirements]) -> set[str]:
-    """Return the names that NICs of calls with a profile may be on: of what, the profile says."""
+    """Return the names that NICs of calls with a profile may be on; the profile tells of what."""
     called_nics = [called_nic for request in requests for _name, called_nic in request.called]
     return {called_nic.source or DEFAULT_BRIDGE for called_nic in called_nics}
 
 
 def names_in_profiles(profiles: Collection[NicProfile]) -> dict[str, set[str]]:
     """
-    Return the bridges, networks and links that a host says of whether it has them, by profiles.
+    Return the bridges, networks and links to check on a host for its profiles.
 
-    A call may make a port of Open vSwitch, say, of what a profile has on a Linux bridge.
+    A call may, for example, make a port of Open vSwitch of a profile's NIC on a Linux bridge.
     """
     names = {
         place.on for profile in profiles for place in (profile.nics or {}).values() if place.on

@@ -1,10 +1,10 @@
 """
-Domain XML: each element has one file, and in it what the element says, as a frozen dataclass.
+Domain XML: each element has one file, with the element's content as a frozen dataclass.
 
-``of`` returns it from what a call asks for, ``build`` the element from it, and ``read`` it from
-the element: ``read(build(x)) == x``. ``read`` passes over what a dataclass has no field for, so XML
-that others wrote is never built anew from what was read: it is changed where it is. `domain.py` is
-their sum, and `read.py` what the project asks of a whole domain.
+``from_call`` returns the dataclass for a call, ``build`` the element for a dataclass, and ``read``
+the dataclass for an element: ``read(build(x)) == x``. ``read`` ignores what a dataclass has no
+field for, so XML from elsewhere is never rebuilt, but changed in place. `domain.py` combines the
+elements, and `read.py` has the project's questions about a whole domain.
 """
 
 import re
@@ -17,7 +17,7 @@ from saltvirt.xml import prefixes
 
 METADATA_NS = "urn:saltext-virt:1"
 prefixes.keep("saltvirt", METADATA_NS)
-# XML 1.0 has no way to write these, not even as a reference.
+# Characters that XML 1.0 cannot hold, not even as references.
 _UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SWITCH = {"yes": True, "on": True, "no": False, "off": False}
 
@@ -37,7 +37,7 @@ def tag(
 
 
 def set_first(root: ET.Element, name: str, text: str) -> None:
-    """Have an element's child of a name have a text; it becomes the first if there is none."""
+    """Set the text of an element's child; insert the child as the first if it is missing."""
     child = root.find(name)
     if child is None:
         child = tag(name)
@@ -56,13 +56,13 @@ def bag(name: str, attributes: Mapping[str, object] | None) -> ET.Element | None
 
 
 def texts(attributes: Mapping[str, object] | None) -> dict[str, str]:
-    """Return attributes as an element has them; those that are ``None`` are left out."""
+    """Return attributes as texts, without those that are ``None``."""
     pairs = (attributes or {}).items()
     return {str(key): _text(str(key), value) for key, value in pairs if value is not None}
 
 
 def attributes_of(element: ET.Element | None) -> dict[str, str] | None:
-    """Return an element's attributes, None without the element: what :func:`bag` was given."""
+    """Return an element's attributes, None without the element: the argument of :func:`bag`."""
     return None if element is None else dict(element.attrib)
 
 
@@ -77,14 +77,14 @@ def on_off(value: object) -> str | None:
 
 
 def flag(value: object) -> bool | None:
-    """Return what a call means by a switch, which YAML has as text if it is quoted: ``'no'``."""
+    """Return a call's switch as a boolean; a quoted one is a text in YAML: ``'no'``."""
     if isinstance(value, str) and value.lower() in _SWITCH:
         return _SWITCH[value.lower()]
     return None if value is None else bool(value)
 
 
 def is_silent(value: object) -> bool:
-    """Return whether a value says nothing: null, an empty text, or False where no switch is."""
+    """Return whether a value means not given: null, an empty text, or False if it is no switch."""
     return value is None or value is False or value == ""
 
 
@@ -111,7 +111,7 @@ def _text(name: str, value: object) -> str:
 
 
 def to_text(element: ET.Element) -> str:
-    """Return an element as indented text; namespaces have the prefixes that :func:`parse` saw."""
+    """Return an element as indented text, with the namespace prefixes that :func:`parse` saw."""
     ET.indent(element)
     return prefixes.tostring(element) + "\n"
 

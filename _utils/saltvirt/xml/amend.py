@@ -1,8 +1,8 @@
 """
-Change a domain's XML where it is: what the project has no field for stays as it was written.
+Change a domain's XML in place: what the project has no field for stays as it was written.
 
-What an element said and what it is to say are both built by its own file; only where these differ
-the element itself is touched.
+The file of an element builds its old and its new form; the element is touched only where these
+differ.
 """
 
 import copy
@@ -13,27 +13,27 @@ from typing import Any
 from saltvirt.xml import tag, to_text
 from saltvirt.xml.merging import format_cpus
 
-# Attributes that are sets of CPUs or nodes, which may be written in several ways.
+# Attributes that are sets of CPUs or nodes, which have several spellings.
 _SETS = {"cpuset", "nodeset", "cpus", "vcpus", "iothreads"}
 Elements = Iterable[ET.Element | None]
 
 
 def change_children(root: ET.Element, old: Elements, new: Elements) -> bool:
     """
-    Change the children of an element from what they said to what they are to say.
+    Change the children of an element from their old to their new form.
 
-    Returns whether anything was to be changed.
+    Returns whether anything had to be changed.
     """
     return _amend(root, tag("all", None, *old), tag("all", None, *new))
 
 
 def change_element(actual: ET.Element, old: ET.Element, new: ET.Element) -> bool:
-    """Change an element from what it said to what is wanted; return whether these differ."""
+    """Change an element from its old to its new form; return whether these differ."""
     return _amend(actual, old, new)
 
 
 def _amend(actual: ET.Element, old: ET.Element, new: ET.Element) -> bool:
-    """Change an element that said ``was``, so that it says what is wanted."""
+    """Change an element of the form ``old`` to the form ``new``; return whether these differ."""
     if _to_comparable(old) == _to_comparable(new):
         return False
     for key in {*old.attrib, *new.attrib}:
@@ -66,7 +66,7 @@ def _amend_children(
 
 
 def put_children(parent: ET.Element, name: str, elements: Sequence[ET.Element]) -> None:
-    """Have these be all children of that name, where the first of them was, or at the end."""
+    """Replace all children of a name, at the place of the first of them, or at the end."""
     children = _find_children(parent, name)
     index = list(parent).index(children[0]) if children else len(parent)
     for child in children:
@@ -76,7 +76,7 @@ def put_children(parent: ET.Element, name: str, elements: Sequence[ET.Element]) 
 
 
 def is_equivalent(first: ET.Element | None, second: ET.Element | None) -> bool:
-    """Return whether two elements say the same, in whatever order."""
+    """Return whether two elements have the same content, in any order."""
     if first is None or second is None:
         return first is second
     return _to_comparable(first) == _to_comparable(second)
@@ -91,7 +91,7 @@ def _normalize_value(key: str, value: str | None) -> str | None:
 
 
 def _to_comparable(element: ET.Element) -> tuple[Any, ...]:
-    """Return what an element says in a form that can be compared and sorted."""
+    """Return an element in a form that can be compared and sorted."""
     attributes = sorted(
         (key, str(_normalize_value(key, value))) for key, value in element.attrib.items()
     )
@@ -105,7 +105,7 @@ def devices(root: ET.Element, *names: str) -> list[ET.Element]:
 
 
 def put_devices(root: ET.Element, name: str, elements: Sequence[ET.Element]) -> None:
-    """Have these be all devices of that name; if only their order differs, it stays."""
+    """Replace all devices of a name, unless only their order differs."""
     if sorted(map(_to_comparable, devices(root, name))) == sorted(map(_to_comparable, elements)):
         return
     parent = root.find("devices")
@@ -115,12 +115,12 @@ def put_devices(root: ET.Element, name: str, elements: Sequence[ET.Element]) -> 
 
 
 def text_of(element: ET.Element) -> str:
-    """Return an element as text, as the functions of Salt return devices."""
+    """Return an element as text, as Salt's functions return devices."""
     return to_text(copy.deepcopy(element)).strip()
 
 
 def is_identical(first: ET.Element, second: ET.Element) -> bool:
-    """Return whether two domains are written alike, but for their indentation."""
+    """Return whether two domains are written alike, except for their indentation."""
     return (
         first.tag == second.tag
         and first.attrib == second.attrib

@@ -1,4 +1,4 @@
-"""A <disk> that is said to be a file, and is a device of the host."""
+"""A <disk> that is defined as a file, and is a device of the host."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 def make_block_disks(root: ET.Element, is_device: Callable[[str], bool]) -> bool:
     """
-    Make each disk of a domain that is said to be a file, and is a device, one of type ``block``.
+    Turn each disk of a domain that is defined as a file, and is a device, into type ``block``.
 
-    Return whether there was any. Salt 3006 defined such disks, and QEMU starts none of them.
+    Returns whether there was any. Salt 3006 defined such disks, and QEMU starts none of them.
     """
     disks = [
         element

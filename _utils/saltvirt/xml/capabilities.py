@@ -1,4 +1,4 @@
-"""What libvirt says a host can run: <capabilities>, <domainCapabilities> and <cpu> of those."""
+"""What a host can run: <capabilities>, <domainCapabilities>, and the <cpu> in these."""
 
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -10,9 +10,9 @@ def read(text: str) -> dict[str, Any]:
     """
     Return ``{arch, model, vendor, features, guests, nodes}`` of a host.
 
-    ``guests`` are ``{os_type, arch, domain_types, machines}``; ``features`` are those that libvirt
-    lists beside the model's own; ``nodes`` are ``{number: {memory_mib, pages}}``, with the huge
-    pages of each NUMA node as ``{KiB: MiB}``.
+    ``guests`` are ``{os_type, arch, domain_types, machines}``; ``features`` are those that the
+    model does not include; ``nodes`` are ``{number: {memory_mib, pages}}``, with the huge pages of
+    each NUMA node as ``{KiB: MiB}``.
     """
     root = parse(text)
     return {
@@ -38,7 +38,7 @@ def _node(cell: ET.Element) -> tuple[int, dict[str, Any]]:
     }
     return int(cell.get("id", 0)), {
         "memory_mib": (memory_kib or 0) // 1024,
-        # The smallest are those of all memory.
+        # The smallest pages are ordinary memory.
         "pages": {size: size * sizes[size] // 1024 for size in sorted(sizes)[1:]},
     }
 
@@ -62,17 +62,17 @@ def _names(features: Any) -> list[str]:
 
 
 def own_cpu(text: str) -> str | None:
-    """Return the XML of a host's own CPU, by its capabilities; None if they say nothing of it."""
+    """Return the XML of a host's own CPU, from its capabilities; None if it is not in them."""
     cpu = parse(text).find("host/cpu")
     return None if cpu is None else to_text(cpu)
 
 
 def host_model(text: str) -> str | None:
     """
-    Return the ``<cpu>`` that ``host-model`` means, by a domain type's capabilities; None without.
+    Return the ``<cpu>`` of ``host-model``, from a domain type's capabilities; None without.
 
-    It is a guest's CPU: libvirt would take one with an ``<arch>`` for a host's, and each feature
-    that is disabled for one that is there.
+    It is a guest's CPU: libvirt would take one with an ``<arch>`` for a host's, and each disabled
+    feature for one that the host has.
     """
     root = parse(text)
     mode = root.find("cpu/mode[@name='host-model'][@supported='yes']")
@@ -84,7 +84,7 @@ def host_model(text: str) -> str | None:
 
 
 def required_features(text: str) -> list[str]:
-    """Return the names of the features that a ``<cpu>`` has, without those it disables, sorted."""
+    """Return the names of the features of a ``<cpu>``, without disabled ones, sorted."""
     features = parse(text).iterfind("feature")
     return _names(feature for feature in features if feature.get("policy") in (None, "require"))
 

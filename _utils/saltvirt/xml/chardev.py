@@ -1,4 +1,4 @@
-"""<serial>, <console> and <channel>: they are written alike."""
+"""<serial>, <console> and <channel>, which are written alike."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,14 +13,14 @@ from saltvirt.xml import attributes_of, bag, flag, tag, texts, yes_no
 ELEMENTS = ("serial", "console", "channel")
 _KEYS = {"type", "path", "host", "port", "protocol", "tls", "target_port", "target_type"}
 _TCP = {"host", "port", "protocol", "tls"}
-# What a call says of a source, and the attribute that it becomes.
+# The keys of a call for a source, and their attributes.
 _SOURCE = {"host": "host", "port": "service", "tls": "tls", "path": "path"}
 _TYPES = {"pty", "tcp", "udp", "file", "dev", "pipe", "unix", "null", "stdio", "vc"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chardev:
-    """What such an element says: its own name, its type, and its parts as their attributes."""
+    """The content of such an element: its name, its type, and the attributes of its parts."""
 
     element: str
     type: str | None = "pty"
@@ -51,7 +51,7 @@ def from_call(
 def _devices(
     element: str, devices: Sequence[Mapping[str, Any]], log_path: str | None
 ) -> Iterator[Chardev]:
-    """Yield the devices, each at a port of its own, the first of them logged."""
+    """Yield the devices, each at a port of its own; the first is logged."""
     used_ports = {str(device["target_port"]) for device in devices if "target_port" in device}
     free_ports = (number for number in count() if str(number) not in used_ports)
     for number, device in enumerate(devices):
@@ -60,7 +60,7 @@ def _devices(
 
 
 def guest_agent() -> Chardev:
-    """Return the channel that the guest's agent of QEMU listens on."""
+    """Return the channel of QEMU's guest agent."""
     target = {"type": "virtio", "name": "org.qemu.guest_agent.0"}
     return Chardev(element="channel", type="unix", target=target)
 
@@ -79,9 +79,9 @@ def _chardev(
     element: str, device: Mapping[str, Any], log_path: str | None, port: object
 ) -> Chardev:
     refuse_unknown_keys(element, device, _KEYS)
-    # On Salt 3006 they were TCP without a type: who names a port means one.
+    # On Salt 3006 they were TCP without a type, so a TCP option implies that type.
     kind = device.get("type", "tcp" if _TCP & device.keys() else "pty")
-    # What YAML makes of a slip, such as a list, may have no hash.
+    # YAML may turn a slip into a list, which has no hash.
     if kind not in [*_TYPES]:
         raise BadArgument(element, f"type {kind!r}; one of {', '.join(sorted(_TYPES))}")
     default_type = "serial" if element == "console" else None
@@ -133,7 +133,7 @@ def find_bound_sources(element: ET.Element) -> list[dict[str, str]]:
 
 
 def read(element: ET.Element) -> Chardev:
-    """Return what such an element says."""
+    """Return the content of such an element."""
     return Chardev(
         element=element.tag,
         type=element.get("type"),
@@ -146,12 +146,12 @@ def read(element: ET.Element) -> Chardev:
 
 def complete(current: Chardev, requested: Chardev, call: Mapping[str, Any]) -> Chardev:
     """
-    Return a device as a call wants it, with what the call does not say as it is now.
+    Return the requested device, with the current values that the call leaves out.
 
-    now
-        The device at its place. One of another type says nothing of what is wanted.
-    given
-        The call's mapping that ``wanted`` is made of; null says nothing.
+    current
+        The device at its place. One of another type is ignored.
+    call
+        The call's mapping that ``requested`` is made of; null means not given.
     """
     if current.type != requested.type:
         return requested
@@ -170,17 +170,17 @@ def complete(current: Chardev, requested: Chardev, call: Mapping[str, Any]) -> C
 def _override(
     current: Mapping[str, str] | None, requested: Mapping[str, str] | None, names: Collection[str]
 ) -> dict[str, str] | None:
-    """Return attributes as they are now, but for those of some names."""
+    """Return the current attributes, with the requested values of some names."""
     overrides = {key: value for key, value in (requested or {}).items() if key in names}
     return (dict(current or {}) | overrides) or None
 
 
 def is_like(current: Chardev, requested: Chardev, has_port: bool) -> bool:
     """
-    Return whether a device is what a call wants; what libvirt has filled in does not matter.
+    Return whether a device is as requested, apart from values that libvirt has filled in.
 
     has_port
-        Whether the call says the port of its target.
+        Whether the call names the port of its target.
     """
     pairs = [(current.source, requested.source), (current.protocol, requested.protocol)]
     target = dict(requested.target or {})
@@ -192,7 +192,7 @@ def is_like(current: Chardev, requested: Chardev, has_port: bool) -> bool:
 
 
 def _has_attributes(current: Mapping[str, str] | None, requested: Mapping[str, str] | None) -> bool:
-    # What is off is not written.
+    # libvirt does not write what is off.
     attributes = {key: value for key, value in (requested or {}).items() if value != "no"}
     return attributes.items() <= (current or {}).items()
 

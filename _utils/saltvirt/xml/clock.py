@@ -25,7 +25,7 @@ class Timer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """What a <clock> says; ``attributes`` are its offset and what belongs to that."""
+    """The content of a <clock>; ``attributes`` are its offset and the values for that."""
 
     attributes: dict[str, str] = field(default_factory=dict)
     timers: tuple[Timer, ...] = ()
@@ -35,7 +35,7 @@ def from_call(clock: Mapping[str, Any] | None) -> Clock:
     """
     Return the clock of ``{utc, adjustment, timezone, timers}``; UTC by default.
 
-    A clock of a time zone has no adjustment: libvirt has no such clock, and passes it over.
+    A clock of a time zone gets no adjustment: libvirt has no such clock, and ignores the value.
     """
     clock = clock or {}
     refuse_unknown_keys("clock", clock, _KEYS)
@@ -47,7 +47,7 @@ def from_call(clock: Mapping[str, Any] | None) -> Clock:
 
 
 def _offset(clock: Mapping[str, Any]) -> dict[str, object]:
-    """Return the attributes of a clock: what it is based on, and how far it is from that."""
+    """Return the attributes of a clock: its basis, and its offset from that."""
     adjustment = clock.get("adjustment")
     if adjustment not in (None, "reset"):
         adjustment = whole_number("clock:adjustment", adjustment, least=-(2**63))
@@ -70,7 +70,7 @@ def _timer(name: object, options: Mapping[str, Any]) -> Timer:
 
 
 def _catchup_options(argument: str, catchup: object) -> Mapping[str, Any]:
-    """Return what ``catchup`` means: True is the policy, a mapping is how it catches up."""
+    """Return the options of ``catchup``: True is the policy, a mapping has its values."""
     if isinstance(catchup, Mapping):
         refuse_unknown_keys(f"{argument}:catchup", catchup, set(_CATCHUP))
         return catchup
@@ -88,7 +88,7 @@ def build(clock: Clock) -> ET.Element:
 
 
 def read(element: ET.Element | None) -> Clock:
-    """Return what a <clock> says; without it, a clock that says nothing."""
+    """Return the content of a <clock>; an empty clock without the element."""
     if element is None:
         return Clock()
     return Clock(
@@ -102,11 +102,11 @@ def read(element: ET.Element | None) -> Clock:
 
 def apply_changes(current: Clock, changes: Mapping[str, Any]) -> Clock:
     """
-    Return the clock when a call has changed it.
+    Return the clock with the changes of a call.
 
-    given
-        As for :func:`of`: null removes, and what is not given stays; timers that are given are all
-        there are.
+    changes
+        As for :func:`from_call`: null removes a value, and what is not given stays; given timers
+        replace all timers.
     """
     refuse_unknown_keys("clock", changes, _KEYS)
     requested = from_call({key: value for key, value in changes.items() if value is not None})
@@ -121,7 +121,7 @@ def apply_changes(current: Clock, changes: Mapping[str, Any]) -> Clock:
 
 
 def _to_call(clock: Clock) -> dict[str, Any]:
-    """Return the call's mapping that leads to a clock, but for its timers."""
+    """Return the call's mapping that leads to a clock, without its timers."""
     attributes = clock.attributes
     basis = (
         attributes.get("basis")

@@ -1,4 +1,4 @@
-"""The XML of a VM that is a clone of another one, and of the volumes that its disks are."""
+"""The XML of a VM that is a clone of another one, and of the volumes for its disks."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from saltvirt.xml import chardev, parse, set_first, tag, to_text
 
 _AGENT = "org.qemu.guest_agent.0"
 _FORMATS = ("qcow2", "raw")
-# Where two would write to one file, or read from one device.
+# Two VMs would write to one such file, or read from one such device.
 _ENDS_OF_HOST = ("file", "pipe", "dev")
 
 
@@ -26,7 +26,7 @@ def writable(text: str) -> list[Writable]:
     """
     Return the disks that two VMs cannot share.
 
-    Raises StorageError for one that is not a file of a format that can be copied.
+    Raises StorageError for a disk that is no file, or of a format that cannot be copied.
     """
     return [_writable(disk) for disk in exclusive_disks(parse(text))]
 
@@ -64,15 +64,15 @@ def domain(
     Return the definition of a clone.
 
     text
-        The base's own definition, as it is when it does not run.
+        The base's persistent definition.
     paths
         ``{file of the base's disk: file of the clone's}``.
     learn_addresses
-        Have libvirt's filter learn the addresses of its NICs, where none says how.
+        Whether libvirt's filter learns the addresses of NICs that do not configure that themselves.
 
-    Whatever must not be there twice is left to libvirt to make anew: UUID, MAC addresses, the
-    firmware's variables, the socket of the guest's agent. The console's log is the base's own, and
-    so is what its serial ports and consoles end in on the host.
+    libvirt makes anew what must not exist twice: UUID, MAC addresses, the firmware's variables, the
+    socket of the guest's agent. The console's log stays the base's own, and so do the host's ends
+    of its serial ports and consoles.
     """
     root = parse(text)
     _remove(root, "uuid")
@@ -99,12 +99,12 @@ def domain(
 
 
 def find_host_chardevs(root: ET.Element) -> Iterator[tuple[ET.Element, str]]:
-    """Yield the serial ports, consoles and channels at a file or device of the host, with that."""
+    """Yield serial ports, consoles and channels at a file or device of the host, with its path."""
     for device in root.findall("devices/*"):
         source = device.find("source")
         if device.tag not in (*chardev.ELEMENTS, "parallel") or source is None:
             continue
-        # What libvirt itself names for a channel is another matter.
+        # libvirt itself names the socket of a channel.
         binds = (
             device.get("type") == "unix"
             and source.get("mode") == "bind"
@@ -115,7 +115,7 @@ def find_host_chardevs(root: ET.Element) -> Iterator[tuple[ET.Element, str]]:
 
 
 def replace_by_ptys(root: ET.Element) -> None:
-    """Have a copy's serial ports, consoles and channels end in ptys where only one VM's can."""
+    """Turn character devices of a copy into ptys where only one VM can have the host's end."""
     for device, _path in find_host_chardevs(root):
         device.set("type", "pty")
         for part in ("source", "protocol"):
@@ -123,7 +123,7 @@ def replace_by_ptys(root: ET.Element) -> None:
 
 
 def clear_source(element: ET.Element) -> None:
-    """Leave it to libvirt what an element names, by its text or by a source."""
+    """Remove what an element names, by its text or by a source, so that libvirt chooses it."""
     element.text = None
     _remove(element, "source")
     element.attrib.pop("type", None)
@@ -139,9 +139,9 @@ def volume(name: str, capacity: int, kind: str, backing: str | None = None) -> s
     Return the XML of a volume.
 
     capacity
-        Bytes.
+        In bytes.
     backing
-        The qcow2 file that it is an overlay of; None for one of its own.
+        The qcow2 file below an overlay; None for a volume without one.
     """
     backing_store = (
         tag("backingStore", None, tag("path", text=backing), tag("format", {"type": "qcow2"}))
@@ -157,7 +157,7 @@ def volume(name: str, capacity: int, kind: str, backing: str | None = None) -> s
 
 
 def exclusive_files(text: str) -> list[str]:
-    """Return the files of a VM's disks that only it may have."""
+    """Return the disk files that only this VM may have."""
     sources = (
         disk.find("source") for disk in exclusive_disks(parse(text)) if disk.get("type") == "file"
     )
@@ -165,5 +165,5 @@ def exclusive_files(text: str) -> list[str]:
 
 
 def backing(text: str) -> str | None:
-    """Return the path that a volume is an overlay of, None if it is one of its own."""
+    """Return the path below a volume that is an overlay, else None."""
     return parse(text).findtext("backingStore/path")

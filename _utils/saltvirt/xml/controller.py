@@ -1,4 +1,4 @@
-"""<controller>: PCIe ports for devices that come while a VM runs, and what SCSI disks need."""
+"""<controller>: PCIe ports to attach devices while a VM runs, and controllers of SCSI disks."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from saltvirt.model import Vm
 from saltvirt.xml import tag
 
-# libvirt gives each controller fifteen disks of its bus, by the letters of their targets.
+# libvirt puts fifteen disks of a bus on each controller, by the letters of their targets.
 _DISKS = 15
-# So many devices can be attached to a new VM while it runs.
+# How many devices can be attached to a new VM while it runs.
 SPARE = 8
-# What libvirt adds, one port each: serial ports and channels, memory balloon, USB, SCSI, video.
+# Devices that libvirt adds, one port each: serial ports and channels, memory balloon, USB, SCSI,
+# video.
 _ADDED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
-    """What a <controller> says; libvirt gives it the number and the address that it lacks."""
+    """The content of a <controller>; libvirt adds a missing number and address."""
 
     type: str | None = None
     index: str | None = None
@@ -26,14 +27,14 @@ class Controller:
 
 def ports(vm: Vm) -> Iterator[Controller]:
     """
-    Yield the PCIe ports of a VM, each of which takes one device; none of a machine without PCIe.
+    Yield the PCIe ports of a VM, each for one device; none for a machine without PCIe.
 
     libvirt itself makes as many as the devices of the definition need, and one more.
     """
     if not _has_pcie(vm):
         return
     device_count = len(vm.disks) + len(vm.nics) + len(vm.host_devices) + bool(vm.seed_path)
-    # The root itself has to be named where ports are.
+    # Where ports are listed, the root must be listed, too.
     yield Controller(type="pci", index="0", model="pcie-root")
     for _port in range(device_count + _ADDED + SPARE):
         yield Controller(type="pci", model="pcie-root-port")
@@ -44,7 +45,7 @@ def _has_pcie(vm: Vm) -> bool:
     machine = vm.machine or ""
     is_q35 = machine == "q35" or machine.startswith("pc-q35-")
     is_virt = machine == "virt" or machine.startswith("virt-")
-    # ARM's machine is virt where none is given.
+    # The default machine of ARM is virt.
     return is_q35 or is_virt or (not machine and vm.arch == "aarch64")
 
 
@@ -52,8 +53,8 @@ def scsi(disks: Iterable[ET.Element], present: Iterable[Controller] = ()) -> tup
     """
     Return the SCSI controllers that some <disk> elements need and a VM does not have.
 
-    libvirt would add an LSI controller on x86, for which the kernels of most distributions' images
-    have no driver.
+    libvirt would add an LSI controller on x86; the kernels of most distributions' images have no
+    driver for it.
 
     present
         The controllers of the VM. Defaults to none.
@@ -69,7 +70,7 @@ def scsi(disks: Iterable[ET.Element], present: Iterable[Controller] = ()) -> tup
 
 
 def _indexes(disks: Iterable[ET.Element]) -> Iterator[int]:
-    """Yield the controllers of SCSI disks, as their addresses say, else as libvirt chooses them."""
+    """Yield the controllers of SCSI disks, by their addresses, or else by libvirt's rule."""
     for disk in disks:
         target, address = disk.find("target"), disk.find("address")
         if target is None or target.get("bus") != "scsi":
@@ -81,7 +82,7 @@ def _indexes(disks: Iterable[ET.Element]) -> Iterator[int]:
 
 
 def _number(target: str) -> int:
-    """Return which disk a target is: 0 of sda, 26 of sdaa."""
+    """Return the number of a target: 0 for sda, 26 for sdaa."""
     number = 0
     for letter in target.removeprefix("sd"):
         number = 26 * number + ord(letter) - ord("a") + 1
@@ -95,19 +96,19 @@ def build(controller: Controller) -> ET.Element:
 
 
 def read(element: ET.Element) -> Controller:
-    """Return what a <controller> says."""
+    """Return the content of a <controller>."""
     return Controller(
         type=element.get("type"), index=element.get("index"), model=element.get("model")
     )
 
 
 def read_scsi(root: ET.Element) -> tuple[Controller, ...]:
-    """Return the SCSI controllers of a <domain>: libvirt adds all others by itself."""
+    """Return the SCSI controllers of a <domain>; libvirt adds all others by itself."""
     return tuple(map(read, root.iterfind("devices/controller[@type='scsi']")))
 
 
 def complete(root: ET.Element) -> None:
-    """Give a <domain> the SCSI controllers that its disks need; those that it has stay."""
+    """Add the SCSI controllers that the disks of a <domain> need; existing ones stay."""
     devices = root.find("devices")
     if devices is not None:
         disks = devices.findall("disk")

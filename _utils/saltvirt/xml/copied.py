@@ -1,4 +1,4 @@
-"""The definition of a VM that is a copy of another one: what must not be there twice is its own."""
+"""The definition of a copy of a VM, with values of its own where two VMs must differ."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from saltvirt.xml import METADATA_NS, chardev, disk, metadata, parse, read, set_first, tag, to_text
 from saltvirt.xml.clone import clear_source, exclusive_disks, find_host_chardevs, replace_by_ptys
 
-# The types of disks that are copied: which attribute of their <source> says what they are.
+# The types of disks that are copied, with the attribute that identifies their <source>.
 TYPES = {"file": "file", "block": "dev", "volume": "volume", "network": "name"}
 _NICS_OF_HOST = ("hostdev", "vdpa", "vhostuser")
 _INPUTS_OF_HOST = ("passthrough", "evdev")
 _MEMORY_OF_HOST = ("nvdimm", "virtio-pmem")
 _QEMU_NS = "http://libvirt.org/schemas/domain/qemu/1.0"
-# What gives QEMU a disk behind libvirt's back.
+# Arguments that give QEMU a disk behind libvirt's back.
 _DISK_ARGUMENT = re.compile(r"-?-(drive|blockdev|hd[a-d]|sd|pflash|mtdblock|virtfs|fsdev)")
 _PATH = re.compile(r"(?:^|[=,:\"\s])(/[^,\"\s]+)")
 
@@ -22,20 +22,20 @@ _PATH = re.compile(r"(?:^|[=,:\"\s])(/[^,\"\s]+)")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySettings:
     """
-    What a copy has of its own.
+    The values of a copy that are not its original's.
 
     sources
-        What its disks' <source> name, by their targets.
+        What the <source> of its disks name, by their targets.
     dropped
-        The targets of disks that it has not.
+        The targets of disks that it does not get.
     macs
-        Those of its NICs, in their order.
+        The MACs of its NICs, in their order.
     variables
         The file of its firmware's variables; None to have libvirt make it.
     seed
         The disk of its seed, if it has one.
     console_log
-        Where this project has the other one's console logged, and where the copy's.
+        The console logs of this project, the original's and the copy's.
     """
 
     name: str
@@ -50,12 +50,12 @@ class CopySettings:
 
 
 def disks(root: ET.Element) -> list[disk.Disk]:
-    """Return the disks that only one VM may have; those that several may share are left out."""
+    """Return the disks that only one VM may have, without those that several may share."""
     return list(map(disk.read, exclusive_disks(root)))
 
 
 def seed(root: ET.Element) -> str | None:
-    """Return the target of the seed that a VM has as a disk, None if it has none."""
+    """Return the target of a VM's seed disk, None if it has none."""
     noted_path = metadata.read(root.find("metadata")).seed
     seed_serial = disk.seed("", "").serial
     for vm_disk in disks(root):
@@ -65,7 +65,7 @@ def seed(root: ET.Element) -> str | None:
 
 
 def find_boot_target(root: ET.Element) -> str | None:
-    """Return the target of the disk that a VM boots from, as far as its definition says."""
+    """Return the target of the disk that a VM boots from, as far as its definition tells."""
     orders = {
         target.get("dev"): int(boot.get("order", "0"))
         for element in exclusive_disks(root)
@@ -82,7 +82,7 @@ def find_boot_target(root: ET.Element) -> str | None:
 
 
 def obstacles(root: ET.Element) -> Iterator[str]:
-    """Yield what a VM has that no other one can have too."""
+    """Yield the reasons why a VM cannot be copied."""
     if read.has_host_device(root) or _has_device_type(root, "interface", _NICS_OF_HOST):
         yield "it has a device of this host, which only one VM can have; detach it first"
     if _has_device_type(root, "input", _INPUTS_OF_HOST):
@@ -118,7 +118,7 @@ def _has_device_type(root: ET.Element, name: str, types: tuple[str, ...]) -> boo
 
 
 def arguments(root: ET.Element) -> list[str]:
-    """Return what QEMU is given that libvirt knows nothing of."""
+    """Return the arguments that QEMU gets past libvirt."""
     return [
         argument.get("value", "")
         for argument in root.iterfind(f"{{{_QEMU_NS}}}commandline/{{{_QEMU_NS}}}arg")
@@ -138,13 +138,13 @@ def find_argument_files(root: ET.Element) -> list[str]:
 
 
 def describe_replaced_chardevs(root: ET.Element) -> Iterator[str]:
-    """Yield what a copy has in place of what its original has at a file or device of the host."""
+    """Yield a message for each pty that a copy gets instead of a file or device of the host."""
     for path in dict.fromkeys(path for _device, path in find_host_chardevs(root)):
         yield f"a serial port, console or channel has a pty, not {path}, which only one VM can have"
 
 
 def describe_shared(root: ET.Element) -> Iterator[str]:
-    """Yield what a copy has in common with its original."""
+    """Yield a message for each resource that a copy shares with its original."""
     for element in root.iterfind("devices/disk"):
         if element.find("shareable") is not None and element.find("readonly") is None:
             vm_disk = disk.read(element)
@@ -180,7 +180,7 @@ def definition(text: str, settings: CopySettings) -> str:
     Return the definition of a copy.
 
     text
-        The other one's own definition, as it is when it does not run, with its secrets.
+        The original's persistent definition, with its secrets.
     """
     root = parse(text)
     for name in ("name", "uuid"):
@@ -198,7 +198,7 @@ def definition(text: str, settings: CopySettings) -> str:
 
 
 def _replace_notes(root: ET.Element, notes: metadata.Notes) -> None:
-    """Have our notes be the copy's; what others have noted stays."""
+    """Replace our notes by the copy's; other metadata stays."""
     (notes_element,) = metadata.build(notes)
     metadata_element = root.find("metadata")
     if metadata_element is None:
@@ -220,7 +220,7 @@ def _set_sources(root: ET.Element, settings: CopySettings) -> None:
             devices.remove(element)
         elif source is not None and target in settings.sources:
             source.set(TYPES[element.get("type", "file")], settings.sources[target])
-            # What was below the other one's is in the copy.
+            # The copy has the content of the original's backing chain.
             _remove(element, "backingStore")
     if settings.seed is not None:
         disk_indexes = [index for index, child in enumerate(devices) if child.tag == "disk"]
@@ -231,10 +231,10 @@ def _set_nics(root: ET.Element, macs: tuple[str, ...]) -> None:
     for nic, mac in zip(root.findall("devices/interface"), macs, strict=True):
         _remove(nic, "mac")
         nic.insert(0, tag("mac", {"address": mac}))
-        # Names of links and ports of a switch, of which there is one each.
+        # Names of host links and of switch ports, which must be unique.
         _remove(nic, "target")
         for filter_ in nic.findall("filterref"):
-            # Another guest's address, which this one could not use.
+            # The original's address, which the copy cannot use.
             for parameter in filter_.findall("parameter[@name='IP']"):
                 filter_.remove(parameter)
         for parameters in nic.findall("virtualport[@type='openvswitch']/parameters"):
@@ -242,7 +242,7 @@ def _set_nics(root: ET.Element, macs: tuple[str, ...]) -> None:
 
 
 def _set_chardevs(root: ET.Element, console_log: tuple[str, str]) -> None:
-    """Have sockets, ports and logs be the copy's."""
+    """Give the copy sockets, ports and logs of its own."""
     for channel in root.findall("devices/channel[@type='unix']"):
         for source in channel.findall("source[@mode='bind']"):
             channel.remove(source)
@@ -268,7 +268,7 @@ def _reset_display(display: ET.Element) -> None:
 
 
 def _set_log(device: ET.Element, console_log: tuple[str, str]) -> None:
-    # Where somebody else has it logged, two would write.
+    # Drop a log that this project did not set up: both VMs would write to it.
     log, (old, new) = device.find("log"), console_log
     if log is not None and log.get("file") == old:
         log.set("file", new)

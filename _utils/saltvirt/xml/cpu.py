@@ -1,4 +1,4 @@
-"""<cpu>: what the guest sees of a processor."""
+"""<cpu>: the processor that a guest sees."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ from saltvirt.xml import attributes_of, bag, distances, flag, kib, leaf, switch,
 from saltvirt.xml.merging import add_free_cpus, merge
 
 _ATTRIBUTES = ("mode", "match", "check")
-# The keys of a call, and the fields that they lead to.
+# The keys of a call, and the fields that they set.
 _FIELDS = {
     **{key: key for key in ("vendor", "model", "topology", "cache", "features")},
     "numa": "cells",
 }
 _OWN = (*_ATTRIBUTES, *_FIELDS)
-# What `cpu` may have; of the rest are <vcpu>, <vcpus>, <iothreads> and <cputune>.
+# All keys of `cpu`; the rest are for <vcpu>, <vcpus>, <iothreads> and <cputune>.
 _KEYS = {
-    # What the documentation of Salt 3006's states called features.
+    # The name of `features` in the documentation of Salt 3006's states.
     "feature",
     "placement",
     "cpuset",
@@ -43,7 +43,7 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A CPU model; ``attributes`` are its fallback and the vendor's id that the guest sees."""
+    """A CPU model; ``attributes`` are its fallback and the vendor id for the guest."""
 
     name: str | None
     attributes: dict[str, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
-    """What a <cpu> says; ``attributes`` are mode, match and check, ``features`` name: policy."""
+    """The content of a <cpu>; ``attributes``: mode, match, check; ``features``: name to policy."""
 
     attributes: dict[str, str] = field(default_factory=dict)
     model: Model | None = None
@@ -78,11 +78,11 @@ def from_call(
     cpu: int | Mapping[str, Any], domain_type: str | None, *, has_default: bool = True
 ) -> Cpu:
     """
-    Return what a number of CPUs or a ``cpu`` mapping leads to.
+    Return the processor for a number of CPUs or a ``cpu`` mapping.
 
     has_default
-        Whether it has a mode where the call gives none; without it, it is QEMU's oldest model,
-        unless there are features, which libvirt takes of no such model.
+        Whether to set a mode where the call gives none. Without a mode it is QEMU's oldest model,
+        unless there are features: libvirt takes none for that model, so they always get a mode.
     """
     if not isinstance(cpu, Mapping):
         cpu = {}
@@ -109,7 +109,7 @@ def from_call(
 
 
 def _check_distances(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    """Return the cells; refuse a distance to one that is not there, over which libvirt 9.0 dies."""
+    """Return the cells; refuse a distance to a missing cell, which makes libvirt 9.0 crash."""
     cell_ids = [str(numa_cell.id) for numa_cell in cells]
     for cell in cells:
         unknown_ids = [row["id"] for row in cell.distances if row["id"] not in cell_ids]
@@ -122,20 +122,20 @@ def _check_distances(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
 
 
 def features_of(cpu: Mapping[str, Any]) -> dict[Any, Any]:
-    """Return the features that a ``cpu`` mapping asks for, and how."""
+    """Return the features of a ``cpu`` mapping, with their policies."""
     policies = [mapping(f"cpu:{key}", cpu.get(key)) or {} for key in ("feature", "features")]
     return {**normalize_features(policies[0]), **normalize_features(policies[1])}
 
 
 def normalize_features(features: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return policies by the names of features, also of one as Salt 3006's states showed it."""
+    """Return policies by the names of features, also from the form of Salt 3006's states."""
     if set(features) == {"policy", "name"}:
         return {features["name"]: features["policy"]}
     return dict(features)
 
 
 def _mode(cpu: Mapping[str, Any], domain_type: str | None, has_default: bool) -> Any:
-    """Migratable by default: the host's model under KVM; all that TCG emulates otherwise."""
+    """Return the mode; by default a migratable one: KVM's host model, or all that TCG emulates."""
     if cpu.get("mode") or cpu.get("model") or not (has_default or features_of(cpu)):
         return cpu.get("mode") or None
     return "host-model" if domain_type == "kvm" else "maximum"
@@ -202,7 +202,7 @@ def _build_cell(cell: Cell) -> ET.Element:
 
 
 def read(element: ET.Element | None) -> Cpu | None:
-    """Return what a <cpu> says, None without it."""
+    """Return the content of a <cpu>, None without it."""
     if element is None:
         return None
     model = element.find("model")
@@ -232,7 +232,7 @@ def _read_cell(cell: ET.Element) -> Cell:
 
 
 def fill_first_cell(requested: Cpu | None, current: Cpu | None, vcpus: int) -> Cpu | None:
-    """Return what is wanted, with the CPUs of no cell in the first if QEMU's driver has done so."""
+    """Return the request, with CPUs of no cell in the first if QEMU's driver put them there."""
     if requested is None or current is None or not (requested.cells and current.cells):
         return requested
     first, *other_cells = requested.cells
@@ -244,17 +244,17 @@ def fill_first_cell(requested: Cpu | None, current: Cpu | None, vcpus: int) -> C
 
 def apply_changes(current: Cpu | None, changes: Mapping[str, Any]) -> Cpu | None:
     """
-    Return the processor that a domain has when a call has changed it.
+    Return the processor of a domain with the changes of a call.
 
-    given
-        A ``cpu`` mapping, of which null removes and what is not given stays.
+    changes
+        A ``cpu`` mapping; null removes a value, and what is not given stays.
     """
     refuse_unknown_keys("cpu", changes, _KEYS)
     cpu_changes = {key: changes[key] for key in _OWN if key in changes}
     if isinstance(cpu_changes.get("model"), str):
         cpu_changes["model"] = {"name": cpu_changes["model"]}
     call = merge(_to_call(current), cpu_changes)
-    # libvirt takes features of a model alone, and Salt 3006 passed these over.
+    # libvirt takes features only beside a mode or a model, and Salt 3006 ignored this key.
     if changes.get("feature") and (call.get("mode") or call.get("model")):
         cpu_changes["features"] = features_of(changes)
         call = merge(_to_call(current), cpu_changes)
@@ -266,7 +266,7 @@ def apply_changes(current: Cpu | None, changes: Mapping[str, Any]) -> Cpu | None
 
 
 def _as_libvirt_keeps(requested: Cpu, call: Mapping[str, Any]) -> Cpu:
-    """Return a processor with what libvirt fills in, and without what it leaves out."""
+    """Return a processor with what libvirt adds, and without what libvirt omits."""
     # Without a model there is nothing to match.
     keys = call.keys() if requested.model and requested.model.name else call.keys() - {"match"}
     distances_by_cell = distances.complete_links(
@@ -282,8 +282,8 @@ def _as_libvirt_keeps(requested: Cpu, call: Mapping[str, Any]) -> Cpu:
 
 
 def _keep_unchanged(requested: Cpu, current: Cpu, cpu_changes: Mapping[str, Any]) -> Cpu:
-    """Return a processor with what a call does not name, which may say more than a call can."""
-    # What libvirt has filled in.
+    """Return a processor with the current values of all keys that a call does not name."""
+    # Attributes that libvirt has added.
     filled_attributes = {
         key: value for key, value in current.attributes.items() if key not in _ATTRIBUTES
     }

@@ -22,7 +22,7 @@ _NUMBERS = (
     "iothread_quota",
 )
 _PINS = ("vcpupin", "emulatorpin", "iothreadpin")
-# How each element names the threads that it is for.
+# The attribute by which each element names its threads.
 _SCHEDS = {"vcpusched": "vcpus", "iothreadsched": "iothreads", "emulatorsched": None}
 _PARTS = ("cachetune", "memorytune")
 _KEYS = {*_NUMBERS, *_PINS, *_SCHEDS, *_PARTS}
@@ -32,7 +32,7 @@ Row = tuple[str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A <cachetune> or a <memorytune>: the virtual CPUs, and rows of what they get."""
+    """A <cachetune> or a <memorytune>: the virtual CPUs, and rows of their shares."""
 
     name: str
     vcpus: str | None
@@ -41,7 +41,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cputune:
-    """What a <cputune> says; a row is an element's name and its attributes."""
+    """The content of a <cputune>; a row is an element's name and its attributes."""
 
     numbers: dict[str, str] = field(default_factory=dict)
     pins: tuple[Row, ...] = ()
@@ -50,7 +50,7 @@ class Cputune:
 
 
 def from_call(tuning: Mapping[str, Any] | None) -> Cputune | None:
-    """Return it from the mapping ``cpu:tuning``; None if that says nothing."""
+    """Return the tuning of the mapping ``cpu:tuning``; None if that is empty."""
     if not tuning:
         return None
     refuse_unknown_keys("cpu:tuning", tuning, _KEYS)
@@ -72,7 +72,7 @@ def from_call(tuning: Mapping[str, Any] | None) -> Cputune | None:
 
 
 def _numbers(tuning: Mapping[str, Any]) -> dict[str, str]:
-    # As on Salt 3006, what is empty says nothing.
+    # As on Salt 3006, an empty value means not given.
     return texts({key: tuning.get(key) for key in _NUMBERS if not is_silent(tuning.get(key))})
 
 
@@ -88,7 +88,7 @@ def _emulatorpin(tuning: Mapping[str, Any]) -> list[Row]:
 
 
 def _rules(value: Any) -> list[Mapping[str, Any]]:
-    """Return rules as a list; of the emulator there is one alone."""
+    """Return rules as a list; the emulator has only one."""
     return [value] if isinstance(value, Mapping) else list(value or ())
 
 
@@ -117,14 +117,14 @@ def _cachetune(members: object, rules: Mapping[Any, Any]) -> Part:
 
 
 def _cache_kib(rule: Mapping[str, Any]) -> int:
-    """Return the size of a part of a cache: KiB if nothing says a unit, as libvirt has it."""
+    """Return the size of a part of a cache; as for libvirt, the default unit is KiB."""
     size = str(rule.get("size")).strip()
     unit = str(rule.get("unit") or "KiB") if size.isdecimal() else ""
     return size_kib(size + unit, "cpu:tuning:cachetune:size")
 
 
 def _as_libvirt_writes(size_kib: int) -> dict[str, object]:
-    """Return a size in the largest unit that leaves no rest; in another it would be a change."""
+    """Return a size in the largest exact unit: in another unit it would be a change."""
     units = ["KiB", "MiB", "GiB"]
     while size_kib and size_kib % 1024 == 0 and len(units) > 1:
         size_kib //= 1024
@@ -158,7 +158,7 @@ def build(tune: Cputune | None) -> ET.Element | None:
 
 
 def read(element: ET.Element | None) -> Cputune | None:
-    """Return what a <cputune> says, None without it."""
+    """Return the content of a <cputune>, None without it."""
     if element is None:
         return None
     return Cputune(
@@ -188,13 +188,13 @@ def apply_changes(
     current: Cputune | None, changes: Mapping[str, Any] | None, max_vcpus: int | None = None
 ) -> Cputune | None:
     """
-    Return the tuning that a domain has when a call has changed it.
+    Return the tuning of a domain with the changes of a call.
 
-    given
-        The mapping ``cpu:tuning``, of which null removes and what is not given stays; None
-        removes all of it.
-    most
-        How many virtual CPUs there can be: libvirt leaves out the pins of others.
+    changes
+        The mapping ``cpu:tuning``; null removes a value, and what is not given stays; None removes
+        all of it.
+    max_vcpus
+        The highest number of virtual CPUs: libvirt omits the pins of others.
     """
     if changes is None:
         return None
@@ -218,7 +218,7 @@ def apply_changes(
 
 
 def _by_rule(scheds: tuple[Row, ...]) -> dict[tuple[str | None, ...], str]:
-    """Return rules with the threads that each is for; libvirt writes a row for each thread."""
+    """Return the threads of each rule; libvirt writes a row for each thread."""
     out: dict[tuple[str | None, ...], str] = {}
     for name, row in scheds:
         members = row.get(_SCHEDS[name] or "", "")
@@ -228,7 +228,7 @@ def _by_rule(scheds: tuple[Row, ...]) -> dict[tuple[str | None, ...], str]:
 
 
 def _by_cpus(value: Any) -> Any:
-    """Return a mapping by sets of CPUs, these as libvirt writes them."""
+    """Return a mapping by sets of CPUs, in libvirt's spelling."""
     return (
         {format_cpus(key): rule for key, rule in value.items()}
         if isinstance(value, Mapping)

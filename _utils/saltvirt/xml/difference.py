@@ -1,4 +1,4 @@
-"""What a call changes in a definition, as lines."""
+"""The changes of a call to a definition, as lines."""
 
 import copy
 import difflib
@@ -11,9 +11,9 @@ _SECRET = re.compile(r"""\b(passwd)=("[^"]*"|'[^']*')""")
 
 
 def lines(old: ET.Element, new: ET.Element) -> list[str]:
-    """Return the lines of a definition that go (``-``) and come (``+``), without passwords."""
+    """Return removed (``-``) and added (``+``) lines of a definition, without passwords."""
     diff_lines = difflib.unified_diff(_lines(old), _lines(new), lineterm="", n=0)
-    # The first two name files, which there are none of.
+    # The first two lines are for names of files.
     return [
         _SECRET.sub(r'\1="…"', line) for line in list(diff_lines)[2:] if not line.startswith("@@")
     ]
@@ -22,7 +22,7 @@ def lines(old: ET.Element, new: ET.Element) -> list[str]:
 def _lines(root: ET.Element) -> list[str]:
     shown = copy.deepcopy(root)
     for element in shown.iter():
-        # As libvirt and a call wrote it, it is indented in two ways.
+        # libvirt and calls indent in different ways.
         element.text = (element.text or "").strip() or None
         element.tail = None
     ET.indent(shown)

@@ -10,7 +10,7 @@ from saltvirt.xml import attributes_of, bag, leaf, source, tag, texts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backing:
-    """What a <disk> says it is based on."""
+    """A file below a <disk>, as its definition names it."""
 
     type: str | None = None
     format: str | None = None
@@ -19,13 +19,13 @@ class Backing:
 
     @property
     def path(self) -> str | None:
-        """Where it is."""
+        """The path of the file."""
         return source.path(self.source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Auth:
-    """Who logs in where a disk is; ``secret`` are that element's attributes."""
+    """The login for the server of a disk; ``secret`` are that element's attributes."""
 
     username: str | None = None
     secret: dict[str, str] = field(default_factory=dict)
@@ -34,9 +34,9 @@ class Auth:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
     """
-    What a <disk> says; ``driver``, ``source`` and ``target`` are their elements' attributes.
+    The content of a <disk>; ``driver``, ``source`` and ``target`` are their elements' attributes.
 
-    ``hosts`` are those of the source's servers, ``auth`` is who logs in there, by a secret.
+    ``hosts`` are the source's servers, ``auth`` is the login there, by a secret.
     """
 
     type: str | None = "file"
@@ -52,17 +52,17 @@ class Disk:
 
     @property
     def path(self) -> str | None:
-        """Where its content is; None for an empty drive."""
+        """The place of its content; None for an empty drive."""
         return source.path(self.source)
 
     @property
     def format(self) -> str:
-        """Its format; libvirt takes one that is not said for raw."""
+        """Its format; libvirt takes a missing one for raw."""
         return (self.driver or {}).get("type", "raw")
 
 
 def from_call(disk: model.Disk) -> Disk:
-    """Return a disk, or an empty drive; the format is always said, never probed."""
+    """Return a disk, or an empty drive; the format is always given, so it is never probed."""
     is_drive = disk.device in ("cdrom", "floppy")
     remote_source = disk.elsewhere
     if disk.path is None and remote_source is None and not is_drive:
@@ -122,8 +122,8 @@ def seed(path: str, target: str) -> Disk:
     """
     Return the disk of a NoCloud seed.
 
-    A virtio disk, because cloud kernels have no AHCI; writable, because the guest wipes its
-    private key off it. Its format is in its name, as the guest may write what it likes on it.
+    A virtio disk, because cloud kernels have no AHCI; writable, because the guest wipes its private
+    key off it. The format is in the file's name, and not probed: the guest may write anything.
     """
     return Disk(
         driver={"name": "qemu", "type": "qcow2" if path.endswith(".qcow2") else "raw"},
@@ -157,7 +157,7 @@ def build(disk: Disk) -> ET.Element:
 
 
 def read(element: ET.Element) -> Disk:
-    """Return what a <disk> says."""
+    """Return the content of a <disk>."""
     source_ = element.find("source")
     source_tag = tag("source") if source_ is None else source_
     return Disk(
@@ -190,7 +190,7 @@ def _build_backing(backing: Backing | None) -> ET.Element | None:
 
 
 def _read_backing(store: ET.Element | None) -> Backing | None:
-    # An empty one says that the chain ends here.
+    # An empty element marks the end of the chain.
     origin = attributes_of(store.find("source")) if store is not None else None
     if store is None or origin is None:
         return None

@@ -1,4 +1,4 @@
-"""<distances> of NUMA cells, which libvirt has both ways."""
+"""<distances> of NUMA cells, which libvirt keeps both ways."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,14 +9,14 @@ _OWN = "10"
 
 def remove_links(cells: Mapping[str, Any], changes: Any) -> dict[str, Any]:
     """
-    Return a call's cells without the distances to those from which it takes theirs.
+    Return a call's cells without the distances to cells that lose theirs in the call.
 
-    libvirt would fill in again what the call has removed.
+    libvirt would fill in again what the call removes.
 
     cells
-        All of them.
-    given
-        What the call says of them.
+        All cells.
+    changes
+        The call's changes of cells.
     """
     changed_cells = {
         str(number): cell_changes
@@ -41,7 +41,7 @@ def _cut_distances(cell: Mapping[str, Any], number: str, cut_numbers: set[str]) 
     remaining_distances = {
         to: far for to, far in (cell.get("distances") or {}).items() if to not in cut_numbers
     }
-    # To itself alone it is none.
+    # A distance to itself alone counts as none.
     return {
         **cell,
         "distances": remaining_distances if set(remaining_distances) != {number} else {},
@@ -49,7 +49,7 @@ def _cut_distances(cell: Mapping[str, Any], number: str, cut_numbers: set[str]) 
 
 
 def complete_links(rows_by_cell: Mapping[str, Rows]) -> dict[str, Rows]:
-    """Return ``{cell: its distances}`` with what libvirt fills in: back, and to itself."""
+    """Return ``{cell: distances}`` with those that libvirt fills in: back, and to itself."""
     rows = [
         (near, row["id"], row["value"])
         for near, cell_rows in rows_by_cell.items()

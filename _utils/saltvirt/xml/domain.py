@@ -56,7 +56,7 @@ _Element = TypeVar("_Element")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """What a <domain> says of all that this project can write."""
+    """The content of a <domain>, as far as this project can write it."""
 
     type: str | None
     name: str | None
@@ -92,11 +92,11 @@ def build(
     Return the domain XML of a VM.
 
     vm
-        A :class:`saltvirt.model.Vm` whose disks have paths and whose type is decided.
+        A :class:`saltvirt.model.Vm` with a type, and with paths of its disks.
     host_devices
         The descriptions of ``vm.host_devices``.
-    made
-        The files and volumes that are made for the VM; None has nothing noted of them.
+    created_storage
+        The files and volumes that are made for the VM, for its notes; None for no notes of them.
     """
     domain = from_call(vm, host_devices)
     if created_storage is not None:
@@ -105,7 +105,7 @@ def build(
 
 
 def from_call(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
-    """Return the domain that a VM leads to; the arguments are those of :func:`build`."""
+    """Return the domain of a VM; the arguments are those of :func:`build`."""
     display = _shaped("graphics", graphics.from_call, vm.graphics)
     card = video.for_display(display)
     memory_ = _shaped("mem", memory.from_call, vm.memory)
@@ -144,7 +144,7 @@ def from_call(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
         hostdevs=tuple(map(hostdev.from_call, host_devices)),
         rngs=(rng.for_vm(),),
     )
-    # Last, as disks need paths: a wrong shape of another argument is reported before.
+    # Last, as disks need paths: an error in another argument's shape is reported first.
     disks = (*map(disk.from_call, vm.disks), *seeds(vm, {vm_disk.target for vm_disk in vm.disks}))
     controllers = (*controller.ports(vm), *controller.scsi(map(disk.build, disks)))
     return replace(domain, disks=disks, controllers=controllers)
@@ -168,7 +168,7 @@ def seeds(vm: Vm, used_targets: Container[str]) -> Iterator[Disk]:
     """
     Yield the disk of a VM's seed, if it has one.
 
-    taken
+    used_targets
         The targets of its other disks.
     """
     if not vm.seed_path:
@@ -219,7 +219,7 @@ def _devices(domain: Domain) -> ET.Element:
 
 
 def read(root: ET.Element) -> Domain:
-    """Return what a domain says, whoever defined it."""
+    """Return the content of a domain of any origin."""
     return Domain(
         type=root.get("type"),
         name=root.findtext("name") or None,

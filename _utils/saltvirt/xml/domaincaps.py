@@ -1,4 +1,4 @@
-"""<domainCapabilities> whole, as ``virt.domain_capabilities`` shows them."""
+"""All of <domainCapabilities>, as ``virt.domain_capabilities`` shows them."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -11,7 +11,7 @@ def read(text: str) -> dict[str, Any]:
     """
     Return ``{emulator, domain, machine, arch, max_vcpus, iothreads, os, cpu, devices, features}``.
 
-    What libvirt does not say is left out, but for the first four, which are None.
+    Values that libvirt omits are left out, except for the first four, which are None.
     """
     root = parse(text)
     out: dict[str, Any] = {

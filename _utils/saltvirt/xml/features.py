@@ -11,7 +11,7 @@ from saltvirt.xml import flag, on_off, switch, tag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """What a <features> says of those that this project sets."""
+    """The content of a <features>, as far as this project sets them."""
 
     acpi: bool = False
     apic: bool = False
@@ -20,7 +20,7 @@ class Features:
 
 
 def from_call(hypervisor_features: Mapping[str, Any] | None, arch: str | None) -> Features:
-    """Return the features: ACPI and APIC on x86, and what the call asks of the hypervisor."""
+    """Return the features: those of the architecture, and the call's for the hypervisor."""
     requested = hypervisor_features or {}
     refuse_unknown_keys("hypervisor_features", requested, {"kvm-hint-dedicated"})
     is_x86 = arch in (None, "x86_64", "i686")
@@ -47,7 +47,7 @@ def build(features: Features) -> ET.Element:
 
 
 def read(element: ET.Element | None) -> Features:
-    """Return what a <features> says; none without it."""
+    """Return the content of a <features>; none without it."""
     if element is None:
         return Features()
     hint = element.find("kvm/hint-dedicated")
@@ -60,7 +60,7 @@ def read(element: ET.Element | None) -> Features:
 
 
 def apply_changes(current: Features, changes: Mapping[str, Any]) -> Features:
-    """Return the features when a call has changed what it asks of the hypervisor."""
+    """Return the features with a call's changes for the hypervisor."""
     requested = from_call(changes, None)
     is_given = "kvm-hint-dedicated" in changes
     return replace(current, hint_dedicated=requested.hint_dedicated) if is_given else current

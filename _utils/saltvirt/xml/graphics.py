@@ -10,7 +10,7 @@ from saltvirt.errors import BadArgument
 from saltvirt.xml import amend, attributes_of, bag, parse, switch, tag, texts, to_text, yes_no
 
 _KEYS = {"type", "port", "tls_port", "listen", "password", "keymap"}
-# Those that have a port, and those that have none.
+# Types with a port, and types without one.
 _REACHED = ("vnc", "spice", "rdp")
 _TYPES = (*_REACHED, "sdl", "egl-headless", "dbus", "desktop", "none")
 _SHOWN = ("autoport", "keymap", "listen", "port", "type")
@@ -18,7 +18,7 @@ _SHOWN = ("autoport", "keymap", "listen", "port", "type")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graphics:
-    """What a <graphics> says; ``listen`` are the attributes of its first listener."""
+    """The content of a <graphics>; ``listen`` are the attributes of its first listener."""
 
     type: str | None
     port: str | None = None
@@ -41,8 +41,8 @@ def vnc(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_call(graphics: Mapping[str, Any] | None) -> Graphics | None:
-    """Return the display of a ``graphics`` mapping; without a listen address it is 127.0.0.1."""
-    # First, or a misspelt 'type' would mean none, and an update would take the display away.
+    """Return the display of a ``graphics`` mapping; the default listen address is 127.0.0.1."""
+    # First: a misspelt 'type' would mean none, and an update would remove the display.
     refuse_unknown_keys("graphics", graphics or {}, _KEYS)
     if not graphics or str(graphics.get("type", "none")).lower() == "none":
         return None
@@ -50,12 +50,12 @@ def from_call(graphics: Mapping[str, Any] | None) -> Graphics | None:
     if kind not in _TYPES:
         raise BadArgument("graphics:type", f"{kind!r}; one of {', '.join(_TYPES)}")
     if kind == "vnc" and password is not None and len(str(password)) > 8:
-        # The protocol cuts it: a longer one would be weaker than it looks.
+        # The protocol cuts a longer password, which would be weaker than it looks.
         raise BadArgument("graphics:password", "VNC uses only 8 characters; give at most 8")
     values = texts({**graphics, "listen": None})
     port = _port(values.get("port"))
     tls_port = _port(values.get("tls_port")) if kind == "spice" else None
-    # It would choose the port for TLS, too.
+    # libvirt would choose the port for TLS, too.
     is_chosen = not (port or tls_port)
     return _as_libvirt_keeps(
         Graphics(
@@ -71,7 +71,7 @@ def from_call(graphics: Mapping[str, Any] | None) -> Graphics | None:
 
 
 def _port(port: str | None) -> str | None:
-    """Return a port, None if libvirt is to choose it, which it shows as -1 or 0 itself."""
+    """Return a port, None if libvirt is to choose it, which libvirt shows as -1 or 0."""
     return None if port in ("", "-1", "0") else port
 
 
@@ -87,9 +87,9 @@ def _as_libvirt_keeps(requested: Graphics) -> Graphics:
 
 
 def _listen(listen: Any) -> dict[str, str]:
-    """Return the listener: never all addresses, unless they are asked for."""
+    """Return the listener; never all addresses, unless the call names them."""
     listener = listen if isinstance(listen, Mapping) else {"address": listen} if listen else {}
-    # Null, and an empty address, say nothing.
+    # Null and an empty address mean not given.
     kind = listener.get("type") or "address"
     address = (listener.get("address") or "127.0.0.1") if kind == "address" else None
     return texts({"type": kind, "address": address})
@@ -109,7 +109,7 @@ def build(graphics: Graphics) -> ET.Element:
 
 
 def read(element: ET.Element) -> Graphics:
-    """Return what a <graphics> says."""
+    """Return the content of a <graphics>."""
     return Graphics(
         type=element.get("type"),
         port=element.get("port"),
@@ -123,9 +123,10 @@ def read(element: ET.Element) -> Graphics:
 
 def describe(elements: Iterable[ET.Element]) -> dict[str, str]:
     """
-    Return all attributes of displays but a password; those of a later one win.
+    Return all attributes of displays except passwords; those of a later one win.
 
-    ``autoport``, ``keymap``, ``listen``, ``port`` and ``type`` are ``"None"`` where none says them.
+    ``autoport``, ``keymap``, ``listen``, ``port`` and ``type`` are ``"None"`` if no display has
+    them.
     """
     out = dict.fromkeys(_SHOWN, "None")
     for element in elements:
@@ -136,7 +137,7 @@ def describe(elements: Iterable[ET.Element]) -> dict[str, str]:
 
 
 def without_passwords(text: str) -> str:
-    """Return a domain's definition without the passwords of its displays, fit to be shown."""
+    """Return a domain's definition without the passwords of its displays, for display."""
     if " passwd=" not in text:
         return text
     root = parse(text)
@@ -147,11 +148,11 @@ def without_passwords(text: str) -> str:
 
 def apply_changes(current: Graphics | None, changes: Mapping[str, Any]) -> Graphics | None:
     """
-    Return the display when a call has changed it, None if it is to have none.
+    Return the display with the changes of a call, None if there is to be none.
 
-    now
-        The display of that type that there is, if any: its port, password, keymap and listener
-        stay where the call does not name them.
+    current
+        The existing display of that type, if any: its port, password, keymap and listener stay
+        where the call does not name them.
     """
     requested = from_call(changes)
     if requested is None or current is None or current.type != requested.type:
@@ -172,7 +173,7 @@ def apply_changes(current: Graphics | None, changes: Mapping[str, Any]) -> Graph
 
 
 def _choose_listen(listen: Any, requested: Graphics, current: Graphics) -> dict[str, str] | None:
-    """Return the listener that is wanted, with what a call does not say of one of its type."""
+    """Return the requested listener, or the current one of that type if the call has no address."""
     current_listen, requested_listen = current.listen or {}, requested.listen or {}
     if not listen:
         return current.listen
@@ -193,9 +194,9 @@ def _choose_attribute(
 
 
 def amend_element(element: ET.Element, requested: Graphics) -> None:
-    """Change a <graphics> where it is."""
+    """Change a <graphics> in place."""
     current = read(element)
     amend.change_element(element, build(current), build(requested))
     if requested.listen != current.listen:
-        # It says the same in an attribute, from which the listener may not differ.
+        # The attribute repeats the listener, and must not differ from it.
         element.attrib.pop("listen", None)

@@ -1,4 +1,4 @@
-"""The devices that a call can name in a domain: which one is which, and what they say."""
+"""The devices that a call can name in a domain: which element they are, and its content."""
 
 import copy
 import xml.etree.ElementTree as ET
@@ -12,10 +12,10 @@ from saltvirt.xml.nic import Interface
 
 SEED_SERIAL = "saltvirt-seed"
 DRIVES = ("cdrom", "floppy")
-# What libvirt adds to a source while the domain runs.
+# Attributes that libvirt adds to a source while the domain runs.
 _OF_RUN = ("index", "startupPolicy")
 _ADDRESS = ("domain", "bus", "slot", "function")
-# Of a NIC, what a call that does not say it leaves as it is.
+# Parts of a NIC that a call may leave out: they stay.
 _EXTRAS = ("mtu", "vlan", "virtualport", "bandwidth", "filter", "driver")
 
 
@@ -25,19 +25,19 @@ def is_seed(element: ET.Element) -> bool:
 
 
 def persistent_source(vm_disk: Disk) -> dict[str, str] | None:
-    """Return a disk's source without what it has only while the domain runs."""
+    """Return a disk's source without the attributes that it has only while the domain runs."""
     attributes = {key: value for key, value in (vm_disk.source or {}).items() if key not in _OF_RUN}
     return attributes or None
 
 
 def content(vm_disk: Disk) -> dict[str, str]:
-    """Return where a disk's content is, as attributes."""
+    """Return the place of a disk's content, as attributes."""
     servers = {f"host {n}": str(sorted(host.items())) for n, host in enumerate(vm_disk.hosts)}
     return {**(persistent_source(vm_disk) or {}), **servers}
 
 
 def with_medium(current: Disk, requested: Disk) -> Disk:
-    """Return a drive with the medium of another, and else as it is."""
+    """Return a drive with the medium of another, otherwise unchanged."""
     kind = requested.type if requested.source else "file"
     return replace(
         current, type=kind, source=requested.source, hosts=requested.hosts, auth=requested.auth
@@ -45,12 +45,12 @@ def with_medium(current: Disk, requested: Disk) -> Disk:
 
 
 def amend_disk_copy(element: ET.Element, requested: Disk) -> ET.Element:
-    """Return a copy of a <disk> that says what is wanted."""
+    """Return a copy of a <disk> with the requested values."""
     out = copy.deepcopy(element)
     current = disk.read(out)
     if amend.change_element(out, disk.build(current), disk.build(requested)):
         if current.target.get("bus") != requested.target.get("bus"):
-            # It is on another bus, where that address means nothing.
+            # The address means nothing on another bus.
             amend.put_children(out, "address", [])
         if content(current) != content(requested):
             amend.put_children(out, "backingStore", [])
@@ -58,7 +58,7 @@ def amend_disk_copy(element: ET.Element, requested: Disk) -> ET.Element:
 
 
 def amend_nic_copy(element: ET.Element, requested: Interface) -> ET.Element:
-    """Return a copy of an <interface> that says what is wanted."""
+    """Return a copy of an <interface> with the requested values."""
     out = copy.deepcopy(element)
     current = nic.read(out)
     if (
@@ -70,12 +70,12 @@ def amend_nic_copy(element: ET.Element, requested: Interface) -> ET.Element:
 
 
 def _kind(interface: Interface) -> str | None:
-    # What runs on a network is shown as what libvirt made of it.
+    # libvirt shows a running NIC of a network with another type, and keeps the network's name.
     return "network" if "network" in (interface.source or {}) else interface.type
 
 
 def place(interface: Interface) -> tuple[Any, ...]:
-    """Return what a NIC is on: its kind, and a bridge, network, link or device of the host."""
+    """Return the host's side of a NIC: its kind, and a bridge, network, link or device."""
     kind = _kind(interface)
     on = (interface.source or {}).get("network") if kind == "network" else interface.on
     return kind, on, parse_pci_address(interface.address)
@@ -90,7 +90,7 @@ def parse_pci_address(address: dict[str, str] | None) -> tuple[int, ...] | None:
 
 
 def merge_nic(current: Interface, requested: Interface) -> Interface:
-    """Return a NIC as a call wants it; what the call does not say stays."""
+    """Return a NIC with the requested values; what the call leaves out stays."""
     out = replace(current, **_extras(current, requested), mac=requested.mac)
     if place(current) != place(requested):
         return replace(
@@ -105,7 +105,7 @@ def merge_nic(current: Interface, requested: Interface) -> Interface:
 
 
 def _source(current: Interface, requested: Interface) -> dict[str, str] | None:
-    """Return the source of a NIC that stays where it is, with what the call says of it."""
+    """Return the source of a NIC that stays in its place, with the call's values."""
     requested_source = requested.source or {}
     overrides = {
         key: value for key, value in requested_source.items() if key in ("portgroup", "mode")
@@ -114,12 +114,12 @@ def _source(current: Interface, requested: Interface) -> dict[str, str] | None:
 
 
 def differs(current: Interface, requested: Interface) -> bool:
-    """Return whether a NIC that stays where it is has other limits, tags or filters."""
+    """Return whether a NIC that stays in its place gets other limits, tags or filters."""
     return any(getattr(current, key) != value for key, value in _extras(current, requested).items())
 
 
 def _extras(current: Interface, requested: Interface) -> dict[str, Any]:
-    """Return what a call says of a NIC beside its place, with what it leaves of each part."""
+    """Return a call's values of a NIC other than its place, completed from the current ones."""
     extras = {
         key: getattr(requested, key) for key in _EXTRAS if getattr(requested, key) is not None
     }
@@ -131,14 +131,14 @@ def _extras(current: Interface, requested: Interface) -> dict[str, Any]:
         and requested_port is not None
         and current_port.type == requested_port.type
     ):
-        # libvirt has given the port an id, by which the switch knows it.
+        # libvirt has given the port an id, which the switch knows.
         parameters = {**(current_port.parameters or {}), **(requested_port.parameters or {})}
         extras["virtualport"] = replace(requested_port, parameters=parameters or None)
     return extras
 
 
 def host_device_key(device: Hostdev) -> tuple[Any, ...] | None:
-    """Return what a device of the host is known by; None if calls cannot name such a device."""
+    """Return the identity of a host device; None if calls cannot name such a device."""
     if device.type == "pci" and device.address:
         return ("pci", *(parse_pci_address(device.address) or ()))
     if device.type == "usb" and device.vendor and device.product:

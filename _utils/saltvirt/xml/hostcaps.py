@@ -1,4 +1,4 @@
-"""<capabilities> of a host whole, as ``virt.capabilities`` shows them."""
+"""All of a host's <capabilities>, as ``virt.capabilities`` shows them."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -132,7 +132,7 @@ def _guest(guest: ET.Element) -> dict[str, Any]:
     out: dict[str, Any] = {"os_type": guest.findtext("os_type"), "arch": _arch(guest.find("arch"))}
     features = guest.find("features")
     if features is not None:
-        # A feature that says nothing of it is on, and cannot be switched.
+        # A feature without these attributes is on, and cannot be switched.
         out["features"] = {
             feature.tag: {
                 "toggle": feature.get("toggle", "no") == "yes",
@@ -164,7 +164,7 @@ def _arch(arch: ET.Element | None) -> dict[str, Any]:
 
 
 def _machines(parent: ET.Element) -> dict[str, dict[str, Any]]:
-    """Return ``{machine: {alternate_names, maxcpus}}``; an alias belongs to what it stands for."""
+    """Return ``{machine: {alternate_names, maxcpus}}``; an alias is listed at its machine."""
     out: dict[str, dict[str, Any]] = {}
     for machine in parent.iterfind("machine"):
         canonical, max_cpus = machine.get("canonical"), machine.get("maxCpus")

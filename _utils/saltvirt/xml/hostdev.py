@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from saltvirt.errors import BadArgument
 from saltvirt.xml import attributes_of, bag, switch, tag, yes_no
 
-# That of a PCI device; of a USB device it is BUS:DEVICE.
+# The address of a PCI device; that of a USB device is BUS:DEVICE.
 _ADDRESS = re.compile(
     "(?P<domain>[0-9a-f]+):(?P<bus>[0-9a-f]+):(?P<slot>[0-9a-f]+)[.](?P<function>[0-7])"
 )
@@ -20,7 +20,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hostdev:
-    """What a <hostdev> says: of a PCI device its address, of a USB one whose it is."""
+    """The content of a <hostdev>: a PCI device's address, or a USB device's vendor and product."""
 
     type: str | None
     mode: str | None = "subsystem"
@@ -34,7 +34,7 @@ def refuse_unknown(name: str, host_device_names: Container[str]) -> None:
     """
     Raise BadArgument for a name that no PCI or USB device of the host has.
 
-    known
+    host_device_names
         The names of the host's PCI and USB devices.
     """
     if name in host_device_names:
@@ -51,9 +51,9 @@ def refuse_unknown(name: str, host_device_names: Container[str]) -> None:
 
 def from_call(device: Mapping[str, str]) -> Hostdev:
     """
-    Return it from a device as ``virt.node_devices`` describes it.
+    Return the <hostdev> for a device as ``virt.node_devices`` describes it.
 
-    The name of a PCI device mostly is its address, but need not be.
+    The name of a PCI device is mostly, but not always, its address.
 
     device
         ``{"name": "pci_0000_03_00_0", "address": "0000:03:00.0"}`` for PCI, or a USB one with
@@ -67,7 +67,7 @@ def from_call(device: Mapping[str, str]) -> Hostdev:
     if device.get("vendor_id") and device.get("product_id"):
         return Hostdev(
             type="usb",
-            # The kernel's driver lets go of it anyway.
+            # libvirt detaches the kernel's driver in any case.
             managed=None,
             vendor={"id": device["vendor_id"]},
             product={"id": device["product_id"]},
@@ -92,7 +92,7 @@ def build(device: Hostdev) -> ET.Element:
 
 
 def read(element: ET.Element) -> Hostdev:
-    """Return what a <hostdev> says."""
+    """Return the content of a <hostdev>."""
     return Hostdev(
         type=element.get("type"),
         mode=element.get("mode"),

@@ -1,7 +1,7 @@
 """
-The files, folders and devices of a host that a domain names beside its disks, and needs to start.
+The files, folders and devices besides disks that a domain needs on its host to start.
 
-A folder is written with a slash at its end: QEMU, or virtlogd, makes a file in it.
+A folder ends with a slash: QEMU, or virtlogd, makes a file in it.
 Source: libvirt, formatdomain; QEMU, its command line.
 """
 
@@ -12,7 +12,7 @@ from posixpath import dirname
 
 from saltvirt.xml import copied, sysinfo
 
-# Each with the attribute that names what the host must have; without one its text does.
+# Elements, each with the attribute that names a path; without one the element's text does.
 _NAMED = (
     ("os/dtb", None),
     ("os/shim", None),
@@ -39,7 +39,7 @@ _NAMED = (
     ("devices/audio/output", "dev"),
     ("launchSecurity/quoteGenerationService", "path"),
 )
-# What is made by QEMU, libvirt or virtlogd, so that only its folder must be there.
+# Files that QEMU, libvirt or virtlogd makes: only their folders must exist.
 _MADE = (
     ("devices/audio[@type='file']", "path"),
     ("devices/interface[@type='vhostuser']/source[@mode='server']", "path"),
@@ -47,17 +47,17 @@ _MADE = (
     ("devices/*/log", "file"),
 )
 _CHARDEVS = ("serial", "parallel", "console", "channel", "smartcard", "redirdev", "rng/backend")
-# Options of QEMU whose value is a file, and keys of other options that name one which is read.
+# Options of QEMU with a file as their value, and keys of other options for files to read.
 _OPTION = re.compile(r"-?-(bios|dtb|kernel|initrd|option-rom|readconfig|L)")
 _READ = re.compile(r"(?:^|,)(?:file|romfile|filename|evdev|sysfsdev|dir)=(/[^,]+)")
 _READING = re.compile(r"-?-(fw_cfg|acpitable|smbios|device|object)")
 _EVERYWHERE = ("/dev/random", "/dev/urandom")
-# Where libvirt puts what it makes for a running domain itself.
+# Where libvirt puts its own files of a running domain.
 _OF_LIBVIRT = ("/var/lib/libvirt/", "/run/libvirt/", "/var/run/libvirt/")
 
 
 def required_files(root: ET.Element) -> list[str]:
-    """Return what a host must have so that a domain starts there; see the module's text."""
+    """Return the paths that a domain needs on its host to start; see the module's docstring."""
     paths = [
         *_named_files(root),
         *_chardev_files(root),
@@ -69,7 +69,7 @@ def required_files(root: ET.Element) -> list[str]:
 
 
 def template(root: ET.Element) -> str | None:
-    """Return what libvirt makes the file of the firmware's variables of, if the domain names it."""
+    """Return the template of the firmware's variables, if the domain names one."""
     nvram = root.find("os/nvram")
     return nvram.get("template") if nvram is not None else None
 
@@ -107,13 +107,13 @@ def _folder(path: str) -> str:
 
 
 def _sysinfo_files(root: ET.Element) -> Iterator[str]:
-    """Yield the files that the guest's firmware is given."""
+    """Yield the files that the guest's firmware gets."""
     for info in map(sysinfo.read, root.iterfind("sysinfo")):
         yield from (entry.file or "" for entry in info.entries if not sysinfo.is_credential(entry))
 
 
 def _argument_files(root: ET.Element) -> Iterator[str]:
-    """Yield the files that QEMU reads by <qemu:commandline>; for disks see given_files."""
+    """Yield files that QEMU reads by <qemu:commandline>; for disks see find_argument_files."""
     option = ""
     for argument in copied.arguments(root):
         if argument.startswith("-"):

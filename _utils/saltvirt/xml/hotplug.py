@@ -1,19 +1,18 @@
-"""The NUMA cells that memory is counted by, and that QEMU's driver needs for memory hotplug."""
+"""NUMA cells, by which QEMU's driver counts memory, and which memory hotplug needs."""
 
 from dataclasses import replace
 
 from saltvirt.xml.cpu import Cell, Cpu
 from saltvirt.xml.memory import Memory
 
-# The domain types of the driver that has memory hotplug.
+# The domain types of QEMU's driver, which has memory hotplug.
 _TYPES = ("kvm", "qemu")
-# The places for memory modules where a call says `max` without `slots`, which libvirt before 11
-# refuses.
+# The memory slots for a call with `max` and without `slots`, which libvirt before 11 refuses.
 SLOTS = "16"
 
 
 def has_rules(domain_type: str | None) -> bool:
-    """Return whether the rules of QEMU's driver hold for a domain of that type."""
+    """Return whether the rules of QEMU's driver apply to a domain of that type."""
     return domain_type in _TYPES
 
 
@@ -21,19 +20,19 @@ def add_hotplug(
     memory: Memory, cpu: Cpu | None, vcpus: int, *, slots: str | None = SLOTS
 ) -> tuple[Memory, Cpu | None]:
     """
-    Return memory and processor with what memory hotplug needs: slots, and a NUMA cell.
+    Return memory and processor with the slots and the NUMA cell that memory hotplug needs.
 
     libvirt 11.3 adds the cell itself; libvirt 9.0 refuses the definition without it.
 
     vcpus
-        How many CPUs the domain can have; the cell gets all of them.
+        The highest number of CPUs of the domain; the cell gets all of them.
     slots
-        The slots of memory that says none.
+        The slots of memory that has none.
     """
     if memory.maximum_kib is None:
         return memory, cpu
     if memory.maximum_kib == memory.size_kib:
-        # Nothing can be plugged in, and QEMU starts no VM with slots for nothing.
+        # Without room to plug in memory, QEMU starts no VM with slots.
         return replace(memory, maximum_kib=None, slots=None), cpu
     new_cpu = cpu or Cpu()
     if not new_cpu.cells:
@@ -46,15 +45,15 @@ def resize_cells(
     current: Memory, requested: Memory, cpu: Cpu, *, has_cells: bool
 ) -> tuple[Memory, Cpu]:
     """
-    Return memory and processor of a domain with NUMA cells whose memory a call changes.
+    Return memory and processor of a domain with NUMA cells after a call that changes its memory.
 
-    QEMU's driver takes the sum of the cells for the memory, whatever <memory> says. Each cell
-    keeps its share.
+    QEMU's driver takes the sum of the cells for the memory, and ignores <memory>. Each cell keeps
+    its share.
 
-    now, wanted
+    current, requested
         The memory before and after the call.
     has_cells
-        Whether the call itself says the memory of the cells, which counts then.
+        Whether the call itself has the memory of the cells, which wins.
     """
     total = sum(cell.memory_kib or 0 for cell in cpu.cells)
     if not total or current.size_kib != total or requested.size_kib == total:
@@ -66,7 +65,7 @@ def resize_cells(
 
 
 def _shares(cells: tuple[Cell, ...], total: int, new_total: int) -> tuple[Cell, ...]:
-    """Return the cells with their shares of an amount of KiB, in whole MiB but for the first."""
+    """Return the cells with their shares of an amount of KiB, in whole MiB except the first."""
     sizes = [(cell.memory_kib or 0) * new_total // total // 1024 * 1024 for cell in cells]
     sizes[0] += new_total - sum(sizes)
     pairs = zip(cells, sizes, strict=True)

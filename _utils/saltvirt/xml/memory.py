@@ -1,4 +1,4 @@
-"""<maxMemory>, <memory>, <currentMemory>, <memoryBacking>, <memtune>: what `mem` leads to."""
+"""<maxMemory>, <memory>, <currentMemory>, <memoryBacking>, <memtune>: the elements of `mem`."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backing:
-    """What a <memoryBacking> says; ``hugepages`` without a size are the host's usual ones."""
+    """The content of a <memoryBacking>; ``hugepages`` without a size are the host's usual ones."""
 
     hugepages: tuple[Page, ...] | None = None
     nosharepages: bool = False
@@ -43,7 +43,7 @@ class Backing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What a domain says of its memory; ``maximum_kib`` is what it can grow to by hotplug."""
+    """The memory of a domain; ``maximum_kib`` is the limit of its growth by hotplug."""
 
     size_kib: int
     current_kib: int
@@ -54,7 +54,7 @@ class Memory:
 
 
 def from_call(mem: int | Mapping[str, Any]) -> Memory:
-    """Return what a number of MiB or a ``mem`` mapping leads to."""
+    """Return the memory for a number of MiB or a ``mem`` mapping."""
     if not isinstance(mem, Mapping):
         mem = {"boot": mem}
     refuse_unknown_keys("mem", mem, _KEYS)
@@ -62,7 +62,7 @@ def from_call(mem: int | Mapping[str, Any]) -> Memory:
     boot = mem.get("boot") or mem.get("current") or mem.get("max")
     maximum = size_kib(mem["max"], "mem:max") if mem.get("max") else None
     _refuse_small_maximum(maximum, size_kib(boot, "mem:boot"))
-    # Without the most there can be, nothing is made of them.
+    # Without a maximum, slots have no use.
     has_slots = maximum is not None and mem.get("slots") is not None
     return Memory(
         size_kib=size_kib(boot, "mem:boot"),
@@ -160,12 +160,12 @@ def _build_limits(limits_kib: dict[str, int]) -> ET.Element | None:
 
 
 def most_kib(root: ET.Element) -> int:
-    """Return the memory that a domain can have without being given more by hotplug."""
+    """Return the memory that a domain can have without hotplug."""
     return _amount(root.find("memory")) or 0
 
 
 def read(root: ET.Element) -> Memory:
-    """Return what a domain says of its memory."""
+    """Return the memory of a domain."""
     size = most_kib(root)
     current = _amount(root.find("currentMemory"))
     max_memory = root.find("maxMemory")
@@ -208,14 +208,14 @@ def _read_backing(element: ET.Element | None) -> Backing:
 
 def apply_changes(current: Memory, changes: int | Mapping[str, Any]) -> Memory:
     """
-    Return the memory that a domain has when a call has changed it.
+    Return the memory of a domain with the changes of a call.
 
-    given
-        MiB, or a mapping of which null removes and what is not given stays.
+    changes
+        MiB, or a mapping; null removes a value, and what is not given stays.
     """
     changes = changes if isinstance(changes, Mapping) else {"boot": changes, "current": changes}
     requested = from_call(merge(_to_call(current), changes))
-    # What a call does not name may say more than a call can.
+    # Keys that a call does not name may have values that no call can give.
     unchanged_fields = {
         key: getattr(current.backing, key) for key in _BACKING if key not in changes
     }
@@ -226,15 +226,15 @@ def apply_changes(current: Memory, changes: int | Mapping[str, Any]) -> Memory:
             _keep_nodeless_pages(current.backing, requested.backing), **unchanged_fields
         ),
         size_kib=size_kib,
-        # libvirt makes more than there is as much as there is.
+        # libvirt lowers a current memory above the memory to the memory.
         current_kib=min(_ignore_rounding(current.current_kib, requested.current_kib), size_kib),
         maximum_kib=_ignore_rounding(current.maximum_kib, requested.maximum_kib),
     )
 
 
 def _keep_nodeless_pages(current: Backing, requested: Backing) -> Backing:
-    """Return what is wanted, but for pages of node 0 that libvirt keeps without a node."""
-    # Where the guest has no cells it leaves that out, and it would be a change each time.
+    """Return the request, but keep pages of node 0 that libvirt keeps without a node."""
+    # For a guest without cells libvirt omits the node: it would be a change each time.
     requested_pages = requested.hugepages or ()
     current_pages = current.hugepages or ()
     if len(requested_pages) != len(current_pages):
@@ -247,7 +247,7 @@ def _keep_nodeless_pages(current: Backing, requested: Backing) -> Backing:
 
 
 def _ignore_rounding(current: Any, requested: Any) -> Any:
-    """Return what there is if QEMU has only rounded what is wanted."""
+    """Return the current value if QEMU has only rounded the requested one."""
     is_rounded = current and requested and abs(current - requested) < _ROUNDED_KIB
     return current if is_rounded else requested
 

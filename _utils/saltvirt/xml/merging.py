@@ -1,11 +1,11 @@
-"""What a call changes of a mapping: null removes, what is not given stays."""
+"""Merge a call's changes into a mapping: null removes, and what is not given stays."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from saltvirt.errors import BadArgument
 
-# Entries by an id: those that are given are all there are. Of these a given entry is merged ...
+# Entries by ids: the given ones replace all. Of these a given entry is merged ...
 _MERGED = {"numa", "memnodes"}
 # ... and of these it is the whole entry.
 _WHOLE = {
@@ -21,10 +21,10 @@ _WHOLE = {
 
 def merge(current: Mapping[str, Any], changes: Mapping[Any, Any]) -> dict[str, Any]:
     """
-    Return a call's mapping with what another call changes of it.
+    Return a call's mapping with the changes of another call.
 
-    A value of None removes what is there, and of a mapping only the keys that are given change.
-    But where the keys are ids (features, timers, pins, ...), those that are given are all.
+    None removes a value, and only the given keys of a mapping change. But where the keys are ids
+    (features, timers, pins, ...), the given ones replace all.
     """
     out = dict(current)
     for name, value in changes.items():
@@ -54,7 +54,7 @@ def _merge_entry(
 
 
 def refuse_non_mappings(call: Mapping[str, Any], names: frozenset[str] | set[str]) -> None:
-    """Refuse a value that is no mapping where there must be one."""
+    """Refuse a value that is not a mapping and should be one."""
     for name in names:
         value = call.get(name)
         if value is not None and not isinstance(value, Mapping):
@@ -77,7 +77,7 @@ def format_cpus(text: object) -> str:
 
 
 def add_free_cpus(count: int, cpuset: object, other_sets: Iterable[object]) -> str:
-    """Return a set of CPUs with those of the first ``count`` that are in no other set."""
+    """Return a set of CPUs, and those of the first ``count`` that no other set has."""
     try:
         used_cpus = set[int]().union(*(_numbers(str(other_set)) for other_set in other_sets))
         free_cpus = (set(range(count)) - used_cpus) | _numbers(str(cpuset))

@@ -1,4 +1,4 @@
-"""<metadata>: what this project notes in a VM's definition, in a namespace of its own."""
+"""<metadata>: this project's notes in a VM's definition, in a namespace of its own."""
 
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ _GROUPS = ("affinity", "anti_affinity")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
     """
-    What is noted of a VM.
+    The notes of this project in a VM's definition.
 
-    ``disk_mib`` is promised to it, ``seed`` the seed's file, ``stay`` whether it stays when load
-    is evened out, ``cpu_qemu`` the QEMU that gave the running guest its CPU, ``moved_to`` the host
-    that has the VM while its definition was only kept here, ``ssh_user`` the guest's user who can
-    be logged in as by SSH. ``made`` has the files, and volumes as ``POOL/VOLUME``, that the build
-    of the VM made, None if that is not noted; ``made_variables`` says whether the firmware's
-    variables were not there before the build.
+    ``disk_mib`` is the disk space promised to it, ``seed`` the seed's file, ``stay`` whether it
+    stays when load is evened out, ``cpu_qemu`` the QEMU that gave the running guest its CPU,
+    ``moved_to`` the host that has the VM while only its definition was kept here, ``ssh_user`` the
+    guest's user for logins by SSH. ``made`` has the files, and volumes as ``POOL/VOLUME``, that the
+    VM's build made, None if that is unknown; ``made_variables`` tells whether the build made the
+    firmware's variables.
     """
 
     disk_mib: int = 0
@@ -37,7 +37,7 @@ class Notes:
 
 
 def from_call(vm: Vm) -> Notes:
-    """Return what is noted of a VM when it is defined."""
+    """Return the notes of a VM when it is defined."""
     return Notes(
         disk_mib=sum(disk.size_mib or 0 for disk in vm.disks),
         seed=vm.seed_path,
@@ -58,7 +58,7 @@ def build(notes: Notes) -> ET.Element:
         "cpu_qemu": notes.cpu_qemu,
         "moved_to": notes.moved_to,
         "ssh_user": notes.ssh_user,
-        # All disks of a VM may have been there before: then there is the number alone.
+        # A build may have made no disk: then only the number is written.
         "made": None if notes.made is None else len(notes.made),
         "made_variables": yes_no(notes.made_variables or None),
     }
@@ -66,7 +66,7 @@ def build(notes: Notes) -> ET.Element:
 
 
 def read(element: ET.Element | None) -> Notes:
-    """Return what is noted in a <metadata>, nothing if that is missing or without ours."""
+    """Return the notes in a <metadata>, empty ones if it is missing or has none of ours."""
     vm_element = element.find(f"{_OURS}vm") if element is not None else None
     if vm_element is None:
         return Notes()
@@ -76,7 +76,7 @@ def read(element: ET.Element | None) -> Notes:
         for name in _GROUPS
     }
     return Notes(
-        # Whoever edits a VM's XML may write anything here.
+        # An operator who edits the XML may write anything here.
         disk_mib=int(disk_mib) if disk_mib.isascii() and disk_mib.isdigit() else 0,
         seed=vm_element.get("seed"),
         stay=vm_element.get("stay") == "yes",
@@ -111,10 +111,10 @@ def describe(notes: Notes) -> dict[str, Any]:
 
 def build_with_note(text: str, key: str, value: str | None) -> ET.Element:
     """
-    Return the element with this project's notes of a domain's XML, one set anew or taken out.
+    Return the element with this project's notes of a domain's XML, with one note set or removed.
 
-    All else in it is kept, whoever wrote it. Our names are without their namespace, which
-    libvirt's virDomainSetMetadata adds itself.
+    All else in it is kept, of any origin. Our names are without their namespace, which libvirt's
+    virDomainSetMetadata adds itself.
     """
     element = parse(text).find(f"metadata/{_OURS}vm")
     if element is None:
@@ -128,7 +128,7 @@ def build_with_note(text: str, key: str, value: str | None) -> ET.Element:
 
 
 def promise_more(root: ET.Element, disk_mib: int) -> None:
-    """Note in a domain that its disks may take so many MiB more; nothing in one without notes."""
+    """Raise the MiB that a domain's disks may take; do nothing in a domain without our notes."""
     vm_element = root.find(f"metadata/{_OURS}vm")
     if vm_element is not None and disk_mib:
         vm_element.set("disk_mib", str(max(read(root.find("metadata")).disk_mib + disk_mib, 0)))

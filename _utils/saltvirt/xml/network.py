@@ -1,4 +1,4 @@
-"""<network>: a network of libvirt's."""
+"""<network>: a network of libvirt."""
 
 import ipaddress
 import xml.etree.ElementTree as ET
@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from saltvirt.xml import bag, nic, switch, tag, yes_no
 
-# libvirt names the bridge of these itself, if nobody else does.
+# The modes for which libvirt names a bridge itself, if the definition has none.
 GENERATED = (None, "nat", "route", "open")
-# What libvirt writes of NAT where nothing is said of its ports.
+# The ports that libvirt writes for NAT without ports.
 _ALL_PORTS = ("1024", "65535")
 _KNOWN = {
     *("name", "uuid", "mac", "bridge", "mtu", "domain", "forward"),
@@ -20,7 +20,7 @@ Rows = tuple[tuple[tuple[str, str], ...], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dns:
-    """Each row is the attributes of one element; ``hosts`` are (address, names)."""
+    """The content of a <dns>: rows of attributes; ``hosts`` are (address, names)."""
 
     forwarders: Rows = ()
     txt: Rows = ()
@@ -30,7 +30,7 @@ class Dns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ip:
-    """The host's own address in the network, and what is handed out there."""
+    """The host's own address in the network, and what DHCP and TFTP serve there."""
 
     address: str
     prefix: int
@@ -47,7 +47,7 @@ class Ip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """What a <network> says; ``others`` names the elements that nothing here has a field for."""
+    """The content of a <network>; ``others`` are the names of elements without a field here."""
 
     name: str
     uuid: str | None = None
@@ -154,7 +154,7 @@ def _build_ip(ip: Ip) -> ET.Element:
 
 
 def read(element: ET.Element) -> Network:
-    """Return what a <network> says."""
+    """Return the content of a <network>."""
     forward = element.find("forward")
     mtu = _attribute(element, "mtu", "size")
     port, vlan = element.find("virtualport"), element.find("vlan")
@@ -174,7 +174,7 @@ def read(element: ET.Element) -> Network:
 
 
 def connections(element: ET.Element) -> int:
-    """Return how many interfaces of running VMs are in a network that runs."""
+    """Return the number of interfaces of running VMs in an active network."""
     return int(element.get("connections", "0"))
 
 
@@ -258,9 +258,9 @@ def _read_ip(element: ET.Element) -> Ip:
 
 def with_identity(requested: Network, defined: Network) -> Network:
     """
-    Return what is wanted, as the network that is defined: its UUID, MAC and named bridge.
+    Return the request with the identity of the defined network: UUID, MAC and named bridge.
 
-    Only a network whose bridge is libvirt's own has a MAC: libvirt refuses one of others.
+    Only a network with a bridge of libvirt's own has a MAC: libvirt refuses it for others.
     """
     keeps_bridge = requested.bridge is None and _is_generated(requested, defined)
     bridge = defined.bridge if keeps_bridge else requested.bridge
@@ -277,12 +277,12 @@ def _is_generated(requested: Network, defined: Network) -> bool:
 
 
 def differs(requested: Network, defined: Network) -> bool:
-    """Return whether a definition says other than what is wanted, but for what libvirt fills in."""
+    """Return whether a definition differs from the request, apart from what libvirt fills in."""
     return _normalize(with_identity(requested, defined)) != _normalize(defined)
 
 
 def _normalize(network: Network) -> Network:
-    """Return it without what means nothing: orders of tables, and defaults."""
+    """Return a network without what has no meaning: the order of tables, and defaults."""
     dns = network.dns
     if dns is not None:
         dns = Dns(
@@ -296,7 +296,7 @@ def _normalize(network: Network) -> Network:
     return replace(
         network,
         nat_ports=None if has_all_ports else network.nat_ports,
-        # libvirt adds the functions of a physical one while the network runs.
+        # libvirt adds the virtual functions of a physical one while the network runs.
         addresses=() if network.physical_function else network.addresses,
         domain=domain and (domain[0], bool(domain[1])),
         dns=None if dns == Dns() else dns,

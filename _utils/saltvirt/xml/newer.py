@@ -1,10 +1,10 @@
 """
-What a domain has that not every libvirt knows.
+The elements of a domain that not every libvirt knows.
 
-An older libvirt does not refuse an element of a newer one: it leaves it out, and the VM that has
-moved has lost it, or QEMU breaks the move off in the middle. The list is what the schema of
-libvirt 11.3 has and that of 9.0 has not, as far as a guest or its data could notice; where libvirt
-does not say since when, it is the release in which it was seen first.
+An older libvirt does not refuse an element of a newer one, but drops it: the moved VM has lost it,
+or QEMU breaks the move off in the middle. The list is what the schema of libvirt 11.3 has and that
+of 9.0 lacks, as far as a guest or its data could notice; the version is libvirt's own information,
+or else the first release with the element.
 """
 
 import xml.etree.ElementTree as ET
@@ -52,13 +52,13 @@ _NEWER = (
     ("several I/O threads for one controller", "devices/controller/driver/iothreads", "11.2"),
     ("discard_granularity of a disk", f"{_DISK}/blockio[@discard_granularity]", "11.3"),
 )
-# A template in the format that the variables have is copied as it is, which all can. Variables
+# A template in the format of the variables is copied as it is, which every libvirt can. Variables
 # without a format are raw.
 _ALIKE = "os/nvram[@templateFormat='qcow2'][@format='qcow2']"
 
 
 def find_newer_features(root: ET.Element) -> list[list[str]]:
-    """Return ``[[what, libvirt's version since when]]`` of what a domain has; mostly empty."""
+    """Return ``[[element, libvirt's first version with it]]`` of a domain; mostly empty."""
     is_alike = root.find(_ALIKE) is not None
     return [
         [feature, since]

@@ -8,9 +8,9 @@ from saltvirt.model import Nic
 from saltvirt.nics import pci
 from saltvirt.xml import attributes_of, bag, switch, tag, texts, yes_no
 
-# Shown also if they have no attributes.
+# Shown also without attributes.
 _ALWAYS = ("driver", "source", "address")
-# The attribute of <source> that names what a NIC is on; of `ethernet` libvirt keeps none.
+# The attribute of <source> for the host's side of a NIC; libvirt keeps none for `ethernet`.
 _SOURCE = {
     "bridge": "bridge",
     "network": "network",
@@ -21,7 +21,7 @@ _SOURCE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vlan:
-    """Tags, each with its ``nativeMode``."""
+    """VLAN tags, each with its ``nativeMode``."""
 
     is_trunk: bool = False
     tags: tuple[tuple[str, str | None], ...] = ()
@@ -29,7 +29,7 @@ class Vlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """What a virtual switch is told of its port."""
+    """The settings of a port of a virtual switch."""
 
     type: str | None
     parameters: dict[str, str] | None = None
@@ -45,7 +45,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interface:
-    """What an <interface> says; ``source``, ``address``, ``driver`` are attributes."""
+    """The content of an <interface>; ``source``, ``address``, ``driver`` are attributes."""
 
     type: str | None = "bridge"
     managed: bool | None = None
@@ -62,7 +62,7 @@ class Interface:
 
     @property
     def on(self) -> str | None:
-        """The bridge, network or link of the host that it is on."""
+        """The bridge, network or link of the host that it is attached to."""
         return (self.source or {}).get(_SOURCE.get(self.type or "", "dev"))
 
     @property
@@ -77,11 +77,11 @@ class Interface:
 
 
 def from_call(nic: Nic) -> Interface:
-    """Return the interface that a NIC leads to."""
+    """Return the interface for a NIC."""
     extra, kind = nic.extra, nic.type
     address = pci(nic.source) if kind == "hostdev" else None
     if kind == "hostdev" and not address:
-        # A network that hands out devices of a pool.
+        # The source is a network with a pool of devices.
         kind = "network"
     return Interface(
         type=kind,
@@ -181,7 +181,7 @@ def _build_filter(filter_: Filter | None) -> ET.Element | None:
 
 
 def read(element: ET.Element) -> Interface:
-    """Return what an <interface> says."""
+    """Return the content of an <interface>."""
     source = element.find("source")
     return Interface(
         type=element.get("type"),
@@ -235,7 +235,7 @@ def _read_filter(element: ET.Element | None) -> Filter | None:
 
 def describe(element: ET.Element) -> dict[str, Any]:
     """
-    Return ``{type, mac, source, model, target, ...}``, with all else that has attributes.
+    Return ``{type, mac, source, model, target, ...}``, with all other children with attributes.
 
     A source without attributes, as of a NIC of type ``hostdev``, is ``{}``, as on Salt 3006.
     """

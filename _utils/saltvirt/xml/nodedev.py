@@ -5,9 +5,9 @@ from typing import Any
 
 from saltvirt.xml import parse, tag
 
-# The USB hosts of Linux itself, which nobody gives to a VM.
+# The USB hosts of Linux itself, which no VM gets.
 _USB_HOSTS = [("0x1d6b", f"0x000{number}") for number in (1, 2, 3)]
-# What libvirt lists of a PCI device beside that it is one.
+# Further capabilities of a PCI device that libvirt lists.
 _LISTED = ("mdev_types", "vpd")
 _PCI_PARTS = ("domain", "bus", "slot", "function")
 
@@ -40,7 +40,7 @@ def describe(text: str) -> dict[str, Any] | None:
     """
     Return a device as ``virt.node_devices`` shows it; None if it is of no use to a VM.
 
-    Those are bridges of PCI, USB hosts of Linux, and links that are not of a device.
+    Of no use are bridges of PCI, USB hosts of Linux, and links without a device.
     """
     root = parse(text)
     capabilities = {element.get("type", ""): element for element in root.iterfind("capability")}

@@ -12,14 +12,14 @@ from saltvirt.xml.merging import merge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numatune:
-    """What a <numatune> says, as its elements' attributes."""
+    """The content of a <numatune>, as its elements' attributes."""
 
     memory: dict[str, str] | None = None
     memnodes: tuple[dict[str, str], ...] = ()
 
 
 def from_call(tune: Mapping[str, Any] | None) -> Numatune | None:
-    """Return it from ``{memory: {mode, nodeset}, memnodes: {cell: {...}}}``."""
+    """Return the <numatune> for ``{memory: {mode, nodeset}, memnodes: {cell: {...}}}``."""
     if not tune:
         return None
     refuse_unknown_keys("numatune", tune, {"memory", "memnodes"})
@@ -39,7 +39,7 @@ def build(tune: Numatune | None) -> ET.Element | None:
 
 
 def read(element: ET.Element | None) -> Numatune | None:
-    """Return what a <numatune> says, None without it."""
+    """Return the content of a <numatune>, None without it."""
     if element is None:
         return None
     return Numatune(
@@ -49,7 +49,7 @@ def read(element: ET.Element | None) -> Numatune | None:
 
 
 def apply_changes(current: Numatune | None, changes: Mapping[str, Any]) -> Numatune | None:
-    """Return it when a call has changed it; null removes, and what is not given stays."""
+    """Return a <numatune> with a call's changes; null removes, and what is not given stays."""
     call: dict[str, Any] = {}
     if current is not None:
         nodes = {node.get("cellid", ""): _without_id(node) for node in current.memnodes}

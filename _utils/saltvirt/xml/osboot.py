@@ -12,7 +12,7 @@ from saltvirt.xml import amend, attributes_of, bag, leaf, source, switch, tag
 
 _KEYS = {"kernel", "initrd", "cmdline", "loader", "nvram", "efi"}
 _DEVICES = {"hd", "fd", "cdrom", "network"}
-# Where libvirt puts it; up to 9.1 that is in the XML of the running domain only.
+# libvirt's own place for the variables; up to 9.1 only the running domain's XML has it.
 _VARIABLES = "/var/lib/libvirt/qemu/nvram/{}_VARS.fd"
 
 
@@ -35,7 +35,7 @@ class Nvram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Os:
-    """What an <os> says."""
+    """The content of an <os>."""
 
     type: str | None = "hvm"
     arch: str | None = None
@@ -50,7 +50,7 @@ class Os:
 
 
 def parse_boot_devices(boot_dev: object) -> tuple[str, ...]:
-    """Return the boot devices of ``"network hd"`` as a tuple; refuse one libvirt lacks."""
+    """Return the boot devices of ``"network hd"`` as a tuple; refuse one that libvirt lacks."""
     names = tuple(str(boot_dev or "hd").split())
     for device in names:
         if device not in _DEVICES:
@@ -75,13 +75,13 @@ def check(boot: Mapping[str, Any] | None) -> None:
 
 
 def _check_efi(boot: Mapping[str, Any]) -> None:
-    """Refuse a text such as ``'no'``, which would mean yes."""
+    """Refuse a text such as ``'no'``, which would count as true."""
     if boot.get("efi") is not None:
         boolean("boot:efi", boot["efi"])
 
 
 def from_call(vm: Vm) -> Os:
-    """Return the <os> of a VM whose ``boot`` names local files only."""
+    """Return the <os> of a VM; its ``boot`` names local files only."""
     boot = vm.boot or {}
     loader = nvram = None
     if boot.get("loader"):
@@ -117,10 +117,10 @@ def build(os: Os) -> ET.Element:
 
 
 def read(element: ET.Element | None) -> Os:
-    """Return what an <os> says; without it, one that says nothing."""
+    """Return the content of an <os>; an empty one without the element."""
     if element is None:
         return Os(type=None)
-    # An element that is not there says what an empty one does.
+    # A missing element means the same as an empty one.
     kind = element.find("type")
     kind = tag("type") if kind is None else kind
     return Os(
@@ -146,7 +146,7 @@ def _read_nvram(element: ET.Element | None) -> Nvram | None:
         return None
     origin = attributes_of(element.find("source"))
     return Nvram(
-        # Beside a source there are only the spaces of its indentation.
+        # With a source, the text is only indentation.
         path=(element.text or None) if origin is None else None,
         attributes=dict(element.attrib),
         source=origin,
@@ -161,10 +161,10 @@ def files(os: Os) -> list[str]:
 
 def variables(os: Os, name: str | None) -> str | None:
     """
-    Return the file that a VM's firmware keeps its variables in; None if there is none here.
+    Return the file of a VM's firmware variables; None if there is none on this host.
 
     name
-        The VM's, by which libvirt names the file if it is not told.
+        The VM's, for libvirt's own name of the file.
     """
     nvram = os.nvram
     if nvram is not None and nvram.source is not None:
@@ -176,13 +176,13 @@ def variables(os: Os, name: str | None) -> str | None:
 
 
 def has_flash(os: Os) -> bool:
-    """Return whether a VM boots firmware from flash memory, as UEFI mostly is."""
+    """Return whether a VM's firmware is in flash memory, as UEFI mostly is."""
     kind = os.loader.attributes.get("type") if os.loader is not None else None
     return os.firmware == "efi" or kind == "pflash"
 
 
 def variables_format(os: Os) -> str | None:
-    """Return the format of the file that the firmware keeps its variables in; None without one."""
+    """Return the format of the file of the firmware's variables; None without one."""
     return os.nvram.attributes.get("format", "raw") if os.nvram is not None else None
 
 
@@ -190,12 +190,12 @@ def apply_changes(
     current: Os, boot: Mapping[str, Any], boot_devices: tuple[str, ...] | None = None
 ) -> Os:
     """
-    Return what a domain boots when a call has changed it.
+    Return the boot configuration of a domain with the changes of a call.
 
     boot
-        As ``boot`` of a call, with local files only: null removes, and what is not given stays.
-        ``efi: False`` takes the firmware out, and its variables.
-    devices_
+        A call's ``boot``, with local files only: null removes a value, and what is not given stays.
+        ``efi: False`` removes the firmware, and its variables.
+    boot_devices
         The boot devices, None to leave them.
     """
     refuse_unknown_keys("boot", boot, _KEYS)
@@ -219,7 +219,7 @@ def _with_firmware(current: Os, boot: Mapping[str, Any]) -> Os:
     if boot.get("efi"):
         if boot.get("loader"):
             raise BadArgument("boot", "'efi: True' finds its own loader; leave 'loader' out")
-        # What libvirt has found for it stands in its place from then on.
+        # libvirt replaces the request for a firmware with the loader that it has found.
         return replace(current, firmware="efi") if current.loader is None else current
     return _with_loader(current, boot)
 
@@ -240,7 +240,7 @@ def _with_loader(current: Os, boot: Mapping[str, Any]) -> Os:
 
 
 def _template(path: object) -> dict[str, str]:
-    """Return the attributes of an <nvram> that is made from a template: in its format."""
+    """Return the attributes of an <nvram> made from a template, in the template's format."""
     text = str(path)
     formats = {"templateFormat": "qcow2", "format": "qcow2"} if text.endswith(".qcow2") else {}
     return {"template": text, **formats}
@@ -251,17 +251,17 @@ def _is_cleared(boot: Mapping[str, Any]) -> bool:
 
 
 def amend_domain(root: ET.Element, requested: Os) -> None:
-    """Change the <os> of a domain where it is."""
+    """Change the <os> of a domain in place."""
     element = root.find("os")
     current = read(element)
     amend.change_children(root, [build(current)], [build(requested)])
     if element is None:
         return
     if requested.firmware is None and current.firmware is not None:
-        # The features that a firmware was to be chosen by.
+        # The features for the choice of a firmware.
         amend.put_children(element, "firmware", [])
     if requested.boot != current.boot:
-        # Their order says which one is first.
+        # Their order is the boot order.
         amend.put_children(
             element, "boot", [tag("boot", {"dev": device}) for device in requested.boot]
         )

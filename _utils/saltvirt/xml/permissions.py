@@ -9,7 +9,7 @@ from saltvirt.errors import BadArgument
 from saltvirt.xml import leaf, tag
 
 KEYS = ("mode", "owner", "group", "label")
-# Of an owner and a group.
+# An owner or a group that libvirt does not set.
 _WHOEVER = "-1"
 
 
@@ -18,7 +18,7 @@ def from_call(value: object) -> dict[str, str] | None:
     Return permissions from a mapping or, as old formulas have it, a list of mappings.
 
     ``mode`` is octal, as text or as the digits of a number, which is what Salt makes of ``0770``;
-    ``owner`` and ``group`` are numbers of a user and a group; -1 is whoever it is, as in libvirt.
+    ``owner`` and ``group`` are numbers of a user and a group; -1 sets none, as in libvirt.
     """
     if isinstance(value, list | tuple) and all(isinstance(item, Mapping) for item in value):
         value = {key: setting for part in value for key, setting in part.items()}
@@ -48,7 +48,7 @@ def build(permissions: Mapping[str, str] | None) -> ET.Element | None:
 
 
 def read(element: ET.Element | None) -> dict[str, str] | None:
-    """Return what <permissions> say; None without the element."""
+    """Return the content of <permissions>; None without the element."""
     if element is None:
         return None
     texts_by_key = {key: element.findtext(key) for key in KEYS}

@@ -1,8 +1,8 @@
 """
-<pool>: where a storage pool's volumes lie, and what they come from.
+<pool>: the place of a storage pool's volumes, and their source.
 
-What libvirt itself fills in (defaults, what it found in the folder) is no difference between what
-is asked for and what is defined: :func:`differences` knows it.
+:func:`differences` ignores what libvirt itself fills in: defaults, and what it has read from the
+folder.
 """
 
 import copy
@@ -16,7 +16,7 @@ from saltvirt import arguments
 from saltvirt.errors import BadArgument
 from saltvirt.xml import leaf, permissions, poolsource, tag
 
-# What a pool of each type takes of a source.
+# The parts of a source that a pool of each type takes.
 TAKES = {
     "dir": {"dir"},
     "fs": {"devices", "format"},
@@ -33,7 +33,7 @@ TAKES = {
     "zfs": {"devices", "name"},
     "vstorage": {"devices", "name"},
 }
-# What libvirt cannot do without.
+# The parts without which libvirt refuses a pool.
 _NEEDS = {
     "fs": ("devices",),
     "netfs": ("hosts", "dir"),
@@ -45,13 +45,13 @@ _NEEDS = {
     "sheepdog": ("hosts",),
     "gluster": ("hosts",),
 }
-# They have no folder of this host, or libvirt itself says where it is.
+# Types with devices at a place that libvirt chooses.
 _DEVICES = {"logical": "/dev/{}", "zfs": "/dev/zvol/{}"}
-# Where a volume of a volume group has another name, in which each hyphen of its own is doubled.
+# Other places of a volume group's volumes, with each hyphen of a name doubled.
 _MAPPED = ("/dev/mapper/", "/dev/disk/by-id/dm-name-")
 _MOUNTED = ("fs", "netfs", "vstorage")
 _TARGETLESS = (*_DEVICES, "rbd", "sheepdog", "gluster", "iscsi-direct")
-# What an unsaid format means, as libvirt writes it; a build of a disk makes "unknown" "dos".
+# The formats that libvirt writes if none is given; building a disk pool turns "unknown" into "dos".
 _FORMATS = {
     "fs": ("auto",),
     "netfs": ("auto",),
@@ -64,7 +64,7 @@ _OWN_SOURCE = {"host", "device", "dir", "adapter", "auth", "name", "format", "in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """What a <pool> says; ``permissions`` are ``{mode, owner, group, label}``, what is said."""
+    """The content of a <pool>; ``permissions``: what it has of mode, owner, group and label."""
 
     type: str
     name: str
@@ -82,12 +82,12 @@ def from_call(
     source: Mapping[str, Any] | None = None,
 ) -> Pool:
     """
-    Return the pool that a call asks for; raise BadArgument if it cannot be one.
+    Return the pool that a call describes; raise BadArgument if it cannot be one.
 
     source
         ``devices``, ``dir``, ``initiator``, ``adapter``, ``hosts``, ``auth``, ``name``, ``format``;
-        what pools of this type do not take is passed over. Of ``auth`` with a password the pool
-        refers to libvirt's secret of the usage ``pool_NAME``.
+        keys that pools of this type do not take are ignored. For an ``auth`` with a password the
+        pool refers to libvirt's secret of the usage ``pool_NAME``.
     """
     if not isinstance(ptype, str) or ptype not in TAKES:
         raise BadArgument("ptype", f"{ptype!r}; one of {', '.join(TAKES)}")
@@ -98,7 +98,7 @@ def from_call(
     arguments.refuse_unknown_keys("source", source_options, poolsource.KEYS)
     type_options = {key: source_options.get(key) for key in TAKES[ptype]}
     if "name" in type_options:
-        # As libvirt would have it.
+        # libvirt's own default.
         type_options["name"] = type_options["name"] or name
     return Pool(
         type=ptype,
@@ -110,7 +110,7 @@ def from_call(
 
 
 def _has_folder(ptype: str) -> bool:
-    """Return whether libvirt notes of a pool a folder of this host, and its permissions."""
+    """Return whether libvirt keeps a folder and its permissions for a pool of this type."""
     return ptype not in _TARGETLESS or ptype in _DEVICES
 
 
@@ -121,7 +121,7 @@ def _target(ptype: str, target: object, source_name: object) -> str | None:
 
 
 def refuse_incomplete(pool: Pool) -> None:
-    """Raise BadArgument if libvirt could not define a pool, as something is missing."""
+    """Raise BadArgument if a pool lacks something that libvirt needs to define it."""
     if pool.target is None and pool.type not in _TARGETLESS:
         raise BadArgument("target", f"is missing; a pool of type {pool.type} has a folder")
     missing = [key for key in _NEEDS.get(pool.type, ()) if not getattr(pool.source, key)]
@@ -146,7 +146,7 @@ def build(pool: Pool) -> ET.Element:
 
 
 def read(root: ET.Element) -> Pool:
-    """Return what a <pool> says."""
+    """Return the content of a <pool>."""
     return Pool(
         type=root.get("type", ""),
         name=root.findtext("name", ""),
@@ -159,10 +159,10 @@ def read(root: ET.Element) -> Pool:
 
 def complete(requested: Pool, old: Pool, *, has_source: bool) -> Pool:
     """
-    Return the pool that is asked for, with what a call leaves as it is defined.
+    Return the requested pool, with the values of its definition that a call leaves out.
 
     has_source
-        Whether the call says a source; without one the old one stays.
+        Whether the call gives a source; without one the old one stays.
     """
     is_same_type = requested.type == old.type
     return replace(
@@ -175,12 +175,12 @@ def complete(requested: Pool, old: Pool, *, has_source: bool) -> Pool:
 
 def differences(old: Pool, requested: Pool, *, runs: bool = False) -> list[str]:
     """
-    Return what a definition has to be changed in: ``type``, ``target``, ``source:hosts``, ...
+    Return the keys in which a definition must change: ``type``, ``target``, ``source:hosts``, ...
 
     runs
-        Whether the pool does. Defaults to False.
+        Whether the pool is active. Defaults to False.
     """
-    # While one is mounted libvirt says of it what the file system there has, which it never sets.
+    # For a mounted pool libvirt reports the permissions of the file system, which it never sets.
     is_mounted = runs and requested.type in _MOUNTED
     requested_permissions = {} if is_mounted else requested.permissions or {}
     old_permissions = old.permissions or {}
@@ -192,7 +192,7 @@ def differences(old: Pool, requested: Pool, *, runs: bool = False) -> list[str]:
 
 
 def _comparable_values(pool: Pool) -> dict[str, Any]:
-    """Return what is compared, with libvirt's own defaults filled in."""
+    """Return the values to compare, with libvirt's own defaults filled in."""
     source, kind = pool.source, pool.type
     formats = _FORMATS.get(kind, ())
     adapter = source.adapter
@@ -219,7 +219,7 @@ def _plain_adapter(adapter: poolsource.Adapter) -> Any:
         "fc_host" if "wwnn" in adapter.attributes else "scsi_host"
     )
     address = {key: _number(value) for key, value in (adapter.address or {}).items()}
-    # libvirt says that it manages what it made by itself, and only then.
+    # libvirt writes ``managed`` only for an adapter that it has made itself.
     attributes = {**adapter.attributes, "type": kind}
     return attributes, adapter.unique_id, address
 
@@ -233,9 +233,9 @@ def _number(text: str) -> int | str:
 
 def build_changed(root: ET.Element, requested: Pool) -> ET.Element:
     """
-    Return a <pool> as it is asked for, with what else was defined: its UUID, ``<features>``, ...
+    Return the requested <pool> with all else of its definition: its UUID, ``<features>``, ...
 
-    Permissions that a call does not say stay.
+    Permissions that a call leaves out stay.
     """
     old = read(root)
     merged_permissions = {**(old.permissions or {}), **(requested.permissions or {})}
@@ -252,13 +252,13 @@ def build_changed(root: ET.Element, requested: Pool) -> ET.Element:
 
 
 def has_device(pool: Pool, path: str) -> bool:
-    """Return whether a path is a volume of a volume group, by whichever name that has."""
+    """Return whether a path is a volume of a volume group, by any of its names."""
     if pool.target and path.startswith(posixpath.join(pool.target, "")):
         return True
     if pool.type != "logical":
         return False
     group = (pool.source.name or pool.name).replace("-", "--")
-    # What begins with group-- is of another group.
+    # A name that begins with group-- is of another group.
     return any(
         path.startswith(f"{place}{group}-") and not path.startswith(f"{place}{group}--")
         for place in _MAPPED
@@ -266,7 +266,7 @@ def has_device(pool: Pool, path: str) -> bool:
 
 
 def is_same_group(first: Pool, second: Pool) -> bool:
-    """Return whether two pools are of one volume group."""
+    """Return whether two pools are of the same volume group."""
     return (first.type, first.source.name or first.name) == (
         second.type,
         second.source.name or second.name,
@@ -274,12 +274,12 @@ def is_same_group(first: Pool, second: Pool) -> bool:
 
 
 def folder(root: ET.Element) -> str | None:
-    """Return the folder that a pool's volumes are files of; None if they are no files."""
+    """Return the folder of a pool with files as volumes; None for another pool."""
     is_files = root.get("type") in ("dir", "fs", "netfs", "vstorage")
     return root.findtext("target/path") if is_files else None
 
 
 def volume_path(root: ET.Element, volume: str) -> str | None:
-    """Return where a pool has the file of a volume, None if its volumes are no files."""
+    """Return the path of a volume in a pool with files as volumes; None for another pool."""
     folder_path = folder(root)
     return None if folder_path is None else posixpath.join(folder_path, volume)

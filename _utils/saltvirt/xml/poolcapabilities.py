@@ -1,4 +1,4 @@
-"""<storagepoolCapabilities>: which types of pools a host's libvirt can have."""
+"""<storagepoolCapabilities>: the types of pools that a host's libvirt supports."""
 
 import xml.etree.ElementTree as ET
 from typing import Any

@@ -1,29 +1,29 @@
-"""A volume of a storage pool as the <source> of a disk, by what the pool's type allows."""
+"""A volume of a storage pool as the <source> of a disk, depending on the pool's type."""
 
 import posixpath
 
 from saltvirt.model import RemoteSource
 from saltvirt.xml.pool import Pool
 
-# Their volumes are files in a folder, and disks are files there.
+# Pools with files in a folder as volumes; their disks are files, too.
 FILES = ("dir", "fs", "netfs")
-# libvirt itself finds the device, or the LUN, when the VM starts.
+# Pools for which libvirt itself finds the device, or the LUN, when the VM starts.
 _VOLUMES = ("logical", "disk", "iscsi", "iscsi-direct", "scsi", "zfs")
-# libvirt does not take their volumes as such; the disk says what the pool says.
+# Pools that libvirt does not take as a disk's source; the disk repeats the pool's source.
 _NETWORK = ("rbd", "gluster", "sheepdog")
-# Nor these, which are devices.
+# Pools that libvirt does not take either; their volumes are devices.
 _DEVICES = ("mpath",)
 TYPES = (*FILES, *_VOLUMES, *_NETWORK, *_DEVICES)
-# Where libvirt can make volumes; the others' are made by whoever serves them.
+# Pools in which libvirt can make volumes; in the others the storage's server makes them.
 MADE = (*FILES, "logical", "disk", "zfs", "rbd", "sheepdog")
-# Where a volume takes its room as it is written, so that more can be promised than there is.
+# Pools with volumes that take room as they are written, so more can be promised than exists.
 THIN = (*FILES, *_NETWORK)
-# Where it makes them as devices of this host, which can be written to.
+# Pools in which libvirt makes volumes as writable devices of this host.
 WRITABLE = ("logical", "disk", "zfs")
 
 
 def remote_source(pool: Pool, volume: str) -> RemoteSource | None:
-    """Return where a volume is as a disk, None if it is a device of this host."""
+    """Return the source of a disk for a volume, None if it is a device of this host."""
     if pool.type in _DEVICES:
         return None
     if pool.type not in _NETWORK:
@@ -46,7 +46,7 @@ def remote_source(pool: Pool, volume: str) -> RemoteSource | None:
 
 
 def path(pool: Pool, volume: str) -> str | None:
-    """Return the device that a volume will be on this host, None if it is none."""
+    """Return the path of the device of a volume on this host, None if it has none."""
     is_here = pool.type in (*_VOLUMES, *_DEVICES) and pool.type != "iscsi-direct"
     return posixpath.join(pool.target, volume) if is_here and pool.target else None
 

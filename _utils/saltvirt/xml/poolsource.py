@@ -1,4 +1,4 @@
-"""<source> of a <pool>: its hosts, devices, adapter and who logs in."""
+"""<source> of a <pool>: its hosts, devices, adapter and login."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -38,7 +38,7 @@ _ADDRESS = ("domain", "bus", "slot", "function")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
-    """The SCSI adapter that a pool's volumes are behind; ``address`` is of its parent."""
+    """The SCSI adapter of a pool's volumes; ``address`` is its parent's."""
 
     attributes: dict[str, str] = field(default_factory=dict)
     unique_id: str | None = None
@@ -47,7 +47,7 @@ class Adapter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Auth:
-    """Who logs in to a source; ``secret`` is ``{"usage": ...}`` or ``{"uuid": ...}``."""
+    """The login for a source; ``secret`` is ``{"usage": ...}`` or ``{"uuid": ...}``."""
 
     type: str | None = None
     username: str | None = None
@@ -56,7 +56,7 @@ class Auth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What a pool's volumes come from; ``devices`` and ``hosts`` are their attributes."""
+    """The source of a pool's volumes; ``devices`` and ``hosts`` are their attributes."""
 
     hosts: tuple[dict[str, str], ...] = ()
     devices: tuple[dict[str, str], ...] = ()
@@ -69,7 +69,7 @@ class Source:
 
 
 def from_call(name: str, ptype: str, options: Mapping[str, Any]) -> Source:
-    """Return the source that a call asks for; raise BadArgument if it cannot be one."""
+    """Return the source that a call describes; raise BadArgument if it cannot be one."""
     return Source(
         hosts=tuple(map(_host, arguments.names("source:hosts", options.get("hosts")))),
         devices=_devices(options.get("devices")),
@@ -101,7 +101,7 @@ def _flag(argument: str, value: object) -> bool | None:
 
 
 def clean(path: str) -> str:
-    """Return a path as libvirt writes it: no slash twice, none at the end."""
+    """Return a path as libvirt writes it: no double slash, none at the end."""
     return re.sub("/+", "/", path).rstrip("/") or "/"
 
 
@@ -109,7 +109,7 @@ def _dir(value: object, kind: object) -> str | None:
     text = _text(value)
     if text is None:
         return None
-    # The name of a share of Windows, not a path.
+    # A share of Windows has a name, not a path.
     return text.lstrip("/") if kind == "cifs" else clean(text)
 
 
@@ -167,7 +167,7 @@ def _adapter(value: object) -> Adapter | None:
 
 
 def _auth(name: str, ptype: str, value: object) -> Auth | None:
-    # Never shown whole: there may be a password in it.
+    # The value is never shown whole: it may have a password in it.
     if value is not None and not isinstance(value, Mapping):
         raise BadArgument("source:auth", "is not a mapping")
     if not value:
@@ -190,7 +190,7 @@ def _auth(name: str, ptype: str, value: object) -> Auth | None:
         raise BadArgument("source:auth:secret", "has no value")
     kind = _text(value.get("type")) or SECRET_TYPES[ptype]
     secret_kind, secret_value = str(secret["type"]), str(secret["value"])
-    # As libvirt writes it: in capitals it would be a change each time.
+    # libvirt writes no capitals: they would be a change each time.
     secret_value = (
         arguments.uuid("source:auth:secret", secret_value)
         if secret_kind == "uuid"
@@ -228,7 +228,7 @@ def _build_adapter(adapter: Adapter) -> ET.Element:
 
 
 def read(source: ET.Element | None) -> Source:
-    """Return what a <source> says; nothing without one."""
+    """Return the content of a <source>; an empty one without the element."""
     if source is None:
         return Source()
     auth, adapter = source.find("auth"), source.find("adapter")

@@ -2,7 +2,7 @@
 The prefixes of XML namespaces, which Python's parser forgets.
 
 Without them each foreign namespace, such as that of libosinfo in <metadata>, would be written as
-``ns0``, and users would not find their own elements again.
+``ns0``, and users would not recognize their own elements.
 """
 
 import re
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from xml.sax.saxutils import unescape
 
 _DECLARED = re.compile(r"""\sxmlns:([A-Za-z_][\w.-]*)\s*=\s*(?:"([^"<]*)"|'([^'<]*)')""")
-# Those that Python makes itself where it knows no other.
+# Prefixes that Python makes for unknown namespaces.
 _GENERATED = re.compile(r"ns\d+")
-# More are not remembered: documents are not to fill the memory of a process that stays.
+# The limit of remembered prefixes: documents must not fill the memory of a long-lived process.
 _MOST = 1000
 _LOCK = threading.Lock()
 # {URI: prefix}: those of this project, and those of the documents that were read.
@@ -23,7 +23,7 @@ _SEEN: dict[str, str] = {}
 
 
 def keep(prefix: str, uri: str) -> None:
-    """Have a namespace always have a prefix, whatever documents say."""
+    """Fix the prefix of a namespace; documents do not change it."""
     _FIXED[uri] = prefix
 
 
@@ -50,7 +50,7 @@ def tostring(element: ET.Element) -> str:
 
 
 def _find_prefixes(element: ET.Element) -> Iterator[tuple[str, str]]:
-    """Yield ``(prefix, URI)`` of the namespaces of an element; the first has a prefix of two."""
+    """Yield ``(prefix, URI)`` of an element's namespaces; a prefix of two is for the first."""
     used_prefixes = set()
     for uri in _uris(element):
         prefix = _FIXED.get(uri) or _SEEN.get(uri)

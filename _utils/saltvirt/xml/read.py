@@ -1,4 +1,4 @@
-"""A whole domain: what ``virt.vm_info`` shows of it, and what another host must know of it."""
+"""A whole domain: what ``virt.vm_info`` shows, and what another host must know."""
 
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -24,12 +24,12 @@ from saltvirt.xml import graphics as graphics_
 
 
 def domain(text: str) -> ET.Element:
-    """Return the parsed domain, which the other functions here take."""
+    """Return the parsed domain, for the other functions here."""
     return parse(text)
 
 
 def _devices(root: ET.Element, kind: str) -> list[ET.Element]:
-    """Return a VM's devices of a kind, ``*`` for all: a path would be looked for in Python."""
+    """Return a VM's devices of a kind, ``*`` for all; a path expression would be slower."""
     devices = root.find("devices")
     return [] if devices is None else devices.findall(kind)
 
@@ -53,7 +53,7 @@ def nics(root: ET.Element) -> dict[str, dict[str, Any]]:
 
 
 def nics_from_text(text: str) -> dict[str, dict[str, Any]]:
-    """Return :func:`nics` of a domain of which nothing else is wanted: only they are parsed."""
+    """Return :func:`nics` of a domain's text, of which only the NICs are parsed."""
     begin = text.find("<interface ", text.rfind("<devices>"))
     end = text.rfind("</interface>")
     if -1 not in (begin, end):
@@ -61,13 +61,13 @@ def nics_from_text(text: str) -> dict[str, dict[str, Any]]:
         try:
             return nics(domain(f"<domain><devices>{interfaces_xml}</devices></domain>"))
         except VirtError:
-            # Another device has an element of that name within it, say.
+            # Another device may have an element of that name within it.
             pass
     return nics(domain(text))
 
 
 def interfaces(root: ET.Element) -> list[nic.Interface]:
-    """Return what a VM's NICs say."""
+    """Return the contents of a VM's NICs."""
     return [nic.read(element) for element in _devices(root, "interface")]
 
 
@@ -78,7 +78,7 @@ def macs(root: ET.Element) -> list[str]:
 
 
 def links(root: ET.Element) -> dict[str, Any]:
-    """Return what a VM's NICs need of a host, as :func:`saltvirt.nics.needs` does."""
+    """Return what a VM's NICs need of a host, as :func:`saltvirt.nics.host_needs` does."""
     needed_links = host_needs(nic.read(element) for element in _devices(root, "interface"))
     return {
         key: list(value) if isinstance(value, tuple) else value
@@ -87,7 +87,7 @@ def links(root: ET.Element) -> dict[str, Any]:
 
 
 def graphics(root: ET.Element) -> dict[str, str]:
-    """Return the attributes of the VM's displays, ``"None"`` for the usual ones that they lack."""
+    """Return the attributes of the VM's displays, ``"None"`` for usual ones that are missing."""
     return graphics_.describe(_devices(root, "graphics"))
 
 
@@ -104,7 +104,7 @@ def listeners(root: ET.Element) -> list[dict[str, str]]:
 
 
 def system(root: ET.Element) -> osboot.Os:
-    """Return what a VM boots: its machine, processor, firmware and kernel."""
+    """Return the <os> of a VM: its machine, processor, firmware and kernel."""
     return osboot.read(root.find("os"))
 
 
@@ -120,7 +120,7 @@ def boot_files(root: ET.Element) -> list[str]:
 
 
 def firmware_variables(root: ET.Element) -> str | None:
-    """Return the file that a VM's firmware keeps its variables in; None if there is none here."""
+    """Return the file of a VM's firmware variables; None if there is none on this host."""
     return osboot.variables(system(root), root.findtext("name"))
 
 
@@ -130,7 +130,7 @@ def is_filtered(root: ET.Element) -> bool:
 
 
 def disks(root: ET.Element) -> list[disk.Disk]:
-    """Return what a VM's disks say, but for one without a target."""
+    """Return the contents of a VM's disks, without those that have no target."""
     return [
         vm_disk for vm_disk in map(disk.read, _devices(root, "disk")) if "dev" in vm_disk.target
     ]
@@ -142,17 +142,17 @@ def disk_sources(root: ET.Element) -> list[dict[str, Any]]:
 
 
 def lifecycle_actions(root: ET.Element) -> dict[str, str]:
-    """Return what happens when the guest powers off, reboots or crashes."""
+    """Return the actions for a guest that powers off, reboots or crashes."""
     return {key: root.findtext(key, "") for key in ("on_crash", "on_reboot", "on_poweroff")}
 
 
 def notes(root: ET.Element) -> metadata.Notes:
-    """Return what this project noted in the VM's metadata."""
+    """Return this project's notes in the VM's metadata."""
     return metadata.read(root.find("metadata"))
 
 
 def describe_notes(root: ET.Element) -> dict[str, Any]:
-    """Return what this project noted in the VM's metadata: groups, promised disk, seed, ..."""
+    """Return this project's notes in the VM's metadata: groups, promised disk, seed, ..."""
     return metadata.describe(metadata.read(root.find("metadata")))
 
 
@@ -165,25 +165,25 @@ def cpu(root: ET.Element) -> tuple[str | None, str | None]:
 def memory_from(
     root: ET.Element,
 ) -> tuple[tuple[memory.Page, ...] | None, numatune.Numatune | None]:
-    """Return a VM's huge pages, and the NUMA nodes that its memory comes from."""
+    """Return a VM's huge pages, and the NUMA nodes of its memory."""
     is_plain = root.find("memoryBacking") is None
     pages = None if is_plain else memory.read(root).backing.hugepages
     return pages, numatune.read(root.find("numatune"))
 
 
 def sizes(root: ET.Element) -> tuple[int, int]:
-    """Return how many virtual CPUs a VM can have, and how much memory in MiB."""
+    """Return the number of virtual CPUs that a VM can have, and its memory in MiB."""
     return vcpu.most(root), memory.most_kib(root) // 1024
 
 
 def is_cpu_checked(root: ET.Element) -> bool:
-    """Return whether libvirt starts a VM only where QEMU has all that its CPU asks for."""
+    """Return whether libvirt starts a VM only where QEMU has all features of its CPU."""
     vm_cpu = cpu_.read(root.find("cpu"))
     return vm_cpu is None or vm_cpu.attributes.get("check") != "none"
 
 
 def has_host_device(root: ET.Element) -> bool:
-    """Return whether a VM has a device of its host, be it as a NIC."""
+    """Return whether a VM has a device of its host, also as a NIC."""
     vm_nics = map(nic.read, _devices(root, "interface"))
     return bool(_devices(root, "hostdev")) or any(
         interface.type == "hostdev" for interface in vm_nics
@@ -191,12 +191,12 @@ def has_host_device(root: ET.Element) -> bool:
 
 
 def sends_as_host(root: ET.Element) -> bool:
-    """Return whether a VM has a NIC for which QEMU, or passt, sends by sockets of the host."""
+    """Return whether QEMU, or passt, sends for a NIC of a VM by sockets of the host."""
     return any(nic.read(element).type == "user" for element in _devices(root, "interface"))
 
 
 def has_seed_credential(root: ET.Element) -> bool:
-    """Return whether a VM runs with the credential of its seed, whose file QEMU has read."""
+    """Return whether a VM runs with the credential of its seed; QEMU has read the file."""
     sysinfos = map(sysinfo.read, root.iterfind("sysinfo"))
     return any(sysinfo.is_credential(entry) for info in sysinfos for entry in info.entries)
 
@@ -218,7 +218,7 @@ def _agents(root: ET.Element) -> list[dict[str, str]]:
 
 
 def tpm_state(root: ET.Element) -> str | None:
-    """Return where the emulated TPM of a VM has its state; None without one."""
+    """Return the place of the state of a VM's emulated TPM; None without one."""
     paths = [
         tpm.state(tpm.read(element), root.findtext("uuid")) for element in _devices(root, "tpm")
     ]
@@ -226,5 +226,5 @@ def tpm_state(root: ET.Element) -> str | None:
 
 
 def emulator(root: ET.Element) -> str:
-    """Return the program that a VM runs in; "" if libvirt does not say."""
+    """Return the program that a VM runs in; "" if libvirt does not name it."""
     return root.findtext("devices/emulator", "")

@@ -1,4 +1,4 @@
-"""A medium that QEMU itself fetches: a URL as the <source> of a cdrom, and back."""
+"""A medium that QEMU itself fetches: a URL as the <source> of a cdrom, and their comparison."""
 
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from saltvirt.errors import BadArgument
 from saltvirt.model import RemoteSource
 
-# What QEMU has a driver for, and the ports that libvirt writes where none is said.
+# The protocols of QEMU's drivers, and the default ports that libvirt writes.
 PORTS = {"http": 80, "https": 443, "ftp": 21, "ftps": 990, "tftp": 69}
 
 
@@ -16,7 +16,7 @@ def is_url(text: object) -> bool:
 
 
 def from_url(argument: str, url: str) -> RemoteSource:
-    """Return where a URL is; refuse one that QEMU cannot fetch, or that has a secret in it."""
+    """Return the source for a URL; refuse one that QEMU cannot fetch, or that has a secret."""
     try:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname
@@ -44,7 +44,7 @@ def from_url(argument: str, url: str) -> RemoteSource:
 def is_same_source(
     remote_source: RemoteSource, source: Mapping[str, str], hosts: Iterable[Mapping[str, str]]
 ) -> bool:
-    """Return whether a <source> is where a URL is, also after libvirt has written its port."""
+    """Return whether a <source> is that of a URL, also after libvirt has added the port."""
     return _comparable_source(remote_source.source, remote_source.hosts) == _comparable_source(
         source, hosts
     )

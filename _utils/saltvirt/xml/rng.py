@@ -8,7 +8,7 @@ from saltvirt.xml import attributes_of, tag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rng:
-    """What a <rng> says: the attributes of its <backend>, and the file that it reads."""
+    """The content of a <rng>: the attributes of its <backend>, and the file that it reads."""
 
     model: str | None = "virtio"
     backend: dict[str, str] = field(default_factory=dict)
@@ -26,9 +26,9 @@ def build(rng: Rng) -> ET.Element:
 
 
 def read(element: ET.Element) -> Rng:
-    """Return what a <rng> says."""
+    """Return the content of a <rng>."""
     backend = element.find("backend")
-    # A backend that is not a file has elements, and between them there are only spaces.
+    # Another backend has elements, with only spaces between them.
     is_file = backend is not None and not len(backend)
     return Rng(
         model=element.get("model"),

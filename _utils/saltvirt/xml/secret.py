@@ -1,17 +1,17 @@
-"""<secret>: what libvirt keeps a password by; its value is never in the XML."""
+"""<secret>: libvirt's entry for a password; its value is never in the XML."""
 
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 
 from saltvirt.xml import leaf, tag, yes_no
 
-# The element that names a use, by the kind of use.
+# The element that names the usage, by the kind of usage.
 _NAMES = {"ceph": "name", "iscsi": "target"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """What a <secret> says: nobody reads a private one back, one that is not ephemeral is kept."""
+    """The content of a <secret>: libvirt never returns a private one, and an ephemeral one ends."""
 
     kind: str
     usage: str
@@ -35,7 +35,7 @@ def build(secret: Secret) -> ET.Element:
 
 
 def read(element: ET.Element) -> Secret:
-    """Return what a <secret> of a pool says."""
+    """Return the content of a <secret> of a pool."""
     usage = element.find("usage")
     kind = "ceph" if usage is None else usage.get("type", "ceph")
     return Secret(

@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from saltvirt.xml import leaf, parse, tag
 from saltvirt.xml import read as read_domain
 
-# Of one disk or of the memory: where its state is kept.
+# Where the state of one disk, or of the memory, is kept.
 EXTERNAL, INTERNAL = "external", "internal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """
-    What a <domainsnapshot> says.
+    The content of a <domainsnapshot>.
 
     places
         Where the states of memory and disks are kept: ``internal``, ``external``, ``no``.
     files
-        The disks' files that have their states in them.
+        The disk files that have their states in them.
     reverted
-        The disks' files to which reverting goes back, wherever their states are.
+        The disk files that a revert goes back to, wherever their states are.
     overlays
-        Those of ``reverted`` that may have others below them.
+        Files of ``reverted`` that may have backing files.
     above
-        The files in which disks went on when it was taken.
+        The files in which the disks went on when the snapshot was taken.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Snapshot:
 
     @property
     def has_memory(self) -> bool:
-        """Whether a guest goes on in it where it was, with its clock and its connections."""
+        """Whether a guest continues in it where it was, with its clock and its connections."""
         return self.state in ("running", "paused") and not self.is_external
 
 
@@ -60,7 +60,7 @@ def build_new(name: str) -> ET.Element:
 
 
 def read(text: str) -> Snapshot:
-    """Return what a <domainsnapshot> says."""
+    """Return the content of a <domainsnapshot>."""
     root = parse(text)
     elements = [root.find("memory"), *root.iterfind("disks/disk")]
     return Snapshot(

@@ -1,10 +1,10 @@
-"""<source> of a disk and of firmware variables: what is stored where."""
+"""<source> of a disk and of firmware variables: the place of the data."""
 
 from collections.abc import Mapping
 
 
 def path(source: Mapping[str, str] | None) -> str | None:
-    """Return where a source's attributes point: a path, ``pool/volume`` or ``protocol:name``."""
+    """Return the place in a source's attributes: a path, ``pool/volume`` or ``protocol:name``."""
     if source is None:
         return None
     if source.get("pool"):

@@ -1,11 +1,11 @@
-"""<sysinfo>: what the host tells the guest's firmware."""
+"""<sysinfo>: the host's data for the guest's firmware."""
 
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 
 from saltvirt.xml import tag
 
-# What this project hands a guest its identity as, and how the file of it ends.
+# The name of the credential that gives a guest its identity, and the end of its file's name.
 CREDENTIAL = "opt/io.systemd.credentials/tmpfiles.extra"
 CREDENTIAL_FILE = "_seed.credentials"
 
@@ -21,19 +21,19 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sysinfo:
-    """What a <sysinfo> says; of SMBIOS, whose entries are in tables, only the type is read."""
+    """The content of a <sysinfo>; of SMBIOS, with entries in tables, only the type is read."""
 
     type: str | None
     entries: tuple[Entry, ...] = ()
 
 
 def is_credential(entry: Entry) -> bool:
-    """Return whether an entry is the credential of a seed, whose file is gone once it is read."""
+    """Return whether an entry is a seed's credential; its file is gone once QEMU has read it."""
     return entry.name == CREDENTIAL and (entry.file or "").endswith(".credentials")
 
 
 def for_file(name: str, path: object) -> Sysinfo:
-    """Return the one that hands a file to the guest through QEMU's fw_cfg."""
+    """Return the sysinfo that passes a file to the guest through QEMU's fw_cfg."""
     return Sysinfo(type="fwcfg", entries=(Entry(name=name, file=str(path)),))
 
 
@@ -47,13 +47,13 @@ def build(info: Sysinfo) -> ET.Element:
 
 
 def add(root: ET.Element, info: Sysinfo) -> None:
-    """Put it into a domain that others may have written, where libvirt's schema has it."""
+    """Add the sysinfo to a domain of any origin, at its place in libvirt's schema."""
     place = next(index for index, element in enumerate(root) if element.tag == "os")
     root.insert(place, build(info))
 
 
 def read(element: ET.Element) -> Sysinfo:
-    """Return what a <sysinfo> says."""
+    """Return the content of a <sysinfo>."""
     entries = [
         Entry(name=child.get("name"), text=child.text or None, file=child.get("file"))
         for child in element.iterfind("entry")

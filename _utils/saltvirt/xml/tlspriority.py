@@ -1,9 +1,9 @@
-"""The <qemu:env> that names the file in which GnuTLS reads what a QEMU may use for TLS."""
+"""The <qemu:env> with the file from which GnuTLS reads what a QEMU may use for TLS."""
 
 from saltvirt.xml import read
 
-# The formula lays it down, in a folder that AppArmor and SELinux let QEMU read. Without the file
-# GnuTLS does as if it was not told.
+# The formula writes it, in a folder that AppArmor and SELinux let QEMU read. Without the file
+# GnuTLS ignores the variable.
 FILE = "/etc/pki/qemu/salt-virt-gnutls.conf"
 _VARIABLE = "GNUTLS_SYSTEM_PRIORITY_FILE"
 _QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
@@ -12,10 +12,10 @@ _END = "</domain>"
 
 
 def add_variable(definition: str) -> str:
-    """Return a domain's XML with that variable; as it is if the domain sets the variable itself."""
+    """Return a domain's XML with that variable, unless the domain sets the variable itself."""
     variables = read.domain(definition).iterfind(f"{{{_QEMU}}}commandline/{{{_QEMU}}}env")
     if any(variable.get("name") == _VARIABLE for variable in variables):
         return definition
-    # The rest is not written anew: that would rename the prefixes of what others noted there.
+    # The rest is not rewritten: that would rename the prefixes of other metadata.
     before, end, after = definition.rpartition(_END)
     return f"{before}{_LINE}{end}{after}"

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from saltvirt.xml import attributes_of, bag, tag
 
-# Where libvirt puts the state of an emulated one, below the VM's UUID.
+# libvirt's folder for the states of emulated TPMs, by the VMs' UUIDs.
 _STATES = "/var/lib/libvirt/swtpm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """What provides a TPM: the attributes of a <backend>, and those of its <source>."""
+    """The provider of a TPM: the attributes of a <backend>, and those of its <source>."""
 
     attributes: dict[str, str]
     source: dict[str, str] | None = None
@@ -19,7 +19,7 @@ class Backend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tpm:
-    """What a <tpm> says."""
+    """The content of a <tpm>."""
 
     model: str | None
     backend: Backend | None = None
@@ -38,7 +38,7 @@ def build(tpm: Tpm) -> ET.Element:
 
 
 def read(element: ET.Element) -> Tpm:
-    """Return what a <tpm> says."""
+    """Return the content of a <tpm>."""
     backend = element.find("backend")
     if backend is None:
         return Tpm(model=element.get("model"))
@@ -49,10 +49,10 @@ def read(element: ET.Element) -> Tpm:
 
 def state(tpm: Tpm, uuid: str | None) -> str | None:
     """
-    Return where an emulated TPM has its state on the host, None for one that is not emulated.
+    Return the place of an emulated TPM's state on the host, None for another TPM.
 
     uuid
-        The VM's, by which libvirt names the folder if it is not told.
+        The VM's, for libvirt's own name of the folder.
     """
     if tpm.backend is None or tpm.backend.attributes.get("type") != "emulator":
         return None

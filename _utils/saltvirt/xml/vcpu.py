@@ -1,4 +1,4 @@
-"""<vcpu>, <vcpus> and <iothreads>: the threads that a VM has."""
+"""<vcpu>, <vcpus> and <iothreads>: the threads of a VM."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from saltvirt.xml import flag, leaf, switch, tag, texts, yes_no
 from saltvirt.xml.merging import merge
 
 _ATTRIBUTES = ("placement", "cpuset", "current")
-# What of a call's `cpu` is told here.
+# The keys of a call's `cpu` that are read here.
 _OWN = (*_ATTRIBUTES, "maximum", "vcpus", "iothreads")
 
 
@@ -26,7 +26,7 @@ class Vcpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vcpus:
-    """How many virtual CPUs a VM can have; ``attributes`` are those of <vcpu>."""
+    """The virtual CPUs that a VM can have; ``attributes`` are those of <vcpu>."""
 
     maximum: str
     attributes: dict[str, str] = field(default_factory=dict)
@@ -35,14 +35,14 @@ class Vcpus:
 
 
 def from_call(cpu: int | Mapping[str, Any]) -> Vcpus:
-    """Return what a number of CPUs or a ``cpu`` mapping leads to."""
+    """Return the virtual CPUs for a number of CPUs or a ``cpu`` mapping."""
     if not isinstance(cpu, Mapping):
         return Vcpus(maximum=str(cpu))
     rows = sorted((cpu.get("vcpus") or {}).items(), key=lambda item: int(item[0]))
     vcpu_states = tuple(_vcpu(number, state) for number, state in rows)
     maximum, attributes = str(vcpus(cpu)), texts({key: cpu.get(key) for key in _ATTRIBUTES})
     if vcpu_states:
-        # Where they are listed libvirt goes by the list, whatever else a call says.
+        # libvirt goes by a list of CPUs, not by other values of a call.
         attributes["current"] = str(sum(vcpu.enabled is True for vcpu in vcpu_states))
     return Vcpus(
         maximum=maximum,
@@ -53,9 +53,9 @@ def from_call(cpu: int | Mapping[str, Any]) -> Vcpus:
 
 
 def _as_libvirt_keeps(attributes: dict[str, str], maximum: str) -> dict[str, str]:
-    """Return the attributes without those that libvirt leaves out: they would be changes again."""
+    """Return the attributes without those that libvirt omits: they would be a change each time."""
     left_out = {"current"} if attributes.get("current") == maximum else set()
-    # Then it chooses the CPUs of the host itself.
+    # For ``auto`` libvirt chooses the host's CPUs itself.
     left_out |= {"cpuset"} if attributes.get("placement") == "auto" else set()
     return {key: value for key, value in attributes.items() if key not in left_out}
 
@@ -89,13 +89,13 @@ def build(vcpus_: Vcpus) -> list[ET.Element]:
 
 
 def most(root: ET.Element) -> int:
-    """Return how many virtual CPUs a domain can have; one if it says nothing, as libvirt does."""
+    """Return the number of virtual CPUs that a domain can have; libvirt's default is one."""
     text = (root.findtext("vcpu") or "").strip()
     return int(text) if text.isdecimal() else 1
 
 
 def read(root: ET.Element) -> Vcpus:
-    """Return what a domain says of its virtual CPUs; one if it says nothing, as libvirt does."""
+    """Return the virtual CPUs of a domain; libvirt's default is one."""
     element = root.find("vcpu")
     return Vcpus(
         maximum=(element.text if element is not None else None) or "1",
@@ -115,13 +115,13 @@ def read(root: ET.Element) -> Vcpus:
 
 def apply_changes(current: Vcpus, changes: int | Mapping[str, Any]) -> Vcpus:
     """
-    Return the virtual CPUs that a domain has when a call has changed them.
+    Return the virtual CPUs of a domain with the changes of a call.
 
-    given
-        How many, or a ``cpu`` mapping of which null removes and what is not given stays.
+    changes
+        A number, or a ``cpu`` mapping; null removes a value, and what is not given stays.
     """
     if isinstance(changes, Mapping):
-        # Cut off what others make of the mapping: it would be merged for nothing.
+        # Without the keys of other modules, which would be merged for nothing.
         vcpu_changes = {key: changes[key] for key in _OWN if key in changes}
         if "vcpus" in vcpu_changes:
             return from_call(merge(_to_call(current), vcpu_changes))
@@ -134,12 +134,12 @@ def apply_changes(current: Vcpus, changes: int | Mapping[str, Any]) -> Vcpus:
     if set(_counts(current)) == {str(changes)}:
         return current
     other_attributes = {key: value for key, value in current.attributes.items() if key != "current"}
-    # Those that are listed one by one would not be all of them any more.
+    # A list of single CPUs would no longer have all of them.
     return replace(current, maximum=str(changes), attributes=other_attributes, listed=())
 
 
 def _counts(vcpus_: Vcpus) -> tuple[str, str]:
-    """Return how many virtual CPUs there can be, and are."""
+    """Return the highest and the current number of virtual CPUs."""
     return vcpus_.maximum, vcpus_.attributes.get("current", vcpus_.maximum)
 
 
@@ -159,7 +159,7 @@ def _to_call(vcpus_: Vcpus) -> dict[str, Any]:
 
 
 def least(root: ET.Element) -> int:
-    """Return how many virtual CPUs a running domain keeps: QEMU never takes away those of boot."""
+    """Return the number of virtual CPUs that a running domain keeps: QEMU keeps those of boot."""
     current = read(root)
     if root.get("type") not in ("kvm", "qemu"):
         return 1

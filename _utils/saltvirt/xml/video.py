@@ -9,7 +9,7 @@ from saltvirt.xml.graphics import Graphics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Video:
-    """What a <video> says, as the attributes of its <model>."""
+    """The content of a <video>, as the attributes of its <model>."""
 
     model: dict[str, str] | None
 
@@ -27,5 +27,5 @@ def build(video: Video) -> ET.Element:
 
 
 def read(element: ET.Element) -> Video:
-    """Return what a <video> says."""
+    """Return the content of a <video>."""
     return Video(model=attributes_of(element.find("model")))

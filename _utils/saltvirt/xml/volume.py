@@ -1,4 +1,4 @@
-"""<volume>: what a pool keeps."""
+"""<volume>: a volume of a pool."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -11,16 +11,16 @@ from saltvirt.units import size_bytes
 from saltvirt.xml import disk, leaf, permissions, tag
 
 TYPES = ("file", "block", "dir", "network", "netdir", "ploop")
-# Of these a header may name other files. Of the rest none does: an ISO, and what libvirt calls
-# partitions and LUNs by what is on them (linux, gpt).
+# Formats with a header that may name other files. The others have none: an ISO, and libvirt's names
+# for partitions and LUNs by their content (linux, gpt).
 _WITH_HEADERS = "bochs cloop dmg vpc vdi vhd ploop cow qcow qcow2 qed vmdk".split()
-# libvirt's number, and what it takes at most.
+# The limit of libvirt's number.
 _MOST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backing:
-    """What a volume is based on."""
+    """The file below a volume."""
 
     path: str
     format: str | None = None
@@ -28,7 +28,7 @@ class Backing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """What a <volume> says; sizes in bytes. ``key`` and ``path`` are libvirt's to say."""
+    """The content of a <volume>; sizes in bytes. libvirt sets ``key`` and ``path``."""
 
     name: str
     type: str | None = None
@@ -53,13 +53,13 @@ def from_call(
     backing_store: object = None,
     nocow: object = False,
 ) -> Volume:
-    """Return the volume that a call asks for, with sizes in MiB unless they say their unit."""
+    """Return the volume that a call describes; sizes are in MiB unless they have a unit."""
     if not isinstance(name, str) or not name.strip() or "\n" in name:
         raise BadArgument("name", f"{name!r} cannot name a volume: no line break")
     if type is not None and type not in TYPES:
         raise BadArgument("type", f"{type!r}; one of {', '.join(TYPES)}")
     return Volume(
-        # Of RBD and ZFS it may have slashes.
+        # The name of a volume of RBD or ZFS may have slashes.
         name=name,
         type=None if type is None else str(type),
         capacity=size_of("size", size),
@@ -72,7 +72,7 @@ def from_call(
 
 
 def has_header(fmt: str | None) -> bool:
-    """Return whether libvirt, when it copies a volume of a format, goes by what its header says."""
+    """Return whether libvirt follows the header when it copies a volume of a format."""
     return fmt in _WITH_HEADERS
 
 
@@ -130,7 +130,7 @@ def _format(kind: str | None) -> ET.Element | None:
 
 
 def read(root: ET.Element) -> Volume:
-    """Return what a <volume> says, as libvirt writes it: sizes in bytes."""
+    """Return the content of a <volume>, as libvirt writes it: sizes in bytes."""
     target, backing = root.find("target"), root.find("backingStore")
     below = None if backing is None else backing.findtext("path")
     return Volume(
@@ -172,9 +172,9 @@ def describe(volume: Volume, used_by: list[str]) -> dict[str, Any]:
 
 
 def differences(current: Volume, requested: Volume) -> list[str]:
-    """Return what a volume that is there cannot be made without losing it: its format, its base."""
+    """Return the parts that cannot change without losing an existing volume: format, base."""
     out = []
-    # Of what is in a volume group, say, libvirt knows no format, whatever was asked for.
+    # libvirt knows no format of a volume in a volume group, for example, even if one was requested.
     if current.format is not None and requested.format not in (None, current.format):
         out.append("format")
     if not _is_same_base(current.backing, requested.backing):
@@ -190,10 +190,10 @@ def _is_same_base(current: Backing | None, requested: Backing | None) -> bool:
 
 def find_used_locations(root: ET.Element) -> set[tuple[str, ...]]:
     """
-    Return where the disks of a <domain>, and all that it says is below them, are.
+    Return the places of the disks of a <domain>, and of the chains below them in its XML.
 
-    Each is ``("path", where)``, with the name of what lies elsewhere for a path as libvirt has it
-    of volumes of RBD, or ``("volume", pool, name)``.
+    Each is ``("path", name)``, also for a name that is no path, such as libvirt's of volumes of
+    RBD, or ``("volume", pool, name)``.
     """
     sources = (
         source for element in root.iterfind("devices/disk") for source in element.iter("source")
@@ -213,7 +213,7 @@ def _find_locations(source: ET.Element) -> Iterator[tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskPlace:
-    """Where a disk of a <domain> that is no file is: ``source`` and ``hosts`` are attributes."""
+    """The place of a disk of a <domain> that is no file; ``source`` and ``hosts``: attributes."""
 
     type: str
     device: str
@@ -223,7 +223,7 @@ class DiskPlace:
 
 
 def place_of(vm_disk: disk.Disk) -> DiskPlace:
-    """Return where a disk is that is no file."""
+    """Return the place of a disk that is no file."""
     return DiskPlace(
         type=vm_disk.type or "",
         device=vm_disk.device,
@@ -234,7 +234,7 @@ def place_of(vm_disk: disk.Disk) -> DiskPlace:
 
 
 def places(root: ET.Element) -> list[DiskPlace]:
-    """Return where the disks of a <domain> are that are no files; empty drives are nowhere."""
+    """Return the places of the disks of a <domain> that are no files, without empty drives."""
     return [
         DiskPlace(
             type=element.get("type", ""),
