@@ -10,10 +10,12 @@ import os
 import salt.config
 import salt.utils.cloud
 from salt.exceptions import SaltCloudConfigError, SaltCloudExecutionFailure, SaltCloudSystemExit
-from saltvirt import arguments, config
-from saltvirt.errors import NoSuchVm, VirtError
-from saltvirt.kvm import cloudvms, connect, lifecycle
-from saltvirt.ops import clouddisks
+from saltvirt.core import arguments
+from saltvirt.core.options import config
+from saltvirt.core.errors import NoSuchVm, VirtError
+from saltvirt.libvirt.domains import cloudvms, lifecycle
+from saltvirt.libvirt import connect
+from saltvirt.storage import clouddisks
 
 # The file has the same name, because Salt's loader tries the file of that name first, and Salt 3006
 # has a driver of its own.

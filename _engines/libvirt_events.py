@@ -8,9 +8,9 @@ import logging
 import threading
 
 import salt.utils.event
-from saltvirt import arguments
-from saltvirt.errors import VirtError
-from saltvirt.kvm import connect, eventkinds, events
+from saltvirt.core import arguments
+from saltvirt.core.errors import VirtError
+from saltvirt.libvirt import connect, eventkinds, events
 
 __virtualname__ = "libvirt_events"
 log = logging.getLogger(__name__)

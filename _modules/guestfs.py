@@ -4,12 +4,13 @@ Mount a guest's disk through libguestfs: the host's kernel parses none of its fi
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments, config, optionguard
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.core.options import config, optionguard
+from saltvirt.core.salt.lazyimport import Later
 
-guestmount = Later("saltvirt.seed.guestmount")
-storage = Later("saltvirt.ops.storage")
-written = Later("saltvirt.ops.written")
+guestmount = Later("saltvirt.seeding.offline.guestmount")
+storage = Later("saltvirt.storage.diskpaths")
+written = Later("saltvirt.storage.writeguard")
 
 
 def __virtual__():

@@ -7,15 +7,16 @@ Make and convert disk images.
 import os
 from pathlib import Path
 
-from saltvirt import arguments, config, optionguard
-from saltvirt.errors import BadArgument, StorageError
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.core.options import config, optionguard
+from saltvirt.core.errors import BadArgument, StorageError
+from saltvirt.core.salt.lazyimport import Later
 
-clone = Later("saltvirt.image.clone")
-room = Later("saltvirt.room")
-tool = Later("saltvirt.image.tool")
-units = Later("saltvirt.units")
-validation = Later("saltvirt.image.validation")
+clone = Later("saltvirt.storage.images.clone")
+room = Later("saltvirt.core.writelimit")
+tool = Later("saltvirt.storage.images.tool")
+units = Later("saltvirt.core.units")
+validation = Later("saltvirt.storage.images.validation")
 
 _FORMATS = ("qcow2", "raw", "vmdk", "vdi", "vpc", "vhdx")
 

@@ -7,13 +7,14 @@ An untrusted disk can crash or take over the host this way: all functions need
 ``virt:seed:allow_host_mount: True``. guestfs.mount is safe without it.
 """
 
-from saltvirt import arguments, config, optionguard
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.core.options import config, optionguard
+from saltvirt.core.salt.lazyimport import Later
 
-hostmount = Later("saltvirt.seed.hostmount")
-method = Later("saltvirt.ops.seeding.method")
-undo = Later("saltvirt.undo")
-written = Later("saltvirt.ops.written")
+hostmount = Later("saltvirt.seeding.offline.hostmount")
+method = Later("saltvirt.seeding.seedmethod")
+undo = Later("saltvirt.core.undo")
+written = Later("saltvirt.storage.writeguard")
 
 
 def __virtual__():

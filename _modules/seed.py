@@ -7,11 +7,13 @@ A disk is opened in libguestfs' appliance, never mounted by the host, unless the
 ``virt:seed:allow_host_mount``. Replaces Salt's module of the same name.
 """
 
-from saltvirt import arguments, compat, optionguard
-from saltvirt.later import Later
-from saltvirt.ops.context import Context
+from saltvirt.core import arguments
+from saltvirt.core.salt import compat
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.context import Context
 
-existing = Later("saltvirt.ops.seeding.existing")
+existing = Later("saltvirt.seeding.existing")
 
 __func_alias__ = {"apply_": "apply"}
 

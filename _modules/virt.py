@@ -7,19 +7,21 @@ Sizes are in MiB by default. ``connection``, ``username`` and ``password`` of ev
 override ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import arguments, compat, config, errors, optionguard
-from saltvirt.kvm import connect
-from saltvirt.later import Later
-from saltvirt.ops.context import Context
+from saltvirt.core import arguments, errors
+from saltvirt.core.salt import compat
+from saltvirt.core.options import config, optionguard
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.context import Context
 
-create = Later("saltvirt.ops.build.create")
-lifecycle = Later("saltvirt.kvm.lifecycle")
-power = Later("saltvirt.kvm.power")
-removal = Later("saltvirt.ops.purge")
+create = Later("saltvirt.vm.create.host.create")
+lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
+power = Later("saltvirt.libvirt.domains.power")
+removal = Later("saltvirt.vm.purge.host.purge")
 sharing = Later("saltvirt.storage.sharing")
-spec = Later("saltvirt.spec")
-startlock = Later("saltvirt.ops.migration.startlock")
-upkeep = Later("saltvirt.ops.maintenance")
+spec = Later("saltvirt.vm.spec")
+startlock = Later("saltvirt.vm.power.host.startlock")
+upkeep = Later("saltvirt.libvirt.maintenance")
 
 __virtualname__ = "virt"
 __func_alias__ = {"purge_": "purge"}

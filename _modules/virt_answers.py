@@ -10,20 +10,21 @@ file has the functions that each command calls on each host. ``connection``, ``u
 
 import dataclasses
 
-from saltvirt import arguments, config, optionguard, wire
-from saltvirt.kvm import connect
-from saltvirt.later import Later
+from saltvirt.core import arguments, wire
+from saltvirt.core.options import config, optionguard
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
 
-answering = Later("saltvirt.ops.answering")
+answering = Later("saltvirt.core.salt.answering")
 brief = Later("saltvirt.placement.brief")
-inspect = Later("saltvirt.ops.inspect")
-offering = Later("saltvirt.ops.offering")
-ordered = Later("saltvirt.ops.ordered")
-purging = Later("saltvirt.ops.purge")
-query = Later("saltvirt.kvm.query")
-sending = Later("saltvirt.ops.migration.sending")
+inspect = Later("saltvirt.vm.show.host.inspect")
+offering = Later("saltvirt.vm.show.host.offering")
+ordered = Later("saltvirt.core.salt.ordered")
+purging = Later("saltvirt.vm.purge.host.purge")
+query = Later("saltvirt.libvirt.domains.query")
+sending = Later("saltvirt.migration.host.sending")
 fileusers = Later("saltvirt.storage.fileusers")
-vmfilter = Later("saltvirt.vmfilter")
+vmfilter = Later("saltvirt.core.vmfilter")
 
 __virtualname__ = "virt"
 

@@ -4,23 +4,24 @@ Functions that ``salt-run virt.migrate`` and ``virt.settle`` call on the two hos
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import config, errors, optionguard, wire
-from saltvirt.kvm import connect
-from saltvirt.later import Later
-from saltvirt.ops.context import Context
+from saltvirt.core.options import config, optionguard
+from saltvirt.core import errors, wire
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.context import Context
 
-answering = Later("saltvirt.ops.answering")
+answering = Later("saltvirt.core.salt.answering")
 answers = Later("saltvirt.placement.answers")
-arrival = Later("saltvirt.ops.migration.arrival")
-checks = Later("saltvirt.ops.migration.checks")
-departure = Later("saltvirt.ops.migration.departure")
-files = Later("saltvirt.ops.migration.files")
-lifecycle = Later("saltvirt.kvm.lifecycle")
-movefacts = Later("saltvirt.movefacts")
-protocol = Later("saltvirt.protocol")
-reach = Later("saltvirt.ops.migration.reach")
-startlock = Later("saltvirt.ops.migration.startlock")
-state = Later("saltvirt.ops.migration.state")
+arrival = Later("saltvirt.migration.host.arrival")
+checks = Later("saltvirt.migration.host.arrivalchecks")
+departure = Later("saltvirt.migration.host.departure")
+files = Later("saltvirt.migration.host.incomingfiles")
+lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
+movefacts = Later("saltvirt.core.journal.movefacts")
+protocol = Later("saltvirt.core.protocol.moveprotocol")
+reach = Later("saltvirt.migration.host.peer")
+startlock = Later("saltvirt.vm.power.host.startlock")
+state = Later("saltvirt.migration.host.movestate")
 
 __virtualname__ = "virt"
 _OLD_MASTER = (

@@ -7,13 +7,14 @@ Show the capabilities of this hypervisor and its guests.
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import arguments, config, optionguard
-from saltvirt.errors import BadArgument
-from saltvirt.kvm import connect
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.core.options import config, optionguard
+from saltvirt.core.errors import BadArgument
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
 
-capabilities_ = Later("saltvirt.xml.capabilities")
-capable = Later("saltvirt.kvm.capable")
+capabilities_ = Later("saltvirt.xml.node.capabilities")
+capable = Later("saltvirt.libvirt.capable")
 
 __virtualname__ = "virt"
 

@@ -4,13 +4,14 @@ Change a VM's definition and, as far as possible, the running VM.
 .. versionadded:: 1.1.0
 """
 
-from saltvirt import arguments, config, optionguard
-from saltvirt.kvm import connect
-from saltvirt.later import Later
-from saltvirt.ops.context import Context
+from saltvirt.core import arguments
+from saltvirt.core.options import config, optionguard
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.context import Context
 
-do = Later("saltvirt.ops.update.do")
-request = Later("saltvirt.ops.update.request")
+do = Later("saltvirt.vm.update.host.apply")
+request = Later("saltvirt.vm.update.host.request")
 
 __virtualname__ = "virt"
 

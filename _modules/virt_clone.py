@@ -4,12 +4,14 @@ Clone VMs.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments, compat, config, errors, optionguard
-from saltvirt.kvm import connect
-from saltvirt.later import Later
-from saltvirt.ops.context import Context
+from saltvirt.core import arguments, errors
+from saltvirt.core.salt import compat
+from saltvirt.core.options import config, optionguard
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.context import Context
 
-cloning = Later("saltvirt.ops.build.cloning")
+cloning = Later("saltvirt.vm.clone.host.cloning")
 
 __virtualname__ = "virt"
 

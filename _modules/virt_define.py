@@ -6,14 +6,15 @@ Define and start VMs from libvirt's own XML.
 
 from pathlib import Path
 
-from saltvirt import arguments, config, errors, optionguard
-from saltvirt.kvm import connect
-from saltvirt.later import Later
+from saltvirt.core import arguments, errors
+from saltvirt.core.options import config, optionguard
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
 
-existing = Later("saltvirt.ops.build.existing")
-lifecycle = Later("saltvirt.kvm.lifecycle")
-purge = Later("saltvirt.ops.purge")
-startlock = Later("saltvirt.ops.migration.startlock")
+existing = Later("saltvirt.vm.create.host.existing")
+lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
+purge = Later("saltvirt.vm.purge.host.purge")
+startlock = Later("saltvirt.vm.power.host.startlock")
 
 __virtualname__ = "virt"
 

@@ -7,13 +7,14 @@ A host's part in ``salt-run virt.doctor``, and its trash.
 ``virt:connection:auth``.
 """
 
-from saltvirt import arguments, config, optionguard, wire
-from saltvirt.kvm import connect
-from saltvirt.later import Later
+from saltvirt.core import arguments, wire
+from saltvirt.core.options import config, optionguard
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
 
-bins = Later("saltvirt.ops.trash")
-facts = Later("saltvirt.ops.doctor.facts")
-mend = Later("saltvirt.ops.doctor.mend")
+bins = Later("saltvirt.storage.trash")
+facts = Later("saltvirt.checks.doctor.host.facts")
+mend = Later("saltvirt.checks.doctor.host.mend")
 putaway = Later("saltvirt.storage.putaway")
 sharing = Later("saltvirt.storage.sharing")
 

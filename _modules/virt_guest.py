@@ -9,12 +9,12 @@ A guest is not trusted: its answers are validated, bounded and escaped, and only
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import config, optionguard
-from saltvirt.kvm import connect
-from saltvirt.later import Later
+from saltvirt.core.options import config, optionguard
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
 
-guestagent = Later("saltvirt.kvm.guestagent")
-inguest = Later("saltvirt.ops.inguest")
+guestagent = Later("saltvirt.libvirt.domains.guestagent")
+inguest = Later("saltvirt.vm.guest.host.inguest")
 
 __virtualname__ = "virt"
 

@@ -4,15 +4,16 @@ Manage the cached images of this hypervisor.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments, config, optionguard
-from saltvirt.errors import BadArgument
-from saltvirt.kvm import connect
-from saltvirt.later import Later
-from saltvirt.ops.context import Context
+from saltvirt.core import arguments
+from saltvirt.core.options import config, optionguard
+from saltvirt.core.errors import BadArgument
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.context import Context
 
-cached = Later("saltvirt.ops.images.cached")
-golden = Later("saltvirt.ops.images.golden")
-shown = Later("saltvirt.ops.images.shown")
+cached = Later("saltvirt.storage.images.cachedimages")
+golden = Later("saltvirt.seeding.golden")
+shown = Later("saltvirt.storage.images.shownimages")
 
 __virtualname__ = "virt"
 

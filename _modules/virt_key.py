@@ -4,12 +4,12 @@ Store the master's authorization to submit a VM's minion key.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import optionguard
-from saltvirt.kvm import connect
-from saltvirt.later import Later
-from saltvirt.ops.context import Context
+from saltvirt.core.options import optionguard
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.context import Context
 
-submission = Later("saltvirt.ops.seeding.submission")
+submission = Later("saltvirt.seeding.submission")
 
 __virtualname__ = "virt"
 

@@ -6,20 +6,21 @@ Move VMs of this hypervisor to another; ``salt-run virt.migrate`` runs the whole
 
 import logging
 
-from saltvirt import arguments, config, errors, optionguard, wire
-from saltvirt.kvm import connect
-from saltvirt.later import Later
-from saltvirt.ops.context import Context
+from saltvirt.core import arguments, errors, wire
+from saltvirt.core.options import config, optionguard
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.context import Context
 
-departure = Later("saltvirt.ops.migration.departure")
-diskvolumes = Later("saltvirt.kvm.diskvolumes")
-files = Later("saltvirt.ops.migration.files")
-inspect = Later("saltvirt.ops.inspect")
-jobs = Later("saltvirt.kvm.migrate")
-lifecycle = Later("saltvirt.kvm.lifecycle")
-maintenance = Later("saltvirt.ops.maintenance")
-reach = Later("saltvirt.ops.migration.reach")
-movespec = Later("saltvirt.movespec")
+departure = Later("saltvirt.migration.host.departure")
+diskvolumes = Later("saltvirt.libvirt.storage.diskvolumes")
+files = Later("saltvirt.migration.host.incomingfiles")
+inspect = Later("saltvirt.vm.show.host.inspect")
+jobs = Later("saltvirt.libvirt.domains.migrate")
+lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
+maintenance = Later("saltvirt.libvirt.maintenance")
+reach = Later("saltvirt.migration.host.peer")
+movespec = Later("saltvirt.migration.movespec")
 
 log = logging.getLogger(__name__)
 

@@ -4,12 +4,13 @@ Define, change, show, start, stop and remove libvirt's networks.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments, config, optionguard
-from saltvirt.kvm import connect
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.core.options import config, optionguard
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
 
-networks = Later("saltvirt.kvm.networks")
-networkspec = Later("saltvirt.networkspec")
+networks = Later("saltvirt.libvirt.networks")
+networkspec = Later("saltvirt.libvirt.networkspec")
 
 __virtualname__ = "virt"
 

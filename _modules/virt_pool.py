@@ -4,14 +4,15 @@ Show, define, start, stop and remove storage pools of this hypervisor.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments, config, optionguard
-from saltvirt.kvm import connect
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.core.options import config, optionguard
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
 
-ownvolumes = Later("saltvirt.ops.ownvolumes")
-pools = Later("saltvirt.kvm.pools")
-poolsource = Later("saltvirt.xml.poolsource")
-volumes = Later("saltvirt.kvm.volumes")
+ownvolumes = Later("saltvirt.storage.vmvolumes")
+pools = Later("saltvirt.libvirt.storage.pools")
+poolsource = Later("saltvirt.xml.storage.poolsource")
+volumes = Later("saltvirt.libvirt.storage.volumes")
 
 __virtualname__ = "virt"
 

@@ -10,19 +10,20 @@ Show this hypervisor and its VMs; nothing is changed.
 import dataclasses
 from collections.abc import Mapping
 
-from saltvirt import config, optionguard, wire
-from saltvirt.errors import HostUnreachable
-from saltvirt.kvm import connect
-from saltvirt.later import Later
+from saltvirt.core.options import config, optionguard
+from saltvirt.core import wire
+from saltvirt.core.errors import HostUnreachable
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
 
-facts = Later("saltvirt.ops.audit.facts")
-host = Later("saltvirt.kvm.host")
-inspect = Later("saltvirt.ops.inspect")
-query = Later("saltvirt.kvm.query")
-reached = Later("saltvirt.ops.reached")
-setup = Later("saltvirt.ops.setup.facts")
-shownprofiles = Later("saltvirt.shownprofiles")
-spec = Later("saltvirt.spec")
+facts = Later("saltvirt.checks.audit.host.facts")
+host = Later("saltvirt.libvirt.hostfacts")
+inspect = Later("saltvirt.vm.show.host.inspect")
+query = Later("saltvirt.libvirt.domains.query")
+reached = Later("saltvirt.vm.guest.host.vmaccess")
+setup = Later("saltvirt.checks.setup.host.facts")
+shownprofiles = Later("saltvirt.vm.shownprofiles")
+spec = Later("saltvirt.vm.spec")
 
 __virtualname__ = "virt"
 

@@ -7,17 +7,18 @@ Take snapshots of VMs, list and delete them, and revert to them.
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import arguments, config, optionguard
-from saltvirt.errors import BadArgument
-from saltvirt.kvm import connect
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.core.options import config, optionguard
+from saltvirt.core.errors import BadArgument
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
 
 door = Later("saltvirt.storage.door")
-newsnapshots = Later("saltvirt.ops.newsnapshots")
+newsnapshots = Later("saltvirt.storage.newsnapshots")
 sharing = Later("saltvirt.storage.sharing")
-snapshots = Later("saltvirt.kvm.snapshots")
-snapshotted = Later("saltvirt.ops.snapshotted")
-startlock = Later("saltvirt.ops.migration.startlock")
+snapshots = Later("saltvirt.libvirt.domains.snapshots")
+snapshotted = Later("saltvirt.storage.snapshotguard")
+startlock = Later("saltvirt.vm.power.host.startlock")
 
 __virtualname__ = "virt"
 

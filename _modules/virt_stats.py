@@ -7,11 +7,11 @@ Return the resources that this hypervisor's VMs have used since they were starte
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import config, optionguard
-from saltvirt.kvm import connect
-from saltvirt.later import Later
+from saltvirt.core.options import config, optionguard
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
 
-counters = Later("saltvirt.kvm.counters")
+counters = Later("saltvirt.libvirt.domains.counters")
 
 __virtualname__ = "virt"
 

@@ -6,12 +6,13 @@ Change the memory, CPUs and autostart of a VM.
 
 from contextlib import contextmanager
 
-from saltvirt import arguments, config, optionguard
-from saltvirt.kvm import connect
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.core.options import config, optionguard
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
 
-lifecycle = Later("saltvirt.kvm.lifecycle")
-startlock = Later("saltvirt.ops.migration.startlock")
+lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
+startlock = Later("saltvirt.vm.power.host.startlock")
 
 __virtualname__ = "virt"
 

@@ -4,14 +4,15 @@ Show one VM of this hypervisor; nothing is changed.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments, config, optionguard
-from saltvirt.kvm import connect
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.core.options import config, optionguard
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
 
-inspect = Later("saltvirt.ops.inspect")
-lifecycle = Later("saltvirt.kvm.lifecycle")
-reached = Later("saltvirt.ops.reached")
-read = Later("saltvirt.xml.read")
+inspect = Later("saltvirt.vm.show.host.inspect")
+lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
+reached = Later("saltvirt.vm.guest.host.vmaccess")
+read = Later("saltvirt.xml.edit.readdomain")
 
 __virtualname__ = "virt"
 

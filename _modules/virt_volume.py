@@ -7,18 +7,19 @@ Show, make, fill, copy and remove volumes in the storage pools of this hyperviso
 import functools
 from pathlib import Path
 
-from saltvirt import arguments, config, errors, optionguard
-from saltvirt.kvm import connect
-from saltvirt.later import Later
+from saltvirt.core import arguments, errors
+from saltvirt.core.options import config, optionguard
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import Later
 
 door = Later("saltvirt.storage.door")
-ownvolumes = Later("saltvirt.ops.ownvolumes")
+ownvolumes = Later("saltvirt.storage.vmvolumes")
 policies = Later("saltvirt.storage.policies")
 sharing = Later("saltvirt.storage.sharing")
-transfer = Later("saltvirt.kvm.transfer")
-volume_ = Later("saltvirt.xml.volume")
-volumecopies = Later("saltvirt.ops.volumecopies")
-volumes = Later("saltvirt.kvm.volumes")
+transfer = Later("saltvirt.libvirt.storage.transfer")
+volume_ = Later("saltvirt.xml.storage.storagevolume")
+volumecopies = Later("saltvirt.storage.volumecopies")
+volumes = Later("saltvirt.libvirt.storage.volumes")
 
 __virtualname__ = "virt"
 

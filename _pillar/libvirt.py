@@ -3,7 +3,7 @@ On-demand external pillar ``libvirt``: certificates for the requesting hyperviso
 
 The name is in Salt's default ``on_demand_ext_pillar``, so no setting of the master is needed.
 The master decides from the authenticated minion id who gets a certificate with which content; see
-:mod:`saltvirt.fleet.membership` and :mod:`saltvirt.pki.policy`. After an update of this file the
+:mod:`saltvirt.cluster.membership` and :mod:`saltvirt.ca.policy`. After an update of this file the
 master must be restarted: a running master keeps the loaded code.
 """
 
@@ -12,11 +12,14 @@ import shlex
 from typing import Any
 
 import salt.utils.minions
-from saltvirt import compat, config, wire
-from saltvirt.errors import MasterError, VirtError
-from saltvirt.fleet import masterconfig, masterrelease, masteruser, membership
-from saltvirt.fleet.refusals import Refusals
-from saltvirt.pki import answer, authorities, ca, policy, store
+from saltvirt.core.salt import compat
+from saltvirt.core.options import config
+from saltvirt.core import wire
+from saltvirt.core.errors import MasterError, VirtError
+from saltvirt.cluster import masterconfig, membership
+from saltvirt.core.salt import masterrelease, masteruser
+from saltvirt.cluster.refusals import Refusals
+from saltvirt.ca import answer, authorities, ca, policy, store
 
 log = logging.getLogger(__name__)
 _refusals = Refusals(log, "no certificate")
@@ -48,7 +51,7 @@ def ext_pillar(
         Hypervisors of this release send none; refused here, because Salt would log the values.
 
     Returns ``{"libvirt_pki": {trust, certificates, names, addresses, subject, peers, own}}``, see
-    :class:`saltvirt.pki.answer.Answer`, or ``{"libvirt_pki": {"error": one line}}`` if the master
+    :class:`saltvirt.ca.answer.Answer`, or ``{"libvirt_pki": {"error": one line}}`` if the master
     refuses.
     """
     if certificates is None and not (more or unknown):

@@ -3,17 +3,19 @@ On-demand external pillar ``virtkey``: a hypervisor submits the public key of a 
 
 The name is in Salt's default ``on_demand_ext_pillar``. A key is accepted only from the host that
 ``salt-run virt.authorize`` named, with its token, once and in time; see
-:mod:`saltvirt.fleet.authorization`.
+:mod:`saltvirt.seeding.master.authorization`.
 """
 
 import logging
 import time
 from typing import Any
 
-from saltvirt import arguments
-from saltvirt.errors import VirtError
-from saltvirt.fleet import authorization, keys, masterconfig, masterrelease, masteruser, membership
-from saltvirt.fleet.refusals import Refusals
+from saltvirt.core import arguments
+from saltvirt.core.errors import VirtError
+from saltvirt.seeding.master import authorization
+from saltvirt.cluster import minionkeys, masterconfig, membership
+from saltvirt.core.salt import masterrelease, masteruser
+from saltvirt.cluster.refusals import Refusals
 
 log = logging.getLogger(__name__)
 _refusals = Refusals(log, "virtkey: refused")
@@ -66,7 +68,7 @@ def ext_pillar(
             if is_question:
                 arguments.vm_name(name)
                 if is_host:
-                    keys.refuse_reserved(__opts__, name)
+                    minionkeys.refuse_reserved(__opts__, name)
                 return {"virtkey": {"reserved": None}}
             authorization.accept_key(__opts__, minion_id, name, key, token, now=time.time())
         return {"virtkey": {name: True}}

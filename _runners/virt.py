@@ -12,16 +12,16 @@ the others, commands that change something for ``virt:timeout_s``. A failure is 
 code 1. The old name ``force_off`` stays.
 """
 
-from saltvirt import arguments
-from saltvirt.errors import BadArgument
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.core.errors import BadArgument
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
-deploy = Later("saltvirt.fleet.deploy")
-hosts = Later("saltvirt.fleet.hosts")
-inventory = Later("saltvirt.fleet.inventory")
-removing = Later("saltvirt.fleet.purge")
+deploy = Later("saltvirt.vm.create.master.deploy")
+hosts = Later("saltvirt.cluster.rpc.hostcommands")
+inventory = Later("saltvirt.cluster.inventory.inventory")
+removing = Later("saltvirt.vm.purge.master.purge")
 
 __virtualname__ = "virt"
 

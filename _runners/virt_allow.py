@@ -4,11 +4,11 @@ Define the hypervisors: only the master decides, not the minions.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
-allowing = Later("saltvirt.fleet.allowing")
-store = Later("saltvirt.pki.store")
+allowing = Later("saltvirt.certificates.master.allowing")
+store = Later("saltvirt.ca.store")
 
 __virtualname__ = "virt"
 

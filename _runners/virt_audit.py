@@ -4,12 +4,12 @@ Check a running cloud against docs/security.md.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
-run = Later("saltvirt.fleet.audit.run")
-store = Later("saltvirt.pki.store")
+run = Later("saltvirt.checks.audit.master.run")
+store = Later("saltvirt.ca.store")
 
 __virtualname__ = "virt"
 

@@ -4,13 +4,13 @@ Report on VMs and jobs of this master, to the master of its cells and to the ope
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.errors import BadArgument
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.core.errors import BadArgument
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
-arguments = Later("saltvirt.arguments")
-here = Later("saltvirt.fleet.cells.here")
+arguments = Later("saltvirt.core.arguments")
+here = Later("saltvirt.cells.cellside")
 
 __virtualname__ = "virt"
 

@@ -4,12 +4,12 @@ Clone VMs.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
-cloning = Later("saltvirt.fleet.cloning")
+cloning = Later("saltvirt.vm.clone.master.cloning")
 
 __virtualname__ = "virt"
 

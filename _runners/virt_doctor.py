@@ -4,13 +4,13 @@ Find and remove leftovers of faults; manage the trash of all hosts.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
-bins = Later("saltvirt.fleet.trash")
-run = Later("saltvirt.fleet.doctor.run")
-store = Later("saltvirt.pki.store")
+bins = Later("saltvirt.storage.master.trash")
+run = Later("saltvirt.checks.doctor.master.run")
+store = Later("saltvirt.ca.store")
 
 __virtualname__ = "virt"
 

@@ -7,12 +7,12 @@ On shared storage the module's functions refuse, and name these runner functions
 proceeds although a host is unresponsive.
 """
 
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
-fileusers = Later("saltvirt.fleet.fileusers")
-inventory = Later("saltvirt.fleet.inventory")
+fileusers = Later("saltvirt.storage.master.fileusers")
+inventory = Later("saltvirt.cluster.inventory.inventory")
 
 __virtualname__ = "virt"
 

@@ -4,12 +4,12 @@ Manage the cached images of all hypervisors.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
-cached = Later("saltvirt.fleet.images")
+cached = Later("saltvirt.storage.master.images")
 
 __virtualname__ = "virt"
 

@@ -4,12 +4,12 @@ Put a minion on the file server, for guests with an image that has none.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
-minionfiles = Later("saltvirt.fleet.minionfiles")
+minionfiles = Later("saltvirt.seeding.master.minionfiles")
 
 __virtualname__ = "virt_image"
 

@@ -9,11 +9,11 @@ Let a hypervisor submit the minion key of a VM that it seeds itself.
 
 import time
 
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
-authorization = Later("saltvirt.fleet.authorization")
+authorization = Later("saltvirt.seeding.master.authorization")
 
 __virtualname__ = "virt"
 

@@ -10,16 +10,16 @@ with cells queries all cells, or those of ``cell=``, and calls their hosts ``CEL
 names ``hyper_info`` and ``next_hyper`` stay.
 """
 
-from saltvirt.fleet import progress
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.cluster import progress
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
 choose = Later("saltvirt.placement.choose")
-inventory = Later("saltvirt.fleet.inventory")
-looking = Later("saltvirt.fleet.looking")
-model = Later("saltvirt.model")
-vmfilter = Later("saltvirt.vmfilter")
+inventory = Later("saltvirt.cluster.inventory.inventory")
+looking = Later("saltvirt.cluster.inventory.listing")
+model = Later("saltvirt.core.model")
+vmfilter = Later("saltvirt.core.vmfilter")
 
 __virtualname__ = "virt"
 __func_alias__ = {"list_": "list"}

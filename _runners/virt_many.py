@@ -4,15 +4,15 @@ Deploy many VMs at once: one query of the hypervisors, one plan, parallel builds
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments
-from saltvirt.errors import BadArgument
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.core.errors import BadArgument
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
-asked = Later("saltvirt.fleet.many.asked")
-outcome = Later("saltvirt.fleet.many.outcome")
-run = Later("saltvirt.fleet.many.run")
+asked = Later("saltvirt.vm.create.master.many.manyrequest")
+outcome = Later("saltvirt.vm.create.master.many.outcome")
+run = Later("saltvirt.vm.create.master.many.run")
 
 __virtualname__ = "virt"
 

@@ -4,17 +4,17 @@ Move VMs between hypervisors, and empty whole hosts.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments
-from saltvirt.errors import BadArgument
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.core.errors import BadArgument
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
-balancing = Later("saltvirt.fleet.balance")
-emptying = Later("saltvirt.fleet.evacuate")
-filling = Later("saltvirt.fleet.restore")
-moving = Later("saltvirt.fleet.migrate")
-settling = Later("saltvirt.fleet.settle")
+balancing = Later("saltvirt.migration.master.rebalance")
+emptying = Later("saltvirt.migration.master.evacuate")
+filling = Later("saltvirt.migration.master.restore")
+moving = Later("saltvirt.migration.master.migrate")
+settling = Later("saltvirt.migration.master.settle")
 
 __virtualname__ = "virt"
 

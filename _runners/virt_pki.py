@@ -6,15 +6,15 @@ Manage the cloud's certificate authorities: list, renew, revoke, rotate, back up
 Hosts request their certificates with the state ``virt.keys``; their private keys never leave them.
 """
 
-from saltvirt import config
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.core.options import config
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
-allowing = Later("saltvirt.fleet.allowing")
-certificates = Later("saltvirt.fleet.certificates")
-inventory = Later("saltvirt.fleet.inventory")
-store = Later("saltvirt.pki.store")
+allowing = Later("saltvirt.certificates.master.allowing")
+certificates = Later("saltvirt.certificates.master.certificates")
+inventory = Later("saltvirt.cluster.inventory.inventory")
+store = Later("saltvirt.ca.store")
 
 __virtualname__ = "virt_pki"
 __func_alias__ = {"list_": "list", "import_": "import"}

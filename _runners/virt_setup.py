@@ -4,11 +4,11 @@ Check the prerequisites of ``virt.init``.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
-run = Later("saltvirt.fleet.setup.run")
+run = Later("saltvirt.checks.setup.master.run")
 
 __virtualname__ = "virt"
 

@@ -4,12 +4,12 @@ Show one VM from the master; nothing is changed.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.runners import runner_function
-from saltvirt.later import Later
+from saltvirt.core import arguments
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import Later
 
-reaching = Later("saltvirt.fleet.reaching")
+reaching = Later("saltvirt.vm.guest.master.reachvm")
 
 __virtualname__ = "virt"
 

@@ -6,7 +6,8 @@ The state ``libvirt.keys``, another name of ``virt.keys``.
 
 from typing import Any
 
-from saltvirt import optionguard, statereturn
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt import statereturn
 
 # The file itself must not be libvirt.py: Salt has its folder in Python's path while it loads a
 # state, and "import libvirt" would find it where libvirt's own module is missing.

@@ -9,13 +9,17 @@ and ``virt:connection:auth``.
 
 from typing import Any
 
-from saltvirt import arguments, config, optionguard, statereturn
-from saltvirt.errors import BadArgument, VirtError
-from saltvirt.image import cache
-from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops import purge, reservations
-from saltvirt.ops.context import Context
-from saltvirt.ops.images import cached
+from saltvirt.core import arguments
+from saltvirt.core.options import config, optionguard
+from saltvirt.core.salt import statereturn
+from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.storage.images import cache
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.purge.host import purge
+from saltvirt.libvirt import reservations
+from saltvirt.core.salt.context import Context
+from saltvirt.storage.images import cachedimages
 
 __virtualname__ = "virt"
 __opts__: Any
@@ -105,7 +109,7 @@ def image_present(
         cached_image = cache.peek(name, saltenv, context.settings, context.opts)
         changes: dict[str, Any] = {} if cached_image else {shown_name: None}
         if changes and not is_test:
-            changes = {shown_name: cached.pull(context, name, saltenv, image_hash)}
+            changes = {shown_name: cachedimages.pull(context, name, saltenv, image_hash)}
     except VirtError as error:
         return statereturn.make_failure(name, error, globals())
     return statereturn.make_return(

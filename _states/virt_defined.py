@@ -7,11 +7,14 @@ States of VMs on this hypervisor: defined, running.
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt import arguments, compat, config, optionguard, spec, statereturn
-from saltvirt.errors import VirtError
-from saltvirt.kvm import connect
-from saltvirt.ops.context import Context
-from saltvirt.ops.update import ensure
+from saltvirt.core import arguments
+from saltvirt.core.salt import compat, statereturn
+from saltvirt.core.options import config, optionguard
+from saltvirt.vm import spec
+from saltvirt.core.errors import VirtError
+from saltvirt.libvirt import connect
+from saltvirt.core.salt.context import Context
+from saltvirt.vm.update.host import ensure
 
 __virtualname__ = "virt"
 __opts__: Any

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-from saltvirt import arguments, compat, optionguard, statereturn
-from saltvirt.errors import BadArgument, VirtError
-from saltvirt.net import bridgeplan
-from saltvirt.net.firewall import backends, lastpeers
-from saltvirt.ops.bridge import absent, confirm, present
-from saltvirt.ops.certificates import enrolment
+from saltvirt.core import arguments
+from saltvirt.core.salt import compat, statereturn
+from saltvirt.core.options import optionguard
+from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.network.bridge import bridgeplan
+from saltvirt.network.firewall import backends, lastpeers
+from saltvirt.network.bridge import absent, confirm, present
+from saltvirt.certificates.host import enrolment
 
 __virtualname__ = "virt"
 __opts__: Any

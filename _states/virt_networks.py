@@ -7,9 +7,12 @@ States of libvirt's networks.
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt import arguments, config, networkspec, optionguard, statereturn
-from saltvirt.errors import VirtError
-from saltvirt.kvm import connect, networks
+from saltvirt.core import arguments
+from saltvirt.core.options import config, optionguard
+from saltvirt.libvirt import networkspec
+from saltvirt.core.salt import statereturn
+from saltvirt.core.errors import VirtError
+from saltvirt.libvirt import connect, networks
 
 __virtualname__ = "virt"
 __opts__: Any

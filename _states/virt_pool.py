@@ -7,10 +7,13 @@ States of a hypervisor's storage pools.
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt import arguments, config, optionguard, statereturn
-from saltvirt.errors import VirtError
-from saltvirt.kvm import connect, poolstates
-from saltvirt.ops import ownvolumes
+from saltvirt.core import arguments
+from saltvirt.core.options import config, optionguard
+from saltvirt.core.salt import statereturn
+from saltvirt.core.errors import VirtError
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.storage import poolstates
+from saltvirt.storage import vmvolumes
 
 __virtualname__ = "virt"
 __opts__: Any
@@ -211,12 +214,12 @@ def pool_deleted(
                 idle = f"Storage pool could not be found: {name}"
                 return {"name": name, "changes": {}, "result": True, "comment": idle}
             # Check all volumes first: a pool must not be deleted by half.
-            with ownvolumes.hold_host_lock(settings):
-                ownvolumes.refuse_deletion(conn, settings, name, plan.volumes)
+            with vmvolumes.hold_host_lock(settings):
+                vmvolumes.refuse_deletion(conn, settings, name, plan.volumes)
             if __opts__["test"]:
                 changes = poolstates.predict_changes(plan)
             else:
-                deletion_guard = ownvolumes.get_deletion_lock(conn, settings, name, plan.volumes)
+                deletion_guard = vmvolumes.get_deletion_lock(conn, settings, name, plan.volumes)
                 poolstates.delete(conn, plan, changes, deletion_guard)
     except VirtError as error:
         failed = statereturn.make_failure(name, f"Failed deleting pool: {error}", globals())

@@ -10,10 +10,11 @@ A name is a pattern such as ``web*``; without a matching VM the state fails. ``c
 
 from typing import Any
 
-from saltvirt import config, optionguard, statereturn
-from saltvirt.errors import VirtError
-from saltvirt.kvm import connect
-from saltvirt.ops import acting
+from saltvirt.core.options import config, optionguard
+from saltvirt.core.salt import statereturn
+from saltvirt.core.errors import VirtError
+from saltvirt.libvirt import connect
+from saltvirt.vm.power.host import acting
 
 __virtualname__ = "virt"
 __opts__: Any

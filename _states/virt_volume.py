@@ -7,10 +7,12 @@ States of the volumes in a hypervisor's storage pools.
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt import config, optionguard, statereturn
-from saltvirt.errors import VirtError
-from saltvirt.kvm import connect, volumes
-from saltvirt.xml import volume as volume_
+from saltvirt.core.options import config, optionguard
+from saltvirt.core.salt import statereturn
+from saltvirt.core.errors import VirtError
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.storage import volumes
+from saltvirt.xml.storage import storagevolume
 
 __virtualname__ = "virt"
 __opts__: Any
@@ -77,7 +79,7 @@ def volume_defined(
     """
     override = {"connection": connection, "username": username, "password": password}
     try:
-        volume = volume_.from_call(
+        volume = storagevolume.from_call(
             name,
             size,
             allocation=allocation,
@@ -107,9 +109,9 @@ def volume_defined(
     )
 
 
-def _compare(name: str, old_volume: volume_.Volume, volume: volume_.Volume) -> dict[str, Any]:
+def _compare(name: str, old_volume: storagevolume.Volume, volume: storagevolume.Volume) -> dict[str, Any]:
     """Return the state's result for an existing volume."""
-    if volume_.differences(old_volume, volume):
+    if storagevolume.differences(old_volume, volume):
         return statereturn.make_failure(
             name,
             "A volume with the same name but different backing store or format is existing",

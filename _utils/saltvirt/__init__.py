@@ -2,7 +2,7 @@
 
 import sys
 
-from saltvirt import minimums
+from saltvirt.core.salt import minimums
 
 __version__ = "1.0.0.dev1"
 

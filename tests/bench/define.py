@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import asminion  # noqa: F401 (where saltvirt is)
-from saltvirt import config, spec
-from saltvirt.kvm import connect, lifecycle, query
-from saltvirt.xml import domain
+from saltvirt.core.options import config
+from saltvirt.vm import spec
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle, query
+from saltvirt.xml.domain import domain
 
 FOLDER = Path("/srv/salt-images/bench")
 

@@ -5,11 +5,14 @@ import os
 import statistics
 
 import asminion
-from saltvirt import config, keypair, spec
-from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops import purge
-from saltvirt.ops.build import create
-from saltvirt.ops.context import Context
+from saltvirt.core.options import config
+from saltvirt.core.crypto import keypair
+from saltvirt.vm import spec
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.create.host import create
+from saltvirt.core.salt.context import Context
 
 ROUNDS = 5
 IMAGE = "salt://images/tiny.qcow2"

@@ -6,9 +6,9 @@ import time
 
 import asminion  # noqa: F401 (where saltvirt is)
 import libvirt
-from saltvirt import config
-from saltvirt.kvm import connect
-from saltvirt.ops import inspect
+from saltvirt.core.options import config
+from saltvirt.libvirt import connect
+from saltvirt.vm.show.host import inspect
 
 
 def stats(conn, _settings):

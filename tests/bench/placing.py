@@ -20,9 +20,9 @@ sys.path[:0] = [str(HERE.parents[1] / "_utils"), str(HERE.parent / "data")]
 import bounds  # noqa: E402
 import ganeti  # noqa: E402
 import sizemix  # noqa: E402
-from saltvirt.model import Policy, Requirements  # noqa: E402
+from saltvirt.core.model import Policy, Requirements  # noqa: E402
 from saltvirt.placement import many  # noqa: E402
-from saltvirt.placement.board import Board  # noqa: E402
+from saltvirt.placement.incremental import Board  # noqa: E402
 
 VMS, HOSTS = 10_000, 1_000
 FEW_VMS, FEW_HOSTS = 400, 40

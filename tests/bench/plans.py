@@ -14,7 +14,7 @@ sys.path[:0] = [str(HERE.parents[1] / "_utils"), str(HERE.parent / "data")]
 
 import ganeti  # noqa: E402
 import told  # noqa: E402
-from saltvirt import wire  # noqa: E402
+from saltvirt.core import wire  # noqa: E402
 from saltvirt.placement import balance, evacuation  # noqa: E402
 from saltvirt.placement.answers import HostInfo, Load, MigrationInfo  # noqa: E402
 

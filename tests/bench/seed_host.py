@@ -14,13 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import asminion
-from saltvirt import config, keypair, spec
-from saltvirt.ops.build import create
-from saltvirt.ops.context import Context
-from saltvirt.ops.seeding import inspection, write
-from saltvirt.seed import appliance, credentials, nocloud
-from saltvirt.seed.model import Identity
-from saltvirt.xml import domain
+from saltvirt.core.options import config
+from saltvirt.core.crypto import keypair
+from saltvirt.vm import spec
+from saltvirt.vm.create.host import create
+from saltvirt.core.salt.context import Context
+from saltvirt.seeding import inspection, write
+from saltvirt.seeding.offline import appliance
+from saltvirt.seeding import credentials, nocloud
+from saltvirt.seeding.seedmodel import Identity
+from saltvirt.xml.domain import domain
 
 ROUNDS, AT_ONCE = 3, 10
 LAUNCH = """

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from cloudkit import Done, wait
 from labkit import node
 from labkit.settings import MASTER_IP
-from saltvirt import signed
+from saltvirt.core.crypto import signed
 
 NAME = "evil1"
 # The host whose bridge it is on, and what it forges the answers of.

@@ -8,8 +8,8 @@ own key, as real answers are.
 import json
 import random
 
-from saltvirt import config
-from saltvirt.ops import answering
+from saltvirt.core.options import config
+from saltvirt.core.salt import answering
 
 __virtualname__ = "virt"
 NASTY = [

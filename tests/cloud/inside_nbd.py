@@ -8,13 +8,13 @@ import sys
 import time
 from pathlib import Path
 
-from saltvirt.config import HostSettings
-from saltvirt.errors import VirtError
-from saltvirt.image import validation
-from saltvirt.ops.context import Context
-from saltvirt.ops.seeding import write
-from saltvirt.seed import hostmount
-from saltvirt.seed.model import Identity, Installation
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import VirtError
+from saltvirt.storage.images import validation
+from saltvirt.core.salt.context import Context
+from saltvirt.seeding import write
+from saltvirt.seeding.offline import hostmount
+from saltvirt.seeding.seedmodel import Identity, Installation
 
 FOLDER = Path(sys.argv[1])
 SETTINGS = HostSettings(state_dir="/run/state", seed={"allow_host_mount": True})

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import ramkit
 from labkit.run import wait_for
 from labkit.settings import CHECKOUT, MASTER_IP
-from saltvirt import keypair
+from saltvirt.core.crypto import keypair
 
 _MODULES = ("virtio_pci", "virtiofs", "overlay", "nbd")
 _INIT = """#!/bin/busybox sh

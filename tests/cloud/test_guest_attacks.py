@@ -9,7 +9,7 @@ import pytest
 from cloudkit import TINY, port, wait
 from guestkit import HOST, MARK, NAME, VICTIM
 from labkit import node
-from saltvirt.pki import answer
+from saltvirt.ca import answer
 
 POINT = "build.before-defining"
 KEY = r"^-----BEGIN ([A-Z]+ )?PRIVATE KEY-----\s*$"

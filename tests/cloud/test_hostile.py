@@ -7,12 +7,12 @@ from pathlib import Path
 import applianceuser
 import hostile
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.errors import SeedError
-from saltvirt.ops.context import Context
-from saltvirt.ops.seeding import write
-from saltvirt.seed import appliance
-from saltvirt.seed.model import Identity, Installation
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import SeedError
+from saltvirt.core.salt.context import Context
+from saltvirt.seeding import write
+from saltvirt.seeding.offline import appliance
+from saltvirt.seeding.seedmodel import Identity, Installation
 
 IDENTITY = Identity(
     id="evil1",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from cloudkit import wait
-from saltvirt.xml import tlspriority
+from saltvirt.xml.domain import tlspriority
 
 pytestmark = pytest.mark.nightly
 

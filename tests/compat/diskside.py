@@ -94,18 +94,18 @@ def theirs(folder):
 
 def ours(folder):
     """Return a function that makes a VM's disk as our virt.init does."""
-    from saltvirt import spec
-    from saltvirt.config import HostSettings
-    from saltvirt.kvm import query
-    from saltvirt.ops import inspect
-    from saltvirt.ops.build import create
-    from saltvirt.ops.context import Context
+    from saltvirt.vm import spec
+    from saltvirt.core.options.config import HostSettings
+    from saltvirt.libvirt.domains import query
+    from saltvirt.vm.show.host import inspect
+    from saltvirt.vm.create.host import create
+    from saltvirt.core.salt.context import Context
     from saltvirt.placement.answers import DomainTypes
 
     # What the test driver has no answer for.
     inspect.domain_types = lambda *_: DomainTypes(default="test", usable=["test"], why="")
     query.node = lambda _conn: {"phymemory": 16384, "cpus": 4}
-    inspect.host.free_memory_mib = lambda _conn: 4096
+    inspect.hostfacts.free_memory_mib = lambda _conn: 4096
     settings = HostSettings(
         uri="test:///default",
         images=f"{folder}/images",

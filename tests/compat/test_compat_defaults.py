@@ -7,8 +7,9 @@ import olddocs
 import pytest
 from compatkit import lay_out, run
 from flatxml import flat
-from saltvirt import config, spec
-from saltvirt.xml import domain
+from saltvirt.core.options import config
+from saltvirt.vm import spec
+from saltvirt.xml.domain import domain
 
 WHO = ("new", 1, 64)
 NONE = {"disk": None, "nic": None}

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from saltvirt import config
+from saltvirt.core.options import config
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

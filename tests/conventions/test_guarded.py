@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 import trees
-from saltvirt.fleet import masterconfig
+from saltvirt.cluster import masterconfig
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = sorted((ROOT / "_modules").glob("[a-z]*.py"))
 STATES = sorted((ROOT / "_states").glob("[a-z]*.py"))
 RUNNERS = sorted((ROOT / "_runners").glob("[a-z]*.py"))
-# Functions that are let in beside those of saltvirt.lookonly.
+# Functions that are let in beside those of saltvirt.core.salt.lookonly.
 HARMLESS = {
     "virt_answers": "signed",
     "virt_answers_moves": "migrate_forget",

@@ -114,7 +114,7 @@ def test_every_folder_of_code_is_in_the_package():
     modules = {f"saltvirt.{p.name.strip('_')}" for p in ROOT.glob("_*") if p.name != "_utils"}
 
     assert set(project["packages"]) == library | modules | {"saltvirt.formula.hypervisor"}
-    assert {*modules, "saltvirt.pki"} <= set(project["package-dir"])
+    assert {*modules, "saltvirt.ca"} <= set(project["package-dir"])
 
 
 def test_the_librarys_pki_is_links_to_the_folder_that_is_synced_for_the_pillar():

@@ -3,7 +3,7 @@
 import pwd
 import subprocess
 
-from saltvirt.seed import lending
+from saltvirt.seeding.offline import lending
 
 
 def there():

@@ -5,8 +5,8 @@ from datetime import datetime, timezone
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import NameOID
-from saltvirt.pki import answer, ca
-from saltvirt.pki.authorities import Authorities
+from saltvirt.ca import answer, ca
+from saltvirt.ca.authorities import Authorities
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 GRAINS = {

@@ -7,7 +7,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtensionOID, NameOID
-from saltvirt.pki.ca import NO_USAGE
+from saltvirt.ca.ca import NO_USAGE
 
 _DAY = datetime.timedelta(days=1)
 

@@ -3,33 +3,8 @@
 from dataclasses import replace
 
 from hypothesis import strategies as st
-from saltvirt.xml import (
-    chardev,
-    clock,
-    controller,
-    cpu,
-    cputune,
-    disk,
-    domain,
-    features,
-    graphics,
-    hostdev,
-    memory,
-    metadata,
-    nic,
-    numatune,
-    osboot,
-    permissions,
-    pool,
-    poolsource,
-    rng,
-    secret,
-    sysinfo,
-    tpm,
-    vcpu,
-    video,
-    volume,
-)
+from saltvirt.xml.domain import chardev, clock, controller, cpu, cputune, disk, domain, features, graphics, hostdev, memory, metadata, nic, numatune, osboot, rng, sysinfo, tpm, vcpu, video
+from saltvirt.xml.storage import permissions, storagepool, poolsource, secret, storagevolume
 
 # What XML can hold; an attribute keeps a tab and a newline too.
 PRINTABLE = st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="\ufffe\uffff")
@@ -288,7 +263,7 @@ SOURCES = st.builds(
     initiator=maybe(VALUE),
 )
 POOLS = st.builds(
-    pool.Pool,
+    storagepool.Pool,
     type=VALUE,
     name=TEXT,
     uuid=maybe(TEXT),
@@ -305,7 +280,7 @@ SECRETS = st.builds(
     is_private=st.booleans(),
 )
 VOLUMES = st.builds(
-    volume.Volume,
+    storagevolume.Volume,
     name=TEXT,
     type=maybe(VALUE),
     key=maybe(TEXT),
@@ -315,7 +290,7 @@ VOLUMES = st.builds(
     format=maybe(VALUE),
     permissions=maybe(PERMISSIONS),
     is_nocow=st.booleans(),
-    backing=maybe(st.builds(volume.Backing, path=TEXT, format=maybe(VALUE))),
+    backing=maybe(st.builds(storagevolume.Backing, path=TEXT, format=maybe(VALUE))),
 )
 # Modules whose element is by itself, and a strategy of what it can say.
 SINGLE = {
@@ -333,12 +308,12 @@ SINGLE = {
     "numatune": (numatune, TUNES),
     "osboot": (osboot, SYSTEMS),
     "permissions": (permissions, maybe(PERMISSIONS)),
-    "pool": (pool, POOLS),
+    "pool": (storagepool, POOLS),
     "poolsource": (poolsource, SOURCES),
     "rng": (rng, RNGS),
     "secret": (secret, SECRETS),
     "sysinfo": (sysinfo, SYSINFOS),
     "tpm": (tpm, TPMS),
     "video": (video, VIDEOS),
-    "volume": (volume, VOLUMES),
+    "volume": (storagevolume, VOLUMES),
 }

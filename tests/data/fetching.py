@@ -4,8 +4,8 @@ import http.server
 import threading
 from contextlib import contextmanager
 
-from saltvirt import room
-from saltvirt.image import cache
+from saltvirt.core import writelimit
+from saltvirt.storage.images import cache
 
 
 def obtain(host, image, heard=None, **more):
@@ -18,11 +18,11 @@ def obtain(host, image, heard=None, **more):
 @contextmanager
 def least_free(folder):
     """Yield a list that has, after the block, how few bytes were free in a folder meanwhile."""
-    out, over = [room.read_space(folder)[1]], threading.Event()
+    out, over = [writelimit.read_space(folder)[1]], threading.Event()
 
     def look():
         while not over.wait(0.005):
-            out[0] = min(out[0], room.read_space(folder)[1])
+            out[0] = min(out[0], writelimit.read_space(folder)[1])
 
     thread = threading.Thread(target=look)
     thread.start()

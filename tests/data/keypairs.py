@@ -3,7 +3,7 @@
 import functools
 import multiprocessing
 
-from saltvirt import keypair
+from saltvirt.core.crypto import keypair
 
 _generate = keypair.generate
 # Processes that a test starts, and kills, take from the same row: no two get the same pair.

@@ -1,6 +1,6 @@
 """A bridge to keep over a reboot, for the tests of those that keep it."""
 
-from saltvirt.net import linkconfig
+from saltvirt.network.managers import linkconfig
 
 CONFIG = linkconfig.LinkConfig(
     name="br0",

@@ -1,8 +1,8 @@
 """What records say, whole, out of as much as a test cares for."""
 
-from saltvirt import wire
-from saltvirt.movefacts import ArrivalFacts, DepartureFacts
-from saltvirt.recordfacts import BuildFacts, MoveOrderFacts, OrderFacts, PurgeFacts
+from saltvirt.core import wire
+from saltvirt.core.journal.movefacts import ArrivalFacts, DepartureFacts
+from saltvirt.core.journal.recordfacts import BuildFacts, MoveOrderFacts, OrderFacts, PurgeFacts
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa9"
 ROOM = {"vcpus": 1, "memory_mib": 1, "disk_mib": 0, "affinity": [], "anti_affinity": []}

@@ -6,7 +6,7 @@ import os
 import jinja2
 from salt.loader.lazy import LazyLoader
 from salt.utils import entrypoints
-from saltvirt import content
+from saltvirt.core import filecontent
 
 _list_files = LazyLoader._refresh_file_mapping
 _listed = {}
@@ -50,8 +50,8 @@ def options_are_there():
 
 def code_is_read():
     """Have the library's own files, which no test changes, read once for their digest."""
-    of_code, own = content.of_code, functools.cache(content.of_code)
-    content.of_code = lambda folder=None: of_code(folder) if folder else own()
+    of_code, own = filecontent.of_code, functools.cache(filecontent.of_code)
+    filecontent.of_code = lambda folder=None: of_code(folder) if folder else own()
 
 
 def templates_are_compiled(monkeypatch):

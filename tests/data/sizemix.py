@@ -3,7 +3,7 @@
 import random
 
 import tightclouds
-from saltvirt.model import Requirements
+from saltvirt.core.model import Requirements
 
 # vCPUs, memory in MiB, disk in MiB, and how many of a hundred are so: 2, 4 and 8 GiB for each vCPU.
 MIX = (

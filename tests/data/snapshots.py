@@ -1,6 +1,6 @@
 """Snapshots of a host's network, and a kernel that carries steps out on one."""
 
-from saltvirt.net import bridgeplan
+from saltvirt.network.bridge import bridgeplan
 
 BR0 = bridgeplan.Bridge(name="br0", ports=("eth0",))
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import tightclouds
 import told
-from saltvirt.model import Policy, Requirements
+from saltvirt.core.model import Policy, Requirements
 from saltvirt.placement import choose, whatif
 
 STOCKS = ("hugepages of 2048 KiB", "storage pool ssd")

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from saltvirt import wire
+from saltvirt.core import wire
 from saltvirt.placement import brief
 from saltvirt.placement.answers import HostInfo, Load, MigrationInfo
 

@@ -57,7 +57,7 @@ else:
 # A question for a certificate, as a hypervisor puts it: prints the request.
 _REQUEST = """
 import sys
-from saltvirt.ops.certificates import installed
+from saltvirt.certificates.host import installed
 print(installed.request(sys.argv[1])[1])
 """
 

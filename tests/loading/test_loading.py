@@ -63,7 +63,7 @@ def loaded(request, base, installed, place):
     if way == "synced":
         salt = place(base(line))
         synced = salt.answer("saltutil.sync_all")
-        assert "utils.saltvirt.spec" in synced["utils"]
+        assert "utils.saltvirt.vm.spec" in synced["utils"]
         assert "engines.libvirt_events" in synced["engines"]
         assert "clouds.libvirt" in synced["clouds"]
         assert salt.runner("saltutil.sync_all").returncode == 0

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from labkit.settings import CHECKOUT
 from loadkit import SALT_LINES, run
-from saltvirt.pki import store
+from saltvirt.ca import store
 
 # Debian has no user of the name salt before Salt's packages make it; this one is everywhere.
 USER = pwd.getpwnam("nobody")

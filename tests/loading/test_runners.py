@@ -9,7 +9,7 @@ from loadkit import SALT_LINES, run
 BAD = "virt.unauthorize"
 # A runner of ours that has something to show without hypervisors, and one of somebody's own.
 OURS = """
-from saltvirt.fleet.runners import runner_function
+from saltvirt.entry.runners import runner_function
 
 @runner_function(outputter="virt_plan")
 def made(name):

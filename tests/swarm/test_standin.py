@@ -5,8 +5,9 @@ import itertools
 import contract
 import libvirt
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, lifecycle, migrate, query
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle, migrate, query
 from swarmkit.standin import connection, refusals
 
 HOST = "<node><cpu><arch>x86_64</arch></cpu></node>"

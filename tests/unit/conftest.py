@@ -9,10 +9,10 @@ import keypairs
 import pytest
 import salt.config
 import saltonce
-from saltvirt import keypair
-from saltvirt.config import HostSettings
-from saltvirt.pki import store
-from saltvirt.seed import lending
+from saltvirt.core.crypto import keypair
+from saltvirt.core.options.config import HostSettings
+from saltvirt.ca import store
+from saltvirt.seeding.offline import lending
 
 SCHEMAS = Path("/usr/share/libvirt/schemas")
 

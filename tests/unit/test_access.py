@@ -1,17 +1,17 @@
 """Addresses and users as guests say them: what is none of both reaches nobody."""
 
 import pytest
-from saltvirt import access, terminal
+from saltvirt.core import guestaccess, terminal
 
 
 def test_addresses_that_others_reach_come_first_ipv4():
     said = ["2001:db8::7", "127.0.0.1", "192.0.2.7", "fe80::1", "::1", "169.254.1.1", "192.0.2.7"]
 
-    assert access.addresses(said) == ["192.0.2.7", "2001:db8::7"]
+    assert guestaccess.addresses(said) == ["192.0.2.7", "2001:db8::7"]
 
 
 def test_an_ipv4_address_in_ipv6s_clothes_is_that_address():
-    assert access.addresses(["::ffff:192.0.2.7", "192.0.2.7"]) == ["192.0.2.7"]
+    assert guestaccess.addresses(["::ffff:192.0.2.7", "192.0.2.7"]) == ["192.0.2.7"]
 
 
 @pytest.mark.parametrize(
@@ -32,31 +32,31 @@ def test_an_ipv4_address_in_ipv6s_clothes_is_that_address():
     ],
 )
 def test_what_is_no_address_of_a_guest_is_left_out(said):
-    assert access.addresses([said]) == []
+    assert guestaccess.addresses([said]) == []
 
 
 def test_a_guest_with_a_million_addresses_shows_sixteen():
     many = (f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(1, 1 << 24))
 
-    assert len(access.addresses(many)) == access.MOST
+    assert len(guestaccess.addresses(many)) == guestaccess.MOST
     assert next(many).startswith("10.0.3.")  # the rest was not even looked at
 
 
 @pytest.mark.parametrize("said", ["-oProxyCommand=x", "a b", "ROOT;", "", None, 7, "a" * 33, "a\n"])
 def test_what_can_be_no_user_is_none(said):
-    assert access.ssh_user(said) is None
+    assert guestaccess.ssh_user(said) is None
 
 
 def test_who_is_known_logs_in_at_the_first_address():
-    assert access.ssh(["192.0.2.7", "2001:db8::7"], "debian") == "ssh debian@192.0.2.7"
-    assert access.ssh(["192.0.2.7"], access.ssh_user("USER")) == (
+    assert guestaccess.ssh(["192.0.2.7", "2001:db8::7"], "debian") == "ssh debian@192.0.2.7"
+    assert guestaccess.ssh(["192.0.2.7"], guestaccess.ssh_user("USER")) == (
         "ssh USER@192.0.2.7 (USER: the image's default user)"
     )
-    assert access.ssh(["192.0.2.7"], None) is access.ssh([], None) is None
+    assert guestaccess.ssh(["192.0.2.7"], None) is guestaccess.ssh([], None) is None
 
 
 def test_whose_address_is_not_known_yet_logs_in_at_a_place_to_be_filled_in():
-    assert access.ssh([], "debian", host="hyper1", jump_networks=["192.168.122.0/24"]) == (
+    assert guestaccess.ssh([], "debian", host="hyper1", jump_networks=["192.168.122.0/24"]) == (
         "ssh debian@ADDRESS (ADDRESS: not known to its host yet)"
     )
 
@@ -72,13 +72,13 @@ def test_whose_address_is_not_known_yet_logs_in_at_a_place_to_be_filled_in():
     ],
 )
 def test_behind_nat_the_way_leads_through_the_host(address, behind, jump):
-    assert access.ssh([address], "debian", host="hyper1", jump_networks=behind) == (
+    assert guestaccess.ssh([address], "debian", host="hyper1", jump_networks=behind) == (
         f"ssh {jump}debian@{address}"
     )
 
 
 def test_a_host_of_any_name_is_one_word():
-    said = access.ssh(["192.0.2.7"], "root", host="a b;reboot", jump_networks=["192.0.2.0/24"])
+    said = guestaccess.ssh(["192.0.2.7"], "root", host="a b;reboot", jump_networks=["192.0.2.0/24"])
 
     assert said == "ssh -J 'a b;reboot' root@192.0.2.7"
 

@@ -3,9 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt import arguments, config, units
-from saltvirt.errors import BadArgument, BadConfig, VirtError
-from saltvirt.kvm import connect
+from saltvirt.core import arguments, units
+from saltvirt.core.options import config
+from saltvirt.core.errors import BadArgument, BadConfig, VirtError
+from saltvirt.libvirt import connect
 
 
 @pytest.mark.parametrize(

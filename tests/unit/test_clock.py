@@ -13,21 +13,21 @@ HOME = Path(saltvirt.__file__).parent
 # was fired before nobody waited any more, which answers a master above no longer asks for.
 READERS = {
     "records.py",
-    "ops/legacy.py",
-    "ops/legacymoves.py",
-    "ops/doctor/loose.py",
-    "ops/trash.py",
-    "image/removal.py",
+    "libvirt/legacy.py",
+    "libvirt/legacymoves.py",
+    "checks/doctor/host/unusedfiles.py",
+    "storage/trash.py",
+    "storage/images/removal.py",
     "files.py",
-    "fleet/cells/here.py",
-    "fleet/inventory.py",
-    "fleet/looking.py",
-    "fleet/minions.py",
-    "fleet/silence.py",
-    "fleet/setup/run.py",
-    "ops/setup/facts.py",
-    "fleet/authorization.py",
-    "pki/store.py",
+    "cells/cellside.py",
+    "cluster/inventory/inventory.py",
+    "cluster/inventory/listing.py",
+    "cluster/rpc/minions.py",
+    "cluster/rpc/unresponsive.py",
+    "checks/setup/master/run.py",
+    "checks/setup/host/facts.py",
+    "seeding/master/authorization.py",
+    "ca/store.py",
 }
 CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.datetime.now", "datetime.utcnow"}
 
@@ -59,5 +59,5 @@ def test_when_a_record_began_is_only_shown():
         for path in HOME.rglob("*.py")
         if any(_attributes(path, "since"))
     }
-    shown = {"records.py", "ops/migration/state.py", "fleet/settle.py", "fleet/doctor/ofmaster.py"}
-    assert readers == {*shown, "ops/trash.py"}
+    shown = {"records.py", "migration/host/movestate.py", "migration/master/settle.py", "checks/doctor/master/masterchecks.py"}
+    assert readers == {*shown, "storage/trash.py"}

@@ -5,7 +5,7 @@ import os
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt import content
+from saltvirt.core import filecontent
 
 BLOCK = 64 * 1024
 
@@ -26,7 +26,7 @@ def test_a_hole_is_as_good_as_zeros(tmp_path):
     full = write(tmp_path / "full", [(0, bytes(20 * BLOCK)), piece], 20 * BLOCK)
     assert os.stat(sparse).st_blocks < os.stat(full).st_blocks
 
-    assert content.digest(sparse) == content.digest(full)
+    assert filecontent.digest(sparse) == filecontent.digest(full)
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def test_any_other_content_place_or_size_is_told(tmp_path, pieces, size):
     one = write(tmp_path / "one", [(0, b"a")], BLOCK)
     other = write(tmp_path / "other", pieces, size)
 
-    assert content.digest(one) != content.digest(other)
+    assert filecontent.digest(one) != filecontent.digest(other)
 
 
 @settings(max_examples=200)
 @given(data=st.binary(max_size=5 * BLOCK), cuts=st.lists(st.integers(0, 5 * BLOCK), max_size=8))
 def test_it_does_not_matter_in_which_pieces_it_comes(data, cuts):
-    whole, cut = content.Digest(), content.Digest()
+    whole, cut = filecontent.Digest(), filecontent.Digest()
     whole.feed(0, data)
     ends = sorted({0, len(data), *(c for c in cuts if c < len(data))})
     for start, stop in zip(ends, ends[1:], strict=False):
@@ -60,8 +60,8 @@ def test_it_does_not_matter_in_which_pieces_it_comes(data, cuts):
 
 def test_a_write_changes_the_signature(tmp_path):
     path = write(tmp_path / "disk", [(0, b"a")], BLOCK)
-    before = content.signature(path)
+    before = filecontent.signature(path)
     with open(path, "r+b") as handle:
         handle.write(b"b")
 
-    assert content.signature(path) != before
+    assert filecontent.signature(path) != before

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from saltvirt import files
-from saltvirt.fleet import masteruser
+from saltvirt.core import files
+from saltvirt.core.salt import masteruser
 
 
 def test_a_write_replaces_in_one_step_and_leaves_no_part(tmp_path):

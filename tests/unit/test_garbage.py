@@ -4,7 +4,7 @@ import gc
 from contextlib import ExitStack, nullcontext
 
 import pytest
-from saltvirt import garbage
+from saltvirt.core.salt import gctuning
 
 VMS = 10_000
 
@@ -28,7 +28,7 @@ def test_it_is_looked_for_less_while_many_vms_are_held(looks):
     looks.clear()
     held = [{"disks": {}, "nics": []} for _vm in range(VMS)]
     usual = len(looks)
-    with garbage.collect_rarely():
+    with gctuning.collect_rarely():
         looks.clear()
         held += [{"disks": {}, "nics": []} for _vm in range(VMS)]
         rare = len(looks)
@@ -41,7 +41,7 @@ def test_afterwards_it_is_as_it_was(is_failing):
     before = gc.get_threshold()
 
     failing = pytest.raises(ValueError, match="no") if is_failing else nullcontext()
-    with failing, garbage.collect_rarely():
+    with failing, gctuning.collect_rarely():
         assert gc.get_threshold() != before
         if is_failing:
             raise ValueError("no")
@@ -51,7 +51,7 @@ def test_afterwards_it_is_as_it_was(is_failing):
 
 def test_of_jobs_that_are_threads_the_last_one_has_it_as_it_was():
     before = gc.get_threshold()
-    first, second = garbage.collect_rarely(), garbage.collect_rarely()
+    first, second = gctuning.collect_rarely(), gctuning.collect_rarely()
 
     with ExitStack() as one, ExitStack() as other:
         one.enter_context(first)

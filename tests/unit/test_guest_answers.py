@@ -6,8 +6,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt import guestanswers
-from saltvirt.errors import GuestAnswerRefused
+from saltvirt.libvirt.domains import guestanswers
+from saltvirt.core.errors import GuestAnswerRefused
 
 READERS = [
     guestanswers.commands,

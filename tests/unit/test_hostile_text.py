@@ -16,15 +16,20 @@ from hostiletext import HOSTILE, TEXTS, filled, steering
 from hypothesis import given
 from hypothesis import strategies as st
 from salt.utils.event import NamespacedEvent
-from saltvirt import errors, parts, terminal, wire
-from saltvirt.fleet import progress, runners
-from saltvirt.placement import answers, audited, brief, doctor, setup, shownvms
+from saltvirt.core import errors, terminal, wire
+from saltvirt.core.protocol import effects
+from saltvirt.cluster import progress
+from saltvirt.entry import runners
+from saltvirt.placement import answers, brief, shownvms
+from saltvirt.checks.audit import auditanswer
+from saltvirt.checks.doctor import doctoranswer
+from saltvirt.checks.setup import setupanswer
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTTERS = sorted(path.stem for path in (ROOT / "_output").glob("virt_*.py"))
 ANSWERS = [
     kind
-    for module in (answers, audited, brief, doctor, parts, setup, shownvms)
+    for module in (answers, auditanswer, brief, doctoranswer, effects, setupanswer, shownvms)
     for kind in vars(module).values()
     if isinstance(kind, type) and dataclasses.is_dataclass(kind)
     if kind.__module__ == module.__name__

@@ -3,8 +3,8 @@
 import base64
 
 import pytest
-from saltvirt import keypair
-from saltvirt.errors import BadArgument
+from saltvirt.core.crypto import keypair
+from saltvirt.core.errors import BadArgument
 
 # A key of an algorithm (GOST R 34.10-2001) that the library does not know.
 UNKNOWN = bytes.fromhex("300e300806062a85030202130302 0001")

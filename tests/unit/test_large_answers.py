@@ -10,10 +10,11 @@ import pytest
 import salt.payload
 import salt.utils.dicttrim
 import salt.utils.event
-from saltvirt import signed
-from saltvirt.config import MasterSettings
-from saltvirt.fleet import hearing, keys
-from saltvirt.fleet.cloud import Cloud
+from saltvirt.core.crypto import signed
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.cluster.rpc import replies
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.cloud import Cloud
 
 OWN = keypairs.named("hyper1")
 VMS = {f"web{n}": {"state": "running", "disks": ["/srv/salt-images/x"] * 9} for n in range(8000)}
@@ -51,12 +52,12 @@ def over_the_bus(opts, answer):
 @pytest.fixture
 def reply(opts):
     """Return a function: the reply of a host whose answer comes over the buses."""
-    keys.accept(opts, "hyper1", OWN[0])
+    minionkeys.accept(opts, "hyper1", OWN[0])
     known = MasterSettings(hypervisors="hyper1")
     cloud = Cloud(opts=opts, settings=known, progress=lambda *_a, **_k: None)
 
     def reply(answer):
-        heard = hearing.ReplyCollector(cloud, "1", ["hyper1"])
+        heard = replies.ReplyCollector(cloud, "1", ["hyper1"])
         heard.take(over_the_bus(opts, answer))
         return heard.reply("hyper1")
 
@@ -96,7 +97,7 @@ def test_whoever_says_that_another_one_was_left_out_does_not_have_it_passed_over
     heard = SimpleNamespace(replies=[])
     known = MasterSettings(hypervisors="hyper1")
     cloud = Cloud(opts=opts, settings=known, progress=print, heard=heard.replies.append)
-    hearing_ = hearing.ReplyCollector(cloud, "1", ["hyper1"])
+    hearing_ = replies.ReplyCollector(cloud, "1", ["hyper1"])
 
     for forged in ("VALUE_TRIMMED", {"said": "VALUE_TRIMMED", "signature": "x"}):
         hearing_.take({"id": "hyper1", "return": forged})

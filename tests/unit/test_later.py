@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from saltvirt.later import Later
+from saltvirt.core.salt.lazyimport import Later
 
 TOP = Path(__file__).resolve().parents[2]
 FILES = sorted([*TOP.glob("_modules/*.py"), *TOP.glob("_runners/*.py")])
@@ -21,8 +21,8 @@ def _named(path):
 
 def test_a_module_is_imported_when_it_is_used():
     code = (
-        "import sys; from saltvirt.later import Later; units = Later('saltvirt.units');"
-        "before = 'saltvirt.units' in sys.modules; print(before, units.MIB)"
+        "import sys; from saltvirt.core.salt.lazyimport import Later; units = Later('saltvirt.core.units');"
+        "before = 'saltvirt.core.units' in sys.modules; print(before, units.MIB)"
     )
     said = subprocess.run(
         [sys.executable, "-c", code],
@@ -36,7 +36,7 @@ def test_a_module_is_imported_when_it_is_used():
 
 def test_what_a_module_lacks_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no_such_thing"):
-        _ = Later("saltvirt.units").no_such_thing
+        _ = Later("saltvirt.core.units").no_such_thing
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")

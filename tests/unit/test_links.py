@@ -4,12 +4,12 @@ import errno
 import os
 
 import pytest
-from saltvirt import content, files
-from saltvirt.errors import StorageError
-from saltvirt.image import clone
-from saltvirt.image.validation import ValidatedImage
-from saltvirt.kvm import migrate
-from saltvirt.room import Room
+from saltvirt.core import filecontent, files
+from saltvirt.core.errors import StorageError
+from saltvirt.storage.images import clone
+from saltvirt.storage.images.validation import ValidatedImage
+from saltvirt.libvirt.domains import migrate
+from saltvirt.core.writelimit import Room
 
 QEMU = 64055  # the user that may write to the folder
 
@@ -40,7 +40,7 @@ def test_what_a_planted_link_leads_to_is_not_read(planted):
         _read(planted)
     assert caught.value.errno == errno.ELOOP
     with pytest.raises(OSError, match="a link that root has not made"):
-        content.digest(planted)
+        filecontent.digest(planted)
 
 
 def test_a_planted_link_is_not_sent_to_another_host(planted):

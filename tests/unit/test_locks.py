@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from saltvirt import locks, undo
-from saltvirt.errors import StorageError
+from saltvirt.core import locks, undo
+from saltvirt.core.errors import StorageError
 
 
 def in_another_process(function, *args):

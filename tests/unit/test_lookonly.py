@@ -5,7 +5,7 @@ import inspect
 from pathlib import Path
 
 import pytest
-from saltvirt import lookonly
+from saltvirt.core.salt import lookonly
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = {"_modules": lookonly.MODULES, "_runners": lookonly.RUNNERS}

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from saltvirt import minimums
+from saltvirt.core.salt import minimums
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("_modules", "_runners", "_states", "_pillar")

@@ -3,8 +3,8 @@
 import sys
 
 import pytest
-from saltvirt import optional
-from saltvirt.kvm import connect
+from saltvirt.core.salt import optional
+from saltvirt.libvirt import connect
 
 
 def test_a_module_that_was_missing_is_found_once_it_is_there(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from saltvirt import access
+from saltvirt.core import guestaccess
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -141,7 +141,7 @@ def test_one_vm_is_shown_with_units_and_how_it_is_reached():
         made = {"name": "web1", "host": "h", **reached, "addresses_from": source}
         assert f"address: 192.0.2.7 ({words})\n" in outputter("virt_plan")(made)
     many = [f"2001:db8:0:{number}:5054:ff:fe12:3456" for number in range(4)]
-    login = access.console("a-long-name-of-a-vm", "hyper2.example.org")
+    login = guestaccess.console("a-long-name-of-a-vm", "hyper2.example.org")
     wide = show({"h": {"web1": {**VM, "addresses": many, "login": login}}}).splitlines()
     assert max(map(len, wide)) <= 80 and "    Log in: virsh console a-long-name-of-a-vm" in wide
     nowhere = show({"h": {"web1": {**VM, "addresses": [], "login": None}}})
@@ -191,7 +191,7 @@ def test_a_deployment_says_where_the_vm_is_reached_and_how():
 def test_the_way_to_log_in_is_a_line_of_its_own_that_can_be_copied():
     name = "a-long-name-of-a-vm-that-somebody-gave-it"
     made = {"name": name, "host": "hyper2.example.org", "addresses": []}
-    said = {**made, "login": access.console(name, "hyper2.example.org")}
+    said = {**made, "login": guestaccess.console(name, "hyper2.example.org")}
 
     assert outputter("virt_plan")(said).splitlines() == [
         f"{name} is on hyper2.example.org",

@@ -239,7 +239,7 @@ def test_the_grain_has_a_minion_import_it_and_nobody_else(tmp_path, options, is_
         "assert sys.path == before\n"
         "sys.path.append(grain.__opts__['extension_modules'] + '/utils')\n"
         "import_ = importlib.util.find_spec('saltvirt')\n"
-        "print(json.dumps([said, 'saltvirt.ops.inspect' in sys.modules]))\n"
+        "print(json.dumps([said, 'saltvirt.vm.show.host.inspect' in sys.modules]))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd="/"

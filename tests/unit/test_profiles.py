@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt import nics, profiles, shownprofiles
-from saltvirt.errors import BadArgument
+from saltvirt.core import nics
+from saltvirt.vm import profiles, shownprofiles
+from saltvirt.core.errors import BadArgument
 
 SPELLINGS = {
     "list of names": [{"eth0": {"bridge": "br1", "model": "e1000"}}],

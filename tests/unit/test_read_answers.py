@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from saltvirt import terminal
+from saltvirt.core import terminal
 
 TEXTS = st.text(max_size=6) | st.sampled_from(["", "\\", '"', "/", "\\n", "a\nb", "\x1b[2J", "é"])
 VALUES = st.recursive(

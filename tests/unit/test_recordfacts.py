@@ -4,10 +4,10 @@ import json
 
 import onrecord
 import pytest
-from saltvirt import records
-from saltvirt.errors import StorageError
-from saltvirt.fleet import orders
-from saltvirt.recordfacts import BuildFacts, MoveOrderFacts, OrderFacts, PurgeFacts
+from saltvirt.core.journal import records
+from saltvirt.core.errors import StorageError
+from saltvirt.cluster import orders
+from saltvirt.core.journal.recordfacts import BuildFacts, MoveOrderFacts, OrderFacts, PurgeFacts
 
 # Since there are records.
 FIRST = {

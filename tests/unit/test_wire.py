@@ -10,26 +10,21 @@ import onrecord
 import pytest
 import told
 from hypothesis import given, strategies
-from saltvirt import wire
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, MasterError, NoHostFits
-from saltvirt.fleet import effects, images, inventory, migrate, minions, notes, sightings
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.kvm import connect
-from saltvirt.model import Evaluation
-from saltvirt.movefacts import EvacuatedFacts, Noted
-from saltvirt.ops import inspect
-from saltvirt.ops.migration import migrationinfo
-from saltvirt.parts import Source, State, Target
-from saltvirt.placement.answers import (
-    DiskFacts,
-    DiskProfile,
-    Figures,
-    HostInfo,
-    MigrationInfo,
-    NicProfile,
-    StepDone,
-)
+from saltvirt.core import wire
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, MasterError, NoHostFits
+from saltvirt.migration.master import moveexecutor, migrate, evacuationnotes
+from saltvirt.storage.master import images
+from saltvirt.cluster.inventory import inventory, presence
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.libvirt import connect
+from saltvirt.core.model import Evaluation
+from saltvirt.core.journal.movefacts import EvacuatedFacts, Noted
+from saltvirt.vm.show.host import inspect
+from saltvirt.vm.show.host import migrationinfo
+from saltvirt.core.protocol.effects import Source, State, Target
+from saltvirt.placement.answers import DiskFacts, DiskProfile, Figures, HostInfo, MigrationInfo, NicProfile, StepDone
 
 DATA = Path(__file__).parents[1] / "data"
 TEST = HostSettings(uri="test:///default")
@@ -37,7 +32,7 @@ HOST = json.loads((DATA / "fleets/three.json").read_text())["hyper2"]
 with connect.open_connection(TEST) as conn:
     # As it comes over the wire: lists, no tuples.
     ABOUT = json.loads(json.dumps(wire.plain(migrationinfo.gather(conn, TEST, "test")["test"])))
-HOSTS = effects.MoveHosts(source="h1", target="h2")
+HOSTS = moveexecutor.MoveHosts(source="h1", target="h2")
 # What is shown to nobody but people, and has no fixed names.
 FREE = (("storage", "images"), ("storage", "pools"))
 NO_TYPE = b"none of a host's fields is bytes"
@@ -250,7 +245,7 @@ def test_notes_of_a_host_that_cannot_be_read_are_not_known(monkeypatch, opts, sa
     replies = {host: minions.Reply(minion=host, value=one) for host, one in answers.items()}
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
 
-    found = notes.survey_notes(Cloud.of(opts), replies)
+    found = evacuationnotes.survey_notes(Cloud.of(opts), replies)
 
     assert found.answers == {"h1": {"web1": EvacuatedFacts(hosts=["h2"])}}
     assert list(found.failed) == ["h2"]
@@ -269,9 +264,9 @@ def test_notes_of_a_host_that_cannot_be_read_are_not_known(monkeypatch, opts, sa
     ],
 )
 def test_an_effect_whose_answer_cannot_be_read_says_so(monkeypatch, opts, effect, said, why):
-    monkeypatch.setattr(effects, "act", lambda *_args, **_options: said)
+    monkeypatch.setattr(moveexecutor, "act", lambda *_args, **_options: said)
     held = SimpleNamespace(name="web1", record=None)
-    hands = effects.MoveExecutor(Cloud.of(opts, quiet=True), held, "t1", HOSTS)
+    hands = moveexecutor.MoveExecutor(Cloud.of(opts, quiet=True), held, "t1", HOSTS)
     hands.moving, hands.present = told.moving(), []
 
     with pytest.raises(wire.BadAnswer, match=f"h[12] answers .*{why}"):
@@ -300,7 +295,7 @@ def test_a_host_whose_presence_cannot_be_read_may_have_the_vm(monkeypatch, opts)
 
     found = inventory.survey(Cloud.of(opts), replies, "virt.presence", ["web1"])
 
-    assert sightings.from_presence(found.answers).keys() == {"h1"}
+    assert presence.from_presence(found.answers).keys() == {"h1"}
     with pytest.raises(inventory.NoSuchVm, match=r"on any of 1 hypervisor .*\(not asked: h2"):
         inventory.host_from_survey(Cloud.of(opts), found, "web1")
 
@@ -313,7 +308,7 @@ def moved_by(monkeypatch, said):
         lambda _o, hosts, *_a, **_k: {h: minions.Reply(minion=h, value=said) for h in hosts},
     )
     held = SimpleNamespace(name="web1", record=None)
-    return effects.MoveExecutor(Cloud.of({}), held, "t1", HOSTS)
+    return moveexecutor.MoveExecutor(Cloud.of({}), held, "t1", HOSTS)
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -325,7 +320,7 @@ def test_a_move_is_not_settled_by_what_cannot_be_read(side, data):
     )
     with pytest.MonkeyPatch.context() as patch:
         hands = moved_by(patch, damaged(STATE, (side, name), change))
-        patch.setattr(effects.time, "sleep", lambda _s: pytest.fail("it is asked again"))
+        patch.setattr(moveexecutor.time, "sleep", lambda _s: pytest.fail("it is asked again"))
         assert getattr(hands, f"look_at_{side}")() is None
 
     (host, line), *_more = hands.seen.items()
@@ -353,7 +348,7 @@ def test_what_a_source_has_noted_is_told_its_target_as_it_came(monkeypatch, note
         told.append((host, kwarg))
         return {"warnings": []}
 
-    monkeypatch.setattr(effects, "act", act)
+    monkeypatch.setattr(moveexecutor, "act", act)
     hands.look_at_source()
     hands.arrive()
 

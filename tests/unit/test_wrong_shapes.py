@@ -5,16 +5,19 @@ from dataclasses import replace
 import asloaded
 import faces
 import pytest
-from saltvirt import arguments, config, shownprofiles, spec
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument
-from saltvirt.fleet import allowing
-from saltvirt.image import source
-from saltvirt.ops import answering
-from saltvirt.ops.update import plan, request
-from saltvirt.pki import store
-from saltvirt.seed.model import CloudInit
-from saltvirt.xml import domain, parse
+from saltvirt.core import arguments
+from saltvirt.core.options import config
+from saltvirt.vm import shownprofiles, spec
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument
+from saltvirt.certificates.master import allowing
+from saltvirt.storage.images import source
+from saltvirt.core.salt import answering
+from saltvirt.vm.update.host import plan, request
+from saltvirt.ca import store
+from saltvirt.seeding.seedmodel import CloudInit
+from saltvirt.xml.domain import domain
+from saltvirt.xml import parse
 
 OF_CPU = [
     {"numa": [1]},

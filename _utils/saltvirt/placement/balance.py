@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from typing import Any
 
-from saltvirt.model import Requirements
+from saltvirt.core.model import Requirements
 from saltvirt.placement import fit, groups, requirements, whatif
 from saltvirt.placement.answers import HostInfo, Load, MigrationInfo, VmLoad
 from saltvirt.placement.load import Loads

@@ -12,25 +12,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from saltvirt.model import Policy, Requirements
+from saltvirt.core.model import Policy, Requirements
 from saltvirt.placement import generation, groups, wiring
-from saltvirt.placement.answers import (
-    ComingFacts,
-    Count,
-    CpuFacts,
-    DiskProfile,
-    DomainTypes,
-    HostInfo,
-    Machines,
-    MemoryFacts,
-    NetworkFacts,
-    NicProfile,
-    Profiles,
-    StorageFacts,
-    Versions,
-    VmFacts,
-    said_with,
-)
+from saltvirt.placement.answers import ComingFacts, Count, CpuFacts, DiskProfile, DomainTypes, HostInfo, Machines, MemoryFacts, NetworkFacts, NicProfile, Profiles, StorageFacts, Versions, VmFacts, said_with
 from saltvirt.placement.stock import Stock
 
 _T = TypeVar("_T")

@@ -4,9 +4,9 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from saltvirt.errors import NoHostFits
-from saltvirt.model import Evaluation, Policy, Requirements
-from saltvirt.placement import cures, fit, groups, headroom, score
+from saltvirt.core.errors import NoHostFits
+from saltvirt.core.model import Evaluation, Policy, Requirements
+from saltvirt.placement import remedies, fit, groups, headroom, score
 from saltvirt.placement.answers import HostInfo
 
 USUAL = Policy()
@@ -106,7 +106,7 @@ def choose(
 
 def no_host_fits(required: Requirements, evaluations: Sequence[Evaluation]) -> NoHostFits:
     """Return the error with every host's reasons why a VM cannot be there, and the remedies."""
-    helps = cures.format_cures(
+    helps = remedies.format_cures(
         reason for evaluation in evaluations for reason in evaluation.reasons
     )
     return NoHostFits(required, {v.host: "; ".join(v.reasons) for v in evaluations}, helps)

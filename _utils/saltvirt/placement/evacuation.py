@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from saltvirt.model import Evaluation, Requirements
-from saltvirt.placement import bundles, choose, fit, requirements, score, whatif
+from saltvirt.core.model import Evaluation, Requirements
+from saltvirt.placement import affinity, choose, fit, requirements, score, whatif
 from saltvirt.placement.answers import HostInfo, MigrationInfo
-from saltvirt.placement.bundles import Refused
+from saltvirt.placement.affinity import Refused
 
 _WITH_IT = ", which stays with it: "
 
@@ -40,11 +40,11 @@ def evacuate(
     refused = refused or {}
     needs = [requirements.for_move(moving) for moving in vms.values()]
     needs.sort(key=lambda required: (-required.memory_mib, -required.vcpus, required.name))
-    rules = bundles.Rules(hosts, needs, refused)
-    all_bundles = bundles.group_by_affinity(needs, rules)
+    rules = affinity.Rules(hosts, needs, refused)
+    all_bundles = affinity.group_by_affinity(needs, rules)
     stays = _find_staying(vms, staying or {}, all_bundles)
     together = [bundle for bundle in all_bundles if bundle[0].name not in stays]
-    hosts_by_vm = bundles.pack_bundles(hosts, together, rules, score.ordered_weights(weights))
+    hosts_by_vm = affinity.pack_bundles(hosts, together, rules, score.ordered_weights(weights))
     out = {
         required.name: hosts_by_vm[required.name]
         for required in needs
@@ -85,7 +85,7 @@ def _explain_staying(
         for required in bundle:
             reasons_by_host = {**_find_reasons(evaluated, required, bundle, refused), **silent}
             reason = "; ".join(f"{host}: {text}" for host, text in reasons_by_host.items())
-            out[required.name] = bundles.clash(bundle) or reason or "there is no other hypervisor"
+            out[required.name] = affinity.clash(bundle) or reason or "there is no other hypervisor"
     return out
 
 

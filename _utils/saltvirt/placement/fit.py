@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from saltvirt.model import Requirements
+from saltvirt.core.model import Requirements
 from saltvirt.placement import generation, groups, wiring
 from saltvirt.placement.answers import DomainTypes, HostInfo
 

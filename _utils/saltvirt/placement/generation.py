@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltvirt.model import Requirements
+from saltvirt.core.model import Requirements
 from saltvirt.placement import wiring
 from saltvirt.placement.answers import HostInfo, Machines, NicProfile, Versions
 
@@ -75,7 +75,7 @@ def summarize_machines(guests: Iterable[Mapping[str, Any]], arch: str) -> dict[s
     Return the machine types of a host: ``{arch: {"versions", "names"}}``.
 
     guests
-        Those of :func:`saltvirt.xml.capabilities.read`.
+        Those of :func:`saltvirt.xml.node.capabilities.read`.
     arch
         The host's own. Others are listed only if they have the same machine types: an emulator of
         boards would multiply the answer, and hardly ever has a VM.

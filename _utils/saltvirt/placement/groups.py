@@ -7,7 +7,7 @@ hosts, such as ``db@rack``, also in different racks. A host without that tag is 
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from saltvirt.model import Requirements
+from saltvirt.core.model import Requirements
 from saltvirt.placement.answers import ComingFacts, HostInfo, VmFacts
 
 

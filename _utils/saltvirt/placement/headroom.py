@@ -14,8 +14,8 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from saltvirt.model import Requirements
-from saltvirt.placement import bundles, fit, groups, whatif
+from saltvirt.core.model import Requirements
+from saltvirt.placement import affinity, fit, groups, whatif
 from saltvirt.placement.answers import HostInfo
 
 _Size = tuple[int, int]
@@ -125,7 +125,7 @@ class Headroom:
 
     def _exactly(self, dead: str) -> dict[str, str] | None:
         other_hosts = {name: info for name, info in self._hosts.items() if name != dead}
-        return bundles.find_way(other_hosts, self._needs[dead])
+        return affinity.find_way(other_hosts, self._needs[dead])
 
 
 def _room_left(info: HostInfo) -> _Size:

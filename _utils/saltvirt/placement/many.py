@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from saltvirt.errors import BadArgument
-from saltvirt.model import Policy, Requirements
+from saltvirt.core.errors import BadArgument
+from saltvirt.core.model import Policy, Requirements
 from saltvirt.placement import choose, fit, score, whatif
 from saltvirt.placement.answers import HostInfo
-from saltvirt.placement.board import Board
+from saltvirt.placement.incremental import Board
 
 # The step in which the likeness of a VM's needs and the room left is measured.
 _STEP = 0.02

@@ -1,13 +1,13 @@
 """What a moving VM needs of its target."""
 
-from saltvirt.model import Requirements
+from saltvirt.core.model import Requirements
 from saltvirt.placement.answers import MigrationInfo
-from saltvirt.units import MIB
+from saltvirt.core.units import MIB
 
 
 def for_move(moving: MigrationInfo) -> Requirements:
     """
-    Return the :class:`saltvirt.model.Requirements` of a moving VM.
+    Return the :class:`saltvirt.core.model.Requirements` of a moving VM.
 
     moving
         The answer of ``virt.migration_info``; an older host sends less, and the target alone checks

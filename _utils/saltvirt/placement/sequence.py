@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from saltvirt.model import Requirements
+from saltvirt.core.model import Requirements
 from saltvirt.placement import fit, groups, whatif
 from saltvirt.placement.answers import HostInfo
 

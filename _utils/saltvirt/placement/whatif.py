@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from saltvirt.model import Requirements
+from saltvirt.core.model import Requirements
 from saltvirt.placement import fit
 from saltvirt.placement.answers import HostInfo, VmFacts
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from saltvirt.model import DEFAULT_BRIDGE, CalledNic, Requirements, host_need
+from saltvirt.core.model import DEFAULT_BRIDGE, CalledNic, Requirements, host_need
 from saltvirt.placement.answers import NicPlace, NicProfile
 
 _NOTHING = CalledNic()
@@ -59,7 +59,7 @@ def _need(place: NicPlace) -> str | None:
 
 
 def _merge(called_nic: CalledNic, profile_nic: NicPlace) -> NicPlace:
-    """Return a NIC's place with the values of a call, as :func:`saltvirt.nics.override` does."""
+    """Return a NIC's place with the values of a call, as :func:`saltvirt.core.nics.override` does."""
     kind = called_nic.type or profile_nic.type
     # The source of a profile's NIC of another type is the name of a different object.
     on = called_nic.source or (profile_nic.on if kind == profile_nic.type else None)

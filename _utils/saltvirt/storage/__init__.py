@@ -1,1 +1,1 @@
-"""Disks on a host: where they lie, what uses them, and the only code that removes them."""
+"""Where disks lie on a host, who needs them, and the one door by which they are removed."""

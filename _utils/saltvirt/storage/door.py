@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from saltvirt import files
-from saltvirt.errors import LibvirtRefused, StorageError
-from saltvirt.kvm import diskvolumes, snapshots, transfer, volumes
+from saltvirt.core import files
+from saltvirt.core.errors import LibvirtRefused, StorageError
+from saltvirt.libvirt.storage import diskvolumes, transfer, volumes
+from saltvirt.libvirt.domains import snapshots
 from saltvirt.storage.verdict import Verdict
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from saltvirt import arguments, terminal
-from saltvirt.config import HostSettings
-from saltvirt.kvm import lifecycle
+from saltvirt.core import arguments, terminal
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt.domains import lifecycle
 from saltvirt.placement.answers import FileUsers
 from saltvirt.storage import policies, sharing, usage
 

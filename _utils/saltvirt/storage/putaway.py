@@ -4,10 +4,11 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from saltvirt import arguments
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, StorageError
-from saltvirt.ops import owned, reservations, trash
+from saltvirt.core import arguments
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, StorageError
+from saltvirt.storage import ownermark, trash
+from saltvirt.libvirt import reservations
 from saltvirt.storage import policies, sharing, usage
 from saltvirt.storage.sharing import OtherHostsUsage
 
@@ -28,7 +29,7 @@ def put(
     file = Path(arguments.text("path", path))
     if not file.is_absolute() or not file.is_file() or file.is_symlink():
         raise BadArgument("path", f"{file} is not a regular file of this host")
-    owner = owned.read_owner(file)
+    owner = ownermark.read_owner(file)
     vm = owner.vm if owner else file.stem
     with reservations.host_lock(settings):
         index = usage.index(

@@ -9,15 +9,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from saltvirt import config
-from saltvirt.config import HostSettings
-from saltvirt.kvm import lifecycle, query, snapshots, volumes
-from saltvirt.ops import reservations, storage
-from saltvirt.ops.migration import kept
+from saltvirt.core.options import config
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt.domains import lifecycle, query, snapshots
+from saltvirt.libvirt.storage import volumes
+from saltvirt.libvirt import reservations
+from saltvirt.storage import diskpaths
+from saltvirt.libvirt import departedvms
 from saltvirt.storage import policies, trashbacking
 from saltvirt.storage.verdict import Reference
-from saltvirt.xml import read
-from saltvirt.xml.snapshot import Snapshot
+from saltvirt.xml.edit import readdomain
+from saltvirt.xml.storage.snapshot import Snapshot
 
 _DISK = "VM {!r} has it as a disk; purge that VM (virt.purge), or detach the disk first"
 _BACKING = "a disk of VM {!r} is based on it; purge that VM (virt.purge), or detach the disk first"
@@ -105,7 +107,7 @@ class Host:
     @cached_property
     def places(self) -> set[Path]:
         """The folders in which VMs' files may lie."""
-        disk_folders = [] if self.conn is None else storage.folders(self.conn, self.settings)
+        disk_folders = [] if self.conn is None else diskpaths.folders(self.conn, self.settings)
         return {*disk_folders, *(folder for folder in self.folders if folder.is_dir())}
 
     @cached_property
@@ -159,7 +161,7 @@ def _backing(host: Host) -> PathReferences:
             continue
         # libvirt knows a disk's backing chain only while its domain runs.
         for path in (
-            backing_path for disk in sorted(paths) for backing_path in storage.chain_below(disk)
+            backing_path for disk in sorted(paths) for backing_path in diskpaths.chain_below(disk)
         ):
             yield path, _build_reference(policies.BACKING, vm, _BACKING)
 
@@ -208,7 +210,7 @@ def _find_revert_files(conn: Any, snapshot: Snapshot, disks: Collection[str]) ->
         if os.path.realpath(file) not in disks:
             yield file
         # A guest can write an overlay's header into a raw disk.
-        yield from storage.chain_below(file) if path in snapshot.overlays else ()
+        yield from diskpaths.chain_below(file) if path in snapshot.overlays else ()
 
 
 def _external(host: Host) -> PathReferences:
@@ -234,9 +236,9 @@ def _saved_states(host: Host) -> PathReferences:
 
 
 def _kept_definitions(host: Host) -> PathReferences:
-    for vm, path, root in kept.definitions(host.settings):
-        is_spared = vm in host.spared or (host.uuid is not None and read.uuid(root) == host.uuid)
-        for disk in read.disk_sources(root) if not is_spared else ():
+    for vm, path, root in departedvms.definitions(host.settings):
+        is_spared = vm in host.spared or (host.uuid is not None and readdomain.uuid(root) == host.uuid)
+        for disk in readdomain.disk_sources(root) if not is_spared else ():
             if disk["path"]:
                 yield disk["path"], _build_reference(policies.KEPT, vm, _KEPT, str(path))
 
@@ -251,8 +253,8 @@ def _boot_references(host: Host) -> PathReferences:
 def _boot_files(root: ET.Element | None) -> list[str]:
     if root is None:
         return []
-    variables = read.firmware_variables(root)
-    return [*read.boot_files(root), *([variables] if variables else [])]
+    variables = readdomain.firmware_variables(root)
+    return [*readdomain.boot_files(root), *([variables] if variables else [])]
 
 
 def _coming_files(host: Host) -> PathReferences:
@@ -278,7 +280,7 @@ def _record_backing(host: Host) -> PathReferences:
     for path, (vm, text) in texts.items():
         if vm in host.spared or not path.startswith("/") or path in host.gone:
             continue
-        for backing_path in storage.chain_below(path):
+        for backing_path in diskpaths.chain_below(path):
             yield backing_path, Reference(source=policies.RECORD, owner=vm, reason=text)
 
 
@@ -300,7 +302,7 @@ def _files(host: Host) -> PathReferences:
             real = os.path.realpath(file)
             if file in host.gone or real in {*disks, *host.gone} or Path(real).parent in host.seen:
                 continue
-            for path in storage.chain_below(file):
+            for path in diskpaths.chain_below(file):
                 yield path, _build_reference(policies.FILE, file, _FILE)
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from saltvirt import arguments, mountinfo
-from saltvirt.config import HostSettings
-from saltvirt.errors import StorageError
-from saltvirt.ops import storage
+from saltvirt.core import arguments, mountinfo
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import StorageError
+from saltvirt.storage import diskpaths
 from saltvirt.placement.answers import ASK
 from saltvirt.storage.verdict import Verdict
 
@@ -111,9 +111,9 @@ def is_shared(settings: HostSettings, path: str | Path) -> bool:
 
     ``virt:own_paths`` overrides the file system, for network storage that only this host uses.
     """
-    if storage.is_declared(settings, str(path)):
+    if diskpaths.is_declared(settings, str(path)):
         return True
-    return _is_networked(Path(path)) and not storage.is_below(str(path), settings.own_paths)
+    return _is_networked(Path(path)) and not diskpaths.is_below(str(path), settings.own_paths)
 
 
 def _is_networked(path: Path) -> bool:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from saltvirt import records
-from saltvirt.config import HostSettings
-from saltvirt.errors import VirtError
-from saltvirt.ops import storage, trash
-from saltvirt.recordfacts import TrashFacts
+from saltvirt.core.journal import records
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import VirtError
+from saltvirt.storage import diskpaths, trash
+from saltvirt.core.journal.recordfacts import TrashFacts
 from saltvirt.storage import unreadablechains
-from saltvirt.xml import read
+from saltvirt.xml.edit import readdomain
 
 REMEDY = "bring that disk back, or remove it for good (virt.trash_empty)"
 
@@ -49,7 +49,7 @@ def _find_unreadable_files(
                 else unreadablechains.find_unreachable_files(settings, str(place), home)
             )
             for file, reason in chain:
-                if storage.find_known_path(file, trashed_paths) is None:
+                if diskpaths.find_known_path(file, trashed_paths) is None:
                     entry = shlex.quote(record.name)
                     yield (
                         record.name,
@@ -63,7 +63,7 @@ def _find_raw_disks(record: records.Record) -> set[str]:
     disks = []
     # An unreadable definition marks no disk as raw.
     with suppress(VirtError):
-        disks = [] if text is None else read.disk_sources(read.domain(text))
+        disks = [] if text is None else readdomain.disk_sources(readdomain.domain(text))
     paths = [disk["path"] for disk in disks if disk["path"] and disk["format"] == "raw"]
     # A volume's file has the volume's name.
     return {path if path.startswith("/") else path.partition("/")[2] for path in paths}
@@ -75,7 +75,7 @@ def backing_files(settings: HostSettings) -> dict[str, str]:
     for record in trash.read_entries(settings):
         for path, place in trash.files_of(record).items():
             # Relative names in a header start at the disk's former folder.
-            for file in storage.chain_below(str(place), home=Path(path).parent):
+            for file in diskpaths.chain_below(str(place), home=Path(path).parent):
                 out |= {file: record.name, os.path.realpath(file): record.name}
     return out
 
@@ -88,6 +88,6 @@ def backing_files_beside(settings: HostSettings, folders: Iterable[Path]) -> set
         for folder in folders
         for place in (folder / trash.FOLDER).glob("*/*")
         if place.parent.name not in own_entries
-        for file in storage.chain_below(str(place), home=folder)
+        for file in diskpaths.chain_below(str(place), home=folder)
         for name in (file, os.path.realpath(file))
     }

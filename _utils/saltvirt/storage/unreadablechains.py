@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from saltvirt.config import HostSettings
-from saltvirt.image import cache
-from saltvirt.kvm import host, lifecycle, query
-from saltvirt.ops import storage
-from saltvirt.xml import read
+from saltvirt.core.options.config import HostSettings
+from saltvirt.storage.images import cache
+from saltvirt.libvirt import hostfacts
+from saltvirt.libvirt.domains import lifecycle, query
+from saltvirt.storage import diskpaths
+from saltvirt.xml.edit import readdomain
 
 # A network location in a header, after it was taken for a path.
 _NETWORK = re.compile("/([a-z][a-z+]*:/|(nbd|rbd|sheepdog):)")
@@ -43,7 +44,7 @@ def reasons(conn: Any, settings: HostSettings, exclude: str | None = None) -> di
         **{name: reason for name, reason in reasons_by_vm.items() if name not in skipped_vms},
         **{
             name: reason
-            for name, reason in storage.find_not_loaded(conn).items()
+            for name, reason in diskpaths.find_not_loaded(conn).items()
             if name != exclude
         },
     }
@@ -68,7 +69,7 @@ def _pool_reason(name: str, volume: str) -> str:
 def _kept_definitions(conn: Any, definitions: Iterable[query.Definition]) -> Iterator[str]:
     for definition in definitions:
         # An operator may have started the VM from its kept definition.
-        is_noted = read.describe_notes(definition.root)["moved_to"] is not None
+        is_noted = readdomain.describe_notes(definition.root)["moved_to"] is not None
         if is_noted and not lifecycle.is_active(conn, definition.name):
             yield definition.name
 
@@ -94,7 +95,7 @@ def find_unreachable_files(
     home
         The folder at which relative names in the disk's header start, if not the disk's own.
     """
-    for file, reason in storage.walk_chain(path, home):
+    for file, reason in diskpaths.walk_chain(path, home):
         # A cached image has no backing file, and a network location is no file.
         if cache.digest_of(settings, file) is not None or _NETWORK.search(file):
             continue
@@ -108,7 +109,7 @@ def _find_volumes_without_pool(
     conn: Any, definitions: Iterable[query.Definition]
 ) -> Iterator[tuple[str, str]]:
     """Yield ``(VM, volume)`` per volume of an undefined pool that may have backing files."""
-    pools = host.pools(conn)
+    pools = hostfacts.pools(conn)
     for definition in definitions:
         for disk in (
             disk for root in (definition.root, definition.next_root) for disk in _volumes(root)
@@ -118,6 +119,6 @@ def _find_volumes_without_pool(
 
 
 def _volumes(root: ET.Element | None) -> Iterator[dict[str, Any]]:
-    for disk in [] if root is None else read.disk_sources(root):
+    for disk in [] if root is None else readdomain.disk_sources(root):
         if disk["type"] == "volume" and disk["path"] and disk["format"] != "raw":
             yield disk

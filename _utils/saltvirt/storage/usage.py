@@ -13,9 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from saltvirt.config import HostSettings
-from saltvirt.image import cache
-from saltvirt.ops import reservations, storage
+from saltvirt.core.options.config import HostSettings
+from saltvirt.storage.images import cache
+from saltvirt.libvirt import reservations
+from saltvirt.storage import diskpaths
 from saltvirt.storage import policies, sharing, trashbacking, unreadablechains
 from saltvirt.storage.policies import Policy
 from saltvirt.storage.references import PROVIDERS, Host
@@ -113,7 +114,7 @@ class Index:
     def _known(self, source: str, names: list[str]) -> Iterator[Reference]:
         references = self.host.known(source)
         for name in names:
-            known_name = storage.find_known_path(name, references)
+            known_name = diskpaths.find_known_path(name, references)
             if known_name is not None:
                 yield references[known_name]
 
@@ -126,7 +127,7 @@ class Index:
         elif cache.is_golden_or_link(settings, path):
             yield Reference(source=policies.GOLDEN, owner=path, reason=_GOLDEN)
         yield from self._by_link(path)
-        if storage.is_open(path):
+        if diskpaths.is_open(path):
             yield Reference(source=policies.OPEN, owner=path, reason=_OPEN)
             if sharing.is_shared(settings, path):
                 yield Reference(source=policies.OPEN_SHARED, owner=path, reason=_OPEN_SHARED)
@@ -136,8 +137,8 @@ class Index:
             references = self.host.known(source)
             # A reference by the same path is no hard link.
             twin = (
-                storage.find_hard_link(path, references)
-                if storage.find_known_path(path, references) is None
+                diskpaths.find_hard_link(path, references)
+                if diskpaths.find_known_path(path, references) is None
                 else None
             )
             if twin is not None:

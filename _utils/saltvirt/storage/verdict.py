@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from saltvirt.errors import StorageError
+from saltvirt.core.errors import StorageError
 from saltvirt.storage.policies import Policy
 
 

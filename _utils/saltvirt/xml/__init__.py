@@ -11,9 +11,9 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 
-from saltvirt import units
-from saltvirt.errors import BadArgument, VirtError
-from saltvirt.xml import prefixes
+from saltvirt.core import units
+from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.xml.edit import prefixes
 
 METADATA_NS = "urn:saltext-virt:1"
 prefixes.keep("saltvirt", METADATA_NS)

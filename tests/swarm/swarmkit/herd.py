@@ -23,7 +23,8 @@ import salt.loader
 import salt.minion
 import salt.payload
 import salt.pillar
-from saltvirt.kvm import connect, migrate
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import migrate
 
 from swarmkit import clock, conf, guests, loops, peer, work
 from swarmkit.settings import OWN, ROOT, Spec

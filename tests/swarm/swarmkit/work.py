@@ -47,7 +47,7 @@ def asked(load, private):
         return load["fun"], load["fun"] not in _AT_ONCE
     what = load["arg"][0]
     if isinstance(what, str):
-        from saltvirt import sealed
+        from saltvirt.core.crypto import sealed
 
         what = json.loads(sealed.unseal(what, private)) if sealed.is_sealed(what) else {}
         return str(what.get("fun", SIGNED)), True

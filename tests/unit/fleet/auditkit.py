@@ -6,24 +6,16 @@ import shutil
 import askedca
 import keypairs
 from cryptography import x509
-from saltvirt import content, wire
-from saltvirt.fleet import keys, membership, minions
-from saltvirt.fleet.audit import run
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.silence import Wait
-from saltvirt.ops.certificates import installed
-from saltvirt.pki import ca, policy
-from saltvirt.pki.authorities import Authorities
-from saltvirt.placement.audited import (
-    CertificateFacts,
-    ConsoleFacts,
-    DaemonFacts,
-    DisplayFacts,
-    HostAudit,
-    KeyFacts,
-    LocalFacts,
-    RevocationFacts,
-)
+from saltvirt.core import filecontent, wire
+from saltvirt.cluster import minionkeys, membership
+from saltvirt.cluster.rpc import minions
+from saltvirt.checks.audit.master import run
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc.unresponsive import Wait
+from saltvirt.certificates.host import installed
+from saltvirt.ca import ca, policy
+from saltvirt.ca.authorities import Authorities
+from saltvirt.checks.audit.auditanswer import CertificateFacts, ConsoleFacts, DaemonFacts, DisplayFacts, HostAudit, KeyFacts, LocalFacts, RevocationFacts
 
 NOW = askedca.NOW
 HOSTS = ("hyper1", "hyper2")
@@ -46,7 +38,7 @@ class World:
         self.place = Authorities(membership.folder(opts))
         shutil.copytree(signed.folder, self.place.folder)
         for host in HOSTS:
-            keys.accept(opts, host, keypairs.named("a host")[0])
+            minionkeys.accept(opts, host, keypairs.named("a host")[0])
         self.facts = dict(signed.facts)
         self.replies = {}
 
@@ -124,7 +116,7 @@ def host_facts(place, host):
     wanted = {purpose: askedca.request() for purpose in policy.PURPOSES}
     told = askedca.ask(place, host, wanted, grains={})
     return HostAudit(
-        code=content.of_code(),
+        code=filecontent.of_code(),
         vms=["web1"],
         daemons=[
             DaemonFacts(

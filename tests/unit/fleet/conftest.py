@@ -10,10 +10,11 @@ import keypairs
 import playedhosts
 import pytest
 import setupkit
-from saltvirt import records
-from saltvirt.fleet import keys, migrate
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.pki.authorities import Authorities
+from saltvirt.core.journal import records
+from saltvirt.cluster import minionkeys
+from saltvirt.migration.master import migrate
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.ca.authorities import Authorities
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def two(monkeypatch):
 def master(opts, two):
     """A master of both, which are minions of its own."""
     for host in two.hosts:
-        keys.accept(opts, host, "a key")
+        minionkeys.accept(opts, host, "a key")
     return Cloud(opts=opts, settings=two, progress=lambda *_args, **_figures: None)
 
 
@@ -77,7 +78,7 @@ def made(opts, monkeypatch):
     """Four hosts, and a master."""
     made = playedhosts.clouds(monkeypatch)(4)
     for host in made.hosts:
-        keys.accept(opts, host, "a key")
+        minionkeys.accept(opts, host, "a key")
     count = itertools.count(1)
     monkeypatch.setattr(migrate.secrets, "token_hex", lambda _size: f"{next(count):016x}")
     made.master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)

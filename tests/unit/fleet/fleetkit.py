@@ -10,12 +10,17 @@ from types import SimpleNamespace
 
 import keypairs
 import told
-from saltvirt import compat, records
-from saltvirt.config import HostSettings, MasterSettings
-from saltvirt.errors import NameTaken, NoSuchVm
-from saltvirt.fleet import building, deploy, inventory, keys, minions, orders, purge
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.ops import ordered
+from saltvirt.core.salt import compat
+from saltvirt.core.journal import records
+from saltvirt.core.options.config import HostSettings, MasterSettings
+from saltvirt.core.errors import NameTaken, NoSuchVm
+from saltvirt.vm.create.master import hostbuild, deploy
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.rpc import minions
+from saltvirt.vm.purge.master import purge
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.core.salt import ordered
 from test_generation import said_of
 
 SETTINGS = MasterSettings(timeout_s=1, hypervisors=["hyper*"])
@@ -44,7 +49,7 @@ class Hosts:
         self.does = {"virt.init": self.build, "virt.purge": self.remove}
         for name in names:
             (folder / name).mkdir()
-            keys.accept(opts, name, keypairs.named("a host")[0])
+            minionkeys.accept(opts, name, keypairs.named("a host")[0])
 
     def names(self, *_args):
         """Stand for ``inventory.every``."""
@@ -166,8 +171,8 @@ class Hosts:
             return silent
         try:
             self.does[fun](host, *arg, **(kwarg or {}))
-        except (building.VirtError, ValueError) as error:
-            said = error.to_dict() if isinstance(error, building.VirtError) else {}
+        except (hostbuild.VirtError, ValueError) as error:
+            said = error.to_dict() if isinstance(error, hostbuild.VirtError) else {}
             return minions.Reply(minion=host, value=said, error=str(error))
         return silent if self.is_silent(host) else minions.Reply(minion=host, value=True)
 
@@ -180,7 +185,7 @@ def cloud(monkeypatch, opts, tmp_path, count=3):
     monkeypatch.setattr(inventory, "all_hosts", hosts.names)
     monkeypatch.setattr(minions, "ask", hosts.ask)
     monkeypatch.setattr(minions, "order", hosts.order)
-    monkeypatch.setattr(building, "_UNDOING_S", (0, 0))
+    monkeypatch.setattr(hostbuild, "_UNDOING_S", (0, 0))
     # Salt's own deletion tells the running master of it.
     monkeypatch.setattr(compat.KeyStore, "delete", compat.KeyStore.discard)
 
@@ -233,4 +238,4 @@ def is_tidy(cloud):
 
 def key(cloud, name="web"):
     """Return the accepted key of a minion."""
-    return keys.read_accepted(cloud.opts, name)
+    return minionkeys.read_accepted(cloud.opts, name)

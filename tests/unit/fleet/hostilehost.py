@@ -13,11 +13,12 @@ from types import SimpleNamespace
 import keypairs
 import playedhosts
 from cryptography.hazmat.primitives import hashes, serialization
-from saltvirt import signed, vmfilter
-from saltvirt.errors import NoSuchVm, VirtError
-from saltvirt.fleet import minions
-from saltvirt.fleet.hearing import reply_from_answer
-from saltvirt.fleet.publishing import Target
+from saltvirt.core.crypto import signed
+from saltvirt.core import vmfilter
+from saltvirt.core.errors import NoSuchVm, VirtError
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster.rpc.replies import reply_from_answer
+from saltvirt.cluster.rpc.publishing import Target
 
 HOSTILE = "h3"
 REACHED = {

@@ -3,9 +3,12 @@
 from dataclasses import replace
 
 import told
-from saltvirt import parts, protocol, wire
-from saltvirt.errors import NoSuchVm, VirtError
-from saltvirt.fleet import effects, hosts, inventory, minions, proofs
+from saltvirt.core.protocol import effects as parts, moveprotocol
+from saltvirt.core import wire
+from saltvirt.core.errors import NoSuchVm, VirtError
+from saltvirt.migration.master import moveexecutor, notesignatures
+from saltvirt.cluster.rpc import hostcommands, minions
+from saltvirt.cluster.inventory import inventory
 from test_generation import said_of
 
 # How a host is emptied, if nothing else is asked.
@@ -24,7 +27,7 @@ class _Side:
     @property
     def there(self):
         left = self.records.get((self.host, self.name))
-        return left and protocol.MoveRecord(token=left["token"], phase=left["phase"])
+        return left and moveprotocol.MoveRecord(token=left["token"], phase=left["phase"])
 
     @property
     def record(self):
@@ -46,7 +49,7 @@ class _Side:
     def do(self, part):
         try:
             return parts.run(part, self)
-        except protocol.OutOfTurn as error:
+        except moveprotocol.OutOfTurn as error:
             raise VirtError(f"VM {self.name!r} cannot be moved: {error}") from error
 
     def refuse_gone(self):
@@ -83,7 +86,7 @@ class _Source(_Side):
     def hold(self):
         if self.name not in self.vms:
             raise NoSuchVm(self.name)
-        self.enter(protocol.HANDING)
+        self.enter(moveprotocol.HANDING)
 
     def autostart_off(self):
         self.vms[self.name]["autostart"] = False
@@ -102,7 +105,7 @@ class _Source(_Side):
 
     def enter(self, phase):
         super().enter(phase)
-        if phase == protocol.CANCELLED and (self.host, self.name) in self.cloud.away:
+        if phase == moveprotocol.CANCELLED and (self.host, self.name) in self.cloud.away:
             self.vms[self.name] = self.cloud.away.pop((self.host, self.name))
 
     def stays(self):
@@ -196,7 +199,7 @@ class Cloud:
     def proved(self, opts, host, **vms):
         """Have a host note ``name=hosts`` as a master noted it that is configured like this."""
         for name, at in vms.items():
-            note = proofs.note(opts, host, name, f"uuid of {name}", at)
+            note = notesignatures.note(opts, host, name, f"uuid of {name}", at)
             self.notes[host] = {**self.notes[host], name: wire.plain(note)}
 
     def noted(self, host):
@@ -231,7 +234,7 @@ class Cloud:
     def _reply(self, host, fun, arg, kwarg):
         try:
             return self._does(host, fun, arg, kwarg)
-        except hosts.HostCommandFailed as error:
+        except hostcommands.HostCommandFailed as error:
             return minions.Reply(minion=host, error=str(error).removeprefix(f"{host}: "))
 
     def ask(self, _cloud, targets, fun, arg=(), kwarg=None, **_options):
@@ -310,12 +313,12 @@ class Cloud:
     def _migrate_begin(self, host, name, token, target):
         about = self._migration_info(host, name)
         hands = self._source(host, name, target=target)
-        hands.do(protocol.open_departure(hands.there, token))
+        hands.do(moveprotocol.open_departure(hands.there, token))
         return {"wire": 1, **about}
 
     def _migrate_prepare(self, host, about, token, source):
         hands = self._target(host, about["name"])
-        hands.do(protocol.prepare(hands.there, token))
+        hands.do(moveprotocol.prepare(hands.there, token))
         return {"images": {}, "present": [], "token": token}
 
     def _migrate_push(self, host, **_given):
@@ -323,13 +326,13 @@ class Cloud:
 
     def _migrate(self, host, vm_, target, token, present, report):
         hands = self._source(host, vm_, target=target)
-        hands.do(protocol.send(hands.there, token))
+        hands.do(moveprotocol.send(hands.there, token))
         noted = {"autostart": hands.record["autostart"], "was_running": hands.record["was"]}
         return {"total_ms": 1, "noted": noted}
 
     def _migrate_step(self, host, name, token, step, noted=None, **given):
-        make = getattr(protocol, "give_way" if step == protocol.LET_GO else step)
-        if step in protocol.ON_SOURCE:
+        make = getattr(moveprotocol, "give_way" if step == moveprotocol.LET_GO else step)
+        if step in moveprotocol.ON_SOURCE:
             hands = self._source(host, name)
         else:
             hands = self._target(host, name, noted)
@@ -342,7 +345,7 @@ class Cloud:
         own = self._own(self.departures, host, name, token)
         source = self._source(host, name)
         is_away, has = (host, name) in self.away, name in self.hosts[host]
-        buried = protocol.CANCELLED if (host, token) in self.buried else None
+        buried = moveprotocol.CANCELLED if (host, token) in self.buried else None
         coming = self._own(self.arrivals, host, name, token)
         return {
             "source": {
@@ -386,7 +389,7 @@ def clouds(monkeypatch):
         monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: list(made.hosts))
         monkeypatch.setattr(minions, "ask", made.ask)
         monkeypatch.setattr(minions, "order", made.order)
-        monkeypatch.setattr(effects, "_PATIENCE_S", 0)
+        monkeypatch.setattr(moveexecutor, "_PATIENCE_S", 0)
         return made
 
     return make

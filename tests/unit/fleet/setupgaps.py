@@ -7,11 +7,12 @@ import keypairs
 import salt.version
 from askedpillar import asked
 from salt.exceptions import FileserverConfigError
-from saltvirt.fleet import keys, minions
-from saltvirt.fleet.setup import masterfacts
-from saltvirt.fleet.setup.gaps import HINT, IMAGES, MOVING, NEEDED
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.rpc import minions
+from saltvirt.checks.setup.master import masterfacts
+from saltvirt.checks.setup.master.gaps import HINT, IMAGES, MOVING, NEEDED
 from saltvirt.placement.answers import DiskProfile, DomainTypes, NicProfile, Profiles
-from saltvirt.placement.setup import FolderFacts, MovingFacts
+from saltvirt.checks.setup.setupanswer import FolderFacts, MovingFacts
 from setupkit import HOSTS, SERVED, info
 
 NOT_LOADED = "'virt.setup_facts' is not available."
@@ -117,7 +118,7 @@ def nobody_yet(setup):
 
 def candidate(setup):
     """Have a minion that says it is a hypervisor."""
-    keys.accept(setup.opts, "hyper9", keypairs.named("a guest")[0])
+    minionkeys.accept(setup.opts, "hyper9", keypairs.named("a guest")[0])
     asked(setup.opts, "hyper9", {"virt_hypervisor": True})
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import keypairs
 import saltvirt
-from saltvirt import content, wire
-from saltvirt.fleet import keys, minions
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.setup import run, unsigned
-from saltvirt.fleet.silence import Wait
+from saltvirt.core import filecontent, wire
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.checks.setup.master import run, unsigned
+from saltvirt.cluster.rpc.unresponsive import Wait
 from saltvirt.placement.answers import DomainTypes, HostInfo
-from saltvirt.placement.setup import FolderFacts, MovingFacts, SetupFacts
+from saltvirt.checks.setup.setupanswer import FolderFacts, MovingFacts, SetupFacts
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTS = ("hyper1", "hyper2")
@@ -34,7 +35,7 @@ def info(**more):
 def host_facts(other):
     """Return what a host says that has all."""
     return SetupFacts(
-        code=content.of_code(),
+        code=filecontent.of_code(),
         clock_s=time.time(),
         hash_type="sha256",
         virtualization="vmx",
@@ -75,7 +76,7 @@ class Setup:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("")
         for host in HOSTS:
-            keys.accept(opts, host, keypairs.named("a host")[0])
+            minionkeys.accept(opts, host, keypairs.named("a host")[0])
         self.facts = dict(zip(HOSTS, map(host_facts, reversed(HOSTS)), strict=True))
         self.replies, self.unsigned, self.asked, self.others = {}, {}, [], {}
 

@@ -7,20 +7,14 @@ import keypairs
 import pytest
 from askedca import ask
 from askedpillar import asked
-from saltvirt import compat
-from saltvirt.errors import BadArgument, BadConfig, MasterError
-from saltvirt.fleet import (
-    allowing,
-    certificates,
-    hints,
-    inventory,
-    keys,
-    membership,
-    minions,
-    orders,
-)
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.pki import store
+from saltvirt.core.salt import compat
+from saltvirt.core.errors import BadArgument, BadConfig, MasterError
+from saltvirt.certificates.master import allowing, certificates
+from saltvirt.cluster.inventory import lastseen, inventory
+from saltvirt.cluster import minionkeys, membership, orders
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.ca import store
 
 HOSTS = ["hyper1", "hyper2", "hyper3"]
 
@@ -29,7 +23,7 @@ HOSTS = ["hyper1", "hyper2", "hyper3"]
 def master(opts):
     """A master with three hosts and a guest, all of which say that they are hypervisors."""
     for one in [*HOSTS, "guest"]:
-        keys.accept(opts, one, keypairs.named("a guest")[0])
+        minionkeys.accept(opts, one, keypairs.named("a guest")[0])
         asked(opts, one, {"virt_hypervisor": True})
     asked(opts, "stranger", {"virt_hypervisor": True})  # its key was deleted
     return opts
@@ -80,7 +74,7 @@ def test_the_first_hour_costs_one_command_and_no_reading(master):
 
 
 def test_a_guest_is_named_as_one_and_left_out_of_the_command(master):
-    hints.record_move(master, "guest", "hyper2")
+    lastseen.record_move(master, "guest", "hyper2")
 
     with pytest.raises(MasterError) as refused:
         inventory.all_hosts(Cloud.of(master))
@@ -91,7 +85,7 @@ def test_a_guest_is_named_as_one_and_left_out_of_the_command(master):
 
 def test_hosts_that_have_certificates_today_are_shown_and_allowed_with_one_command(opts):
     for one in ("old1", "old2", "over", "revoked"):
-        keys.accept(opts, one, keypairs.named("a guest")[0])
+        minionkeys.accept(opts, one, keypairs.named("a guest")[0])
     place = certificates.open_authorities(opts)
     ask(place, "old1", now=now())
     ask(place, "old2", now=now())
@@ -126,7 +120,7 @@ def test_with_nobody_accepted_of_those_who_are_allowed_the_line_says_so(opts):
 
 def test_a_target_of_an_older_configuration_is_refused_with_who_it_meant(master):
     master["virt"] = {"hypervisors": "G@virt_hypervisor:True or hyper1"}
-    hints.record_move(master, "guest", "hyper1")
+    lastseen.record_move(master, "guest", "hyper1")
 
     with pytest.raises(BadConfig) as refused:
         Cloud.of(master)
@@ -168,7 +162,7 @@ def test_who_is_a_hypervisor_is_shown_with_why(master):
 def test_hosts_are_allowed_by_ids_and_by_globs_that_match_now(master, given, ids):
     assert allowing.allow(master, given) == {"allowed": ids}
     for later in ("hyper4", "hyper5.p"):
-        keys.accept(master, later, keypairs.named("a guest")[0])
+        minionkeys.accept(master, later, keypairs.named("a guest")[0])
 
     assert allowed(master) == ids
     assert "hyper5.p" not in allowing.allow(master, ["hyper*"])["allowed"]
@@ -193,7 +187,7 @@ def test_who_cannot_be_meant_is_refused_and_nobody_is_allowed(master, given, why
 
 
 def test_a_vm_is_never_allowed_even_beside_its_own_host(master):
-    hints.record_move(master, "guest", "hyper1")
+    lastseen.record_move(master, "guest", "hyper1")
 
     with pytest.raises(MasterError, match="guest is a VM on hyper1; a VM is never a hypervisor"):
         allowing.allow(master, ["hyper*", "guest"])
@@ -202,7 +196,7 @@ def test_a_vm_is_never_allowed_even_beside_its_own_host(master):
 
 
 def test_what_a_guest_said_when_it_was_asked_as_a_hypervisor_keeps_no_host_out(master):
-    hints.record_move(master, "hyper1", "guest")
+    lastseen.record_move(master, "hyper1", "guest")
 
     assert allowing.allow(master, HOSTS) == {"allowed": HOSTS}
 
@@ -361,8 +355,8 @@ def globbed(monkeypatch, master):
 
 
 def test_a_glob_that_has_come_to_match_a_vm_is_refused_by_the_next_command(globbed):
-    keys.accept(globbed.opts, "hyper9", keypairs.named("a guest")[0])
-    hints.record_move(globbed.opts, "hyper9", "hyper1")
+    minionkeys.accept(globbed.opts, "hyper9", keypairs.named("a guest")[0])
+    lastseen.record_move(globbed.opts, "hyper9", "hyper1")
     globbed.vms["hyper1"] = ["hyper9"]
 
     with pytest.raises(MasterError, match="hyper9 is a VM on hyper1, and virt:hypervisors match"):
@@ -382,7 +376,7 @@ def test_a_vm_that_nobody_has_seen_yet_is_met_by_the_first_look(globbed):
 
 
 def test_a_host_that_is_silent_keeps_the_name_of_its_vm(globbed):
-    hints.record_move(globbed.opts, "hyper9", "hyper1")
+    lastseen.record_move(globbed.opts, "hyper9", "hyper1")
     globbed.silent.add("hyper1")
 
     with pytest.raises(MasterError, match="hyper9 is a VM on hyper1"):
@@ -390,8 +384,8 @@ def test_a_host_that_is_silent_keeps_the_name_of_its_vm(globbed):
 
 
 def test_a_vm_that_is_not_there_any_more_is_in_nobodys_way(globbed):
-    hints.record_move(globbed.opts, "hyper9", "hyper1")
-    keys.accept(globbed.opts, "hyper9", keypairs.named("a guest")[0])
+    lastseen.record_move(globbed.opts, "hyper9", "hyper1")
+    minionkeys.accept(globbed.opts, "hyper9", keypairs.named("a guest")[0])
 
     assert inventory.all_hosts(Cloud.of(globbed.opts)) == [*HOSTS, "hyper9"]
-    assert hints.read_all(globbed.opts) == {}
+    assert lastseen.read_all(globbed.opts) == {}

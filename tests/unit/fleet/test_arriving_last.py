@@ -1,9 +1,9 @@
 """What its source has no more is never refused by its target."""
 
 import pytest
-from saltvirt.fleet import effects
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.parts import Source
+from saltvirt.migration.master import moveexecutor
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.core.protocol.effects import Source
 
 
 @pytest.mark.parametrize(
@@ -22,10 +22,10 @@ def test_what_its_source_has_no_more_is_not_given_back(monkeypatch, source, is_h
         asked.append((host, fun, args[-1], options["kwarg"]["is_handed"]))
         return {"warnings": []}
 
-    monkeypatch.setattr(effects, "act", act)
+    monkeypatch.setattr(moveexecutor, "act", act)
     cloud = Cloud(opts={}, settings=None, progress=lambda *_a, **_k: None)
-    hosts = effects.MoveHosts(source="hyper1", target="hyper2")
-    hands = effects.MoveExecutor(cloud, type("Held", (), {"name": "web1"})(), "t1", hosts)
+    hosts = moveexecutor.MoveHosts(source="hyper1", target="hyper2")
+    hands = moveexecutor.MoveExecutor(cloud, type("Held", (), {"name": "web1"})(), "t1", hosts)
     hands.seen["hyper1"] = source
 
     hands.arrive()

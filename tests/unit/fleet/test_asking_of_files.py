@@ -2,8 +2,9 @@
 
 import pytest
 from fleetkit import is_tidy, key
-from saltvirt.errors import VirtError
-from saltvirt.fleet import fileusers, purge
+from saltvirt.core.errors import VirtError
+from saltvirt.storage.master import fileusers
+from saltvirt.vm.purge.master import purge
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 from auditkit import NOW, console, display, key
-from saltvirt.fleet import hints, minions
-from saltvirt.placement.audited import LocalFacts, ReleaseFacts
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster.rpc import minions
+from saltvirt.checks.audit.auditanswer import LocalFacts, ReleaseFacts
 
 
 def test_nothing_falls_short_where_all_is_as_the_docs_say(world):
@@ -107,7 +108,7 @@ def also_trusting(use):
 
 def noted_glob(world):
     """Have a glob match a VM of a host that is silent."""
-    hints.record_move(world.opts, "web7", "hyper2")
+    lastseen.record_move(world.opts, "web7", "hyper2")
     world.opts["virt"] = {"hypervisors": ["hyper*", "web*"]}
     world.say(vms=[])
     world.replies["hyper2"] = minions.Reply(minion="hyper2", missing=True)

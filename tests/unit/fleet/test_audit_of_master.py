@@ -11,11 +11,12 @@ import pytest
 import salt.version
 from askedpillar import asked
 from auditkit import HOSTS, NOW
-from saltvirt.fleet import keys, minions
-from saltvirt.fleet.audit import run
-from saltvirt.fleet.audit.granted import find_grants
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.pki import ca
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.rpc import minions
+from saltvirt.checks.audit.master import run
+from saltvirt.checks.audit.master.granted import find_grants
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.ca import ca
 from test_audit_findings import CHECKS as on_a_host
 from test_cells_that_fail import PLANTED as of_cells
 
@@ -93,7 +94,7 @@ def autosign_grains(world):
 
 def candidate(world):
     """Have a minion that says it is a hypervisor."""
-    keys.accept(world.opts, "hyper9", keypairs.named("a guest")[0])
+    minionkeys.accept(world.opts, "hyper9", keypairs.named("a guest")[0])
     asked(world.opts, "hyper9", {"virt_hypervisor": True})
 
 
@@ -144,8 +145,8 @@ def stray(path):
 
 def stray_note(world):
     """Have a file among the notes of VMs' keys that is none."""
-    keys.accept(world.opts, "web1", "K")
-    (keys._note_path(world.opts, "any").parent / "x.p").write_bytes(b"\x81\xa1a\x01")
+    minionkeys.accept(world.opts, "web1", "K")
+    (minionkeys._note_path(world.opts, "any").parent / "x.p").write_bytes(b"\x81\xa1a\x01")
 
 
 def reactor(tag, text):
@@ -221,7 +222,7 @@ CHECKS = {
     "keys of 3006": (old_keys("hyper1"), "old-keys"),
     "candidate": (candidate, "hypervisors"),
     "a glob": (glob, "hypervisors"),
-    "a planted key": (lambda world: keys.accept(world.opts, "h9.p", PRIVATE), "planted-key"),
+    "a planted key": (lambda world: minionkeys.accept(world.opts, "h9.p", PRIVATE), "planted-key"),
     "a state that others write": (writable("srv", "top.sls", 0o666), "file-roots"),
     "a folder that others write": (writable("srv", "web/init.sls", 0o777), "file-roots"),
     "pillar that others write": (writable("pillar", "top.sls", 0o606), "file-roots"),

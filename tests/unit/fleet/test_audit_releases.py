@@ -3,8 +3,8 @@
 import subprocess
 
 import pytest
-from saltvirt.fleet.audit import releases
-from saltvirt.placement.audited import ReleaseFacts
+from saltvirt.checks.audit.master import releases
+from saltvirt.checks.audit.auditanswer import ReleaseFacts
 
 VERSIONS = (
     "9.0.0",

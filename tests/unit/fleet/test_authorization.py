@@ -8,11 +8,13 @@ from pathlib import Path
 import keypairs
 import pytest
 import salt.version
-from saltvirt import compat, keypair, sealed
-from saltvirt.errors import BadArgument, MasterError, NameTaken, VirtError
-from saltvirt.fleet import authorization, keys, membership
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import HostUnresponsive
+from saltvirt.core.salt import compat
+from saltvirt.core.crypto import keypair, sealed
+from saltvirt.core.errors import BadArgument, MasterError, NameTaken, VirtError
+from saltvirt.seeding.master import authorization
+from saltvirt.cluster import minionkeys, membership
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc.hostcommands import HostUnresponsive
 
 PUBLIC = keypairs.named("a guest")[0]
 HOST = keypairs.named("a host")
@@ -41,7 +43,7 @@ def token(opts, monkeypatch):
 def known(opts):
     """Have hyper1 and hyper2 as hypervisors."""
     for host in ("hyper1", "hyper2"):
-        keys.accept(opts, host, HOST[0])
+        minionkeys.accept(opts, host, HOST[0])
     opts["virt"] = {"hypervisors": ["hyper*"]}
 
 
@@ -95,7 +97,7 @@ def test_a_wrong_token_is_refused_and_the_right_one_still_works(opts, token, wro
 
 def test_another_accepted_key_is_replaced_only_if_that_was_asked_for(opts, token):
     other = keypair.generate()[0]
-    keys.accept(opts, "web1", other)
+    minionkeys.accept(opts, "web1", other)
     with pytest.raises(NameTaken, match="'web1' is accepted"):
         token()
 
@@ -106,7 +108,7 @@ def test_another_accepted_key_is_replaced_only_if_that_was_asked_for(opts, token
 
 def test_a_key_accepted_meanwhile_is_not_replaced(opts, token):
     given, other = token(), keypair.generate()[0]
-    keys.accept(opts, "web1", other)
+    minionkeys.accept(opts, "web1", other)
 
     with pytest.raises(NameTaken):
         submit(opts, given)
@@ -171,7 +173,7 @@ def test_a_name_that_has_become_a_hypervisors_is_not_accepted_any_more(opts, tok
 
 
 def test_only_a_hypervisor_is_authorized_and_only_as_long_as_it_is_one(opts, token):
-    keys.accept(opts, "guest", PUBLIC)
+    minionkeys.accept(opts, "guest", PUBLIC)
     with pytest.raises(BadArgument, match="'guest' is not a hypervisor here"):
         authorization.grant(Cloud.of(opts), "web1", "guest", minutes=10, replace=False)
     with pytest.raises(BadArgument, match="host: 1001 is not text; quote it"):
@@ -277,7 +279,7 @@ def test_nothing_is_sealed_for_a_key_that_nobody_has_accepted(opts):
     waiting.write_text(keypairs.named("hyper1")[0])
 
     with pytest.raises(MasterError, match="the master has no accepted key of hyper9"):
-        keys.seal_for(opts, "hyper9", "secret")
+        minionkeys.seal_for(opts, "hyper9", "secret")
 
 
 def test_what_is_interrupted_before_its_host_has_heard_of_it_is_taken_back(

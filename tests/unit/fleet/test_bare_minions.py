@@ -1,15 +1,17 @@
 """Minions that say nothing of themselves are shown with their keys, so that one can allow them."""
 
 import keypairs
-from saltvirt import compat
-from saltvirt.fleet import allowing, hints, keys, membership
+from saltvirt.core.salt import compat
+from saltvirt.certificates.master import allowing
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster import minionkeys, membership
 
 
 def test_a_bare_host_that_says_nothing_of_itself_is_shown_and_a_vm_is_not(opts, monkeypatch):
     for one in ("bare1", "bare2", "out", "web1"):
-        keys.accept(opts, one, keypairs.named("a guest")[0])
+        minionkeys.accept(opts, one, keypairs.named("a guest")[0])
     membership.disallow(opts, ["out"])
-    monkeypatch.setattr(hints, "read_all", lambda _opts: {"hyper1": {"web1": "running"}})
+    monkeypatch.setattr(lastseen, "read_all", lambda _opts: {"hyper1": {"web1": "running"}})
 
     shown = allowing.show_members(opts)
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from salt.utils.dicttrim import trim_dict
-from saltvirt.errors import NameTaken, NoSuchVm
-from saltvirt.fleet.cells import answers, merging
-from saltvirt.fleet.cells.answers import Hosts, ListingExtras, NameReport
-from saltvirt.fleet.cells.known import LOCAL, CellFailed
-from saltvirt.fleet.cells.merging import NameSearch
-from saltvirt.fleet.looking import Look
+from saltvirt.core.errors import NameTaken, NoSuchVm
+from saltvirt.cells import answers, merging
+from saltvirt.cells.answers import Hosts, ListingExtras, NameReport
+from saltvirt.cells.registry import LOCAL, CellFailed
+from saltvirt.cells.merging import NameSearch
+from saltvirt.cluster.inventory.listing import Look
 
 UNDERSTOOD = "cell west: its answer is not understood: "
 

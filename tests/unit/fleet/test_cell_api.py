@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from cellserver import OK, saying, serving
-from saltvirt import connection
-from saltvirt.errors import BadConfig
-from saltvirt.fleet.cells import asking, credentials
-from saltvirt.fleet.cells.known import Cell, CellFailed
-from saltvirt.fleet.cells.routes import Call
+from saltvirt.core.http import connection
+from saltvirt.core.errors import BadConfig
+from saltvirt.cells import cellclient, credentials
+from saltvirt.cells.registry import Cell, CellFailed
+from saltvirt.cells.routes import Call
 
 PASSWORD = "a-password-that-nobody-may-see"
 LIST = Call(fun="virt.list", arguments={"host": None, "sort": "vms"})
@@ -37,7 +37,7 @@ def cell(tls, tmp_path):
     return at
 
 
-def why(cell, opts, call=LIST, do=asking.ask):
+def why(cell, opts, call=LIST, do=cellclient.ask):
     """Return the line that a cell's failure is."""
     with pytest.raises(CellFailed) as refused:
         do(cell, opts, call)
@@ -49,7 +49,7 @@ def why(cell, opts, call=LIST, do=asking.ask):
 
 def test_a_question_says_what_is_asked_and_who_asks(cell, tls, opts):
     with serving(tls[1], saying({"return": [{"h1": {"running": ["a"]}}]})) as (port, heard):
-        answer = asking.ask(cell(port), opts, LIST)
+        answer = cellclient.ask(cell(port), opts, LIST)
     head, _sign, body = heard[0].partition(b"\r\n\r\n")
     assert answer == {"h1": {"running": ["a"]}}
     assert head.startswith(b"POST /run HTTP/1.1\r\n")
@@ -111,7 +111,7 @@ def test_a_cell_that_never_ends_its_answer_is_not_waited_for(cell, tls, opts):
 
 
 def test_no_more_is_read_than_an_answer_may_have(cell, tls, opts, monkeypatch):
-    monkeypatch.setattr(asking, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(cellclient, "_MOST_BYTES", 1000)
     with serving(tls[1], saying({"return": ["x" * 5000]})) as (port, _heard):
         assert "it has more than 1000" in why(cell(port), opts)
 
@@ -123,7 +123,7 @@ def test_nobody_there_is_silent(cell, opts):
 
 
 def test_one_that_takes_connections_and_says_nothing_is_silent(cell, opts, monkeypatch):
-    monkeypatch.setattr(asking, "_CONNECT_S", 0.2)
+    monkeypatch.setattr(cellclient, "_CONNECT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as hung:
         assert "did not answer within" in why(cell(hung.getsockname()[1]), opts)
 
@@ -136,7 +136,7 @@ def test_a_job_is_asked_for_until_it_is_over(cell, tls, opts):
     with serving(tls[1], *(saying({"return": [one]}) for one in said)) as (port, heard):
         begun = []
         call = Call(fun="virt.start", arguments={"name": "a"})
-        done = asking.ask_by_job(cell(port), opts, call, begun.append)
+        done = cellclient.ask_by_job(cell(port), opts, call, begun.append)
     assert (done, begun) == ({"h1": {"a": "started"}}, [jid])
     bodies = [json.loads(one.partition(b"\r\n\r\n")[2])[0] for one in heard]
     assert [one["client"] for one in bodies] == ["runner_async", "runner", "runner"]
@@ -147,7 +147,7 @@ def test_what_is_none_is_told_to_who_makes_a_vm(cell, tls, opts):
     """It would be made with the usual NIC and disk."""
     given = {"name": "a", "cpu": 1, "mem": 64, "nic": None, "disk": None}
     with serving(tls[1], saying({"return": [{"jid": 1}]})) as (port, heard):
-        why(cell(port), opts, Call(fun="virt.init", arguments=given), asking.ask_by_job)
+        why(cell(port), opts, Call(fun="virt.init", arguments=given), cellclient.ask_by_job)
     (sent,) = json.loads(heard[0].partition(b"\r\n\r\n")[2])
     assert sent["kwarg"] == {**given, "cell": "local"}
 
@@ -165,17 +165,17 @@ def test_a_job_is_asked_for_on_while_its_cells_salt_api_is_restarted(cell, tls, 
         return post(*given, **more)
 
     monkeypatch.setattr(connection, "post", posted)
-    monkeypatch.setattr(asking, "_PAUSE_S", 0)
+    monkeypatch.setattr(cellclient, "_PAUSE_S", 0)
     with serving(tls[1], *(saying({"return": [one]}) for one in ({"jid": jid}, over))) as (port, _):
-        assert asking.ask_by_job(cell(port), opts, call) == {"h1": {"a": "started"}}
+        assert cellclient.ask_by_job(cell(port), opts, call) == {"h1": {"a": "started"}}
     assert down == [0, 1, 1, 0]
 
 
 def test_a_job_whose_cell_is_gone_for_long_is_named(cell, tls, opts, monkeypatch):
     jid, call = "20261124202137000000", Call(fun="virt.start", arguments={"name": "a"})
-    monkeypatch.setattr(asking, "_UNRESPONSIVE_S", 0)
+    monkeypatch.setattr(cellclient, "_UNRESPONSIVE_S", 0)
     with serving(tls[1], saying({"return": [{"jid": jid}]})) as (port, _heard):
-        line = why(cell(port), opts, call, asking.ask_by_job)
+        line = why(cell(port), opts, call, cellclient.ask_by_job)
     assert "is silent: https://127.0.0.1" in line
     assert f"it has begun virt.start as job {jid}" in line
 
@@ -199,7 +199,7 @@ def test_a_job_whose_cell_is_gone_for_long_is_named(cell, tls, opts, monkeypatch
 def test_a_job_that_fails_is_one_line(cell, tls, opts, said, line):
     call = Call(fun="virt.start", arguments={"name": "a"})
     with serving(tls[1], *(saying({"return": [one]}) for one in said)) as (port, _heard):
-        assert line in why(cell(port), opts, call, asking.ask_by_job)
+        assert line in why(cell(port), opts, call, cellclient.ask_by_job)
 
 
 @pytest.mark.parametrize(
@@ -214,14 +214,14 @@ def test_a_job_whose_end_cannot_be_asked_for_is_named(cell, tls, opts, answer):
     """Such as where the top may begin something, and may not call virt.cell_job."""
     jid, call = "20261124202137000000", Call(fun="virt.purge", arguments={"name": "a"})
     with serving(tls[1], saying({"return": [{"jid": jid}]}), answer) as (port, _heard):
-        line = why(cell(port), opts, call, asking.ask_by_job)
+        line = why(cell(port), opts, call, cellclient.ask_by_job)
     assert f"virt.purge has begun there all the same, as job {jid}" in line
 
 
 def test_a_job_that_may_have_begun_is_said(cell, tls, opts):
     call = Call(fun="virt.start", arguments={"name": "a"})
     with serving(tls[1], lambda one: None) as (port, _heard):
-        line = why(cell(port), opts, call, asking.ask_by_job)
+        line = why(cell(port), opts, call, cellclient.ask_by_job)
     assert "it may have begun virt.start all the same" in line
 
 
@@ -230,7 +230,7 @@ def test_what_is_interrupted_while_it_is_begun_may_have_begun(cell, opts, monkey
         raise KeyboardInterrupt
 
     monkeypatch.setattr(connection, "post", posted)
-    line = why(cell(1), opts, Call(fun="virt.purge", arguments={"name": "a"}), asking.ask_by_job)
+    line = why(cell(1), opts, Call(fun="virt.purge", arguments={"name": "a"}), cellclient.ask_by_job)
     assert "interrupted here; it may have begun virt.purge all the same" in line
 
 

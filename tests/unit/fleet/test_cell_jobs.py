@@ -5,10 +5,10 @@ import os
 import time
 from types import SimpleNamespace
 
-from saltvirt.config import MasterSettings
-from saltvirt.fleet import hints, inventory
-from saltvirt.fleet.cells import here
-from saltvirt.fleet.cloud import Cloud
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.cluster.inventory import lastseen, inventory
+from saltvirt.cells import cellside
+from saltvirt.cluster.cloud import Cloud
 
 JID = "20261124202137000000"
 
@@ -18,23 +18,23 @@ def test_what_a_minion_has_returned_to_a_job_of_the_runner_is_not_its_answer(opt
     forged = {"ret": {"fun": "runner.virt.purge", "return": "forged"}}
     client = SimpleNamespace(get_cache_returns=lambda _jid: {"evil1": forged, opts["id"]: forged})
     monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(client))
-    monkeypatch.setattr(here, "_BEGIN_S", 0)
+    monkeypatch.setattr(cellside, "_BEGIN_S", 0)
     cloud = Cloud(opts=opts, settings=MasterSettings(), progress=print)
 
-    assert here.job(cloud, JID, 1)["state"] == "lost"
-    here.keep_answer(opts, JID, {"web": "purged"})
-    assert here.job(cloud, JID, 1) == {"state": "over", "answer": {"web": "purged"}}
+    assert cellside.job(cloud, JID, 1)["state"] == "lost"
+    cellside.keep_answer(opts, JID, {"web": "purged"})
+    assert cellside.job(cloud, JID, 1) == {"state": "over", "answer": {"web": "purged"}}
 
 
 def test_answers_that_nobody_asks_for_any_more_are_forgotten(opts):
     for age_s, jid in ((0, JID), (23 * 3600, f"{JID}_1"), (25 * 3600, f"{JID}_2")):
-        here.keep_answer(opts, jid, 1)
-        os.utime(here._answer_path(opts, jid), 2 * (time.time() - age_s,))
-    here.keep_answer(opts, f"{JID}_3", None)
+        cellside.keep_answer(opts, jid, 1)
+        os.utime(cellside._answer_path(opts, jid), 2 * (time.time() - age_s,))
+    cellside.keep_answer(opts, f"{JID}_3", None)
 
-    kept = [here._read_answer(opts, f"{JID}{end}") for end in ("", "_1", "_2", "_3")]
+    kept = [cellside._read_answer(opts, f"{JID}{end}") for end in ("", "_1", "_2", "_3")]
     assert kept == [(1,), (1,), None, (None,)]
-    assert here._answer_path(opts, JID).stat().st_mode & 0o077 == 0
+    assert cellside._answer_path(opts, JID).stat().st_mode & 0o077 == 0
 
 
 def test_a_job_that_ends_late_in_a_turn_has_time_to_leave_its_answer(opts, monkeypatch):
@@ -42,12 +42,12 @@ def test_a_job_that_ends_late_in_a_turn_has_time_to_leave_its_answer(opts, monke
     at = [0.0]
     clock = SimpleNamespace(monotonic=lambda: at[0], sleep=lambda s: at.__setitem__(0, at[0] + s))
     answered = lambda *_job: ({"web": "purged"},) if at[0] > 18 else None  # noqa: E731
-    monkeypatch.setattr(here, "_read_answer", answered)
-    monkeypatch.setattr(here, "time", clock)
-    monkeypatch.setattr(here.locks, "is_held", lambda _path: at[0] < 17)
+    monkeypatch.setattr(cellside, "_read_answer", answered)
+    monkeypatch.setattr(cellside, "time", clock)
+    monkeypatch.setattr(cellside.locks, "is_held", lambda _path: at[0] < 17)
     cloud = Cloud(opts=opts, settings=MasterSettings(), progress=print)
 
-    assert here.job(cloud, JID, 20) == {"state": "over", "answer": {"web": "purged"}}
+    assert cellside.job(cloud, JID, 20) == {"state": "over", "answer": {"web": "purged"}}
 
 
 def test_of_many_names_only_those_that_were_heard_of_are_looked_for_further(cloud, monkeypatch):
@@ -60,10 +60,10 @@ def test_of_many_names_only_those_that_were_heard_of_are_looked_for_further(clou
     monkeypatch.setattr(inventory, "find_suspects", unheard)
     monkeypatch.setattr(inventory, "allowed_hosts", cloud.hosts.names)
     cloud.hosts.put("hyper1", "web1")
-    hints.record_move(master.opts, "web2", "hyper3")
+    lastseen.record_move(master.opts, "web2", "hyper3")
     cloud.hosts.silence("hyper3")
 
-    told = here.find(master, [f"web{n}" for n in range(1, 101)])
+    told = cellside.find(master, [f"web{n}" for n in range(1, 101)])
 
     assert sorted(looked_for) == ["web1", "web2"]
     assert told["web1"]["hosts"] == {"hyper1": "running"}

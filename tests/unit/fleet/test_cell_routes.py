@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from saltvirt import config
-from saltvirt.config import MasterSettings
-from saltvirt.errors import BadArgument, BadConfig
-from saltvirt.fleet.cells import asking, known, routes
-from saltvirt.fleet.cells.known import LOCAL, Cell, CellFailed, Unusable
-from saltvirt.fleet.cells.routes import Call
+from saltvirt.core.options import config
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.core.errors import BadArgument, BadConfig
+from saltvirt.cells import cellclient, registry, routes
+from saltvirt.cells.registry import LOCAL, Cell, CellFailed, Unusable
+from saltvirt.cells.routes import Call
 
 URL, FILE = "https://west.example:8000", "/etc/salt/cells/west"
 GIVEN = {"url": URL, "credentials": FILE}
@@ -20,7 +20,7 @@ CELLS = {
 
 def cells(own_prefix="", **given):
     """Return the cells of a configuration."""
-    return known.from_settings(MasterSettings(cells=given, cell_prefix=own_prefix))
+    return registry.from_settings(MasterSettings(cells=given, cell_prefix=own_prefix))
 
 
 def test_a_cell_has_what_its_option_says():
@@ -48,22 +48,22 @@ def test_a_cell_has_what_its_option_says():
 )
 def test_an_entry_that_cannot_be_used_is_named_and_stops_no_other(name, given, why):
     settings = MasterSettings(cells={name: given, "east": {**GIVEN, "prefix": "e-"}})
-    made = known.from_settings(settings)
+    made = registry.from_settings(settings)
     (wrong,) = (one for one in made.values() if isinstance(one, Unusable))
 
     assert wrong.why.startswith("option virt:cells") and why in wrong.why
     assert "word" not in wrong.why
-    assert known.find_errors(settings) == [wrong.why]
+    assert registry.find_errors(settings) == [wrong.why]
     assert made["east"] == Cell(name="east", url=URL, credentials=FILE, prefix="e-")
     with pytest.raises(CellFailed) as refused:
-        asking.ask(wrong, {}, Call(fun="virt.list"))
+        cellclient.ask(wrong, {}, Call(fun="virt.list"))
     assert str(refused.value) == f"cell {wrong.name}: {wrong.why}"
     assert LOCAL not in made and set(made) == {"east", wrong.name}
 
 
 def test_cells_that_are_no_mapping_are_said_to_whoever_names_one():
     opts = {"virt": {"cells": ["west"]}}
-    made = known.from_settings(config.master_settings(opts))
+    made = registry.from_settings(config.master_settings(opts))
 
     assert routes.resolve_cell(Call(fun="virt.evacuate", arguments={"host": "h1"}), made)[0] is None
     with pytest.raises(BadConfig, match=r"option virt:cells: expected a mapping"):
@@ -82,7 +82,7 @@ def test_no_name_can_be_of_two_cells():
     assert list(wrong) == ["east"] and "begins like virt:cells:west:prefix" in wrong["east"]
     # What begins like both is refused; what begins like one alone is that one's.
     assert (
-        known.find_cell("web1", made, "") == "east" and known.find_cell("wx1", made, "") == "west"
+        registry.find_cell("web1", made, "") == "east" and registry.find_cell("wx1", made, "") == "west"
     )
 
     assert set(clashing(west="w", east="w")[0]) == {"west", "east"}
@@ -92,10 +92,10 @@ def test_no_name_can_be_of_two_cells():
 
 
 def test_a_name_says_whose_it_is():
-    assert known.find_cell("w-1", CELLS, "top-") == "west"
-    assert known.find_cell("top-1", CELLS, "top-") == LOCAL
-    assert known.find_cell("web1", CELLS, "top-") is None
-    assert known.may_have("", "web1") and not known.may_have("w-", "web1")
+    assert registry.find_cell("w-1", CELLS, "top-") == "west"
+    assert registry.find_cell("top-1", CELLS, "top-") == LOCAL
+    assert registry.find_cell("web1", CELLS, "top-") is None
+    assert registry.may_have("", "web1") and not registry.may_have("w-", "web1")
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from cellserver import saying, serving
-from saltvirt import locks
-from saltvirt.errors import BadConfig, NameTaken, NoSuchVm
-from saltvirt.fleet import orders
-from saltvirt.fleet.cells import run
-from saltvirt.fleet.cells.known import CellFailed
-from saltvirt.fleet.cells.routes import Call
+from saltvirt.core import locks
+from saltvirt.core.errors import BadConfig, NameTaken, NoSuchVm
+from saltvirt.cluster import orders
+from saltvirt.cells import run
+from saltvirt.cells.registry import CellFailed
+from saltvirt.cells.routes import Call
 
 SLIP = "option virt:cells:east: unknown key 'urls'"
 NOWHERE = {"hosts": {}, "traces": [], "may_have": {}, "order": None}

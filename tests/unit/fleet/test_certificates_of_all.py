@@ -3,11 +3,13 @@
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from saltvirt.config import MasterSettings
-from saltvirt.errors import BadArgument, MasterError
-from saltvirt.fleet import certificates, inventory, minions
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.pki.authorities import Authorities
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.core.errors import BadArgument, MasterError
+from saltvirt.certificates.master import certificates
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.ca.authorities import Authorities
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 

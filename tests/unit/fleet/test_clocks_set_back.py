@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import salt.payload
 from salt.utils.event import SaltEvent
-from saltvirt.fleet import bus, pings
+from saltvirt.cluster.rpc import eventbus, pings
 
 
 class Subscriber:
@@ -40,7 +40,7 @@ def listening(monkeypatch, *tags):
 def test_an_event_that_nobody_asked_for_does_not_have_it_wait_for_an_hour(monkeypatch):
     event = listening(monkeypatch, "salt/other/1", "salt/other/2")
 
-    assert bus.next_event(event, 5, "salt/job/") is None
+    assert eventbus.next_event(event, 5, "salt/job/") is None
 
     assert len(event.subscriber.waited_s) == 3 and max(event.subscriber.waited_s) <= 5
 

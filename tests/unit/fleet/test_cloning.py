@@ -3,9 +3,10 @@
 import pytest
 import told
 from fleetkit import cloud as make_cloud
-from saltvirt import wire
-from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm, VirtError
-from saltvirt.fleet import cloning, keys
+from saltvirt.core import wire
+from saltvirt.core.errors import BadArgument, MasterError, NameTaken, NoSuchVm, VirtError
+from saltvirt.vm.clone.master import cloning
+from saltvirt.cluster import minionkeys
 
 GIVEN = {"seed_method": "nocloud"}
 
@@ -39,7 +40,7 @@ def test_the_host_of_the_source_is_ordered_and_the_key_is_the_clones(cloud):
     assert (said["name"], said["host"], cloud.hosts.where("db")) == ("db", "hyper2", ["hyper2"])
     host, function, kwarg = cloud.hosts.sent[-1]
     assert (host, function) == ("hyper2", "virt.clone")
-    assert kwarg["pub_key"].strip() == keys.read_accepted(cloud.opts, "db").strip()
+    assert kwarg["pub_key"].strip() == minionkeys.read_accepted(cloud.opts, "db").strip()
     assert "PRIVATE" not in str(kwarg["priv_key"]) and kwarg["seed_method"] == "nocloud"
 
 
@@ -47,7 +48,7 @@ def test_without_a_seed_there_is_no_key(cloud):
     clone(cloud, seed=False)
 
     assert "pub_key" not in cloud.hosts.sent[-1][2]
-    assert keys.read_accepted(cloud.opts, "db") is None
+    assert minionkeys.read_accepted(cloud.opts, "db") is None
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(cloud, name, given, e
     with pytest.raises(error, match=why):
         clone(cloud, name, **given)
 
-    assert cloud.hosts.sent == [] and keys.read_accepted(cloud.opts, name.strip("/")) is None
+    assert cloud.hosts.sent == [] and minionkeys.read_accepted(cloud.opts, name.strip("/")) is None
 
 
 @pytest.mark.parametrize("how", [cloning.clone, cloning.dry_run])
@@ -78,7 +79,7 @@ def test_where_nobody_can_tell_who_answers_none_is_made_that_would_be_waited_for
     with pytest.raises(MasterError, match="minion_data_cache is off"):
         how(cloud.master, asked, wait=True)
 
-    assert cloud.hosts.sent == [] and keys.read_accepted(cloud.opts, "db") is None
+    assert cloud.hosts.sent == [] and minionkeys.read_accepted(cloud.opts, "db") is None
 
 
 def test_a_host_that_refuses_has_the_key_taken_back(cloud):
@@ -90,7 +91,7 @@ def test_a_host_that_refuses_has_the_key_taken_back(cloud):
     with pytest.raises(VirtError, match="hyper2: VM 'web' runs"):
         clone(cloud)
 
-    assert keys.read_accepted(cloud.opts, "db") is None
+    assert minionkeys.read_accepted(cloud.opts, "db") is None
 
 
 def test_there_is_something_to_clone(cloud):

@@ -2,9 +2,14 @@
 
 import pytest
 from fleetkit import is_tidy, key, left
-from saltvirt import compat, keypair
-from saltvirt.errors import BadArgument, NameTaken, NoHostFits, NoSuchVm, NotTakenBack
-from saltvirt.fleet import building, deploy, hints, keys, migrate, minions, orders
+from saltvirt.core.salt import compat
+from saltvirt.core.crypto import keypair
+from saltvirt.core.errors import BadArgument, NameTaken, NoHostFits, NoSuchVm, NotTakenBack
+from saltvirt.vm.create.master import hostbuild, deploy
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.migration.master import migrate
+from saltvirt.cluster.rpc import minions
 
 
 def test_a_deployment_leaves_a_vm_and_its_key_and_no_order(cloud):
@@ -73,7 +78,7 @@ def test_a_purge_settles_a_killed_deployment_too(cloud, kill_at, point):
 def test_a_key_that_is_not_the_orders_is_not_taken_back(cloud, kill_at):
     kill_at("order.keyed", cloud.init)
     other = keypair.generate()[0]
-    keys.accept(cloud.opts, "web", other)
+    minionkeys.accept(cloud.opts, "web", other)
 
     with pytest.raises(NameTaken, match="a minion called 'web' is accepted"):
         cloud.init()
@@ -107,7 +112,7 @@ def test_a_vm_of_a_killed_deployment_that_went_to_a_silent_host_keeps_its_key(cl
     before = key(cloud)
     cloud.hosts.remove("hyper1", "web")
     cloud.hosts.put("hyper3", "web")
-    hints.record_move(cloud.opts, "web", "hyper3")
+    lastseen.record_move(cloud.opts, "web", "hyper3")
     cloud.hosts.silence("hyper3")
 
     with pytest.raises(NameTaken, match="hyper3"):
@@ -204,7 +209,7 @@ def test_an_interrupted_deployment_that_its_host_may_finish_is_not_taken_back(cl
     cloud.hosts.does["virt.init"] = build
 
     with pytest.raises(
-        building.HostCommandFailed, match="interrupted, but VM 'web' may still be "
+        hostbuild.HostCommandFailed, match="interrupted, but VM 'web' may still be "
     ) as caught:
         cloud.init()
     assert "on hyper1; when that answers, run virt.init again" in str(caught.value)
@@ -219,7 +224,7 @@ def test_a_host_that_falls_silent_while_it_builds_may_have_the_vm(cloud):
     cloud.hosts.does["virt.init"] = build
 
     with pytest.raises(
-        building.HostUnresponsive, match="hyper1 does not answer, while it built 'web'; "
+        hostbuild.HostUnresponsive, match="hyper1 does not answer, while it built 'web'; "
     ):
         cloud.init()
 
@@ -238,7 +243,7 @@ def test_a_host_that_fails_is_taken_at_its_word(cloud):
 
     cloud.hosts.does["virt.init"] = build
 
-    with pytest.raises(building.HostCommandFailed, match="hyper1: no space left on hyper1"):
+    with pytest.raises(hostbuild.HostCommandFailed, match="hyper1: no space left on hyper1"):
         cloud.init()
     assert key(cloud) is None and is_tidy(cloud)
 
@@ -258,7 +263,7 @@ def test_a_host_that_cannot_take_a_build_back_may_have_the_vm(cloud, is_silent):
     with (
         pytest.MonkeyPatch.context() as dead,
         pytest.raises(
-            building.HostCommandFailed,
+            hostbuild.HostCommandFailed,
             match="hyper1: libvirt does not answer; .* 'web' may still be .*, or be "
             "left, on hyper1; when that answers, run virt.init again, .* salt-run virt.purge web",
         ),
@@ -281,7 +286,7 @@ def test_a_host_that_has_not_defined_what_it_cannot_remove_needs_no_key(cloud):
 
     cloud.hosts.does["virt.init"] = build
 
-    with pytest.raises(building.HostCommandFailed, match="hyper1: no space left; .* be removed$"):
+    with pytest.raises(hostbuild.HostCommandFailed, match="hyper1: no space left; .* be removed$"):
         cloud.init()
     assert key(cloud) is None and is_tidy(cloud)
 
@@ -294,8 +299,8 @@ def test_an_undo_that_fails_leaves_the_order_to_the_next_command(cloud, monkeypa
         raise OSError("the disk of the master is full")
 
     cloud.hosts.does["virt.init"] = build
-    with monkeypatch.context() as patch, pytest.raises(building.HostCommandFailed):
-        patch.setattr(keys, "discard", fails)
+    with monkeypatch.context() as patch, pytest.raises(hostbuild.HostCommandFailed):
+        patch.setattr(minionkeys, "discard", fails)
         cloud.init()
     assert key(cloud) and left(cloud) == "keyed"
 

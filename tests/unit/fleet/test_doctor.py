@@ -1,13 +1,16 @@
 """The doctor looks twice, mends what it found both times, and asks before it deletes a key."""
 
 import pytest
-from saltvirt import wire
-from saltvirt.errors import BadArgument
-from saltvirt.fleet import authorization, hints, inventory, keys, minions, orders
-from saltvirt.fleet.doctor import masterfacts, mend, run
-from saltvirt.fleet.findings import MASTER
-from saltvirt.pki import store
-from saltvirt.placement.doctor import SeenVm
+from saltvirt.core import wire
+from saltvirt.core.errors import BadArgument
+from saltvirt.seeding.master import authorization
+from saltvirt.cluster.inventory import lastseen, inventory
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.rpc import minions
+from saltvirt.checks.doctor.master import masterfacts, mend, run
+from saltvirt.core.findings import MASTER
+from saltvirt.ca import store
+from saltvirt.checks.doctor.doctoranswer import SeenVm
 from test_doctor_judging import facts, loose
 
 NOW = store.utc_now()
@@ -23,12 +26,12 @@ def tended(cloud, monkeypatch):
     cloud.live, cloud.says, cloud.mended, cloud.said = set(), {}, [], []
     for host in cloud.hosts.names():
         # A hypervisor's key was never accepted for a VM.
-        keys.forget(cloud.opts, host)
+        minionkeys.forget(cloud.opts, host)
 
     def seen(host):
         there = cloud.hosts._vms(host)
         vms = {name: SeenVm(uuid=str(vm.get("uuid")), files=[]) for name, vm in there.items()}
-        return facts(code=masterfacts.content.of_code(), vms=vms)
+        return facts(code=masterfacts.filecontent.of_code(), vms=vms)
 
     def ask(master, targets, fun, *given, **more):
         replies = cloud.hosts.ask(master, targets, fun, *given, **more)
@@ -73,12 +76,12 @@ def test_nothing_is_left_over_of_a_vm_that_was_built_and_purged(tended):
     said, is_well = look(tended)
 
     assert (said["findings"], is_well, said["ready"]) == ([], True, "nothing is left over")
-    assert keys.read_vm_keys(tended.opts) == {}
+    assert minionkeys.read_vm_keys(tended.opts) == {}
 
 
 def test_a_key_whose_vm_no_host_has_is_named_and_stays(tended):
     """The definition of its VM may be lost, and come back with a backup."""
-    keys.accept(tended.opts, "web", "K")
+    minionkeys.accept(tended.opts, "web", "K")
     assert named(tended) == [("key", "web")]
 
     said, is_well = look(tended, fix=True)
@@ -87,12 +90,12 @@ def test_a_key_whose_vm_no_host_has_is_named_and_stays(tended):
     assert [one["fix"] for one in said["findings"]] == [
         "define it again; or if it is gone for good: salt-key -d web"
     ]
-    assert keys.read_accepted(tended.opts, "web") == "K"
+    assert minionkeys.read_accepted(tended.opts, "web") == "K"
 
 
 @pytest.mark.parametrize("more", ["silent", "answers"])
 def test_a_key_stays_while_a_host_is_silent_or_its_minion_answers(tended, more):
-    keys.accept(tended.opts, "web", "K")
+    minionkeys.accept(tended.opts, "web", "K")
     if more == "silent":
         tended.hosts.silence("hyper3")
     tended.live = {"web"} if more == "answers" else set()
@@ -100,27 +103,27 @@ def test_a_key_stays_while_a_host_is_silent_or_its_minion_answers(tended, more):
     said, _is_well = look(tended, fix=True)
 
     assert ("key", "web") not in [(one["check"], one["subject"]) for one in said["findings"]]
-    assert keys.read_accepted(tended.opts, "web") == "K"
+    assert minionkeys.read_accepted(tended.opts, "web") == "K"
 
 
 def test_a_minion_that_is_not_a_vm_keeps_its_key(tended):
-    keys.accept(tended.opts, "server", "K")
-    keys.forget(tended.opts, "server")
+    minionkeys.accept(tended.opts, "server", "K")
+    minionkeys.forget(tended.opts, "server")
 
     assert look(tended, fix=True)[1] is True
-    assert keys.read_accepted(tended.opts, "server") == "K"
+    assert minionkeys.read_accepted(tended.opts, "server") == "K"
 
 
 def test_a_host_that_is_shut_out_and_had_vms_keeps_all_keys(tended, monkeypatch):
-    keys.accept(tended.opts, "web", "K")
-    hints.record_move(tended.opts, "other", "hyper3")
+    minionkeys.accept(tended.opts, "web", "K")
+    lastseen.record_move(tended.opts, "other", "hyper3")
     monkeypatch.setattr(inventory, "allowed_hosts", lambda _cloud: ["hyper1", "hyper2"])
 
     assert named(tended) == [("not-checked", "hyper3")]
 
 
 def test_what_is_seen_once_alone_is_not_named(tended, monkeypatch):
-    code = masterfacts.content.of_code()
+    code = masterfacts.filecontent.of_code()
     tended.says["hyper1"] = facts(code=code, files=[loose()])
     monkeypatch.setattr(run.time, "sleep", lambda _s: tended.says.clear())
 
@@ -128,7 +131,7 @@ def test_what_is_seen_once_alone_is_not_named(tended, monkeypatch):
 
 
 def test_what_is_a_hosts_affair_is_mended_there(tended):
-    code = masterfacts.content.of_code()
+    code = masterfacts.filecontent.of_code()
     left = {"lock": ["/l"], "unfinished": ["web"]}
     tended.says["hyper1"] = facts(code=code, files=[loose()], left=left)
 
@@ -151,7 +154,7 @@ def test_an_order_that_was_cut_off_is_settled(tended, kill_at):
 
     assert is_well, said
     assert said["mended"][0] == "order web: what an interrupted virt.init had begun was taken back"
-    assert keys.read_accepted(tended.opts, "web") is None
+    assert minionkeys.read_accepted(tended.opts, "web") is None
 
 
 def leave_an_order(tended):
@@ -236,7 +239,7 @@ def test_a_host_that_is_silent_at_one_look_makes_no_clean_cloud(
     tended, monkeypatch, silent_at, found
 ):
     """While it is silent no key is judged, so that no two looks would find this one."""
-    keys.accept(tended.opts, "web", "K")
+    minionkeys.accept(tended.opts, "web", "K")
     looks = []
 
     def next_look(_s):

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt.fleet.doctor import ofhost, ofmaster
-from saltvirt.fleet.doctor.leftover import CloudFacts, MasterFacts, OrderLeft
-from saltvirt.placement.doctor import DoctorFacts, LooseFile, MoveLeft, SeenVm
+from saltvirt.checks.doctor.master import hostchecks, masterchecks
+from saltvirt.checks.doctor.master.leftover import CloudFacts, MasterFacts, OrderLeft
+from saltvirt.checks.doctor.doctoranswer import DoctorFacts, LooseFile, MoveLeft, SeenVm
 
 HOSTS = ("hyper1", "hyper2", "hyper3")
 DAYS_S = 2 * 24 * 3600
@@ -38,9 +38,9 @@ def cloud(master=None, silent=None, **hosts):
 
 def found(seen):
     """Return ``[(check, where, subject)]`` of all that is found."""
-    out = list(ofmaster.findings(seen))
+    out = list(masterchecks.findings(seen))
     for host in sorted(seen.hosts):
-        out += ofhost.findings(host, seen)
+        out += hostchecks.findings(host, seen)
     assert all(one.what and one.fix for one in out)
     return [(one.check, one.where, one.subject) for one in out]
 
@@ -149,7 +149,7 @@ def test_files_of_a_host_that_has_a_record_nobody_can_read_are_not_judged():
 @pytest.mark.parametrize("days", [0, 7])
 def test_a_file_is_only_named_as_no_record_says_that_it_was_given_up(kind, days):
     one = loose(kind, "/srv/gone1_file")
-    (found,) = ofhost.findings("hyper1", cloud(hyper1=facts(files=[one], trash_days=days)))
+    (found,) = hostchecks.findings("hyper1", cloud(hyper1=facts(files=[one], trash_days=days)))
 
     assert (found.check, found.does) == (kind, "")
 
@@ -180,8 +180,8 @@ def test_of_a_move_whose_other_host_is_silent_it_is_not_said_that_nobody_is_at_i
     coming = MoveLeft(name="a", purpose="arrival", phase="ready", is_live=False)
     seen = cloud(hyper1=facts(moves=[coming]))
 
-    (alone,) = ofhost.findings("hyper1", seen)
-    (beside,) = ofhost.findings("hyper1", replace(seen, silent={"hyper3": "it does not answer"}))
+    (alone,) = hostchecks.findings("hyper1", seen)
+    (beside,) = hostchecks.findings("hyper1", replace(seen, silent={"hyper3": "it does not answer"}))
 
     assert alone.what.endswith("and nobody is at it")
     assert beside.what.endswith("and no host that answers is at it")
@@ -193,7 +193,7 @@ def test_certificates_of_a_host_that_is_gone_are_found_and_revoked_only_if_it_is
         **known, accepted=frozenset({"hyper1"}), allowed=frozenset({"hyper1", "hyper8"})
     )
 
-    said = list(ofmaster.findings(cloud(master)))
+    said = list(masterchecks.findings(cloud(master)))
 
     assert [(one.where, bool(one.does)) for one in said] == [("hyper8", False), ("hyper9", True)]
 
@@ -327,7 +327,7 @@ def test_an_entry_of_the_trash_is_not_called_a_vm():
         unreadable={"db": "no", "web2-0a1b2c3d": "why"}, unreadable_trash=["web2-0a1b2c3d"]
     )
 
-    whats = [one.what for one in ofhost.findings("hyper1", cloud(hyper1=said))]
+    whats = [one.what for one in hostchecks.findings("hyper1", cloud(hyper1=said))]
 
     assert whats == [
         "not all is known of VM db, so no file there is judged: no",

@@ -6,9 +6,11 @@ import threading
 
 import pytest
 from playedhosts import HOW, SILENT, clouds, table
-from saltvirt.errors import BadArgument, VirtError
-from saltvirt.fleet import building, evacuate, inventory, migrate, several
-from saltvirt.fleet.cloud import Cloud as Master
+from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.vm.create.master import hostbuild
+from saltvirt.migration.master import evacuate, migrate, parallelmoves
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.cloud import Cloud as Master
 
 
 @pytest.fixture
@@ -52,9 +54,9 @@ def test_nobody_guesses_where_a_vm_is_while_its_host_is_silent(cloud, opts):
     master = Master(opts=opts, settings=three, progress=lambda *_args, **_figures: None)
     there = inventory.survey_for_vm(master, "web1")
 
-    assert several._find_arrival(there, "h3") is None
-    assert several._find_arrival(there, "h2") == "h1"
-    assert several._find_arrival(there, "h1") is None
+    assert parallelmoves._find_arrival(there, "h3") is None
+    assert parallelmoves._find_arrival(there, "h2") == "h1"
+    assert parallelmoves._find_arrival(there, "h1") is None
 
 
 def test_nothing_moves_that_cannot_be_noted(cloud, run):
@@ -62,7 +64,7 @@ def test_nothing_moves_that_cannot_be_noted(cloud, run):
     three.put("web1", "h3")
     three.silent.add(("h3", "virt.evacuated"))
 
-    with pytest.raises(building.HostUnresponsive, match="h3 does not answer"):
+    with pytest.raises(hostbuild.HostUnresponsive, match="h3 does not answer"):
         run(evacuate.evacuate, three, "h3", **HOW)
 
     assert three.where("web1") == ["h3"]
@@ -83,7 +85,7 @@ def test_what_was_noted_of_a_vm_that_did_not_move_is_taken_back(cloud, run):
     three.put("web1", "h3")
 
     def fails():
-        raise building.HostCommandFailed("h3: disk full")
+        raise hostbuild.HostCommandFailed("h3: disk full")
 
     three.before["h3", "virt.migrate"] = fails
     with pytest.raises(
@@ -243,7 +245,7 @@ def test_a_stop_in_between_is_no_failure(cloud, run):
         tries.append(1)
         if len(tries) == 1:
             three.hosts["h3"]["web1"]["state"] = "shutdown"
-            raise building.HostCommandFailed("h3: domain is not running")
+            raise hostbuild.HostCommandFailed("h3: domain is not running")
 
     three.before["h3", "virt.migrate"] = stopped
 
@@ -338,7 +340,7 @@ def test_an_interruption_while_moves_begin_begins_no_other(cloud, run, monkeypat
     three, held, begun = cloud(3), threading.Event(), threading.Event()
     for name in ("web1", "web2", "web3"):
         three.put(name, "h3")
-    begin, calls = several.threads.begin, []
+    begin, calls = parallelmoves.threads.begin, []
 
     def interrupted(*args):
         calls.append(args)
@@ -349,7 +351,7 @@ def test_an_interruption_while_moves_begin_begins_no_other(cloud, run, monkeypat
         return begin(*args)
 
     three.before["h3", "virt.migrate"] = lambda: begun.set() or held.wait(10)
-    monkeypatch.setattr(several.threads, "begin", interrupted)
+    monkeypatch.setattr(parallelmoves.threads, "begin", interrupted)
     with pytest.raises(evacuate.NotAllMoved, match="h3 still has ") as caught:
         run(evacuate.evacuate, three, "h3", **HOW)
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from playedhosts import HOW, clouds, table
-from saltvirt.fleet import evacuate, moves, restore
+from saltvirt.migration.master import evacuate, recovery, restore
 
 
 def test_looking_counts_as_waiting(monkeypatch, run):
@@ -86,7 +86,7 @@ def test_what_has_moved_is_said_though_the_masters_disk_is_full(monkeypatch, run
     for name in ("web1", "web2"):
         two.put(name, "h1")
     two.before["h1", "virt.migrate"] = lambda: two.refuses.update(h2={"web2": ["no"]})
-    monkeypatch.setattr(evacuate.notes, "forget", full)
+    monkeypatch.setattr(evacuate.evacuationnotes, "forget", full)
 
     with pytest.raises(evacuate.NotAllMoved, match="No space left") as caught:
         run(evacuate.evacuate, two, "h1", **{**HOW, "max_parallel": 1})
@@ -101,7 +101,7 @@ def test_what_cannot_be_settled_on_a_full_disk_is_said_and_ends_nothing(monkeypa
     with pytest.raises(evacuate.NotAllMoved):
         run(evacuate.evacuate, two, "h1", **HOW)
     two.silent.clear()
-    monkeypatch.setattr(moves, "settle_order", full)
+    monkeypatch.setattr(recovery, "settle_order", full)
 
     with pytest.raises(evacuate.NotAllMoved, match="h1 still has web1") as caught:
         run(evacuate.evacuate, two, "h1", **HOW)
@@ -119,15 +119,15 @@ def test_moves_that_were_cut_off_are_settled_at_once(monkeypatch, run):
     with pytest.raises(evacuate.NotAllMoved):
         run(evacuate.evacuate, two, "h1", **HOW)
     two.silent.clear()
-    settle, together = moves.settle_order, threading.Barrier(3, timeout=10)
+    settle, together = recovery.settle_order, threading.Barrier(3, timeout=10)
 
     def waiting(cloud, held):
         together.wait()
         settle(cloud, held)
 
     with monkeypatch.context() as patched:
-        patched.setattr(moves, "settle_order", waiting)
-        run(moves.settle_left, two, "h1")
+        patched.setattr(recovery, "settle_order", waiting)
+        run(recovery.settle_left, two, "h1")
 
     assert two.is_settled() and not together.broken
 
@@ -136,7 +136,7 @@ def test_what_came_home_is_said_though_the_masters_disk_is_full(monkeypatch, run
     two = clouds(monkeypatch)(2)
     two.put("web1", "h1")
     run(evacuate.evacuate, two, "h1", **HOW)
-    monkeypatch.setattr(restore.notes, "renew", full)
+    monkeypatch.setattr(restore.evacuationnotes, "renew", full)
 
     done = run(restore.restore, two, "h1", max_parallel=2)
 

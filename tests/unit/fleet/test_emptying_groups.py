@@ -2,7 +2,7 @@
 
 import pytest
 from playedhosts import HOW, clouds, table
-from saltvirt.fleet import evacuate
+from saltvirt.migration.master import evacuate
 
 
 @pytest.fixture

@@ -3,8 +3,10 @@
 import itertools
 
 import pytest
-from saltvirt.errors import VirtError
-from saltvirt.fleet import hints, inventory, keys, migrate, moves, orders, settle
+from saltvirt.core.errors import VirtError
+from saltvirt.cluster.inventory import lastseen, inventory
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.migration.master import migrate, recovery, settle
 
 LEFT = {"target": "h2", "autostart": True, "was": True}
 
@@ -12,7 +14,7 @@ LEFT = {"target": "h2", "autostart": True, "was": True}
 def _lost_power_at(made, host, call):
     """Have a host lose its power in the middle of the move of web from h1 to h2."""
     made.before[host, call] = lambda: made.silent.add(host)
-    with pytest.raises(moves.Unsettled):
+    with pytest.raises(recovery.Unsettled):
         migrate.migrate(made.master, "web", "h2", {})
     made.before.clear()
 
@@ -96,12 +98,12 @@ def test_a_definition_that_was_kept_on_the_target_is_not_the_vm(made, opts):
     """From h2 it went on to h3, and its definition stayed on h2; h3 does not answer."""
     _open(made, opts)
     made.put("web", "h2", state="shutdown", moved_to="h3")
-    hints.record_move(opts, "web", "h3")
+    lastseen.record_move(opts, "web", "h3")
     made.silent = {"h3"}
 
-    with pytest.raises(moves.Unsettled, match="h3 .* may have it, and cannot be asked"):
+    with pytest.raises(recovery.Unsettled, match="h3 .* may have it, and cannot be asked"):
         settle.settle_all(made.master, "web")
-    assert hints.find_hosts(opts, "web") == ["h3"]
+    assert lastseen.find_hosts(opts, "web") == ["h3"]
 
 
 def test_a_third_host_says_where_the_vm_went_that_it_only_kept(made, opts):
@@ -109,7 +111,7 @@ def test_a_third_host_says_where_the_vm_went_that_it_only_kept(made, opts):
     _open(made, opts)
     made.put("web", "h3", state="shutdown", moved_to="h5")
 
-    with pytest.raises(moves.Unsettled, match="h5"):
+    with pytest.raises(recovery.Unsettled, match="h5"):
         settle.settle_all(made.master, "web")
 
     assert "web" not in made.hosts["h1"]
@@ -138,7 +140,7 @@ def test_a_vm_that_was_moved_on_by_other_means_does_not_arrive(made, opts):
     made.arrivals["h2", "web"] = {"token": "t-old", "phase": "ready", "source": "h1"}
     made.put("web", "h3", autostart=False, state="running")
 
-    with pytest.raises(moves.Unsettled, match="'web' is on h3"):
+    with pytest.raises(recovery.Unsettled, match="'web' is on h3"):
         settle.settle_all(made.master, "web")
 
     assert not made.hosts["h2"]["web"]["autostart"]
@@ -148,7 +150,7 @@ def test_it_is_the_same_when_the_lost_target_is_taken_off_this_master(made, opts
     """As above, and h2's key is deleted, as of a host that is given up."""
     made.put("web", "h3", autostart=True, state="running")
     made.departures["h1", "web"] = {**LEFT, "token": "t-old", "phase": "leaving"}
-    keys.discard(opts, "h2", "a key")
+    minionkeys.discard(opts, "h2", "a key")
     monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["h1", "h3", "h4"])
     made.silent = {"h2"}
 

@@ -2,9 +2,11 @@
 
 import playedhosts
 import pytest
-from saltvirt import files, records
-from saltvirt.fleet import keys, migrate, moves, orders, settle
-from saltvirt.fleet.cloud import Cloud
+from saltvirt.core import files
+from saltvirt.core.journal import records
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.migration.master import migrate, recovery, settle
+from saltvirt.cluster.cloud import Cloud
 
 
 class Killed(BaseException):
@@ -23,7 +25,7 @@ def lying(opts, monkeypatch, request, state):
     made = playedhosts.clouds(monkeypatch)(3)
     made.put("web", "h2", autostart=True, state=state)
     for host in made.hosts:
-        keys.accept(opts, host, "a key")
+        minionkeys.accept(opts, host, "a key")
 
     def kill():
         raise Killed
@@ -52,7 +54,7 @@ def lying(opts, monkeypatch, request, state):
 def test_a_host_that_lies_does_not_have_what_has_come_to_another_removed(lying):
     assert lying.where("web") == ["h3"]
 
-    with pytest.raises(moves.Unsettled, match="from h2 to h3 .*from h1 to h3.*virt.disallow"):
+    with pytest.raises(recovery.Unsettled, match="from h2 to h3 .*from h1 to h3.*virt.disallow"):
         settle.settle_all(lying.master, "web")
 
     assert lying.where("web") == ["h3"]

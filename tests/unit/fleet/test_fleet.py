@@ -9,12 +9,16 @@ import pytest
 import tightclouds
 import told
 from salt.utils.crypt import pem_finger
-from saltvirt import compat, keypair, signed
-from saltvirt.config import MasterSettings
-from saltvirt.errors import BadArgument, NameTaken
-from saltvirt.fleet import building, hearing, hosts, inventory, keys, minions, progress
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.model import Evaluation
+from saltvirt.core.salt import compat
+from saltvirt.core.crypto import keypair, signed
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.core.errors import BadArgument, NameTaken
+from saltvirt.vm.create.master import hostbuild
+from saltvirt.cluster.rpc import replies as hearing, hostcommands, minions
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster import minionkeys, progress
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.core.model import Evaluation
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,7 @@ def test_a_time_reads_as_people_say_it(seconds, words):
     [("L@h1,h2", "lists h2, .*: accept it .salt-key -a h2."), ("L@h3,h2", "lists h2, h3, ")],
 )
 def test_a_list_of_minions_names_the_one_without_an_accepted_key(opts, listed, said):
-    keys.accept(opts, "h1", keypair.generate()[0])
+    minionkeys.accept(opts, "h1", keypair.generate()[0])
     settings = MasterSettings(hypervisors=["h1", "h2", "h3"])
     cloud = Cloud(opts=opts, settings=settings, progress=lambda *_args, **_figures: None)
 
@@ -102,15 +106,15 @@ def test_a_key_is_accepted_for_one_id_and_taken_back(opts):
     public, private = keypair.generate()
     store = compat.KeyStore(opts)
 
-    keys.accept(opts, "vm1", public)
+    minionkeys.accept(opts, "vm1", public)
 
     assert store.read("vm1") == ("accepted", public)
     assert store.read("vm2") == (None, None)
     with pytest.raises(NameTaken, match="'vm1' is accepted"):
-        keys.refuse_taken(opts, "vm1")
-    keys.discard(opts, "vm1", keypair.generate()[0])
+        minionkeys.refuse_taken(opts, "vm1")
+    minionkeys.discard(opts, "vm1", keypair.generate()[0])
     assert store.read("vm1")[0] == "accepted"
-    keys.discard(opts, "vm1", public)
+    minionkeys.discard(opts, "vm1", public)
     assert store.read("vm1") == (None, None)
     assert "PRIVATE" in private
 
@@ -124,8 +128,8 @@ def test_a_key_that_waits_under_the_id_of_a_new_vm_does_not_win(opts):
         store._cache.store("keys", "vm1", {"pub": squatter, "state": "pending"})
     assert store.read("vm1") == ("pending", squatter)
 
-    keys.refuse_taken(opts, "vm1")
-    keys.accept(opts, "vm1", ours)
+    minionkeys.refuse_taken(opts, "vm1")
+    minionkeys.accept(opts, "vm1", ours)
 
     assert store.read("vm1") == ("accepted", ours)
 
@@ -135,7 +139,7 @@ def test_a_fingerprint_is_the_one_that_the_host_shows_of_its_own_key(opts, tmp_p
     own = tmp_path / "minion.pub"
     own.write_text(public)
     store = compat.KeyStore(opts)
-    keys.accept(opts, "hyper1", f"\n{public}\n")
+    minionkeys.accept(opts, "hyper1", f"\n{public}\n")
 
     assert store.fingerprint("hyper1") == pem_finger(str(own), sum_type=opts["hash_type"])
     assert store.fingerprint("hyper2") is None
@@ -143,8 +147,8 @@ def test_a_fingerprint_is_the_one_that_the_host_shows_of_its_own_key(opts, tmp_p
 
 def test_only_keys_that_are_accepted_are_minions(opts):
     store = compat.KeyStore(opts)
-    keys.accept(opts, "hyper2", keypair.generate()[0])
-    keys.accept(opts, "hyper1", keypair.generate()[0])
+    minionkeys.accept(opts, "hyper2", keypair.generate()[0])
+    minionkeys.accept(opts, "hyper1", keypair.generate()[0])
     (Path(opts["pki_dir"]) / "minions_pre" / "hyper3").write_text("a key that waits")
     (Path(opts["pki_dir"]) / "minions_rejected" / "hyper4").write_text("a key that was rejected")
 
@@ -152,7 +156,7 @@ def test_only_keys_that_are_accepted_are_minions(opts):
 
 
 def test_the_table_of_a_deployment_says_why_not():
-    table = building.table(
+    table = hostbuild.table(
         [Evaluation(host="a", score=0.5), Evaluation(host="b", reasons=("full",))]
     )
 
@@ -181,7 +185,7 @@ def test_the_table_of_a_deployment_says_why_not():
 def test_a_key_is_made_only_for_a_guest_that_is_seeded(given, profile, seeded):
     info = told.but(tightclouds.host(1), profiles={"disk": profile})
 
-    request = building.Request(name="web", cpu=1, mem=1, given=given)
+    request = hostbuild.Request(name="web", cpu=1, mem=1, given=given)
     assert request.is_seeded(info) is seeded
 
 
@@ -189,7 +193,7 @@ def test_a_key_is_made_only_for_a_guest_that_is_seeded(given, profile, seeded):
 def impatient(opts):
     """A master that waits for no minion."""
     settings = MasterSettings(timeout_s=0.1, hypervisors="hyper1 h")
-    keys.accept(opts, "hyper1", keypairs.named("hyper1")[0])
+    minionkeys.accept(opts, "hyper1", keypairs.named("hyper1")[0])
     return Cloud(opts=opts, settings=settings, progress=lambda *_a, **_k: None)
 
 
@@ -268,7 +272,7 @@ def test_our_limit_is_named_by_its_option(monkeypatch, impatient, limit_s, is_na
     late = minions.Reply(minion="h", missing=True, is_late=True, error="h was still at it")
     monkeypatch.setattr(minions, "order", lambda *_args, **_options: late)
 
-    with pytest.raises(hosts.HostUnresponsive, match="h was still at it") as caught:
-        hosts.act(impatient, "h", "virt.start", "web", limit_s=limit_s)
+    with pytest.raises(hostcommands.HostUnresponsive, match="h was still at it") as caught:
+        hostcommands.act(impatient, "h", "virt.start", "web", limit_s=limit_s)
 
     assert ("virt:deploy_timeout_s" in str(caught.value)) is is_named

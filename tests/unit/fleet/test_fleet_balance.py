@@ -6,10 +6,11 @@ import threading
 
 import pytest
 from playedhosts import clouds
-from saltvirt.config import MasterSettings
-from saltvirt.errors import BadArgument, MasterError
-from saltvirt.fleet import balance, inventory, migrate, several
-from saltvirt.fleet.cloud import Cloud
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.core.errors import BadArgument, MasterError
+from saltvirt.migration.master import rebalance, migrate, parallelmoves
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.cloud import Cloud
 
 PACE = {"max_parallel": 1, "per_host": 1}
 EVEN = {"max_moves": 5, "threshold": 0.02, "window_s": 24, **PACE}
@@ -45,7 +46,7 @@ def run(opts, said):
             said.append((stage, figures.get("detail")))
 
         master = Cloud(opts=opts, settings=MasterSettings(), progress=progress)
-        return balance.balance(master, **{**EVEN, "is_dry": False, **given})
+        return rebalance.balance(master, **{**EVEN, "is_dry": False, **given})
 
     return call
 
@@ -111,7 +112,7 @@ def test_a_move_that_fails_does_not_keep_the_others_from_being_made(lopsided, ru
     first, second, *_rest = run(is_dry=True)["moves"]
     failing({second["name"]: full(second["name"])})
 
-    with pytest.raises(balance.NotEven) as caught:
+    with pytest.raises(rebalance.NotEven) as caught:
         run()
 
     table = caught.value.table
@@ -129,7 +130,7 @@ def test_a_cloud_in_which_nothing_moves_is_not_tried_for_ever(cloud, run, failin
     failing({name: full(name) for name in names})
 
     with pytest.raises(
-        balance.NotEven, match="too many moves have failed; moved: nothing"
+        rebalance.NotEven, match="too many moves have failed; moved: nothing"
     ) as caught:
         run()
 
@@ -150,7 +151,7 @@ def test_an_interruption_lets_what_is_under_way_end_and_says_what_was_moved(lops
         held.wait(10)
 
     lopsided.before["h1", "virt.migrate"] = begin
-    with pytest.raises(balance.NotEven, match="the command was interrupted; moved: ") as caught:
+    with pytest.raises(rebalance.NotEven, match="the command was interrupted; moved: ") as caught:
         run()
 
     table = caught.value.table
@@ -175,13 +176,13 @@ def test_moves_are_made_at_once_as_far_as_hosts_may_have_several(lopsided, run, 
 @pytest.mark.parametrize("argument", ["max_parallel", "per_host"])
 def test_a_pace_at_which_nothing_moves_is_refused(argument):
     with pytest.raises(BadArgument, match=f"{argument}: 0; at least 1"):
-        several.Pace(**{**PACE, argument: 0})
+        parallelmoves.Pace(**{**PACE, argument: 0})
 
 
 def test_what_was_moved_is_told_if_the_rest_cannot_be_planned(lopsided, run, failing, monkeypatch):
     first, second, *_rest = run(is_dry=True)["moves"]
     failing({second["name"]: full(second["name"])})
-    planned, calls = balance._plan_steps, []
+    planned, calls = rebalance._plan_steps, []
 
     def once(*args):
         calls.append(args)
@@ -189,8 +190,8 @@ def test_what_was_moved_is_told_if_the_rest_cannot_be_planned(lopsided, run, fai
             raise migrate.MoveFailed("the Salt master does not answer")
         return planned(*args)
 
-    monkeypatch.setattr(balance, "_plan_steps", once)
-    with pytest.raises(balance.NotEven, match="does not answer; moved: ") as caught:
+    monkeypatch.setattr(rebalance, "_plan_steps", once)
+    with pytest.raises(rebalance.NotEven, match="does not answer; moved: ") as caught:
         run()
 
     assert caught.value.table["moves"] == [first]

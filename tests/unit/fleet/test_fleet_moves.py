@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 from playedhosts import SILENT, clouds
-from saltvirt.errors import BadArgument, NoHostFits
-from saltvirt.fleet import evacuate, migrate
+from saltvirt.core.errors import BadArgument, NoHostFits
+from saltvirt.migration.master import evacuate, migrate
 
 
 @pytest.fixture

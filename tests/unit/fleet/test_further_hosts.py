@@ -1,8 +1,10 @@
 """A VM that has gone on to a third host, and what is open, silent or lost there or before."""
 
 import pytest
-from saltvirt.errors import VirtError
-from saltvirt.fleet import hints, inventory, migrate, moves, orders, settle
+from saltvirt.core.errors import VirtError
+from saltvirt.cluster.inventory import lastseen, inventory
+from saltvirt.migration.master import migrate, recovery, settle
+from saltvirt.cluster import orders
 
 
 def _gone_on(made, state):
@@ -10,7 +12,7 @@ def _gone_on(made, state):
     made.put("web", "h1", autostart=True, state=state)
     made.silent.add(("h1", "virt.migrate", "the answer"))
     made.after["h1", "virt.migrate"] = lambda: made.silent.add("h1")
-    with pytest.raises(moves.Unsettled):
+    with pytest.raises(recovery.Unsettled):
         migrate.migrate(made.master, "web", "h2", {})
     settle.settle_all(made.master, "web", keep="h2")
     migrate.migrate(made.master, "web", "h3", {}, "h2")
@@ -23,14 +25,14 @@ def test_a_third_host_whose_move_was_refused_has_the_vm(made):
     _gone_on(made, "shutdown")
     made.swallows.add("h4")
     made.silent.add(("h3", "virt.migrate_step cancel"))  # here the master dies, say
-    with pytest.raises(moves.Unsettled):
+    with pytest.raises(recovery.Unsettled):
         migrate.migrate(made.master, "web", "h4", {}, "h3")
     assert made.departures["h3", "web"]["phase"] == "handing"
     assert made.arrivals["h4", "web"]["phase"] == "refused"
     made.silent.clear()
 
     for line in ("another move of it, by h3 and h4, is not over", "'web' is on h3"):
-        with pytest.raises(moves.Unsettled, match=line):
+        with pytest.raises(recovery.Unsettled, match=line):
             settle.settle_all(made.master)
 
     assert made.where("web") == ["h3"] and list(made.departures) == [("h1", "web")]
@@ -40,11 +42,11 @@ def test_a_lost_target_gives_nothing_back_to_a_source_while_a_third_host_has_it(
     """h2 burns down; web runs on h3, which answers."""
     _gone_on(made, "running")
     made.silent.add("h2")
-    with pytest.raises(moves.Unsettled, match="if h2 never comes back, with keep=h1"):
+    with pytest.raises(recovery.Unsettled, match="if h2 never comes back, with keep=h1"):
         settle.settle_all(made.master, "web")
 
     for force in (False, True):
-        with pytest.raises(moves.Unsettled, match="'web' is on h3.*with keep=h3 force=True"):
+        with pytest.raises(recovery.Unsettled, match="'web' is on h3.*with keep=h3 force=True"):
             settle.settle_all(made.master, "web", keep="h1", force=force)
 
     assert made.where("web") == ["h3"]
@@ -54,7 +56,7 @@ def test_a_lost_target_can_be_ended_by_keeping_the_third_host(made):
     _gone_on(made, "running")
     made.silent.add("h2")
 
-    with pytest.raises(moves.Unsettled, match="if h2 never comes back, with force=True too"):
+    with pytest.raises(recovery.Unsettled, match="if h2 never comes back, with force=True too"):
         settle.settle_all(made.master, "web", keep="h3")
     said = settle.settle_all(made.master, "web", keep="h3", force=True)
 
@@ -86,10 +88,10 @@ def test_what_a_cancelled_move_has_left_on_a_third_host_is_not_the_vm(made, opts
 def test_a_third_host_that_is_no_hypervisor_any_more_may_have_it(made, monkeypatch):
     """Web runs on h3, which was taken off the list; this master noted itself that it has it."""
     _gone_on(made, "running")
-    assert "h3" in hints.find_hosts(made.master.opts, "web")
+    assert "h3" in lastseen.find_hosts(made.master.opts, "web")
     monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["h1", "h2", "h4"])
 
-    with pytest.raises(moves.Unsettled, match="h3 .this master does not know it as a hypervisor"):
+    with pytest.raises(recovery.Unsettled, match="h3 .this master does not know it as a hypervisor"):
         settle.settle_all(made.master, "web")
 
     assert made.where("web") == ["h3"]
@@ -106,7 +108,7 @@ def test_what_runs_is_the_vm_whatever_its_definition_says(made, monkeypatch):
 
     monkeypatch.setattr(made, "_presence", with_note)
 
-    with pytest.raises(moves.Unsettled, match="'web' is on h3"):
+    with pytest.raises(recovery.Unsettled, match="'web' is on h3"):
         settle.settle_all(made.master, "web")
 
     assert made.where("web") == ["h3"]
@@ -151,7 +153,7 @@ def test_two_moves_that_wait_for_each_other_are_ended_by_who_knows(made):
         made.departures[host, "web"] = {**left, "autostart": False, "was": False}
     made.away["h1", "web"] = made.hosts["h1"].pop("web")
     line = "another move of it, by h[13], is not over either.*with keep=h[13]"
-    with pytest.raises(moves.Unsettled, match=line):
+    with pytest.raises(recovery.Unsettled, match=line):
         settle.settle_all(made.master, "web")
 
     said = settle.settle_all(made.master, "web", keep="h3")["settled"]

@@ -5,11 +5,11 @@ import threading
 import time
 
 import pytest
-from saltvirt import compat
-from saltvirt.errors import NameTaken, NoSuchVm
-from saltvirt.fleet import hints, inventory
-from saltvirt.fleet.hints import ReportedNames
-from saltvirt.fleet.sightings import VmPresence, find_hosts
+from saltvirt.core.salt import compat
+from saltvirt.core.errors import NameTaken, NoSuchVm
+from saltvirt.cluster.inventory import lastseen, inventory
+from saltvirt.cluster.inventory.lastseen import ReportedNames
+from saltvirt.cluster.inventory.presence import VmPresence, find_hosts
 
 HERE = {"hyper1": ["db", "web"], "hyper2": ["mail"]}
 
@@ -40,18 +40,18 @@ HERE = {"hyper1": ["db", "web"], "hyper2": ["mail"]}
     ],
 )
 def test_a_live_answer_is_taken_and_who_is_silent_keeps_what_it_had(heard, after):
-    assert hints.merge_report(HERE, heard) == after
+    assert lastseen.merge_report(HERE, heard) == after
 
 
 def test_a_move_puts_a_name_on_one_host():
-    assert hints.place_name(HERE, "web", "hyper2") == {"hyper1": ["db"], "hyper2": ["mail", "web"]}
-    assert hints.place_name(HERE, "mail", None) == {"hyper1": ["db", "web"]}
+    assert lastseen.place_name(HERE, "web", "hyper2") == {"hyper1": ["db"], "hyper2": ["mail", "web"]}
+    assert lastseen.place_name(HERE, "mail", None) == {"hyper1": ["db", "web"]}
 
 
 def test_a_host_that_makes_names_up_fills_no_disk():
     many = [f"vm{n}" for n in range(100_000)]
 
-    assert len(hints.merge_report({}, ReportedNames(whole={"hyper1": many}))["hyper1"]) <= 4096
+    assert len(lastseen.merge_report({}, ReportedNames(whole={"hyper1": many}))["hyper1"]) <= 4096
 
 
 def test_one_that_is_on_its_way_is_not_there_twice():
@@ -143,44 +143,44 @@ def test_a_vm_that_moves_is_not_a_duplicate(cloud):
 
 
 def test_a_host_that_was_taken_out_of_the_cloud_holds_no_names(cloud, opts):
-    hints.record_move(opts, "web", "hyper9")
+    lastseen.record_move(opts, "web", "hyper9")
     compat.KeyStore(opts).accept("hyper9", "a key")
 
     with pytest.raises(NameTaken, match="was on hyper9 "):
         cloud.init("web", image=None)
     compat.KeyStore(opts).discard("hyper9")
     assert cloud.init("web", image=None)["host"] == "hyper1"
-    assert hints.find_hosts(opts, "web") == ["hyper1"]
+    assert lastseen.find_hosts(opts, "web") == ["hyper1"]
 
 
 def test_what_is_purged_is_hinted_at_no_more(cloud, opts):
     cloud.init()
     cloud.purge()
 
-    assert hints.find_hosts(opts, "web") == []
+    assert lastseen.find_hosts(opts, "web") == []
 
 
 def test_hints_are_written_only_when_they_change(opts):
     heard = ReportedNames(
         whole={f"hyper{h}": [f"vm{h}-{n}" for n in range(20)] for h in range(1000)}
     )
-    hints.refresh(opts, heard)
-    path = hints._path(opts)
+    lastseen.refresh(opts, heard)
+    path = lastseen._path(opts)
     before, begin = path.stat(), time.process_time()
 
-    hints.refresh(opts, heard)
+    lastseen.refresh(opts, heard)
 
     assert time.process_time() - begin < 1
     assert path.stat().st_ino == before.st_ino and before.st_size < 300_000
     assert before.st_mode & 0o777 == 0o600
-    hints.record_move(opts, "vm1-1", "hyper2")
+    lastseen.record_move(opts, "vm1-1", "hyper2")
     assert path.stat().st_ino != before.st_ino
 
 
 def test_surveys_at_once_lose_nothing(opts):
     def refresh(number):
         for n in range(20):
-            hints.record_move(opts, f"vm{number}-{n}", f"hyper{number}")
+            lastseen.record_move(opts, f"vm{number}-{n}", f"hyper{number}")
 
     threads = [threading.Thread(target=refresh, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -189,7 +189,7 @@ def test_surveys_at_once_lose_nothing(opts):
         thread.join()
 
     assert all(
-        hints.find_hosts(opts, f"vm{number}-{n}") == [f"hyper{number}"]
+        lastseen.find_hosts(opts, f"vm{number}-{n}") == [f"hyper{number}"]
         for number in range(4)
         for n in range(20)
     )
@@ -199,19 +199,19 @@ def test_surveys_at_once_lose_nothing(opts):
     "text", ["", "[]", '{"version": 1}', '{"version": 1, "hosts": {"h": 1}}', '{"version": 9}']
 )
 def test_hints_that_cannot_be_read_stop_nothing(opts, caplog, text):
-    hints.record_move(opts, "web", "hyper1")
-    hints._path(opts).write_text(text)
+    lastseen.record_move(opts, "web", "hyper1")
+    lastseen._path(opts).write_text(text)
 
-    assert hints.find_hosts(opts, "web") == []
+    assert lastseen.find_hosts(opts, "web") == []
     assert "it is written anew" in caplog.text
-    hints.record_move(opts, "web", "hyper1")
-    assert json.loads(hints._path(opts).read_text())["hosts"] == {"hyper1": ["web"]}
+    lastseen.record_move(opts, "web", "hyper1")
+    assert json.loads(lastseen._path(opts).read_text())["hosts"] == {"hyper1": ["web"]}
 
 
 def test_hints_that_cannot_be_written_stop_nothing(opts, caplog):
-    hints._path(opts).parent.write_text("a file where the folder should be")
+    lastseen._path(opts).parent.write_text("a file where the folder should be")
 
-    hints.record_move(opts, "web", "hyper1")
+    lastseen.record_move(opts, "web", "hyper1")
 
     assert "cannot note in" in caplog.text
 

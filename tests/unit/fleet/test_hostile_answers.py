@@ -19,9 +19,14 @@ import salt.loader
 from hostilehost import HOSTILE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from saltvirt import compat, fleet
-from saltvirt.fleet import building, effects, evacuate, keys, minions, runners
-from saltvirt.fleet import cloud as clouds
+from saltvirt.core.salt import compat
+from saltvirt import fleet
+from saltvirt.vm.create.master import hostbuild
+from saltvirt.migration.master import moveexecutor, evacuate
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.rpc import minions
+from saltvirt.entry import runners
+from saltvirt.cluster import cloud as clouds
 from sizes import sizes
 
 # What is imported when it is used would be compiled, and written, in the middle of a test.
@@ -209,17 +214,17 @@ def lab(monkeypatch, opts, tmp_path):
     monkeypatch.setattr(compat, "KeyStore", hostilehost.Keys)
     monkeypatch.setattr(os, "fsync", lambda _handle: None)
     for host in ("h1", "h2", HOSTILE):
-        keys.accept(opts, host, keypairs.named(host)[0])
+        minionkeys.accept(opts, host, keypairs.named(host)[0])
     opts |= {"virt": {"hypervisors": ["h1", "h2", "h3"], "timeout_s": 5, "deploy_timeout_s": 10}}
     opts |= {"color": False, "user": "root"}
     nested = salt.loader.outputters(opts)["nested"]
     sealed = lambda _opts, _host, text: text  # noqa: E731 (as much as a test needs of it)
-    monkeypatch.setattr(keys, "seal_for", sealed)
+    monkeypatch.setattr(minionkeys, "seal_for", sealed)
     monkeypatch.setattr(clouds.Cloud, "client", lambda _self: nullcontext(hostilehost.Local()))
-    monkeypatch.setattr(building, "_UNDOING_S", (0,))
-    monkeypatch.setattr(effects, "_PATIENCE_S", -1)
-    monkeypatch.setattr(effects, "LIMIT_S", 20)
-    monkeypatch.setattr(effects, "_OVERHEAD_S", 5)
+    monkeypatch.setattr(hostbuild, "_UNDOING_S", (0,))
+    monkeypatch.setattr(moveexecutor, "_PATIENCE_S", -1)
+    monkeypatch.setattr(moveexecutor, "LIMIT_S", 20)
+    monkeypatch.setattr(moveexecutor, "_OVERHEAD_S", 5)
     monkeypatch.setattr(evacuate, "_LOOK_S", 0)
     modules = {name: _runner(name, opts) for name in RUNNERS}
     return SimpleNamespace(opts=opts, folder=tmp_path, modules=modules, nested=nested)

@@ -9,13 +9,13 @@ import test_hostile_answers as hostile
 from hostilehost import HOSTILE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from saltvirt import content, wire
-from saltvirt.fleet import inventory
-from saltvirt.fleet.doctor import masterfacts
-from saltvirt.fleet.doctor import run as doctors
-from saltvirt.fleet.setup import masterfacts as setupfacts
-from saltvirt.fleet.setup import unsigned
-from saltvirt.placement.doctor import SeenVm
+from saltvirt.core import filecontent, wire
+from saltvirt.cluster.inventory import inventory
+from saltvirt.checks.doctor.master import masterfacts
+from saltvirt.checks.doctor.master import run
+from saltvirt.checks.setup.master import masterfacts as setupfacts
+from saltvirt.checks.setup.master import unsigned
+from saltvirt.checks.doctor.doctoranswer import SeenVm
 from sizes import sizes
 from test_doctor_judging import facts, loose
 
@@ -43,7 +43,7 @@ def checked(lab, monkeypatch, signed):
         there = cloud.hosts[host].items()
         vms = {name: SeenVm(uuid=vm["uuid"], files=["/a"]) for name, vm in there}
         left = {"lock": ["/var/lib/salt-virt/x.lock"], "download": ["/srv/a.part"]}
-        said = facts(code=content.of_code(), vms=vms, files=[loose()], left=left)
+        said = facts(code=filecontent.of_code(), vms=vms, files=[loose()], left=left)
         return wire.plain(dataclasses.replace(said, copies=["/a", "/b"]))
 
     for name, says in (
@@ -56,7 +56,7 @@ def checked(lab, monkeypatch, signed):
         ("_trash_empty", lambda _cloud, _host, *_entries: {"own-1": 7}),
     ):
         monkeypatch.setattr(hostilehost.Cloud, name, says, raising=False)
-    monkeypatch.setattr(doctors, "_PAUSE_S", 0)
+    monkeypatch.setattr(run, "_PAUSE_S", 0)
     # No unit test has minions that could answer.
     monkeypatch.setattr(masterfacts, "find_answering_minions", lambda _cloud, _names: frozenset())
     monkeypatch.setattr(unsigned, "answers", lambda *_asked: {})

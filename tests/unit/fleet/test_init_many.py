@@ -6,11 +6,13 @@ import time
 
 import pytest
 from fleetkit import is_tidy, key
-from saltvirt import records
-from saltvirt.errors import BadArgument, NameTaken, ReservationRefused, VirtError
-from saltvirt.fleet import deploy, inventory, keys, orders
-from saltvirt.fleet.many import asked, planning, run
-from saltvirt.fleet.many.outcome import Call, NotAllBuilt
+from saltvirt.core.journal import records
+from saltvirt.core.errors import BadArgument, NameTaken, ReservationRefused, VirtError
+from saltvirt.vm.create.master import deploy
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.vm.create.master.many import manyrequest, planning, run
+from saltvirt.vm.create.master.many.outcome import Call, NotAllBuilt
 
 IMAGE = "salt://a.qcow2"
 NIC = {"name": "eth0", "source": "br0", "mac": "52:00:00:00:00:01"}
@@ -20,10 +22,10 @@ def call(count=6, pattern="web{}", *, vms=None, per_host=2, whole=False, wait=Fa
     """Return a call for some VMs of one CPU and one MiB."""
     usual = {"cpu": 1, "mem": 1, "image": IMAGE}
     if vms is None:
-        wanted = [{**usual, "name": name} for name in asked.number_names(pattern, count)]
+        wanted = [{**usual, "name": name} for name in manyrequest.number_names(pattern, count)]
     else:
-        wanted = asked.parse_list(vms, usual)
-    requests = asked.parse_requests(wanted, common)
+        wanted = manyrequest.parse_list(vms, usual)
+    requests = manyrequest.parse_requests(wanted, common)
     return Call(requests=requests, per_host=per_host, max_parallel=8, whole=whole, wait=wait)
 
 
@@ -231,7 +233,7 @@ def test_a_name_with_another_size_ends_it_before_anything_is_built(cloud):
 
 
 def test_a_name_that_a_minion_has_ends_it_before_anything_is_built(cloud):
-    keys.accept(cloud.opts, "web2", "a key")
+    minionkeys.accept(cloud.opts, "web2", "a key")
 
     with pytest.raises(NameTaken, match="a minion called 'web2' is accepted"):
         built(cloud)
@@ -343,7 +345,7 @@ def test_no_host_is_at_more_than_its_limit(cloud):
 def test_minions_that_do_not_answer_are_named_and_stay(cloud, monkeypatch):
     answered = {"web1": time.monotonic() + 5}
     monkeypatch.setattr(
-        run.answering,
+        run.minionwaits,
         "wait_for_minions",
         lambda _cloud, until, out: out.update({n: answered[n] for n in answered if n in until}),
     )

@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-from saltvirt import compat
-from saltvirt.fleet import keys
+from saltvirt.core.salt import compat
+from saltvirt.cluster import minionkeys
 
 
 class Cache:
@@ -44,14 +44,14 @@ def test_keys_are_stored_one_after_the_other(opts, monkeypatch):
 
 def test_a_key_that_another_command_forgets_while_they_are_read_is_none(opts, monkeypatch):
     for name in ("web1", "web2"):
-        keys.accept(opts, name, "a key")
+        minionkeys.accept(opts, name, "a key")
     read = Path.read_text
 
     def forgotten(path, *args, **options):
         if path.name == "web1":
-            keys.forget(opts, "web1")
+            minionkeys.forget(opts, "web1")
         return read(path, *args, **options)
 
     monkeypatch.setattr(Path, "read_text", forgotten)
 
-    assert keys.read_vm_keys(opts) == {"web2": "a key"}
+    assert minionkeys.read_vm_keys(opts) == {"web2": "a key"}

@@ -10,10 +10,11 @@ import tightclouds
 import told
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, x25519
-from saltvirt import signed
-from saltvirt.config import MasterSettings
-from saltvirt.fleet import inventory, looking, moves, settle
-from saltvirt.fleet.cloud import Cloud
+from saltvirt.core.crypto import signed
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.cluster.inventory import inventory, listing
+from saltvirt.migration.master import recovery, settle
+from saltvirt.cluster.cloud import Cloud
 from saltvirt.placement import generation, requirements
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,8 +39,8 @@ def hosts_table(data):
 def test_vms_are_listed_by_state_in_one_pass_however_many_states_a_host_makes_up():
     vms = {f"vm{n}": f"state{n}" for n in range(50_000)}
 
-    assert seconds(looking._by_state, vms) < 5
-    assert looking._by_state({"b": "on", "a": "on", "c": "off"}) == {"on": ["a", "b"], "off": ["c"]}
+    assert seconds(listing._by_state, vms) < 5
+    assert listing._by_state({"b": "on", "a": "on", "c": "off"}) == {"on": ["a", "b"], "off": ["c"]}
 
 
 def test_a_word_of_megabytes_is_not_wrapped():
@@ -112,9 +113,9 @@ def test_of_moves_that_a_host_makes_up_so_many_are_looked_at(opts, monkeypatch):
     asked = []
     monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["h1", "h3"])
     monkeypatch.setattr(inventory, "survey", lambda *_args: found)
-    monkeypatch.setattr(moves, "settle", lambda *_args, **_options: asked.append(1) or "over")
+    monkeypatch.setattr(recovery, "settle", lambda *_args, **_options: asked.append(1) or "over")
     cloud = Cloud(opts=opts, settings=MasterSettings(), progress=lambda *_a, **_k: None)
 
-    with pytest.raises(moves.Unsettled, match="h3 says that 5,000 moves are on record there"):
+    with pytest.raises(recovery.Unsettled, match="h3 says that 5,000 moves are on record there"):
         settle.settle_all(cloud)
     assert len(asked) == 100

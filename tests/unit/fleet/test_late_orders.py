@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import pytest
 from fleetkit import is_tidy, key, left
-from saltvirt import records
-from saltvirt.errors import NameTaken, VirtError
-from saltvirt.fleet import building, deploy, minions, orders, purge
-from saltvirt.fleet.hosts import HostCommandFailed, HostUnresponsive
-from saltvirt.ops import ordered
+from saltvirt.core.journal import records
+from saltvirt.core.errors import NameTaken, VirtError
+from saltvirt.vm.create.master import hostbuild, deploy
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster import orders
+from saltvirt.vm.purge.master import purge
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive
+from saltvirt.core.salt import ordered
 
 GIVEN_UP = "the master has given this order up"
 
@@ -35,7 +38,7 @@ def test_a_busy_host_is_asked_again_whether_it_has_given_up(cloud, monkeypatch, 
     cloud.hosts.does["virt.init"] = build
     says = iter([*before, minions.REFUSED])
     monkeypatch.setattr(minions, "refuse", lambda *_args: next(says))
-    monkeypatch.setattr(building, "_UNDOING_S", (0,) * 3)
+    monkeypatch.setattr(hostbuild, "_UNDOING_S", (0,) * 3)
 
     with pytest.raises(KeyboardInterrupt):
         cloud.init()

@@ -1,7 +1,7 @@
 """A source that is leaving, while its target does not have the VM any more."""
 
 import pytest
-from saltvirt.fleet import migrate, moves, settle
+from saltvirt.migration.master import migrate, recovery, settle
 
 
 @pytest.fixture
@@ -9,7 +9,7 @@ def leaving(made):
     """Four hosts; web's source h1 has noted *leaving*, and its job has died right after that."""
     made.put("web", "h1", autostart=True, state="shutdown")
     made.silent.add(("h1", "virt.migrate_step finish"))
-    with pytest.raises(moves.Unsettled):
+    with pytest.raises(recovery.Unsettled):
         migrate.migrate(made.master, "web", "h2", {})
     made.silent.clear()
     made.departures["h1", "web"]["phase"] = "leaving"
@@ -33,9 +33,9 @@ def test_what_may_be_the_only_copy_waits_for_its_operator(leaving, is_on_record)
     else:
         _reinstall(leaving, "h2")
 
-    with pytest.raises(moves.Unsettled, match="h2, which does not have it any more.*keep=h1"):
+    with pytest.raises(recovery.Unsettled, match="h2, which does not have it any more.*keep=h1"):
         settle.settle_all(leaving.master, "web")
-    with pytest.raises(moves.Unsettled, match="h1 answers, so it is not lost"):
+    with pytest.raises(recovery.Unsettled, match="h1 answers, so it is not lost"):
         settle.settle_all(leaving.master, "web", keep="h2")
     assert ("h1", "web") in leaving.away and ("h1", "web") in leaving.departures
 
@@ -58,7 +58,7 @@ def test_a_third_host_that_has_it_ends_the_move_by_the_operators_word(leaving):
     leaving.put("web", "h3", state="running")
     leaving.hosts["h2"].clear()
 
-    with pytest.raises(moves.Unsettled, match="'web' is on h3.*keep=h3"):
+    with pytest.raises(recovery.Unsettled, match="'web' is on h3.*keep=h3"):
         settle.settle_all(leaving.master, "web")
     assert ("h1", "web") in leaving.away
 
@@ -70,9 +70,9 @@ def test_a_silent_third_host_may_have_it(leaving):
     _reinstall(leaving, "h2")
     leaving.silent.add("h3")
 
-    with pytest.raises(moves.Unsettled, match="h3 .* may have it, and cannot be asked"):
+    with pytest.raises(recovery.Unsettled, match="h3 .* may have it, and cannot be asked"):
         settle.settle_all(leaving.master, "web")
-    with pytest.raises(moves.Unsettled, match="h3 .* may have it, and cannot be asked"):
+    with pytest.raises(recovery.Unsettled, match="h3 .* may have it, and cannot be asked"):
         settle.settle_all(leaving.master, "web", keep="h1")
     assert ("h1", "web") in leaving.away
 

@@ -1,13 +1,15 @@
 """Look at some hypervisors and VMs, sorted, a page of them; what is not shown is not asked."""
 
 import pytest
-from saltvirt import vmfilter
-from saltvirt.config import HostSettings, MasterSettings
-from saltvirt.errors import BadArgument
-from saltvirt.fleet import hints, inventory, keys, looking, minions
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.kvm import connect
-from saltvirt.ops import inspect
+from saltvirt.core import vmfilter
+from saltvirt.core.options.config import HostSettings, MasterSettings
+from saltvirt.core.errors import BadArgument
+from saltvirt.cluster.inventory import lastseen, inventory, listing
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.libvirt import connect
+from saltvirt.vm.show.host import inspect
 from test_generation import said_of
 
 STATES = {
@@ -102,7 +104,7 @@ def cloud(opts):
 def look(host=None, sort=None, limit=None, offset=0, stream=False, **vms):
     """Return the look of a call."""
     page = {"sort": sort, "limit": limit, "offset": offset}
-    return looking.from_call(host, vmfilter.from_call(**vms), **page, stream=stream)
+    return listing.from_call(host, vmfilter.from_call(**vms), **page, stream=stream)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +123,8 @@ def look(host=None, sort=None, limit=None, offset=0, stream=False, **vms):
     ],
 )
 def test_query_and_list_show_the_same_vms(hosts, cloud, given, seen):
-    queried = looking.query(cloud, look(**given))
-    listed = looking.listed(cloud, look(**given))
+    queried = listing.query(cloud, look(**given))
+    listed = listing.listed(cloud, look(**given))
 
     assert {host: sorted(info["vm_info"]) for host, info in queried.items()} == seen
     assert {host: sorted(sum(by.values(), [])) for host, by in listed.items()} == seen
@@ -132,11 +134,11 @@ def test_query_and_list_show_the_same_vms(hosts, cloud, given, seen):
 
 
 def test_only_the_fields_that_are_asked_for_come(hosts, cloud):
-    found = looking.query(cloud, look(fields="state,mem"))
+    found = listing.query(cloud, look(fields="state,mem"))
 
     assert found["hyper2"]["vm_info"] == {"web3": {"state": "running", "mem": 1}}
     assert found["hyper3"]["vm_info"] == {}
-    few = looking.host_info(cloud, look(fields=["memory"], known=looking.HOST_FIELDS))
+    few = listing.host_info(cloud, look(fields=["memory"], known=listing.HOST_FIELDS))
     assert {tuple(info) for info in few.values()} == {("memory",)}
 
 
@@ -152,7 +154,7 @@ def test_no_host_says_by_which_command_its_vms_are_logged_into(hosts, cloud, mon
     monkeypatch.setattr(hosts, "_full_info", lying)
     lines = []
 
-    found = looking.query(cloud, look(**given), lines.append if given.get("stream") else None)
+    found = listing.query(cloud, look(**given), lines.append if given.get("stream") else None)
 
     assert found["hyper1"]["vm_info"]["web1"] == shown("running")
     assert "evil" not in str(found) + str(lines)
@@ -170,7 +172,7 @@ def test_no_host_says_by_which_command_its_vms_are_logged_into(hosts, cloud, mon
     ],
 )
 def test_hosts_come_in_the_order_asked_for_and_in_pages(hosts, cloud, function, sort, order):
-    show = getattr(looking, function)
+    show = getattr(listing, function)
 
     assert list(show(cloud, look(sort=sort))) == order
     pages = [list(show(cloud, look(sort=sort, limit=2, offset=n))) for n in (0, 2)]
@@ -178,11 +180,11 @@ def test_hosts_come_in_the_order_asked_for_and_in_pages(hosts, cloud, function, 
 
 
 def test_who_is_on_no_page_is_not_asked(hosts, cloud):
-    looking.query(cloud, look(limit=1, offset=2))
+    listing.query(cloud, look(limit=1, offset=2))
 
     assert hosts.asked == [("virt.full_info", ["hyper3"])]
     with pytest.raises(BadArgument, match="offset.*there are no more hypervisors"):
-        looking.query(cloud, look(offset=4))
+        listing.query(cloud, look(offset=4))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_who_is_on_no_page_is_not_asked(hosts, cloud):
 )
 def test_what_means_nothing_is_refused(hosts, cloud, given, why):
     with pytest.raises(BadArgument, match=why):
-        looking.query(cloud, look(**given))
+        listing.query(cloud, look(**given))
     assert hosts.asked == []
 
 
@@ -210,11 +212,11 @@ def test_a_filter_does_not_hide_that_a_vm_is_there_twice_nor_lose_a_hint(
 ):
     monkeypatch.setitem(STATES, "hyper3", {"web1": "shutdown"})
 
-    found = looking.query(cloud, look(name="web1", state="running"))
+    found = listing.query(cloud, look(name="web1", state="running"))
 
     assert list(found) == ["hyper1", "duplicates"]
     assert found["duplicates"] == {"web1": ["hyper1", "hyper3"]}
-    assert hints.find_hosts(opts, "db1") == ["hyper1"]
+    assert lastseen.find_hosts(opts, "db1") == ["hyper1"]
 
 
 def test_a_host_that_claims_all_vms_does_not_have_each_asked_for(hosts, cloud, monkeypatch):
@@ -222,7 +224,7 @@ def test_a_host_that_claims_all_vms_does_not_have_each_asked_for(hosts, cloud, m
     for host in ("hyper1", "hyper3"):
         monkeypatch.setitem(STATES, host, many)
 
-    found = looking.listed(cloud, look())
+    found = listing.listed(cloud, look())
 
     assert found["duplicates"] == dict.fromkeys(many, ["hyper1", "hyper3"])
     assert len(hosts.asked) <= 21
@@ -231,17 +233,17 @@ def test_a_host_that_claims_all_vms_does_not_have_each_asked_for(hosts, cloud, m
 def test_a_host_of_an_older_release_is_named_and_asked_as_before_without_a_filter(hosts, cloud):
     hosts.old = {"rack1"}
 
-    found = looking.query(cloud, look(name="web*"))
+    found = listing.query(cloud, look(name="web*"))
 
     assert list(found["failed"]) == ["rack1"] and "saltutil.sync_all" in found["failed"]["rack1"]
-    assert "failed" not in looking.query(cloud, look())
-    assert "failed" not in looking.listed(cloud, look(name="web*"))
+    assert "failed" not in listing.query(cloud, look())
+    assert "failed" not in listing.listed(cloud, look(name="web*"))
 
 
 def streamed(function, cloud, **given):
     """Return what a look has printed, and what it returns."""
     lines = []
-    return lines, getattr(looking, function)(cloud, look(**given, stream=True), lines.append)
+    return lines, getattr(listing, function)(cloud, look(**given, stream=True), lines.append)
 
 
 @pytest.mark.parametrize("function", ["query", "listed", "host_info"])
@@ -276,32 +278,32 @@ def test_who_is_silent_or_fails_has_a_line_at_the_end(hosts, cloud, monkeypatch)
 
 
 def test_the_vms_that_silent_and_failing_hosts_had_are_shown_as_they_were_last_seen(hosts, cloud):
-    looking.listed(cloud, looking.Look())
+    listing.listed(cloud, listing.Look())
     hosts.silent, hosts.odd, hosts.old = {"hyper1"}, {"hyper2", "hyper3"}, set()
     had = {"hyper1": ["db1", "web1", "web2"], "hyper2": ["web3"]}
 
-    for show in (looking.listed, looking.query):
-        assert show(cloud, looking.Look())["last_seen"] == had
+    for show in (listing.listed, listing.query):
+        assert show(cloud, listing.Look())["last_seen"] == had
     lines, _found = streamed("listed", cloud)
     assert [line["last_seen"] for line in lines if "last_seen" in line] == [
         had["hyper2"],
         had["hyper1"],
     ]
-    some = looking.Look(vms=vmfilter.from_call("db*", None, None))
-    assert looking.listed(cloud, some)["last_seen"] == {"hyper1": ["db1"]}
-    one = looking.Look(hosts=("rack1",))
-    assert "last_seen" not in looking.listed(cloud, one)
+    some = listing.Look(vms=vmfilter.from_call("db*", None, None))
+    assert listing.listed(cloud, some)["last_seen"] == {"hyper1": ["db1"]}
+    one = listing.Look(hosts=("rack1",))
+    assert "last_seen" not in listing.listed(cloud, one)
 
 
 def test_the_vms_of_a_host_that_was_shut_out_are_shown_as_they_were_last_seen(
     hosts, cloud, monkeypatch
 ):
-    looking.listed(cloud, looking.Look())
-    keys.accept(cloud.opts, "gone", "a key")
-    hints.refresh(cloud.opts, hints.ReportedNames(whole={"gone": ["mail"], "deleted": ["old"]}))
+    listing.listed(cloud, listing.Look())
+    minionkeys.accept(cloud.opts, "gone", "a key")
+    lastseen.refresh(cloud.opts, lastseen.ReportedNames(whole={"gone": ["mail"], "deleted": ["old"]}))
 
-    assert looking.listed(cloud, looking.Look())["last_seen"] == {"gone": ["mail"]}
-    assert "last_seen" not in looking.listed(cloud, looking.Look(hosts=("hyper*",)))
+    assert listing.listed(cloud, listing.Look())["last_seen"] == {"gone": ["mail"]}
+    assert "last_seen" not in listing.listed(cloud, listing.Look(hosts=("hyper*",)))
 
 
 def test_a_page_of_hosts_is_streamed_too(hosts, cloud):
@@ -337,7 +339,7 @@ def test_an_error_names_some_of_a_thousand_hypervisors(opts):
     assert silent.table == {"unreachable": every}
 
 
-@pytest.mark.parametrize("known", [vmfilter.FIELDS, looking.HOST_FIELDS])
+@pytest.mark.parametrize("known", [vmfilter.FIELDS, listing.HOST_FIELDS])
 def test_a_field_that_there_is_not_is_refused_with_those_there_are(known):
     with pytest.raises(BadArgument) as refused:
         vmfilter.from_call(fields=f"{known[0]},memry", known=known)
@@ -351,4 +353,4 @@ def test_the_fields_there_are_are_those_that_hosts_say():
         vm = inspect.vm_info(conn, "test")["test"]
 
     assert sorted(vm) == sorted(vmfilter.FIELDS)
-    assert set(said_of(13)) <= set(looking.HOST_FIELDS)
+    assert set(said_of(13)) <= set(listing.HOST_FIELDS)

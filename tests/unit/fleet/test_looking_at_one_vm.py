@@ -3,11 +3,15 @@
 import fleetkit
 import keypairs
 import pytest
-from saltvirt import compat
-from saltvirt.errors import BadArgument, NameTaken, NoSuchVm
-from saltvirt.fleet import finding, hints, inventory, keys, migrate, minions, reaching, settle
-from saltvirt.fleet.hosts import HostCommandFailed
-from saltvirt.wire import BadAnswer
+from saltvirt.core.salt import compat
+from saltvirt.core.errors import BadArgument, NameTaken, NoSuchVm
+from saltvirt.cluster.inventory import locate, lastseen, inventory
+from saltvirt.cluster import minionkeys
+from saltvirt.migration.master import migrate, settle
+from saltvirt.cluster.rpc import minions
+from saltvirt.vm.guest.master import reachvm
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
+from saltvirt.core.wire import BadAnswer
 
 SHOWN = {"cpu": 1, "mem": 1024, "state": "running", "graphics": {}, "disks": {}, "nics": {}}
 NOWHERE = {**SHOWN, "addresses": [], "addresses_from": None, "ssh_user": "debian", "login": "x"}
@@ -41,7 +45,7 @@ def test_an_address_that_its_host_knows_is_the_one(cloud, monkeypatch):
     cloud.says["virt.vm_info"] = {"web": known}
     monkeypatch.setattr(compat.Grains, "of", lambda *_args: pytest.fail("nobody asked it"))
 
-    assert reaching.vm_info(cloud.master, "web") == {
+    assert reachvm.vm_info(cloud.master, "web") == {
         "hyper2": {"web": {**known, "login": "ssh debian@192.0.2.7"}}
     }
 
@@ -52,7 +56,7 @@ def test_how_to_log_in_is_not_a_hosts_own_text(cloud, state):
     known = {**NOWHERE, "state": state, "addresses": ["192.0.2.7", lie], "login": lie}
     cloud.says["virt.vm_info"] = {"web": {**known, "addresses_from": lie}, "other": known}
 
-    shown = reaching.vm_info(cloud.master, "web")
+    shown = reachvm.vm_info(cloud.master, "web")
 
     login, where = ("ssh debian@192.0.2.7", ["192.0.2.7"]) if state == "running" else (None, [])
     told = {"login": login, "addresses": where, "addresses_from": None}
@@ -61,11 +65,11 @@ def test_how_to_log_in_is_not_a_hosts_own_text(cloud, state):
 
 def test_where_the_host_knows_none_the_vm_itself_says_and_that_is_said(cloud, monkeypatch):
     cloud.says["virt.vm_info"] = {"web": NOWHERE}
-    keys.accept(cloud.opts, "web", keypairs.named("a guest")[0])
+    minionkeys.accept(cloud.opts, "web", keypairs.named("a guest")[0])
     told = {"ipv4": ["127.0.0.1", "192.0.2.9"]}
     monkeypatch.setattr(compat.Grains, "of", lambda _self, name: {"web": told}.get(name))
 
-    one = reaching.vm_info(cloud.master, "web")["hyper2"]["web"]
+    one = reachvm.vm_info(cloud.master, "web")["hyper2"]["web"]
 
     assert (one["addresses"], one["addresses_from"]) == (["192.0.2.9"], "minion")
     assert one["login"] == "ssh debian@192.0.2.9" and one["mem"] == 1024
@@ -75,10 +79,10 @@ def test_where_the_host_knows_none_the_vm_itself_says_and_that_is_said(cloud, mo
 def test_who_has_no_key_or_does_not_run_is_not_asked(cloud, monkeypatch, change):
     cloud.says["virt.vm_info"] = {"web": {**NOWHERE, **change}}
     if change:
-        keys.accept(cloud.opts, "web", keypairs.named("a guest")[0])
+        minionkeys.accept(cloud.opts, "web", keypairs.named("a guest")[0])
     monkeypatch.setattr(compat.Grains, "of", lambda *_args: pytest.fail("it was asked"))
 
-    one = reaching.vm_info(cloud.master, "web")["hyper2"]["web"]
+    one = reachvm.vm_info(cloud.master, "web")["hyper2"]["web"]
 
     assert one["addresses"] == []
     wanted = None if change else "ssh debian@ADDRESS (ADDRESS: not known to its host yet)"
@@ -91,7 +95,7 @@ def test_behind_nat_the_login_leads_through_the_host(cloud):
         "web": {**NOWHERE, "addresses": ["192.168.122.7"], "behind_host": behind}
     }
 
-    said = reaching.find_login(cloud.master, "hyper2", "web", has_minion=True)
+    said = reachvm.find_login(cloud.master, "hyper2", "web", has_minion=True)
 
     assert said["login"] == "ssh -J hyper2 debian@192.168.122.7"
 
@@ -102,7 +106,7 @@ def test_networks_that_are_none_change_nothing(cloud, behind):
         "web": {**NOWHERE, "addresses": ["192.0.2.7"], "behind_host": behind}
     }
 
-    said = reaching.find_login(cloud.master, "hyper2", "web", has_minion=False)
+    said = reachvm.find_login(cloud.master, "hyper2", "web", has_minion=False)
 
     assert said["login"] == "ssh debian@192.0.2.7"
 
@@ -111,7 +115,7 @@ def test_a_source_that_nobody_knows_is_not_repeated(cloud):
     told = {**NOWHERE, "addresses": ["192.0.2.7"], "addresses_from": "\x1b[31m"}
     cloud.says["virt.vm_info"] = {"web": told}
 
-    assert "addresses_from" not in reaching.find_login(
+    assert "addresses_from" not in reachvm.find_login(
         cloud.master, "hyper2", "web", has_minion=False
     )
 
@@ -120,14 +124,14 @@ def test_an_answer_of_another_kind_is_one_line(cloud):
     cloud.says["virt.vm_info"] = {"web": {"cpu": "many"}}
 
     with pytest.raises(BadAnswer, match="hyper2"):
-        reaching.vm_info(cloud.master, "web")
+        reachvm.vm_info(cloud.master, "web")
 
 
 def test_the_console_is_shown_wherever_the_vm_is(cloud):
     text = "one\n\n\x1b[31mred\x1b[0m\n" + "x" * 500 + "\nlogin:\x07"
     cloud.says["virt.console_log"] = text
 
-    lines = reaching.console_log(cloud.master, "web", 4).split("\n")
+    lines = reachvm.console_log(cloud.master, "web", 4).split("\n")
 
     assert lines == ["", "red", f"{'x' * 200} …", "login:"]
 
@@ -147,13 +151,13 @@ def test_a_console_that_cannot_be_shown_is_one_line(cloud, said, error):
     cloud.says["virt.console_log"] = said
 
     with pytest.raises(HostCommandFailed, match=error) as refused:
-        reaching.console_log(cloud.master, "web", 20)
+        reachvm.console_log(cloud.master, "web", 20)
     assert "\n" not in str(refused.value)
 
 
 def test_a_vm_that_nobody_has_has_no_console(cloud):
     with pytest.raises(NoSuchVm):
-        reaching.console_log(cloud.master, "nothing", 20)
+        reachvm.console_log(cloud.master, "nothing", 20)
 
 
 def asked(cloud, monkeypatch):
@@ -172,52 +176,52 @@ EVERY = ["hyper1", "hyper2", "hyper3"]
 
 
 def test_the_host_that_had_a_vm_is_asked_alone_if_it_has_it_still(cloud, monkeypatch):
-    hints.record_move(cloud.opts, "web", "hyper2")
+    lastseen.record_move(cloud.opts, "web", "hyper2")
     questions = asked(cloud, monkeypatch)
 
-    assert finding.locate_for_read(cloud.master, "web") == "hyper2"
+    assert locate.locate_for_read(cloud.master, "web") == "hyper2"
     assert questions == [("virt.presence", ["hyper2"])]
 
 
 @pytest.mark.parametrize("hinted", [["hyper1"], ["hyper9"], ["hyper1", "hyper2"], []])
 def test_all_are_asked_where_the_hint_is_wrong_or_there_are_more(cloud, monkeypatch, hinted):
     heard = {host: ["web"] for host in hinted}
-    hints.refresh(cloud.opts, hints.ReportedNames(whole=heard))
+    lastseen.refresh(cloud.opts, lastseen.ReportedNames(whole=heard))
     questions = asked(cloud, monkeypatch)
 
-    assert finding.locate_for_read(cloud.master, "web") == "hyper2"
+    assert locate.locate_for_read(cloud.master, "web") == "hyper2"
     assert questions[-1] == ("virt.presence", EVERY)
-    assert "hyper1" not in hints.find_hosts(cloud.opts, "web")
+    assert "hyper1" not in lastseen.find_hosts(cloud.opts, "web")
 
 
 @pytest.mark.parametrize(
     "more", [{"building": True}, {"unfinished": True, "state": None}, {"moved_to": "hyper2"}]
 )
 def test_what_is_not_whole_on_the_host_that_had_it_is_looked_for_everywhere(cloud, more):
-    hints.record_move(cloud.opts, "web", "hyper1")
+    lastseen.record_move(cloud.opts, "web", "hyper1")
     cloud.hosts.put("hyper1", "web", **{"state": "shutdown", **more})
 
-    assert finding.locate_for_read(cloud.master, "web") == "hyper2"
+    assert locate.locate_for_read(cloud.master, "web") == "hyper2"
 
 
 def test_one_that_does_not_run_where_it_was_may_run_elsewhere(cloud):
-    hints.record_move(cloud.opts, "web", "hyper1")
+    lastseen.record_move(cloud.opts, "web", "hyper1")
     cloud.hosts.put("hyper1", "web", state="shutdown")
 
     with pytest.raises(NameTaken, match="'web' is on hyper1 and hyper2"):
-        finding.locate_for_read(cloud.master, "web")
+        locate.locate_for_read(cloud.master, "web")
 
 
 def test_a_host_that_had_it_and_is_silent_is_named(cloud):
-    hints.record_move(cloud.opts, "web", "hyper2")
+    lastseen.record_move(cloud.opts, "web", "hyper2")
     cloud.hosts.silence("hyper2")
 
     with pytest.raises(NoSuchVm, match="not asked: hyper2; it was last seen on hyper2"):
-        finding.locate_for_read(cloud.master, "web")
+        locate.locate_for_read(cloud.master, "web")
 
 
 def test_a_host_that_answers_nonsense_is_not_believed(cloud, monkeypatch):
-    hints.record_move(cloud.opts, "web", "hyper1")
+    lastseen.record_move(cloud.opts, "web", "hyper1")
     usual = minions.ask
 
     def ask(cloud_, targets, fun, *args, **options):
@@ -228,24 +232,24 @@ def test_a_host_that_answers_nonsense_is_not_believed(cloud, monkeypatch):
 
     monkeypatch.setattr(minions, "ask", ask)
 
-    assert finding.locate_for_read(cloud.master, "web") == "hyper2"
+    assert locate.locate_for_read(cloud.master, "web") == "hyper2"
 
 
 def test_whoever_changes_a_vm_asks_all_and_hears_of_a_second_one(cloud):
-    hints.record_move(cloud.opts, "web", "hyper2")
+    lastseen.record_move(cloud.opts, "web", "hyper2")
     cloud.hosts.put("hyper3", "web")
 
     with pytest.raises(NameTaken, match="'web' is on hyper2 and hyper3"):
         inventory.locate(cloud.master, "web")
-    assert hints.find_hosts(cloud.opts, "web") == ["hyper2", "hyper3"]
+    assert lastseen.find_hosts(cloud.opts, "web") == ["hyper2", "hyper3"]
     with pytest.raises(NameTaken, match="'web' is on hyper2 and hyper3"):
-        finding.locate_for_read(cloud.master, "web")
+        locate.locate_for_read(cloud.master, "web")
 
 
 @pytest.mark.parametrize(
     "read",
     [
-        reaching.vm_info,
+        reachvm.vm_info,
         inventory.locate,
         lambda cloud, name: migrate.plan(cloud, "web", name),
         lambda cloud, name: settle.settle_all(cloud, name),

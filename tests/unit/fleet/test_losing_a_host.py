@@ -4,11 +4,12 @@ from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
-from saltvirt.fleet import effects, minions, moves
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.parts import Elsewhere, Source, Target
+from saltvirt.migration.master import moveexecutor, recovery
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.core.protocol.effects import Elsewhere, Source, Target
 
-HOSTS = effects.MoveHosts(source="hyper1", target="hyper2")
+HOSTS = moveexecutor.MoveHosts(source="hyper1", target="hyper2")
 HANDED = {"source": asdict(Source(phase="handing", has=True)), "target": asdict(Target())}
 
 
@@ -24,16 +25,16 @@ def test_only_a_silent_host_is_lost(monkeypatch, said, is_lost):
         return {host: minions.Reply(minion=host, **value)}
 
     monkeypatch.setattr(minions, "ask", ask)
-    monkeypatch.setattr(effects, "act", lambda *args, **_options: asked.append(args[1:]) or {})
-    monkeypatch.setattr(effects, "_PATIENCE_S", 0)
-    monkeypatch.setattr(effects.elsewhere, "look", lambda *_args: Elsewhere())
+    monkeypatch.setattr(moveexecutor, "act", lambda *args, **_options: asked.append(args[1:]) or {})
+    monkeypatch.setattr(moveexecutor, "_PATIENCE_S", 0)
+    monkeypatch.setattr(moveexecutor.thirdhosts, "look", lambda *_args: Elsewhere())
     held = SimpleNamespace(name="web1", record=None)
     cloud = Cloud(opts={}, settings=SimpleNamespace(timeout_s=1), progress=lambda *_a, **_k: None)
     call = (cloud, held, "t1", HOSTS)
 
     if is_lost:
-        assert moves.settle(*call, keep="hyper1") == "stays on hyper1; hyper2 is lost"
+        assert recovery.settle(*call, keep="hyper1") == "stays on hyper1; hyper2 is lost"
     else:
-        with pytest.raises(effects.MoveFailed, match="hyper2 answers, so it is not lost"):
-            moves.settle(*call, keep="hyper1")
+        with pytest.raises(moveexecutor.MoveFailed, match="hyper2 answers, so it is not lost"):
+            recovery.settle(*call, keep="hyper1")
     assert bool(asked) is is_lost

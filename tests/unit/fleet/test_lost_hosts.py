@@ -1,8 +1,9 @@
 """Hosts that never come back, or come back after all: what the operator's word ends."""
 
 import pytest
-from saltvirt.errors import MasterError, VirtError
-from saltvirt.fleet import keys, migrate, moves, orders, settle
+from saltvirt.core.errors import MasterError, VirtError
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.migration.master import migrate, recovery, settle
 
 PLANNED = {"target": "h2", "autostart": True, "was": True}
 
@@ -15,7 +16,7 @@ def settled(master, **given):
 def cut_off(two, master, host, call):
     """Have a host fall silent in the middle of a move, and the other alone on record."""
     two.before[host, call] = lambda: two.silent.add(host)
-    with pytest.raises(moves.Unsettled) as caught:
+    with pytest.raises(recovery.Unsettled) as caught:
         migrate.migrate(master, "web", "h2", {})
     two.before.clear()
     return str(caught.value)
@@ -43,14 +44,14 @@ def came_back(two, master):
 def test_a_target_that_comes_back_with_the_vm_is_named_with_what_ends_it(two, master, came_back):
     said = "had come to h2 before that was given up, and h1 has it too: .* keep=h1.* or keep=h2"
 
-    with pytest.raises(moves.Unsettled, match=said):
+    with pytest.raises(recovery.Unsettled, match=said):
         settled(master)
 
     assert two.where("web") == ["h1", "h2"]
 
 
 def test_what_came_back_runs_and_is_not_removed(two, master, came_back):
-    with pytest.raises(moves.Unsettled, match="it runs here"):
+    with pytest.raises(recovery.Unsettled, match="it runs here"):
         settled(master, keep="h1")
 
     assert two.where("web") == ["h1", "h2"]
@@ -80,7 +81,7 @@ def test_of_a_source_that_is_lost_while_it_sends_nothing_that_runs_has_come(two,
     said = cut_off(two, master, "h1", "virt.migrate")
     assert said.endswith("or if h1 never comes back, with keep=h2")
 
-    with pytest.raises(moves.Unsettled, match="nothing that could run has come to h2.* force=True"):
+    with pytest.raises(recovery.Unsettled, match="nothing that could run has come to h2.* force=True"):
         settled(master, keep="h2")
     assert settled(master, keep="h2", force=True) == (
         "was given up with h1: h2 has nothing of it any more"
@@ -101,7 +102,7 @@ def test_what_has_not_come_whole_is_given_up_with_its_source_by_force(two, maste
         raise VirtError("VM 'web' has not come here whole: /srv/web.raw is missing")
 
     two.before["h2", "virt.migrate_step arrive"] = refuse
-    with pytest.raises(moves.Unsettled, match="web.raw is missing; bring back .* force=True too"):
+    with pytest.raises(recovery.Unsettled, match="web.raw is missing; bring back .* force=True too"):
         settled(master, keep="h2")
     assert "was given up with h1" in settled(master, keep="h2", force=True)
 
@@ -112,7 +113,7 @@ def test_a_move_whose_hosts_are_both_lost_is_forgotten_by_force(two, master):
     cut_off(two, master, "h1", "virt.migrate")
     two.silent = {"h1", "h2"}
 
-    with pytest.raises(moves.Unsettled, match="if neither host ever comes back, with force=True"):
+    with pytest.raises(recovery.Unsettled, match="if neither host ever comes back, with force=True"):
         settled(master)
     said = settled(master, force=True)
 
@@ -126,10 +127,10 @@ def test_a_move_whose_hosts_are_both_lost_is_forgotten_by_force(two, master):
 def test_a_target_that_is_not_a_minion_any_more_is_waited_for_no_longer(two, master):
     cut_off(two, master, "h2", "virt.migrate_step arrive")
     assert settled(master, keep="h1") == "stays on h1; h2 is lost"
-    with pytest.raises(moves.Unsettled, match="if h2 never comes back"):
+    with pytest.raises(recovery.Unsettled, match="if h2 never comes back"):
         settled(master)
 
-    keys.discard(master.opts, "h2", "a key")
+    minionkeys.discard(master.opts, "h2", "a key")
     two.hosts.pop("h2")
     two.arrivals.clear()
 
@@ -142,7 +143,7 @@ def test_nothing_is_given_up_where_both_hosts_answer(two, master, keep):
     cut_off(two, master, "h2", "virt.migrate_step arrive")
     two.silent.clear()
 
-    with pytest.raises(moves.Unsettled, match="answers, so it is not lost: leave keep= out"):
+    with pytest.raises(recovery.Unsettled, match="answers, so it is not lost: leave keep= out"):
         settled(master, keep=keep)
     assert settled(master) == "has moved to h2"
 
@@ -160,7 +161,7 @@ def test_what_had_left_for_a_target_that_is_lost_is_forgotten_by_force(two, mast
     assert "if h2 never comes back, with keep=h1" in said
 
     line = "'web' has gone from h1 already, and is lost if h2 is; with force=True too"
-    with pytest.raises(moves.Unsettled, match=line):
+    with pytest.raises(recovery.Unsettled, match=line):
         settled(master, keep="h1")
     assert order(master) is not None
 

@@ -1,9 +1,9 @@
 """What virt.init_many is asked for, whose turn it is, and what is said in a line."""
 
 import pytest
-from saltvirt.errors import BadArgument
-from saltvirt.fleet.many import asked, lines
-from saltvirt.fleet.many.turns import Turns
+from saltvirt.core.errors import BadArgument
+from saltvirt.vm.create.master.many import manyrequest, lines
+from saltvirt.vm.create.master.many.turns import Turns
 
 NIC = {"name": "eth0", "source": "br0", "mac": "52:00:00:00:00:01"}
 
@@ -17,7 +17,7 @@ NIC = {"name": "eth0", "source": "br0", "mac": "52:00:00:00:00:01"}
     ],
 )
 def test_a_pattern_has_its_numbers(pattern, names):
-    assert asked.number_names(pattern, 2, 9) == names
+    assert manyrequest.number_names(pattern, 2, 9) == names
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_pattern_has_its_numbers(pattern, names):
 )
 def test_a_pattern_that_names_no_vms_is_one_line(given, why):
     with pytest.raises(BadArgument) as caught:
-        asked.number_names(*given)
+        manyrequest.number_names(*given)
     assert why in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -68,7 +68,7 @@ def test_a_pattern_that_names_no_vms_is_one_line(given, why):
 )
 def test_a_list_that_names_no_vms_is_one_line(vms, why):
     with pytest.raises(BadArgument, match=why):
-        asked.parse_requests(asked.parse_list(vms, {"cpu": 1, "mem": 1}), {})
+        manyrequest.parse_requests(manyrequest.parse_list(vms, {"cpu": 1, "mem": 1}), {})
 
 
 def test_turns_are_as_many_as_a_host_has_and_a_move_of_one_gives_its_own_back():

@@ -7,11 +7,11 @@ import time
 
 import pytest
 from fleetkit import is_tidy
-from saltvirt import undo
-from saltvirt.errors import MasterError
-from saltvirt.fleet import keys
-from saltvirt.fleet.many import builds, run
-from saltvirt.fleet.many.outcome import NotAllBuilt
+from saltvirt.core import undo
+from saltvirt.core.errors import MasterError
+from saltvirt.cluster import minionkeys
+from saltvirt.vm.create.master.many import builds, run
+from saltvirt.vm.create.master.many.outcome import NotAllBuilt
 from test_init_many import built, failing
 
 
@@ -72,7 +72,7 @@ def test_whatever_ends_the_wait_it_is_said_what_is_built_and_who_has_answered(
         out["web1"] = time.monotonic()
         raise cut
 
-    monkeypatch.setattr(run.answering, "wait_for_minions", cut_off)
+    monkeypatch.setattr(run.minionwaits, "wait_for_minions", cut_off)
     with pytest.raises(NotAllBuilt, match=f"not waited for any longer.*{line}") as caught:
         built(cloud, count=2, wait=True)
 
@@ -87,7 +87,7 @@ def test_all_or_nothing_is_nothing_if_the_master_fails_while_minions_are_waited_
     def cut_off(*_args):
         raise MasterError("the Salt master does not answer")
 
-    monkeypatch.setattr(run.answering, "wait_for_minions", cut_off)
+    monkeypatch.setattr(run.minionwaits, "wait_for_minions", cut_off)
     with pytest.raises(NotAllBuilt, match="2 VMs that this call had built are purged again"):
         built(cloud, count=2, wait=True, whole=True)
 
@@ -119,7 +119,7 @@ def test_all_or_nothing_says_what_is_left_though_the_masters_disk_is_full(cloud,
         raise OSError(28, "No space left on device")
 
     failing(cloud, "web3")
-    monkeypatch.setattr(keys, "delete", full)
+    monkeypatch.setattr(minionkeys, "delete", full)
 
     with pytest.raises(NotAllBuilt, match=r"could not be purged again .*No space left") as caught:
         built(cloud, count=4, whole=True)

@@ -1,16 +1,16 @@
 """What virt.init_many says of VMs that have no place: why of each host, and what helps."""
 
 import pytest
-from saltvirt.errors import ReservationRefused, VirtError
-from saltvirt.fleet import orders
-from saltvirt.fleet.many import asked, run
-from saltvirt.fleet.many.outcome import Call, NotAllBuilt
+from saltvirt.core.errors import ReservationRefused, VirtError
+from saltvirt.cluster import orders
+from saltvirt.vm.create.master.many import manyrequest, run
+from saltvirt.vm.create.master.many.outcome import Call, NotAllBuilt
 
 
 def call(*vms, **common):
     """Return a call for some VMs of one CPU and one MiB, unless they say otherwise."""
     usual = {"cpu": 1, "mem": 1, "image": "salt://a.qcow2"}
-    requests = asked.parse_requests(asked.parse_list(list(vms), usual), common)
+    requests = manyrequest.parse_requests(manyrequest.parse_list(list(vms), usual), common)
     return Call(requests=requests, per_host=2, max_parallel=8, wait=False)
 
 

@@ -1,8 +1,8 @@
 """All or nothing: hosts take back what they have built, and only that."""
 
 import pytest
-from saltvirt.fleet import minions
-from saltvirt.fleet.many.outcome import NotAllBuilt
+from saltvirt.cluster.rpc import minions
+from saltvirt.vm.create.master.many.outcome import NotAllBuilt
 from test_init_many import built, failing
 
 

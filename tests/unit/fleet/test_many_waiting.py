@@ -7,11 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 from askedpillar import asked
-from saltvirt import compat
-from saltvirt.config import MasterSettings
-from saltvirt.fleet import keys, pings, stored
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.many import answering
+from saltvirt.core.salt import compat
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.rpc import pings, unsignedreplies
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.vm.create.master.many import minionwaits
 
 
 class Bus:
@@ -55,7 +56,7 @@ class Bus:
 @pytest.fixture
 def waited(opts, monkeypatch):
     """Wait for two minions with a bus, half a second at most; return who answered."""
-    monkeypatch.setattr(stored, "STORED_S", 0.05)
+    monkeypatch.setattr(unsignedreplies, "STORED_S", 0.05)
 
     def wait(bus, has_asked=("web1", "web2", "stranger"), **options):
         for name in has_asked:
@@ -64,7 +65,7 @@ def waited(opts, monkeypatch):
         master = Cloud(opts={**opts, **options}, settings=MasterSettings(), progress=print)
         until = dict.fromkeys(["web1", "web2"], time.monotonic() + 0.5)
         answered = {}
-        answering.wait_for_minions(master, until, answered, every_s=0.1)
+        minionwaits.wait_for_minions(master, until, answered, every_s=0.1)
         return set(answered)
 
     return wait
@@ -125,6 +126,6 @@ def test_what_another_of_that_name_has_asked_for_before_is_no_proof(opts):
     asked(opts, "web1", {"id": "web1"})
     assert compat.Grains(opts).of("web1") == {"id": "web1"}
 
-    keys.accept(opts, "web1", "a key")
+    minionkeys.accept(opts, "web1", "a key")
 
     assert compat.Grains(opts).of("web1") is None

@@ -2,8 +2,8 @@
 
 import pytest
 import salt.version
-from saltvirt.errors import MasterError
-from saltvirt.fleet import masterrelease
+from saltvirt.core.errors import MasterError
+from saltvirt.core.salt import masterrelease
 
 
 @pytest.mark.parametrize("release", ["3006.0", "3006.11", "3007.0", "3007.3", "3005.4", "unknown"])

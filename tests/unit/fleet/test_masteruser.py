@@ -11,10 +11,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from saltvirt import files, locks
-from saltvirt.errors import MasterError
-from saltvirt.fleet import hints, masteruser, orders, runners
-from saltvirt.pki import backup, store
+from saltvirt.core import files, locks
+from saltvirt.core.errors import MasterError
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.core.salt import masteruser
+from saltvirt.cluster import orders
+from saltvirt.entry import runners
+from saltvirt.ca import backup, store
 
 USER = pwd.getpwnam("nobody")
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -70,7 +73,7 @@ def test_the_masters_user_has_the_orders_and_the_hints(master):
     with masteruser.as_master_user(master):
         with orders.opened(master, "web") as order:
             orders.begin(order, orders.PLACING)
-        hints.record_move(master, "web", "hyper1")
+        lastseen.record_move(master, "web", "hyper1")
 
     made = list((orders.folder(master).parent).rglob("*"))
     assert len(made) == 4

@@ -2,8 +2,9 @@
 
 import pytest
 import salt.cache
-from saltvirt.errors import BadArgument
-from saltvirt.fleet import keys, matching
+from saltvirt.core.errors import BadArgument
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.rpc import matching
 
 HOSTS = ["hyper1", "hyper2", "hyper3"]
 GUESTS = [f"web{n}" for n in range(1, 21)]
@@ -30,7 +31,7 @@ def read(opts, monkeypatch):
     """A master whose cache knows hosts and guests; what was read of its cache."""
     cache = Counted(salt.cache.factory(opts))
     for minion in [*HOSTS, *GUESTS]:
-        keys.accept(opts, minion, f"the key of {minion}")
+        minionkeys.accept(opts, minion, f"the key of {minion}")
         grains = {"rack": "r1" if minion in ("hyper1", "web1") else "r2", "ipv4": ["10.0.0.1"]}
         cache.store("grains", minion, grains)
         cache.store(f"minions/{minion}", "data", {"grains": grains})

@@ -4,23 +4,19 @@ from functools import partial
 
 import keypairs
 import pytest
-from saltvirt.errors import BadArgument
-from saltvirt.fleet import (
-    allowing,
-    authorization,
-    evacuate,
-    images,
-    keys,
-    restore,
-    trash,
-)
-from saltvirt.pki import store
+from saltvirt.core.errors import BadArgument
+from saltvirt.certificates.master import allowing
+from saltvirt.seeding.master import authorization
+from saltvirt.migration.master import evacuate, restore
+from saltvirt.storage.master import images, trash
+from saltvirt.cluster import minionkeys
+from saltvirt.ca import store
 
 
 @pytest.mark.parametrize("do", [allowing.allow, partial(allowing.disallow, now=store.utc_now())])
 def test_a_host_without_its_domain_or_in_other_letters_is_asked_about(opts, do):
     for there in ("rack1.example.org", "rack2.example.org", "rack2.example.net"):
-        keys.accept(opts, there, keypairs.named("a guest")[0])
+        minionkeys.accept(opts, there, keypairs.named("a guest")[0])
 
     for said, meant in (
         ("rack1", "rack1.example.org"),

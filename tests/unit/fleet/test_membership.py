@@ -10,9 +10,11 @@ import pytest
 import salt.config
 import salt.loader
 from salt.utils.minions import CkMinions
-from saltvirt.errors import BadArgument, BadConfig, MasterError
-from saltvirt.fleet import hints, keys, membership, minions
-from saltvirt.fleet.membership import Members
+from saltvirt.core.errors import BadArgument, BadConfig, MasterError
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster import minionkeys, membership
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster.membership import Members
 
 IDS = ["guest", "hyper1", "hyper2", "hyper10", "rack1.example.org", "web1"]
 GROUPS = {
@@ -28,7 +30,7 @@ GROUPS = {
 def accepted(opts):
     """A master that has accepted some minions, and has nodegroups."""
     for one in IDS:
-        keys.accept(opts, one, keypairs.named("a guest")[0])
+        minionkeys.accept(opts, one, keypairs.named("a guest")[0])
     opts["nodegroups"] = GROUPS
     return opts
 
@@ -254,8 +256,8 @@ def test_the_masters_configuration_and_its_list_are_united(accepted):
 
 def test_a_vm_that_a_hypervisor_has_is_a_guest_whatever_its_name(opts):
     for vm, host in (("hyper9", "hyper1"), ("HYPER8", "hyper2"), ("web1", "hyper1")):
-        hints.record_move(opts, vm, host)
-    hints.record_move(opts, "hyper1", "guest")
+        lastseen.record_move(opts, vm, host)
+    lastseen.record_move(opts, "hyper1", "guest")
     members = Members(patterns=("hyper*",), disallowed=frozenset({"hyper7"}))
 
     found = membership.find_last_seen_guests(opts, members, ["hyper1", "hyper2"])
@@ -322,7 +324,7 @@ def test_a_target_means_just_these_hypervisors_to_master_and_minions(opts, optio
     )
     wanted = [one for one in accepted if members.has(one)]
     for one in accepted:
-        keys.accept(opts, one, "a key")
+        minionkeys.accept(opts, one, "a key")
 
     target = membership.compound_target(members, wanted, accepted)
 

@@ -2,7 +2,7 @@
 
 import pytest
 from playedhosts import HOW, clouds
-from saltvirt.fleet import evacuate, migrate
+from saltvirt.migration.master import evacuate, migrate
 
 LINE = (
     "behind NAT (default): its connections break, its address may change, and it is reached "

@@ -4,12 +4,13 @@ import re
 import shlex
 
 import pytest
-from saltvirt import records
-from saltvirt.errors import VirtError
-from saltvirt.fleet import migrate, orders, settle
-from saltvirt.fleet.doctor import leftover, mend
-from saltvirt.fleet.findings import MASTER
-from saltvirt.pki import store
+from saltvirt.core.journal import records
+from saltvirt.core.errors import VirtError
+from saltvirt.migration.master import migrate, settle
+from saltvirt.cluster import orders
+from saltvirt.checks.doctor.master import leftover, mend
+from saltvirt.core.findings import MASTER
+from saltvirt.ca import store
 
 NAMES = ["my vm", "Windows 10 (Büro)", "a..b", "x" * 100, "%41", "Ж" * 120]
 

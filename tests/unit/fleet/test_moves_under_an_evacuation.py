@@ -5,14 +5,15 @@ import signal
 
 import playedhosts
 import pytest
-from saltvirt.fleet import evacuate, keys, orders
-from saltvirt.fleet.cloud import Cloud
+from saltvirt.migration.master import evacuate
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.cloud import Cloud
 
 
 def test_a_vm_in_the_middle_of_a_move_is_not_called_stopped(opts, monkeypatch):
     made = playedhosts.clouds(monkeypatch)(3)
     for host in made.hosts:
-        keys.accept(opts, host, "a key")
+        minionkeys.accept(opts, host, "a key")
     master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
     # It ran; its host's power was cut when it had noted that it hands it over. It is off now.
     made.put("web", "h1", state="shutdown")
@@ -28,7 +29,7 @@ def test_a_definition_that_was_kept_is_no_host_that_a_vm_has_moved_to(opts, monk
     """Web is purged on h1 as it is to move; h3 has only kept its definition, off."""
     made = playedhosts.clouds(monkeypatch)(3)
     for host in made.hosts:
-        keys.accept(opts, host, "a key")
+        minionkeys.accept(opts, host, "a key")
     master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
     made.put("web", "h1", state="running")
     made.before["h1", "virt.migrate_begin"] = lambda: made.hosts["h1"].pop("web", None)

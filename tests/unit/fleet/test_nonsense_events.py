@@ -6,10 +6,13 @@ import keypairs
 import pytest
 import salt.payload
 from salt.utils.event import SaltEvent
-from saltvirt import signed
-from saltvirt.config import MasterSettings
-from saltvirt.fleet import awaiting, bus, inventory, keys, minions, pings
-from saltvirt.fleet.cloud import Cloud
+from saltvirt.core.crypto import signed
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.vm.create.master import minionwait
+from saltvirt.cluster.rpc import eventbus, minions, pings
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.cloud import Cloud
 
 STAMP = {"_stamp": "2026-11-25T21:06:56.581679+00:00"}
 
@@ -82,7 +85,7 @@ def master(opts, hosts=()):
 def asking(opts, monkeypatch):
     """A function that asks two hosts, the second of which is silent, while events come."""
     for host in ("hyper1", "hyper2"):
-        keys.accept(opts, host, keypairs.named(host)[0])
+        minionkeys.accept(opts, host, keypairs.named(host)[0])
     # Whoever is silent is asked at once whether it is at it.
     monkeypatch.setattr(minions, "_ASK_S", 0)
     monkeypatch.setattr(minions, "_QUIET_S", 0.3)
@@ -102,9 +105,9 @@ def asking(opts, monkeypatch):
 def test_an_event_that_makes_no_sense_has_no_tag(event):
     local = Bus(event("salt/job/1/ret/hyper1"), packed("salt/job/2"))
 
-    assert bus.next_event(local, 1, "salt/") == {"tag": "", "data": {}}
-    assert bus.next_event(local, 1, "salt/") == {"tag": "salt/job/2", "data": STAMP}
-    assert bus.next_event(local, 1, "salt/") is None
+    assert eventbus.next_event(local, 1, "salt/") == {"tag": "", "data": {}}
+    assert eventbus.next_event(local, 1, "salt/") == {"tag": "salt/job/2", "data": STAMP}
+    assert eventbus.next_event(local, 1, "salt/") is None
 
 
 @pytest.mark.parametrize("event", [no_mapping, broken])
@@ -130,12 +133,12 @@ def test_it_does_not_say_that_a_minion_has_started(opts, monkeypatch, event):
     asked = []
     monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(local))
     monkeypatch.setattr(
-        awaiting,
+        minionwait,
         "Pings",
         lambda *words: Asking(*words, asked),
     )
 
-    assert awaiting.wait_for_start(master(opts), "web", wait_s=0.1, every_s=0.05) is None
+    assert minionwait.wait_for_start(master(opts), "web", wait_s=0.1, every_s=0.05) is None
     assert asked and not any(asked)
 
 

@@ -2,7 +2,7 @@
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from saltvirt.fleet import notes
+from saltvirt.migration.master import evacuationnotes
 
 HOSTS = ["h1", "h2", "h3", "h4"]
 
@@ -18,7 +18,7 @@ def put(noted, changes, name="web"):
 def sorted_as(noted, host, at, silent=()):
     """Return what a host's restore makes of the VM, and what of it is said."""
     there = {one: {"web"} if one == at else set() for one in (*HOSTS, at) if one not in silent}
-    away = notes.find_away(noted, host, there, set(silent))
+    away = evacuationnotes.find_away(noted, host, there, set(silent))
     (kind,) = (k for k in ("back", "here", "gone", "elsewhere", "unsure") if getattr(away, k))
     return kind, getattr(away, kind)
 
@@ -27,7 +27,7 @@ def evacuated(*hosts):
     """Return the notes of a VM that evacuations have sent from host to host."""
     noted = {host: {} for host in HOSTS}
     for source, to in zip(hosts, hosts[1:], strict=False):
-        put(noted, notes.plan_changes(noted, "web", source, to))
+        put(noted, evacuationnotes.plan_changes(noted, "web", source, to))
     return noted
 
 
@@ -36,7 +36,7 @@ def test_a_vm_that_two_evacuations_moved_comes_home_and_is_not_dragged_back():
     assert noted == {"h1": {"web": ["h2", "h3"]}, "h2": {"web": ["h3"]}, "h3": {}, "h4": {}}
     assert sorted_as(noted, "h1", "h3") == ("back", {"web": "h3"})
 
-    put(noted, notes.plan_changes(noted, "web", "h3", "h1"))
+    put(noted, evacuationnotes.plan_changes(noted, "web", "h3", "h1"))
 
     assert not any(noted.values()), "it is home: h2 only had it as a guest"
 
@@ -44,7 +44,7 @@ def test_a_vm_that_two_evacuations_moved_comes_home_and_is_not_dragged_back():
 def test_a_vm_that_came_back_to_the_second_host_still_comes_home():
     noted = evacuated("h1", "h2", "h3")
 
-    put(noted, notes.plan_changes(noted, "web", "h3", "h2"))
+    put(noted, evacuationnotes.plan_changes(noted, "web", "h3", "h2"))
 
     assert noted == {"h1": {"web": ["h2"]}, "h2": {}, "h3": {}, "h4": {}}
     assert sorted_as(noted, "h1", "h2") == ("back", {"web": "h2"})
@@ -52,7 +52,7 @@ def test_a_vm_that_came_back_to_the_second_host_still_comes_home():
 
 def test_a_host_that_was_off_when_the_next_was_emptied_gets_its_vm_all_the_same():
     noted = evacuated("h1", "h2")
-    off = notes.plan_changes({"h2": {}, "h3": {}}, "web", "h2", "h3")
+    off = evacuationnotes.plan_changes({"h2": {}, "h3": {}}, "web", "h2", "h3")
     put(noted, off)
 
     assert noted["h1"] == {"web": ["h2"]} and noted["h2"] == {"web": ["h3"]}
@@ -80,15 +80,15 @@ def test_a_vm_that_no_host_has_is_gone_only_if_all_have_answered():
 
     assert sorted_as(noted, "h1", "x") == ("elsewhere", {"web": "x"})
     there = {host: set() for host in HOSTS}
-    assert notes.find_away(noted, "h1", there, set()).gone == ["web"]
-    away = notes.find_away(noted, "h1", there, {"h4"})
+    assert evacuationnotes.find_away(noted, "h1", there, set()).gone == ["web"]
+    away = evacuationnotes.find_away(noted, "h1", there, {"h4"})
     assert away.over == [] and "not asked: h4" in away.unsure["web"]
 
 
 def test_a_vm_that_is_seen_on_two_hosts_is_left_to_the_next_call():
     there = {"h2": {"web"}, "h3": {"web"}}
 
-    away = notes.find_away({"h1": {"web": ["h2"]}}, "h1", there, set())
+    away = evacuationnotes.find_away({"h1": {"web": ["h2"]}}, "h1", there, set())
 
     assert away.over == [] and away.unsure["web"].startswith("it is on h2 and h3 at this moment")
 
@@ -96,7 +96,7 @@ def test_a_vm_that_is_seen_on_two_hosts_is_left_to_the_next_call():
 def test_notes_that_lead_in_a_circle_end():
     noted = {"h1": {"web": ["h2"]}, "h2": {"web": ["h3"]}, "h3": {"web": ["h1", "h2"]}}
 
-    assert notes.trail(noted, "h1", "web") == ["h2", "h3"]
+    assert evacuationnotes.trail(noted, "h1", "web") == ["h2", "h3"]
 
 
 class Model:
@@ -143,7 +143,7 @@ def test_a_vm_comes_home_to_each_host_it_was_taken_from_and_to_no_other(steps):
                 continue
         elif host == at:
             continue
-        put(noted, notes.plan_changes(noted, "web", at, host))
+        put(noted, evacuationnotes.plan_changes(noted, "web", at, host))
         at = host
         model.moved(host)
     assert at == model.pile[-1]

@@ -4,19 +4,16 @@ import json
 
 import keypairs
 import pytest
-from saltvirt import records, signed, wire
-from saltvirt.config import MasterSettings
-from saltvirt.fleet import (
-    certificates,
-    effects,
-    evacuate,
-    hearing,
-    hosts,
-    images,
-    minions,
-    progress,
-)
-from saltvirt.fleet.cloud import Cloud
+from saltvirt.core.journal import records
+from saltvirt.core.crypto import signed
+from saltvirt.core import wire
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.certificates.master import certificates
+from saltvirt.migration.master import moveexecutor, evacuate
+from saltvirt.cluster.rpc import replies as hearing, hostcommands, minions
+from saltvirt.storage.master import images
+from saltvirt.cluster import progress
+from saltvirt.cluster.cloud import Cloud
 from saltvirt.placement.answers import Figures
 
 HUGE = 2.0**63
@@ -54,11 +51,11 @@ def test_a_hosts_progress_is_one_line_of_ours(monkeypatch):
             shown.append((stage, figures))
 
     data = {"name": "web", "stage": "Moving\nhyper1: done", "detail": ["a\nb"], "percent": 3}
-    monkeypatch.setattr(hosts, "_read_signed_event", lambda *_args: data)
+    monkeypatch.setattr(hostcommands, "_read_signed_event", lambda *_args: data)
 
-    hosts.progress_watcher(Cloud(), "tag", "h1", "web")("tag", {"id": "h1"})
+    hostcommands.progress_watcher(Cloud(), "tag", "h1", "web")("tag", {"id": "h1"})
     data["stage"] = "x" * 10_000
-    hosts.progress_watcher(Cloud(), "tag", "h1", "web")("tag", {"id": "h1"})
+    hostcommands.progress_watcher(Cloud(), "tag", "h1", "web")("tag", {"id": "h1"})
 
     assert shown[0] == (
         "Moving hyper1: done",
@@ -80,7 +77,7 @@ def test_figures_of_a_move_are_numbers():
     for odd in ("3", None, -1, 2**70, [3]):
         with pytest.raises(wire.BadAnswer):
             wire.read("h1", "virt.migrate", Figures, {"total_ms": odd})
-    assert effects.Figures is Figures
+    assert moveexecutor.Figures is Figures
 
 
 def test_a_digest_is_a_text_and_a_state_true_or_false(monkeypatch):

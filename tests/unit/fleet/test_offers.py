@@ -5,9 +5,11 @@ from dataclasses import replace
 import fleetkit
 import pytest
 import told
-from saltvirt import config
-from saltvirt.errors import NameTaken, NoHostFits, ReservationRefused
-from saltvirt.fleet import deploy, hints, inventory, minions
+from saltvirt.core.options import config
+from saltvirt.core.errors import NameTaken, NoHostFits, ReservationRefused
+from saltvirt.vm.create.master import deploy
+from saltvirt.cluster.inventory import lastseen, inventory
+from saltvirt.cluster.rpc import minions
 from saltvirt.placement.brief import rank
 
 FACTS, WHOLE = "virt.placement_facts", "virt.host_info"
@@ -86,7 +88,7 @@ def test_a_name_on_a_host_beyond_the_sample_is_found_though_nobody_knew_it(cloud
 
     assert [fun for fun, _answers in cloud.asked] == [FACTS, FACTS, WHOLE]
     assert [set(answers) for _fun, answers in cloud.asked[1:]] == [{host}, {host}]
-    assert hints.read_all(cloud.opts) == {"hyper3": ["db"], host: ["web"]}
+    assert lastseen.read_all(cloud.opts) == {"hyper3": ["db"], host: ["web"]}
 
 
 @pytest.mark.parametrize("left", [{"building": True}, {"unfinished": True}, {"unreadable": "why"}])
@@ -113,7 +115,7 @@ def test_the_hints_are_what_whole_answers_make_them(cloud):
 
     shown(cloud)
 
-    assert hints.read_all(cloud.opts) == {"hyper3": ["db"], "hyper4": ["new"], "hyper5": ["db"]}
+    assert lastseen.read_all(cloud.opts) == {"hyper3": ["db"], "hyper4": ["new"], "hyper5": ["db"]}
 
 
 def test_a_silent_host_that_had_the_name_keeps_it_from_others(cloud):

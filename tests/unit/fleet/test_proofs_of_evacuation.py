@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from playedhosts import HOW, clouds, table
-from saltvirt.errors import MasterError
-from saltvirt.fleet import evacuate, proofs, restore
-from saltvirt.fleet.hosts import HostCommandFailed
+from saltvirt.core.errors import MasterError
+from saltvirt.migration.master import evacuate, notesignatures, restore
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
 
 HOME = {"max_parallel": 2}
 LINE = (
@@ -76,7 +76,7 @@ def test_a_proof_of_something_else_is_none(three, opts, is_in_vain, key):
     about = {"host": "h3", "name": "web1", "uuid": "uuid of web1", "hosts": ["h1"]}
     other = {"host": "h2", "name": "web2", "uuid": "uuid of web2", "hosts": ["h2"]}
     three.proved(opts, "h3", web1=["h2"])
-    proof = proofs.note(opts, **{**about, key: other[key]}).proof
+    proof = notesignatures.note(opts, **{**about, key: other[key]}).proof
     three.notes["h3"] = {"web1": {"hosts": ["h1"], "uuid": "uuid of web1", "proof": proof}}
 
     is_in_vain()
@@ -223,10 +223,10 @@ def test_a_host_that_is_not_told_of_new_proofs_keeps_those_it_has(three, run, op
     class Cut(Exception):
         pass
 
-    with pytest.raises(Cut), proofs.renewed_key(opts, "h3"):
+    with pytest.raises(Cut), notesignatures.renewed_key(opts, "h3"):
         raise Cut
     assert run(restore.dry_run, three, "h3")["moves"] == {"web1": "h3"}
-    with proofs.renewed_key(opts, "h3"):
+    with notesignatures.renewed_key(opts, "h3"):
         assert run(restore.dry_run, three, "h3")["moves"] == {"web1": "h3"}
         three.proved(opts, "h3", web1=["h1"])
     assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}
@@ -258,7 +258,7 @@ def test_a_host_that_says_it_has_the_vm_of_another_gets_no_proof(three, run):
 
 
 def test_the_key_is_the_masters_alone(three, opts):
-    assert proofs.select_proved(opts, {"h3": {}}) == {"h3": {}}
+    assert notesignatures.select_proved(opts, {"h3": {}}) == {"h3": {}}
     assert not key_file(opts).exists(), "nobody has been emptied"
 
     three.proved(opts, "h3", web1=["h1"])

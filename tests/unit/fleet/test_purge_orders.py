@@ -4,10 +4,15 @@ import json
 
 import pytest
 from fleetkit import die, is_tidy, key, killed, left
-from saltvirt import keypair, locks, records
-from saltvirt.errors import BadArgument, NameTaken, NoSuchVm
-from saltvirt.fleet import building, inventory, keys, moves, orders
-from saltvirt.recordfacts import MoveOrderFacts, OrderFacts
+from saltvirt.core.crypto import keypair
+from saltvirt.core import locks
+from saltvirt.core.journal import records
+from saltvirt.core.errors import BadArgument, NameTaken, NoSuchVm
+from saltvirt.vm.create.master import hostbuild
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.migration.master import recovery
+from saltvirt.core.journal.recordfacts import MoveOrderFacts, OrderFacts
 
 
 def test_a_purge_killed_before_the_keys_deletion_is_finished_by_the_next(cloud):
@@ -34,7 +39,7 @@ def test_the_key_of_a_foreign_minion_is_not_deleted_by_the_end_of_a_purge(cloud,
     kill_at("order.removing", cloud.purge)
     cloud.hosts.remove("hyper1", "web")
     foreign = keypair.generate()[0]
-    keys.accept(cloud.opts, "web", foreign)
+    minionkeys.accept(cloud.opts, "web", foreign)
 
     assert cloud.purge() == {"hyper1": {"web": "purged; its minion key is gone too"}}
 
@@ -78,7 +83,7 @@ def test_a_purge_that_its_host_refuses_leaves_no_order(cloud):
         raise ValueError("it is being moved")
 
     cloud.hosts.does["virt.purge"] = remove
-    with pytest.raises(building.HostCommandFailed, match="hyper1: it is being moved"):
+    with pytest.raises(hostbuild.HostCommandFailed, match="hyper1: it is being moved"):
         cloud.purge()
     assert key(cloud) and is_tidy(cloud)
 
@@ -96,7 +101,7 @@ def test_a_purge_that_was_cut_off_says_that_the_next_one_goes_on(cloud, error, w
 
     cloud.hosts.does["virt.purge"] = remove
     with pytest.raises(
-        building.HostCommandFailed, match=f"{why}.* run salt-run virt.purge web again"
+        hostbuild.HostCommandFailed, match=f"{why}.* run salt-run virt.purge web again"
     ):
         cloud.purge()
     assert key(cloud) and left(cloud) == "removing"
@@ -127,13 +132,13 @@ def test_a_move_that_was_cut_off_is_settled_first(cloud, monkeypatch, command, c
 
     def settle(_cloud, held):
         if held.now.phase != orders.MOVING or not can:
-            raise moves.Unsettled("hyper2 has not ended yet")
+            raise recovery.Unsettled("hyper2 has not ended yet")
         cloud.hosts.remove("hyper1", "web")
         cloud.hosts.put("hyper2", "web")
         held.end()
 
-    monkeypatch.setattr(moves, "settle_order", settle)
-    why, error = "hyper2 has not ended yet", moves.Unsettled
+    monkeypatch.setattr(recovery, "settle_order", settle)
+    why, error = "hyper2 has not ended yet", recovery.Unsettled
     if can and command == "init":
         why, error = "'web' is on hyper2 already", NameTaken
     if can and command == "purge":
@@ -154,7 +159,7 @@ def journal(cloud, content):
 
 def test_the_journal_of_an_older_version_is_settled(cloud):
     public = keypair.generate()[0]
-    keys.accept(cloud.opts, "web", public)
+    minionkeys.accept(cloud.opts, "web", public)
     path = journal(cloud, json.dumps({"name": "web", "public_key": public, "host": "hyper2"}))
     cloud.hosts.silence("hyper2")
 
@@ -211,7 +216,7 @@ def test_a_kept_definition_does_not_cost_the_vm_that_moved_on_its_key(cloud):
     cloud.hosts.silence("hyper2")
 
     with pytest.raises(
-        building.HostCommandFailed, match="hyper2 may have it and .*hyper1 virt.undefine web "
+        hostbuild.HostCommandFailed, match="hyper2 may have it and .*hyper1 virt.undefine web "
     ):
         cloud.purge()
 
@@ -234,7 +239,7 @@ def test_a_vm_that_moved_on_from_where_its_definition_says_keeps_its_key(cloud, 
     cloud.hosts.silence("hyper3" if is_seen else "hyper2")
 
     with pytest.raises(
-        building.HostCommandFailed, match="so nothing is removed, not even its minion key"
+        hostbuild.HostCommandFailed, match="so nothing is removed, not even its minion key"
     ):
         cloud.purge()
 
@@ -285,12 +290,12 @@ def test_an_interrupted_purge_beside_a_kept_definition_deletes_that_key_and_no_o
 ):
     kept(cloud, is_purged=False)
     with monkeypatch.context() as dying:
-        dying.setattr(keys, "delete", lambda *_args: die())
+        dying.setattr(minionkeys, "delete", lambda *_args: die())
         killed(cloud.purge)
     assert cloud.hosts.where("web") == ["hyper1"] and left(cloud) == "removing"
-    keys.discard(cloud.opts, "web", key(cloud))
+    minionkeys.discard(cloud.opts, "web", key(cloud))
     other = keypair.generate()[0]
-    keys.accept(cloud.opts, "web", other)
+    minionkeys.accept(cloud.opts, "web", other)
 
     cloud.purge()
 
@@ -300,14 +305,14 @@ def test_an_interrupted_purge_beside_a_kept_definition_deletes_that_key_and_no_o
 def test_the_key_of_an_interrupted_purge_goes_though_a_kept_definition_cannot(cloud, monkeypatch):
     kept(cloud, is_purged=False)
     with monkeypatch.context() as dying:
-        dying.setattr(keys, "delete", lambda *_args: die())
+        dying.setattr(minionkeys, "delete", lambda *_args: die())
         killed(cloud.purge)
 
     def refuse(_host, _name, **_kwarg):
-        raise building.VirtError("its files are on storage that all hosts share")
+        raise hostbuild.VirtError("its files are on storage that all hosts share")
 
     cloud.hosts.does["virt.purge"] = refuse
-    with pytest.raises(building.HostCommandFailed, match="storage that all hosts share"):
+    with pytest.raises(hostbuild.HostCommandFailed, match="storage that all hosts share"):
         cloud.purge()
 
     assert key(cloud) is None
@@ -318,7 +323,7 @@ def test_the_key_of_a_vm_that_moved_on_stays_while_any_host_is_silent(cloud):
     before = key(cloud)
     cloud.hosts.silence("hyper3")
 
-    with pytest.raises(building.HostCommandFailed, match="hyper3 may have it"):
+    with pytest.raises(hostbuild.HostCommandFailed, match="hyper3 may have it"):
         cloud.purge()
 
     assert key(cloud) == before

@@ -3,11 +3,13 @@
 import fleetkit
 import pytest
 from askedpillar import asked
-from saltvirt import compat
-from saltvirt.errors import MasterError, VirtError
-from saltvirt.fleet import awaiting, deploy, minions, reaching
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import HostCommandFailed
+from saltvirt.core.salt import compat
+from saltvirt.core.errors import MasterError, VirtError
+from saltvirt.vm.create.master import minionwait, deploy
+from saltvirt.cluster.rpc import minions
+from saltvirt.vm.guest.master import reachvm
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
 
 VM = {"addresses": ["192.0.2.7"], "ssh_user": "debian"}
 
@@ -34,7 +36,7 @@ def cloud(monkeypatch, opts, tmp_path):
 
 def awaited(cloud, monkeypatch, seconds, **given):
     """Deploy a VM whose minion answers after some seconds, None for never."""
-    monkeypatch.setattr(awaiting, "wait_for_start", lambda *_args, **_kwargs: seconds)
+    monkeypatch.setattr(minionwait, "wait_for_start", lambda *_args, **_kwargs: seconds)
     request = deploy.Request(name="web", cpu=1, mem=1, given={"image": "salt://a.qcow2", **given})
     return deploy.deploy(cloud.master, request)
 
@@ -87,7 +89,7 @@ def test_of_a_minion_that_came_and_is_silent_the_master_knows_what_it_said(cloud
     assert silent.value.table["addresses"] == ["192.0.2.9"]
     assert silent.value.table["login"] == "ssh debian@192.0.2.9"
     # Of a name without a key it is what another VM has said.
-    assert reaching._read_grains(cloud.master, "other") == {}
+    assert reachvm._read_grains(cloud.master, "other") == {}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_a_master_that_does_not_answer_any_more_takes_nothing_back(cloud, monkey
     cloud.says |= {"virt.vm_info": gone, "virt.console_log": gone}
 
     assert awaited(cloud, monkeypatch, 1)["addresses"] == []
-    assert reaching.console(cloud.master, "hyper1", "web") == {
+    assert reachvm.console(cloud.master, "hyper1", "web") == {
         "console_error": "the Salt master does not answer",
         "console_command": "salt-run virt.console_log web",
     }
@@ -169,11 +171,11 @@ def test_what_a_guest_has_not_told_with_its_request_for_pillar_is_not_asked_for(
     cloud.says["virt.vm_info"] = {"web": {"addresses": [], "ssh_user": "debian"}}
     cloud.init()
 
-    said = reaching.find_login(cloud.master, "hyper1", "web", has_minion=True)
+    said = reachvm.find_login(cloud.master, "hyper1", "web", has_minion=True)
 
     assert said == {"addresses": [], "login": "salt web cmd.run COMMAND"}
     asked(cloud.opts, "web", {"ipv4": ["192.0.2.9"]})
-    said = reaching.find_login(cloud.master, "hyper1", "web", has_minion=True)
+    said = reachvm.find_login(cloud.master, "hyper1", "web", has_minion=True)
     assert said["login"] == "ssh debian@192.0.2.9"
 
 

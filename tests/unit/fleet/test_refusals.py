@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import keypairs
 import pytest
-from saltvirt import signed
-from saltvirt.fleet import hosts, keys, membership
-from saltvirt.fleet.refusals import Refusals
+from saltvirt.core.crypto import signed
+from saltvirt.cluster.rpc import hostcommands
+from saltvirt.cluster import minionkeys, membership
+from saltvirt.cluster.refusals import Refusals
 
 ROOT = Path(__file__).resolve().parents[3]
 LOG = logging.getLogger("saltvirt.test")
@@ -79,10 +80,10 @@ def test_countless_minions_take_no_memory(caplog):
 
 def test_events_in_a_hosts_name_are_one_warning_of_a_command(opts, caplog):
     public, private = keypairs.named("a host")
-    keys.accept(opts, "hyper1", public)
+    minionkeys.accept(opts, "hyper1", public)
     shown = []
     cloud = SimpleNamespace(opts=opts, progress=lambda stage, **_said: shown.append(stage))
-    watch = hosts.progress_watcher(cloud, PROGRESS, "hyper1", "web1")
+    watch = hostcommands.progress_watcher(cloud, PROGRESS, "hyper1", "web1")
 
     for _number in range(2000):
         watch(PROGRESS, {"id": "hyper1", "data": {"said": "x", "signature": "x"}})

@@ -2,8 +2,8 @@
 
 import fleetkit
 import pytest
-from saltvirt.errors import BadArgument
-from saltvirt.fleet import keys, membership
+from saltvirt.core.errors import BadArgument
+from saltvirt.cluster import minionkeys, membership
 
 NAMES = ["hyper9", "HYPER9", "hyper1"]
 
@@ -43,7 +43,7 @@ def test_a_hypervisors_key_is_never_deleted_as_a_vms(cloud):
 
 def test_a_vm_that_a_glob_has_come_to_match_can_be_removed_once_it_is_shut_out(cloud):
     cloud.hosts.put("hyper2", "hyper9")
-    keys.accept(cloud.opts, "hyper9", "its key")
+    minionkeys.accept(cloud.opts, "hyper9", "its key")
     with pytest.raises(BadArgument):
         cloud.purge("hyper9")
     membership.disallow(cloud.opts, ["hyper9"])

@@ -4,7 +4,10 @@ import errno
 
 import pytest
 from playedhosts import HOW, clouds, table
-from saltvirt.fleet import building, evacuate, inventory, keys, restore
+from saltvirt.vm.create.master import hostbuild
+from saltvirt.migration.master import evacuate, restore
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster import minionkeys
 
 HOME = {"max_parallel": 2}
 
@@ -69,7 +72,7 @@ def test_a_restore_forgets_nothing_that_a_hosts_libvirt_has_not_loaded(cloud, ru
 def test_a_restore_forgets_nothing_that_a_host_has_which_is_shut_out(cloud, run, opts, monkeypatch):
     three = cloud(3)
     three.put("web1", "h3")
-    keys.accept(opts, "h1", "a key")
+    minionkeys.accept(opts, "h1", "a key")
     assert run(evacuate.evacuate, three, "h3", **HOW)["moved"] == {"web1": "h1"}
     monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["h2", "h3"])
 
@@ -128,7 +131,7 @@ def test_a_vm_that_is_stopped_under_its_way_home_comes_home(cloud, run, opts):
         tries.append(1)
         if len(tries) == 1:
             three.hosts["h1"]["web1"]["state"] = "shutdown"
-            raise building.HostCommandFailed("h1: domain is not running")
+            raise hostbuild.HostCommandFailed("h1: domain is not running")
 
     three.before["h1", "virt.migrate"] = stopped
 
@@ -172,7 +175,7 @@ def test_a_vm_that_has_moved_is_not_called_failed_when_what_follows_fails(
     def full(*_args):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(restore.notes, "note_changes", full)
+    monkeypatch.setattr(restore.evacuationnotes, "note_changes", full)
     done = run(restore.restore, three, "h3", **HOME)
 
     assert done["moved"] == {"web1": "h3"} and done["failed"] == {}

@@ -9,9 +9,10 @@ from contextlib import redirect_stdout
 import pytest
 import salt.version
 from salt.utils.event import NamespacedEvent
-from saltvirt.errors import BadArgument, VirtError
-from saltvirt.fleet import progress, runners
-from saltvirt.fleet.cells import here, run
+from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.cluster import progress
+from saltvirt.entry import runners
+from saltvirt.cells import cellside, run
 
 __context__ = {}
 __opts__ = {"user": "root", "max_event_size": 1 << 20}
@@ -123,8 +124,8 @@ def test_what_a_master_above_has_ordered_is_kept_for_it(tmp_path, monkeypatch, d
         except RuntimeError:
             answers.append("Exception occurred in runner virt.command: broken")
 
-    assert here._read_answer(__opts__, "20261124202137000000") == (answers[0],)
-    assert here._read_answer(__opts__, "20261124202137000001") is None
+    assert cellside._read_answer(__opts__, "20261124202137000000") == (answers[0],)
+    assert cellside._read_answer(__opts__, "20261124202137000001") is None
 
 
 @pytest.mark.parametrize(("args", "kwargs"), [((), {}), (("a", 1, 2), {}), (("a",), {"cuont": 2})])

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 from salt.fileserver import Fileserver
-from saltvirt.fleet import served
+from saltvirt.vm.create.master import fileserver
 
 HERE = "salt://images/a.qcow2"
 
@@ -20,7 +20,7 @@ def opts(opts, tmp_path):
 
 def test_what_the_file_server_has_is_told_wherever_a_call_names_it(opts):
     digest = hashlib.sha256(b"an image").hexdigest()
-    images = served.Images(opts)
+    images = fileserver.Images(opts)
 
     assert images.of({"image": HERE}) == {HERE: digest}
     for disks in ([{"name": "data", "image": HERE}], [{"data": {"image": HERE}}]):
@@ -41,11 +41,11 @@ def test_what_the_file_server_has_is_told_wherever_a_call_names_it(opts):
     ],
 )
 def test_of_all_else_the_host_finds_out_itself(opts, given):
-    assert served.Images(opts).of(given) == {}
+    assert fileserver.Images(opts).of(given) == {}
 
 
 def test_a_file_server_that_hashes_otherwise_says_nothing(opts):
-    assert served.Images({**opts, "hash_type": "md5"}).of({"image": HERE}) == {}
+    assert fileserver.Images({**opts, "hash_type": "md5"}).of({"image": HERE}) == {}
 
 
 def test_for_many_vms_it_is_asked_once(opts, monkeypatch):
@@ -56,7 +56,7 @@ def test_for_many_vms_it_is_asked_once(opts, monkeypatch):
         return usual(self, load)
 
     monkeypatch.setattr(Fileserver, "file_hash", file_hash)
-    images = served.Images(opts)
+    images = fileserver.Images(opts)
     for number in range(3):
         images.of({"image": HERE, "disks": [{"name": f"d{number}", "image": HERE}]})
 
@@ -69,5 +69,5 @@ def test_a_backend_that_fails_in_any_way_leaves_it_to_the_host(opts, monkeypatch
 
     monkeypatch.setattr(Fileserver, "file_hash", file_hash)
 
-    assert served.Images(opts).of({"image": HERE}) == {}
+    assert fileserver.Images(opts).of({"image": HERE}) == {}
     assert "salt://images/a.qcow2 is: a fault of the backend" in caplog.text

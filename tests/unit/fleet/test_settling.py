@@ -3,10 +3,13 @@
 import re
 
 import pytest
-from saltvirt import protocol, records
-from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
-from saltvirt.fleet import effects, hosts, migrate, moves, orders, settle
-from saltvirt.fleet.cloud import Cloud as Master
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.journal import records
+from saltvirt.core.errors import BadArgument, NameTaken, NoHostFits, VirtError
+from saltvirt.migration.master import moveexecutor, migrate, recovery, settle
+from saltvirt.cluster.rpc import hostcommands
+from saltvirt.cluster import orders
+from saltvirt.cluster.cloud import Cloud as Master
 
 CALLS = [
     ("h1", "virt.migrate_begin"),
@@ -16,7 +19,7 @@ CALLS = [
     ("h1", "virt.migrate_step finish"),
     ("h2", "virt.migrate_step end"),
 ]
-HOSTS = effects.MoveHosts(source="h1", target="h2")
+HOSTS = moveexecutor.MoveHosts(source="h1", target="h2")
 PLANNED = {"phase": "planned", "target": "h2", "autostart": True, "was": True}
 
 
@@ -62,11 +65,11 @@ def test_a_host_that_falls_silent_is_waited_for_and_the_rest_is_settled(two, mas
     two.silent.add((*call, "the answer") if is_done else call)
     try:
         move(master)
-    except moves.Unsettled as error:
+    except recovery.Unsettled as error:
         assert "go on with: salt-run virt.settle web" in str(error)
         assert f"{call[0]} does not answer" in str(error) or "cannot be asked" in str(error)
         assert left(master) == "moving"
-    except hosts.HostUnresponsive as error:
+    except hostcommands.HostUnresponsive as error:
         # It has come to its end at once: the VM stays.
         assert call[0] in str(error) and is_over(two, master, "h1")
     two.silent.clear()
@@ -99,12 +102,12 @@ def test_what_a_killed_runner_leaves_is_settled_by_the_next(two, master, call, h
 @pytest.mark.parametrize("call", CALLS[:3], ids=" ".join)
 def test_a_refusal_keeps_the_vm_and_names_its_host(two, master, call):
     def refuse():
-        raise hosts.HostCommandFailed("no")
+        raise hostcommands.HostCommandFailed("no")
 
     two.before[call] = refuse
     with pytest.raises(VirtError, match="no$|h2: no") as caught:
         move(master)
-    assert is_over(two, master, "h1") and not isinstance(caught.value, moves.Unsettled)
+    assert is_over(two, master, "h1") and not isinstance(caught.value, recovery.Unsettled)
 
 
 def test_a_host_that_does_not_get_ready_is_followed_by_the_next(two, master):
@@ -125,7 +128,7 @@ def test_an_interruption_brings_the_move_to_an_end_and_says_which(two, master, e
 
     getattr(two, hook)["h1", "virt.migrate"] = interrupt
     # What stays is said to be taken back by whoever catches these for all commands.
-    with pytest.raises(error if where == "h1" else moves.MoveFailed) as caught:
+    with pytest.raises(error if where == "h1" else recovery.MoveFailed) as caught:
         move(master)
     assert is_over(two, master, where)
     assert where == "h1" or str(caught.value) == "interrupted, but VM 'web' has moved to h2"
@@ -137,14 +140,14 @@ def test_an_interruption_whose_move_cannot_be_settled_says_how(two, master):
         raise KeyboardInterrupt
 
     two.after["h1", "virt.migrate"] = interrupt
-    with pytest.raises(moves.Unsettled, match=r"h2 \(it does not answer\) cannot be asked\. Noth"):
+    with pytest.raises(recovery.Unsettled, match=r"h2 \(it does not answer\) cannot be asked\. Noth"):
         move(master)
 
 
 def test_a_vm_that_its_target_loses_while_it_comes_is_on_its_source_as_before(two, master):
     two.swallows.add("h2")
 
-    with pytest.raises(effects.MoveFailed, match="was not taken by h2.* is on h1 as before"):
+    with pytest.raises(moveexecutor.MoveFailed, match="was not taken by h2.* is on h1 as before"):
         move(master)
     assert is_over(two, master, "h1")
 
@@ -152,13 +155,13 @@ def test_a_vm_that_its_target_loses_while_it_comes_is_on_its_source_as_before(tw
 def test_an_older_host_is_named_with_what_brings_it_up_to_date(two, master):
     two.before["h1", "virt.migrate_begin"] = _old
 
-    with pytest.raises(effects.MoveFailed, match="h1 has an older version.*salt h1 saltutil.sync"):
+    with pytest.raises(moveexecutor.MoveFailed, match="h1 has an older version.*salt h1 saltutil.sync"):
         move(master)
     assert is_over(two, master, "h1")
 
 
 def _old():
-    raise hosts.HostCommandFailed("'virt.migrate_begin' is not available.")
+    raise hostcommands.HostCommandFailed("'virt.migrate_begin' is not available.")
 
 
 def test_an_older_target_is_named_as_one(two, master):
@@ -171,7 +174,7 @@ def test_an_older_target_is_named_as_one(two, master):
 
 def _old_target():
     # In Salt's words; its arguments stand in the order of the call.
-    raise hosts.HostCommandFailed(
+    raise hostcommands.HostCommandFailed(
         "h2: The following keyword arguments are not valid: token=1, source=h1"
     )
 
@@ -201,20 +204,20 @@ def test_a_second_command_of_this_master_waits_for_the_first(two, master, monkey
         with pytest.raises(NameTaken, match="'web' is being"):
             move(master)
         two.departures["h1", "web"] = {**PLANNED, "token": "t1"}
-        with pytest.raises(moves.Unsettled, match="'web' is being") as caught:
+        with pytest.raises(recovery.Unsettled, match="'web' is being") as caught:
             settled(master)
     assert list(caught.value.table["failed"]) == ["web"]
 
 
 def test_settling_says_how_each_move_has_ended(two, master):
     two.before["h1", "virt.migrate_step finish"] = lambda: two.silent.add("h1")
-    with pytest.raises(moves.Unsettled):
+    with pytest.raises(recovery.Unsettled):
         move(master)
     two.before.clear()
     two.silent.clear()
     two.put("db", "h1")
     two.after["h1", "virt.migrate_begin"] = lambda: two.silent.add("h1")
-    with pytest.raises(moves.Unsettled):
+    with pytest.raises(recovery.Unsettled):
         move(master, "db")
     two.silent.clear()
 
@@ -228,7 +231,7 @@ def test_settling_names_the_hosts_that_were_not_asked(two, master):
     two.departures["h1", "web"] = {**PLANNED, "token": "t1"}
     two.silent.add("h2")
 
-    with pytest.raises(moves.Unsettled) as caught:
+    with pytest.raises(recovery.Unsettled) as caught:
         settled(master)
     assert caught.value.table["unreachable"] == ["h2"]
     with pytest.raises(BadArgument, match=r"on any host that answers \(not asked: h2\)"):
@@ -239,9 +242,9 @@ def test_the_order_of_another_move_is_not_ended(two, master):
     two.departures["h1", "web"] = {**PLANNED, "token": "t0", "phase": "cancelled"}
     with orders.opened(master.opts, "web") as held:
         held.begin("t1", orders.MOVING, source="h1", target="h2", uuid=None)
-        assert moves.settle(master, held, "t0", HOSTS) == "stays on h1"
+        assert recovery.settle(master, held, "t0", HOSTS) == "stays on h1"
         assert held.now.token == "t1"
-        moves.settle_order(master, held)
+        recovery.settle_order(master, held)
         assert held.record is None
 
 
@@ -251,7 +254,7 @@ def test_what_may_be_all_there_is_goes_by_force_alone(two, master, source):
     two.arrivals["h2", "web"] = {"token": "t1", "phase": "refused", "source": source}
     two.put("web", "h2", state="shutdown")
 
-    with pytest.raises(moves.Unsettled, match="may be all there is of it.* force=True") as caught:
+    with pytest.raises(recovery.Unsettled, match="may be all there is of it.* force=True") as caught:
         settled(master)
     knows = "h1 does not have all of it" if source else "no host that answers knows of sending it"
     assert knows in str(caught.value) and two.where("web") == ["h2"]
@@ -269,17 +272,17 @@ def test_force_gives_up_nothing_that_runs(two, master):
     two.arrivals["h2", "web"] = {"token": "t1", "phase": "refused", "source": "h1"}
     two.put("web", "h2")
 
-    with pytest.raises(moves.Unsettled, match="it runs here, so it is not given back"):
+    with pytest.raises(recovery.Unsettled, match="it runs here, so it is not given back"):
         settled(master, "web", force=True)
     assert two.where("web") == ["h2"]
 
 
 def test_what_has_come_and_may_be_all_there_is_is_not_taken_for_empty():
     # Of a VM on shared disks no file was made: its definition is what has come.
-    gone = protocol.Source()
-    come = protocol.Target(phase="ready", has=True, is_empty=True)
+    gone = moveprotocol.Source()
+    come = moveprotocol.Target(phase="ready", has=True, is_empty=True)
 
-    assert protocol.next_step(gone, come) == protocol.ARRIVE
+    assert moveprotocol.next_step(gone, come) == moveprotocol.ARRIVE
 
 
 def test_what_was_handed_over_and_refused_goes_back_by_force(two, master):
@@ -293,7 +296,7 @@ def test_what_was_handed_over_and_refused_goes_back_by_force(two, master):
     }
     two.arrivals["h2", "web"] = {"token": "t1", "phase": "refused", "source": "h1"}
 
-    with pytest.raises(moves.Unsettled, match="says that it has handed it over.* force=True"):
+    with pytest.raises(recovery.Unsettled, match="says that it has handed it over.* force=True"):
         settled(master)
     assert settled(master, "web", force=True)["settled"] == {"web": "stays on h1"}
 
@@ -303,7 +306,7 @@ def test_what_was_handed_over_and_refused_goes_back_by_force(two, master):
 def interrupted(two, master, at):
     """Leave a move on record of which one host falls silent at a call."""
     two.silent.add(at)
-    with pytest.raises(moves.Unsettled):
+    with pytest.raises(recovery.Unsettled):
         move(master)
     two.silent = {at[0]}
 
@@ -316,7 +319,7 @@ def test_of_two_hosts_the_one_that_is_left_has_the_vm(two, master, at, keep):
     interrupted(two, master, at)
     lost = at[0]
 
-    with pytest.raises(moves.Unsettled, match="go on with: salt-run virt.settle web"):
+    with pytest.raises(recovery.Unsettled, match="go on with: salt-run virt.settle web"):
         settled(master, "web")
     done = settled(master, "web", keep=keep)
 
@@ -330,52 +333,52 @@ def test_of_two_hosts_the_one_that_is_left_has_the_vm(two, master, at, keep):
 def test_a_host_that_answers_is_not_lost(two, master):
     interrupted(two, master, ("h2", "virt.migrate_step arrive"))
 
-    with pytest.raises(moves.Unsettled, match="'h3'; one of h1, h2"):
+    with pytest.raises(recovery.Unsettled, match="'h3'; one of h1, h2"):
         settled(master, "web", keep="h3")
-    with pytest.raises(moves.Unsettled, match="h1 answers, so it is not lost"):
+    with pytest.raises(recovery.Unsettled, match="h1 answers, so it is not lost"):
         settled(master, "web", keep="h2")
 
 
 @pytest.mark.parametrize(
     ("source", "target", "says"),
     [
-        (protocol.Source(phase="handing", is_moving=True), protocol.Target(), "h1 is still send"),
-        (protocol.Source(phase="handing"), protocol.Target(is_live=True), "h2 is still taking it"),
+        (moveprotocol.Source(phase="handing", is_moving=True), moveprotocol.Target(), "h1 is still send"),
+        (moveprotocol.Source(phase="handing"), moveprotocol.Target(is_live=True), "h2 is still taking it"),
         (
-            protocol.Source(phase="handing"),
-            protocol.Target(phase="ready", has=True),
+            moveprotocol.Source(phase="handing"),
+            moveprotocol.Target(phase="ready", has=True),
             r"agree: h1 does not have the VM \(handing\), h2 has the VM \(ready\)$",
         ),
         (
-            protocol.Source(phase="handing", is_cut=True),
-            protocol.Target(phase="ready", is_arriving=True, is_cut=True),
+            moveprotocol.Source(phase="handing", is_cut=True),
+            moveprotocol.Target(phase="ready", is_arriving=True, is_cut=True),
             r"^post-copy has failed: .*stop it on neither.* --postcopy-resume web qemu\+tls://h2/sy",
         ),
         (
-            protocol.Source(phase="handing", has=True),
-            protocol.Target(phase="ready", is_arriving=True, is_cut=True),
+            moveprotocol.Source(phase="handing", has=True),
+            moveprotocol.Target(phase="ready", is_arriving=True, is_cut=True),
             "its source has lost the memory .*virsh destroy web on h2, virsh define FILE on h2;",
         ),
         (
-            protocol.Source(phase="handing", has=True, is_cut=True),
-            protocol.Target(phase="ready"),
+            moveprotocol.Source(phase="handing", has=True, is_cut=True),
+            moveprotocol.Target(phase="ready"),
             "h2 has lost the memory .*virsh define FILE on h2, virsh destroy web on the source;",
         ),
-        (protocol.Source(), "it does not answer", r"^h2 \(it does not answer\) cannot be asked$"),
+        (moveprotocol.Source(), "it does not answer", r"^h2 \(it does not answer\) cannot be asked$"),
     ],
 )
 def test_what_a_move_waits_for_is_said_in_words(master, source, target, says):
     with orders.opened(master.opts, "web") as held:
-        hands = effects.MoveExecutor(master, held, "t1", HOSTS)
+        hands = moveexecutor.MoveExecutor(master, held, "t1", HOSTS)
         hands.seen = {"h1": source, "h2": target}
         assert re.search(says, hands.waits())
 
 
 def test_a_vm_that_was_kept_nowhere_and_has_ended_keeps_the_files_that_came():
     # It ran on the target alone, which a definition never told of: the source has no such VM.
-    gone = protocol.Source(phase="handing")
-    come = protocol.Target(phase="ready")
+    gone = moveprotocol.Source(phase="handing")
+    come = moveprotocol.Target(phase="ready")
 
-    assert protocol.next_step(gone, come) == protocol.KEEP
-    assert protocol.next_step(gone, protocol.Target(phase="ready", is_empty=True)) == "refuse"
-    assert protocol.next_step(protocol.Source(phase="handing", has=True), come) == "refuse"
+    assert moveprotocol.next_step(gone, come) == moveprotocol.KEEP
+    assert moveprotocol.next_step(gone, moveprotocol.Target(phase="ready", is_empty=True)) == "refuse"
+    assert moveprotocol.next_step(moveprotocol.Source(phase="handing", has=True), come) == "refuse"

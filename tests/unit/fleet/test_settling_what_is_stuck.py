@@ -1,9 +1,10 @@
 """Moves that cannot come to an end by themselves: what is said of them, and what force does."""
 
 import pytest
-from saltvirt import records
-from saltvirt.errors import VirtError
-from saltvirt.fleet import effects, migrate, moves, orders, settle
+from saltvirt.core.journal import records
+from saltvirt.core.errors import VirtError
+from saltvirt.migration.master import moveexecutor, migrate, recovery, settle
+from saltvirt.cluster import orders
 
 # What a host says of a record that cannot be read, beside why.
 UNREADABLE = {
@@ -34,7 +35,7 @@ def test_what_has_come_and_is_not_whole_goes_by_force_alone(two, master, source)
     two.before["h2", "virt.migrate_step arrive"] = refuse
 
     said = "web.raw is missing; the source no longer has it: bring back .* on h2 .* force=True"
-    with pytest.raises(moves.Unsettled, match=said):
+    with pytest.raises(recovery.Unsettled, match=said):
         settled(master, "web")
     assert two.where("web") == ["h2"]
 
@@ -47,11 +48,11 @@ def test_a_move_whose_target_is_silent_and_whose_source_nobody_knows_names_no_ho
 ):
     two.arrivals["h2", "web"] = {"token": "t1", "phase": "ready", "source": None}
     held = records.hold_record(orders.folder(master.opts), orders.PURPOSE, "web")
-    hosts = effects.MoveHosts(source=None, target="h2")
+    hosts = moveexecutor.MoveHosts(source=None, target="h2")
     two.silent.add(("h2", "virt.migration_state"))
 
-    with held as order, pytest.raises(moves.Unsettled) as caught:
-        moves.settle(master, order, "t1", hosts)
+    with held as order, pytest.raises(recovery.Unsettled) as caught:
+        recovery.settle(master, order, "t1", hosts)
 
     said = "the move of VM 'web' from an unknown host to h2 is not over: "
     assert str(caught.value).startswith(said)
@@ -62,9 +63,9 @@ def test_a_host_is_not_given_up_for_another_if_nobody_knows_it(two, master):
     two.arrivals["h2", "web"] = {"token": "t1", "phase": "ready", "source": None}
     two.hosts["h1"].clear()
 
-    with pytest.raises(moves.Unsettled, match="no host .* knows of sending VM 'web'.* keep= out"):
+    with pytest.raises(recovery.Unsettled, match="no host .* knows of sending VM 'web'.* keep= out"):
         settled(master, "web", keep="h2")
-    with pytest.raises(moves.Unsettled, match="keep: 'h1'; one of h2$"):
+    with pytest.raises(recovery.Unsettled, match="keep: 'h1'; one of h2$"):
         settled(master, "web", keep="h1")
 
 
@@ -80,10 +81,10 @@ def test_force_gives_up_nothing_that_its_source_has_or_that_only_fails_now(two, 
     two.put("web", "h2", state="shutdown")
     two.silent.add(("h2", "virt.migrate_step arrive"))
 
-    with pytest.raises(moves.Unsettled, match="h2 does not answer"):
+    with pytest.raises(recovery.Unsettled, match="h2 does not answer"):
         settled(master, "web", force=True)
     two.hosts["h1"].clear()
-    with pytest.raises(moves.Unsettled, match="h2 does not answer"):
+    with pytest.raises(recovery.Unsettled, match="h2 does not answer"):
         settled(master, "web", force=True)
     assert two.where("web") == ["h2"]
 
@@ -97,7 +98,7 @@ def test_force_removes_nothing_that_its_target_has_not_looked_at(two, master):
         raise VirtError("cannot write the record /r/web.json: No space left on device")
 
     two.before["h2", "virt.migrate_step arrive"] = fail
-    with pytest.raises(moves.Unsettled, match="No space left") as caught:
+    with pytest.raises(recovery.Unsettled, match="No space left") as caught:
         settled(master, "web", force=True)
 
     assert two.where("web") == ["h2"] and "force=True" not in str(caught.value)
@@ -109,7 +110,7 @@ def test_force_removes_nothing_that_its_target_has_not_looked_at(two, master):
 def test_a_record_that_cannot_be_read_is_named_and_the_others_are_settled(two, master, monkeypatch):
     two.put("db", "h1", autostart=True)
     two.silent.add(("h2", "virt.migrate_step end"))
-    with pytest.raises(moves.Unsettled):
+    with pytest.raises(recovery.Unsettled):
         migrate.migrate(master, "web", "h2", {})
     two.silent.clear()
     state = two._migration_state
@@ -124,10 +125,10 @@ def test_a_record_that_cannot_be_read_is_named_and_the_others_are_settled(two, m
     place.mkdir(parents=True, exist_ok=True)
     (place / "mail.json").write_text("{")
 
-    with pytest.raises(moves.Unsettled, match="h2: the record /d cannot") as caught:
+    with pytest.raises(recovery.Unsettled, match="h2: the record /d cannot") as caught:
         settled(master)
 
     assert caught.value.table["settled"] == {"web": "has moved to h2"}
     assert "mail.json cannot be read" in caught.value.table["failed"]["mail"]
-    with pytest.raises(moves.Unsettled, match="mail.json cannot be read"):
+    with pytest.raises(recovery.Unsettled, match="mail.json cannot be read"):
         settled(master, "mail")

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from hostiletext import steering
-from saltvirt.errors import BadArgument
-from saltvirt.fleet import hints, silence
-from saltvirt.fleet.setup import gaps, masterfacts, run
-from saltvirt.fleet.setup.gaps import LEVELS, MOVING, NEEDED, ORDER, Gap
+from saltvirt.core.errors import BadArgument
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster.rpc import unresponsive
+from saltvirt.checks.setup.master import gaps, masterfacts, run
+from saltvirt.checks.setup.master.gaps import LEVELS, MOVING, NEEDED, ORDER, Gap
 from setupgaps import (
     NOT_LOADED,
     PLANTED,
@@ -134,7 +135,7 @@ def test_a_host_that_is_named_tries_whether_others_let_it_in(setup):
     assert setup.check("hyper2") == [("firewall", "hyper1", MOVING)]
     assert setup.asked == ["hyper2"] and [*setup.others] == ["hyper1"]
     # One that is silent cannot be reached, whatever its firewall does.
-    silence.record_silence(setup.opts, ["hyper1"], ["hyper1"], lambda _host: True)
+    unresponsive.record_silence(setup.opts, ["hyper1"], ["hyper1"], lambda _host: True)
     assert setup.check("hyper2") == [] and setup.others == {}
 
 
@@ -160,7 +161,7 @@ def test_names_of_links_that_jinja_would_run_are_in_no_fix(setup):
 
 def test_a_guest_is_not_proposed_as_a_hypervisor(setup):
     candidate(setup)
-    hints.refresh(setup.opts, hints.ReportedNames(whole={"hyper1": ["hyper9"]}))
+    lastseen.refresh(setup.opts, lastseen.ReportedNames(whole={"hyper1": ["hyper9"]}))
 
     assert setup.check() == []
 

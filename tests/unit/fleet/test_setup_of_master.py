@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 import salt.config
 import salt.loader
-from saltvirt import optional
-from saltvirt.fleet.setup import masterfacts, run, unloaded, unsigned
-from saltvirt.kvm import connect
+from saltvirt.core.salt import optional
+from saltvirt.checks.setup.master import masterfacts, run, unloaded, unsigned
+from saltvirt.libvirt import connect
 from setupgaps import NOT_LOADED
 from setupkit import ROOT
 

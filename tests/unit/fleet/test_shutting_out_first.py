@@ -3,10 +3,12 @@
 import msgpack
 import pytest
 from askedca import ask
-from saltvirt import compat
-from saltvirt.errors import MasterError, NameTaken
-from saltvirt.fleet import allowing, authorization, candidates, certificates, keys, membership
-from saltvirt.pki import store
+from saltvirt.core.salt import compat
+from saltvirt.core.errors import MasterError, NameTaken
+from saltvirt.certificates.master import allowing, certificates
+from saltvirt.seeding.master import authorization
+from saltvirt.cluster import candidates, minionkeys, membership
+from saltvirt.ca import store
 from test_allowing import master, secured, states, told  # noqa: F401 (fixtures)
 
 PLANTED = msgpack.packb({"a": 1})
@@ -97,16 +99,16 @@ def test_a_host_is_shut_out_though_no_certificate_can_be_listed(
 
 
 def test_a_planted_note_of_a_key_is_no_note(opts):
-    keys.accept(opts, "web1", "a key")
-    keys.accept(opts, "web2.p", "another key")
-    folder = keys._note_path(opts, "any").parent
+    minionkeys.accept(opts, "web1", "a key")
+    minionkeys.accept(opts, "web2.p", "another key")
+    folder = minionkeys._note_path(opts, "any").parent
     (folder / "x.p").write_bytes(PLANTED)
     (folder / "%").write_text("a key")
     (folder / "large.p").write_text("K" * 100_000)
     (folder / "folder.p").mkdir()
 
-    assert keys.read_vm_keys(opts) == {"web1": "a key", "web2.p": "another key"}
-    assert [path.name for path in keys.find_foreign_files(opts)] == [
+    assert minionkeys.read_vm_keys(opts) == {"web1": "a key", "web2.p": "another key"}
+    assert [path.name for path in minionkeys.find_foreign_files(opts)] == [
         "%",
         "folder.p",
         "large.p",
@@ -141,8 +143,8 @@ def test_a_waiting_key_that_is_none_is_shown_as_none(opts, content, name, listed
 
     shown = allowing.show_members(opts)
     assert {key: shown[key] for key in ("waiting", "odd_ids") if key in shown} == listed
-    assert keys.read_accepted(opts, name) is None
-    keys.refuse_taken(opts, name)
+    assert minionkeys.read_accepted(opts, name) is None
+    minionkeys.refuse_taken(opts, name)
 
 
 def test_a_key_longer_than_any_is_none(opts):
@@ -158,7 +160,7 @@ def test_an_accepted_key_that_is_none_keeps_its_name(opts):
     (folder / "web1").write_bytes(b"\xff\xfe")
 
     with pytest.raises(NameTaken, match="a minion called 'web1' is accepted"):
-        keys.refuse_taken(opts, "web1")
+        minionkeys.refuse_taken(opts, "web1")
 
 
 CLAIM = {"fqdn": "hyper1.site-b", "ipv4": ["10.1.0.1"]}

@@ -9,12 +9,14 @@ from types import SimpleNamespace
 import keypairs
 import pytest
 from salt.exceptions import SaltClientError
-from saltvirt import signed
-from saltvirt.config import MasterSettings
-from saltvirt.errors import NoSuchVm
-from saltvirt.fleet import bus as events
-from saltvirt.fleet import hearing, hints, inventory, keys, minions, silence
-from saltvirt.fleet.cloud import Cloud
+from saltvirt.core.crypto import signed
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.core.errors import NoSuchVm
+from saltvirt.cluster.rpc import eventbus
+from saltvirt.cluster.rpc import replies, minions, unresponsive
+from saltvirt.cluster.inventory import lastseen, inventory
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.cloud import Cloud
 
 HOSTS = ["hyper1", "hyper2", "hyper3"]
 NOT_HERE = {"state": None, "building": False, "unfinished": False}
@@ -83,11 +85,11 @@ def bus(opts, monkeypatch):
     """Three hosts; the first two answer at once, the last never."""
     made = Bus()
     for host in HOSTS:
-        keys.accept(opts, host, keypairs.named(host)[0])
+        minionkeys.accept(opts, host, keypairs.named(host)[0])
     made.answers_s = {"hyper1": 0.2, "hyper2": 0.3}
     monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(made))
     clock = SimpleNamespace(monotonic=lambda: made.now, time=lambda: 1e9 + made.now)
-    for module in (minions, hearing, silence, inventory, events):
+    for module in (minions, replies, unresponsive, inventory, eventbus):
         monkeypatch.setattr(module, "time", clock)
     return made
 
@@ -301,7 +303,7 @@ def test_to_find_a_vm_a_host_that_may_have_it_too_is_waited_for_long(
 ):
     bus.value = {"hyper1": HERE, "hyper2": NOT_HERE, "hyper3": NOT_HERE}
     if is_hinted:
-        hints.record_move(opts, "web", "hyper3")
+        lastseen.record_move(opts, "web", "hyper3")
 
     assert inventory.locate(cloud(is_reading=False), "web") == "hyper1"
     assert least_s <= bus.now <= most_s
@@ -337,7 +339,7 @@ def test_who_is_silent_is_said_once_with_for_how_long(bus, cloud, said):
 
 
 def test_while_many_answer_it_is_said_how_many_have(bus, cloud, said, monkeypatch):
-    monkeypatch.setattr(hearing, "_MANY", 3)
+    monkeypatch.setattr(replies, "_MANY", 3)
     bus.answers_s = {"hyper1": 0.5, "hyper2": 3.5, "hyper3": 4}
 
     survey(cloud(is_reading=False))
@@ -358,33 +360,33 @@ def test_after_ten_seconds_it_is_said_who_is_waited_for(bus, cloud, said):
 
 def test_who_answers_again_and_who_is_not_a_host_any_more_is_forgotten(bus, cloud, opts):
     survey(cloud(is_reading=True))
-    path = silence._path(opts)
+    path = unresponsive._path(opts)
     assert list(json.loads(path.read_text())["since"]) == ["hyper3"]
     bus.answers_s["hyper3"] = 0.1
 
     survey(cloud(is_reading=True))
 
     assert json.loads(path.read_text())["since"] == {}
-    asked = silence.record_silence(opts, ["old"], ["old"], lambda _host: True)
+    asked = unresponsive.record_silence(opts, ["old"], ["old"], lambda _host: True)
     assert list(asked) == ["old"]
-    assert silence.record_silence(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {"hyper1"}
+    assert unresponsive.record_silence(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {"hyper1"}
 
 
 def test_a_line_of_many_names_some_and_counts_the_others():
     silent = [f"h{n:04}" for n in range(1013)]
 
-    line = silence.silence_line(2000, silent, {}, 0)
+    line = unresponsive.silence_line(2000, silent, {}, 0)
 
     assert line.startswith("987 of 2,000 answered; silent: h0000, h0001, ")
     assert line.endswith("h0009 and 1,003 more")
 
 
 def test_a_file_that_cannot_be_read_is_written_anew(opts, caplog):
-    path = silence._path(opts)
+    path = unresponsive._path(opts)
     path.parent.mkdir(parents=True)
     path.write_text("{")
 
-    assert silence.record_silence(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {"hyper1"}
+    assert unresponsive.record_silence(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {"hyper1"}
     assert "is written anew" in caplog.text and json.loads(path.read_text())["version"] == 1
 
 

@@ -4,10 +4,11 @@ import shlex
 
 import pytest
 from playedhosts import HOW, clouds
-from saltvirt.fleet import evacuate, lost, notes, sightings
-from saltvirt.fleet.doctor import ofhost, ofmaster
-from saltvirt.fleet.doctor.leftover import CloudFacts, MasterFacts
-from saltvirt.placement.doctor import DoctorFacts, MoveLeft
+from saltvirt.migration.master import evacuate, override, evacuationnotes
+from saltvirt.cluster.inventory import presence
+from saltvirt.checks.doctor.master import hostchecks, masterchecks
+from saltvirt.checks.doctor.master.leftover import CloudFacts, MasterFacts
+from saltvirt.checks.doctor.doctoranswer import DoctorFacts, MoveLeft
 
 # libvirt takes all but a slash and a line break.
 NAME = "web1;id>x '$(id)' #"
@@ -31,13 +32,13 @@ def doctored(**more):
 def test_what_the_doctor_suggests_of_a_move():
     left = MoveLeft(name=NAME, purpose="departure", phase="sending", is_live=False)
 
-    (found,) = ofhost.findings("h1", doctored(moves=[left]))
+    (found,) = hostchecks.findings("h1", doctored(moves=[left]))
 
     assert suggests(found.fix, "salt-run", "virt.settle", NAME)
 
 
 def test_what_the_doctor_suggests_of_an_authorization():
-    (found,) = ofmaster.findings(doctored())
+    (found,) = masterchecks.findings(doctored())
 
     assert suggests(found.fix, "salt-run", "virt.unauthorize", NAME)
 
@@ -67,9 +68,9 @@ def test_what_an_emptied_host_waits_for(monkeypatch, run):
 def test_what_is_said_of_notes_that_are_not_proved():
     noted = {"h1": {NAME: ["h2"]}, "h2": {}, "h3": {}}
 
-    back = notes.find_away(noted, "h1", {"h2": {NAME}}, set())
-    unsure = notes.confirm_away(back, "h1", {}, {}, {}).unsure[NAME]
-    elsewhere = notes.find_away(noted, "h1", {"h3": {NAME}}, {"h2"}).unsure[NAME]
+    back = evacuationnotes.find_away(noted, "h1", {"h2": {NAME}}, set())
+    unsure = evacuationnotes.confirm_away(back, "h1", {}, {}, {}).unsure[NAME]
+    elsewhere = evacuationnotes.find_away(noted, "h1", {"h3": {NAME}}, {"h2"}).unsure[NAME]
 
     assert suggests(unsure, "salt-run", "virt.migrate", NAME, "h1")
     assert suggests(elsewhere, "salt-run", "virt.migrate", NAME, "h1")
@@ -77,6 +78,6 @@ def test_what_is_said_of_notes_that_are_not_proved():
 
 
 def test_what_is_said_of_a_vm_on_its_way_or_on_several_hosts():
-    assert suggests(sightings.coming_message(NAME, "h1"), "salt-run", "virt.settle", NAME)
-    assert shlex.quote(NAME) in sightings.several_message(NAME, ["h1", "h2"])
-    assert suggests(lost._settle_command(NAME), "salt-run", "virt.settle", NAME)
+    assert suggests(presence.coming_message(NAME, "h1"), "salt-run", "virt.settle", NAME)
+    assert shlex.quote(NAME) in presence.several_message(NAME, ["h1", "h2"])
+    assert suggests(override._settle_command(NAME), "salt-run", "virt.settle", NAME)

@@ -2,8 +2,9 @@
 
 import playedhosts
 import pytest
-from saltvirt.fleet import keys, migrate, moves, settle
-from saltvirt.fleet.cloud import Cloud
+from saltvirt.cluster import minionkeys
+from saltvirt.migration.master import migrate, recovery, settle
+from saltvirt.cluster.cloud import Cloud
 
 
 @pytest.fixture
@@ -12,11 +13,11 @@ def three(opts, monkeypatch):
     made = playedhosts.clouds(monkeypatch)(4)
     made.put("web", "h1", autostart=True, state="running")
     for host in made.hosts:
-        keys.accept(opts, host, "a key")
+        minionkeys.accept(opts, host, "a key")
     made.silent.add(("h1", "virt.migrate", "the answer"))
     made.after["h1", "virt.migrate"] = lambda: made.silent.add("h1")
     master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
-    with pytest.raises(moves.Unsettled):
+    with pytest.raises(recovery.Unsettled):
         migrate.migrate(master, "web", "h2", {})
     settle.settle_all(master, "web", keep="h2")
     migrate.migrate(master, "web", "h3", {}, "h2")
@@ -34,13 +35,13 @@ def is_handed(request, monkeypatch):
 @pytest.mark.usefixtures("is_handed")
 def test_a_vm_that_has_gone_on_is_not_taken_back(three):
     with pytest.raises(
-        moves.Unsettled,
+        recovery.Unsettled,
         match=r"'web' is on h3, and the move from h1 to h2.* is not over on record: if h3's is "
         r"the VM, run salt-run virt.settle web keep=h3",
     ):
         settle.settle_all(three.master)
     for force in (False, True):
-        with pytest.raises(moves.Unsettled, match="keep=h3"):
+        with pytest.raises(recovery.Unsettled, match="keep=h3"):
             settle.settle_all(three.master, "web", force=force)
 
     assert three.where("web") == ["h3"] and three.departures and three.away
@@ -58,7 +59,7 @@ def test_a_silent_host_that_may_have_it_is_waited_for_unless_forced(three):
     three.silent.add("h3")
 
     with pytest.raises(
-        moves.Unsettled, match=r"h3 \(.*\) may have it, and cannot be asked.*with force=True"
+        recovery.Unsettled, match=r"h3 \(.*\) may have it, and cannot be asked.*with force=True"
     ):
         settle.settle_all(three.master, "web")
     assert three.where("web") == [] and three.departures
@@ -68,9 +69,9 @@ def test_a_silent_host_that_may_have_it_is_waited_for_unless_forced(three):
 
 
 def test_a_host_that_does_not_have_it_cannot_be_kept(three):
-    with pytest.raises(moves.Unsettled):
+    with pytest.raises(recovery.Unsettled):
         settle.settle_all(three.master, "web")
-    with pytest.raises(moves.Unsettled, match="'h4'; one of h1, h2"):
+    with pytest.raises(recovery.Unsettled, match="'h4'; one of h1, h2"):
         settle.settle_all(three.master, "web", keep="h4")
 
 
@@ -88,7 +89,7 @@ def test_what_is_on_its_way_to_a_third_host_by_another_name_counts(three, monkey
     on_record = three._on_record
     monkeypatch.setattr(three, "_on_record", lambda host: _with_uuid(on_record(host)))
 
-    with pytest.raises(moves.Unsettled, match="another move of it, by h3, is not over either"):
+    with pytest.raises(recovery.Unsettled, match="another move of it, by h3, is not over either"):
         settle.settle_all(three.master)
 
 

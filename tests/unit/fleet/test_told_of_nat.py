@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 import told
-from saltvirt import spec
-from saltvirt.fleet import deploy
+from saltvirt.vm import spec
+from saltvirt.vm.create.master import deploy
 from saltvirt.placement.answers import NicPlace, NicProfile
 
 FLEET = Path(__file__).parents[2] / "data/fleets/three.json"

@@ -1,10 +1,11 @@
 """All hosts are asked about files on storage that they share; what they answer is not believed."""
 
 import pytest
-from saltvirt.errors import MasterError
-from saltvirt.fleet import fileusers, inventory
-from saltvirt.fleet.hosts import HostCommandFailed
-from saltvirt.fleet.surveys import Survey
+from saltvirt.core.errors import MasterError
+from saltvirt.storage.master import fileusers
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
+from saltvirt.cluster.inventory.surveys import Survey
 from saltvirt.placement.answers import FileUsers
 
 PATH = "/mnt/shared/web1.qcow2"

@@ -2,9 +2,12 @@
 
 import pytest
 from playedhosts import clouds
-from saltvirt.errors import MasterError, NoHostFits
-from saltvirt.fleet import allowing, hints, keys, migrate
-from saltvirt.fleet.cloud import Cloud
+from saltvirt.core.errors import MasterError, NoHostFits
+from saltvirt.certificates.master import allowing
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster import minionkeys
+from saltvirt.migration.master import migrate
+from saltvirt.cluster.cloud import Cloud
 from test_allowing import master, now, secured, told
 from test_output import outputter
 
@@ -12,8 +15,8 @@ __all__ = ["master", "secured", "told"]
 
 
 def test_the_vms_of_a_host_that_is_shut_out_are_named(secured, told):
-    hints.refresh(
-        secured, hints.ReportedNames(whole={"hyper3": ["web1", "db1"], "hyper1": ["mail"]})
+    lastseen.refresh(
+        secured, lastseen.ReportedNames(whole={"hyper3": ["web1", "db1"], "hyper1": ["mail"]})
     )
 
     assert allowing.revoke(secured, "hyper3", now())["last_seen"] == {"hyper3": ["db1", "web1"]}
@@ -26,7 +29,7 @@ def test_the_vms_of_a_host_that_is_shut_out_are_named(secured, told):
 def test_a_vm_of_the_only_hypervisor_can_go_nowhere(monkeypatch, opts):
     one = clouds(monkeypatch)(1)
     one.put("web", "h1")
-    keys.accept(opts, "h1", "a key")
+    minionkeys.accept(opts, "h1", "a key")
     cloud = Cloud(opts=opts, settings=one, progress=lambda *_args, **_figures: None)
 
     for move in (migrate.dry_run, migrate.migrate):

@@ -4,13 +4,15 @@ import re
 
 import fleetkit
 import pytest
-from saltvirt.config import MasterSettings
-from saltvirt.errors import MasterError
-from saltvirt.fleet import awaiting, deploy, hosts, minions, reaching
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import HostCommandFailed
-from saltvirt.fleet.many import run
-from saltvirt.fleet.many.outcome import Call
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.core.errors import MasterError
+from saltvirt.vm.create.master import minionwait, deploy
+from saltvirt.cluster.rpc import hostcommands, minions
+from saltvirt.vm.guest.master import reachvm
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
+from saltvirt.vm.create.master.many import run
+from saltvirt.vm.create.master.many.outcome import Call
 
 
 @pytest.fixture
@@ -27,8 +29,8 @@ def cloud(monkeypatch, opts, tmp_path):
     def wait(_cloud, _name, wait_s):
         made.waited.append(wait_s)
 
-    monkeypatch.setattr(awaiting, "wait_for_start", wait)
-    monkeypatch.setattr(reaching, "find_login", lambda *_args, **_options: {"addresses": []})
+    monkeypatch.setattr(minionwait, "wait_for_start", wait)
+    monkeypatch.setattr(reachvm, "find_login", lambda *_args, **_options: {"addresses": []})
     return made
 
 
@@ -84,7 +86,7 @@ def test_the_call_is_heard_before_the_master_and_that_before_the_host(
 ):
     settings = MasterSettings(wait_s=option)
 
-    assert awaiting.patience(settings, given, emulated=emulated).wait_s == wait_s
+    assert minionwait.patience(settings, given, emulated=emulated).wait_s == wait_s
 
 
 def test_a_slow_vm_is_not_told_as_lost(cloud):
@@ -136,7 +138,7 @@ def test_what_a_host_warns_of_is_in_the_answer_and_beside_an_error(cloud, monkey
 
 @pytest.mark.parametrize("said", [True, None, "x", {}, {"warnings": "x"}, {"warnings": [None]}])
 def test_a_host_without_warnings_gives_none(said):
-    assert hosts.warnings(said) == []
+    assert hostcommands.warnings(said) == []
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_whatever_ends_the_waiting_it_is_said_that_the_vm_runs_and_what_removes_
     def cut_off(*_args, **_options):
         raise cut
 
-    monkeypatch.setattr(awaiting, "wait_for_start", cut_off)
+    monkeypatch.setattr(minionwait, "wait_for_start", cut_off)
 
     said = str(silent(cloud))
 

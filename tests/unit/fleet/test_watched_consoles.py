@@ -2,11 +2,12 @@
 
 import fleetkit
 import pytest
-from saltvirt import minionpackages
-from saltvirt.errors import MasterError
-from saltvirt.fleet import awaiting, deploy, minions, pings
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import HostCommandFailed
+from saltvirt.seeding.shared import minionpackages
+from saltvirt.core.errors import MasterError
+from saltvirt.vm.create.master import minionwait, deploy
+from saltvirt.cluster.rpc import minions, pings
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
 
 LINE = minionpackages.NO_MINION
 
@@ -43,8 +44,8 @@ def cloud(monkeypatch, opts, tmp_path):
             return False
 
     monkeypatch.setattr(minions, "ask", ask)
-    monkeypatch.setattr(awaiting, "time", Time)
-    monkeypatch.setattr(awaiting, "Pings", Played)
+    monkeypatch.setattr(minionwait, "time", Time)
+    monkeypatch.setattr(minionwait, "Pings", Played)
     progress = lambda stage, **figures: made.told.append((stage, figures.get("detail", "")))  # noqa: E731
     made.master = Cloud(opts=made.opts, settings=made.master.settings, progress=progress)
     return made

@@ -7,28 +7,18 @@ from dataclasses import replace
 
 import pytest
 from playedhosts import HOW
-from saltvirt import compat
-from saltvirt.errors import NameTaken, NoSuchVm
-from saltvirt.fleet import (
-    authorization,
-    effects,
-    evacuate,
-    finding,
-    hints,
-    inventory,
-    keys,
-    migrate,
-    minions,
-    orders,
-    silence,
-    surveys,
-    whereabouts,
-)
-from saltvirt.fleet.hearing import Reply
-from saltvirt.fleet.hosts import HostCommandFailed
-from saltvirt.fleet.sightings import VmPresence
-from saltvirt.fleet.whereabouts import Whereabouts
-from saltvirt.recordfacts import MoveOrderFacts
+from saltvirt.core.salt import compat
+from saltvirt.core.errors import NameTaken, NoSuchVm
+from saltvirt.seeding.master import authorization
+from saltvirt.migration.master import moveexecutor, evacuate, migrate
+from saltvirt.cluster.inventory import locate, lastseen, inventory, surveys, whereabouts
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.rpc import minions, unresponsive
+from saltvirt.cluster.rpc.replies import Reply
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
+from saltvirt.cluster.inventory.presence import VmPresence
+from saltvirt.cluster.inventory.whereabouts import Whereabouts
+from saltvirt.core.journal.recordfacts import MoveOrderFacts
 
 STATES = (None, "shutdown", "crashed", "paused", "running", "unknown")
 SIGHTINGS = [
@@ -102,10 +92,10 @@ def test_the_other_host_of_a_move_on_record_does_not_count_beside_one_that_has_t
     "act",
     [
         lambda cloud: inventory.locate(cloud.master, "web"),
-        lambda cloud: finding.locate_for_read(cloud.master, "web"),
+        lambda cloud: locate.locate_for_read(cloud.master, "web"),
         lambda cloud: cloud.purge(),
         lambda cloud: cloud.purge(delete_key=False),
-        lambda cloud: finding.confirm(cloud.master, "web", "hyper1"),
+        lambda cloud: locate.confirm(cloud.master, "web", "hyper1"),
     ],
 )
 def test_nothing_is_done_with_a_stale_definition_while_the_vms_host_is_silent(stale, act):
@@ -120,11 +110,11 @@ def test_nothing_is_done_with_a_stale_definition_while_the_vms_host_is_silent(st
 
 def test_a_vm_that_runs_where_its_host_answers_is_no_stale_definition(cloud):
     cloud.hosts.put("hyper1", "web", state="running")
-    hints.record_move(cloud.opts, "web", "hyper2")
+    lastseen.record_move(cloud.opts, "web", "hyper2")
     cloud.hosts.silence("hyper2")
 
     assert inventory.locate(cloud.master, "web") == "hyper1"
-    finding.confirm(cloud.master, "web", "hyper1")
+    locate.confirm(cloud.master, "web", "hyper1")
     # But its key may be that of the other one.
     with pytest.raises(NameTaken, match="was on hyper2"):
         cloud.purge()
@@ -148,8 +138,8 @@ def test_a_host_that_is_no_minion_of_this_master_any_more_is_given_up(stale, mon
 
 
 def test_for_how_long_the_host_is_silent_is_said(stale):
-    silence.record_silence(stale.opts, ["hyper2"], ["hyper2"], lambda _host: True)
-    path = silence._path(stale.opts)
+    unresponsive.record_silence(stale.opts, ["hyper2"], ["hyper2"], lambda _host: True)
+    path = unresponsive._path(stale.opts)
     path.write_text(json.dumps({"version": 1, "since": {"hyper2": time.time() - 7201}}))
 
     with pytest.raises(NameTaken, match=r"on hyper2 \(does not answer, for 2 h\) when"):
@@ -190,7 +180,7 @@ def test_why_a_host_cannot_say_is_told(cloud, monkeypatch, reply, reason):
         }
 
     monkeypatch.setattr(minions, "ask", ask)
-    hints.record_move(cloud.opts, "web", "hyper2")
+    lastseen.record_move(cloud.opts, "web", "hyper2")
     word = reason.replace("b answers", "hyper2 answers")
 
     with pytest.raises(NoSuchVm, match=rf"last seen on hyper2\); hyper2 \(.*{word}"):
@@ -229,7 +219,7 @@ def doubled(two, master):
     two.put("web", "h2", state="running")
     two.hosts["h3"] = {}
     two.notes["h3"] = {}
-    keys.accept(master.opts, "h3", "a key")
+    minionkeys.accept(master.opts, "h3", "a key")
     inventory.overview(master, "virt.host_info")
     two.put("db", "h1", state="shutdown")
     two.silent.add("h2")
@@ -267,13 +257,13 @@ def test_a_target_that_has_taken_nothing_is_no_place_where_the_vm_was_last_seen(
     two.put("web", "h1", state="shutdown")
     two.swallows.add("h2")
     # A look while it was on its way has seen it there.
-    seen = hints.ReportedNames(whole={"h1": ["web"], "h2": ["web"]})
-    two.after["h1", "virt.migrate"] = lambda: hints.refresh(master.opts, seen)
+    seen = lastseen.ReportedNames(whole={"h1": ["web"], "h2": ["web"]})
+    two.after["h1", "virt.migrate"] = lambda: lastseen.refresh(master.opts, seen)
 
-    with pytest.raises(effects.MoveFailed, match="on h1 as before"):
+    with pytest.raises(moveexecutor.MoveFailed, match="on h1 as before"):
         migrate.migrate(master, "web", "h2", {})
 
-    assert hints.find_hosts(master.opts, "web") == ["h1"]
+    assert lastseen.find_hosts(master.opts, "web") == ["h1"]
 
 
 def test_a_key_is_not_submitted_by_one_host_for_the_vm_of_another(cloud):

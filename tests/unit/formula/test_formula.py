@@ -6,8 +6,8 @@ import socket
 
 import pytest
 from formulakit import rendered, shown, units
-from saltvirt.seed import lending
-from saltvirt.xml import tlspriority
+from saltvirt.seeding.offline import lending
+from saltvirt.xml.domain import tlspriority
 
 # Family, release, and the daemon that listens there: libvirtd alone or virtproxyd before many.
 SYSTEMS = [

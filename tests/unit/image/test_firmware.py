@@ -6,8 +6,8 @@ import tarfile
 import uuid
 
 import pytest
-from saltvirt.errors import ImageError
-from saltvirt.image import firmware, qcow2, validation
+from saltvirt.core.errors import ImageError
+from saltvirt.storage.images import firmware, qcow2, validation
 
 ESP = uuid.UUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b")
 BIOS_BOOT = uuid.UUID("21686148-6449-6e6f-744e-656564454649")

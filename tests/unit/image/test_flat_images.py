@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 import salt.config
 from fetching import obtain
-from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import cache, incoming, removal, source
+from saltvirt.core.errors import ImageError, StorageError
+from saltvirt.storage.images import cache, incoming, removal, source
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 import subprocess
 
 import pytest
-from saltvirt.image import foreign
+from saltvirt.storage.images import foreign
 
 SIZE = 24 * 2**20
 

@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from saltvirt import room
-from saltvirt.config import HostSettings
-from saltvirt.image import cache, clone, hardlinks, validation
+from saltvirt.core import writelimit
+from saltvirt.core.options.config import HostSettings
+from saltvirt.storage.images import cache, clone, hardlinks, validation
 
 
 def qemu_img(*words):
@@ -98,9 +98,9 @@ def test_without_room_for_a_copy_nothing_is_left_in_the_cache(host, golden, monk
     monkeypatch.setattr(
         clone.fcntl, "ioctl", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOTTY, "no"))
     )
-    monkeypatch.setattr(room, "read_space", lambda _path: (1 << 40, 1 << 20))
+    monkeypatch.setattr(writelimit, "read_space", lambda _path: (1 << 40, 1 << 20))
 
-    with pytest.raises(room.OverLimit, match="no room for image .*web.qcow2"):
+    with pytest.raises(writelimit.OverLimit, match="no room for image .*web.qcow2"):
         cache.adopt(host, golden, validation.validate(golden))
 
     assert (
@@ -134,7 +134,7 @@ def test_a_golden_image_that_cannot_be_copied_stays_and_is_named(host, golden, m
     monkeypatch.setattr(
         clone.fcntl, "ioctl", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOTTY, "no"))
     )
-    monkeypatch.setattr(room, "read_space", lambda _path: (1 << 40, 1 << 20))
+    monkeypatch.setattr(writelimit, "read_space", lambda _path: (1 << 40, 1 << 20))
 
     hardlinks.separate(host)
 

@@ -5,9 +5,9 @@ import os
 
 import pytest
 from fetching import obtain
-from saltvirt import files
-from saltvirt.errors import StorageError
-from saltvirt.image import cache, source
+from saltvirt.core import files
+from saltvirt.core.errors import StorageError
+from saltvirt.storage.images import cache, source
 
 
 @pytest.fixture

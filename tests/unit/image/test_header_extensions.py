@@ -6,9 +6,9 @@ import subprocess
 
 import hostile
 import pytest
-from saltvirt.errors import ImageError
-from saltvirt.image import qcow2
-from saltvirt.ops import storage
+from saltvirt.core.errors import ImageError
+from saltvirt.storage.images import qcow2
+from saltvirt.storage import diskpaths
 
 BACKING_FORMAT, UNKNOWN = 0xE2792ACA, 0x12345678
 
@@ -53,7 +53,7 @@ def opened(path):
 def test_the_last_of_a_kind_is_what_is_said(disks, extensions):
     write(disks[0], extensions + END)
 
-    assert list(storage.chain(str(disks[0]))) == opened(disks[0])
+    assert list(diskpaths.chain(str(disks[0]))) == opened(disks[0])
 
 
 def test_none_is_read_behind_the_name(disks):
@@ -65,7 +65,7 @@ def test_none_is_read_behind_the_name(disks):
     disks[0].write_bytes(raw)
 
     assert qcow2.read(disks[0]).backing_format is None
-    assert list(storage.chain(str(disks[0]))) == opened(disks[0])
+    assert list(diskpaths.chain(str(disks[0]))) == opened(disks[0])
 
 
 def test_what_has_more_than_can_be_is_no_image(disks):

@@ -12,14 +12,14 @@ import pytest
 from fetching import least_free, obtain
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt import room
-from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import qcow2, tool, validation
+from saltvirt.core import writelimit
+from saltvirt.core.errors import ImageError, StorageError
+from saltvirt.storage.images import qcow2, tool, validation
 from sizes import sizes
 
 MIB = 1 << 20
 SECRET = b"this is a secret of the host"
-ROOM = room.Room(max_bytes=64 * MIB, reserve_bytes=0, limit_s=60)
+ROOM = writelimit.Room(max_bytes=64 * MIB, reserve_bytes=0, limit_s=60)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_an_image_made_to_hurt_is_refused_soon_and_leaves_nothing(
     assert time.monotonic() - began < 30
     grown = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss - before
     assert grown < 512 * 1024  # KiB
-    assert room.read_space(small_disk)[0] - least[0] < room.allocated_bytes(path) + MIB
+    assert writelimit.read_space(small_disk)[0] - least[0] < writelimit.allocated_bytes(path) + MIB
     assert [p.name for p in (small_disk / "images/base").iterdir()] == ["index.json"]
 
 
@@ -229,7 +229,7 @@ def test_a_mutated_image_that_is_accepted_can_be_read_to_its_end(good, size):
             assert validation.validate(path).size_bytes > ROOM.max_bytes
             continue
         let_in += 1
-        assert room.allocated_bytes(out) <= MIB
+        assert writelimit.allocated_bytes(out) <= MIB
         with out.open("rb") as read:
             assert SECRET not in read.read(2 * MIB)
     assert let_in > size / 15  # else the mutations would test the refusal alone

@@ -13,15 +13,15 @@ import pytest
 from fetching import obtain
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt import files, room
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, ImageError, StorageError
-from saltvirt.image import cache, clone, qcow2, removal, source, validation
-from saltvirt.model import Disk
-from saltvirt.units import MIB
+from saltvirt.core import files, writelimit
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, ImageError, StorageError
+from saltvirt.storage.images import cache, clone, qcow2, removal, source, validation
+from saltvirt.core.model import Disk
+from saltvirt.core.units import MIB
 
 DISK = Disk(name="system", target="vda", size_mib=64)
-ROOM = room.from_settings(HostSettings())
+ROOM = writelimit.from_settings(HostSettings())
 
 
 def qemu_img(*words):

@@ -12,14 +12,14 @@ from types import SimpleNamespace
 import pytest
 import salt.config
 from fetching import least_free, obtain, served
-from saltvirt import room
-from saltvirt.errors import ImageError
-from saltvirt.image import cache, clone, tool, validation
-from saltvirt.model import Disk
-from saltvirt.ops.migration import here
+from saltvirt.core import writelimit
+from saltvirt.core.errors import ImageError
+from saltvirt.storage.images import cache, clone, tool, validation
+from saltvirt.core.model import Disk
+from saltvirt.migration.host import arrivalfacts
 from saltvirt.placement.answers import ImageFacts
-from saltvirt.room import OverLimit
-from saltvirt.units import MIB
+from saltvirt.core.writelimit import OverLimit
+from saltvirt.core.units import MIB
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +88,7 @@ def test_one_for_which_there_is_room_is_flattened(host, bomb):
 @pytest.mark.parametrize("fmt", ["raw", "qcow2", "vmdk"])
 def test_a_conversion_is_stopped_in_every_format(small_disk, bomb, fmt):
     target = small_disk / "out"
-    limits = room.Room(max_bytes=1 << 40, reserve_bytes=KEPT_MIB * MIB, limit_s=60)
+    limits = writelimit.Room(max_bytes=1 << 40, reserve_bytes=KEPT_MIB * MIB, limit_s=60)
 
     with (
         least_free(small_disk) as least,
@@ -103,7 +103,7 @@ def test_a_conversion_is_stopped_in_every_format(small_disk, bomb, fmt):
 
 
 def test_a_conversion_has_its_time(tmp_path, bomb):
-    limits = room.Room(max_bytes=1 << 40, reserve_bytes=0, limit_s=0)
+    limits = writelimit.Room(max_bytes=1 << 40, reserve_bytes=0, limit_s=0)
 
     with (
         pytest.raises(OverLimit, match="took longer than 0 s"),
@@ -115,7 +115,7 @@ def test_a_conversion_has_its_time(tmp_path, bomb):
 
 
 def test_a_disk_is_not_copied_into_what_is_kept_for_vms(small_disk, raw_disk):
-    limits = room.Room(max_bytes=1 << 40, reserve_bytes=KEPT_MIB * MIB, limit_s=60)
+    limits = writelimit.Room(max_bytes=1 << 40, reserve_bytes=KEPT_MIB * MIB, limit_s=60)
     base, path = validation.validate(raw_disk), small_disk / "disk"
     how = clone.plan(Disk(name="system", target="vda", size_mib=64), base, False)
 
@@ -173,7 +173,7 @@ def test_an_image_that_another_host_would_send_needs_room_here(context):
     moving = SimpleNamespace(disks=[SimpleNamespace(how="copy", base="0" * 64, image=image)])
 
     with pytest.raises(OverLimit, match="no room for image 0000000000000000 in"):
-        here.gather(context, moving, frozenset(), "t1")
+        arrivalfacts.gather(context, moving, frozenset(), "t1")
 
 
 class Endless(http.server.BaseHTTPRequestHandler):

@@ -3,7 +3,7 @@
 import urllib.request
 
 import pytest
-from saltvirt import connection
+from saltvirt.core.http import connection
 
 
 @pytest.mark.parametrize(

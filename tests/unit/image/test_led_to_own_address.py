@@ -7,14 +7,14 @@ import sys
 import urllib.request
 
 import pytest
-from saltvirt import connection
+from saltvirt.core.http import connection
 
 # In a network of its own: 10.9.1.2 stands for the server of an image, 10.9.0.1 is this host's own
 # address. What listens there stands for a service that its firewall keeps from all others.
 SCRIPT = r"""
 import http.server, json, pathlib, sys, threading
 from saltvirt import connection, web
-from saltvirt.room import Room
+from saltvirt.core.writelimit import Room
 
 class Secret(http.server.BaseHTTPRequestHandler):
     asked = []

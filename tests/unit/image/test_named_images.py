@@ -8,9 +8,9 @@ import urllib.parse
 import pytest
 import salt.config
 from fetching import obtain, served
-from saltvirt import web
-from saltvirt.errors import BadArgument, ImageError
-from saltvirt.image import cache, source
+from saltvirt.core.http import web
+from saltvirt.core.errors import BadArgument, ImageError
+from saltvirt.storage.images import cache, source
 
 
 @pytest.fixture

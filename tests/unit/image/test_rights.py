@@ -11,10 +11,10 @@ import subprocess
 
 import pytest
 from fetching import obtain, served
-from saltvirt import arguments
-from saltvirt.errors import BadArgument, ImageError
-from saltvirt.image import cache, removal, rights, source, validation
-from saltvirt.units import MIB
+from saltvirt.core import arguments
+from saltvirt.core.errors import BadArgument, ImageError
+from saltvirt.storage.images import cache, removal, rights, source, validation
+from saltvirt.core.units import MIB
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from fetching import obtain, served
-from saltvirt import files
-from saltvirt import room as limits
-from saltvirt import web as saltvirt_web
-from saltvirt.errors import ImageError
-from saltvirt.image import cache, removal, validation
-from saltvirt.room import Meter
-from saltvirt.units import MIB
+from saltvirt.core import files
+from saltvirt.core import writelimit
+from saltvirt.core.http import web as saltvirt_web
+from saltvirt.core.errors import ImageError
+from saltvirt.storage.images import cache, removal, validation
+from saltvirt.core.writelimit import Meter
+from saltvirt.core.units import MIB
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_server_that_leads_out_of_the_web_is_not_followed(leading, host, image
         obtain(host, f"{url}/x.qcow2")
     with pytest.raises(ImageError, match=f"leads to {scheme}, and only http and https are"):
         saltvirt_web.fetch_small(
-            f"{url}/x", 100, Meter(limits.from_settings(host), "x", host.images)
+            f"{url}/x", 100, Meter(writelimit.from_settings(host), "x", host.images)
         )
 
 
@@ -100,7 +100,7 @@ def test_a_server_that_leads_on_within_the_web_is_followed(leading, web, host, i
     plain, asked = web
     for handler.to in (f"{plain}/{image.name}", f"//{plain.removeprefix('http://')}/{image.name}"):
         got = saltvirt_web.fetch_small(
-            f"{url}/x", MIB, Meter(limits.from_settings(host), "x", host.images)
+            f"{url}/x", MIB, Meter(writelimit.from_settings(host), "x", host.images)
         )
         assert got == image.read_bytes()
     assert asked == [200, 200]
@@ -121,7 +121,7 @@ def test_a_server_leads_nobody_to_what_this_host_alone_reaches(leading, host):
             obtain(host, f"{url}/x.qcow2", validate=validation.accept_any)
         with pytest.raises(ImageError, match="the server leads to 127.0.0.2, which only this host"):
             saltvirt_web.fetch_small(
-                f"{url}/x", 100, Meter(limits.from_settings(host), "x", host.images)
+                f"{url}/x", 100, Meter(writelimit.from_settings(host), "x", host.images)
             )
 
     assert asked == []
@@ -144,7 +144,7 @@ def test_a_proxy_on_this_host_is_asked_wherever_a_server_leads_to(leading, host,
         monkeypatch.setenv("http_proxy", proxy)
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         got = saltvirt_web.fetch_small(
-            f"{url}/x", 100, Meter(limits.from_settings(host), "x", host.images)
+            f"{url}/x", 100, Meter(writelimit.from_settings(host), "x", host.images)
         )
 
     assert got == b"image" and asked == ["http://images.example.org/x"]
@@ -155,7 +155,7 @@ def test_only_what_is_of_the_web_is_opened(host, image, scheme):
     url = {"file": f"file://{image}", "ftp": "ftp://127.0.0.1:9/x", "data": "data:,x"}[scheme]
 
     with pytest.raises(ImageError, match=f"unknown url type: {scheme}"):
-        saltvirt_web.fetch_small(url, 100, Meter(limits.from_settings(host), "x", host.images))
+        saltvirt_web.fetch_small(url, 100, Meter(writelimit.from_settings(host), "x", host.images))
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_a_server_that_is_proved_leads_to_none_that_is_not(web, proved, host, im
         obtain(host, f"{url}/x.qcow2")
     with pytest.raises(ImageError, match="leads to http://127.0.0.1, where nobody vouches"):
         saltvirt_web.fetch_small(
-            f"{url}/x", 100, Meter(limits.from_settings(host), "x", host.images)
+            f"{url}/x", 100, Meter(writelimit.from_settings(host), "x", host.images)
         )
     assert asked == []
 

@@ -4,10 +4,10 @@ import struct
 import tracemalloc
 
 import pytest
-from saltvirt import room
-from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import tool, validation
-from saltvirt.units import MIB
+from saltvirt.core import writelimit
+from saltvirt.core.errors import ImageError, StorageError
+from saltvirt.storage.images import tool, validation
+from saltvirt.core.units import MIB
 
 CLUSTER = 1 << 16
 
@@ -66,7 +66,7 @@ def test_a_small_image_does_not_have_much_said_of_it(chatty):
 def test_what_converts_is_ended_too_when_it_says_too_much(tmp_path, instead, stream):
     # No image is known of which qemu-img convert says as much; whoever finds one has it stopped.
     instead(f"exec yes 'this reference is wrong' >&{stream}")
-    meter = room.Room(max_bytes=MIB, reserve_bytes=0, limit_s=60).meter("x", tmp_path)
+    meter = writelimit.Room(max_bytes=MIB, reserve_bytes=0, limit_s=60).meter("x", tmp_path)
 
     with pytest.raises(ImageError, match="image evil.img cannot be used: its tables are damaged"):
         tool.convert("evil.img", "raw", tmp_path / "out", "qcow2", meter)
@@ -79,7 +79,7 @@ def test_it_runs_with_limits(tmp_path, instead):
 
     tool.create(target, MIB, "qcow2")
     made = said.read_text().split()
-    meter = room.Room(max_bytes=3 * MIB, reserve_bytes=0, limit_s=60).meter("x", tmp_path)
+    meter = writelimit.Room(max_bytes=3 * MIB, reserve_bytes=0, limit_s=60).meter("x", tmp_path)
     tool.convert(target, "qcow2", tmp_path / "out", "qcow2", meter)
     written, most = said.read_text().split(), meter.most_bytes()
 

@@ -3,7 +3,7 @@
 import asloaded
 import hostile
 import pytest
-from saltvirt.errors import StorageError
+from saltvirt.core.errors import StorageError
 
 QEMU_IMG = asloaded.module("_modules/qemu_img.py")
 

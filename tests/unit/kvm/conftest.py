@@ -5,8 +5,8 @@ import gc
 import asloaded
 import libvirt
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.kvm import connect
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect
 
 DEFAULT = """<pool type='dir'><name>default-pool</name>
 <uuid>dfe224cb-28fb-8dd0-c4b2-64eb3f0f4566</uuid><target><path>/default-pool</path></target></pool>"""

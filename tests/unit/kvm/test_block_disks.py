@@ -4,8 +4,9 @@ from pathlib import Path
 
 import libvirt
 import pytest
-from saltvirt.kvm import lifecycle
-from saltvirt.xml import blockdisk, parse
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.xml.storage import blockdisk
+from saltvirt.xml import parse
 
 DOMAIN = """<domain type='test'><name>old</name><memory>65536</memory><vcpu>1</vcpu>
 <os><type>hvm</type></os><devices>

@@ -2,9 +2,9 @@
 
 import faces
 import pytest
-from saltvirt.errors import BadArgument, LibvirtRefused
-from saltvirt.kvm import capable
-from saltvirt.xml import capabilities, domaincaps, hostcaps
+from saltvirt.core.errors import BadArgument, LibvirtRefused
+from saltvirt.libvirt import capable
+from saltvirt.xml.node import capabilities, domaincaps, hostcaps
 
 HOST = """<capabilities><host><uuid>44454c4c</uuid>
 <cpu><arch>x86_64</arch><model>Nehalem</model><vendor>Intel</vendor><microcode version='25'/>

@@ -2,7 +2,7 @@
 
 import libvirt
 import pytest
-from saltvirt.kvm import cloudvms, firmware, lifecycle
+from saltvirt.libvirt.domains import cloudvms, firmware, lifecycle
 from test_cloud_clones import FULL, QUICK, base, conn, disk, names, undefined
 
 __all__ = ["base", "conn", "undefined"]

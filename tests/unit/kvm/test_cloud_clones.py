@@ -4,10 +4,12 @@ import re
 
 import libvirt
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.errors import LibvirtRefused, NoSuchVm, StorageError
-from saltvirt.kvm import cloudvms, connect, firmware, lifecycle
-from saltvirt.xml import clone, parse
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import LibvirtRefused, NoSuchVm, StorageError
+from saltvirt.libvirt.domains import cloudvms, firmware, lifecycle
+from saltvirt.libvirt import connect
+from saltvirt.xml.edit import clone
+from saltvirt.xml import parse
 
 TEST = HostSettings(uri="test:///default")
 FULL = {"strategy": "full", "learn_addresses": False, "validate": True}

@@ -13,11 +13,15 @@ from salt.exceptions import (
     SaltCloudExecutionTimeout,
     SaltCloudSystemExit,
 )
-from saltvirt import config, locks, protocol, records
-from saltvirt.config import HostSettings
-from saltvirt.kvm import cloudvms
-from saltvirt.ops import reservations, trash
-from saltvirt.xml import clone
+from saltvirt.core.options import config
+from saltvirt.core import locks
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.journal import records
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt.domains import cloudvms
+from saltvirt.libvirt import reservations
+from saltvirt.storage import trash
+from saltvirt.xml.edit import clone
 
 URI = "test:///default"
 FILE = Path(__file__).resolve().parents[3] / "_clouds/libvirt.py"
@@ -351,7 +355,7 @@ def test_a_disk_stays_on_which_one_of_a_vm_that_is_made_or_purged_is_based(
     settings = HostSettings(state_dir=str(tmp_path / "state"), uri=URI)
     trash.restore(settings, *trash.list_entries(settings))
     says = getattr(onrecord, purpose)(paths=[str(tmp_path / "disks/top.qcow2")])
-    phase = protocol.MAKING if purpose == "build" else "removing"
+    phase = moveprotocol.MAKING if purpose == "build" else "removing"
     with records.hold_record(reservations.folder(settings), purpose, "web2") as held:
         held.begin("t1", phase, **says)
     seen, destroy = [], cloudvms.destroy

@@ -6,8 +6,8 @@ from pathlib import Path
 import hostile
 import libvirt
 import pytest
-from saltvirt.errors import StorageError
-from saltvirt.kvm import cloudvms
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt.domains import cloudvms
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
 # As libvirt shows a raw disk, once it has looked at its pool again, whose guest has written that.

@@ -2,9 +2,10 @@
 
 import faces
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, LibvirtRefused, NoSuchVm
-from saltvirt.kvm import connect, counters, lifecycle
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, LibvirtRefused, NoSuchVm
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import counters, lifecycle
 
 NET = ["rx_bytes", "rx_packets", "rx_errs", "rx_drop", "tx_bytes", "tx_packets", "tx_errs"]
 SHAPES = {

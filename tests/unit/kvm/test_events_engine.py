@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import salt.utils.event
-from saltvirt.kvm import events
+from saltvirt.libvirt import events
 
 FILE = Path(__file__).resolve().parents[3] / "_engines/libvirt_events.py"
 

@@ -5,9 +5,10 @@ import shlex
 import asloaded
 import pytest
 import salt.utils.args
-from saltvirt import arguments, profiles, spec
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument
+from saltvirt.core import arguments
+from saltvirt.vm import profiles, spec
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument
 
 _ONE = ("", "_vm", "_update", "_define", "_snapshot", "_query", "_answers", "_pool")
 _PARTS = (*_ONE, "_migrate", "_doctor", "_change")

@@ -2,9 +2,9 @@
 
 import faces
 import pytest
-from saltvirt.errors import BadArgument, GuestSilent, LibvirtRefused, VirtError
-from saltvirt.kvm import guestagent, lifecycle
-from saltvirt.ops import inguest
+from saltvirt.core.errors import BadArgument, GuestSilent, LibvirtRefused, VirtError
+from saltvirt.libvirt.domains import guestagent, lifecycle
+from saltvirt.vm.guest.host import inguest
 
 VM = """<domain type='test'><name>{name}</name><memory>1024</memory><os><type>hvm</type></os>
 <devices>{devices}</devices></domain>"""

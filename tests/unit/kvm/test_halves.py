@@ -7,7 +7,7 @@ nothing. The lab's own post-copy is cut in test_cut_postcopy.py.
 
 import libvirt
 import pytest
-from saltvirt.kvm import halves
+from saltvirt.libvirt.domains import halves
 
 RUNNING, PAUSED = libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_PAUSED
 ALONE = (RUNNING, libvirt.VIR_DOMAIN_RUNNING_BOOTED)

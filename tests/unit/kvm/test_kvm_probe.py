@@ -6,11 +6,11 @@ import subprocess
 
 import pytest
 from lockers import another_user_holds, ends
-from saltvirt import wire
-from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, host, probe
-from saltvirt.ops import inspect
-from saltvirt.xml import capabilities as host_xml
+from saltvirt.core import wire
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect, hostfacts, probe
+from saltvirt.vm.show.host import inspect
+from saltvirt.xml.node import capabilities as host_xml
 from saltvirt.xml import parse
 
 # Libvirt's test driver refuses a guest of type kvm, as a real one does whose QEMU lacks something.
@@ -131,15 +131,15 @@ def test_features_that_the_model_has_and_the_host_lacks_do_not_count():
 def test_where_libvirt_has_no_data_of_cpus_the_listed_features_are_all():
     with connect.open_connection(TEST, readonly=False) as conn:
         known = {"arch": "x86_64", "model": None, "features": ["avx"]}
-        assert host.cpu_features(conn, known, "test") == ["avx"]
+        assert hostfacts.cpu_features(conn, known, "test") == ["avx"]
 
 
 def test_what_the_hosts_model_implies_counts_where_libvirt_cannot_say_what_guests_get(monkeypatch):
     own = "<cpu><arch>x86_64</arch><model>Haswell</model><feature name='vmx'/></cpu>"
-    monkeypatch.setattr(host, "own_cpu", lambda _conn: own)  # the test driver's CPU has no model
+    monkeypatch.setattr(hostfacts, "own_cpu", lambda _conn: own)  # the test driver's CPU has no model
     with connect.open_connection(TEST, readonly=False) as conn:
         known = {"arch": "x86_64", "model": "Haswell", "features": ["vmx"]}
-        found = host.cpu_features(conn, known, "test")
+        found = hostfacts.cpu_features(conn, known, "test")
 
     assert {"vmx", "avx2", "sse4.2"} <= set(found)
 

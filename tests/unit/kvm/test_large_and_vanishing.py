@@ -4,11 +4,12 @@ import time
 
 import libvirt
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.kvm import cloudvms, lifecycle, query, snapshots, volumes
-from saltvirt.ops import inspect
-from saltvirt.ops.migration import migrationinfo
-from saltvirt.xml import clone
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt.domains import cloudvms, lifecycle, query, snapshots
+from saltvirt.libvirt.storage import volumes
+from saltvirt.vm.show.host import inspect
+from saltvirt.vm.show.host import migrationinfo
+from saltvirt.xml.edit import clone
 
 MANY = 10_000
 # What a job of a minion is waited for at the least; it takes a tenth of that on a busy machine.

@@ -3,9 +3,9 @@
 import libvirt
 import pytest
 from salt.exceptions import CommandExecutionError
-from saltvirt.config import HostSettings
-from saltvirt.errors import LibvirtRefused
-from saltvirt.kvm import connect
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import LibvirtRefused
+from saltvirt.libvirt import connect
 
 TEST = HostSettings(uri="test:///default")
 

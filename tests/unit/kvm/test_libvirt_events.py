@@ -10,8 +10,8 @@ from pathlib import Path
 import libvirt
 import pytest
 import saltvirt
-from saltvirt.errors import BadConfig
-from saltvirt.kvm import eventkinds, events
+from saltvirt.core.errors import BadConfig
+from saltvirt.libvirt import eventkinds, events
 
 NAMES = {kind.name for kind in eventkinds.KINDS}
 DOMAIN = "VIR_DOMAIN_EVENT_"
@@ -120,7 +120,7 @@ LISTENER = """
 import json, logging, sys, threading
 import libvirt
 from saltvirt.kvm import eventkinds, events
-from saltvirt.optional import OptionalModule
+from saltvirt.core.salt.optional import OptionalModule
 
 # As in a minion, which has imported the library before libvirt's module was looked for.
 events.libvirt = OptionalModule("libvirt")

@@ -2,7 +2,7 @@
 
 import libvirt
 import pytest
-from saltvirt.kvm import poolstates
+from saltvirt.libvirt.storage import poolstates
 
 SHARE = """<pool type='netfs'><name>share</name><uuid>dfe224cb-28fb-8dd0-c4b2-64eb3f0f4566</uuid>
 <source><host name='{}'/><dir path='/export'/><format type='nfs'/></source><target>

@@ -1,8 +1,9 @@
 """What is asked of the host that a VM has moved to, before anything of it is removed."""
 
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, lifecycle, migrate
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle, migrate
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
 DISK = """<disk type='file' device='{device}'><source file='/srv/{target}'/>

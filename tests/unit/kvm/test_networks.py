@@ -8,11 +8,12 @@ import libvirt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt import networkspec
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, LibvirtRefused, VirtError
-from saltvirt.kvm import connect, networks
-from saltvirt.xml import network, parse, to_text
+from saltvirt.libvirt import networkspec
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, LibvirtRefused, VirtError
+from saltvirt.libvirt import connect, networks
+from saltvirt.xml.network import network
+from saltvirt.xml import parse, to_text
 
 ROOT = Path(__file__).resolve().parents[3]
 TEST = HostSettings(uri="test:///default")

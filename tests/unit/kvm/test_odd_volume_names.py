@@ -2,9 +2,10 @@
 
 import libvirt
 import pytest
-from saltvirt.errors import StorageError
-from saltvirt.kvm import anybytes, cloudvms, poolstates, volumes
-from saltvirt.ops import volumecopies
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt.storage import anybytes, poolstates, volumes
+from saltvirt.libvirt.domains import cloudvms
+from saltvirt.storage import volumecopies
 
 POOL = "default-pool"
 SHOWN = "o\\xffd"

@@ -2,8 +2,8 @@
 
 import faces
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.kvm import connect
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect
 
 
 @pytest.fixture

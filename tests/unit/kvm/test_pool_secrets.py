@@ -2,9 +2,10 @@
 
 import libvirt
 import pytest
-from saltvirt.errors import BadArgument, StorageError
-from saltvirt.kvm import pools, poolsecrets, poolstates
-from saltvirt.xml import parse, secret
+from saltvirt.core.errors import BadArgument, StorageError
+from saltvirt.libvirt.storage import pools, poolsecrets, poolstates
+from saltvirt.xml import parse
+from saltvirt.xml.storage import secret
 
 PASSWORD = "c2VjcmV0d29yZA=="
 

@@ -1,9 +1,9 @@
 """Pools on libvirt's test driver: what 3006 answered, in its shapes."""
 
 import pytest
-from saltvirt.errors import LibvirtRefused, StorageError
-from saltvirt.kvm import host
-from saltvirt.kvm.connect import libvirt
+from saltvirt.core.errors import LibvirtRefused, StorageError
+from saltvirt.libvirt import hostfacts
+from saltvirt.libvirt.connect import libvirt
 
 GIB100 = 107374182400
 DOMAIN = """<domain type='test'><name>{}</name><memory>65536</memory><os><type>hvm</type></os>
@@ -259,14 +259,14 @@ class Busy:
 def test_whoever_is_at_a_volume_of_a_pool_is_waited_for():
     pool = Busy(2)
 
-    host.refresh_pool(pool, "p1")
+    hostfacts.refresh_pool(pool, "p1")
 
     assert pool.times == -1
     with pytest.raises(StorageError, match="'p1', .* try again when that is over"):
-        host.refresh_pool(Busy(9), "p1", patience_s=0)
+        hostfacts.refresh_pool(Busy(9), "p1", patience_s=0)
 
 
 def test_what_is_taken_back_is_so_whoever_is_at_its_pool(caplog):
-    host.forget_removed(Busy(9), "p1")
+    hostfacts.forget_removed(Busy(9), "p1")
 
     assert "storage pool p1 was not refreshed" in caplog.text

@@ -3,9 +3,10 @@
 import faces
 import libvirt
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.errors import LibvirtRefused
-from saltvirt.kvm import connect, lifecycle, power, query
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import LibvirtRefused
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle, power, query
 
 VM = """<domain type='test'><name>web1</name><memory>1024</memory>
 <os><type arch='i686'>hvm</type></os></domain>"""

@@ -1,7 +1,7 @@
 """What libvirt makes for the disks of a VM is its owner's alone."""
 
 import pytest
-from saltvirt.kvm import lifecycle, privatefiles
+from saltvirt.libvirt.domains import lifecycle, privatefiles
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ import shutil
 import subprocess
 
 import pytest
-from saltvirt.kvm import host, lifecycle, process
+from saltvirt.libvirt import hostfacts
+from saltvirt.libvirt.domains import lifecycle, process
 
 NAME = "m1"
 
@@ -30,7 +31,7 @@ def running(conn, emulator, tmp_path, monkeypatch):
 
 
 def test_a_vm_runs_in_the_qemu_that_is_installed(running):
-    assert process.qemu(running, NAME) == host.versions(running)["qemu"]
+    assert process.qemu(running, NAME) == hostfacts.versions(running)["qemu"]
 
 
 def test_after_an_upgrade_nobody_knows_which_one_it_runs_in(running, emulator, tmp_path):

@@ -2,13 +2,16 @@
 
 import libvirt
 import pytest
-from saltvirt import access
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, LibvirtRefused
-from saltvirt.kvm import connect, nat, power
-from saltvirt.net import links
-from saltvirt.ops import inspect, reached
-from saltvirt.xml import parse, read
+from saltvirt.core import guestaccess
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, LibvirtRefused
+from saltvirt.libvirt import connect, nat
+from saltvirt.libvirt.domains import power
+from saltvirt.network.bridge import links
+from saltvirt.vm.show.host import inspect
+from saltvirt.vm.guest.host import vmaccess
+from saltvirt.xml import parse
+from saltvirt.xml.edit import readdomain
 
 TEST = HostSettings(uri="test:///default")
 LEASE = libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_LEASE
@@ -30,7 +33,7 @@ def conn():
 def with_nic(conn, name="web1", note=""):
     """Have a VM with a NIC on a network run."""
     ours = '<metadata><v:vm xmlns:v="{}" {}/></metadata>'
-    namespace = inspect.read.metadata.METADATA_NS
+    namespace = inspect.readdomain.metadata.METADATA_NS
     conn.createXML(
         f"<domain type='test'><name>{name}</name>{ours.format(namespace, note)}"
         "<memory unit='MiB'>64</memory><os><type>hvm</type></os><devices>"
@@ -41,10 +44,10 @@ def with_nic(conn, name="web1", note=""):
 def test_one_vm_says_where_it_is_reached_and_a_list_of_all_does_not(conn):
     with_nic(conn, note='ssh_user="debian"')
 
-    shown = reached.describe_vm(conn, "web1", "hyper1")["web1"]
+    shown = vmaccess.describe_vm(conn, "web1", "hyper1")["web1"]
 
     (address,) = shown["addresses"]
-    assert access.addresses([address]) == [address]
+    assert guestaccess.addresses([address]) == [address]
     assert shown["ssh_user"] == "debian" and shown["addresses_from"] == "lease"
     # The test driver's network is one with NAT: the way leads through the host.
     assert shown["behind_host"] == ["192.168.122.0/24"]
@@ -55,7 +58,7 @@ def test_one_vm_says_where_it_is_reached_and_a_list_of_all_does_not(conn):
 def test_without_keys_the_console_is_the_way_in(conn):
     with_nic(conn, note='ssh_user="-oProxyCommand=reboot"')
 
-    shown = reached.describe_vm(conn, "web1", "hyper1")["web1"]
+    shown = vmaccess.describe_vm(conn, "web1", "hyper1")["web1"]
 
     assert shown["ssh_user"] is None
     assert shown["login"].startswith("virsh console web1 (on hyper1; asks for a password")
@@ -64,7 +67,7 @@ def test_without_keys_the_console_is_the_way_in(conn):
 def test_a_vm_that_does_not_run_is_reached_nowhere(conn):
     power.act(conn, "test", "destroy")
 
-    shown = reached.describe_vm(conn, "test", "hyper1")["test"]
+    shown = vmaccess.describe_vm(conn, "test", "hyper1")["test"]
 
     assert (shown["addresses"], shown["login"]) == ([], None)
 
@@ -117,7 +120,7 @@ def test_sources_are_asked_until_one_knows(monkeypatch, caplog, said, listens, f
     root = parse(f"<domain><devices>{NIC}{agent}</devices></domain>")
 
     with caplog.at_level("DEBUG", "saltvirt"):
-        shown, source = reached._find_addresses(guest, "web1", root)
+        shown, source = vmaccess._find_addresses(guest, "web1", root)
 
     assert (shown, guest.asked) == (found, asked)
     last = "neighbours" if wanted else asked[-1]
@@ -137,7 +140,7 @@ def test_sources_are_asked_until_one_knows(monkeypatch, caplog, said, listens, f
 def test_an_agent_listens_only_if_libvirt_says_so(state, listens):
     root = parse(f"<domain><devices>{CHANNEL.format(state)}</devices></domain>")
 
-    assert read.has_agent(root) is listens
+    assert readdomain.has_agent(root) is listens
 
 
 def test_a_network_with_nat_is_made_started_and_kept(conn):

@@ -3,9 +3,9 @@
 import faces
 import libvirt
 import pytest
-from saltvirt.errors import LibvirtRefused
-from saltvirt.kvm import lifecycle
-from saltvirt.xml import snapshot
+from saltvirt.core.errors import LibvirtRefused
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.xml.storage import snapshot
 
 VM = """<domain type='test'><name>{}</name>{}<memory>1024</memory>
 <os><type arch='i686'>hvm</type></os><devices>{}</devices></domain>"""

@@ -2,8 +2,8 @@
 
 import libvirt
 import pytest
-from saltvirt.errors import StorageError
-from saltvirt.kvm import volumes
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt.storage import volumes
 
 DOMAIN = """<domain type='test'><name>{}</name><memory>65536</memory><os><type>hvm</type></os>
 <devices><disk type='{}' device='disk'>{}<target dev='vda'/></disk></devices></domain>"""

@@ -1,7 +1,8 @@
 """Devices and displays as Salt 3006.25 showed them (salt/modules/virt.py 464-480, 4457-4553)."""
 
 import pytest
-from saltvirt.xml import nodedev, read
+from saltvirt.xml.node import nodedev
+from saltvirt.xml.edit import readdomain
 
 PCI = """<device><name>pci_0000_3d_00_0</name><parent>pci_0000_3c_00_0</parent>
 <capability type='pci'><class>0x020000</class><domain>0</domain><bus>61</bus><slot>0</slot>
@@ -69,9 +70,9 @@ def test_what_no_vm_can_have_is_left_out(text):
 def test_a_display_is_shown_whole_but_for_its_password():
     one = "<graphics type='vnc' port='5900' websocket='5700' passwd='x'><listen address='::1'/>"
     two = "<graphics type='spice' tlsPort='5901' autoport='no'/>"
-    root = read.domain(f"<domain><devices>{one}</graphics>{two}</devices></domain>")
+    root = readdomain.domain(f"<domain><devices>{one}</graphics>{two}</devices></domain>")
 
-    assert read.graphics(root) == {
+    assert readdomain.graphics(root) == {
         "autoport": "no",
         "keymap": "None",
         "listen": "::1",

@@ -6,9 +6,10 @@ import time
 
 import libvirt
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.errors import HostUnreachable
-from saltvirt.kvm import connect, events, migrate
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import HostUnreachable
+from saltvirt.libvirt import connect, events
+from saltvirt.libvirt.domains import migrate
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import subprocess
 
 import faces
 import pytest
-from saltvirt.errors import BadArgument
-from saltvirt.image import qcow2
+from saltvirt.core.errors import BadArgument
+from saltvirt.storage.images import qcow2
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import faces
 import libvirt
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, LibvirtRefused, NoSuchVm
-from saltvirt.kvm import connect, lifecycle, snapshots
-from saltvirt.xml import snapshot as snapshot_
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, LibvirtRefused, NoSuchVm
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle, snapshots
+from saltvirt.xml.storage import snapshot
 from saltvirt.xml import to_text
 
 VM = """<domain type='test'><name>web1</name><memory>1024</memory>
@@ -208,7 +209,7 @@ def test_only_a_guest_whose_memory_comes_back_is_warned_of(state, place, warned)
         f"<domainsnapshot><name>a</name><state>{state}</state><memory snapshot='{place}'/>"
         "<disks><disk name='vda' snapshot='internal'/></disks></domainsnapshot>"
     )
-    assert snapshot_.read(text).has_memory is warned
+    assert snapshot.read(text).has_memory is warned
 
 
 def test_what_cannot_be_reverted_to_is_said(face):
@@ -256,7 +257,7 @@ def test_external_snapshots_are_reverted_to_by_a_libvirt_that_can():
 
 
 def test_what_is_to_be_taken_says_its_name_and_is_read_back():
-    assert snapshot_.read(to_text(snapshot_.build_new("a <b>"))).name == "a <b>"
+    assert snapshot.read(to_text(snapshot.build_new("a <b>"))).name == "a <b>"
 
 
 @pytest.mark.parametrize("state", ["snapshot", "saved"])

@@ -4,8 +4,8 @@ import os
 
 import libvirt
 import pytest
-from saltvirt.errors import StorageError
-from saltvirt.kvm import transfer, volumes
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt.storage import transfer, volumes
 
 
 class Stream(libvirt.virStream):

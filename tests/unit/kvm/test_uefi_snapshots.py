@@ -1,7 +1,7 @@
 """A VM with UEFI that runs has no internal snapshot where its firmware's variables are raw."""
 
 import pytest
-from saltvirt.kvm import snapshots
+from saltvirt.libvirt.domains import snapshots
 
 DISK = "<disk type='file'><driver type='qcow2'/><source file='/x'/><target dev='vda'/></disk>"
 RAW = (

@@ -1,8 +1,8 @@
 """A volume group goes only if no VM has a volume of it, by whichever name."""
 
 import pytest
-from saltvirt.errors import StorageError
-from saltvirt.xml import pool as pool_
+from saltvirt.core.errors import StorageError
+from saltvirt.xml.storage import storagepool
 
 POOL = """<pool type='logical'><name>{}</name><source><name>{}</name></source>
 <target><path>/dev/{}</path></target></pool>"""
@@ -43,6 +43,6 @@ def test_a_volume_that_a_vm_has_by_another_name_keeps_its_group(conn, virt, kind
     ],
 )
 def test_whose_a_mapped_volume_is_says_its_name(group, path, is_its):
-    pool = pool_.from_call("p", "logical", None, None, {"name": group})
+    pool = storagepool.from_call("p", "logical", None, None, {"name": group})
 
-    assert pool_.has_device(pool, path) is is_its
+    assert storagepool.has_device(pool, path) is is_its

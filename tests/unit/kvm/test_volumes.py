@@ -5,9 +5,9 @@ import time
 
 import libvirt
 import pytest
-from saltvirt.errors import BadArgument, LibvirtRefused, StorageError
-from saltvirt.kvm import volumes
-from saltvirt.ops import storage
+from saltvirt.core.errors import BadArgument, LibvirtRefused, StorageError
+from saltvirt.libvirt.storage import volumes
+from saltvirt.storage import diskpaths
 
 DOMAIN = """<domain type='test'><name>{}</name><memory>65536</memory><os><type>hvm</type></os>
 <devices><disk type='{}' device='disk'><source {}/><target dev='vda'/></disk></devices></domain>"""
@@ -112,7 +112,7 @@ def test_a_volume_that_a_vm_of_another_host_has_open_stays(conn, virt, applied, 
     path.write_bytes(bytes(1 << 20))
     argv = ["qemu-io", "-f", "raw", path]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as program:
-        while not storage.is_open(path):
+        while not diskpaths.is_open(path):
             assert program.poll() is None
             time.sleep(0.01)
         for call in (virt.volume_delete, lambda *of: virt.volume_resize(*of, 8)):

@@ -3,9 +3,9 @@
 import os
 
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadConfig, HostUnreachable
-from saltvirt.kvm import connect
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadConfig, HostUnreachable
+from saltvirt.libvirt import connect
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ import netcases
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt.errors import BadArgument
-from saltvirt.net import change, interfaces, leases, linkconfig, netplan
+from saltvirt.core.errors import BadArgument
+from saltvirt.network.managers import change, interfaces, linkconfig, netplan
+from saltvirt.network.bridge import leases
 
 DUID = "fff9f26f4100020000ab1194cf5a95f91e8269"
 NETWORKD = f"""# This is private data. Do not parse.

@@ -4,7 +4,7 @@ import struct
 
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt.net import dhcp
+from saltvirt.network.bridge import dhcp
 
 
 def answer(packet, address, kind=2):

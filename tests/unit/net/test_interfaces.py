@@ -7,7 +7,7 @@ import netcases
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt.net import ifupdown, interfaces, tools
+from saltvirt.network.managers import ifupdown, interfaces, tools
 
 CONFIG = replace(netcases.CONFIG, dns=(), seen=(("10.9.0.0/16", "10.0.0.9"),))
 LO = "auto lo\niface lo inet loopback\n\n"

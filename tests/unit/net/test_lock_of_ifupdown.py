@@ -5,7 +5,7 @@ import sys
 import threading
 
 import pytest
-from saltvirt.net import ifupdown, tools
+from saltvirt.network.managers import ifupdown, tools
 
 HOLD = """
 import fcntl, sys

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 from netcases import CONFIG
-from saltvirt.errors import VirtError
-from saltvirt.net import filemanagers, linkconfig, netplan, networkmanager
+from saltvirt.core.errors import VirtError
+from saltvirt.network.managers import filemanagers, linkconfig, netplan, networkmanager
 
 NM = "/etc/NetworkManager/system-connections"
 

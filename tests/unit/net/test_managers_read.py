@@ -4,7 +4,7 @@ import subprocess
 
 import netcases
 import pytest
-from saltvirt.net import linkconfig, netplan
+from saltvirt.network.managers import linkconfig, netplan
 
 OLD = """network:
   version: 2

@@ -3,8 +3,8 @@
 import contextlib
 
 import pytest
-from saltvirt import optional
-from saltvirt.net import links
+from saltvirt.core.salt import optional
+from saltvirt.network.bridge import links
 
 MAC = "52:54:00:00:00:01"
 

@@ -6,10 +6,11 @@ import netcases
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt import arguments
-from saltvirt.errors import BadArgument, VirtError
-from saltvirt.net import bridgeplan, interfaces, linkconfig, netplan
-from saltvirt.net.firewall import rules
+from saltvirt.core import arguments
+from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.network.bridge import bridgeplan
+from saltvirt.network.managers import interfaces, linkconfig, netplan
+from saltvirt.network.firewall import rules
 from snapshots import BR0, address, carried_out, link, route, same
 
 CONFIG = netcases.CONFIG

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from saltvirt.net import change, tools
+from saltvirt.network.managers import change, tools
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import netcases
 import pytest
-from saltvirt.errors import VirtError
-from saltvirt.net import bridgeplan, interfaces, linkconfig, links, managers, persistence, watchdog
+from saltvirt.core.errors import VirtError
+from saltvirt.network.bridge import bridgeplan, links, watchdog
+from saltvirt.network.managers import interfaces, linkconfig, managers, persistence
 from snapshots import BR0, address, carried_out, link, route, same
 
 GATEWAY = "10.0.0.1"

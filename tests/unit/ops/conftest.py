@@ -13,12 +13,15 @@ from pathlib import Path
 import keypairs
 import libvirt
 import pytest
-from saltvirt import records, spec
-from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, lifecycle, query
-from saltvirt.ops import inspect, reservations
-from saltvirt.ops.build import create
-from saltvirt.ops.context import Context
+from saltvirt.core.journal import records
+from saltvirt.vm import spec
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle, query
+from saltvirt.vm.show.host import inspect
+from saltvirt.libvirt import reservations
+from saltvirt.vm.create.host import create
+from saltvirt.core.salt.context import Context
 from saltvirt.placement.answers import DomainTypes
 
 PUBLIC, PRIVATE = keypairs.named("a guest")
@@ -146,7 +149,7 @@ def hypervisor(tmp_path, monkeypatch, empty_image, fresh_driver):
     monkeypatch.setattr(inspect, "domain_types", lambda *_: types)
     # What the VM that the test driver begins with has, and as much again.
     monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 16384, "cpus": 4})
-    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 16384)
+    monkeypatch.setattr(inspect.hostfacts, "free_memory_mib", lambda _conn: 16384)
     settings = HostSettings(
         uri="test:///default",
         images=str(tmp_path / "images"),

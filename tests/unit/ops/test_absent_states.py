@@ -4,8 +4,8 @@ import hashlib
 
 import faces
 import pytest
-from saltvirt import records
-from saltvirt.ops import purge
+from saltvirt.core.journal import records
+from saltvirt.vm.purge.host import purge
 
 
 @pytest.fixture

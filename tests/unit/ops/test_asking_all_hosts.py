@@ -7,9 +7,10 @@ from pathlib import Path
 
 import faces
 import pytest
-from saltvirt.errors import StorageError
-from saltvirt.ops import ownvolumes, purge, snapshotted, trash
-from saltvirt.ops.images import cached
+from saltvirt.core.errors import StorageError
+from saltvirt.storage import vmvolumes, snapshotguard, trash
+from saltvirt.vm.purge.host import purge
+from saltvirt.storage.images import cachedimages
 from saltvirt.storage import policies, putaway, sharing
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
@@ -63,7 +64,7 @@ def test_a_volume_that_is_to_be_smaller_is_not_said_to_be_deleted(shared, pool):
     with pytest.raises(
         StorageError, match="salt-run virt.volume_resize HOST p1 a.raw SIZE shrink=True; or"
     ):
-        ownvolumes.judge_resize(
+        vmvolumes.judge_resize(
             shared.conn, shared.settings, "p1", "a.raw", OtherHostsUsage(), True
         )
 
@@ -75,7 +76,7 @@ def test_all_files_of_snapshots_are_asked_about_at_once():
     ]
 
     with pytest.raises(sharing.AskAll, match="salt-run virt.revert_snapshot web1 s1; or") as raised:
-        snapshotted._refuse("web1", verdicts, "virt.revert_snapshot web1 s1")
+        snapshotguard._refuse("web1", verdicts, "virt.revert_snapshot web1 s1")
 
     assert raised.value.paths == ["/a", "/b"]
 
@@ -85,10 +86,10 @@ def test_a_purge_asks_about_devices_of_volumes_too(shared, monkeypatch):
     volumes = [["vg", "web1_data"]]
     # Mocked: the test driver has no volume groups.
     monkeypatch.setattr(
-        ownvolumes, "find_volumes", lambda *_, **__: ownvolumes.VmVolumes(volumes=volumes)
+        vmvolumes, "find_volumes", lambda *_, **__: vmvolumes.VmVolumes(volumes=volumes)
     )
     monkeypatch.setattr(
-        ownvolumes.diskvolumes, "path_of", lambda *_: str(shared.folder / "web1_data")
+        vmvolumes.diskvolumes, "path_of", lambda *_: str(shared.folder / "web1_data")
     )
 
     with pytest.raises(sharing.AskAll) as raised:
@@ -129,17 +130,17 @@ def test_a_host_alone_on_a_network_file_system_needs_no_master(
     hypervisor.settings = dataclasses.replace(hypervisor.settings, own_paths=own_paths)
     with hypervisor.libvirt() as conn:
         hypervisor.init(start=False)
-        digest = next(iter(cached.list_images(conn, hypervisor.settings)))
+        digest = next(iter(cachedimages.list_images(conn, hypervisor.settings)))
         if not is_free:
             with pytest.raises(sharing.AskAll, match="list that in virt:own_paths$"):
                 purge.purge(conn, hypervisor.settings, "web1")
             with pytest.raises(StorageError, match="list that in virt:own_paths$"):
-                cached.prune(conn, hypervisor.settings, None, is_dry=False)
+                cachedimages.prune(conn, hypervisor.settings, None, is_dry=False)
             assert hypervisor.domains() == ["web1"]
             return
         purge.purge(conn, hypervisor.settings, "web1")
         assert hypervisor.files() == []
-        assert list(cached.prune(conn, hypervisor.settings, None, is_dry=False)["removed"]) == [
+        assert list(cachedimages.prune(conn, hypervisor.settings, None, is_dry=False)["removed"]) == [
             digest
         ]
 
@@ -155,9 +156,9 @@ def test_what_is_declared_shared_is_no_hosts_own(hypervisor):
 def test_a_volume_that_no_other_host_needs_is_free(shared, pool):
     given = (shared.conn, shared.settings, "p1", ["a.raw"])
     with pytest.raises(sharing.AskAll) as raised:
-        ownvolumes.judge_deletion(*given)
+        vmvolumes.judge_deletion(*given)
 
-    (verdict,) = ownvolumes.judge_deletion(
+    (verdict,) = vmvolumes.judge_deletion(
         *given, OtherHostsUsage(free=frozenset(raised.value.paths))
     )
 
@@ -165,5 +166,5 @@ def test_a_volume_that_no_other_host_needs_is_free(shared, pool):
     # Another host can have another volume of that name in a pool that is its own.
     assert raised.value.paths == [str(shared.folder / "a.raw")]
     used = OtherHostsUsage(used={raised.value.paths[0]: "hyper2: VM 'db1' has it as a disk"})
-    (verdict,) = ownvolumes.judge_deletion(*given, used)
+    (verdict,) = vmvolumes.judge_deletion(*given, used)
     assert verdict.reason == "hyper2: VM 'db1' has it as a disk"

@@ -8,15 +8,17 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from saltvirt import config, content, wire
-from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, lifecycle
-from saltvirt.net.firewall import bootunits, forwarding, rules
-from saltvirt.ops.audit import conffiles, facts, local
-from saltvirt.ops.certificates import installed
-from saltvirt.pki import ca, crl
-from saltvirt.pki.store import utc_now
-from saltvirt.placement.audited import HostAudit
+from saltvirt.core.options import config
+from saltvirt.core import filecontent, wire
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.network.firewall import bootunits, forwarding, rules
+from saltvirt.checks.audit.host import conffiles, facts, localusers
+from saltvirt.certificates.host import installed
+from saltvirt.ca import ca, crl
+from saltvirt.ca.store import utc_now
+from saltvirt.checks.audit.auditanswer import HostAudit
 
 CONF = """
 # tls_allowed_dn_list = ["CN=commented"]
@@ -72,8 +74,8 @@ def base(tmp_path, monkeypatch):
     (conf / "libvirtd.conf").write_text(CONF)
     (conf / "qemu.conf").write_text('vnc_listen = "0.0.0.0"\nvnc_password = "hunter2"\nuser = "x"')
     monkeypatch.setattr(facts, "_CONF", conf)
-    monkeypatch.setattr(local, "_RUN", tmp_path / "run")
-    monkeypatch.setattr(local, "_POLKIT", (tmp_path / "polkit", tmp_path / "authority"))
+    monkeypatch.setattr(localusers, "_RUN", tmp_path / "run")
+    monkeypatch.setattr(localusers, "_POLKIT", (tmp_path / "polkit", tmp_path / "authority"))
     monkeypatch.setattr(bootunits, "RULES", tmp_path / "rules")
     monkeypatch.setattr(facts.enrolment, "DAEMONS", {"libvirtd": str(tmp_path / "no socket")})
     made = ca.create("a CA", utc_now())
@@ -115,7 +117,7 @@ def test_a_host_says_what_its_files_have(base):
         (f"{base}/libvirt/servercert.pem", 32)
     ]
     assert [(one.mode, one.most, one.owner) for one in said.keys] == [(0o644, 0o600, "root")]
-    assert said.code == content.of_code() and said.unreadable == {}
+    assert said.code == filecontent.of_code() and said.unreadable == {}
     assert said.revoked["libvirt"].serials == [f"{0xAB:032x}"]
     assert datetime.fromisoformat(said.revoked["libvirt"].ends) > utc_now()
 
@@ -262,8 +264,8 @@ def test_libvirts_group_is_read_administrators_left_out(there, base, monkeypatch
         return grp.struct_group((name, "x", 4000 + len(name), groups[name]))
 
     with monkeypatch.context() as patched:
-        patched.setattr(local.grp, "getgrnam", getgrnam)
-        assert local._users() == ["ann"]
+        patched.setattr(localusers.grp, "getgrnam", getgrnam)
+        assert localusers._users() == ["ann"]
 
 
 def test_a_host_says_whether_displays_have_passwords_and_not_which(base):
@@ -292,9 +294,9 @@ def test_a_library_is_the_same_wherever_it_is_and_another_with_one_other_file(tm
     (tmp_path / "b/modules/virt.py").write_text("is not of the library")
     (tmp_path / "b/sub/__pycache__/y.pyc").write_text("nor is this")
 
-    assert content.of_code(tmp_path / "a") == content.of_code(tmp_path / "b")
+    assert filecontent.of_code(tmp_path / "a") == filecontent.of_code(tmp_path / "b")
     (tmp_path / "b/sub/y.py").write_text("another")
-    assert content.of_code(tmp_path / "a") != content.of_code(tmp_path / "b")
+    assert filecontent.of_code(tmp_path / "a") != filecontent.of_code(tmp_path / "b")
 
 
 @pytest.mark.parametrize(

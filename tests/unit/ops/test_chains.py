@@ -3,9 +3,9 @@
 import subprocess
 
 import pytest
-from saltvirt.errors import LibvirtRefused, StorageError
-from saltvirt.kvm import lifecycle, snapshots
-from saltvirt.ops import chains, newsnapshots
+from saltvirt.core.errors import LibvirtRefused, StorageError
+from saltvirt.libvirt.domains import lifecycle, snapshots
+from saltvirt.storage import chains, newsnapshots
 
 pytestmark = pytest.mark.usefixtures("tmp_path")
 

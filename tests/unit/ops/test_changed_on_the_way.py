@@ -3,11 +3,13 @@
 import faces
 import onrecord
 import pytest
-from saltvirt import protocol, records
-from saltvirt.config import HostSettings
-from saltvirt.errors import LibvirtRefused, VirtError
-from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops import reservations
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.journal import records
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import LibvirtRefused, VirtError
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.libvirt import reservations
 
 VM = """<domain type='test'><name>web1</name><memory unit='MiB'>64</memory>
 <os><type arch='i686'>hvm</type></os></domain>"""
@@ -38,7 +40,7 @@ def told(conn):
     return lifecycle.xml(conn, "web1"), "web1" in lifecycle.list_autostarted_domains(conn)
 
 
-@pytest.mark.parametrize("phase", [protocol.SENDING, protocol.HANDING])
+@pytest.mark.parametrize("phase", [moveprotocol.SENDING, moveprotocol.HANDING])
 @pytest.mark.parametrize(("function", "given"), CALLS)
 def test_a_vm_that_is_being_sent_is_not_changed(conn, settings, face, phase, function, given):
     before, uuid = told(conn), lifecycle.uuid(conn, "web1")
@@ -93,7 +95,7 @@ def test_the_note_that_a_vm_has_moved_is_not_lost_by_defining_it(conn, define):
 @pytest.mark.parametrize("purpose", ["departure", "arrival"])
 def test_a_vm_that_is_on_its_way_is_not_defined(conn, settings, define, purpose):
     text = lifecycle.inactive_xml(conn, "web1")
-    phase = protocol.SENDING if purpose == "departure" else protocol.PREPARING
+    phase = moveprotocol.SENDING if purpose == "departure" else moveprotocol.PREPARING
     said = getattr(onrecord, purpose)(uuid=lifecycle.uuid(conn, "web1"))
     with records.hold_record(reservations.folder(settings), purpose, "web1") as held:
         held.begin("t1", phase, **said)

@@ -6,11 +6,14 @@ import faces
 import libvirt
 import onrecord
 import pytest
-from saltvirt import locks, protocol, records
-from saltvirt.config import HostSettings
-from saltvirt.errors import StorageError
-from saltvirt.kvm import connect
-from saltvirt.ops import ownvolumes, reservations
+from saltvirt.core import locks
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.journal import records
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt import connect
+from saltvirt.storage import vmvolumes
+from saltvirt.libvirt import reservations
 
 POOL = "<pool type='dir'><name>p1</name><target><path>/srv/p1</path></target></pool>"
 VOLUME = "<volume><name>web1_data.qcow2</name><capacity>1048576</capacity></volume>"
@@ -61,7 +64,7 @@ def folder(tmp_path):
     return reservations.folder(HostSettings(state_dir=str(tmp_path)))
 
 
-@pytest.mark.parametrize("phase", [protocol.PREPARING, protocol.READY])
+@pytest.mark.parametrize("phase", [moveprotocol.PREPARING, moveprotocol.READY])
 def test_what_a_vm_that_is_sent_here_is_to_have_stays(pool, folder, call, phase):
     with records.hold_record(folder, "arrival", "web1") as held:
         held.begin("t1", phase, **onrecord.arrival(paths=[PATH]))
@@ -75,7 +78,7 @@ def test_what_a_vm_that_is_sent_here_is_to_have_stays(pool, folder, call, phase)
 @pytest.mark.parametrize("said", [{"paths": [PATH]}, {"taken": [PATH]}])
 def test_what_a_vm_that_is_built_is_to_have_stays(pool, folder, call, said):
     with records.hold_record(folder, "build", "web1") as held:
-        held.begin("t1", protocol.MAKING, **onrecord.build(**said))
+        held.begin("t1", moveprotocol.MAKING, **onrecord.build(**said))
         with pytest.raises(StorageError, match="VM 'web1', which is being built here"):
             call()
 
@@ -86,7 +89,7 @@ def test_no_build_takes_a_volume_between_the_look_and_its_end(pool, call, tmp_pa
     # Builds note what they take under the same lock.
     seen = []
     monkeypatch.setattr(
-        ownvolumes, "refuse_open", lambda *_: seen.append(locks.is_held(tmp_path / "claims.lock"))
+        vmvolumes, "refuse_open", lambda *_: seen.append(locks.is_held(tmp_path / "claims.lock"))
     )
     delete = libvirt.virStorageVol.delete
 
@@ -104,7 +107,7 @@ def test_no_build_takes_a_volume_between_the_look_and_its_end(pool, call, tmp_pa
 
 def test_what_an_interrupted_build_has_left_is_removed_by_hand(pool, folder, call):
     with records.hold_record(folder, "build", "web1") as held:
-        held.begin("t1", protocol.MAKING, **onrecord.build(paths=[PATH]))
+        held.begin("t1", moveprotocol.MAKING, **onrecord.build(paths=[PATH]))
 
     # The test driver does not resize.
     with contextlib.suppress(connect.LibvirtRefused):
@@ -113,7 +116,7 @@ def test_what_an_interrupted_build_has_left_is_removed_by_hand(pool, folder, cal
 
 def test_a_vm_that_has_arrived_is_looked_at_by_what_libvirt_says(pool, folder, call):
     with records.hold_record(folder, "arrival", "web1") as held:
-        held.begin("t1", protocol.ARRIVED, **onrecord.arrival(paths=[PATH]))
+        held.begin("t1", moveprotocol.ARRIVED, **onrecord.arrival(paths=[PATH]))
 
     with contextlib.suppress(connect.LibvirtRefused):
         call()

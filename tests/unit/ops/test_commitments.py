@@ -3,11 +3,12 @@
 import subprocess
 
 import pytest
-from saltvirt import stocks
-from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, query
-from saltvirt.ops import commitments
-from saltvirt.units import MIB
+from saltvirt.placement import resources
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import query
+from saltvirt.vm.show.host import commitments
+from saltvirt.core.units import MIB
 
 DOMAIN = """<domain type='qemu'><name>web1</name><uuid>3b0fa14e-4b6a-4f0e-9d3c-8b6a0f2d7c11</uuid>
 <memory unit='MiB'>{mib}</memory><vcpu>{vcpus}</vcpu>{pages}
@@ -81,6 +82,6 @@ def test_so_do_huge_pages_and_each_disk_once(taken, tmp_path):
     found = taken(now, then)
 
     assert found.promises["virtual"] == 2 * 64 * MIB
-    assert found.taken.mib[stocks.pages(2048)] == 512
+    assert found.taken.mib[resources.pages(2048)] == 512
     without = taken(now, _text(tmp_path, mib=512))
-    assert without.taken.mib[stocks.pages(2048)] == 256
+    assert without.taken.mib[resources.pages(2048)] == 256

@@ -1,8 +1,8 @@
 """What a workflow gets from the Salt module that called it."""
 
 import keypairs
-from saltvirt import signed
-from saltvirt.ops.context import Context
+from saltvirt.core.crypto import signed
+from saltvirt.core.salt.context import Context
 
 PILLAR = {"virt": {"image_max_gib": 7, "connection": {"uri": "qemu:///pillar"}}}
 

@@ -3,9 +3,11 @@
 import os
 
 import pytest
-from saltvirt.errors import NoSuchVm, StorageError
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import purge, trash, unfinished
+from saltvirt.core.errors import NoSuchVm, StorageError
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.purge.host import purge
+from saltvirt.storage import trash
+from saltvirt.vm.recovery.host import unfinished
 from saltvirt.storage import sharing
 from saltvirt.storage.sharing import OtherHostsUsage
 from test_purge_spares_others import UUID, VM, cluster_disk, conn

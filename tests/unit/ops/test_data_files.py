@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 import verdicts
-from saltvirt.errors import StorageError
-from saltvirt.image import qcow2
-from saltvirt.model import Disk
-from saltvirt.ops import owned, purge, storage, trash
-from saltvirt.ops.build import existing
-from saltvirt.ops.doctor import loose
+from saltvirt.core.errors import StorageError
+from saltvirt.storage.images import qcow2
+from saltvirt.core.model import Disk
+from saltvirt.storage import ownermark, diskpaths, trash
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.create.host import existing
+from saltvirt.checks.doctor.host import unusedfiles
 from saltvirt.storage import policies, usage
 from test_deleted_bases import DETACHED, by_call, delete, host, stays
 from test_out_of_reach import VM
@@ -89,16 +90,16 @@ def test_it_is_not_left_over(host, tmp_path):
     images = Path(host.settings.images)
     data = images / "data.raw"
     split(images / "disk.qcow2", data)
-    owned.mark(data, "gone", "6f0a7a0c-0000-4000-8000-000000000000")
+    ownermark.mark(data, "gone", "6f0a7a0c-0000-4000-8000-000000000000")
 
-    assert str(data) not in [one.path for one in loose.files(host.conn, host.settings)]
+    assert str(data) not in [one.path for one in unusedfiles.files(host.conn, host.settings)]
 
 
 def test_it_is_seen_from_where_the_disk_is(host, tmp_path):
     disk = split(tmp_path / "disks/top.qcow2", "data.raw")
     subprocess.run(["qemu-img", "info", disk], check=True, capture_output=True, cwd="/")
 
-    assert list(storage.chain(str(disk))) == [str(disk), str(tmp_path / "disks/data.raw")]
+    assert list(diskpaths.chain(str(disk))) == [str(disk), str(tmp_path / "disks/data.raw")]
 
 
 def test_a_header_within_it_is_its_guests(host, tmp_path):
@@ -124,7 +125,7 @@ def test_a_name_that_is_none_leads_nowhere(tmp_path, size):
     found = qcow2.read(disk)
 
     assert found.has_data_file and not found.data_file
-    assert str(tmp_path / "base.raw") in storage.chain(str(disk))
+    assert str(tmp_path / "base.raw") in diskpaths.chain(str(disk))
 
 
 def test_without_the_feature_a_name_says_nothing(tmp_path):

@@ -10,9 +10,13 @@ import libvirt
 import onrecord
 import pytest
 import verdicts
-from saltvirt import config, locks, protocol, records
-from saltvirt.errors import StorageError
-from saltvirt.ops import ownvolumes, reservations, trash
+from saltvirt.core.options import config
+from saltvirt.core import locks
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.journal import records
+from saltvirt.core.errors import StorageError
+from saltvirt.storage import vmvolumes, trash
+from saltvirt.libvirt import reservations
 from saltvirt.storage import policies, references
 from saltvirt.storage.verdict import Reference
 from test_out_of_reach import POOL, VM, overlay
@@ -259,7 +263,7 @@ def test_nothing_goes_while_an_entry_of_the_trash_cannot_be_read(host, tmp_path,
 def test_what_a_vm_that_is_made_or_removed_is_based_on_stays(host, tmp_path, delete, purpose):
     top = str(overlay(tmp_path / "disks/top.qcow2", host.base))
     says = getattr(onrecord, purpose)(paths=[top])
-    phase = protocol.MAKING if purpose == "build" else "removing"
+    phase = moveprotocol.MAKING if purpose == "build" else "removing"
     with records.hold_record(reservations.folder(host.settings), purpose, "web1") as held:
         held.begin("t1", phase, **says)
 
@@ -303,7 +307,7 @@ def meanwhile(host, monkeypatch):
     """Have something done after the first volume of the pool is deleted; the lock is free then."""
 
     def call(work):
-        delete, held = libvirt.virStorageVol.delete, ownvolumes.hold_host_lock
+        delete, held = libvirt.virStorageVol.delete, vmvolumes.hold_host_lock
         gone = []
 
         def deletes(volume, flags=0):
@@ -322,7 +326,7 @@ def meanwhile(host, monkeypatch):
         state = faces.load("states", "virt_pool", {"state_dir": host.settings.state_dir})
         with monkeypatch.context() as patched:
             patched.setattr(libvirt.virStorageVol, "delete", deletes)
-            patched.setattr(ownvolumes, "hold_host_lock", begun)
+            patched.setattr(vmvolumes, "hold_host_lock", begun)
             return state.pool_deleted("p1", purge=True)
 
     host.pool.createXML(VOLUME.format("a.qcow2"))

@@ -6,9 +6,11 @@ import faces
 import onrecord
 import pytest
 import verdicts
-from saltvirt import protocol, records
-from saltvirt.errors import StorageError
-from saltvirt.ops import reservations, trash
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.journal import records
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt import reservations
+from saltvirt.storage import trash
 from saltvirt.storage import policies, references
 from saltvirt.storage.verdict import Reference
 from test_out_of_reach import VM, overlay
@@ -52,7 +54,7 @@ def test_a_group_stays_of_which_a_disk_needs_a_volume(host, monkeypatch, source)
 def test_a_group_stays_in_which_a_disk_is_made(host, disk):
     says = onrecord.build(paths=[disk])
     with records.hold_record(reservations.folder(host.settings), "build", "web1") as held:
-        held.begin("t1", protocol.MAKING, **says)
+        held.begin("t1", moveprotocol.MAKING, **says)
         why = f"'vg1' stays, as {disk} would go with it: it is to be a disk of VM 'web1', which is"
 
         with pytest.raises(StorageError, match=why):

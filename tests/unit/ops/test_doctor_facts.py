@@ -8,11 +8,12 @@ from pathlib import Path
 
 import onrecord
 import pytest
-from saltvirt import records
-from saltvirt.errors import BadArgument, StorageError
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import owned, reservations, storage, trash
-from saltvirt.ops.doctor import facts, loose, mend
+from saltvirt.core.journal import records
+from saltvirt.core.errors import BadArgument, StorageError
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import ownermark, diskpaths, trash
+from saltvirt.libvirt import reservations
+from saltvirt.checks.doctor.host import facts, unusedfiles, mend
 from saltvirt.storage import putaway, sharing
 
 pytestmark = pytest.mark.slow
@@ -21,8 +22,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def built(hypervisor, monkeypatch, tmp_path):
     """A host with one VM: an overlay, an empty disk, a seed; libvirt's own folders are empty."""
-    named = [(tmp_path / kind, end, kind) for _folder, end, kind in loose._LIBVIRT_FILES]
-    monkeypatch.setattr(loose, "_LIBVIRT_FILES", named)
+    named = [(tmp_path / kind, end, kind) for _folder, end, kind in unusedfiles._LIBVIRT_FILES]
+    monkeypatch.setattr(unusedfiles, "_LIBVIRT_FILES", named)
     monkeypatch.setattr(facts, "NETWORK_FOLDERS", (tmp_path / "network",))
     monkeypatch.setattr(facts, "_UNITS", tmp_path / "units")
     monkeypatch.setattr(facts, "_RULES", tmp_path / "rules")
@@ -107,7 +108,7 @@ def test_a_vm_that_was_renamed_is_known_by_what_its_disks_are_called(built):
     (built.definitions / "web1.xml").unlink()
     (built.definitions / "new1.xml").write_text(text.replace("<name>web1<", "<name>new1<"))
     for name in built.files():
-        owned.unmark(path_of(built, name))
+        ownermark.unmark(path_of(built, name))
 
     said = look(built)
 
@@ -140,7 +141,7 @@ def test_what_is_open_in_a_program_is_not_shown(built):
     path = path_of(built, "web1_data.qcow2")
     argv = ["qemu-io", "-f", "qcow2", path]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
-        while not storage.is_open(path):
+        while not diskpaths.is_open(path):
             assert program.poll() is None
             time.sleep(0.01)
         assert shown(built) == LEFT[1:]
@@ -322,10 +323,10 @@ def _device(path):
 
 
 def test_a_file_that_is_not_there_has_no_mark(tmp_path):
-    owned.mark(tmp_path / "nowhere", "a", "u")
-    owned.unmark(tmp_path / "nowhere")
+    ownermark.mark(tmp_path / "nowhere", "a", "u")
+    ownermark.unmark(tmp_path / "nowhere")
 
-    assert owned.read_owner(tmp_path / "nowhere") is None
+    assert ownermark.read_owner(tmp_path / "nowhere") is None
 
 
 def test_a_program_that_ends_meanwhile_is_no_obstacle(tmp_path, monkeypatch):
@@ -341,5 +342,5 @@ def test_a_program_that_ends_meanwhile_is_no_obstacle(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "iterdir", listed)
 
     with (tmp_path / "open").open("w") as handle:
-        assert handle.name in loose._open_files()
+        assert handle.name in unusedfiles._open_files()
     assert ended

@@ -5,10 +5,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from saltvirt.fleet.doctor import ofhost
-from saltvirt.fleet.doctor.leftover import CloudFacts, MasterFacts
-from saltvirt.kvm import lifecycle
-from saltvirt.ops.doctor import facts
+from saltvirt.checks.doctor.master import hostchecks
+from saltvirt.checks.doctor.master.leftover import CloudFacts, MasterFacts
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.checks.doctor.host import facts
 
 
 def test_the_disk_of_a_vm_that_moved_to_a_host_of_another_master_is_only_named(hypervisor):
@@ -23,7 +23,7 @@ def test_the_disk_of_a_vm_that_moved_to_a_host_of_another_master_is_only_named(h
         here = facts.read_host_facts(conn, {"extension_modules": "/nowhere"}, hypervisor.settings)
 
     seen = CloudFacts(master=MasterFacts(code=here.code, copies=["/a"]), hosts={"hyper1": here})
-    found = [one for one in ofhost.findings("hyper1", seen) if one.check in ("disk", "seed")]
+    found = [one for one in hostchecks.findings("hyper1", seen) if one.check in ("disk", "seed")]
 
     assert found and [one.does for one in found] == [""] * len(found)
     assert any("virt.trash_put" in one.fix for one in found if one.check == "disk")

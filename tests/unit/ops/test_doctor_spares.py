@@ -7,9 +7,10 @@ import xml.etree.ElementTree as ET
 import faces
 import pytest
 import verdicts
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import owned, reservations, storage, trash
-from saltvirt.ops.doctor import loose
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import ownermark, diskpaths, trash
+from saltvirt.libvirt import reservations
+from saltvirt.checks.doctor.host import unusedfiles
 from saltvirt.storage import sharing
 from test_doctor_facts import LEFT, _device, built, forget, look, old, path_of, shown, stays
 
@@ -21,7 +22,7 @@ def test_what_libvirt_has_not_loaded_keeps_all_files(built, monkeypatch, tmp_pat
     kept.mkdir()
     (kept / "web1.xml").write_text((built.definitions / "web1.xml").read_text())
     # The test driver has no files of its own; QEMU's skips one that it cannot read.
-    monkeypatch.setattr(storage, "_DEFINITIONS", kept, raising=False)
+    monkeypatch.setattr(diskpaths, "_DEFINITIONS", kept, raising=False)
     forget(built)
 
     said = look(built)
@@ -32,7 +33,7 @@ def test_what_libvirt_has_not_loaded_keeps_all_files(built, monkeypatch, tmp_pat
 
 
 def test_a_definition_that_libvirt_knows_hides_nothing(built, monkeypatch):
-    monkeypatch.setattr(storage, "_DEFINITIONS", built.definitions, raising=False)
+    monkeypatch.setattr(diskpaths, "_DEFINITIONS", built.definitions, raising=False)
 
     assert look(built).unreadable == {}
 
@@ -54,7 +55,7 @@ def test_what_another_host_has_made_is_not_shown(built, monkeypatch, tmp_path):
     other = tmp_path / "machine-id"
     other.write_text("7" * 32)
     # There is one machine here; the other one has another number.
-    monkeypatch.setattr(owned, "_MACHINE", other, raising=False)
+    monkeypatch.setattr(ownermark, "_MACHINE", other, raising=False)
 
     assert shown(built) == []
 
@@ -64,8 +65,8 @@ def test_a_hard_link_in_another_folder_is_not_ours(built, tmp_path):
     backup.mkdir()
     os.link(path_of(built, "web1_data.qcow2"), backup / "web1_data.qcow2")
 
-    assert owned.read_owner(path_of(built, "web1_data.qcow2")).vm == "web1"
-    assert owned.read_owner(backup / "web1_data.qcow2") is None
+    assert ownermark.read_owner(path_of(built, "web1_data.qcow2")).vm == "web1"
+    assert ownermark.read_owner(backup / "web1_data.qcow2") is None
 
 
 def test_a_disk_that_was_taken_as_it_is_and_then_detached_is_not_shown(built):
@@ -113,7 +114,7 @@ def test_what_is_a_loop_device_is_not_shown(built, monkeypatch, tmp_path):
     shown_as.parent.mkdir(parents=True)
     shown_as.write_text(path + "\n")
     # A loop device is the whole machine's: a test makes none.
-    monkeypatch.setattr(loose, "_BLOCK", tmp_path, raising=False)
+    monkeypatch.setattr(unusedfiles, "_BLOCK", tmp_path, raising=False)
 
     assert shown(built) == LEFT[1:]
 

@@ -4,12 +4,12 @@ import subprocess
 
 import libvirt
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, ImageError, StorageError
-from saltvirt.ops import storage
-from saltvirt.ops.context import Context
-from saltvirt.ops.seeding import identity
-from saltvirt.units import MIB
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, ImageError, StorageError
+from saltvirt.storage import diskpaths
+from saltvirt.core.salt.context import Context
+from saltvirt.seeding import identity
+from saltvirt.core.units import MIB
 
 DOMAIN = """<domain type='test'><name>web1</name><memory unit='MiB'>8</memory><os><type>hvm</type>
 </os><devices><disk type='file' device='disk'><driver name='qemu' type='raw'/>
@@ -38,14 +38,14 @@ def test_a_raw_disk_that_looks_like_an_overlay_of_a_host_file_stays_raw(host, tm
     defined = conn.defineXML(DOMAIN.format(disk))
     (tmp_path / "link").symlink_to(disk)
     try:
-        assert storage.opened_format(host, str(disk)) == "raw"
-        assert storage.opened_format(host, str(tmp_path / "link")) == "raw"
+        assert diskpaths.opened_format(host, str(disk)) == "raw"
+        assert diskpaths.opened_format(host, str(tmp_path / "link")) == "raw"
     finally:
         defined.undefine()
         conn.close()
 
     with pytest.raises(ImageError, match=r"names a backing file \('/etc/shadow'\)"):
-        storage.opened_format(host, str(disk))
+        diskpaths.opened_format(host, str(disk))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_no_disk_names_a_file_that_is_no_base_image(host, tmp_path, backing):
     disk = overlay(tmp_path / "images/x.qcow2", backing, "-F", "raw")
 
     with pytest.raises(ImageError, match="no base image of this host, nor below virt:backing_path"):
-        storage.opened_format(host, str(disk))
+        diskpaths.opened_format(host, str(disk))
 
 
 def test_a_link_in_the_cache_leads_to_no_other_file(host, tmp_path):
@@ -73,14 +73,14 @@ def test_a_link_in_the_cache_leads_to_no_other_file(host, tmp_path):
     disk = overlay(tmp_path / "x.qcow2", tmp_path / "images/base/link", "-F", "raw")
 
     with pytest.raises(ImageError, match="no base image of this host"):
-        storage.opened_format(host, str(disk))
+        diskpaths.opened_format(host, str(disk))
 
 
 @pytest.mark.parametrize("backing", ["{}/images/base/a.qcow2", "images/base/a.qcow2"])
 def test_an_overlay_of_a_base_image_may_be_opened(host, tmp_path, backing):
     disk = overlay(tmp_path / "x.qcow2", backing.format(tmp_path), "-F", "qcow2")
 
-    assert storage.opened_format(host, str(disk)) == "qcow2"
+    assert diskpaths.opened_format(host, str(disk)) == "qcow2"
 
 
 def test_the_operator_may_name_more_folders(tmp_path):
@@ -93,7 +93,7 @@ def test_the_operator_may_name_more_folders(tmp_path):
         backing_paths=[str(tmp_path / "mine")],
     )
 
-    assert storage.opened_format(settings, str(disk)) == "qcow2"
+    assert diskpaths.opened_format(settings, str(disk)) == "qcow2"
     assert not (tmp_path / "images").exists()
 
 
@@ -109,15 +109,15 @@ def test_a_disk_that_a_qemu_has_open_is_refused(host, tmp_path, fmt):
         qemu.stdin.flush()
         qemu.stdout.read(8)  # it prompts when it has opened the disk
         with pytest.raises(StorageError, match="is open in another program; .* stop it first"):
-            storage.opened_format(host, str(disk))
+            diskpaths.opened_format(host, str(disk))
         qemu.stdin.close()
 
-    assert storage.opened_format(host, str(disk)) == fmt
+    assert diskpaths.opened_format(host, str(disk)) == fmt
 
 
 def test_what_cannot_be_opened_is_refused(host, tmp_path):
     with pytest.raises((ImageError, StorageError), match="does not exist"):
-        storage.opened_format(host, str(tmp_path / "nothing"))
+        diskpaths.opened_format(host, str(tmp_path / "nothing"))
 
 
 def test_a_minion_has_the_id_that_its_key_is_for(host, tmp_path):

@@ -6,22 +6,22 @@ from dataclasses import replace
 
 import onrecord
 import pytest
-from saltvirt import config, records, wire
-from saltvirt.config import HostSettings
-from saltvirt.errors import (
-    BadArgument,
-    HostUnreachable,
-    LibvirtRefused,
-    NoSuchVm,
-    ReservationRefused,
-)
-from saltvirt.kvm import connect, lifecycle, power, query
-from saltvirt.model import Requirements
-from saltvirt.ops import commitments, inspect, maintenance, reservations, storage
-from saltvirt.ops.migration import migrationinfo
+from saltvirt.core.options import config
+from saltvirt.core.journal import records
+from saltvirt.core import wire
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, HostUnreachable, LibvirtRefused, NoSuchVm, ReservationRefused
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle, power, query
+from saltvirt.core.model import Requirements
+from saltvirt.vm.show.host import commitments, inspect
+from saltvirt.libvirt import maintenance, reservations
+from saltvirt.storage import diskpaths
+from saltvirt.vm.show.host import migrationinfo
 from saltvirt.placement import fit
 from saltvirt.placement.answers import DomainTypes
-from saltvirt.xml import hostdev, nodedev
+from saltvirt.xml.domain import hostdev
+from saltvirt.xml.node import nodedev
 
 TEST = HostSettings(uri="test:///default")
 TYPES = DomainTypes(default="test", usable=["test"], why="")
@@ -103,16 +103,16 @@ def test_a_disk_is_measured_without_a_subprocess(tmp_path):
         ["qemu-img", "create", "-f", "qcow2", path, "1G"], check=True, capture_output=True
     )
 
-    sizes = storage.measure(path, "qcow2")
+    sizes = diskpaths.measure(path, "qcow2")
 
     assert sizes["virtual"] == 2**30
     assert sizes["actual"] < 2**20
-    assert storage.measure(tmp_path / "missing", "qcow2") is None
+    assert diskpaths.measure(tmp_path / "missing", "qcow2") is None
 
 
 @pytest.mark.parametrize("end", ["", "/"])
 def test_what_a_disk_may_take_is_counted_however_its_folder_is_written(hypervisor, end):
-    folder = storage.make_image_folder(hypervisor.settings.images)
+    folder = diskpaths.make_image_folder(hypervisor.settings.images)
     subprocess.run(
         ["qemu-img", "create", "-f", "qcow2", f"{folder}/d.qcow2", "1G"],
         check=True,
@@ -162,7 +162,7 @@ def bare(tmp_path, monkeypatch):
     """A host on libvirt's test driver, which has no answer for some of what is asked."""
     monkeypatch.setattr(inspect, "domain_types", lambda *_: TYPES)
     monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 16384, "cpus": 4})
-    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 16384)
+    monkeypatch.setattr(inspect.hostfacts, "free_memory_mib", lambda _conn: 16384)
     return HostSettings(
         uri="test:///default", state_dir=str(tmp_path), hypervisor="qemu", images=str(tmp_path)
     )

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from saltvirt.errors import StorageError, VirtError
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import purge
-from saltvirt.xml import tpm
+from saltvirt.core.errors import StorageError, VirtError
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.purge.host import purge
+from saltvirt.xml.domain import tpm
 
 
 def test_a_purge_that_was_queued_does_not_take_the_kept_definition_for_the_vm(hypervisor):

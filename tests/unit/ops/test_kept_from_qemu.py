@@ -5,9 +5,9 @@ import time
 
 import asloaded
 import pytest
-from saltvirt.errors import StorageError
-from saltvirt.kvm import transfer, volumes
-from saltvirt.ops import ownvolumes, storage
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt.storage import transfer, volumes
+from saltvirt.storage import vmvolumes, diskpaths
 
 
 @pytest.fixture
@@ -25,22 +25,22 @@ def written(disk):
 
 
 def test_no_qemu_opens_what_is_kept_from_it(disk):
-    with storage.keep_from_qemu(disk):
+    with diskpaths.keep_from_qemu(disk):
         assert "Is another process using the image" in written(disk)
-        assert storage.is_open(disk)
+        assert diskpaths.is_open(disk)
 
-    assert written(disk) == "" and not storage.is_open(disk)
+    assert written(disk) == "" and not diskpaths.is_open(disk)
 
 
 def test_what_a_qemu_has_open_is_refused_and_stays_its_own(disk):
     argv = ["qemu-io", "-f", "raw", disk]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
-        while not storage.is_open(disk):
+        while not diskpaths.is_open(disk):
             assert program.poll() is None
             time.sleep(0.01)
         with (
             pytest.raises(StorageError, match="is open in another program"),
-            storage.keep_from_qemu(disk),
+            diskpaths.keep_from_qemu(disk),
         ):
             pytest.fail("it was had")
         said = program.communicate(b"write 0 512\nquit\n")[0]
@@ -49,9 +49,9 @@ def test_what_a_qemu_has_open_is_refused_and_stays_its_own(disk):
 
 
 def test_what_is_no_path_and_what_goes_wrong_meanwhile_is_as_ever():
-    with storage.keep_from_qemu("pool/volume"):
+    with diskpaths.keep_from_qemu("pool/volume"):
         pass
-    with pytest.raises(OSError, match="full"), storage.keep_from_qemu("pool/volume"):
+    with pytest.raises(OSError, match="full"), diskpaths.keep_from_qemu("pool/volume"):
         raise OSError("full")
 
 
@@ -63,9 +63,9 @@ def test_a_volume_is_kept_from_qemu_while_it_is_written(monkeypatch, disk, funct
     virt = asloaded.module("_modules/virt_volume.py")
     virt.__opts__ = {"virt": {"connection": {"uri": "test:///default"}}}
     virt.__pillar__, virt.__grains__ = {}, {}
-    monkeypatch.setattr(ownvolumes.diskvolumes, "path_of", lambda *_args: str(disk))
+    monkeypatch.setattr(vmvolumes.diskvolumes, "path_of", lambda *_args: str(disk))
     for name in ("judge_wipe", "judge_deletion"):
-        monkeypatch.setattr(ownvolumes, name, lambda *_args, **_given: [])
+        monkeypatch.setattr(vmvolumes, name, lambda *_args, **_given: [])
     monkeypatch.setattr(volumes, "lookup", lambda *_args: None)
     seen = []
 

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from saltvirt.errors import BadArgument, StorageError
-from saltvirt.model import Requirements
-from saltvirt.ops import maintenance, reservations
+from saltvirt.core.errors import BadArgument, StorageError
+from saltvirt.core.model import Requirements
+from saltvirt.libvirt import maintenance, reservations
 
 
 def test_where_vms_were_evacuated_to_is_noted_and_forgotten(host):

@@ -3,15 +3,19 @@
 import onrecord
 import pytest
 import told
-from saltvirt import content, protocol, records
-from saltvirt.errors import NameTaken
-from saltvirt.fleet import effects, orders
-from saltvirt.kvm import connect
-from saltvirt.ops import reservations, storage
-from saltvirt.ops.migration import arrival, departure, state
+from saltvirt.core import filecontent
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.journal import records
+from saltvirt.core.errors import NameTaken
+from saltvirt.migration.master import moveexecutor
+from saltvirt.cluster import orders
+from saltvirt.libvirt import connect
+from saltvirt.libvirt import reservations
+from saltvirt.storage import diskpaths
+from saltvirt.migration.host import arrival, departure, movestate
 
 
-@pytest.mark.parametrize("phase", [protocol.READY, protocol.ARRIVED, protocol.REFUSED])
+@pytest.mark.parametrize("phase", [moveprotocol.READY, moveprotocol.ARRIVED, moveprotocol.REFUSED])
 def test_a_vm_whose_arrival_is_not_over_does_not_leave(host, phase):
     with records.hold_record(reservations.folder(host), "arrival", "vm1") as held:
         held.begin("t0", phase, **onrecord.arrival())
@@ -26,23 +30,23 @@ def test_a_vm_whose_arrival_is_not_over_does_not_leave(host, phase):
 
 def test_an_order_is_closed_by_its_own_move_only(host):
     place = reservations.folder(host)
-    hosts = effects.MoveHosts(source="a", target="b")
+    hosts = moveexecutor.MoveHosts(source="a", target="b")
     with records.hold_record(place, "order", "vm1") as held:
         held.begin("t1", orders.MOVING, **onrecord.move_order())
-        effects.MoveExecutor(None, held, "t0", hosts).close()
+        moveexecutor.MoveExecutor(None, held, "t0", hosts).close()
         assert held.record is not None
-        effects.MoveExecutor(None, held, "t1", hosts).close()
+        moveexecutor.MoveExecutor(None, held, "t1", hosts).close()
         assert held.record is None
 
 
 def test_files_that_are_gone_hold_nothing_unless_the_vm_is_here(tmp_path):
     path = tmp_path / "disk"
     path.write_bytes(b"")
-    made = {str(path): content.signature(path)}
-    assert state._is_empty(made, is_here=True)
+    made = {str(path): filecontent.signature(path)}
+    assert movestate._is_empty(made, is_here=True)
     path.unlink()
-    assert state._is_empty(made, is_here=False)
-    assert not state._is_empty(made, is_here=True)
+    assert movestate._is_empty(made, is_here=False)
+    assert not movestate._is_empty(made, is_here=True)
 
 
 def test_a_vm_that_came_before_the_records_is_known_by_its_name(host, fresh_driver):
@@ -51,7 +55,7 @@ def test_a_vm_that_came_before_the_records_is_known_by_its_name(host, fresh_driv
         connect.open_connection(host, readonly=False) as conn,
         records.hold_record(reservations.folder(host), "arrival", "test") as held,
     ):
-        held.begin("legacy", protocol.READY, **onrecord.arrival(uuid=None))
+        held.begin("legacy", moveprotocol.READY, **onrecord.arrival(uuid=None))
         context = type("Context", (), {"settings": host})
         assert arrival.Arrival(context, conn, held, "test")._here() == "test"
         assert arrival.Arrival(context, conn, held, "other")._here() is None
@@ -59,6 +63,6 @@ def test_a_vm_that_came_before_the_records_is_known_by_its_name(host, fresh_driv
 
 def test_autostart_is_on_the_disk_with_the_definitions(tmp_path, monkeypatch, synced):
     (tmp_path / "autostart").mkdir()
-    monkeypatch.setattr(storage, "_DEFINITIONS", tmp_path)
-    storage.settle_definitions()
+    monkeypatch.setattr(diskpaths, "_DEFINITIONS", tmp_path)
+    diskpaths.settle_definitions()
     assert [name for name, _held in synced] == [tmp_path.name, "autostart"]

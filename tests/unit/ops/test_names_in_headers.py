@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import verdicts
-from saltvirt.ops import trash
+from saltvirt.storage import trash
 from saltvirt.storage import trashbacking
 
 

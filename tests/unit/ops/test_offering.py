@@ -3,9 +3,13 @@
 from dataclasses import replace
 
 import onrecord
-from saltvirt import records, spec, wire
-from saltvirt.model import Policy, Requirements
-from saltvirt.ops import inspect, offering, reservations, storage
+from saltvirt.core.journal import records
+from saltvirt.vm import spec
+from saltvirt.core import wire
+from saltvirt.core.model import Policy, Requirements
+from saltvirt.vm.show.host import inspect, offering
+from saltvirt.libvirt import reservations
+from saltvirt.storage import diskpaths
 from saltvirt.placement import brief
 from saltvirt.xml import METADATA_NS
 
@@ -57,7 +61,7 @@ def test_a_vm_that_libvirt_has_not_loaded_is_told_of_whoever_is_asked(
     kept = tmp_path / "not-loaded"
     kept.mkdir()
     (kept / "web1.xml").touch()
-    monkeypatch.setattr(storage, "_DEFINITIONS", kept)
+    monkeypatch.setattr(diskpaths, "_DEFINITIONS", kept)
 
     whole, named, info = answers(hypervisor)
 

@@ -6,10 +6,11 @@ import subprocess
 import asloaded
 import olddocs
 import pytest
-from saltvirt import compat
-from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, query
-from saltvirt.ops import inspect
+from saltvirt.core.salt import compat
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import query
+from saltvirt.vm.show.host import inspect
 from saltvirt.placement.answers import DomainTypes
 
 URI = "test:///default"
@@ -25,7 +26,7 @@ def states(tmp_path, monkeypatch, fresh_driver):
     types = DomainTypes(default="test", usable=["test"], why="")
     monkeypatch.setattr(inspect, "domain_types", lambda *_: types)
     monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 16384, "cpus": 16})
-    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 16384)
+    monkeypatch.setattr(inspect.hostfacts, "free_memory_mib", lambda _conn: 16384)
     monkeypatch.setattr(compat, "ask_pillar", lambda *_args, **_given: {})
     options = {
         "connection": {"uri": URI},

@@ -6,9 +6,9 @@ import uuid
 from pathlib import Path
 
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, StorageError, VirtError
-from saltvirt.ops import ordered
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, StorageError, VirtError
+from saltvirt.core.salt import ordered
 
 ONE, TWO = "1" * 32, "2" * 32
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import verdicts
-from saltvirt.errors import StorageError
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import ownvolumes, trash
-from saltvirt.ops.build import existing
-from saltvirt.ops.images import cached, golden
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import vmvolumes, trash
+from saltvirt.vm.create.host import existing
+from saltvirt.storage.images import cachedimages
+from saltvirt.seeding import golden
 from saltvirt.storage import policies, trashbacking, unreadablechains, usage
 from saltvirt.storage.sharing import OtherHostsUsage
 from test_doctor_facts import LEFT, built, forget, look, path_of, stays
@@ -74,7 +75,7 @@ def test_no_volume_is_wiped_no_image_replaced_and_no_file_taken(hypervisor, chai
         pool.createXML("<volume><name>base.qcow2</name><capacity>1024</capacity></volume>")
         try:
             wipeable = (conn, hypervisor.settings, "p1", base.name, OtherHostsUsage())
-            assert "middle.qcow2 of VM 'deep' " in ownvolumes.judge_wipe(*wipeable)[0].reason
+            assert "middle.qcow2 of VM 'deep' " in vmvolumes.judge_wipe(*wipeable)[0].reason
             with pytest.raises(StorageError, match="is not replaced: .*middle.qcow2 of VM 'deep' "):
                 golden._target(hypervisor.settings, "base", {"folder": images, "replace": True})
             with pytest.raises(
@@ -114,7 +115,7 @@ def test_what_cannot_be_read_may_be_based_on_anything(hypervisor, tmp_path, spoi
 
         why = "disk.qcow2 of VM 'deep' is based on, as it cannot be read .*"
         with pytest.raises(StorageError, match=f"nobody knows what disk .*/{why}"):
-            cached.prune(conn, hypervisor.settings, None, is_dry=True)
+            cachedimages.prune(conn, hypervisor.settings, None, is_dry=True)
         with pytest.raises(StorageError, match=f"base.qcow2 is there already, .*nobody .*{why}"):
             existing.refuse_used(conn, hypervisor.settings, "web2", [str(base)])
         assert unreadablechains.reasons(conn, hypervisor.settings, exclude="deep") == {}
@@ -153,14 +154,14 @@ def test_a_definition_that_was_only_kept_holds_nothing_up(hypervisor, chain, is_
     with hypervisor.libvirt() as conn:
         define(conn, hypervisor, text)
         with pytest.raises(StorageError, match="nobody knows what .* of VM 'deep' is based on"):
-            cached.prune(conn, hypervisor.settings, None, is_dry=True)
+            cachedimages.prune(conn, hypervisor.settings, None, is_dry=True)
         lifecycle.mark_moved(conn, "deep", "hyper2")
 
-        cached.prune(conn, hypervisor.settings, None, is_dry=True)
+        cachedimages.prune(conn, hypervisor.settings, None, is_dry=True)
 
         lifecycle.start(conn, "deep")
         with pytest.raises(StorageError, match="nobody knows what .* of VM 'deep' is based on"):
-            cached.prune(conn, hypervisor.settings, None, is_dry=True)
+            cachedimages.prune(conn, hypervisor.settings, None, is_dry=True)
         lifecycle.destroy(conn, "deep")
 
 

@@ -7,11 +7,13 @@ import asloaded
 import pytest
 import salt.config
 import salt.pillar
-from saltvirt import config
-from saltvirt.config import HostSettings
-from saltvirt.errors import OptionsMissing, StorageError, VirtError
-from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops import purge, trash
+from saltvirt.core.options import config
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import OptionsMissing, StorageError, VirtError
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.purge.host import purge
+from saltvirt.storage import trash
 
 ROOT = asloaded.ROOT
 PILLAR = "virt:\n  trash_days: 7\n  images: {images}\n  shared_paths: [{images}]\n"

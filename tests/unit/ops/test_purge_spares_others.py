@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import purge, trash
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.purge.host import purge
+from saltvirt.storage import trash
 from saltvirt.storage import sharing
 from saltvirt.storage.sharing import OtherHostsUsage
 

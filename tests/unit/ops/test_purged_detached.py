@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import purge
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.purge.host import purge
 from saltvirt.xml import parse, to_text
 
 

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import libvirt
 import pytest
-from saltvirt.errors import LibvirtRefused
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import purge
-from saltvirt.xml import read
+from saltvirt.core.errors import LibvirtRefused
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.purge.host import purge
+from saltvirt.xml.edit import readdomain
 
 XML = """<domain type='test'><name>{}</name><memory>1024</memory><os><type>hvm</type>
 <loader readonly='yes' type='pflash'>/CODE.fd</loader><nvram>{}</nvram></os></domain>"""
@@ -76,7 +76,7 @@ def test_the_state_of_a_tpm_is_not_lost_by_a_libvirt_that_cannot_leave_it(
     state = tmp_path / "tpm"
     if is_there:
         state.mkdir()
-    monkeypatch.setattr(read, "tpm_state", lambda _root: str(state))
+    monkeypatch.setattr(readdomain, "tpm_state", lambda _root: str(state))
     with hypervisor.libvirt() as conn:
         lifecycle.define(conn, XML.format("web1", "/VARS.fd"))
         if is_there:

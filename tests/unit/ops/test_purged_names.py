@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from saltvirt.ops import purge, unfinished
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.recovery.host import unfinished
 
 VM = """<domain type='test'><name>{}</name><memory unit='MiB'>64</memory>
 <os><type>hvm</type></os><devices><disk type='file' device='disk'>

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import libvirt
 import pytest
-from saltvirt.errors import LibvirtRefused
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import owned, ownvolumes, purge, storage, trash, unfinished
+from saltvirt.core.errors import LibvirtRefused
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import ownermark, vmvolumes, diskpaths, trash
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.recovery.host import unfinished
 from saltvirt.storage import policies, unreadablechains, usage
 from snapshotxml import DISK, VM
 from snapshotxml import SNAPSHOT as EXTERNAL
@@ -31,7 +33,7 @@ def test_what_an_external_snapshot_has_left_below_its_disk_goes_too(hypervisor, 
     path.write_text(path.read_text().replace(str(below), str(upper)))
     if is_others:
         # Another VM that somebody has made over it.
-        owned.mark(below, "db1", "11111111-1111-1111-1111-111111111111")
+        ownermark.mark(below, "db1", "11111111-1111-1111-1111-111111111111")
 
     with hypervisor.libvirt() as conn:
         purge.purge(conn, hypervisor.settings, "web1")
@@ -61,7 +63,7 @@ def test_what_an_external_snapshot_of_another_vm_is_based_on_stays(hypervisor, i
                     f"<volume><name>{below.name}</name><capacity>1024</capacity></volume>"
                 )
                 where = (policies.UNDO, "p1", below.name, "web1")
-                assert ownvolumes.judge_volume(conn, hypervisor.settings, *where).used_by
+                assert vmvolumes.judge_volume(conn, hypervisor.settings, *where).used_by
             else:
                 purge.purge(conn, hypervisor.settings, "web1")
                 assert hypervisor.files() == [below.name]
@@ -136,7 +138,7 @@ def test_nothing_below_goes_while_a_vm_is_not_known_that_may_be_based_on_it(
     (hypervisor.root / "lost/db1.xml").touch()
 
     with hypervisor.libvirt() as conn:
-        monkeypatch.setattr(storage, "_DEFINITIONS", hypervisor.root / "lost")
+        monkeypatch.setattr(diskpaths, "_DEFINITIONS", hypervisor.root / "lost")
         purge.purge(conn, hypervisor.settings, "web1")
 
     # Nothing is lost: all of it can be brought back.

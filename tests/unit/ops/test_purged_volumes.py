@@ -9,9 +9,12 @@ from types import SimpleNamespace
 
 import asloaded
 import pytest
-from saltvirt.errors import NoSuchVm, StorageError
-from saltvirt.kvm import diskvolumes, lifecycle
-from saltvirt.ops import ownvolumes, purge, unfinished
+from saltvirt.core.errors import NoSuchVm, StorageError
+from saltvirt.libvirt.storage import diskvolumes
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import vmvolumes
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.recovery.host import unfinished
 from saltvirt.storage import policies, trashbacking
 from saltvirt.storage.sharing import OtherHostsUsage
 
@@ -253,8 +256,8 @@ def test_what_a_disk_outside_all_pools_is_based_on_is_not_wiped(host, tmp_path):
     lifecycle.define(host.conn, text)
 
     wipeable = (host.conn, host.settings, "vms")
-    assert ownvolumes.judge_wipe(*wipeable, "free", OtherHostsUsage())[0].is_free
-    (verdict,) = ownvolumes.judge_wipe(*wipeable, "base.qcow2", OtherHostsUsage())
+    assert vmvolumes.judge_wipe(*wipeable, "free", OtherHostsUsage())[0].is_free
+    (verdict,) = vmvolumes.judge_wipe(*wipeable, "base.qcow2", OtherHostsUsage())
     assert "is based on it" in verdict.reason
     wiped = asloaded.module("_modules/virt_volume.py")
     wiped.config = SimpleNamespace(for_call=lambda *_given: host.settings)
@@ -265,8 +268,8 @@ def test_what_a_disk_outside_all_pools_is_based_on_is_not_wiped(host, tmp_path):
 def test_what_a_disk_in_the_trash_is_based_on_is_used(host, monkeypatch):
     volume(host, "vms", "base.qcow2")
     where = (host.conn, host.settings, policies.UNDO, "vms", "base.qcow2")
-    assert not ownvolumes.judge_volume(*where).used_by
+    assert not vmvolumes.judge_volume(*where).used_by
 
     path = f"{host.settings.images}/base.qcow2"
     monkeypatch.setattr(trashbacking, "backing_files", lambda _settings: {path: "deep-1"})
-    assert ownvolumes.judge_volume(*where).used_by[0].owner == "deep-1"
+    assert vmvolumes.judge_volume(*where).used_by[0].owner == "deep-1"

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import onrecord
 import pytest
-from saltvirt import records
-from saltvirt.errors import NameTaken, NoSuchVm, StorageError, VirtError
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import inspect, purge, reservations, storage, unfinished
-from saltvirt.ops.migration import startlock
+from saltvirt.core.journal import records
+from saltvirt.core.errors import NameTaken, NoSuchVm, StorageError, VirtError
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.show.host import inspect
+from saltvirt.vm.purge.host import purge
+from saltvirt.libvirt import reservations
+from saltvirt.storage import diskpaths
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.power.host import startlock
 from saltvirt.storage import door
 
 NOTHING = ([], [], [])
@@ -87,7 +91,7 @@ def test_a_purge_that_was_killed_at_a_phase_boundary_can_be_finished(built, poin
 
 @pytest.mark.parametrize(
     ("part", "name"),
-    [(lifecycle, "undefine"), (storage, "settle_definitions"), (unfinished, "remove")],
+    [(lifecycle, "undefine"), (diskpaths, "settle_definitions"), (unfinished, "remove")],
 )
 @pytest.mark.parametrize("by", ["the next purge", "the next command"])
 def test_a_purge_that_was_killed_in_between_can_be_finished(built, monkeypatch, part, name, by):

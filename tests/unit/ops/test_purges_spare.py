@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt.ops import purge, unfinished
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.recovery.host import unfinished
 from saltvirt.storage import policies, usage
 from test_purges import built, kill, left, purged
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import asloaded
 import pytest
-from saltvirt import spec
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument
-from saltvirt.kvm import connect
-from saltvirt.xml import domain
+from saltvirt.vm import spec
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument
+from saltvirt.libvirt import connect
+from saltvirt.xml.domain import domain
 
 NAT = {"bridge": "virbr9", "forward": "nat"}
 V4 = {"cidr": "192.168.42.0/24"}

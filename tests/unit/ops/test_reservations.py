@@ -8,11 +8,14 @@ import signal
 
 import onrecord
 import pytest
-from saltvirt import records
-from saltvirt.config import HostSettings
-from saltvirt.errors import NameTaken, ReservationRefused, StorageError
-from saltvirt.model import Requirements
-from saltvirt.ops import inspect, purge, reservations, unfinished
+from saltvirt.core.journal import records
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import NameTaken, ReservationRefused, StorageError
+from saltvirt.core.model import Requirements
+from saltvirt.vm.show.host import inspect
+from saltvirt.vm.purge.host import purge
+from saltvirt.libvirt import reservations
+from saltvirt.vm.recovery.host import unfinished
 
 NEED = Requirements(name="vm1", vcpus=1, memory_mib=128, disk_mib=10, anti_affinity=("db",))
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import libvirt
 import pytest
-from saltvirt.errors import StorageError
-from saltvirt.ops import owned, trash
+from saltvirt.core.errors import StorageError
+from saltvirt.storage import ownermark, trash
 from test_trash import DISKS, entry, names, purged
 
 
@@ -17,7 +17,7 @@ def test_what_is_brought_back_is_where_it_was_and_no_longer_marked(keeping):
     images = Path(keeping.settings.images)
     assert said["files"] == [str(images / name) for name in DISKS]
     assert keeping.files() == DISKS
-    assert [owned.read_owner(images / name) for name in DISKS] == [None, None]
+    assert [ownermark.read_owner(images / name) for name in DISKS] == [None, None]
     assert trash.list_entries(keeping.settings) == {}
     assert not (images / trash.FOLDER).exists()
 

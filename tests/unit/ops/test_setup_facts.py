@@ -9,10 +9,10 @@ from pathlib import Path
 
 import asloaded
 import pytest
-from saltvirt import content, wire
-from saltvirt.ops.certificates import installed
-from saltvirt.ops.setup import facts, folder, reaching
-from saltvirt.placement.setup import SetupFacts
+from saltvirt.core import filecontent, wire
+from saltvirt.certificates.host import installed
+from saltvirt.checks.setup.host import facts, imagefolder, reachability
+from saltvirt.checks.setup.setupanswer import SetupFacts
 
 # Any of 127.0.0.0/8 is this machine's, and the option's check knows but the first.
 HERE = "127.0.0.2"
@@ -71,7 +71,7 @@ def test_a_host_says_what_it_has(options):
     before = time.time()
     said = told(options)
 
-    assert said.code == content.of_code() and before <= said.clock_s <= time.time()
+    assert said.code == filecontent.of_code() and before <= said.clock_s <= time.time()
     assert said.hash_type == "sha256" and said.unreadable == {}
     assert said.libvirt is said.why_not is said.pool is said.no_master is None
     assert said.info is not None and "test" in said.info.vms
@@ -86,7 +86,7 @@ def test_a_host_without_libvirt_says_all_else(options):
     said = told(replace(options, uri="qemu+unix:///system?socket=/nowhere"))
 
     assert "libvirt does not answer at" in said.libvirt and said.info is None
-    assert said.code == content.of_code() and said.lacking == []
+    assert said.code == filecontent.of_code() and said.lacking == []
 
 
 def test_what_libvirt_cannot_say_is_said_in_its_words(options, monkeypatch):
@@ -146,7 +146,7 @@ def test_what_nobody_answers_is_given_up():
     # RFC 5737 keeps these addresses for documentation: nobody has them.
     wanted = [(f"192.0.2.{number}", 16514) for number in range(1, 9)]
 
-    found = reaching.explain_unreached(wanted, limit_s=0.3)
+    found = reachability.explain_unreached(wanted, limit_s=0.3)
 
     assert list(found) == wanted and all(found.values())
     assert time.monotonic() - begun < 3
@@ -179,7 +179,7 @@ def test_a_name_that_nobody_answers_for_is_soon_given_up(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_given, **_more: time.sleep(1))
     begun = time.monotonic()
 
-    assert reaching.explain_unresolved(["hyper2"], limit_s=0.1) == {"hyper2": "no answer"}
+    assert reachability.explain_unresolved(["hyper2"], limit_s=0.1) == {"hyper2": "no answer"}
     assert time.monotonic() - begun < 0.9
 
 
@@ -247,10 +247,10 @@ def images():
 
 @pytest.mark.parametrize("user", ["nobody", "+65534", "65534"])
 def test_a_folder_that_qemu_cannot_enter_is_named(images, user):
-    assert folder.read_facts(str(images), {"user": user}).closed is None
+    assert imagefolder.read_facts(str(images), {"user": user}).closed is None
 
     images.parent.chmod(0o700)
-    said = folder.read_facts(str(images), {"user": user})
+    said = imagefolder.read_facts(str(images), {"user": user})
 
     assert (said.user, said.closed, said.why_not) == ("nobody", str(images.parent), None)
 
@@ -258,17 +258,17 @@ def test_a_folder_that_qemu_cannot_enter_is_named(images, user):
 def test_who_may_enter_by_its_group_or_as_its_owner_is_let_in(images):
     os.chown(images, 65534, 0)
     images.chmod(0o100)
-    assert folder.read_facts(str(images), {"user": "nobody"}).closed is None
+    assert imagefolder.read_facts(str(images), {"user": "nobody"}).closed is None
     os.chown(images, 0, 65534)
     images.chmod(0o710)
-    assert folder.read_facts(str(images), {"user": "nobody"}).closed is None
+    assert imagefolder.read_facts(str(images), {"user": "nobody"}).closed is None
     images.chmod(0o700)
-    assert folder.read_facts(str(images), {"user": "nobody"}).closed == str(images)
-    assert folder.read_facts(str(images), {"user": "root"}).closed is None
+    assert imagefolder.read_facts(str(images), {"user": "nobody"}).closed == str(images)
+    assert imagefolder.read_facts(str(images), {"user": "root"}).closed is None
 
 
 def test_a_folder_that_is_not_there_is_made_later(images):
-    said = folder.read_facts(str(images / "more/and/more"), {"user": "nobody"})
+    said = imagefolder.read_facts(str(images / "more/and/more"), {"user": "nobody"})
 
     assert (said.why_not, said.closed) == (None, None)
 
@@ -276,10 +276,10 @@ def test_a_folder_that_is_not_there_is_made_later(images):
 def test_a_file_in_its_place_is_named(images):
     (images / "file").write_text("")
 
-    assert folder.read_facts(str(images / "file"), {}).why_not == f"{images}/file is not a folder"
+    assert imagefolder.read_facts(str(images / "file"), {}).why_not == f"{images}/file is not a folder"
 
 
 def test_a_user_that_is_not_there_is_not_guessed(images):
-    said = folder.read_facts(str(images), {"user": "no-such-user"})
+    said = imagefolder.read_facts(str(images), {"user": "no-such-user"})
 
     assert (said.user, said.closed) == (None, None)

@@ -9,11 +9,15 @@ from types import SimpleNamespace
 import libvirt
 import onrecord
 import pytest
-from saltvirt import protocol, records
-from saltvirt.config import HostSettings
-from saltvirt.errors import StorageError
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import purge, reservations, storage, unfinished
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.journal import records
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.purge.host import purge
+from saltvirt.libvirt import reservations
+from saltvirt.storage import diskpaths
+from saltvirt.vm.recovery.host import unfinished
 from saltvirt.storage.sharing import OtherHostsUsage
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
@@ -50,7 +54,7 @@ def test_what_is_shared_is_told_by_where_it_really_is(
     (root / "elsewhere.raw").symlink_to(shared / "a.raw")
     settings = replace(hypervisor.settings, shared_paths=[declared.format(shared)])
 
-    assert storage.is_declared(settings, f"{root}/{path}") is is_shared
+    assert diskpaths.is_declared(settings, f"{root}/{path}") is is_shared
 
 
 @pytest.mark.parametrize("declared", ["devices", "devices/lv1"])
@@ -64,15 +68,15 @@ def test_a_device_is_shared_by_the_name_that_all_hosts_have_for_it(
     settings = replace(hypervisor.settings, shared_paths=[f"{root}/{declared}"])
     monkeypatch.setattr(Path, "is_block_device", lambda path: path.name == "dm-7")
 
-    assert storage.is_declared(settings, f"{root}/devices/lv1")
-    assert not storage.is_declared(settings, f"{root}/dm-7")
+    assert diskpaths.is_declared(settings, f"{root}/devices/lv1")
+    assert not diskpaths.is_declared(settings, f"{root}/dm-7")
 
 
 def test_the_name_of_a_network_disk_is_no_path(hypervisor, monkeypatch):
     monkeypatch.chdir(hypervisor.root)
     settings = replace(hypervisor.settings, shared_paths=["/"])
 
-    assert not storage.is_declared(settings, "pool/image")
+    assert not diskpaths.is_declared(settings, "pool/image")
 
 
 @pytest.fixture
@@ -202,7 +206,7 @@ def test_what_another_host_has_open_stays_and_is_not_come_back_for(
     assert "disk" in kept(web) and "own" not in kept(web)
 
     # The VM of the other host is stopped, and this host settles what it has on record.
-    monkeypatch.setattr(storage, "is_open", lambda _path: False)
+    monkeypatch.setattr(diskpaths, "is_open", lambda _path: False)
     unfinished.settle(conn, hypervisor.settings)
 
     assert "disk" in kept(web) and hypervisor.open_records() == []
@@ -238,7 +242,7 @@ def test_a_build_that_was_interrupted_removes_no_shared_file_that_it_had_not_beg
         noted = [str(path) for path in paths.values()]
         begun = [str(paths["system"])]
         facts = onrecord.build(uuid=UUID, paths=noted, secrets=[], begun=begun)
-        held.begin("t1", protocol.MAKING, **facts)
+        held.begin("t1", moveprotocol.MAKING, **facts)
 
     unfinished.settle(conn, hypervisor.settings)
 

@@ -8,11 +8,11 @@ import subprocess
 
 import libvirt
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.image import qcow2
-from saltvirt.kvm import connect
-from saltvirt.ops import showndisks
-from saltvirt.xml import read
+from saltvirt.core.options.config import HostSettings
+from saltvirt.storage.images import qcow2
+from saltvirt.libvirt import connect
+from saltvirt.vm.show.host import showndisks
+from saltvirt.xml.edit import readdomain
 
 POOL = "<pool type='{}'><name>{}</name>{}<target><path>{}</path></target></pool>"
 VOLUME = "<volume><name>{}</name><capacity>4096</capacity><allocation>512</allocation>{}</volume>"
@@ -22,7 +22,7 @@ BASE = "<backingStore><path>/base.raw</path><format type='raw'/></backingStore>"
 def disk(source, kind="file", device="disk", driver="<driver name='qemu' type='qcow2'/>", more=""):
     """Return the <disk> vda."""
     text = f"<disk type='{kind}' device='{device}'>{driver}{source}{more}<target dev='vda'/></disk>"
-    return read.domain(f"<domain><devices>{text}</devices></domain>")
+    return readdomain.domain(f"<domain><devices>{text}</devices></domain>")
 
 
 def qemu_img(*words):

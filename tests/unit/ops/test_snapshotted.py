@@ -6,10 +6,11 @@ import subprocess
 import libvirt
 import pytest
 import verdicts
-from saltvirt.config import HostSettings
-from saltvirt.errors import LibvirtRefused
-from saltvirt.kvm import connect, lifecycle, snapshots
-from saltvirt.ops import snapshotted, trash
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import LibvirtRefused
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle, snapshots
+from saltvirt.storage import snapshotguard, trash
 
 VM = """<domain type='test'><name>{}</name><memory>1024</memory>
 <os><type arch='i686'>hvm</type></os><devices><disk type='file' device='disk'>
@@ -96,7 +97,7 @@ def test_the_file_that_a_saved_state_goes_on_in_does_not_go(conn, settings, exte
     saved(conn)
 
     with pytest.raises(LibvirtRefused, match="goes on in a file that would be gone"):
-        snapshotted.delete(conn, settings, "web1", ["s1"])
+        snapshotguard.delete(conn, settings, "web1", ["s1"])
 
     assert snapshots.names(conn, "web1") == ["s1"]
 
@@ -113,13 +114,13 @@ def test_what_another_vm_is_based_on_is_not_written_to_when_a_snapshot_goes(
     with pytest.raises(
         LibvirtRefused, match="web1_system.qcow2 of .* stays as it is: a disk of VM 'db1'"
     ):
-        snapshotted.delete(conn, settings, "web1", names)
+        snapshotguard.delete(conn, settings, "web1", names)
 
     other.undefine()
     with pytest.raises(LibvirtRefused, match="db1.qcow2 is based on it, a file that no VM here"):
-        snapshotted.delete(conn, settings, "web1", names)
+        snapshotguard.delete(conn, settings, "web1", names)
     linked.unlink()
-    assert list(snapshotted.delete(conn, settings, "web1", names)["deleted"]) == ["s1"]
+    assert list(snapshotguard.delete(conn, settings, "web1", names)["deleted"]) == ["s1"]
 
 
 @pytest.mark.parametrize("names", [["e1", "s2"], []])
@@ -135,9 +136,9 @@ def test_an_internal_snapshot_that_goes_too_keeps_no_file(conn, settings, disk, 
     why = "snapshot 's2' of VM 'web1' itself is kept in it; delete that snapshot first"
 
     with pytest.raises(LibvirtRefused, match=why):
-        snapshotted.delete(conn, settings, "web1", ["e1"])
+        snapshotguard.delete(conn, settings, "web1", ["e1"])
 
-    assert set(snapshotted.delete(conn, settings, "web1", names)["deleted"]) == {"e1", "s2"}
+    assert set(snapshotguard.delete(conn, settings, "web1", names)["deleted"]) == {"e1", "s2"}
     assert snapshots.names(conn, "web1") == []
 
 
@@ -152,14 +153,14 @@ def test_what_a_disk_in_the_trash_is_based_on_is_not_written_to(
     why = r"web1_system.qcow2 of .* stays as it is: a disk in the trash .entry db1-\w+. is"
 
     with pytest.raises(LibvirtRefused, match=why):
-        snapshotted.plan_revert(conn, settings, "web1", "s1", with_cleanup=False)
+        snapshotguard.plan_revert(conn, settings, "web1", "s1", with_cleanup=False)
     external("s2")
     with pytest.raises(LibvirtRefused, match=why):
-        snapshotted.delete(conn, settings, "web1", ["s2"])
+        snapshotguard.delete(conn, settings, "web1", ["s2"])
 
     assert snapshots.names(conn, "web1") == ["s1", "s2"]
     trash.empty(settings)
-    assert list(snapshotted.delete(conn, settings, "web1", ["s2"])["deleted"]) == ["s2"]
+    assert list(snapshotguard.delete(conn, settings, "web1", ["s2"])["deleted"]) == ["s2"]
 
 
 def test_nor_is_what_one_may_be_based_on_that_is_out_of_reach(
@@ -169,10 +170,10 @@ def test_nor_is_what_one_may_be_based_on_that_is_out_of_reach(
     other = conn.defineXML(VM.format("db1", tmp_path / "unmounted/db1.qcow2"))
 
     with pytest.raises(LibvirtRefused, match="a VM may be based on it: .*db1.qcow2 of VM 'db1'"):
-        snapshotted.delete(conn, settings, "web1", ["s1"])
+        snapshotguard.delete(conn, settings, "web1", ["s1"])
 
     other.undefine()
-    assert list(snapshotted.delete(conn, settings, "web1", ["s1"])["deleted"]) == ["s1"]
+    assert list(snapshotguard.delete(conn, settings, "web1", ["s1"])["deleted"]) == ["s1"]
 
 
 def test_the_vm_that_has_the_file_that_would_be_written_to_is_named(conn, settings, disk, external):
@@ -180,7 +181,7 @@ def test_the_vm_that_has_the_file_that_would_be_written_to_is_named(conn, settin
     conn.defineXML(VM.format("db1", disk))
 
     with pytest.raises(LibvirtRefused, match="VM 'db1' has it as a disk"):
-        snapshotted.delete(conn, settings, "web1", ["s1"])
+        snapshotguard.delete(conn, settings, "web1", ["s1"])
 
 
 def test_all_vms_are_looked_at_once_however_many_snapshots_go(
@@ -196,7 +197,7 @@ def test_all_vms_are_looked_at_once_however_many_snapshots_go(
 
     monkeypatch.setattr(lifecycle, "overlays_by_vm", counted)
 
-    assert len(snapshotted.delete(conn, settings, "web1", [])["deleted"]) == 3
+    assert len(snapshotguard.delete(conn, settings, "web1", [])["deleted"]) == 3
     assert len(looked) <= 2
 
 
@@ -207,11 +208,11 @@ def test_what_another_vm_is_based_on_does_not_go_back(conn, settings, disk, tmp_
     other = conn.defineXML(VM.format("db1", linked))
 
     with pytest.raises(LibvirtRefused, match="a disk of VM 'db1' is based on it"):
-        snapshotted.plan_revert(conn, settings, "web1", "s1", with_cleanup=False)
+        snapshotguard.plan_revert(conn, settings, "web1", "s1", with_cleanup=False)
 
     other.undefine()
     linked.unlink()
-    plan, _verdicts = snapshotted.plan_revert(conn, settings, "web1", "s1", with_cleanup=False)
+    plan, _verdicts = snapshotguard.plan_revert(conn, settings, "web1", "s1", with_cleanup=False)
     assert plan.to == "s1"
 
 
@@ -226,7 +227,7 @@ def test_newer_ones_are_not_cleaned_up_over_what_another_vm_is_based_on(
     conn.defineXML(VM.format("db1", linked))
 
     with pytest.raises(LibvirtRefused, match="a disk of VM 'db1' is based on it"):
-        snapshotted.plan_revert(conn, settings, "web1", "s1", with_cleanup=True)
+        snapshotguard.plan_revert(conn, settings, "web1", "s1", with_cleanup=True)
 
 
 def test_qemu_is_not_asked_for_what_it_takes_for_the_number_of_another(conn, settings, disk):
@@ -238,9 +239,9 @@ def test_qemu_is_not_asked_for_what_it_takes_for_the_number_of_another(conn, set
         vm.snapshotCreateXML(f"<domainsnapshot><name>{name}</name></domainsnapshot>", 0)
 
     with pytest.raises(LibvirtRefused, match="to its snapshot 'second', as that has the number 2"):
-        snapshotted.plan_revert(conn, settings, "web1", "2", with_cleanup=False)
+        snapshotguard.plan_revert(conn, settings, "web1", "2", with_cleanup=False)
 
-    plan, _verdicts = snapshotted.plan_revert(conn, settings, "web1", "second", with_cleanup=False)
+    plan, _verdicts = snapshotguard.plan_revert(conn, settings, "web1", "second", with_cleanup=False)
     assert plan.to == "second"
 
 
@@ -248,6 +249,6 @@ def test_a_disk_that_is_gone_is_libvirts_to_say(conn, settings, disk):
     take(conn, "s1")
     disk.unlink()
 
-    plan, _verdicts = snapshotted.plan_revert(conn, settings, "web1", "s1", with_cleanup=False)
+    plan, _verdicts = snapshotguard.plan_revert(conn, settings, "web1", "s1", with_cleanup=False)
     assert plan.to == "s1"
-    assert list(snapshotted.delete(conn, settings, "web1", ["s1"])["deleted"]) == ["s1"]
+    assert list(snapshotguard.delete(conn, settings, "web1", ["s1"])["deleted"]) == ["s1"]

@@ -7,9 +7,10 @@ import pytest
 import statesequences
 import stateside
 from hypothesis import HealthCheck, Phase, given, settings
-from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, query
-from saltvirt.ops import inspect
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import query
+from saltvirt.vm.show.host import inspect
 from saltvirt.placement.answers import DomainTypes
 
 FILES = ("defined", "power", "snapshot", "absent", "networks", "pool", "volume")
@@ -40,7 +41,7 @@ def side(tmp_path, monkeypatch):
     types = DomainTypes(default="test", usable=["test"], why="")
     monkeypatch.setattr(inspect, "domain_types", lambda *_: types)
     monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 16384, "cpus": 8})
-    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 16384)
+    monkeypatch.setattr(inspect.hostfacts, "free_memory_mib", lambda _conn: 16384)
     options = {
         "images": str(tmp_path / "world/images"),
         "state_dir": str(tmp_path / "state"),

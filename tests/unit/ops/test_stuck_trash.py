@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import verdicts
-from saltvirt import files, records
-from saltvirt.errors import StorageError
-from saltvirt.ops import ownvolumes, trash
+from saltvirt.core import files
+from saltvirt.core.journal import records
+from saltvirt.core.errors import StorageError
+from saltvirt.storage import vmvolumes, trash
 from saltvirt.storage import door, trashbacking
 from test_trash import older, purged
 
@@ -136,7 +137,7 @@ def test_a_pool_does_not_go_with_the_folder_of_an_entry_that_is_on_record(
         said = pytest.raises(StorageError, match="entry 'web1-.* of the trash is of .*trash_empty")
         try:
             with said if is_noted else contextlib.nullcontext():
-                ownvolumes.refuse_open(conn, settings, "p1", [trash.FOLDER])
+                vmvolumes.refuse_open(conn, settings, "p1", [trash.FOLDER])
         finally:
             pool.destroy()
             pool.undefine()

@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 import verdicts
-from saltvirt import records
-from saltvirt.errors import BadArgument, StorageError
-from saltvirt.ops import inspect, owned, purge, reservations, storage, trash, unfinished
-from saltvirt.ops.images import cached
+from saltvirt.core.journal import records
+from saltvirt.core.errors import BadArgument, StorageError
+from saltvirt.vm.show.host import inspect
+from saltvirt.storage import ownermark, diskpaths, trash
+from saltvirt.vm.purge.host import purge
+from saltvirt.libvirt import reservations
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.storage.images import cachedimages
 from saltvirt.storage import door
 from test_purges import after_the_first, kill
 
@@ -166,12 +170,12 @@ def test_a_purge_that_was_killed_among_the_files_loses_no_disk(keeping, monkeypa
 
 
 def test_what_a_disk_in_the_trash_is_based_on_stays(keeping):
-    base = Path(storage.measure(f"{keeping.settings.images}/{DISKS[1]}", "qcow2")["backing"])
+    base = Path(diskpaths.measure(f"{keeping.settings.images}/{DISKS[1]}", "qcow2")["backing"])
     purged(keeping)
 
     with keeping.libvirt() as conn:
-        used = cached.find_users(conn, keeping.settings)
-        said = cached.prune(conn, keeping.settings, None, is_dry=False)
+        used = cachedimages.find_users(conn, keeping.settings)
+        said = cachedimages.prune(conn, keeping.settings, None, is_dry=False)
 
     assert [one for there in used.values() for one in there] == [f"{entry(keeping)} in the trash"]
     assert said["removed"] == {}
@@ -235,17 +239,17 @@ def test_the_trash_takes_its_room_of_what_the_host_has(keeping):
 
 def test_a_vm_that_is_only_undefined_leaves_disks_that_nobody_takes_for_garbage(keeping):
     disk = Path(keeping.settings.images) / DISKS[1]
-    assert owned.read_owner(disk).vm == "web1"
+    assert ownermark.read_owner(disk).vm == "web1"
 
     with keeping.libvirt() as conn:
         purge.undefine(conn, keeping.settings, "web1")
 
-    assert owned.read_owner(disk) is None
+    assert ownermark.read_owner(disk) is None
 
 
 def test_a_copy_and_a_renamed_file_are_not_ours(keeping):
     disk = Path(keeping.settings.images) / DISKS[0]
-    assert owned.read_owner(disk).vm == "web1"
+    assert ownermark.read_owner(disk).vm == "web1"
     copy = disk.with_name("web1_copy.qcow2")
 
     subprocess.run(["cp", "--preserve=all", disk, copy], check=True)
@@ -253,7 +257,7 @@ def test_a_copy_and_a_renamed_file_are_not_ours(keeping):
     subprocess.run(["cp", "--preserve=all", copy, disk], check=True)
 
     found = [
-        owned.read_owner(one) for one in (copy, disk, disk.with_name("mine.qcow2"), "/nowhere")
+        ownermark.read_owner(one) for one in (copy, disk, disk.with_name("mine.qcow2"), "/nowhere")
     ]
     assert found == [None, None, None, None]
 
@@ -270,7 +274,7 @@ def test_what_is_based_on_by_a_disk_that_is_left_is_not_ours_either(keeping):
     with keeping.libvirt() as conn:
         purge.undefine(conn, keeping.settings, "web1")
 
-    assert owned.read_owner(below) is None
+    assert ownermark.read_owner(below) is None
 
 
 def test_an_entry_whose_file_system_is_away_is_not_forgotten(keeping):
@@ -318,7 +322,7 @@ def test_a_restore_that_dies_leaves_no_disk_that_is_taken_for_garbage(keeping, m
         keeping.dies(lambda: trash.restore(keeping.settings, name))
 
     there = [Path(keeping.settings.images) / one for one in keeping.files()]
-    assert there and [owned.read_owner(one) for one in there] == [None]
+    assert there and [ownermark.read_owner(one) for one in there] == [None]
 
     trash.restore(keeping.settings, name)
     assert keeping.files() == DISKS
@@ -334,13 +338,13 @@ def test_no_image_is_pruned_while_nobody_knows_what_needs_it(keeping, monkeypatc
     place.parent.mkdir(exist_ok=True)
     place.write_text("{")
     # The test driver has no files of its own; QEMU's skips one that it cannot read.
-    monkeypatch.setattr(storage, "_DEFINITIONS", keeping.root / "not-loaded")
+    monkeypatch.setattr(diskpaths, "_DEFINITIONS", keeping.root / "not-loaded")
 
     with keeping.libvirt() as conn:
         with pytest.raises(StorageError, match="old1"):
-            cached.prune(conn, keeping.settings, None, is_dry=False)
+            cachedimages.prune(conn, keeping.settings, None, is_dry=False)
         place.unlink()
-        assert len(cached.prune(conn, keeping.settings, None, is_dry=False)["removed"]) == 1
+        assert len(cachedimages.prune(conn, keeping.settings, None, is_dry=False)["removed"]) == 1
 
 
 def other_host(host):
@@ -349,11 +353,11 @@ def other_host(host):
 
 
 def test_no_image_is_pruned_that_the_trash_of_another_host_needs(keeping):
-    base = Path(storage.measure(f"{keeping.settings.images}/{DISKS[1]}", "qcow2")["backing"])
+    base = Path(diskpaths.measure(f"{keeping.settings.images}/{DISKS[1]}", "qcow2")["backing"])
     purged(keeping)
 
     with keeping.libvirt() as conn:
-        said = cached.prune(conn, other_host(keeping), None, is_dry=False)
+        said = cachedimages.prune(conn, other_host(keeping), None, is_dry=False)
 
     assert said["removed"] == {}
     assert base.exists()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import verdicts
-from saltvirt import records
-from saltvirt.errors import StorageError
-from saltvirt.ops import trash
-from saltvirt.ops.images import cached
+from saltvirt.core.journal import records
+from saltvirt.core.errors import StorageError
+from saltvirt.storage import trash
+from saltvirt.storage.images import cachedimages
 from saltvirt.storage import policies, trashbacking, usage
 from test_out_of_reach import damaged, overlay, unread
 
@@ -83,7 +83,7 @@ def test_no_image_goes_that_it_may_need(hypervisor, entry, mounted):
         hypervisor.libvirt() as conn,
         pytest.raises(StorageError, match="may be based on it: .*mount its file"),
     ):
-        cached.prune(conn, hypervisor.settings, None, is_dry=True)
+        cachedimages.prune(conn, hypervisor.settings, None, is_dry=True)
 
 
 def judged(settings, path):

@@ -5,12 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt.errors import StorageError
-from saltvirt.kvm import firmware, lifecycle
-from saltvirt.ops import inspect, owned, purge
-from saltvirt.ops.build import create, undoing
-from saltvirt.ops.ownvolumes import VmVolumes
-from saltvirt.xml import read
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt.domains import firmware, lifecycle
+from saltvirt.vm.show.host import inspect
+from saltvirt.storage import ownermark
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.create.host import create, undoing
+from saltvirt.storage.vmvolumes import VmVolumes
+from saltvirt.xml.edit import readdomain
 
 SEEDLESS = {"image": None, "seed": False, "pub_key": None, "priv_key": None}
 
@@ -44,7 +46,7 @@ def test_a_disk_that_was_there_before_the_build_stays(hypervisor, conn):
     take_back(hypervisor, conn)
 
     assert set(hypervisor.files()) == before and disk.exists()
-    assert owned.read_owner(disk) is None, "virt.doctor would take it for left by the VM"
+    assert ownermark.read_owner(disk) is None, "virt.doctor would take it for left by the VM"
     assert hypervisor.domains() == [] and hypervisor.open_records() == []
 
 
@@ -76,7 +78,7 @@ def test_a_disk_that_was_attached_since_stays_with_what_it_is_based_on(hyperviso
     subprocess.run(overlay, check=True)
     uuid = lifecycle.uuid(conn, "web1")
     for path in (base, top):
-        owned.mark(path, "web1", uuid)
+        ownermark.mark(path, "web1", uuid)
     attached = (
         f"<disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='{top}'/>"
         "<target dev='vdz' bus='virtio'/></disk></devices>"
@@ -87,7 +89,7 @@ def test_a_disk_that_was_attached_since_stays_with_what_it_is_based_on(hyperviso
     take_back(hypervisor, conn)
 
     assert top.exists() and base.exists() and hypervisor.files() == []
-    assert owned.read_owner(top) is None and owned.read_owner(base) is None
+    assert ownermark.read_owner(top) is None and ownermark.read_owner(base) is None
 
 
 def test_a_purge_of_the_same_vm_still_takes_all_its_disks(hypervisor, conn):
@@ -113,7 +115,7 @@ def test_what_was_not_noted_is_not_guessed(hypervisor, conn):
 
 def test_a_host_says_that_it_can_take_a_build_back(hypervisor, conn):
     build(hypervisor)
-    notes = read.notes(read.domain(lifecycle.inactive_xml(conn, "web1")))
+    notes = readdomain.notes(readdomain.domain(lifecycle.inactive_xml(conn, "web1")))
 
     assert inspect.presence(conn, hypervisor.settings, "web1").notes_made is True
     assert {Path(path).name for path in notes.made} == set(hypervisor.files())

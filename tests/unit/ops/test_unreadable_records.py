@@ -4,10 +4,14 @@ import json
 
 import onrecord
 import pytest
-from saltvirt import records
-from saltvirt.errors import StorageError
-from saltvirt.ops import inspect, purge, reservations, unfinished
-from saltvirt.ops.migration import startlock, state
+from saltvirt.core.journal import records
+from saltvirt.core.errors import StorageError
+from saltvirt.vm.show.host import inspect
+from saltvirt.vm.purge.host import purge
+from saltvirt.libvirt import reservations
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.power.host import startlock
+from saltvirt.migration.host import movestate
 
 # Many, each on a played host of its own.
 pytestmark = pytest.mark.slow
@@ -79,7 +83,7 @@ def test_moves_name_it_beside_the_others(hypervisor, spoilt):
     with records.hold_record(reservations.folder(hypervisor.settings), "departure", "db1") as held:
         held.begin("t1", "planned", **onrecord.departure())
 
-    known = state.read_moves(hypervisor.settings)
+    known = movestate.read_moves(hypervisor.settings)
 
     assert [one.phase for one in known["db1"]] == ["planned"]
     if spoilt.parent.name in ("departure", "arrival"):

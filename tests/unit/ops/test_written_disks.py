@@ -8,13 +8,15 @@ import libvirt
 import onrecord
 import pytest
 import verdicts
-from saltvirt import protocol, records
-from saltvirt.errors import StorageError
-from saltvirt.kvm import connect
-from saltvirt.ops import reservations, storage, trash, written
-from saltvirt.ops.context import Context
-from saltvirt.ops.seeding import existing, write
-from saltvirt.seed.model import Identity
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.journal import records
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt import connect
+from saltvirt.libvirt import reservations
+from saltvirt.storage import diskpaths, trash, writeguard
+from saltvirt.core.salt.context import Context
+from saltvirt.seeding import existing, write
+from saltvirt.seeding.seedmodel import Identity
 from snapshotxml import DISK, SNAPSHOT, VM
 from test_out_of_reach import overlay
 
@@ -40,7 +42,7 @@ def opened(settings, disk):
     link = disk.with_name("link")
     link.unlink(missing_ok=True)
     link.symlink_to(disk)
-    return [written.opened_format(settings, path) for path in (str(disk), str(link))]
+    return [writeguard.opened_format(settings, path) for path in (str(disk), str(link))]
 
 
 def test_the_own_disk_of_a_vm_that_is_off_is_written_to(settings, disk, vm):
@@ -55,7 +57,7 @@ def test_not_what_a_disk_of_a_vm_that_is_off_is_based_on(settings, disk, vm, tmp
     with pytest.raises(StorageError, match="written to: a disk of VM 'web1' is based on it"):
         opened(settings, disk)
     # To look into it spoils nothing.
-    assert storage.opened_format(settings, disk) == "qcow2"
+    assert diskpaths.opened_format(settings, disk) == "qcow2"
 
 
 def test_not_by_a_hard_link_of_what_a_disk_is_based_on(settings, disk, vm, tmp_path):
@@ -80,7 +82,7 @@ def test_a_file_that_goes_while_it_is_looked_at_is_no_hard_link(disk, tmp_path, 
 
     monkeypatch.setattr(os, "stat", went)
 
-    assert storage.find_hard_link(str(disk), [str(other), str(tmp_path / "third")]) in (
+    assert diskpaths.find_hard_link(str(disk), [str(other), str(tmp_path / "third")]) in (
         None,
         str(other),
     )
@@ -117,7 +119,7 @@ def test_not_what_a_disk_in_the_trash_is_based_on(settings, disk, tmp_path):
 @pytest.mark.parametrize("purpose", ["build", "purge"])
 def test_not_what_is_made_or_removed(settings, disk, purpose):
     says = getattr(onrecord, purpose)(paths=[str(disk)])
-    phase = protocol.MAKING if purpose == "build" else "removing"
+    phase = moveprotocol.MAKING if purpose == "build" else "removing"
     with records.hold_record(reservations.folder(settings), purpose, "web1") as held:
         held.begin("t1", phase, **says)
 
@@ -129,17 +131,17 @@ def test_not_what_is_made_or_removed(settings, disk, purpose):
 
 def test_the_function_that_seeds_a_disk_that_is_being_made_may_mount_it(settings, disk):
     with records.hold_record(reservations.folder(settings), "build", "web1") as held:
-        held.begin("t1", protocol.MAKING, **onrecord.build(paths=[str(disk)]))
+        held.begin("t1", moveprotocol.MAKING, **onrecord.build(paths=[str(disk)]))
     seen = []
 
     def seed(path, **_more):
         seen.append(opened(settings, disk))
         with pytest.raises(StorageError, match="other.qcow2 is not written to: .* of VM 'web2'"):
-            written.opened_format(settings, other)
+            writeguard.opened_format(settings, other)
 
     other = str(overlay(disk.with_name("other.qcow2")))
     with records.hold_record(reservations.folder(settings), "build", "web2") as held:
-        held.begin("t1", protocol.MAKING, **onrecord.build(paths=[other]))
+        held.begin("t1", moveprotocol.MAKING, **onrecord.build(paths=[other]))
     context = Context(settings=settings, opts={}, functions={"my.seed": seed})
     who = Identity(id="web1", config={}, public_key=None, private_key=None)
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 from askedca import NOW, ask, parsed
-from saltvirt import files
-from saltvirt.fleet import certificates, membership
-from saltvirt.fleet.cloud import Cloud
-from saltvirt.pki import backup, ca
-from saltvirt.pki.ca import PkiError
+from saltvirt.core import files
+from saltvirt.certificates.master import certificates
+from saltvirt.cluster import membership
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.ca import backup, ca
+from saltvirt.ca.ca import PkiError
 
 
 def lose(place):

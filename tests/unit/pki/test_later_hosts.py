@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 from askedca import NOW, ask, parsed, request, subjects
-from saltvirt.pki import ca, enrolled
-from saltvirt.pki.authorities import Authorities
+from saltvirt.ca import ca, enrolled
+from saltvirt.ca.authorities import Authorities
 
 SQUATTER, LATER = "hyper1.site-a", "hyper1.site-b"
 # The first of them says that it is the second one, before that is there.

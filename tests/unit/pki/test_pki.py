@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from saltvirt.fleet import certificates as fleet_certificates
-from saltvirt.pki import backup, ca, crl, policy, store
-from saltvirt.pki.authorities import use_of
-from saltvirt.pki.ca import PkiError
+from saltvirt.certificates.master import certificates
+from saltvirt.ca import backup, ca, crl, policy, store
+from saltvirt.ca.authorities import use_of
+from saltvirt.ca.ca import PkiError
 from sizes import sizes
 
 
@@ -310,8 +310,8 @@ def test_the_list_shows_the_state_of_every_certificate(place):
     third = parsed(ask(place, "hyper2", now=NOW))
     place.revoke([f"{third.serial_number:032x}"], NOW)
 
-    rows = {int(r["serial"], 16): r for r in fleet_certificates.list_certificates(place, NOW)}
-    late = fleet_certificates.list_certificates(place, NOW + timedelta(days=90, hours=1))
+    rows = {int(r["serial"], 16): r for r in certificates.list_certificates(place, NOW)}
+    late = certificates.list_certificates(place, NOW + timedelta(days=90, hours=1))
 
     assert rows[first.serial_number]["state"] == "replaced"
     assert (rows[second.serial_number]["state"], rows[second.serial_number]["days_left"]) == (

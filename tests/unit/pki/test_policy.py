@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 import salt.version
 from askedca import ask, parsed, request, subjects
-from saltvirt import config
-from saltvirt.errors import BadConfig
-from saltvirt.fleet import hints, membership
-from saltvirt.pki import policy
-from saltvirt.pki.ca import PkiError
+from saltvirt.core.options import config
+from saltvirt.core.errors import BadConfig
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster import membership
+from saltvirt.ca import policy
+from saltvirt.ca.ca import PkiError
 
 VICTIM = {
     "fqdn": "victim.example.org",
@@ -247,7 +248,7 @@ def test_an_address_that_a_host_has_itself_is_not_its_peers(pillar, monkeypatch)
 
 def test_a_vm_that_a_glob_has_come_to_match_gets_no_certificate(pillar):
     pillar.__opts__["virt"] = {"hypervisors": "hyper*"}
-    hints.record_move(pillar.__opts__, "hyper9", "hyper1")
+    lastseen.record_move(pillar.__opts__, "hyper9", "hyper1")
 
     told = told_to(pillar, "hyper1", "hyper9")
 
@@ -257,7 +258,7 @@ def test_a_vm_that_a_glob_has_come_to_match_gets_no_certificate(pillar):
 
 
 def test_what_somebody_who_is_no_hypervisor_has_said_of_vms_counts_for_nothing(pillar):
-    hints.record_move(pillar.__opts__, "hyper1", "guest")
+    lastseen.record_move(pillar.__opts__, "hyper1", "guest")
 
     assert "certificates" in told_to(pillar, "hyper1", "guest")["hyper1"]
 

@@ -5,8 +5,10 @@ import threading
 import pytest
 import salt.utils.minions
 from askedca import request
-from saltvirt.fleet import certificates, hints, membership
-from saltvirt.pki import answer, policy, store
+from saltvirt.certificates.master import certificates
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster import membership
+from saltvirt.ca import answer, policy, store
 from test_policy import pillar  # noqa: F401 (a fixture)
 
 GRAINS = {
@@ -44,10 +46,10 @@ def names(told):
 def test_who_says_it_has_a_vm_of_a_hypervisors_name_does_not_get_that_ones_names(asks):
     for host in GRAINS:
         asks(host)
-    hints.refresh(asks.opts, hints.ReportedNames(whole={"hyper3": ["hyper1", "hyper2"]}))
+    lastseen.refresh(asks.opts, lastseen.ReportedNames(whole={"hyper3": ["hyper1", "hyper2"]}))
 
     assert names(asks("hyper3", RIVAL)) == {"hyper3", "10.0.0.3"}
-    hints.refresh(asks.opts, hints.ReportedNames(whole={"hyper3": []}))
+    lastseen.refresh(asks.opts, lastseen.ReportedNames(whole={"hyper3": []}))
     assert names(asks("hyper1")) == {"hyper1", "hyper1.example.org", "10.0.0.1"}
 
 
@@ -63,7 +65,7 @@ def test_who_says_so_has_no_certificates_of_others_revoked(asks):
             f'{{"host": "{row["host"]}", "purpose": "qemu-client", "serial": "{row["serial"]}", '
             f'"not_after": "{row["not_after"]}"}}'
         )
-    hints.refresh(asks.opts, hints.ReportedNames(whole={"hyper3": ["hyper1", "hyper2"]}))
+    lastseen.refresh(asks.opts, lastseen.ReportedNames(whole={"hyper3": ["hyper1", "hyper2"]}))
 
     asks("hyper3", purposes=("qemu-client",))
 

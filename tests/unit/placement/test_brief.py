@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import somefleets
 import told
-from saltvirt import wire
-from saltvirt.model import Policy, Requirements
+from saltvirt.core import wire
+from saltvirt.core.model import Policy, Requirements
 from saltvirt.placement import brief, choose
 from saltvirt.placement.many import plan_many
 

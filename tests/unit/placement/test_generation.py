@@ -9,16 +9,20 @@ import pytest
 import told
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt import spec, wire
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument
-from saltvirt.fleet import agreement
-from saltvirt.fleet import inventory as find
-from saltvirt.kvm import connect, lifecycle
-from saltvirt.model import Requirements
-from saltvirt.ops.migration import migrationinfo
+from saltvirt.vm import spec
+from saltvirt.core import wire
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument
+from saltvirt.migration.master import preflight
+from saltvirt.cluster.inventory import inventory
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.core.model import Requirements
+from saltvirt.vm.show.host import migrationinfo
 from saltvirt.placement import choose, evacuation, generation, requirements
-from saltvirt.xml import METADATA_NS, capabilities, newer, parse, read
+from saltvirt.xml import METADATA_NS, parse
+from saltvirt.xml.node import capabilities
+from saltvirt.xml.edit import newer, readdomain
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 TEST = HostSettings(uri="test:///default")
@@ -204,7 +208,7 @@ def test_a_note_of_this_run_never_gets_into_the_definition():
         lifecycle.note_cpu(conn, "test", "7.2.22")
         lifecycle.set_stay(conn, "test", True)
         live, kept = (
-            read.describe_notes(parse(dom.XMLDesc(flag)))
+            readdomain.describe_notes(parse(dom.XMLDesc(flag)))
             for flag in (0, connect.libvirt.VIR_DOMAIN_XML_INACTIVE)
         )
 
@@ -289,9 +293,9 @@ def test_tags_on_a_linux_bridge_move_only_to_where_they_can_be():
         "<devices><interface type='bridge'><source bridge='ovs0'/>"
         f"<virtualport type='openvswitch'/>{vlan}</interface></devices>"
     )
-    wanted = required(**{**read.links(tagged), "bridges": []})
+    wanted = required(**{**readdomain.links(tagged), "bridges": []})
 
-    assert read.links(switched)["bridge_vlans"] is False and wanted.bridge_vlans is True
+    assert readdomain.links(switched)["bridge_vlans"] is False and wanted.bridge_vlans is True
     evaluations = {v.host: v for v in choose.evaluate(HOSTS, wanted)}
     assert evaluations["hyper3"].fits
     assert "libvirt 9.0.0 there cannot tag VLANs" in evaluations["hyper1"].reasons[0]
@@ -319,12 +323,12 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
     def survey(_cloud, hosts, fun, kwarg):
         asked.append((fun, hosts))
         refusing = {"hyper1": {"m1": ["its CPU does not suffice"]}, "hyper3": {}}
-        return find.Survey(
+        return inventory.Survey(
             answers={host: refusing[host] for host in hosts if host in refusing},
             failed={"hyper2": "an older one: no such thing"},
         )
 
-    monkeypatch.setattr(agreement.inventory, "survey", survey)
+    monkeypatch.setattr(preflight.inventory, "survey", survey)
     hosts = {name: host(13) for name in ("hyper1", "hyper2", "hyper3")}
     hosts["hyper1"] = told.but(hosts["hyper1"], memory={"committed_mib": 0})
     vms = {"m1": told.moving()}
@@ -333,7 +337,7 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
         there, stays = evacuation.evacuate(hosts, vms, refused=refused)
         return (there, stays, refused), there
 
-    there, stays, refused = agreement.find_agreed_plan(None, sorted(hosts), vms, place)
+    there, stays, refused = preflight.find_agreed_plan(None, sorted(hosts), vms, place)
 
     assert there == {"m1": "hyper2"} and not stays
     assert refused == {"m1": {"hyper1": ["its CPU does not suffice"]}}

@@ -5,7 +5,7 @@ from collections import Counter
 
 import tightclouds
 import told
-from saltvirt.model import Policy, Requirements
+from saltvirt.core.model import Policy, Requirements
 from saltvirt.placement import choose, headroom, many, whatif
 from sizes import sizes
 from tightclouds import host, moving

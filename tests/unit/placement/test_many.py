@@ -12,8 +12,8 @@ import somefleets
 import told
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt.errors import BadArgument
-from saltvirt.model import Policy, Requirements
+from saltvirt.core.errors import BadArgument
+from saltvirt.core.model import Policy, Requirements
 from saltvirt.placement import choose, fit, groups, many
 from sizes import sizes
 from tightclouds import host

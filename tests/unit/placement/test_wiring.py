@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import told
-from saltvirt import profiles, spec
-from saltvirt.errors import BadArgument
-from saltvirt.model import Nic, Policy
-from saltvirt.nics import host_needs
+from saltvirt.vm import profiles, spec
+from saltvirt.core.errors import BadArgument
+from saltvirt.core.model import Nic, Policy
+from saltvirt.core.nics import host_needs
 from saltvirt.placement import brief, fit, generation, wiring
 from saltvirt.placement.answers import NetworkFacts, NicPlace, NicProfile
 

@@ -1,7 +1,7 @@
 """What happens to the checker's cloud without our commands: no record shows it."""
 
 from clouds import NOTHING, UNSYNCED, WHOLE, Host, change, with_runner
-from saltvirt import protocol
+from saltvirt.core.protocol import moveprotocol
 
 
 class Bypasses:
@@ -12,7 +12,7 @@ class Bypasses:
         for number, host in enumerate(world.hosts):
             yield f"host {number} is reinstalled", self._reinstalled(world, number)
             phase = host.departure and host.departure.phase
-            is_away = phase in (protocol.HANDING, protocol.LEAVING)
+            is_away = phase in (moveprotocol.HANDING, moveprotocol.LEAVING)
             if is_away and host.job is None and not host.active:
                 yield from self._brought_back(world, number)
 
@@ -27,7 +27,7 @@ class Bypasses:
             after = change(gone, number, **back)._replace(is_bypassed=True)
             yield f"virsh migrate back to {number}", after
         # To start one while it is handed over is to start it twice.
-        is_at_work = host.departure.phase == protocol.HANDING and self.is_live(
+        is_at_work = host.departure.phase == moveprotocol.HANDING and self.is_live(
             world, number, self.model.on_source
         )
         is_elsewhere = any(it.defined for n, it in enumerate(world.hosts) if n != number)

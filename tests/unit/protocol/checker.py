@@ -1,7 +1,7 @@
 """
 A checker of the protocol of a move: every order in which things can happen, to a stated depth.
 
-It has hands of its own for :mod:`saltvirt.protocol`: a few hosts with one VM, two masters, and
+It has hands of its own for :mod:`saltvirt.core.protocol.moveprotocol`: a few hosts with one VM, two masters, and
 between any two effects runners that are killed or stop waiting, jobs that are killed, power cuts,
 and deeds by hand. An abandoned call is a stalled one: it goes on at any later time, or never.
 """
@@ -31,8 +31,8 @@ from clouds import (
     with_runner,
 )
 from invariants import Invariants, open_moves
-from saltvirt import protocol
-from saltvirt.protocol import Target
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.protocol.moveprotocol import Target
 
 # What needs the network between the hosts; the second of them may fail after it was done.
 BETWEEN, DONE_THERE = ("push", "migrate", "look", "define_there"), ("migrate", "define_there")
@@ -185,7 +185,7 @@ class Checker(Bypasses, Invariants):
             given["is_handed"] = last.is_handed if isinstance(last, Seen) else last.was
         if effect == "cancel":
             source, target = last_looks(runner.answers)
-            is_refused = target is not None and target.phase in (None, protocol.REFUSED)
+            is_refused = target is not None and target.phase in (None, moveprotocol.REFUSED)
             given |= {"seen": source.phase, "is_refused": is_refused}
         return Call(number, effect, runner.token, tuple(sorted(given.items())))
 
@@ -289,7 +289,7 @@ class Checker(Bypasses, Invariants):
         is_own = departure is not None and departure.token == runner.token
         phase = departure.phase if is_own else None
         if phase is None and runner.token in host.buried:
-            phase = protocol.CANCELLED
+            phase = moveprotocol.CANCELLED
         return Seen(
             phase=phase,
             noted=departure if is_own else None,

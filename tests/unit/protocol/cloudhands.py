@@ -12,7 +12,7 @@ from clouds import (
     change,
     is_arriving,
 )
-from saltvirt import protocol
+from saltvirt.core.protocol import moveprotocol
 
 
 class Hands:
@@ -81,7 +81,7 @@ class Hands:
             raise Refused("its state has changed")
         if not departure.was and other.version != self.host.version:
             raise Refused("its disk has changed")
-        noted = departure._replace(phase=protocol.HANDING, version=self.host.version)
+        noted = departure._replace(phase=moveprotocol.HANDING, version=self.host.version)
         return self.put(departure=noted)
 
     def autostart_off(self):

@@ -7,8 +7,8 @@ Files are PART while they come, UNSYNCED when they are whole in memory alone, th
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from saltvirt import protocol, settling
-from saltvirt.protocol import Elsewhere, MoveRecord, Source
+from saltvirt.core.protocol import moveprotocol, recoveryprotocol
+from saltvirt.core.protocol.moveprotocol import Elsewhere, MoveRecord, Source
 
 NOTHING, PART, UNSYNCED, WHOLE = range(4)
 
@@ -118,33 +118,33 @@ class Seen(Source):
 
 def copied(there, token):
     """Move a VM by hand, all in one job, as ``ops.migration.departure.move_unprepared`` does."""
-    yield from protocol.open_departure(there, token)
-    yield from protocol.send(MoveRecord(token=token, phase=protocol.PLANNED), token)
-    yield from protocol.finish(MoveRecord(token=token, phase=protocol.HANDING), token)
+    yield from moveprotocol.open_departure(there, token)
+    yield from moveprotocol.send(MoveRecord(token=token, phase=moveprotocol.PLANNED), token)
+    yield from moveprotocol.finish(MoveRecord(token=token, phase=moveprotocol.HANDING), token)
 
 
 class Model:
     """The parts of a protocol and how hosts do their effects; today's differs in the tests."""
 
     on_source = {
-        "open": protocol.open_departure,
-        "send": protocol.send,
-        "finish": protocol.finish,
-        "cancel": protocol.cancel,
-        "redefine": protocol.redefine,
-        "forget": protocol.forget,
-        "give_way": protocol.give_way,
+        "open": moveprotocol.open_departure,
+        "send": moveprotocol.send,
+        "finish": moveprotocol.finish,
+        "cancel": moveprotocol.cancel,
+        "redefine": moveprotocol.redefine,
+        "forget": moveprotocol.forget,
+        "give_way": moveprotocol.give_way,
         "copied": copied,
     }
     on_target = {
-        "prepare": protocol.prepare,
-        "resume": protocol.resume,
-        "arrive": protocol.arrive,
-        "refuse": protocol.refuse,
-        "drop": protocol.drop,
-        "end": protocol.end,
+        "prepare": moveprotocol.prepare,
+        "resume": moveprotocol.resume,
+        "arrive": moveprotocol.arrive,
+        "refuse": moveprotocol.refuse,
+        "drop": moveprotocol.drop,
+        "end": moveprotocol.end,
     }
-    on_master = {"move": settling.move, "settle": settling.settle}
+    on_master = {"move": recoveryprotocol.move, "settle": recoveryprotocol.settle}
 
     def there(self, host, part):
         """Return the record that a part begins from."""
@@ -154,13 +154,13 @@ class Model:
     def is_startable(self, host):
         """Return whether our own commands start the VM on a host."""
         phase = host.departure and host.departure.phase
-        is_leaving = phase in (protocol.HANDING, protocol.LEAVING)
-        is_coming = host.arrival is not None and host.arrival.phase != protocol.ARRIVED
+        is_leaving = phase in (moveprotocol.HANDING, moveprotocol.LEAVING)
+        is_coming = host.arrival is not None and host.arrival.phase != moveprotocol.ARRIVED
         return bool(host.defined) and not is_leaving and not is_coming
 
     def may_purge(self, host):
         """Return whether our own command purges the VM on a host."""
-        is_leaving = host.departure is not None and host.departure.phase != protocol.CANCELLED
+        is_leaving = host.departure is not None and host.departure.phase != moveprotocol.CANCELLED
         return bool(host.defined) and not is_leaving and host.arrival is None
 
     def part(self, call):
@@ -187,7 +187,7 @@ def replayed(steps, answers):
             effect = steps.send(value) if kind == "ok" else steps.throw(Refused(value))
     except StopIteration as stop:
         return "return", stop.value
-    except (Refused, protocol.OutOfTurn) as error:
+    except (Refused, moveprotocol.OutOfTurn) as error:
         return "raise", str(error)
     finally:
         steps.close()

@@ -1,11 +1,11 @@
 """What must hold in every state of the checker's cloud, and after everything was settled."""
 
 from clouds import NOTHING, UNSYNCED, Call, Lost, Runner, change, is_arriving, with_runner
-from saltvirt import protocol
-from saltvirt.fleet import elsewhere
-from saltvirt.parts import Elsewhere, Target
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.migration.master import thirdhosts
+from saltvirt.core.protocol.effects import Elsewhere, Target
 from saltvirt.placement.answers import Presence
-from saltvirt.records import ShownRecord
+from saltvirt.core.journal.records import ShownRecord
 
 
 class Invariants:
@@ -54,9 +54,9 @@ class Invariants:
     def look_elsewhere(self, world, runner):
         """Return what the third hosts say of the VM, judged as the master does."""
         stands = {"has": [], "leaving": [], "coming": []}
-        move = elsewhere.Move(name="vm", token=runner.token, uuid="u")
+        move = thirdhosts.Move(name="vm", token=runner.token, uuid="u")
         for number in sorted(set(range(len(world.hosts))) - {runner.source, runner.target}):
-            where = elsewhere.classify_third_host(move, _third(world, number))
+            where = thirdhosts.classify_third_host(move, _third(world, number))
             if where is not None:
                 stands[where].append(number)
         return Elsewhere(**{where: tuple(found) for where, found in stands.items()})
@@ -90,13 +90,13 @@ class Invariants:
             there = self.look_at_target(world, runner)
             seen = self.look_at_source(world, runner)
             others = self.look_elsewhere(world, runner)
-            is_kept = protocol.next_step(seen, there, others) == protocol.KEEP
-            if is_kept and protocol.is_left_alone(seen, there):
+            is_kept = moveprotocol.next_step(seen, there, others) == moveprotocol.KEEP
+            if is_kept and moveprotocol.is_left_alone(seen, there):
                 given = {"seen": seen.phase, "is_refused": False, "is_lost": True}
                 cancel = Call(source, "cancel", token, tuple(given.items()))
                 world = self._called(world, cancel, trace)
                 seen = self.look_at_source(world, runner)
-            if seen.phase == protocol.CANCELLED and there.phase == protocol.ARRIVED:
+            if seen.phase == moveprotocol.CANCELLED and there.phase == moveprotocol.ARRIVED:
                 drop = Call(target, "drop", token, (("is_lost", True),))
                 world = self._called(world, drop, trace)
         return world
@@ -155,7 +155,7 @@ def _third(world, number):
         )
         for p, r in left
     ]
-    return elsewhere.Third(
+    return thirdhosts.Third(
         by_name=Presence(state=state, building=is_coming, unfinished=False, uuid=state and "u"),
         by_uuid=Target(has=bool(host.defined) and not is_coming, is_arriving=is_coming),
         on_record={"vm": known},

@@ -8,7 +8,7 @@ from collections import deque
 from typing import NamedTuple
 
 from clouds import NOTHING, PART, UNSYNCED, WHOLE, Lost, replayed
-from saltvirt import protocol
+from saltvirt.core.protocol import moveprotocol
 
 
 def explored(cloud, world):
@@ -70,7 +70,7 @@ class Builds:
             yield "the host loses its power", self._cut(site)
 
     def _built(self, site):
-        kind, value = replayed(protocol.build(True), site.answers)
+        kind, value = replayed(moveprotocol.build(True), site.answers)
         if kind != "effect":
             is_done = kind == "return"
             yield f"the build ends: {kind}", site._replace(answers=None, is_reported=is_done)
@@ -116,7 +116,7 @@ class Builds:
     def _noted(site):
         # What ``ops.build.do`` notes: one that is complete would be left to whoever has it.
         return site._replace(
-            phase=protocol.UNDOING if site.phase == protocol.COMPLETE else site.phase
+            phase=moveprotocol.UNDOING if site.phase == moveprotocol.COMPLETE else site.phase
         )
 
     def _undo(self, site):
@@ -135,7 +135,7 @@ class Builds:
             yield "the next virt.init settles it", self._settled(site)
 
     def _settled(self, site):
-        if protocol.settle_build(site.phase, is_defined=bool(site.defined)) == protocol.FORGET:
+        if moveprotocol.settle_build(site.phase, is_defined=bool(site.defined)) == moveprotocol.FORGET:
             # What libvirt has defined is on the disk before that is forgotten.
             return site._replace(phase=None, defined=WHOLE if site.defined else NOTHING)
         return site._replace(phase=None, files=NOTHING)

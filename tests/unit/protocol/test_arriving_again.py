@@ -1,8 +1,8 @@
 """A target that died right after it had noted a VM's arrival is asked once more before all else."""
 
 import pytest
-from saltvirt import parts, protocol, settling
-from saltvirt.protocol import ARRIVED, HANDING, LEAVING, Source, Target
+from saltvirt.core.protocol import effects, moveprotocol, recoveryprotocol
+from saltvirt.core.protocol.moveprotocol import ARRIVED, HANDING, LEAVING, Source, Target
 
 
 class Hands:
@@ -38,7 +38,7 @@ class Hands:
 def test_the_arrival_is_completed_before_the_source_removes_anything():
     hands = Hands()
 
-    assert parts.run(settling.settle(), hands) == (protocol.DONE, True)
+    assert effects.run(recoveryprotocol.settle(), hands) == (moveprotocol.DONE, True)
 
     assert hands.done == ["arrive", "finish", "end", "close"]
 
@@ -46,7 +46,7 @@ def test_the_arrival_is_completed_before_the_source_removes_anything():
 def test_a_source_that_leaves_already_had_asked_for_that():
     hands = Hands(LEAVING)
 
-    parts.run(settling.settle(), hands)
+    effects.run(recoveryprotocol.settle(), hands)
 
     assert hands.done == ["finish", "end", "close"]
 
@@ -55,6 +55,6 @@ def test_a_target_that_cannot_complete_it_keeps_the_move_open():
     hands = Hands(fails=9)
 
     with pytest.raises(OSError, match="libvirt does not answer"):
-        parts.run(settling.settle(), hands)
+        effects.run(recoveryprotocol.settle(), hands)
 
     assert hands.done == ["arrive"]

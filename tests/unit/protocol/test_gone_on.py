@@ -4,100 +4,100 @@ import pytest
 from checker import Checker, with_runner
 from clouds import PART, UNSYNCED, WHOLE, Call, Host, Lost, Runner, World, change
 from invariants import open_moves
-from saltvirt import parts, protocol
-from saltvirt.parts import Elsewhere
-from saltvirt.protocol import Source, Target
+from saltvirt.core.protocol import effects, moveprotocol
+from saltvirt.core.protocol.effects import Elsewhere
+from saltvirt.core.protocol.moveprotocol import Source, Target
 
 ON_H3, SILENT = Elsewhere(has=("h3",)), Elsewhere(silent=("h3 (does not answer)",))
-OFF = Source(phase=protocol.HANDING, has=True)
-AWAY = Source(phase=protocol.HANDING, has=True, is_handed=True)
+OFF = Source(phase=moveprotocol.HANDING, has=True)
+AWAY = Source(phase=moveprotocol.HANDING, has=True, is_handed=True)
 NEXT = {
-    "off there, nothing here": (OFF, Target(), protocol.CANCEL, "wait"),
-    "handed over, nothing here": (AWAY, Target(), protocol.REDEFINE, "wait"),
-    "both have it": (OFF, Target(has=True), protocol.FINISH, protocol.FINISH),
+    "off there, nothing here": (OFF, Target(), moveprotocol.CANCEL, "wait"),
+    "handed over, nothing here": (AWAY, Target(), moveprotocol.REDEFINE, "wait"),
+    "both have it": (OFF, Target(has=True), moveprotocol.FINISH, moveprotocol.FINISH),
     "made ready, and nothing came": (
         OFF,
-        Target(phase=protocol.READY),
-        protocol.REFUSE,
-        protocol.REFUSE,
+        Target(phase=moveprotocol.READY),
+        moveprotocol.REFUSE,
+        moveprotocol.REFUSE,
     ),
     "made ready, and its definition is gone": (
         AWAY,
-        Target(phase=protocol.READY),
-        protocol.REDEFINE,
-        protocol.REDEFINE,
+        Target(phase=moveprotocol.READY),
+        moveprotocol.REDEFINE,
+        moveprotocol.REDEFINE,
     ),
 }
 
 
 @pytest.mark.parametrize(("source", "target", "alone", "silent"), NEXT.values(), ids=NEXT)
 def test_what_a_third_host_has_is_not_taken_back_or_given_away(source, target, alone, silent):
-    assert protocol.asks_others(source, target, protocol.next_step(source, target))
-    assert protocol.next_step(source, target, Elsewhere()) == alone
-    assert protocol.next_step(source, target, ON_H3) == protocol.GONE_ON
-    assert protocol.next_step(source, target, SILENT) == silent
+    assert moveprotocol.asks_others(source, target, moveprotocol.next_step(source, target))
+    assert moveprotocol.next_step(source, target, Elsewhere()) == alone
+    assert moveprotocol.next_step(source, target, ON_H3) == moveprotocol.GONE_ON
+    assert moveprotocol.next_step(source, target, SILENT) == silent
 
 
 DECIDED = {
-    "it has arrived": (OFF, Target(phase=protocol.ARRIVED, has=True)),
-    "it was refused": (OFF, Target(phase=protocol.REFUSED)),
-    "it still runs there": (Source(phase=protocol.HANDING, has=True, stays=True), Target()),
-    "it was not handed over": (Source(phase=protocol.SENDING, has=True), Target()),
-    "it leaves already": (Source(phase=protocol.LEAVING, has=True), Target(has=True)),
+    "it has arrived": (OFF, Target(phase=moveprotocol.ARRIVED, has=True)),
+    "it was refused": (OFF, Target(phase=moveprotocol.REFUSED)),
+    "it still runs there": (Source(phase=moveprotocol.HANDING, has=True, stays=True), Target()),
+    "it was not handed over": (Source(phase=moveprotocol.SENDING, has=True), Target()),
+    "it leaves already": (Source(phase=moveprotocol.LEAVING, has=True), Target(has=True)),
 }
 
 
 @pytest.mark.parametrize(("source", "target"), DECIDED.values(), ids=DECIDED)
 def test_nobody_else_is_asked_about_what_is_decided(source, target):
-    step = protocol.next_step(source, target)
+    step = moveprotocol.next_step(source, target)
 
-    assert not protocol.asks_others(source, target, step)
-    assert protocol.next_step(source, target, ON_H3) == step
+    assert not moveprotocol.asks_others(source, target, step)
+    assert moveprotocol.next_step(source, target, ON_H3) == step
 
 
 LEFT_ALONE = {
-    "it leaves, and all of it is here": (Source(phase=protocol.LEAVING, has=True), Target()),
-    "it leaves, and its files are here": (Source(phase=protocol.LEAVING), Target()),
+    "it leaves, and all of it is here": (Source(phase=moveprotocol.LEAVING, has=True), Target()),
+    "it leaves, and its files are here": (Source(phase=moveprotocol.LEAVING), Target()),
     "it leaves, and has arrived": (
-        Source(phase=protocol.LEAVING, has=True),
-        Target(phase=protocol.ARRIVED),
+        Source(phase=moveprotocol.LEAVING, has=True),
+        Target(phase=moveprotocol.ARRIVED),
     ),
-    "it is handed over, and has arrived": (OFF, Target(phase=protocol.ARRIVED)),
+    "it is handed over, and has arrived": (OFF, Target(phase=moveprotocol.ARRIVED)),
     "it is handed over, and its disks are not there": (AWAY, Target(has_disks=False)),
 }
 
 
 @pytest.mark.parametrize(("source", "target"), LEFT_ALONE.values(), ids=LEFT_ALONE)
 def test_a_source_keeps_what_its_target_does_not_have(source, target):
-    step = protocol.next_step(source, target)
+    step = moveprotocol.next_step(source, target)
 
-    assert step == protocol.KEEP
-    assert protocol.asks_others(source, target, step)
-    assert protocol.next_step(source, target, Elsewhere()) == protocol.KEEP
-    assert protocol.next_step(source, target, ON_H3) == protocol.GONE_ON
-    assert protocol.next_step(source, target, SILENT) == protocol.WAIT
+    assert step == moveprotocol.KEEP
+    assert moveprotocol.asks_others(source, target, step)
+    assert moveprotocol.next_step(source, target, Elsewhere()) == moveprotocol.KEEP
+    assert moveprotocol.next_step(source, target, ON_H3) == moveprotocol.GONE_ON
+    assert moveprotocol.next_step(source, target, SILENT) == moveprotocol.WAIT
 
 
 def test_a_source_without_anything_of_the_vm_ends_its_record():
-    source = Source(phase=protocol.LEAVING, has_files=False)
+    source = Source(phase=moveprotocol.LEAVING, has_files=False)
 
-    assert protocol.next_step(source, Target()) == protocol.FINISH
+    assert moveprotocol.next_step(source, Target()) == moveprotocol.FINISH
 
 
 def test_neither_copy_is_removed_where_the_source_has_lost_its_record():
-    both = Source(has=True), Target(phase=protocol.READY, has=True)
+    both = Source(has=True), Target(phase=moveprotocol.READY, has=True)
 
-    assert protocol.next_step(*both) == protocol.KEEP
+    assert moveprotocol.next_step(*both) == moveprotocol.KEEP
 
 
-@pytest.mark.parametrize("phase", [protocol.ARRIVED, protocol.REFUSED, protocol.CANCELLED])
+@pytest.mark.parametrize("phase", [moveprotocol.ARRIVED, moveprotocol.REFUSED, moveprotocol.CANCELLED])
 def test_a_move_that_is_decided_makes_no_way(phase):
-    there = protocol.MoveRecord(token="t0", phase=phase)
-    with pytest.raises(protocol.OutOfTurn):
-        parts.run(protocol.give_way(there, "t0", keeper="h3"), object())
+    there = moveprotocol.MoveRecord(token="t0", phase=phase)
+    with pytest.raises(moveprotocol.OutOfTurn):
+        effects.run(moveprotocol.give_way(there, "t0", keeper="h3"), object())
 
 
-AWAY_PHASES = (protocol.HANDING, protocol.LEAVING)
+AWAY_PHASES = (moveprotocol.HANDING, moveprotocol.LEAVING)
 
 
 def _handing(world):

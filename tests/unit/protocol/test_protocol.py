@@ -7,8 +7,8 @@ from checker import Checker
 from cloudhands import Hands
 from clouds import PART, WHOLE, Arrival, Departure, Host, Lost, World
 from old_protocol import OldChecker
-from saltvirt import parts, protocol
-from saltvirt.protocol import MoveRecord, Source, Target
+from saltvirt.core.protocol import effects, moveprotocol
+from saltvirt.core.protocol.moveprotocol import MoveRecord, Source, Target
 
 
 def _world(left, *, is_running=False, hosts=2, **more):
@@ -72,8 +72,8 @@ def test_also_one_by_hand_whose_target_has_nothing_on_record():
 
 def test_a_vm_whose_arrival_is_not_over_does_not_leave():
     # Its source would look for it there for ever.
-    leaving = Departure("t0", protocol.HANDING, 1, was=False, auto=False, version=0)
-    arrived = Arrival("t0", protocol.ARRIVED, 0, has_made=True)
+    leaving = Departure("t0", moveprotocol.HANDING, 1, was=False, auto=False, version=0)
+    arrived = Arrival("t0", moveprotocol.ARRIVED, 0, has_made=True)
     hosts = (
         Host(defined=WHOLE, files=WHOLE, departure=leaving),
         Host(defined=WHOLE, files=WHOLE, arrival=arrived),
@@ -104,17 +104,17 @@ class Unlooking(Hands):
     """Hands that remove what has left without a look at the other host."""
 
     def look(self):
-        is_removing = self.host.departure.phase == protocol.LEAVING
+        is_removing = self.host.departure.phase == moveprotocol.LEAVING
         return (self.world, None) if is_removing else super().look()
 
 
 @pytest.mark.parametrize("deed", ["virsh migrate back to 0", "host 1 is reinstalled"])
 @RUNNING
 def test_the_checker_finds_a_source_that_does_not_look_again(is_running, deed, monkeypatch):
-    monkeypatch.setitem(protocol._AFTER, protocol.LEAVING, lambda *_: protocol.FINISH)
-    looks = protocol.is_left_alone
+    monkeypatch.setitem(moveprotocol._AFTER, moveprotocol.LEAVING, lambda *_: moveprotocol.FINISH)
+    looks = moveprotocol.is_left_alone
     monkeypatch.setattr(
-        protocol, "is_left_alone", lambda *both: both[0].phase == protocol.HANDING and looks(*both)
+        moveprotocol, "is_left_alone", lambda *both: both[0].phase == moveprotocol.HANDING and looks(*both)
     )
     checker = Checker()
     monkeypatch.setattr(checker, "hands", Unlooking)
@@ -170,25 +170,25 @@ class _Answers:
 
 def test_what_was_decided_before_a_vm_was_handed_over_does_not_cancel_it():
     # Another master saw it planned, when its target knew of nothing, and was slow.
-    there, hands = MoveRecord(token="t0", phase=protocol.HANDING), _Answers()
-    late = protocol.cancel(there, "t0", seen=protocol.PLANNED, is_refused=True)
-    with pytest.raises(protocol.OutOfTurn, match="handed over"):
-        parts.run(late, hands)
-    assert ("enter", protocol.CANCELLED) not in hands.done
-    in_time = protocol.cancel(there, "t0", seen=protocol.HANDING, is_refused=True)
-    parts.run(in_time, hands)
-    assert hands.done[-1] == ("enter", protocol.CANCELLED)
+    there, hands = MoveRecord(token="t0", phase=moveprotocol.HANDING), _Answers()
+    late = moveprotocol.cancel(there, "t0", seen=moveprotocol.PLANNED, is_refused=True)
+    with pytest.raises(moveprotocol.OutOfTurn, match="handed over"):
+        effects.run(late, hands)
+    assert ("enter", moveprotocol.CANCELLED) not in hands.done
+    in_time = moveprotocol.cancel(there, "t0", seen=moveprotocol.HANDING, is_refused=True)
+    effects.run(in_time, hands)
+    assert hands.done[-1] == ("enter", moveprotocol.CANCELLED)
 
 
 def test_a_move_that_has_ended_meanwhile_is_not_cancelled():
     # Its target would be kept waiting for good: it has the VM, and the source says cancelled.
-    with pytest.raises(protocol.OutOfTurn, match="ended by another"):
-        parts.run(protocol.cancel(None, "t0", seen=protocol.PLANNED, is_refused=False), _Answers())
+    with pytest.raises(moveprotocol.OutOfTurn, match="ended by another"):
+        effects.run(moveprotocol.cancel(None, "t0", seen=moveprotocol.PLANNED, is_refused=False), _Answers())
     hands = _Answers()
-    parts.run(protocol.cancel(None, "t0", seen=None, is_refused=False), hands)
+    effects.run(moveprotocol.cancel(None, "t0", seen=None, is_refused=False), hands)
     assert hands.done == [("bury", "t0")]
 
 
 def test_a_target_by_hand_that_loses_its_power_gets_its_definition_again():
-    source = Source(phase=protocol.HANDING, has=True, is_handed=True)
-    assert protocol.next_step(source, Target()) == protocol.REDEFINE
+    source = Source(phase=moveprotocol.HANDING, has=True, is_handed=True)
+    assert moveprotocol.next_step(source, Target()) == moveprotocol.REDEFINE

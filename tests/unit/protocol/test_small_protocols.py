@@ -2,7 +2,7 @@
 
 import pytest
 from clouds import Lost
-from saltvirt import protocol
+from saltvirt.core.protocol import moveprotocol
 from small_clouds import Builds, Images, OldBuilds, OldImages, Sent, Site, explored
 
 
@@ -46,7 +46,7 @@ def test_an_image_that_was_removed_left_an_overlay_without_its_base():
 def test_a_builder_that_would_undo_what_is_defined_is_found():
     class Undoing(Builds):
         def _settled(self, site):
-            if site.phase == protocol.COMPLETE:
+            if site.phase == moveprotocol.COMPLETE:
                 return site._replace(phase=None)
             return site._replace(phase=None, defined=0, files=0)
 

@@ -3,7 +3,7 @@
 import subprocess
 
 from lockers import another_user_holds, ends
-from saltvirt.seed.worker import confined
+from saltvirt.seeding.offline.worker import confined
 
 
 def test_no_user_of_the_host_keeps_it_from_building_the_appliance(tmp_path, monkeypatch):

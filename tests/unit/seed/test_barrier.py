@@ -5,9 +5,9 @@ import subprocess
 
 import applianceuser
 import pytest
-from saltvirt.errors import SeedError
-from saltvirt.ops.seeding import inspection
-from saltvirt.seed import barrier
+from saltvirt.core.errors import SeedError
+from saltvirt.seeding import inspection
+from saltvirt.seeding.offline import barrier
 
 LISTED = json.dumps(
     [

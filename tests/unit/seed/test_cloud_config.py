@@ -1,8 +1,8 @@
 """Of cloud-config nothing is said that may be secret."""
 
 import pytest
-from saltvirt.errors import BadArgument
-from saltvirt.seed import cloudconfig
+from saltvirt.core.errors import BadArgument
+from saltvirt.seeding import cloudconfig
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import applianceuser
 import pytest
-from saltvirt import room as limits
-from saltvirt.config import HostSettings
-from saltvirt.errors import SeedError
-from saltvirt.seed import appliance, lending
-from saltvirt.seed.worker import confined
+from saltvirt.core import writelimit
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import SeedError
+from saltvirt.seeding.offline import appliance, lending
+from saltvirt.seeding.offline.worker import confined
 
 # Before a fixture of all tests takes it away.
 END_ALL = lending.end_all
-ROOM = limits.from_settings(HostSettings())
+ROOM = writelimit.from_settings(HostSettings())
 # A worker without libguestfs: it goes where the appliance goes, and says what it finds there.
 # A Python below /root cannot be read there: what a socket imports by itself is imported before.
 WORKER = """
@@ -302,7 +302,7 @@ def test_what_the_appliance_is_given_finds_room_or_is_refused(tmp_path, who):
     package = tmp_path / "minion.deb"
     package.write_bytes(bytes(4096))
     job = {"uploads": [["/etc/x", str(package), "600"]]}
-    full = limits.Room(max_bytes=1 << 40, reserve_bytes=1 << 60, limit_s=60)
+    full = writelimit.Room(max_bytes=1 << 40, reserve_bytes=1 << 60, limit_s=60)
     (tmp_path / "job").mkdir()
 
     with pytest.raises(SeedError, match="no room for image minion.deb"):

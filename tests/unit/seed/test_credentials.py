@@ -3,7 +3,7 @@
 import stat
 import subprocess
 
-from saltvirt.seed import credentials
+from saltvirt.seeding import credentials
 
 
 def test_a_credential_is_what_systemd_tmpfiles_does(tmp_path):

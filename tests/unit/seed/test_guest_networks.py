@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 import yaml
-from saltvirt import profiles
-from saltvirt.errors import BadArgument
-from saltvirt.seed import cloudconfig, guest
+from saltvirt.vm import profiles
+from saltvirt.core.errors import BadArgument
+from saltvirt.seeding import cloudconfig, firstboot
 
 
 def told(*guests, names=None):
@@ -70,7 +70,7 @@ def test_what_releases_of_cloud_init_do_not_say_of_such_a_gateway_is_said_in_the
     networkd.write_text(NETWORKD)
     other.write_text(NETPLAN.replace("10.77.0.1", "10.77.011").replace("fd01::1", "fd01::11"))
     unchanged = other.read_text()
-    script = guest.gateways_on_link([["10.77.0.1", "fd01::1"], ["192.168.0.1"]])
+    script = firstboot.gateways_on_link([["10.77.0.1", "fd01::1"], ["192.168.0.1"]])
     script = script.replace("/etc/netplan", str(tmp_path / "netplan"))
     script = script.replace("/etc/systemd/network", str(tmp_path / "network"))
     script = script.replace("netplan generate", "echo generated")

@@ -6,8 +6,8 @@ import subprocess
 import pycdlib
 import pytest
 import yaml
-from saltvirt.seed import cloudconfig, guest, nocloud
-from saltvirt.seed.model import CloudInit, Identity
+from saltvirt.seeding import cloudconfig, firstboot, nocloud
+from saltvirt.seeding.seedmodel import CloudInit, Identity
 
 
 def seeded(tmp_path, *, user=(), vendor=None, ssh_keys=(), install=False):
@@ -47,7 +47,7 @@ def test_what_the_vendor_data_runs_and_whom_it_lets_in_is_in_the_user_data_too(t
 
     assert user["bootcmd"][0][:3] == ["cloud-init-per", "instance", "salt-virt"]
     assert user["bootcmd"][1:] == vendor["bootcmd"]
-    assert user["runcmd"][0] == ["sh", "-c", guest.install()]
+    assert user["runcmd"][0] == ["sh", "-c", firstboot.install()]
     assert user["runcmd"][1:] == ["vendor", "user"]
     assert user["ssh_authorized_keys"] == ["ssh-ed25519 OURS", "ssh-ed25519 VENDOR"]
 
@@ -89,7 +89,7 @@ def test_vendor_data_that_the_user_data_switches_off_is_not_joined(tmp_path, off
 @pytest.mark.parametrize("which", ["user", "vendor"])
 def test_the_images_own_bootcmd_runs_unless_somebody_has_given_another(tmp_path, which):
     user, _vendor = seeded(tmp_path)
-    assert user["bootcmd"][1:] == [["sh", "-c", guest.image_bootcmd()]]
+    assert user["bootcmd"][1:] == [["sh", "-c", firstboot.image_bootcmd()]]
 
     said = {"bootcmd": [["true"]]}
     given = {"user": [said]} if which == "user" else {"vendor": said}
@@ -110,7 +110,7 @@ def test_the_last_file_of_the_image_with_a_bootcmd_counts(tmp_path, is_new):
         'echo "$@"\n'
     )
     program.chmod(0o755)
-    script = guest.image_bootcmd().replace("/etc/cloud", f"{tmp_path}/etc/cloud")
+    script = firstboot.image_bootcmd().replace("/etc/cloud", f"{tmp_path}/etc/cloud")
     script = script.replace("cloud-init ", f"{program} ")
 
     done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import applianceuser
 import pytest
-from saltvirt.seed.worker import confined
+from saltvirt.seeding.offline.worker import confined
 
 WORKER = Path(confined.__file__).parent
 BECOME = """

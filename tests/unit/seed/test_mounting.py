@@ -10,11 +10,11 @@ from pathlib import Path
 
 import applianceuser
 import pytest
-from saltvirt import room
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, ImageError, SeedError, StorageError
-from saltvirt.ops.seeding import method
-from saltvirt.seed import guestmount, hostmount, lending
+from saltvirt.core import writelimit
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, ImageError, SeedError, StorageError
+from saltvirt.seeding import seedmethod
+from saltvirt.seeding.offline import guestmount, hostmount, lending
 
 MODULES = Path(__file__).resolve().parents[3] / "_modules"
 
@@ -37,7 +37,7 @@ def test_only_what_was_mounted_through_nbd_is_taken_away(mounted):
 @pytest.mark.parametrize("seed", [{}, {"allow_host_mount": False}, {"allow_host_mount": "yes"}])
 def test_this_hosts_kernel_mounts_nothing_unless_that_was_allowed(seed):
     with pytest.raises(SeedError, match="set virt:seed:allow_host_mount: True"):
-        method.refuse_host_mount(HostSettings(seed=seed))
+        seedmethod.refuse_host_mount(HostSettings(seed=seed))
 
 
 def test_nothing_is_mounted_over_what_is_there(tmp_path):
@@ -182,7 +182,7 @@ def test_a_disk_grows_by_what_vms_do_not_need_and_none_is_written_to_without_tha
         lending.open_disk(str(disk)),
         HostSettings(image_max_gib=1, disk_reserve_mib=1),
     )
-    left = min(1 << 30, room.read_space(disk)[1] - (1 << 20))
+    left = min(1 << 30, writelimit.read_space(disk)[1] - (1 << 20))
 
     most = guestmount._most_bytes(settings, str(disk), handle)
 

@@ -10,15 +10,16 @@ import keypairs
 import pycdlib
 import pytest
 import yaml
-from saltvirt import keypair, profiles, sealed
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, SeedError
-from saltvirt.ops.context import Context
-from saltvirt.ops.seeding import identity as identities
-from saltvirt.ops.seeding import write
-from saltvirt.seed import cloudconfig, guest, minionkeys, nocloud
-from saltvirt.seed.model import CloudInit, Identity
-from saltvirt.spec import deployment
+from saltvirt.core.crypto import keypair, sealed
+from saltvirt.vm import profiles
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, SeedError
+from saltvirt.core.salt.context import Context
+from saltvirt.seeding import identity as identities
+from saltvirt.seeding import write
+from saltvirt.seeding import cloudconfig, firstboot, minionkeys, nocloud
+from saltvirt.seeding.seedmodel import CloudInit, Identity
+from saltvirt.vm.spec import deployment
 
 PUBLIC, PRIVATE = keypairs.named("a guest")
 
@@ -70,7 +71,7 @@ def test_cloud_init_finds_its_files_under_their_names(seed):
 
 def test_the_private_key_is_behind_the_file_system_and_nowhere_in_it(seed):
     data = seed.read_bytes()
-    size = len(data) - guest.SECRET_BYTES
+    size = len(data) - firstboot.SECRET_BYTES
 
     assert data[size:].rstrip(b"\0").decode() == PRIVATE
     assert b"PRIVATE KEY" not in data[:size]
@@ -148,7 +149,7 @@ def test_without_keys_the_region_is_empty_and_the_script_still_works(tmp_path):
     who = identity(private_key=None, public_key=None)
     path.write_bytes(nocloud.content(who, "i-1", install=False))
 
-    assert path.read_bytes()[-guest.SECRET_BYTES :] == bytes(guest.SECRET_BYTES)
+    assert path.read_bytes()[-firstboot.SECRET_BYTES :] == bytes(firstboot.SECRET_BYTES)
     assert "runcmd" not in yaml.safe_load(read(path)["user-data"])
 
 

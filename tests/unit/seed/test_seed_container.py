@@ -4,9 +4,9 @@ import os
 import subprocess
 
 import pytest
-from saltvirt.errors import SeedError
-from saltvirt.seed import container, guest, nocloud
-from saltvirt.seed.model import Identity
+from saltvirt.core.errors import SeedError
+from saltvirt.seeding import container, firstboot, nocloud
+from saltvirt.seeding.seedmodel import Identity
 
 
 def raw(path):
@@ -36,10 +36,10 @@ def test_one_that_no_table_could_hold_is_refused(monkeypatch):
 def test_a_key_that_is_wiped_is_nowhere_in_the_file_and_the_seed_can_have_snapshots(tmp_path):
     path, key = tmp_path / "seed.qcow2", "-----BEGIN PRIVATE KEY-----\n" + "QUJD" * 400
     nocloud.build(path, Identity(id="web1", config={}, private_key=key), "i-1", install=False)
-    at = len(raw(path)) - guest.SECRET_BYTES
+    at = len(raw(path)) - firstboot.SECRET_BYTES
     assert key.encode() in path.read_bytes()
 
-    wipe = f"write -P 0 {at} {guest.SECRET_BYTES}"
+    wipe = f"write -P 0 {at} {firstboot.SECRET_BYTES}"
     subprocess.run(["qemu-io", "-f", "qcow2", "-c", wipe, path], check=True, capture_output=True)
     subprocess.run(["qemu-img", "snapshot", "-c", "one", path], check=True)
 

@@ -4,11 +4,11 @@ import sys
 from dataclasses import replace
 
 import pytest
-from saltvirt import room as limits
-from saltvirt.config import HostSettings
-from saltvirt.ops.seeding import inspection, method
-from saltvirt.seed import appliance
-from saltvirt.seed.model import Inspection
+from saltvirt.core import writelimit
+from saltvirt.core.options.config import HostSettings
+from saltvirt.seeding import inspection, seedmethod
+from saltvirt.seeding.offline import appliance
+from saltvirt.seeding.seedmodel import Inspection
 
 DEBIAN = Inspection(
     root="/dev/sda1", os="debian 12", has_cloud_init=True, has_minion=True, has_ssh_server=True
@@ -23,7 +23,7 @@ def look(tmp_path, files):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)
     job = {"action": "look", "via": "folder", "path": str(root), "format": None}
-    room = limits.from_settings(HostSettings())
+    room = writelimit.from_settings(HostSettings())
     return inspection.parse_content(
         appliance.run(job, state_dir=tmp_path / "state", room=room, python=sys.executable)
     )
@@ -49,7 +49,7 @@ def test_cloud_init_that_is_switched_off_is_none(tmp_path):
     found = look(tmp_path / "b", {**files, "etc/cloud/cloud-init.disabled": b"by the installer"})
 
     assert not found.has_cloud_init
-    assert method.decide(method.SeedRequest(image="/a.qcow2"), found).name == "guestfs"
+    assert seedmethod.decide(seedmethod.SeedRequest(image="/a.qcow2"), found).name == "guestfs"
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_where_cloud_init_looks_is_read_as_it_reads_it(tmp_path, files, sources)
 
 def warned(found, asked="auto", *, has_ssh_keys=True):
     """Return what is said of an image."""
-    wish = method.SeedRequest(
+    wish = seedmethod.SeedRequest(
         image="/a.qcow2", asked=asked, has_ssh_keys=has_ssh_keys, asks_for_ssh_keys=has_ssh_keys
     )
-    return method.decide(wish, found).warnings
+    return seedmethod.decide(wish, found).warnings
 
 
 def test_keys_for_an_image_without_an_ssh_server_are_warned_of():
@@ -95,12 +95,12 @@ def test_keys_for_an_image_without_an_ssh_server_are_warned_of():
 
 
 def test_nobody_is_told_to_log_in_by_ssh_where_no_server_listens():
-    wish = method.SeedRequest(
+    wish = seedmethod.SeedRequest(
         image="/a.qcow2", asked="auto", has_ssh_keys=True, asks_for_ssh_keys=True
     )
 
-    assert method.decide(wish, DEBIAN).ssh_user == "debian"
-    assert method.decide(wish, replace(DEBIAN, has_ssh_server=False)).ssh_user is None
+    assert seedmethod.decide(wish, DEBIAN).ssh_user == "debian"
+    assert seedmethod.decide(wish, replace(DEBIAN, has_ssh_server=False)).ssh_user is None
 
 
 def test_cloud_init_that_looks_elsewhere_is_warned_of():
@@ -123,8 +123,8 @@ def test_what_is_not_known_is_not_warned_of(found):
 
 
 def test_a_plan_shows_the_warnings_and_only_if_there_are_any():
-    wish = method.SeedRequest(image="/a.qcow2", has_ssh_keys=True)
-    lacking = method.decide(wish, replace(DEBIAN, has_ssh_server=False))
+    wish = seedmethod.SeedRequest(image="/a.qcow2", has_ssh_keys=True)
+    lacking = seedmethod.decide(wish, replace(DEBIAN, has_ssh_server=False))
 
     assert len(lacking.to_dict()["warnings"]) == 1
-    assert "warnings" not in method.decide(wish, DEBIAN).to_dict()
+    assert "warnings" not in seedmethod.decide(wish, DEBIAN).to_dict()

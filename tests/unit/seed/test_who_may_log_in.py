@@ -9,16 +9,17 @@ from dataclasses import replace
 
 import pycdlib
 import pytest
-from saltvirt import room as limits
-from saltvirt import sshkeys
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, SeedError
-from saltvirt.ops.context import Context
-from saltvirt.ops.seeding import identity as identities
-from saltvirt.ops.seeding import method, write
-from saltvirt.seed import appliance, cloudconfig, credentials, nocloud, users
-from saltvirt.seed.model import Identity, Inspection
-from saltvirt.spec import deployment
+from saltvirt.core import writelimit
+from saltvirt.core import sshkeys
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, SeedError
+from saltvirt.core.salt.context import Context
+from saltvirt.seeding import identity
+from saltvirt.seeding import seedmethod, write
+from saltvirt.seeding.offline import appliance
+from saltvirt.seeding import cloudconfig, credentials, nocloud, users
+from saltvirt.seeding.seedmodel import Identity, Inspection
+from saltvirt.vm.spec import deployment
 
 ANNA = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPt3s3pgYnnXQQxiL6PhC6JlRVFrOXdeFEa3fMQvKD6y anna"
 BERT = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGNfJQ6a1Sf2b6b1uQq3CgVUPYXM9gqVYPvlTqIYq3aA bert"
@@ -30,7 +31,7 @@ def prepared(options=None, **given):
     """Return the identity that a call of virt.init prepares on a host with these options."""
     settings = HostSettings(seed=options or {})
     asked = deployment(settings, "web1", 1, 64, {**IMAGE, **given})
-    return identities.prepare(Context(settings=settings, opts={"master": "10.0.0.1"}), asked)
+    return identity.prepare(Context(settings=settings, opts={"master": "10.0.0.1"}), asked)
 
 
 def test_the_hosts_keys_come_first_and_each_is_there_once():
@@ -55,7 +56,7 @@ def test_keys_for_a_vm_that_is_not_seeded_are_refused():
 def seeded(folder, keys, **user_data):
     """Return the user data of a seed."""
     path = folder / "seed.iso"
-    data = identities.CloudInit(user_data=(user_data,))
+    data = identity.CloudInit(user_data=(user_data,))
     who = Identity(id="web1", config={}, ssh_keys=keys, cloud_init=data)
     path.write_bytes(nocloud.content(who, "i-1", install=False))
     iso, text = pycdlib.PyCdlib(), io.BytesIO()
@@ -93,7 +94,7 @@ def work(tmp_path, root, *keys):
         "files": write.files_of(Identity(id="web1", config={})),
         "ssh_keys": list(keys),
     }
-    room = limits.from_settings(HostSettings())
+    room = writelimit.from_settings(HostSettings())
     appliance.run(job, state_dir=tmp_path / "state", room=room, python=sys.executable)
     return root / "root/.ssh/authorized_keys"
 
@@ -167,7 +168,7 @@ def test_systemd_writes_the_keys_that_came_as_a_credential(tmp_path):
 def wish(asked="auto", **change):
     """Return what a call with keys wishes."""
     usual = {"has_ssh_keys": True, "asks_for_ssh_keys": True, "install_from": None}
-    return method.SeedRequest(image="/a.qcow2", asked=asked, **{**usual, **change})
+    return seedmethod.SeedRequest(image="/a.qcow2", asked=asked, **{**usual, **change})
 
 
 @pytest.mark.parametrize(
@@ -184,17 +185,17 @@ def wish(asked="auto", **change):
 def test_keys_that_nothing_would_read_are_refused(found, why):
     if why:
         with pytest.raises(SeedError, match=f"ssh_authorized_keys: {why}"):
-            method.decide(wish(), found)
+            seedmethod.decide(wish(), found)
         # Those of the host alone are for the VMs that can have them.
-        assert method.decide(wish(asks_for_ssh_keys=False), found).ssh_user is None
+        assert seedmethod.decide(wish(asks_for_ssh_keys=False), found).ssh_user is None
     else:
-        assert method.decide(wish(), found).name in ("nocloud", "guestfs")
+        assert seedmethod.decide(wish(), found).name in ("nocloud", "guestfs")
 
 
 def test_a_function_of_the_users_own_is_given_no_keys():
     with pytest.raises(SeedError, match="ssh_authorized_keys: seed_cmd my.seed is not given them"):
-        method.decide(wish(function="my.seed"))
-    assert method.decide(wish(function="my.seed", asks_for_ssh_keys=False)).ssh_user is None
+        seedmethod.decide(wish(function="my.seed"))
+    assert seedmethod.decide(wish(function="my.seed", asks_for_ssh_keys=False)).ssh_user is None
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,7 @@ def test_a_function_of_the_users_own_is_given_no_keys():
     ],
 )
 def test_who_logs_in_is_said_where_it_is_known(asked, found, change, user):
-    assert method.decide(wish(asked, **change), found).ssh_user == user
+    assert seedmethod.decide(wish(asked, **change), found).ssh_user == user
 
 
 @pytest.mark.parametrize(

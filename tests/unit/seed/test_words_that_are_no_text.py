@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from saltvirt.errors import SeedError
-from saltvirt.net import ifupdown
-from saltvirt.seed import hostmount, lending
+from saltvirt.core.errors import SeedError
+from saltvirt.network.managers import ifupdown
+from saltvirt.seeding.offline import hostmount, lending
 
 _NAMED = "import ctypes; ctypes.CDLL(None).prctl(15, b'\\xff\\xfe'); print(flush=True); input()"
 

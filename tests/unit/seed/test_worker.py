@@ -12,12 +12,12 @@ from pathlib import Path
 import applianceuser
 import pytest
 from salt import config
-from saltvirt import room as limits
-from saltvirt.config import HostSettings
-from saltvirt.errors import SeedError
-from saltvirt.ops.seeding import write
-from saltvirt.seed import appliance
-from saltvirt.seed.model import Identity
+from saltvirt.core import writelimit
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import SeedError
+from saltvirt.seeding import write
+from saltvirt.seeding.offline import appliance
+from saltvirt.seeding.seedmodel import Identity
 
 IDENTITY = Identity(
     id="web1",
@@ -51,7 +51,7 @@ def run(tmp_path, root, install=BOOT, **more):
         "files": write.files_of(IDENTITY),
         **more,
     }
-    room = limits.from_settings(HostSettings())
+    room = writelimit.from_settings(HostSettings())
     return appliance.run(job, state_dir=tmp_path / "state", room=room, python=sys.executable)
 
 
@@ -255,7 +255,7 @@ def test_an_appliance_that_writes_too_much_is_ended(tmp_path, small_disk, action
     disk = small_disk / "disk"
     disk.touch()
     program = greedy(tmp_path, script.format(disk=disk))
-    room = limits.Room(max_bytes=1 << 40, reserve_bytes=20 << 20, limit_s=60)
+    room = writelimit.Room(max_bytes=1 << 40, reserve_bytes=20 << 20, limit_s=60)
     began = time.monotonic()
 
     with pytest.raises(SeedError, match=why):

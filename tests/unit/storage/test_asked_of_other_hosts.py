@@ -4,9 +4,9 @@ from dataclasses import replace
 from uuid import NAMESPACE_DNS, uuid5
 
 import pytest
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import clouddisks, ownvolumes, trash
-from saltvirt.ops.migration import kept
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import clouddisks, vmvolumes, trash
+from saltvirt.libvirt import departedvms
 from saltvirt.storage import fileusers, policies
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
@@ -69,8 +69,8 @@ def test_no_volume_is_written_over_that_is_a_hard_link_of_a_file_below_a_disk(ho
     try:
         pool.createXML(LINK)
         given = (host.conn, host.settings, "links")
-        (written,) = ownvolumes.judge_resize(*given, "link.qcow2", OtherHostsUsage(), True)
-        (deleted,) = ownvolumes.judge_deletion(*given, ["link.qcow2"])
+        (written,) = vmvolumes.judge_resize(*given, "link.qcow2", OtherHostsUsage(), True)
+        (deleted,) = vmvolumes.judge_deletion(*given, ["link.qcow2"])
     finally:
         pool.destroy()
 
@@ -86,7 +86,7 @@ def test_salt_cloud_leaves_what_a_purge_leaves(host, why):
         uuid = uuid5(NAMESPACE_DNS, "db0")
         source = f"file='{path}'"
         given = {"name": "db0", "uuid": uuid, "kind": "file", "format": "qcow2", "boot": ""}
-        kept.keep_definition(host.settings, "db0", VM.format(source=source, **given))
+        departedvms.keep_definition(host.settings, "db0", VM.format(source=source, **given))
     host.define("db1", path)
 
     assert clouddisks.find_needed(host.conn, host.settings, "db1", [str(path)]) == {str(path)}
@@ -119,7 +119,7 @@ def test_a_disk_in_another_shared_folder_counts_as_the_asking_host_may_not_look_
 def test_a_definition_that_was_kept_after_a_move_does_not_keep_the_disk_of_a_purged_vm(host, base):
     uuid = str(uuid5(NAMESPACE_DNS, "db1"))
     given = {"uuid": uuid, "kind": "file", "format": "qcow2", "boot": ""}
-    kept.keep_definition(
+    departedvms.keep_definition(
         host.settings, "db1", VM.format(name="db1", source=f"file='{base}'", **given)
     )
 

@@ -5,7 +5,7 @@ import pty
 import sys
 from pathlib import Path
 
-from saltvirt.ops import storage
+from saltvirt.storage import diskpaths
 from saltvirt.storage import fileusers, sharing
 from usagekit import disk_image
 
@@ -23,7 +23,7 @@ def test_a_pipe_that_a_caller_names_is_not_waited_for(host):
     os.mkfifo(pipe)
 
     assert users(host, pipe) == FREE
-    with storage.keep_from_qemu(pipe):
+    with diskpaths.keep_from_qemu(pipe):
         pass
 
 
@@ -40,7 +40,7 @@ def test_a_character_device_that_a_caller_names_is_not_opened(host):
     sys.addaudithook(note)
     try:
         assert users(host, path) == FREE
-        with storage.keep_from_qemu(path):
+        with diskpaths.keep_from_qemu(path):
             pass
     finally:
         os.close(controller)

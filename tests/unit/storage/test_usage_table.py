@@ -9,11 +9,13 @@ from dataclasses import replace
 import libvirt
 import onrecord
 import pytest
-from saltvirt import protocol, records
-from saltvirt.errors import StorageError
-from saltvirt.kvm import snapshots
-from saltvirt.ops import reservations, trash
-from saltvirt.ops.migration import kept
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.journal import records
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt.domains import snapshots
+from saltvirt.libvirt import reservations
+from saltvirt.storage import trash
+from saltvirt.libvirt import departedvms
 from saltvirt.storage import policies, usage
 from saltvirt.storage.verdict import Verdict
 from usagekit import disk_image, trash_place
@@ -101,7 +103,7 @@ def _saved(host, monkeypatch):
 
 def _kept(host, monkeypatch):
     vm = host.define("db1", host.file)
-    kept.keep_definition(host.settings, "db1", vm.XMLDesc())
+    departedvms.keep_definition(host.settings, "db1", vm.XMLDesc())
     vm.undefine()
 
 
@@ -117,7 +119,7 @@ def _record(host, purpose, phase, facts):
 
 
 def _coming(host, monkeypatch):
-    _record(host, "build", protocol.MAKING, onrecord.build(paths=[str(host.file)]))
+    _record(host, "build", moveprotocol.MAKING, onrecord.build(paths=[str(host.file)]))
 
 
 def _going(host, monkeypatch):
@@ -126,7 +128,7 @@ def _going(host, monkeypatch):
 
 def _recorded(host, monkeypatch):
     above = disk_image(host.root / "disks/db1.qcow2", host.file)
-    _record(host, "build", protocol.MAKING, onrecord.build(paths=[str(above)]))
+    _record(host, "build", moveprotocol.MAKING, onrecord.build(paths=[str(above)]))
 
 
 def _trash(host, monkeypatch):

@@ -8,8 +8,8 @@ from uuid import NAMESPACE_DNS, uuid5
 
 import libvirt
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.kvm import connect
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect
 
 VM = """<domain type='test'><name>{name}</name><uuid>{uuid}</uuid>
 <memory unit='MiB'>64</memory><os><type>hvm</type>

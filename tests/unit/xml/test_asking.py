@@ -6,7 +6,9 @@ import pytest
 from elements import MEMORIES, VCPUS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt.xml import asking, memory, parse, read, tag, to_text, vcpu
+from saltvirt.xml.edit import restartdiff, readdomain
+from saltvirt.xml.domain import memory, vcpu
+from saltvirt.xml import parse, tag, to_text
 from sizes import sizes
 
 # As libvirt 9.0 writes one that runs, and its next start.
@@ -65,7 +67,7 @@ DISK = """    <disk type='file' device='disk'>
 
 
 def test_what_libvirt_adds_to_one_that_runs_is_nothing_else():
-    assert asking.has_same_demand(NOW, THEN)
+    assert restartdiff.has_same_demand(NOW, THEN)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_more_of_anything_is_seen(old, new):
     then = THEN.replace(old, new)
 
     assert then != THEN
-    assert not asking.has_same_demand(NOW, then)
+    assert not restartdiff.has_same_demand(NOW, then)
 
 
 def _of_pages(*rows):
@@ -97,20 +99,20 @@ TWO = [(2048, " nodeset='0'"), (1048576, " nodeset='1'")]
 
 @pytest.mark.parametrize(("now", "then"), [(TWO, TWO[:1]), (TWO[:1], [(2048, "")])])
 def test_pages_of_one_size_are_more_than_pages_of_two_or_of_a_node(now, then):
-    assert not asking.has_same_demand(_of_pages(*now), _of_pages(*then))
-    assert asking.has_same_demand(_of_pages(*now), _of_pages(*now))
+    assert not restartdiff.has_same_demand(_of_pages(*now), _of_pages(*then))
+    assert restartdiff.has_same_demand(_of_pages(*now), _of_pages(*now))
 
 
 def test_what_was_below_a_disk_and_is_one_itself_is_seen():
     base = "/srv/salt-images/base/x.qcow2"
 
-    assert not asking.has_same_demand(NOW, THEN.replace("/srv/salt-images/web1_system.qcow2", base))
+    assert not restartdiff.has_same_demand(NOW, THEN.replace("/srv/salt-images/web1_system.qcow2", base))
 
 
 def test_texts_of_one_line_are_parsed():
     first, second = (text.replace("\n", "") for text in (NOW, THEN))
 
-    assert not asking.has_same_demand(first, second)
+    assert not restartdiff.has_same_demand(first, second)
 
 
 def _text(elements):
@@ -128,9 +130,9 @@ def test_no_other_size_is_passed_over(size):
     @settings(max_examples=size)
     @given(now=one, then=one)
     def compared(now, then):
-        if asking.has_same_demand(now, then):
+        if restartdiff.has_same_demand(now, then):
             first, second = map(parse, (now, then))
-            assert read.sizes(second) == read.sizes(first)
-            assert read.memory_from(second)[0] in (None, read.memory_from(first)[0])
+            assert readdomain.sizes(second) == readdomain.sizes(first)
+            assert readdomain.memory_from(second)[0] in (None, readdomain.memory_from(first)[0])
 
     compared()

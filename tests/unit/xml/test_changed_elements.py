@@ -3,23 +3,11 @@
 from pathlib import Path
 
 import pytest
-from saltvirt.errors import BadArgument
-from saltvirt.xml import (
-    amend,
-    chardev,
-    clock,
-    cpu,
-    cputune,
-    domain,
-    features,
-    memory,
-    numatune,
-    osboot,
-    parse,
-    to_text,
-    vcpu,
-)
-from saltvirt.xml.merging import format_cpus, merge
+from saltvirt.core.errors import BadArgument
+from saltvirt.xml.edit import amend
+from saltvirt.xml.domain import chardev, clock, cpu, cputune, domain, features, memory, numatune, osboot, vcpu
+from saltvirt.xml import parse, to_text
+from saltvirt.xml.edit.merging import format_cpus, merge
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 FILES = sorted([*DATA.glob("domains/*.xml"), *DATA.glob("foreign/*.xml")])

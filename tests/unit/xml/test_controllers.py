@@ -3,8 +3,9 @@
 import dataclasses
 
 import pytest
-from saltvirt.model import Disk, Nic, Vm
-from saltvirt.xml import controller, domain, parse
+from saltvirt.core.model import Disk, Nic, Vm
+from saltvirt.xml.domain import controller, domain
+from saltvirt.xml import parse
 
 
 def vm(**more):

@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from saltvirt import config, spec
-from saltvirt.errors import BadArgument, VirtError
-from saltvirt.model import Disk
-from saltvirt.seed import credentials
-from saltvirt.xml import capabilities, domain, parse, pool, pooldisk, read, to_text
+from saltvirt.core.options import config
+from saltvirt.vm import spec
+from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.core.model import Disk
+from saltvirt.seeding import credentials
+from saltvirt.xml.node import capabilities
+from saltvirt.xml.domain import domain
+from saltvirt.xml import parse, to_text
+from saltvirt.xml.storage import storagepool, pooldisk
+from saltvirt.xml.edit import readdomain
 
 GOLDEN = Path(__file__).resolve().parents[2] / "data" / "domains"
 HOST = config.HostSettings()
@@ -177,7 +182,7 @@ def _elsewhere():
     """Return disks in pools that are no folders, and a remote medium."""
     disks = list(meant(**ELSEWHERE).disks[1:])
     for number, text in enumerate(POOLS.values()):
-        place = pooldisk.remote_source(pool.read(parse(text)), "centos1_data")
+        place = pooldisk.remote_source(storagepool.read(parse(text)), "centos1_data")
         disks.append(Disk(name="data", target=f"vd{'abcdef'[number]}", elsewhere=place))
     return tuple(disks)
 
@@ -280,16 +285,16 @@ def test_whatever_is_asked_for_is_valid_for_libvirt(validate):
 def test_no_text_of_a_user_becomes_markup():
     text = built(affinity=["</metadata><devices>", "<!--"])
 
-    assert read.describe_notes(read.domain(text))["affinity"] == ["</metadata><devices>", "<!--"]
+    assert readdomain.describe_notes(readdomain.domain(text))["affinity"] == ["</metadata><devices>", "<!--"]
 
 
 def test_what_was_built_is_read_back():
-    root = read.domain(everything()["disks"])
+    root = readdomain.domain(everything()["disks"])
 
-    assert [d["target"] for d in read.disk_sources(root)] == ["vda", "sda", "hda", "sdb"]
-    assert [n["source"] for n in read.nics(root).values()] == [{"bridge": "br0"}]
-    assert read.graphics(root)["type"] == "None"
-    assert read.describe_notes(root)["disk_mib"] == 8192 + 10240
+    assert [d["target"] for d in readdomain.disk_sources(root)] == ["vda", "sda", "hda", "sdb"]
+    assert [n["source"] for n in readdomain.nics(root).values()] == [{"bridge": "br0"}]
+    assert readdomain.graphics(root)["type"] == "None"
+    assert readdomain.describe_notes(root)["disk_mib"] == 8192 + 10240
 
 
 def test_a_uuid_that_was_chosen_is_defined(validate):
@@ -309,7 +314,7 @@ def test_a_seed_without_a_free_target_is_refused():
 
 
 def test_the_old_shape_of_a_display():
-    assert read.graphics(read.domain(everything()["vnc"])) == {
+    assert readdomain.graphics(readdomain.domain(everything()["vnc"])) == {
         "autoport": "yes",
         "keymap": "None",
         "listen": "127.0.0.1",
@@ -345,7 +350,7 @@ def test_an_unknown_key_inside_a_mapping_is_named(given, key):
 
 def test_a_host_without_our_metadata_is_read_without_complaint():
     assert (
-        read.describe_notes(read.domain("<domain><name>x</name></domain>"))["anti_affinity"] == []
+        readdomain.describe_notes(readdomain.domain("<domain><name>x</name></domain>"))["anti_affinity"] == []
     )
     assert json.dumps(capabilities.read("<capabilities><host/></capabilities>"))
 

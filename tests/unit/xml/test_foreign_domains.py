@@ -7,26 +7,29 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, lifecycle
-from saltvirt.seed import credentials
-from saltvirt.xml import METADATA_NS, copied, disk, domain, metadata, newer, parse, read, to_text
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.seeding import credentials
+from saltvirt.xml import METADATA_NS, parse, to_text
+from saltvirt.xml.edit import copied, newer, readdomain
+from saltvirt.xml.domain import disk, domain, metadata
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 PATHS = [*sorted((DATA / "foreign").glob("*.xml")), DATA / "generations" / "running13.xml"]
 TEXTS = {path.stem: path.read_text() for path in PATHS}
 READERS = (
-    read.nics,
-    read.macs,
-    read.links,
-    read.graphics,
-    read.loader,
-    read.boot_files,
-    read.firmware_variables,
-    read.disk_sources,
-    read.lifecycle_actions,
-    read.describe_notes,
-    read.cpu,
+    readdomain.nics,
+    readdomain.macs,
+    readdomain.links,
+    readdomain.graphics,
+    readdomain.loader,
+    readdomain.boot_files,
+    readdomain.firmware_variables,
+    readdomain.disk_sources,
+    readdomain.lifecycle_actions,
+    readdomain.describe_notes,
+    readdomain.cpu,
     newer.find_newer_features,
 )
 TEST = HostSettings(uri="test:///default")
@@ -34,7 +37,7 @@ TEST = HostSettings(uri="test:///default")
 
 def root_of(name):
     """Return a parsed domain."""
-    return read.domain(TEXTS[name])
+    return readdomain.domain(TEXTS[name])
 
 
 def test_libvirt_itself_takes_what_these_tests_call_a_domain(validate):
@@ -62,25 +65,25 @@ def test_a_desktop_of_virt_manager():
 def test_what_is_shown_of_a_desktop():
     root = root_of("windows")
 
-    system, cd = read.disk_sources(root)
+    system, cd = readdomain.disk_sources(root)
     assert system["backing"] == {"path": "/var/lib/libvirt/images/win11.qcow2", "format": "qcow2"}
     assert (cd["path"], cd["format"], cd["is_readonly"]) == (None, "raw", True)
-    assert read.nics(root)["52:54:00:6b:3c:58"]["driver"]["rx_queue_size"] == "512"
-    assert read.nics(root)["52:54:00:6b:3c:58"]["target"] == "vnet3"
-    assert read.loader(root) == {
+    assert readdomain.nics(root)["52:54:00:6b:3c:58"]["driver"]["rx_queue_size"] == "512"
+    assert readdomain.nics(root)["52:54:00:6b:3c:58"]["target"] == "vnet3"
+    assert readdomain.loader(root) == {
         "path": "/usr/share/OVMF/OVMF_CODE_4M.ms.fd",
         "readonly": "yes",
         "secure": "yes",
         "type": "pflash",
     }
-    assert read.firmware_variables(root) == "/var/lib/libvirt/qemu/nvram/win11_VARS.fd"
-    assert read.graphics(root)["listen"] == "127.0.0.1"
-    assert read.lifecycle_actions(root)["on_crash"] == "coredump-destroy"
-    assert read.cpu(root)[0] == "custom"
+    assert readdomain.firmware_variables(root) == "/var/lib/libvirt/qemu/nvram/win11_VARS.fd"
+    assert readdomain.graphics(root)["listen"] == "127.0.0.1"
+    assert readdomain.lifecycle_actions(root)["on_crash"] == "coredump-destroy"
+    assert readdomain.cpu(root)[0] == "custom"
 
 
 def test_every_kind_of_storage_has_a_place():
-    assert {one["target"]: one["path"] for one in read.disk_sources(root_of("storage"))} == {
+    assert {one["target"]: one["path"] for one in readdomain.disk_sources(root_of("storage"))} == {
         "vda": "rbd:pool/image",
         "sda": "iscsi:iqn.2013-07.com.example:iscsi-nopool/2",
         "hda": "blk-pool0/blk-pool0-vol0",
@@ -94,14 +97,14 @@ def test_every_kind_of_storage_has_a_place():
 def test_every_kind_of_network_is_told_apart():
     root = root_of("storage")
 
-    assert read.links(root) == {
+    assert readdomain.links(root) == {
         "bridges": ["br0"],
         "networks": [],
         "links": ["eth0", "ovsbr"],
         "bridge_vlans": True,
     }
-    assert len(read.macs(root)) == len(read.nics(root)) == 5
-    assert read.nics(root)["52:54:00:6d:90:02"]["virtualport"] == {"type": "802.1Qbh"}
+    assert len(readdomain.macs(root)) == len(readdomain.nics(root)) == 5
+    assert readdomain.nics(root)["52:54:00:6d:90:02"]["virtualport"] == {"type": "802.1Qbh"}
     assert domain.read(root_of("storage")).interfaces[3].address["slot"] == "0x07"
 
 
@@ -110,14 +113,14 @@ def test_a_domain_that_says_next_to_nothing():
     found = domain.read(root)
 
     assert (found.memory.size_kib, found.vcpus.maximum, found.cpu) == (4096, "1", None)
-    assert read.cpu(root) == (None, None)
-    assert read.loader(root) == {"path": "None"}
-    assert read.boot_files(root) == read.macs(root) == read.disk_sources(root) == []
+    assert readdomain.cpu(root) == (None, None)
+    assert readdomain.loader(root) == {"path": "None"}
+    assert readdomain.boot_files(root) == readdomain.macs(root) == readdomain.disk_sources(root) == []
 
 
 def test_firmware_variables_beside_a_source():
-    assert read.firmware_variables(root_of("arm")) == "/srv/nvram/arm1_VARS.fd"
-    assert read.loader(root_of("arm")) == {"path": "None", "secure": "no"}
+    assert readdomain.firmware_variables(root_of("arm")) == "/srv/nvram/arm1_VARS.fd"
+    assert readdomain.loader(root_of("arm")) == {"path": "None", "secure": "no"}
 
 
 ODD = st.sampled_from(["", "x", "-1", "yes", "99999999999999999999", "é", "a/b", " "])
@@ -152,8 +155,8 @@ def test_nothing_in_a_domain_breaks_reading_it(data):
 
     text = ET.tostring(root, encoding="unicode")
     for reader in READERS:
-        reader(read.domain(text))
-    found = domain.read(read.domain(text))
+        reader(readdomain.domain(text))
+    found = domain.read(readdomain.domain(text))
     # What was read of it can be built, and says the same again.
     assert domain.read(parse(to_text(domain.element(found)))) == found
 
@@ -175,14 +178,14 @@ def test_nics_alone_are_read_as_those_of_the_whole(around):
     nics = f"{_NIC.format(1)}<disk/>{_NIC.format(2)}"
     text = f"<domain>{note}<devices><disk/>{nics}{device}</devices></domain>"
 
-    assert [*read.nics_from_text(text)] == ["52:54:00:00:00:01", "52:54:00:00:00:02"]
-    assert read.nics_from_text(f"<domain>{note}<devices/></domain>") == {}
-    assert read.nics_from_text(f"<domain>{note}</domain>") == {}
+    assert [*readdomain.nics_from_text(text)] == ["52:54:00:00:00:01", "52:54:00:00:00:02"]
+    assert readdomain.nics_from_text(f"<domain>{note}<devices/></domain>") == {}
+    assert readdomain.nics_from_text(f"<domain>{note}</domain>") == {}
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_nics_alone_are_read_of_any_domain(text):
-    assert read.nics_from_text(text) == read.nics(read.domain(text))
+    assert readdomain.nics_from_text(text) == readdomain.nics(readdomain.domain(text))
 
 
 @pytest.mark.parametrize("disk_mib", ["", "x", "-1", "1.5", "²"])
@@ -190,8 +193,8 @@ def test_a_note_that_somebody_spoiled_is_none(disk_mib):
     note = f"<v:vm xmlns:v='{METADATA_NS}' disk_mib='{disk_mib}'><v:affinity/></v:vm>"
     root = parse(f"<domain><metadata>{note}</metadata></domain>")
 
-    assert read.describe_notes(root)["disk_mib"] == 0
-    assert read.describe_notes(root)["affinity"] == []
+    assert readdomain.describe_notes(root)["disk_mib"] == 0
+    assert readdomain.describe_notes(root)["affinity"] == []
 
 
 def test_what_a_later_version_noted_is_kept():
@@ -227,7 +230,7 @@ def test_a_note_leaves_all_else_in_a_domain_as_it_was():
 
         after = parse(dom.XMLDesc(0))
         dom.undefine()
-    assert read.describe_notes(after)["stay"] is True
+    assert readdomain.describe_notes(after)["stay"] is True
     notes = after.find("metadata")
     notes.remove(notes.find(f"{{{METADATA_NS}}}vm"))
     assert shape(after) == shape(before)
@@ -275,12 +278,12 @@ def test_a_clone_has_nothing_that_there_can_be_once(name):
     text = TEXTS[name]
     before, after = parse(text), parse(copy_of(text))
 
-    assert (after.findtext("name"), read.describe_notes(after)["seed"]) == (
+    assert (after.findtext("name"), readdomain.describe_notes(after)["seed"]) == (
         "web2",
         "/srv/web2_seed.iso",
     )
-    assert read.uuid(after) != read.uuid(before) and not set(read.macs(before)) & set(
-        read.macs(after)
+    assert readdomain.uuid(after) != readdomain.uuid(before) and not set(readdomain.macs(before)) & set(
+        readdomain.macs(after)
     )
     for old, new in zip(copied.disks(before), copied.disks(after), strict=False):
         assert old.type not in copied.TYPES or old.path != new.path

@@ -1,7 +1,8 @@
 """What a domain names of its host beside disks: each must be where it is to start."""
 
 import pytest
-from saltvirt.xml import hostfiles, read, sysinfo
+from saltvirt.xml.edit import hostfiles, readdomain
+from saltvirt.xml.domain import sysinfo
 
 QEMU = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
 
@@ -9,7 +10,7 @@ QEMU = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
 def needed(devices="", more=""):
     """Return what a host must have for a domain with these elements."""
     return hostfiles.required_files(
-        read.domain(f"<domain {QEMU}><name>m1</name>{more}<devices>{devices}</devices></domain>")
+        readdomain.domain(f"<domain {QEMU}><name>m1</name>{more}<devices>{devices}</devices></domain>")
     )
 
 
@@ -112,10 +113,10 @@ def test_the_credential_of_a_seed_is_told_from_what_somebody_gives_a_guest():
 
     def root(info):
         text = "<domain><name>m1</name><os/>{}</domain>"
-        made = read.domain(text.format(""))
+        made = readdomain.domain(text.format(""))
         sysinfo.add(made, info)
         return made
 
-    assert read.has_seed_credential(root(ours)) and hostfiles.required_files(root(ours)) == []
-    assert not read.has_seed_credential(root(other))
+    assert readdomain.has_seed_credential(root(ours)) and hostfiles.required_files(root(ours)) == []
+    assert not readdomain.has_seed_credential(root(other))
     assert hostfiles.required_files(root(other)) == ["/srv/web1.ign"]

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt.errors import BadArgument
-from saltvirt.xml import parse, permissions, pool, poolcapabilities, secret, to_text, volume
+from saltvirt.core.errors import BadArgument
+from saltvirt.xml import parse, to_text
+from saltvirt.xml.storage import permissions, storagepool, poolcapabilities, secret, storagevolume
 
 DISKS = {"devices": [{"path": "/dev/sdb", "part_separator": True}], "format": "gpt"}
 ADAPTER = {
@@ -47,21 +48,21 @@ EVERY = {
 def of(ptype, **changed):
     """Return the pool of a type, with another source."""
     target, source = EVERY[ptype]
-    return pool.from_call("p1", ptype, target, None, {**source, **changed})
+    return storagepool.from_call("p1", ptype, target, None, {**source, **changed})
 
 
 def test_a_pool_of_each_type_is_valid_complete_and_like_itself(validate):
-    assert set(EVERY) == set(pool.TAKES)
+    assert set(EVERY) == set(storagepool.TAKES)
     asked = [
-        pool.from_call("p1", kind, *(target, MODE, source))
+        storagepool.from_call("p1", kind, *(target, MODE, source))
         for kind, (target, source) in EVERY.items()
     ]
 
-    validate((to_text(pool.build(one)) for one in asked), "storagepool")
+    validate((to_text(storagepool.build(one)) for one in asked), "storagepool")
     for one in asked:
-        pool.refuse_incomplete(one)
-        assert pool.read(parse(to_text(pool.build(one)))) == one
-        assert pool.differences(one, one) == []
+        storagepool.refuse_incomplete(one)
+        assert storagepool.read(parse(to_text(storagepool.build(one)))) == one
+        assert storagepool.differences(one, one) == []
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_a_pool_of_each_type_is_valid_complete_and_like_itself(validate):
     ],
 )
 def test_what_is_asked_for_otherwise_is_a_difference(ptype, changed, found):
-    assert pool.differences(of(ptype), of(ptype, **changed)) == found
+    assert storagepool.differences(of(ptype), of(ptype, **changed)) == found
 
 
 def filled_in(ptype, **filled):
@@ -104,15 +105,15 @@ def filled_in(ptype, **filled):
 def test_what_libvirt_fills_in_is_no_difference(ptype, dropped, filled):
     asked = of(ptype, **dict.fromkeys(dropped))
 
-    assert pool.differences(filled_in(ptype, **filled), asked) == []
+    assert storagepool.differences(filled_in(ptype, **filled), asked) == []
 
 
 def test_only_permissions_that_are_asked_for_are_compared():
     old = replace(of("dir"), permissions={"mode": "0711", "owner": "0", "group": "0"})
 
     for asked, found in (({"mode": "711"}, []), ({"mode": 755}, ["permissions"]), (None, [])):
-        wanted = pool.from_call("p1", "dir", "/srv/vms", asked)
-        assert pool.differences(old, wanted) == found
+        wanted = storagepool.from_call("p1", "dir", "/srv/vms", asked)
+        assert storagepool.differences(old, wanted) == found
 
 
 def test_an_owner_of_minus_one_is_whoever_it_is_as_libvirt_has_it():
@@ -132,9 +133,9 @@ def test_a_change_keeps_what_else_was_defined():
         <target><path>/mnt/a</path><permissions><mode>0700</mode></permissions></target></pool>"""
     )
     source = {"hosts": ["b"], "dir": "/x", "format": "nfs"}
-    new = pool.build_changed(root, pool.from_call("p1", "netfs", "/mnt/a", {"owner": 7}, source))
+    new = storagepool.build_changed(root, storagepool.from_call("p1", "netfs", "/mnt/a", {"owner": 7}, source))
 
-    says = pool.read(new)
+    says = storagepool.read(new)
     assert (says.uuid, says.permissions) == ("u", {"mode": "0700", "owner": "7"})
     assert says.source.hosts == ({"name": "b"},)
     assert [one.tag for one in new] == ["name", "uuid", "source", "target", "features"]
@@ -158,7 +159,7 @@ def test_a_change_keeps_what_else_was_defined():
 )
 def test_what_cannot_be_a_pool_is_refused_by_name(given, why):
     with pytest.raises(BadArgument, match=why) as raised:
-        pool.from_call("p1", *given)
+        storagepool.from_call("p1", *given)
     assert "hush" not in str(raised.value)
 
 
@@ -167,9 +168,9 @@ def test_what_cannot_be_a_pool_is_refused_by_name(given, why):
 )
 def test_what_a_type_cannot_do_without_is_named(ptype, key):
     with pytest.raises(BadArgument, match=f"source: {key}: missing; a pool of type {ptype}"):
-        pool.refuse_incomplete(of(ptype, **{key: None}))
+        storagepool.refuse_incomplete(of(ptype, **{key: None}))
     with pytest.raises(BadArgument, match="target: is missing"):
-        pool.refuse_incomplete(replace(of(ptype), target=None))
+        storagepool.refuse_incomplete(replace(of(ptype), target=None))
 
 
 @pytest.mark.parametrize("value", ["0770", "770", 770, [{"mode": "0770"}]])
@@ -202,20 +203,20 @@ def test_a_secret_is_valid_and_named_as_on_3006(validate, kind, auth):
 )
 def test_a_volume_is_read_as_it_was_asked_for(size, allocation, kind, nocow, base):
     given_ = {"allocation": allocation, "format": kind, "nocow": nocow, "backing_store": base}
-    asked = volume.from_call("v1", size, **given_)
+    asked = storagevolume.from_call("v1", size, **given_)
 
     assert asked.capacity == size * 2**20
-    assert volume.read(parse(to_text(volume.build(asked)))) == asked
+    assert storagevolume.read(parse(to_text(storagevolume.build(asked)))) == asked
 
 
 def test_a_volume_is_valid(validate):
     base = {"path": "/srv/base", "format": "raw"}
-    whole = volume.from_call(
+    whole = storagevolume.from_call(
         "v1", "8g", type="file", given_permissions=MODE, nocow=True, backing_store=base
     )
 
-    made = [whole, volume.from_call("v2", 1, format="qcow2")]
-    validate((to_text(volume.build(one)) for one in made), "storagevol")
+    made = [whole, storagevolume.from_call("v2", 1, format="qcow2")]
+    validate((to_text(storagevolume.build(one)) for one in made), "storagevol")
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,7 @@ def test_a_volume_is_valid(validate):
 )
 def test_what_cannot_be_a_volume_is_refused_by_name(given, why):
     with pytest.raises(BadArgument, match=why):
-        volume.from_call("v1", **{"size": 1, **given})
+        storagevolume.from_call("v1", **{"size": 1, **given})
 
 
 def test_capabilities_have_the_shape_of_3006():
@@ -266,7 +267,7 @@ def test_the_disks_of_a_domain_and_all_that_is_below_them_are_found():
         <interface><source dev='eth0'/></interface></devices></domain>"""
     )
 
-    assert volume.find_used_locations(root) == {
+    assert storagevolume.find_used_locations(root) == {
         *(("path", one) for one in ("/a", "/b", "/dev/c", "x/y")),
         ("volume", "p", "v"),
     }
@@ -274,11 +275,11 @@ def test_the_disks_of_a_domain_and_all_that_is_below_them_are_found():
 
 @pytest.mark.parametrize("ptype", ["logical", "zfs"])
 def test_a_pool_of_devices_keeps_its_permissions(validate, ptype):
-    asked = pool.from_call("p1", ptype, None, {"mode": "0770", "owner": 7}, {"name": "tank"})
-    text = to_text(pool.build(asked))
+    asked = storagepool.from_call("p1", ptype, None, {"mode": "0770", "owner": 7}, {"name": "tank"})
+    text = to_text(storagepool.build(asked))
 
     validate([text], "storagepool")
-    assert pool.read(parse(text)) == asked
+    assert storagepool.read(parse(text)) == asked
     assert asked.permissions == {"mode": "0770", "owner": "7"}
 
 
@@ -293,7 +294,7 @@ def test_a_pool_of_devices_keeps_its_permissions(validate, ptype):
 )
 def test_a_format_that_libvirt_does_not_know_is_no_difference(asked, differs):
     # As libvirt writes a snapshot of LVM.
-    there = volume.read(
+    there = storagevolume.read(
         parse(
             "<volume type='block'><name>v</name><capacity unit='bytes'>1048576</capacity>"
             "<target><path>/dev/vg/v</path></target>"
@@ -303,6 +304,6 @@ def test_a_format_that_libvirt_does_not_know_is_no_difference(asked, differs):
     base = {"path": "/dev/vg/base", "format": "raw"}
 
     assert (
-        volume.differences(there, volume.from_call("v", 1, **{"backing_store": base, **asked}))
+        storagevolume.differences(there, storagevolume.from_call("v", 1, **{"backing_store": base, **asked}))
         == differs
     )

@@ -1,9 +1,9 @@
 """Foreign namespaces keep their prefixes whatever is read and written meanwhile."""
 
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.kvm import connect
-from saltvirt.ops.update import plan, request
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect
+from saltvirt.vm.update.host import plan, request
 from saltvirt.xml import parse, to_text
 from test_hotplug import DEFAULTS
 

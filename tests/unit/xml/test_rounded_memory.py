@@ -1,7 +1,7 @@
 """What QEMU has rounded is no change, and what somebody changes is one, however large the VM is."""
 
 import pytest
-from saltvirt.xml import memory
+from saltvirt.xml.domain import memory
 
 GIB = 1024 * 1024
 

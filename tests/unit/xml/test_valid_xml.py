@@ -14,19 +14,13 @@ import saltvirt
 from elements import maybe
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from saltvirt import networkspec
-from saltvirt.kvm import nat, probe
-from saltvirt.xml import (
-    capabilities,
-    clone,
-    network,
-    parse,
-    pool,
-    secret,
-    snapshot,
-    to_text,
-    volume,
-)
+from saltvirt.libvirt import networkspec
+from saltvirt.libvirt import nat, probe
+from saltvirt.xml.node import capabilities
+from saltvirt.xml.edit import clone
+from saltvirt.xml.network import network
+from saltvirt.xml import parse, to_text
+from saltvirt.xml.storage import storagepool, secret, snapshot, storagevolume
 from sizes import sizes
 from test_foreign_domains import TEXTS
 from test_pool_xml import EVERY, MODE
@@ -234,14 +228,14 @@ def test_every_volume_is_valid(validate, size):
             allocation=st.integers(0, 2**40),
             format=st.sampled_from(["qcow2", "raw", "vmdk", "ext4", "none"]),
             # libvirt's schema has forgotten ploop.
-            type=st.sampled_from(sorted({*volume.TYPES} - {"ploop"})),
+            type=st.sampled_from(sorted({*storagevolume.TYPES} - {"ploop"})),
             given_permissions=st.sampled_from([MODE, {"mode": "0600"}]),
             backing_store=st.just({"path": "/srv/base", "format": "qcow2"}),
             nocow=st.booleans(),
         ),
     )
     def generate(name, capacity, more):
-        made.append(to_text(volume.build(volume.from_call(name, capacity, **more))))
+        made.append(to_text(storagevolume.build(storagevolume.from_call(name, capacity, **more))))
 
     generate()
     validate(made, "storagevol")
@@ -251,13 +245,13 @@ def test_every_volume_is_valid(validate, size):
 def test_a_pool_that_is_changed_is_valid(validate, mode):
     made = []
     for kind, (target, source) in EVERY.items():
-        old = pool.build(pool.from_call("p1", kind, target, MODE, source))
+        old = storagepool.build(storagepool.from_call("p1", kind, target, MODE, source))
         uuid = "<uuid>6695eb01-f6a4-8304-79aa-97f2502e1001</uuid>"
         text = to_text(old).replace("</name>", f"</name>{uuid}", 1)
         kept = "<features><cow state='no'/></features>" if kind in ("dir", "fs") else ""
         root = parse(text.replace("<source", f"{kept}<source", 1))
         made.append(
-            to_text(pool.build_changed(root, pool.from_call("p1", kind, target, mode, source)))
+            to_text(storagepool.build_changed(root, storagepool.from_call("p1", kind, target, mode, source)))
         )
 
     validate(made, "storagepool")

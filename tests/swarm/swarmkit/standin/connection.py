@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 import libvirt
-from saltvirt.xml import capabilities
+from saltvirt.xml.node import capabilities
 
 from swarmkit.settings import CHECKOUT, OWN
 from swarmkit.standin import migration, pools, texts
@@ -346,9 +346,9 @@ def filled(folder, rows):
 
 def stand_in(connect, migrate):
     """
-    Have ``saltvirt.kvm.connect`` open ``qemu+swarm://FOLDER`` as one of the stand-in's.
+    Have ``saltvirt.libvirt.connect`` open ``qemu+swarm://FOLDER`` as one of the stand-in's.
 
-    ``saltvirt.kvm.migrate`` then reaches the hosts beside that folder in place of libvirtds by TLS.
+    ``saltvirt.libvirt.domains.migrate`` then reaches the hosts beside that folder in place of libvirtds by TLS.
     """
     plain, own = connect._open, []
 

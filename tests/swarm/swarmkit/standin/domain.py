@@ -3,7 +3,7 @@
 import time
 
 import libvirt
-from saltvirt.ops import storage
+from saltvirt.storage import diskpaths
 
 from swarmkit.standin import migration, pools, texts
 from swarmkit.standin.refusals import Refusing, check, refusal
@@ -349,7 +349,7 @@ def _blocks(disks, is_up):
         if disk.path is None:
             continue
         out[f"{key}.path"] = disk.path
-        sizes = storage.measure(disk.path, disk.format)
+        sizes = diskpaths.measure(disk.path, disk.format)
         if sizes:
             out[f"{key}.capacity"] = sizes["virtual"]
             out[f"{key}.allocation"] = sizes["actual"] if is_up else 0

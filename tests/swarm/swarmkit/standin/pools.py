@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import libvirt
-from saltvirt.ops import storage
+from saltvirt.storage import diskpaths
 
 from swarmkit.standin import texts
 from swarmkit.standin.refusals import Refusing, check, refusal
@@ -172,7 +172,7 @@ def volume(conn, path):
 def block_info(conn, disk):
     """Return ``[capacity, allocation, physical]`` of a domain's disk in bytes."""
     path = conn.real(disk.path)
-    sizes = storage.measure(path, disk.format)
+    sizes = diskpaths.measure(path, disk.format)
     if sizes is None:
         raise refusal("SYSTEM_ERROR", f"failed to stat '{disk.path}': No such file or directory")
     return [sizes["virtual"], sizes["actual"], sizes["actual"]]

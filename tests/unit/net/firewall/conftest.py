@@ -6,7 +6,7 @@ import pytest
 import salt.utils.systemd
 from behindkit import CABLES, LISTEN, SIDES, Behind
 from firewallkit import Space
-from saltvirt.net.firewall import bootunits, iptables, nftables
+from saltvirt.network.firewall import bootunits, iptables, nftables
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from salt.exceptions import CommandExecutionError
-from saltvirt.net.firewall import backends
+from saltvirt.network.firewall import backends
 
 PORTS = [16514, "49152-49215"]
 PEERS = ["10.0.0.2", "fd00::2"]

@@ -2,9 +2,9 @@
 
 import pytest
 from firewallkit import LISTED, PORTS, Failing, everything, made, texts
-from saltvirt.errors import BadArgument
-from saltvirt.net.firewall import backends, forwarding, nftables, rules
-from saltvirt.net.firewall.backend import FirewallError
+from saltvirt.core.errors import BadArgument
+from saltvirt.network.firewall import backends, forwarding, nftables, rules
+from saltvirt.network.firewall.backend import FirewallError
 
 # Each loads rules by the real programs.
 pytestmark = pytest.mark.slow
@@ -154,5 +154,5 @@ def test_rules_without_a_table_beside_them_are_named(space, place, monkeypatch):
     (place / "nftables-salt_virt_forward.nft").rename(place / "elsewhere")
     assert forwarding.find_unguarded() == ["salt_virt"]
     (place / "elsewhere").rename(place / "nftables-salt_virt_forward.nft")
-    monkeypatch.setattr("saltvirt.net.firewall.backend._FOLDERS", str(place))
+    monkeypatch.setattr("saltvirt.network.firewall.backend._FOLDERS", str(place))
     assert forwarding.find_unguarded() == ["salt_virt"]

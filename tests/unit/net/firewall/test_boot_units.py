@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 import salt.utils.systemd
-from saltvirt import undo
-from saltvirt.net.firewall import bootunits
+from saltvirt.core import undo
+from saltvirt.network.firewall import bootunits
 
 UNITS = bootunits.units(
     "salt-virt-nftables-t",

@@ -2,10 +2,10 @@
 
 import pytest
 from firewallkit import LISTED, PEERS, PORTS, Failing, alone, everything, made, texts
-from saltvirt.errors import BadArgument
-from saltvirt.net.firewall import backends, iptables, rules
-from saltvirt.net.firewall.backend import FirewallError
-from saltvirt.net.tools import PersistenceError
+from saltvirt.core.errors import BadArgument
+from saltvirt.network.firewall import backends, iptables, rules
+from saltvirt.network.firewall.backend import FirewallError
+from saltvirt.network.managers.tools import PersistenceError
 
 # Each loads rules by the real programs.
 pytestmark = pytest.mark.slow
@@ -130,7 +130,7 @@ def test_without_systemd_it_is_said_that_nothing_loads_them_at_boot(space, place
 def test_a_host_without_the_program_is_refused_in_one_line_but_can_be_tested(
     place, monkeypatch, backend, program
 ):
-    monkeypatch.setattr("saltvirt.net.firewall.backend._FOLDERS", str(place))
+    monkeypatch.setattr("saltvirt.network.firewall.backend._FOLDERS", str(place))
     work = backends.of(backend, {}, "salt_virt", PORTS, PEERS)
 
     assert set(work.plan().values()) & {"loaded", "added"}

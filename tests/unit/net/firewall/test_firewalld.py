@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 from firewallkit import texts
-from saltvirt.net.firewall import backend, backends, bootunits, rules
+from saltvirt.network.firewall import backend, backends, bootunits, rules
 
 PORTS = [16514, "49152-49215"]
 ADMINS = 'rule family="ipv4" source address="10.99.0.5" port port="16514" protocol="tcp" accept'
@@ -52,7 +52,7 @@ def fake(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin/firewall-cmd"
     program.touch(mode=0o755)
-    monkeypatch.setattr("saltvirt.net.firewall.backend._FOLDERS", str(program.parent))
+    monkeypatch.setattr("saltvirt.network.firewall.backend._FOLDERS", str(program.parent))
     monkeypatch.setattr(bootunits, "RULES", tmp_path / "rules")
     return Fake()
 

@@ -3,8 +3,8 @@
 import pytest
 from behindkit import BRIDGED, SPOOF
 from firewallkit import PORTS, made
-from saltvirt.net.firewall import backends, near, rules
-from saltvirt.net.firewall.backend import FirewallError
+from saltvirt.network.firewall import backends, near, rules
+from saltvirt.network.firewall.backend import FirewallError
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import asloaded
 import pytest
-from saltvirt.errors import BadArgument, VirtError
-from saltvirt.net import links, managers, resolver
-from saltvirt.ops.bridge import absent, confirm, present
+from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.network.bridge import links, resolver
+from saltvirt.network.managers import managers
+from saltvirt.network.bridge import absent, confirm, present
 from snapshots import BR0, address, link, route
 
 HOST = {

@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 
 import keypairs
-from saltvirt.kvm import lifecycle
-from saltvirt.ops.build import cloning
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.clone.host import cloning
 from saltvirt.xml import parse
 
 PUBLIC, PRIVATE = keypairs.named("a clone")

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 from clonekit import disk, write
-from saltvirt.kvm import lifecycle
+from saltvirt.libvirt.domains import lifecycle
 
 
 @pytest.fixture

@@ -7,13 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt import files, records
-from saltvirt.errors import LibvirtRefused, NameTaken, NotTakenBack, SeedError, StorageError
-from saltvirt.image import clone
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import inspect, ownfiles, purge, reservations, trash, unfinished
-from saltvirt.ops.build import do
-from saltvirt.seed import nocloud
+from saltvirt.core import files
+from saltvirt.core.journal import records
+from saltvirt.core.errors import LibvirtRefused, NameTaken, NotTakenBack, SeedError, StorageError
+from saltvirt.storage.images import clone
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.show.host import inspect
+from saltvirt.storage import exclusivecreate, trash
+from saltvirt.vm.purge.host import purge
+from saltvirt.libvirt import reservations
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.create.host import apply
+from saltvirt.seeding import nocloud
 
 pytestmark = pytest.mark.slow
 
@@ -59,13 +64,13 @@ def test_files_without_a_second_name_go_with_a_build_that_cannot_note_them(hyper
         raise StorageError("the disk is full")
 
     monkeypatch.setattr(os, "link", refuses)
-    announce = ownfiles.announce
+    announce = exclusivecreate.announce
 
     def announced(*args):
         announce(*args)
         monkeypatch.setattr(records.LockedRecord, "note", full)
 
-    monkeypatch.setattr(ownfiles, "announce", announced)
+    monkeypatch.setattr(exclusivecreate, "announce", announced)
     with hypervisor.libvirt(), pytest.raises(StorageError, match="the disk is full"):
         hypervisor.init()
 
@@ -129,7 +134,7 @@ def test_what_a_killed_builder_leaves_is_settled(hypervisor, point, domains):
 
 @pytest.mark.parametrize("is_shared", [False, True])
 @pytest.mark.parametrize(
-    ("part", "name"), [(clone, "empty"), (nocloud, "build"), (files, "settle"), (do, "_define")]
+    ("part", "name"), [(clone, "empty"), (nocloud, "build"), (files, "settle"), (apply, "_define")]
 )
 def test_a_builder_that_is_killed_between_two_phases_leaves_no_file(
     hypervisor, monkeypatch, part, name, is_shared
@@ -280,7 +285,7 @@ def test_the_files_and_the_phase_are_on_the_disk_before_the_vm_is_defined(hyperv
 
 def test_credentials_that_a_killed_builder_wrote_do_not_stay(hypervisor, monkeypatch):
     monkeypatch.setattr(lifecycle, "start_once", kill)
-    monkeypatch.setattr("saltvirt.seed.appliance.why_missing", lambda _python: "no such thing")
+    monkeypatch.setattr("saltvirt.seeding.offline.appliance.why_missing", lambda _python: "no such thing")
     hypervisor.dies(lambda: hypervisor.init(seed_method="credentials"))
     assert "web1_seed.credentials" in hypervisor.files()
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 import told
-from saltvirt import spec
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, NameTaken, ReservationRefused, StorageError
-from saltvirt.image import validation
-from saltvirt.ops.build import buildfacts, buildplan, create
-from saltvirt.ops.seeding import method
-from saltvirt.ops.storage import Place
+from saltvirt.vm import spec
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, NameTaken, ReservationRefused, StorageError
+from saltvirt.storage.images import validation
+from saltvirt.vm.create.host import buildfacts, buildplan, create
+from saltvirt.seeding import seedmethod
+from saltvirt.storage.diskpaths import Place
 from saltvirt.placement.answers import DomainTypes
-from saltvirt.units import MIB
-from saltvirt.xml import read
+from saltvirt.core.units import MIB
+from saltvirt.xml.edit import readdomain
 
 IMAGE = "salt://images/any.qcow2"
 BASE = validation.ValidatedImage(path="/images/base/aa.qcow2", format="qcow2", size_bytes=16 * MIB)
@@ -33,7 +33,7 @@ CONTENT = buildfacts.Content(
     places={"system": Place(folder=Path("/images")), "data": Place(folder=Path("/pool"), pool="p")},
     taken=frozenset(),
     boot={},
-    wish=method.SeedRequest(image=IMAGE, asked="nocloud"),
+    wish=seedmethod.SeedRequest(image=IMAGE, asked="nocloud"),
 )
 
 
@@ -56,8 +56,8 @@ def test_a_plan_says_all_that_will_be_made_and_touches_nothing():
         "/images/web1_seed.iso.qcow2"
     ]
     assert [(file.how, file.pool) for file in made.files] == [("overlay", None), ("empty", "p")]
-    root = read.domain(made.xml())
-    assert [one["path"] for one in read.disk_sources(root)] == made.paths
+    root = readdomain.domain(made.xml())
+    assert [one["path"] for one in readdomain.disk_sources(root)] == made.paths
     assert (root.findtext("uuid"), root.get("type")) == ("u1", "kvm")
     shown = made.to_dict()
     assert (shown["seed"]["method"], shown["to_fetch"]) == ("nocloud", [])
@@ -66,7 +66,7 @@ def test_a_plan_says_all_that_will_be_made_and_touches_nothing():
 
 
 def test_of_an_image_that_is_to_be_fetched_no_format_is_claimed():
-    wish = method.SeedRequest(image=IMAGE)
+    wish = seedmethod.SeedRequest(image=IMAGE)
     shown = decided(replace(CONTENT, images={IMAGE: None}, wish=wish)).to_dict()
 
     assert shown["to_fetch"] == [IMAGE]
@@ -168,10 +168,10 @@ def test_a_dry_run_changes_nothing_and_shows_what_the_build_then_does(hypervisor
         hypervisor.init("web2")
         second = create.show(hypervisor.context, hypervisor.deployment())
         hypervisor.init()
-        root = read.domain((hypervisor.definitions / "web1.xml").read_text())
+        root = readdomain.domain((hypervisor.definitions / "web1.xml").read_text())
 
     assert second["to_fetch"] == []
-    assert [one["path"] for one in read.disk_sources(root)] == second["files"]
+    assert [one["path"] for one in readdomain.disk_sources(root)] == second["files"]
     assert all(os.path.exists(path) for path in second["files"])
     assert second["disks"][0]["base"].startswith(f"{hypervisor.settings.images}/base/")
 

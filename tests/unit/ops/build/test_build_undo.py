@@ -7,13 +7,14 @@ import uuid
 from dataclasses import replace
 
 import pytest
-from saltvirt.errors import BadArgument, NotTakenBack, SeedError, VirtError
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import storage, unfinished
-from saltvirt.ops.build import create, do
-from saltvirt.ops.migration import startlock
+from saltvirt.core.errors import BadArgument, NotTakenBack, SeedError, VirtError
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import diskpaths
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.create.host import create, apply
+from saltvirt.vm.power.host import startlock
 from saltvirt.storage import door
-from saltvirt.xml import osboot
+from saltvirt.xml.domain import osboot
 
 ALL = ["web1_data.qcow2", "web1_seed.iso.qcow2", "web1_system.qcow2"]
 
@@ -36,7 +37,7 @@ def left(hypervisor):
 @pytest.fixture(params=["start", "define"])
 def failing(hypervisor, monkeypatch, request):
     """A host whose builds fail once their VM is defined: at its start, or before it is complete."""
-    define = do._define
+    define = apply._define
 
     def define_and_fail(*args):
         define(*args)
@@ -45,7 +46,7 @@ def failing(hypervisor, monkeypatch, request):
     if request.param == "start":
         monkeypatch.setattr(lifecycle, "start", fail)
     else:
-        monkeypatch.setattr(do, "_define", define_and_fail)
+        monkeypatch.setattr(apply, "_define", define_and_fail)
     return hypervisor
 
 
@@ -85,7 +86,7 @@ def test_nobody_starts_a_vm_between_its_stop_and_the_end_of_its_definition(faili
 
 
 def test_the_files_stay_until_the_end_of_the_definition_is_on_the_disk(failing, monkeypatch):
-    settle = storage.settle_definitions
+    settle = diskpaths.settle_definitions
     calls = []
 
     def ill():
@@ -95,7 +96,7 @@ def test_the_files_stay_until_the_end_of_the_definition_is_on_the_disk(failing, 
         settle()
 
     with monkeypatch.context() as broken, failing.libvirt() as conn:
-        broken.setattr(storage, "settle_definitions", ill)
+        broken.setattr(diskpaths, "settle_definitions", ill)
         with pytest.raises(NotTakenBack, match="step failed; and not everything .* can be removed"):
             failing.init()
         # A power cut would bring it back now, with all that it needs.
@@ -160,7 +161,7 @@ def test_a_vm_that_was_renamed_meanwhile_stays_whole(hypervisor, monkeypatch):
 
 
 def test_the_undo_of_what_was_never_defined_needs_no_definition_gone(hypervisor, monkeypatch):
-    monkeypatch.setattr(do, "_seed", fail)
+    monkeypatch.setattr(apply, "_seed", fail)
     with hypervisor.libvirt(), pytest.raises(SeedError, match="this step failed"):
         hypervisor.init()
 
@@ -214,13 +215,13 @@ def test_the_undo_of_a_vm_that_was_never_started_leaves_its_firmwares_variables(
 ):
     said = []
     monkeypatch.setattr(lifecycle, "undefine", lambda *_args, **given: said.append(given))
-    define = do._define
+    define = apply._define
 
     def define_and_fail(*args):
         define(*args)
         fail()
 
-    monkeypatch.setattr(do, "_define", define_and_fail)
+    monkeypatch.setattr(apply, "_define", define_and_fail)
     with hypervisor.libvirt(), pytest.raises(NotTakenBack):
         hypervisor.init(boot={"efi": True})
 

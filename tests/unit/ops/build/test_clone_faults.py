@@ -5,13 +5,15 @@ import signal
 
 import pytest
 from clonekit import FILES, change, cloned, disk, nothing_of_it, write
-from saltvirt.errors import LibvirtRefused, NameTaken, StorageError
-from saltvirt.image import clone, tool
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import purge, reservations, unfinished
-from saltvirt.ops.build import do
-from saltvirt.ops.migration import startlock
-from saltvirt.seed import nocloud
+from saltvirt.core.errors import LibvirtRefused, NameTaken, StorageError
+from saltvirt.storage.images import clone, tool
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.purge.host import purge
+from saltvirt.libvirt import reservations
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.create.host import apply
+from saltvirt.vm.power.host import startlock
+from saltvirt.seeding import nocloud
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +34,7 @@ def test_nobody_starts_moves_or_purges_the_source_meanwhile(hypervisor, stopped,
 
     with monkeypatch.context() as watching:
         watching.setattr(nocloud, "build", tried)
-        watching.setattr(do, "_mark_and_settle", lambda *_: None)
+        watching.setattr(apply, "_mark_and_settle", lambda *_: None)
         cloned(hypervisor)
     assert len(said) == 3
 

@@ -17,18 +17,12 @@ from clonekit import (
     nothing_of_it,
     write,
 )
-from saltvirt.errors import (
-    BadArgument,
-    LibvirtRefused,
-    NameTaken,
-    SeedError,
-    StorageError,
-    VirtError,
-)
-from saltvirt.image import clone, tool
-from saltvirt.kvm import host, lifecycle
-from saltvirt.ops import purge
-from saltvirt.ops.build import cloning
+from saltvirt.core.errors import BadArgument, LibvirtRefused, NameTaken, SeedError, StorageError, VirtError
+from saltvirt.storage.images import clone, tool
+from saltvirt.libvirt import hostfacts
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.clone.host import cloning
 from saltvirt.xml import parse
 
 pytestmark = pytest.mark.slow
@@ -332,7 +326,7 @@ def test_a_volume_is_made_known_to_the_pool_that_its_source_names(
     hypervisor, in_pools, monkeypatch
 ):
     told = []
-    monkeypatch.setattr(host, "refresh_pool", lambda _conn, name: told.append(name))
+    monkeypatch.setattr(hostfacts, "refresh_pool", lambda _conn, name: told.append(name))
 
     cloned(hypervisor)
 

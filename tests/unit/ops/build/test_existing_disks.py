@@ -11,13 +11,17 @@ from pathlib import Path
 
 import onrecord
 import pytest
-from saltvirt import records, spec
-from saltvirt.errors import BadArgument, ReservationRefused, SeedError, StorageError
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import owned, purge, reservations, storage, unfinished
-from saltvirt.ops.build import create, existing
+from saltvirt.core.journal import records
+from saltvirt.vm import spec
+from saltvirt.core.errors import BadArgument, ReservationRefused, SeedError, StorageError
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import ownermark, diskpaths
+from saltvirt.vm.purge.host import purge
+from saltvirt.libvirt import reservations
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.create.host import create, existing
 from saltvirt.storage import policies, usage
-from saltvirt.xml import read
+from saltvirt.xml.edit import readdomain
 
 MARKER = b"what the guest wrote"
 UNSEEDED = {"image": None, "pub_key": None, "priv_key": None}
@@ -49,7 +53,7 @@ def disk(path, fmt="qcow2", size="8M"):
 
 def defined(hypervisor, name="web1"):
     """Return the disks of a VM."""
-    return read.disk_sources(read.domain((hypervisor.definitions / f"{name}.xml").read_text()))
+    return readdomain.disk_sources(readdomain.domain((hypervisor.definitions / f"{name}.xml").read_text()))
 
 
 def undefine(hypervisor, conn, name="web1"):
@@ -183,7 +187,7 @@ def test_what_is_there_in_a_pool_takes_no_room_of_the_image_folder_from_others(h
     asked = [{"name": "new", "size": 8}, {"name": "data", "size": 64, "pool": "p"}]
     vm = hypervisor.deployment(**UNSEEDED, disk=None, disks=asked).vm
     on = {"p": {"type": "dir", "active": True, "path": str(pool)}}
-    places = {one.name: storage.find_place(hypervisor.settings, on, one) for one in vm.disks}
+    places = {one.name: diskpaths.find_place(hypervisor.settings, on, one) for one in vm.disks}
 
     found = existing.reduce_requirements(hypervisor.settings, vm, places, spec.requirements(vm))
 
@@ -311,17 +315,17 @@ def test_the_disk_of_another_vm_is_not_taken_by_its_name(hypervisor, is_shared):
                 create.create(ordered, deployment)
             with pytest.raises(StorageError, match="may be a disk of VM 'web1' on another host"):
                 create.create(replace(ordered, others=frozenset({"web1"})), deployment)
-        owned.mark(path, "web1", "3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a77")
+        ownermark.mark(path, "web1", "3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a77")
         with pytest.raises(StorageError, match="was made for VM 'web1'"):
             create.create(ordered, deployment)
         assert hypervisor.domains() == []
         # What is its own is taken all the same.
-        owned.mark(path, "web1_a", "3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a78")
+        ownermark.mark(path, "web1_a", "3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a78")
         if is_shared:
             # But where another host may have it under another name.
             with pytest.raises(StorageError, match="may have under another name"):
                 create.create(ordered, deployment)
-            owned.unmark(path)
+            ownermark.unmark(path)
         else:
             create.create(ordered, deployment)
             assert [one["path"] for one in defined(hypervisor, "web1_a")] == [str(path)]

@@ -4,16 +4,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from saltvirt.errors import StorageError
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import purge
-from saltvirt.xml import read
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.purge.host import purge
+from saltvirt.xml.edit import readdomain
 
 
 def seeds(hypervisor):
     """Return the path and the format of the seeds that web1's definition names."""
     text = (hypervisor.definitions / "web1.xml").read_text()
-    found = read.disk_sources(read.domain(text))
+    found = readdomain.disk_sources(readdomain.domain(text))
     return [(one["path"], one["format"]) for one in found if "_seed." in one["path"]]
 
 

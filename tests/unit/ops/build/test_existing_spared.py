@@ -8,10 +8,10 @@ from pathlib import Path
 import libvirt
 import pytest
 import verdicts
-from saltvirt.errors import StorageError
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import owned, storage, trash
-from saltvirt.ops.build import create
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import ownermark, diskpaths, trash
+from saltvirt.vm.create.host import create
 from snapshotxml import DISK, SNAPSHOT, VM
 from test_existing_disks import digest, disk
 
@@ -114,7 +114,7 @@ def test_nothing_is_taken_while_libvirt_has_not_loaded_a_vm(hypervisor, monkeypa
     kept.mkdir()
     (kept / "old1.xml").touch()
     # The test driver has no files of its own; QEMU's skips one that it cannot read.
-    monkeypatch.setattr(storage, "_DEFINITIONS", kept)
+    monkeypatch.setattr(diskpaths, "_DEFINITIONS", kept)
 
     with hypervisor.libvirt(), pytest.raises(StorageError, match="has not loaded .*old1.xml"):
         hypervisor.init()
@@ -129,7 +129,7 @@ def test_nothing_is_written_over_a_definition_that_libvirt_has_not_loaded(
     kept = tmp_path / "not-loaded"
     kept.mkdir()
     (kept / "web1.xml").write_text("<what only a newer libvirt reads/>")
-    monkeypatch.setattr(storage, "_DEFINITIONS", kept)
+    monkeypatch.setattr(diskpaths, "_DEFINITIONS", kept)
 
     with hypervisor.libvirt(), pytest.raises(StorageError, match="'web1' may be on this host"):
         hypervisor.init()
@@ -153,7 +153,7 @@ def test_what_another_host_may_have_under_another_name_is_not_taken(
         here = tmp_path / "machine-id"
         here.write_text("7" * 32)
         # There is one machine here; the one that has made it has another number.
-        monkeypatch.setattr(owned, "_MACHINE", here)
+        monkeypatch.setattr(ownermark, "_MACHINE", here)
 
     context = replace(hypervisor.context, is_ordered=True)
     with hypervisor.libvirt(), pytest.raises(StorageError, match="it was made for VM 'web1'"):

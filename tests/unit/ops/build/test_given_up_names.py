@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt import records
-from saltvirt.errors import StorageError
-from saltvirt.image import tool
-from saltvirt.ops import ownfiles, unfinished
-from saltvirt.ops.build import do
+from saltvirt.core.journal import records
+from saltvirt.core.errors import StorageError
+from saltvirt.storage.images import tool
+from saltvirt.storage import exclusivecreate
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.create.host import apply
 
 DISK = "web1_system.qcow2"
 
@@ -51,7 +52,7 @@ def another_host_makes_web1(images):
 
 def test_an_undo_that_is_killed_at_its_end_has_given_its_files_up(hypervisor, images, monkeypatch):
     with monkeypatch.context() as dying:
-        dying.setattr(do, "_define", refuse)
+        dying.setattr(apply, "_define", refuse)
         dying.setattr(records.LockedRecord, "end", kill)
         hypervisor.dies(hypervisor.init)
     another_host_makes_web1(images)
@@ -71,7 +72,7 @@ def test_what_a_settling_that_is_killed_has_removed_is_given_up(hypervisor, imag
             unfinished.settle(conn, hypervisor.settings)
 
     with monkeypatch.context() as dying:
-        dying.setattr(ownfiles, "forget", kill)
+        dying.setattr(exclusivecreate, "forget", kill)
         hypervisor.dies(settle)
     another_host_makes_web1(images)
     settle()
@@ -89,7 +90,7 @@ def test_an_undo_that_cannot_remove_one_file_has_given_the_others_up(
 
     disks = [{"name": "data", "size": 8, "pool": str(own)}]
     with monkeypatch.context() as failing, hypervisor.libvirt():
-        failing.setattr(do, "_define", make_read_only)
+        failing.setattr(apply, "_define", make_read_only)
         with pytest.raises(StorageError, match="and not everything that was made"):
             hypervisor.init("web1", disks=disks)
     another_host_makes_web1(images)
@@ -104,7 +105,7 @@ def test_an_undo_that_cannot_remove_one_file_has_given_the_others_up(
 def test_a_tool_that_fails_leaves_the_file_to_its_build(hypervisor, images, monkeypatch):
     with monkeypatch.context() as dying:
         dying.setattr(tool, "create", refuse)
-        dying.setattr(do.Builder, "undo", kill)
+        dying.setattr(apply.Builder, "undo", kill)
         hypervisor.dies(hypervisor.init)
 
     # As long as it is on record its name is not free.
@@ -121,7 +122,7 @@ def test_a_folder_that_is_ill_holds_up_no_other_vm(hypervisor, own, monkeypatch,
     folder.mkdir()
     disks = [{"name": "data", "size": 8, "pool": str(folder)}]
     with monkeypatch.context() as dying:
-        dying.setattr(ownfiles, "link_mark", kill)
+        dying.setattr(exclusivecreate, "link_mark", kill)
         hypervisor.dies(lambda: hypervisor.init("web1", disks=disks))
     if is_gone:
         for path in folder.iterdir():

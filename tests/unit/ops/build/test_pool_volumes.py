@@ -5,13 +5,16 @@ from dataclasses import replace
 
 import onrecord
 import pytest
-from saltvirt import records
-from saltvirt.errors import BadArgument, SeedError, StorageError
-from saltvirt.kvm import diskvolumes, lifecycle, volumes
-from saltvirt.ops import purge, reservations, unfinished
-from saltvirt.ops.build import create
-from saltvirt.ops.update import do, request
-from saltvirt.xml import disk as disk_
+from saltvirt.core.journal import records
+from saltvirt.core.errors import BadArgument, SeedError, StorageError
+from saltvirt.libvirt.storage import diskvolumes, volumes
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.purge.host import purge
+from saltvirt.libvirt import reservations
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.create.host import create
+from saltvirt.vm.update.host import apply, request
+from saltvirt.xml.domain import disk
 from saltvirt.xml import parse
 
 UUID = "3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a77"
@@ -71,7 +74,7 @@ def pooled(hypervisor):
 def disks(hypervisor, name="web1"):
     """Return the disks of a VM."""
     root = parse((hypervisor.definitions / f"{name}.xml").read_text())
-    return [disk_.read(one) for one in root.iterfind("devices/disk")]
+    return [disk.read(one) for one in root.iterfind("devices/disk")]
 
 
 def listed(hypervisor):
@@ -98,7 +101,7 @@ def test_a_new_volume_is_made_and_written_as_3006_did(pooled, kind):
     assert volumes.find(host.conn, "p", name).capacity == 8 << 20
     if kind == "rbd":
         assert one.hosts == ({"name": "mon", "port": "6789"},)
-        assert one.auth == disk_.Auth(username="u", secret={"type": "ceph", "uuid": UUID})
+        assert one.auth == disk.Auth(username="u", secret={"type": "ceph", "uuid": UUID})
     assert host.open_records() == [] and host.files() == []
     purge.purge(host.conn, host.settings, "web1")
     assert listed(host) == []
@@ -190,7 +193,7 @@ def test_a_partition_is_the_next_that_is_free(pooled):
     assert [one.source["volume"] for one in disks(host)] == ["sda2", "sda4"]
     # The VM's partitions are its disks, though their names say nothing of it.
     call = request.from_call(host.settings, "web1", {**_UPDATE, "disks": two})
-    assert not do.is_changed(do.update(host.context, replace(call, stop_on_reboot=None)))
+    assert not apply.is_changed(apply.update(host.context, replace(call, stop_on_reboot=None)))
     assert listed(host) == ["sda1", "sda2", "sda3", "sda4"]
 
 
@@ -201,8 +204,8 @@ def test_a_disk_that_names_no_pool_keeps_its_partition(pooled):
     two = [{"name": name, "size": 8} for name in ("new", "old")]
     for is_changed in (True, False):
         call = request.from_call(host.settings, "web1", {**_UPDATE, "disks": two})
-        done = do.update(host.context, replace(call, stop_on_reboot=None))
-        assert do.is_changed(done) is is_changed
+        done = apply.update(host.context, replace(call, stop_on_reboot=None))
+        assert apply.is_changed(done) is is_changed
     old = f"{host.settings.images}/web1_old.qcow2"
     assert [one.path for one in disks(host)] == [old, "p/sda1"]
     assert listed(host) == ["sda1"]
@@ -231,8 +234,8 @@ def test_an_update_makes_volumes_and_takes_them(pooled):
 
     for is_first in (True, False):
         call = request.from_call(host.settings, "web1", {**_UPDATE, "disks": names, "detach": True})
-        done = do.update(host.context, replace(call, stop_on_reboot=None))
-        assert do.is_changed(done) is is_first
+        done = apply.update(host.context, replace(call, stop_on_reboot=None))
+        assert apply.is_changed(done) is is_first
     assert [one.source["volume"] for one in disks(host)] == ["web1_old", "web1_new"]
     assert listed(host) == ["web1_new", "web1_old"]
 

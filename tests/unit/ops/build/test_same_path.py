@@ -7,10 +7,12 @@ from pathlib import Path
 
 import onrecord
 import pytest
-from saltvirt import records
-from saltvirt.errors import StorageError
-from saltvirt.ops import ownfiles, reservations, unfinished
-from saltvirt.ops.build import do
+from saltvirt.core.journal import records
+from saltvirt.core.errors import StorageError
+from saltvirt.storage import exclusivecreate
+from saltvirt.libvirt import reservations
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.create.host import apply
 from saltvirt.storage import policies, usage
 
 
@@ -88,7 +90,7 @@ def test_a_file_that_is_being_made_for_another_stays(hypervisor, purpose, caplog
 
 def test_what_was_made_since_it_was_looked_for_stays(hypervisor, monkeypatch):
     with hypervisor.libvirt():
-        fetch = do._fetch_minion
+        fetch = apply._fetch_minion
 
         def meanwhile(*args):
             (path,) = [one for one in args[1].paths if "data" in one]
@@ -97,7 +99,7 @@ def test_what_was_made_since_it_was_looked_for_stays(hypervisor, monkeypatch):
             return fetch(*args)
 
         hypervisor.init("other")
-        monkeypatch.setattr(do, "_fetch_minion", meanwhile)
+        monkeypatch.setattr(apply, "_fetch_minion", meanwhile)
         with pytest.raises(StorageError, match="web1_data.qcow2 is there already"):
             hypervisor.init("web1")
 
@@ -107,14 +109,14 @@ def test_what_was_made_since_it_was_looked_for_stays(hypervisor, monkeypatch):
 @pytest.fixture
 def other_host(hypervisor, monkeypatch):
     """Another host, which makes a file between this one's last look and its own file."""
-    make = ownfiles.link_mark
+    make = exclusivecreate.link_mark
 
     def first(mark, path):
         if path.endswith("_data.qcow2"):
             Path(path).write_text("another host's")
         return make(mark, path)
 
-    monkeypatch.setattr(ownfiles, "link_mark", first)
+    monkeypatch.setattr(exclusivecreate, "link_mark", first)
 
 
 def left(hypervisor):

@@ -1,10 +1,10 @@
 """A VM that could not boot is refused or named before it is made."""
 
 import pytest
-from saltvirt.errors import ImageError
-from saltvirt.image.validation import ValidatedImage
-from saltvirt.model import Disk, Vm
-from saltvirt.ops.build import bootable
+from saltvirt.core.errors import ImageError
+from saltvirt.storage.images.validation import ValidatedImage
+from saltvirt.core.model import Disk, Vm
+from saltvirt.vm.create.host import bootable
 
 IMAGE = "salt://x.qcow2"
 

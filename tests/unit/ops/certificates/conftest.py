@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from askedca import ask
-from saltvirt import wire
-from saltvirt.ops.certificates import enrolment, installed
+from saltvirt.core import wire
+from saltvirt.certificates.host import enrolment, installed
 
 FUNCTIONS = {"cmd.has_exec": lambda _name: False}
 

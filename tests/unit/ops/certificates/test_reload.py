@@ -3,7 +3,7 @@
 import socket
 
 import pytest
-from saltvirt.ops.certificates import reload
+from saltvirt.certificates.host import reload
 
 USUAL = {"max-clients": "5000", "max-unauth-clients": "20"}
 

@@ -8,11 +8,11 @@ import subprocess
 
 import libvirt
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, ImageError, StorageError
-from saltvirt.image import cache, removal, validation
-from saltvirt.ops import storage
-from saltvirt.ops.images import cached
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, ImageError, StorageError
+from saltvirt.storage.images import cache, removal, validation
+from saltvirt.storage import diskpaths
+from saltvirt.storage.images import cachedimages
 from saltvirt.storage import policies, usage
 
 DOMAIN = """<domain type='test'><name>{name}</name><memory unit='MiB'>64</memory>
@@ -54,10 +54,10 @@ def test_nobody_uses_it_and_it_is_removed_with_its_notes(host):
     settings, conn, digest, path = host
     cache.inspection_path(settings, digest).write_text("{}")
     size = cache.read_notes(settings)[digest]["stat"][0]
-    assert cached.prune(conn, settings, None, is_dry=True)["removed"] == {digest: size}
+    assert cachedimages.prune(conn, settings, None, is_dry=True)["removed"] == {digest: size}
     assert cache.find(settings, digest)
 
-    done = cached.prune(conn, settings, None, is_dry=False)
+    done = cachedimages.prune(conn, settings, None, is_dry=False)
 
     assert done == {"removed": {digest: size}, "kept": {}}
     assert [p.name for p in cache.ensure_folder(settings).iterdir() if digest in p.name] == []
@@ -65,15 +65,15 @@ def test_nobody_uses_it_and_it_is_removed_with_its_notes(host):
 
 def test_a_disk_that_another_host_makes_meanwhile_keeps_its_image(host, tmp_path, monkeypatch):
     settings, conn, digest, path = host
-    looks = cached.find_users
+    looks = cachedimages.find_users
 
     def seen(*args):
         found = looks(*args)
         overlay(tmp_path / "images/web1_system.qcow2", path)
         return found
 
-    monkeypatch.setattr(cached, "find_users", seen)
-    done = cached.prune(conn, settings, None, is_dry=False)
+    monkeypatch.setattr(cachedimages, "find_users", seen)
+    done = cachedimages.prune(conn, settings, None, is_dry=False)
 
     disk = tmp_path / "images/web1_system.qcow2"
     assert done == {"removed": {}, "kept": {digest: f"used by {disk}"}}
@@ -86,7 +86,7 @@ def test_between_begin_and_end_all_hosts_can_look_once_more(host, tmp_path, is_u
     settings, conn, digest, path = host
     size = cache.read_notes(settings)[digest]["stat"][0]
 
-    begun = cached.begin(conn, settings, [digest, "another"])
+    begun = cachedimages.begin(conn, settings, [digest, "another"])
 
     assert begun == {"removed": {}, "kept": {}, "begun": [digest]}
     with pytest.raises(ImageError, match="was removed"):
@@ -95,9 +95,9 @@ def test_between_begin_and_end_all_hosts_can_look_once_more(host, tmp_path, is_u
     if is_used:
         overlay(disk, path)
     kept = {digest: f"used by {disk}"} if is_used else {}
-    assert cached.find_used(conn, settings, [digest, "another"]) == {"removed": {}, "kept": kept}
+    assert cachedimages.find_used(conn, settings, [digest, "another"]) == {"removed": {}, "kept": kept}
     removed = {} if is_used else {digest: size}
-    assert cached.end(conn, settings, list(removed)) == {"removed": removed, "kept": {}}
+    assert cachedimages.end(conn, settings, list(removed)) == {"removed": removed, "kept": {}}
     assert bool(cache.find(settings, digest)) is is_used
     assert [one.name for one in cache.ensure_folder(settings).glob("*.removing")] == []
 
@@ -105,15 +105,15 @@ def test_between_begin_and_end_all_hosts_can_look_once_more(host, tmp_path, is_u
 def test_an_image_is_named_by_its_beginning_and_what_is_none_is_refused(host):
     settings, _conn, digest, _path = host
 
-    assert cached.resolve_digests(settings, None) is None
+    assert cachedimages.resolve_digests(settings, None) is None
     for typed in (digest, digest[:12], [digest[:12]], f"{digest[:6]},"):
-        assert cached.resolve_digests(settings, typed) == [digest]
-    assert cached.resolve_digests(settings, "0" * 64) == [], "another host may have it"
+        assert cachedimages.resolve_digests(settings, typed) == [digest]
+    assert cachedimages.resolve_digests(settings, "0" * 64) == [], "another host may have it"
     with pytest.raises(BadArgument, match="digests: no image here begins with 'tiny'; see virt.im"):
-        cached.resolve_digests(settings, "tiny")
+        cachedimages.resolve_digests(settings, "tiny")
     cache.note_path(cache.ensure_folder(settings), f"{digest[:12]}{'f' * 52}").write_text("{}")
     with pytest.raises(BadArgument, match="digests: more than one image here begins with"):
-        cached.resolve_digests(settings, digest[:12])
+        cachedimages.resolve_digests(settings, digest[:12])
 
 
 def test_what_never_began_is_not_ended_whatever_it_is_called(host, tmp_path):
@@ -121,7 +121,7 @@ def test_what_never_began_is_not_ended_whatever_it_is_called(host, tmp_path):
     (tmp_path / "other.removing").write_text(f'{{"path": "{path}", "stat": [1, 2]}}')
 
     names = [digest, "../../other", str(tmp_path / "other")]
-    said = cached.end(conn, settings, names)
+    said = cachedimages.end(conn, settings, names)
 
     assert said == {
         "removed": {},
@@ -199,7 +199,7 @@ def test_a_chain_that_ends_in_it_uses_it_wherever_its_files_are(host, tmp_path):
     top = overlay(tmp_path / "elsewhere/top.qcow2", middle)
     dom = conn.defineXML(DOMAIN.format(name="deep", disk=top, driver=QCOW2))
     try:
-        done = cached.prune(conn, settings, [digest], is_dry=False)
+        done = cachedimages.prune(conn, settings, [digest], is_dry=False)
     finally:
         dom.undefine()
 
@@ -207,7 +207,7 @@ def test_a_chain_that_ends_in_it_uses_it_wherever_its_files_are(host, tmp_path):
     assert cache.find(settings, digest)
 
 
-@pytest.mark.parametrize("prune", [cached.begin, cached.find_used])
+@pytest.mark.parametrize("prune", [cachedimages.begin, cachedimages.find_used])
 def test_no_image_goes_while_nobody_can_look_what_is_below_a_disk(host, tmp_path, prune):
     settings, conn, digest, path = host
     disk = overlay(tmp_path / "mounted/web1.qcow2", path)
@@ -230,10 +230,10 @@ def test_no_image_goes_while_what_is_between_it_and_a_disk_is_out_of_reach(host,
     (tmp_path / "mounted").rename(tmp_path / "away")
     try:
         with pytest.raises(StorageError, match="middle.qcow2 of VM 'web1' .* mount its file"):
-            cached.prune(conn, settings, [digest], is_dry=False)
+            cachedimages.prune(conn, settings, [digest], is_dry=False)
         for network in ("nbd://nas.example/d1", "rbd:vms/d1", "nbd:unix:/run/d1:exportname=d1"):
             qemu_img("rebase", "-u", "-F", "raw", "-b", network, disk)
-            assert list(cached.prune(conn, settings, [digest], is_dry=True)["removed"]) == [digest]
+            assert list(cachedimages.prune(conn, settings, [digest], is_dry=True)["removed"]) == [digest]
     finally:
         dom.undefine()
 
@@ -242,7 +242,7 @@ def test_an_overlay_in_the_image_folder_uses_it_without_a_vm(host, tmp_path):
     settings, conn, digest, path = host
     lonely = overlay(tmp_path / "images/lonely.qcow2", path)
 
-    assert cached.list_images(conn, settings)[digest]["users"] == [str(lonely)]
+    assert cachedimages.list_images(conn, settings)[digest]["users"] == [str(lonely)]
 
 
 @pytest.mark.parametrize("is_usual", [False, True])
@@ -253,7 +253,7 @@ def test_an_overlay_in_another_folder_of_vms_uses_it_without_a_vm(host, tmp_path
         settings = dataclasses.replace(settings, storagepool=str(tmp_path / "fast"))
     pool = None if is_usual else conn.storagePoolCreateXML(POOL.format(tmp_path / "fast"))
     try:
-        done = cached.prune(conn, settings, None, is_dry=False)
+        done = cachedimages.prune(conn, settings, None, is_dry=False)
     finally:
         if pool is not None:
             pool.destroy()
@@ -275,7 +275,7 @@ def test_a_vm_uses_the_kernel_that_was_fetched_for_it(host, tmp_path):
     )
     dom = conn.defineXML(BOOTS.format(kernel=got.path))
     try:
-        done = cached.prune(conn, settings, None, is_dry=False)
+        done = cachedimages.prune(conn, settings, None, is_dry=False)
     finally:
         dom.undefine()
 
@@ -288,7 +288,7 @@ def test_a_chain_that_goes_in_a_circle_ends(host, tmp_path):
     ring = overlay(tmp_path / "images/ring.qcow2", path)
     qemu_img("rebase", "-u", "-F", "qcow2", "-b", "ring.qcow2", ring)
 
-    assert cached.list_images(conn, settings)[digest]["users"] == []
+    assert cachedimages.list_images(conn, settings)[digest]["users"] == []
 
 
 def test_nothing_is_removed_while_a_vm_is_built(host, tmp_path):
@@ -300,7 +300,7 @@ def test_nothing_is_removed_while_a_vm_is_built(host, tmp_path):
     )
 
     with pytest.raises(StorageError, match="web1 is being built or moved here"):
-        cached.prune(conn, settings, None, is_dry=False)
+        cachedimages.prune(conn, settings, None, is_dry=False)
     assert cache.find(settings, digest)
 
 
@@ -316,7 +316,7 @@ def test_what_a_guest_wrote_into_its_raw_disk_says_nothing(host, tmp_path):
     disk = looks_like_an_overlay(tmp_path / "images/web1_system.raw", path.encode())
     dom = conn.defineXML(DOMAIN.format(name="web1", disk=disk, driver=RAW))
     try:
-        assert cached.list_images(conn, settings)[digest]["users"] == []
+        assert cachedimages.list_images(conn, settings)[digest]["users"] == []
     finally:
         dom.undefine()
 
@@ -328,8 +328,8 @@ def test_what_it_wrote_says_nothing_when_it_lies_below_a_snapshot(host, tmp_path
     qemu_img("create", "-f", "qcow2", "-F", "raw", "-b", disk, top)
     dom = conn.defineXML(DOMAIN.format(name="web1", disk=top, driver=QCOW2))
     try:
-        assert cached.list_images(conn, settings)[digest]["users"] == []
-        assert list(storage.chain(str(top))) == [str(top), str(disk)]
+        assert cachedimages.list_images(conn, settings)[digest]["users"] == []
+        assert list(diskpaths.chain(str(top))) == [str(top), str(disk)]
     finally:
         dom.undefine()
 
@@ -352,7 +352,7 @@ def test_a_base_counts_however_a_header_names_it(host, tmp_path, name):
     try:
         known = usage.index(conn, settings).references(policies.DELETE)
         assert str(middle) in known
-        assert cached.list_images(conn, settings)[digest]["users"] == ["deep"]
+        assert cachedimages.list_images(conn, settings)[digest]["users"] == ["deep"]
     finally:
         dom.undefine()
 
@@ -364,14 +364,14 @@ def test_what_a_guest_wrote_says_nothing_where_a_description_says_raw(host, tmp_
     name = f'json:{{"driver": "raw", "file": {{"driver": "file", "filename": "{disk}"}}}}'
     qemu_img("rebase", "-u", "-b", name, "-F", "raw", top)
 
-    assert list(storage.chain(str(top))) == [str(top), str(disk)]
+    assert list(diskpaths.chain(str(top))) == [str(top), str(disk)]
 
 
 @pytest.mark.parametrize("name", [b"json:", b"json:[1]", b'json:{"file": 1, "file.x": {"y": 2}}'])
 def test_a_description_without_a_file_is_nothing_below(tmp_path, name):
     disk = looks_like_an_overlay(tmp_path / "lonely.qcow2", name)
 
-    assert list(storage.chain(str(disk))) == [str(disk)]
+    assert list(diskpaths.chain(str(disk))) == [str(disk)]
 
 
 @pytest.mark.parametrize("name", [b"/x\0y", b"x" * 1023, b"/\xff\xfe", b"../" * 300, b"\n"])
@@ -380,9 +380,9 @@ def test_a_name_that_is_none_of_a_file_is_nothing_below(host, tmp_path, name):
     disk = looks_like_an_overlay(tmp_path / "images/lonely.qcow2", name)
     dom = conn.defineXML(DOMAIN.format(name="web1", disk=disk, driver=QCOW2))
     try:
-        assert cached.list_images(conn, settings)[digest]["users"] == []
+        assert cachedimages.list_images(conn, settings)[digest]["users"] == []
         known = usage.index(conn, settings).references(policies.DELETE)
         assert str(disk) in known
-        storage.measure(disk, "qcow2")
+        diskpaths.measure(disk, "qcow2")
     finally:
         dom.undefine()

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import asloaded
 import pytest
-from saltvirt import config, locks
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, ImageError
-from saltvirt.image import cache, removal
-from saltvirt.image import source as source_
+from saltvirt.core.options import config
+from saltvirt.core import locks
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, ImageError
+from saltvirt.storage.images import cache, removal
+from saltvirt.storage.images import source as source_
 
 MODULE = asloaded.module("_modules/virt_image.py")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import verdicts
-from saltvirt import files
-from saltvirt.errors import StorageError
-from saltvirt.ops import ownvolumes, trash
-from saltvirt.ops.build import existing
-from saltvirt.ops.images import golden
+from saltvirt.core import files
+from saltvirt.core.errors import StorageError
+from saltvirt.storage import vmvolumes, trash
+from saltvirt.vm.create.host import existing
+from saltvirt.seeding import golden
 from saltvirt.storage.sharing import OtherHostsUsage
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
@@ -53,7 +53,7 @@ def test_what_a_disk_in_the_trash_is_based_on_is_not_replaced(keeping, is_own):
         pool = conn.storagePoolDefineXML(POOL.format(images))
         pool.create()
         pool.createXML("<volume><name>base.qcow2</name><capacity>1024</capacity></volume>")
-        (verdict,) = ownvolumes.judge_wipe(conn, settings, "p1", "base.qcow2", OtherHostsUsage())
+        (verdict,) = vmvolumes.judge_wipe(conn, settings, "p1", "base.qcow2", OtherHostsUsage())
         assert "in the trash" in verdict.reason
         pool.destroy()
         pool.undefine()

@@ -5,10 +5,10 @@ import subprocess
 
 import libvirt
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.errors import StorageError
-from saltvirt.image import cache
-from saltvirt.ops.images import cached
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import StorageError
+from saltvirt.storage.images import cache
+from saltvirt.storage.images import cachedimages
 
 VM = """<domain type='test'><name>web1</name><memory unit='MiB'>64</memory><os><type>hvm</type></os>
 <devices><disk type='volume' device='disk'><driver name='qemu' type='{}'/>
@@ -43,7 +43,7 @@ def conn():
     conn.close()
 
 
-@pytest.mark.parametrize("prune", [cached.begin, cached.find_used])
+@pytest.mark.parametrize("prune", [cachedimages.begin, cachedimages.find_used])
 def test_an_image_stays_until_the_pool_is_defined_again(tmp_path, conn, settings, digest, prune):
     conn.defineXML(VM.format("qcow2"))
 
@@ -60,4 +60,4 @@ def test_an_image_stays_until_the_pool_is_defined_again(tmp_path, conn, settings
 def test_what_is_raw_is_based_on_nothing(conn, settings, digest):
     conn.defineXML(VM.format("raw"))
 
-    assert list(cached.prune(conn, settings, None, is_dry=True)["removed"]) == [digest]
+    assert list(cachedimages.prune(conn, settings, None, is_dry=True)["removed"]) == [digest]

@@ -7,9 +7,9 @@ from pathlib import Path
 import libvirt
 import pytest
 from endkit import End
-from saltvirt import content
-from saltvirt.kvm import halves, lifecycle, migrate
-from saltvirt.ops.migration import checks, sending
+from saltvirt.core import filecontent
+from saltvirt.libvirt.domains import halves, lifecycle, migrate
+from saltvirt.migration.host import arrivalchecks, sending
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def end(hypervisor, tmp_path, monkeypatch):
     def push(_other, here, there):
         shutil.copy(here, folder / Path(there).name)
         made.meanwhile()
-        return content.digest(here)
+        return filecontent.digest(here)
 
     def hand_over(*_args):
         (folder / "defined").touch()
@@ -50,7 +50,7 @@ def end(hypervisor, tmp_path, monkeypatch):
     for name in sending._TLS_FILES:
         (folder / name).touch()
     # It says of no machine type and of no job what libvirt says of QEMU's.
-    monkeypatch.setattr(checks, "_libvirts_reasons", lambda *_: [])
+    monkeypatch.setattr(arrivalchecks, "_libvirts_reasons", lambda *_: [])
     monkeypatch.setattr(migrate, "status", lambda *_: {})
     monkeypatch.setattr(halves, "runs_alone", lifecycle.is_active)
     return made

@@ -7,13 +7,17 @@ pushed, and libvirt's own migration is a note that it was asked for.
 
 from pathlib import Path
 
-from saltvirt import parts, protocol, records, settling, wire
-from saltvirt.kvm import connect, lifecycle
-from saltvirt.model import Move
-from saltvirt.movefacts import Noted
-from saltvirt.ops import reservations
-from saltvirt.ops.migration import arrival, departure, startlock, state
-from saltvirt.parts import run
+from saltvirt.core.protocol import effects, moveprotocol, recoveryprotocol
+from saltvirt.core.journal import records
+from saltvirt.core import wire
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.core.model import Move
+from saltvirt.core.journal.movefacts import Noted
+from saltvirt.libvirt import reservations
+from saltvirt.migration.host import arrival, departure, movestate
+from saltvirt.vm.power.host import startlock
+from saltvirt.core.protocol.effects import run
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
 TOKEN = "t1"
@@ -78,14 +82,14 @@ class End:
 
     def step(self, which, token=TOKEN, **given):
         """Do a step of settling, on the side that it is of."""
-        side = departure if which in protocol.ON_SOURCE else arrival
+        side = departure if which in moveprotocol.ON_SOURCE else arrival
         if "noted" in given:
             given["noted"] = wire.argument("noted", Noted, given["noted"])
         return side.step(self.context, "web1", token, which, **given)
 
     def state(self, conn, token=TOKEN):
         """Return what the host says of the move, as it is sent."""
-        return wire.plain(state.read_state(conn, self.settings, "web1", token, UUID))
+        return wire.plain(movestate.read_state(conn, self.settings, "web1", token, UUID))
 
 
 def is_untouched(end, paths, name="web1"):
@@ -104,14 +108,14 @@ class Settling:
         self.site, self.conn, self.other, self.done = site, conn, other, []
 
     def look_at_source(self):
-        self.source = protocol.Source(**self.site.state(self.conn)["source"])
+        self.source = moveprotocol.Source(**self.site.state(self.conn)["source"])
         return self.source
 
     def look_at_target(self):
-        return protocol.Target(**self.other)
+        return moveprotocol.Target(**self.other)
 
     def look_elsewhere(self):
-        return parts.Elsewhere()
+        return effects.Elsewhere()
 
     def close(self):
         pass
@@ -119,7 +123,7 @@ class Settling:
     def __getattr__(self, step):
         def do():
             self.done.append(step)
-            if step in protocol.ON_SOURCE:
+            if step in moveprotocol.ON_SOURCE:
                 is_gone = self.other.get("phase") in (None, "refused")
                 said = {"seen": self.source.phase, "is_refused": is_gone}
                 given = said if step == "cancel" else {}
@@ -134,4 +138,4 @@ class Settling:
 
     def settle(self):
         """Return how it ended, and whether it has moved."""
-        return run(settling.settle(), self)
+        return run(recoveryprotocol.settle(), self)

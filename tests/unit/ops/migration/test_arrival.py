@@ -5,12 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt import content, protocol, wire
-from saltvirt.errors import ReservationRefused, VirtError
-from saltvirt.image import tool
-from saltvirt.kvm import lifecycle
-from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.ops.migration import arrival, kept, migrationinfo, startlock
+from saltvirt.core import filecontent, wire
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.errors import ReservationRefused, VirtError
+from saltvirt.storage.images import tool
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.libvirt.domains.migrate import MigrationFailed
+from saltvirt.migration.host import arrival
+from saltvirt.libvirt import departedvms
+from saltvirt.vm.show.host import migrationinfo
+from saltvirt.vm.power.host import startlock
 from saltvirt.placement.answers import FileFacts, ImageFacts
 from saltvirt.xml import parse
 
@@ -37,7 +41,7 @@ def come(end, conn, moving):
     for path in paths:
         path.write_bytes((end.folder / path.name).read_bytes())
     end.define(conn, moving.name, moving.uuid, paths=paths)
-    return {"digests": {str(p): content.digest(end.folder / p.name) for p in paths}}
+    return {"digests": {str(p): filecontent.digest(end.folder / p.name) for p in paths}}
 
 
 def pools(conn):
@@ -51,12 +55,12 @@ def pools(conn):
 
 @pytest.mark.parametrize("spoilt", [{}, {"disks": "of another type"}])
 def test_a_newer_version_of_the_protocol_is_refused_in_one_line(end, moving, spoilt):
-    about = {**wire.plain(moving), "wire": protocol.WIRE}
+    about = {**wire.plain(moving), "wire": moveprotocol.WIRE}
     context = replace(end.context, opts={"id": "hyper2"})
-    assert arrival.parse_migration_info(context, about) == replace(moving, wire=protocol.WIRE)
+    assert arrival.parse_migration_info(context, about) == replace(moving, wire=moveprotocol.WIRE)
 
     with pytest.raises(MigrationFailed, match="VM 'web1' .*update this host: salt hyper2 saltutil"):
-        arrival.parse_migration_info(context, {**about, "wire": protocol.WIRE + 1, **spoilt})
+        arrival.parse_migration_info(context, {**about, "wire": moveprotocol.WIRE + 1, **spoilt})
 
 
 def test_a_host_that_says_no_version_of_the_protocol_is_an_older_one(end, moving):
@@ -139,16 +143,16 @@ def test_a_file_that_is_there_is_refused_and_stays(end, conn, moving):
 
 
 def test_what_cannot_be_made_is_taken_back(end, conn, moving, monkeypatch):
-    from saltvirt.ops.migration import files
+    from saltvirt.migration.host import incomingfiles
 
-    make = files.make
+    make = incomingfiles.make
 
     def second_fails(file):
         if file.path.endswith("_1.raw"):
             raise MigrationFailed("disk full")
         make(file)
 
-    monkeypatch.setattr(files, "make", second_fails)
+    monkeypatch.setattr(incomingfiles, "make", second_fails)
     with pytest.raises(MigrationFailed, match="disk full"):
         prepare(end, moving)
     assert end.hypervisor.files() == [] and end.record("arrival") is None
@@ -163,7 +167,7 @@ def test_a_second_move_to_here_is_refused_and_names_what_settles_the_first(end, 
 
 
 def test_a_vm_that_has_come_whole_belongs_here(end, conn, moving):
-    kept.note_target(end.settings, "web1", "hyper3")
+    departedvms.note_target(end.settings, "web1", "hyper3")
     prepare(end, moving)
     noted = come(end, conn, moving)
 
@@ -176,7 +180,7 @@ def test_a_vm_that_has_come_whole_belongs_here(end, conn, moving):
     end.step("end")
     assert end.record("arrival") is None and pools(conn) == []
     assert end.hypervisor.files() == ["web1_0.raw", "web1_1.raw"]
-    kept.refuse_moved(end.settings, "web1")
+    departedvms.refuse_moved(end.settings, "web1")
 
 
 @pytest.mark.parametrize(("more", "starts"), [({}, {"web1"}), ({"autostart": False}, set())])
@@ -247,7 +251,7 @@ def test_a_disk_that_cannot_be_read_has_not_come_whole(end, conn, moving, monkey
     def fail(_path):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("saltvirt.content.digest", fail)
+    monkeypatch.setattr("saltvirt.core.filecontent.digest", fail)
     with pytest.raises(MigrationFailed, match="not come here whole: .*cannot be read .Input"):
         end.step("arrive", is_handed=True, noted=noted)
 

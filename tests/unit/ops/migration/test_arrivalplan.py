@@ -2,11 +2,11 @@
 
 import pytest
 import told
-from saltvirt.errors import StorageError
-from saltvirt.image.validation import ValidatedImage
-from saltvirt.ops.migration import arrivalplan, sending
-from saltvirt.ops.migration.arrivalplan import ArrivalPlan, AwaitedImage, ComingFile
-from saltvirt.ops.migration.here import LocalFacts
+from saltvirt.core.errors import StorageError
+from saltvirt.storage.images.validation import ValidatedImage
+from saltvirt.migration.host import arrivalplan, sending
+from saltvirt.migration.host.arrivalplan import ArrivalPlan, AwaitedImage, ComingFile
+from saltvirt.migration.host.arrivalfacts import LocalFacts
 
 ISO = "/srv/tools.iso"
 A, B = "a" * 64, "b" * 64

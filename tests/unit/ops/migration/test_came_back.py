@@ -3,10 +3,10 @@
 import time
 
 import pytest
-from saltvirt import protocol
-from saltvirt.kvm import lifecycle
-from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.ops.migration import departure, state
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.libvirt.domains.migrate import MigrationFailed
+from saltvirt.migration.host import departure, movestate
 
 
 @pytest.fixture
@@ -15,8 +15,8 @@ def paths(end, conn):
     made = end.make(conn)
     end.begin()
     end.send()
-    end.hypervisor.dies(lambda: end.step(protocol.FINISH), "departure.leaving")
-    assert end.phase("departure") == protocol.LEAVING
+    end.hypervisor.dies(lambda: end.step(moveprotocol.FINISH), "departure.leaving")
+    assert end.phase("departure") == moveprotocol.LEAVING
     return made
 
 
@@ -31,25 +31,25 @@ def test_a_vm_that_was_moved_back_by_hand_stays(end, conn, paths):
     for path in paths:
         path.write_bytes(b"newest data" * 1000)
 
-    source = protocol.Source(**end.state(conn)["source"])
-    assert protocol.next_step(source, protocol.Target()) == protocol.KEEP
+    source = moveprotocol.Source(**end.state(conn)["source"])
+    assert moveprotocol.next_step(source, moveprotocol.Target()) == moveprotocol.KEEP
     with pytest.raises(MigrationFailed, match="it is not defined there"):
-        end.step(protocol.FINISH)
-    assert _is_kept(end, conn, paths) and end.phase("departure") == protocol.LEAVING
+        end.step(moveprotocol.FINISH)
+    assert _is_kept(end, conn, paths) and end.phase("departure") == moveprotocol.LEAVING
 
 
 def test_the_disks_of_a_vm_whose_target_was_reinstalled_stay(end, conn, paths):
     (end.folder / "defined").unlink()
 
     with pytest.raises(MigrationFailed, match="it is not defined there"):
-        end.step(protocol.FINISH)
+        end.step(moveprotocol.FINISH)
     assert _is_kept(end, conn, paths)
 
     # Its definition alone was removed when the target was reinstalled.
     conn.lookupByName("web1").undefine()
     assert end.state(conn)["source"]["has_files"]
     with pytest.raises(MigrationFailed, match="it is not defined there"):
-        end.step(protocol.FINISH)
+        end.step(moveprotocol.FINISH)
     assert all(path.exists() for path in paths)
 
 
@@ -57,7 +57,7 @@ def test_a_vm_that_was_started_here_and_has_stopped_again_stays(end, conn, paths
     paths[1].write_bytes(b"what the guest wrote")
 
     with pytest.raises(MigrationFailed, match="web1_1.raw was written to after it was sent"):
-        end.step(protocol.FINISH)
+        end.step(moveprotocol.FINISH)
     assert _is_kept(end, conn, paths)
 
 
@@ -70,8 +70,8 @@ def test_what_a_running_vm_leaves_is_noted_when_it_has_been_handed_over(end, con
     paths[0].write_bytes(b"somebody started it here once more")
 
     with pytest.raises(MigrationFailed, match="web1_0.raw was written to after it was sent"):
-        end.step(protocol.FINISH)
-    assert _is_kept(end, conn, paths) and end.phase("departure") == protocol.HANDING
+        end.step(moveprotocol.FINISH)
+    assert _is_kept(end, conn, paths) and end.phase("departure") == moveprotocol.HANDING
 
 
 def test_a_job_that_stood_still_after_its_look_looks_once_more(end, conn, monkeypatch):
@@ -88,12 +88,12 @@ def test_a_job_that_stood_still_after_its_look_looks_once_more(end, conn, monkey
 
     monkeypatch.setattr(departure.Departure, "undefine", moved_back)
     with pytest.raises(MigrationFailed, match="it is not defined there"):
-        end.step(protocol.FINISH)
+        end.step(moveprotocol.FINISH)
     assert _is_kept(end, conn, paths)
 
 
 def test_a_vm_that_is_whole_on_its_target_leaves(end, conn, paths):
-    end.step(protocol.FINISH)
+    end.step(moveprotocol.FINISH)
 
     assert not lifecycle.is_defined(conn, "web1") and not any(path.exists() for path in paths)
     assert end.record("departure") is None
@@ -106,7 +106,7 @@ def test_a_target_tells_whether_it_has_the_disks_that_the_source_has_noted(end, 
     assert disks == [str(path) for path in paths]
 
     def has_disks(paths):
-        return state.read_state(conn, end.settings, "other", "t2", None, paths).target.has_disks
+        return movestate.read_state(conn, end.settings, "other", "t2", None, paths).target.has_disks
 
     assert has_disks(disks) and has_disks(None)
     assert not has_disks([*disks, str(end.images / "gone.raw")])

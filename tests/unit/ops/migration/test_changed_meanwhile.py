@@ -2,8 +2,8 @@
 
 import pytest
 from endkit import is_untouched
-from saltvirt.kvm import lifecycle
-from saltvirt.kvm.migrate import MigrationFailed
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.libvirt.domains.migrate import MigrationFailed
 
 
 def snapshot(dom):

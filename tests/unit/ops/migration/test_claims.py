@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from saltvirt.ops.migration import claims
+from saltvirt.storage import claims
 from test_arrival import moving, prepare
 
 __all__ = ["moving"]

@@ -4,10 +4,10 @@ import xml.etree.ElementTree as ET
 
 import libvirt
 import pytest
-from saltvirt.kvm import migrate, migrateconnections
-from saltvirt.model import Move
-from saltvirt.ops.migration import connections, sending, watching
-from saltvirt.xml import tlspriority
+from saltvirt.libvirt.domains import migrate, migrateconnections
+from saltvirt.core.model import Move
+from saltvirt.migration.host import connections, sending, transferwatch
+from saltvirt.xml.domain import tlspriority
 
 PARALLEL = libvirt.VIR_MIGRATE_PARALLEL
 
@@ -85,7 +85,7 @@ def watched(monkeypatch, options, *errors):
             raise migrate.MigrationFailed("it stays")
         return {"memory_bytes": 1}
 
-    monkeypatch.setattr(watching, "watch", watch)
+    monkeypatch.setattr(transferwatch, "watch", watch)
     try:
         sending._watch_job(None, "web1", options, True, begin)
     except migrate.MigrationFailed:

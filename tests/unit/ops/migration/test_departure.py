@@ -4,33 +4,37 @@ import threading
 
 import pytest
 from endkit import UUID, is_untouched
-from saltvirt import content, protocol
-from saltvirt.errors import NameTaken, StorageError, VirtError
-from saltvirt.kvm import lifecycle, migrate
-from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.ops import purge, storage
-from saltvirt.ops.migration import departure, kept, startlock
+from saltvirt.core import filecontent
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.errors import NameTaken, StorageError, VirtError
+from saltvirt.libvirt.domains import lifecycle, migrate
+from saltvirt.libvirt.domains.migrate import MigrationFailed
+from saltvirt.vm.purge.host import purge
+from saltvirt.storage import diskpaths
+from saltvirt.migration.host import departure
+from saltvirt.libvirt import departedvms
+from saltvirt.vm.power.host import startlock
 
 
 def test_a_stopped_vm_leaves_and_nothing_of_it_stays(end, conn):
     paths = end.make(conn)
-    whole = {str(path): content.digest(path) for path in paths}
+    whole = {str(path): filecontent.digest(path) for path in paths}
 
     moving = end.begin()
     assert moving.uuid and end.phase("departure") == "planned"
-    assert moving.wire == protocol.WIRE
+    assert moving.wire == moveprotocol.WIRE
     end.send()
 
     assert end.phase("departure") == "handing"
     assert end.state(conn)["noted"]["digests"] == whole
-    assert {path.name: content.digest(path) for path in end.folder.glob("*.raw")} == {
+    assert {path.name: filecontent.digest(path) for path in end.folder.glob("*.raw")} == {
         path.name: whole[str(path)] for path in paths
     }
     assert end.step("finish")["removed"] == sorted(map(str, paths))
     assert not any(path.exists() for path in paths) and not lifecycle.is_defined(conn, "web1")
     assert end.record("departure") is None
     with pytest.raises(NameTaken, match="'web1' moved from here to .*apply this state there"):
-        kept.refuse_moved(end.settings, "web1")
+        departedvms.refuse_moved(end.settings, "web1")
 
 
 def test_what_its_firmware_noted_leaves_with_a_stopped_vm(end, conn):
@@ -176,7 +180,7 @@ def test_that_it_starts_with_its_host_again_survives_a_crash(end, conn, monkeypa
     end.begin()
     end.send()
     monkeypatch.setattr(
-        storage,
+        diskpaths,
         "settle_definitions",
         lambda: settled.append(lifecycle.list_autostarted_domains(conn)),
     )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import asloaded
 import pytest
-from saltvirt.errors import StorageError
-from saltvirt.kvm import connect
-from saltvirt.ops.migration import files
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt import connect
+from saltvirt.migration.host import incomingfiles
 from saltvirt.storage import sharing
 
 MIB = 1 << 20
@@ -32,7 +32,7 @@ def seeded(hypervisor):
     """Return a function that has disks made, on a host with a VM web1."""
     with hypervisor.libvirt() as conn:
         hypervisor.init(start=False)
-        yield lambda disks, force=False: files.seed(conn, hypervisor.settings, disks, force)
+        yield lambda disks, force=False: incomingfiles.seed(conn, hypervisor.settings, disks, force)
 
 
 def test_disks_are_as_they_were_said_to_be(seeded, tmp_path):
@@ -82,7 +82,7 @@ def test_none_is_made_if_one_cannot_be(seeded, tmp_path):
 
 
 def test_what_comes_while_it_waits_is_not_replaced(hypervisor, seeded, tmp_path, monkeypatch):
-    lock = files.reservations.host_lock
+    lock = incomingfiles.reservations.host_lock
 
     @contextmanager
     def late(settings):
@@ -90,7 +90,7 @@ def test_what_comes_while_it_waits_is_not_replaced(hypervisor, seeded, tmp_path,
         with lock(settings):
             yield
 
-    monkeypatch.setattr(files.reservations, "host_lock", late)
+    monkeypatch.setattr(incomingfiles.reservations, "host_lock", late)
     with pytest.raises(StorageError, match="late is there already"):
         seeded({"vda": disk(tmp_path / "late")})
 
@@ -108,14 +108,14 @@ def test_what_other_hosts_may_have_no_force_replaces(
     (tmp_path / "san").mkdir()
     (tmp_path / "san/d").write_text("another host's")
     with hypervisor.libvirt() as conn, pytest.raises(StorageError, match="may be another host's"):
-        files.seed(conn, settings, {"vda": disk(tmp_path / "san/d")}, force=True)
+        incomingfiles.seed(conn, settings, {"vda": disk(tmp_path / "san/d")}, force=True)
 
     assert (tmp_path / "san/d").read_text() == "another host's"
 
 
 def test_what_is_on_record_is_not_made_before_its_vm(hypervisor, seeded, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        files.reservations, "coming_files", lambda _s, _name: {str(tmp_path / "d"): "web9"}
+        incomingfiles.reservations, "coming_files", lambda _s, _name: {str(tmp_path / "d"): "web9"}
     )
     with pytest.raises(StorageError, match="is to be a file of VM 'web9'"):
         seeded({"vda": disk(tmp_path / "d")})

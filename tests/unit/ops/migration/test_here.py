@@ -5,11 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt import records
-from saltvirt.errors import StorageError
-from saltvirt.image import cache, source
-from saltvirt.ops import reservations, storage
-from saltvirt.ops.migration import arrival, checks, here, migrationinfo
+from saltvirt.core.journal import records
+from saltvirt.core.errors import StorageError
+from saltvirt.storage.images import cache, source
+from saltvirt.libvirt import reservations
+from saltvirt.storage import diskpaths
+from saltvirt.migration.host import arrival, arrivalchecks, arrivalfacts
+from saltvirt.vm.show.host import migrationinfo
 from saltvirt.placement.answers import ImageFacts
 
 MIB = 2**20
@@ -45,12 +47,12 @@ def test_an_image_that_comes_first_is_what_the_disk_is_made_over(end, conn, imag
 
     assert said == {"images": {}, "present": [], "token": "t1"} and end.phase("arrival") == "ready"
     (disk,) = moving.disks
-    made = storage.measure(disk.path, "qcow2")
+    made = diskpaths.measure(disk.path, "qcow2")
     assert (made["backing"], made["virtual"]) == (cache.find(end.settings, digest).path, 9 * MIB)
     left = end.record("arrival").facts
     assert left["paths"] == [disk.path] and left["images"] == {}
     # It is not asked for again.
-    found = here.gather(end.context, moving, frozenset(), "t2")
+    found = arrivalfacts.gather(end.context, moving, frozenset(), "t2")
     assert found.incoming == {} and found.images[digest].path == made["backing"]
 
 
@@ -63,7 +65,7 @@ def test_a_medium_that_appears_after_the_look_is_not_overwritten(end, conn, movi
         iso.write_bytes(b"somebody's")
         return []
 
-    monkeypatch.setattr(checks, "check", check)
+    monkeypatch.setattr(arrivalchecks, "check", check)
     with pytest.raises(StorageError, match=r"a file .*tools.iso is there already"):
         arrival.prepare(end.context, replace(moving, disks=[medium]), "t1", "hyper1")
 

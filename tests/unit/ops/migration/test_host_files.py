@@ -1,7 +1,8 @@
 """What a VM names beside its disks is looked for on the host that takes it."""
 
-from saltvirt.kvm import connect
-from saltvirt.ops.migration import checks, migrationinfo
+from saltvirt.libvirt import connect
+from saltvirt.migration.host import arrivalchecks
+from saltvirt.vm.show.host import migrationinfo
 from test_of_this_host import TEST
 
 XML = (
@@ -39,7 +40,7 @@ def test_a_host_names_what_it_lacks(tmp_path):
     (tmp_path / "there").touch()
     files = [str(tmp_path / "there"), str(tmp_path / "pxe.rom"), f"{tmp_path}/logs/"]
 
-    assert list(checks._missing_path_reasons(files)) == [
+    assert list(arrivalchecks._missing_path_reasons(files)) == [
         f"there is no file {tmp_path}/pxe.rom there",
         f"there is no folder {tmp_path}/logs there",
     ]

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from saltvirt.kvm import lifecycle
-from saltvirt.ops.migration import checks, migrationinfo
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.migration.host import arrivalchecks
+from saltvirt.vm.show.host import migrationinfo
 
 
 @pytest.mark.parametrize(("there", "refused"), [("{}/", 0), ("{}", 0), ("{}-other", 1)])
@@ -14,6 +15,6 @@ def test_only_another_folder_is_another(end, conn, there, refused):
     lifecycle.undefine(conn, "web1")
     host = replace(end.settings, images=there.format(end.settings.images))
 
-    why = [one for one in checks.check(conn, host, moving) if "its image folder is" in one]
+    why = [one for one in arrivalchecks.check(conn, host, moving) if "its image folder is" in one]
 
     assert len(why) == refused

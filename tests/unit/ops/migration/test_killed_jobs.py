@@ -2,11 +2,12 @@
 
 import pytest
 from endkit import Settling, is_untouched
-from saltvirt import records
-from saltvirt.kvm import lifecycle
-from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.ops import reservations
-from saltvirt.ops.migration import arrival, migrationinfo
+from saltvirt.core.journal import records
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.libvirt.domains.migrate import MigrationFailed
+from saltvirt.libvirt import reservations
+from saltvirt.migration.host import arrival
+from saltvirt.vm.show.host import migrationinfo
 
 POINTS = [
     f"departure.{when}{phase}"

@@ -5,11 +5,15 @@ import json
 import time
 
 import pytest
-from saltvirt import locks, protocol
-from saltvirt.errors import NameTaken, StorageError
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import inspect, legacymoves, purge, reservations
-from saltvirt.ops.migration import departure, startlock, state
+from saltvirt.core import locks
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.errors import NameTaken, StorageError
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.show.host import inspect
+from saltvirt.libvirt import legacymoves, reservations
+from saltvirt.vm.purge.host import purge
+from saltvirt.migration.host import departure, movestate
+from saltvirt.vm.power.host import startlock
 
 ROOM = {"vcpus": 1, "memory_mib": 64, "disk_mib": 1, "affinity": [], "anti_affinity": []}
 
@@ -39,8 +43,8 @@ def test_a_claim_is_taken_over_when_nobody_is_at_it(end, conn, until_s, is_held,
     assert path.exists() is not is_adopted
     assert end.phase("arrival") == ("ready" if is_adopted else None)
     if is_adopted:
-        (shown,) = state.read_moves(end.settings)["web1"]
-        assert shown.token == protocol.legacy_token("web1") and shown.source is None
+        (shown,) = movestate.read_moves(end.settings)["web1"]
+        assert shown.token == moveprotocol.legacy_token("web1") and shown.source is None
         # What came in those days was not noted, so nobody calls it empty.
         assert end.state(conn, shown.token)["target"]["is_empty"] is False
 
@@ -51,7 +55,7 @@ def test_a_departure_is_taken_over_and_settled(end, conn):
     said = {"uuid": uuid, "uri": "qemu+tls://hyper2/system", "paths": [str(p) for p in paths]}
     path = leave(end, "departures", **said)
 
-    (shown,) = state.read_moves(end.settings)["web1"]
+    (shown,) = movestate.read_moves(end.settings)["web1"]
 
     assert not path.exists() and (shown.phase, shown.target) == ("handing", "hyper2")
     (end.folder / "defined").touch()
@@ -97,7 +101,7 @@ def test_a_departure_that_a_crash_has_spoilt_is_named_and_kept(end, conn, text):
     end.make(conn, "db1", "4dea22b3-1d52-d8f3-2516-782e98ab3fa1")
     why = f"the record {path} cannot be read .*see which host has the VM, then move"
 
-    (shown,) = state.read_moves(end.settings)["web1"]
+    (shown,) = movestate.read_moves(end.settings)["web1"]
     info = inspect.host_info(conn, end.settings)
 
     assert shown.purpose == "unreadable" and shown.error == info.unreadable["web1"]
@@ -173,10 +177,10 @@ def test_one_that_was_taken_over_before_a_crash_is_not_taken_over_again(end, con
 
 
 def test_what_is_buried_of_one_old_move_says_nothing_of_another(end, conn):
-    end.step("cancel", token=protocol.legacy_token("web1"), seen=None, is_refused=True)
+    end.step("cancel", token=moveprotocol.legacy_token("web1"), seen=None, is_refused=True)
     end.make(conn, "db1", "4dea22b3-1d52-d8f3-2516-782e98ab3fa1")
 
-    seen = state.read_state(conn, end.settings, "db1", protocol.legacy_token("db1"), None)
+    seen = movestate.read_state(conn, end.settings, "db1", moveprotocol.legacy_token("db1"), None)
 
     assert seen.source.phase is None
 
@@ -186,7 +190,7 @@ def test_one_that_was_sent_without_digests_arrives(end, conn):
     said = {"paths": [str(p) for p in paths], "defines": True, **ROOM}
     leave(end, "claims", until=time.time() - 5, **said)
     uuid = lifecycle.uuid(conn, "web1")
-    token = protocol.legacy_token("web1")
+    token = moveprotocol.legacy_token("web1")
     leave(end, "departures", uuid=uuid, uri="qemu+tls://hyper2/system", paths=said["paths"])
     noted = end.state(conn, token)["noted"]
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt.errors import VirtError
-from saltvirt.ops import reservations
+from saltvirt.core.errors import VirtError
+from saltvirt.libvirt import reservations
 from test_arrival import moving, prepare
 
 __all__ = ["moving"]

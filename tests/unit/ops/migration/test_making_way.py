@@ -8,10 +8,12 @@ from pathlib import Path
 import libvirt
 import pytest
 from endkit import UUID
-from saltvirt.errors import VirtError
-from saltvirt.kvm import lifecycle, migrate
-from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.ops.migration import departure, migrationinfo, startlock
+from saltvirt.core.errors import VirtError
+from saltvirt.libvirt.domains import lifecycle, migrate
+from saltvirt.libvirt.domains.migrate import MigrationFailed
+from saltvirt.migration.host import departure
+from saltvirt.vm.show.host import migrationinfo
+from saltvirt.vm.power.host import startlock
 
 
 def test_what_a_third_host_has_stays_here_off_and_is_named(end, conn):
@@ -42,7 +44,7 @@ def test_what_runs_makes_way_for_nobody(end, conn):
 
 
 def test_the_last_definitions_of_vms_moved_by_hand_are_kept(end, conn, monkeypatch):
-    monkeypatch.setattr("saltvirt.ops.migration.kept._MOST", 2)
+    monkeypatch.setattr("saltvirt.libvirt.departedvms._MOST", 2)
     end.make(conn)
     kept = Path(end.settings.state_dir) / "moved"
     kept.mkdir(parents=True)

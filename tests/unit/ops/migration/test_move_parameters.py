@@ -5,10 +5,10 @@ import socket
 import libvirt
 import pytest
 import told
-from saltvirt.errors import BadArgument
-from saltvirt.kvm import migrate
-from saltvirt.model import Move
-from saltvirt.ops.migration import reach, sending, watching
+from saltvirt.core.errors import BadArgument
+from saltvirt.libvirt.domains import migrate
+from saltvirt.core.model import Move
+from saltvirt.migration.host import peer, sending, transferwatch
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ from saltvirt.ops.migration import reach, sending, watching
     ],
 )
 def test_the_data_goes_to_the_host_of_the_target(target, host):
-    reach.refuse_strange("target", target)
-    uri, found = reach.uri_of(target)
+    peer.refuse_strange("target", target)
+    uri, found = peer.uri_of(target)
 
     assert found == host
     assert uri == (target if "://" in target else f"qemu+tls://{host}/system")
@@ -67,7 +67,7 @@ def test_the_data_goes_to_the_host_of_the_target(target, host):
 )
 def test_what_is_not_a_host_of_this_cloud_over_tls_is_refused(target):
     with pytest.raises(BadArgument, match="target: .* is not a host of this cloud; give a ") as no:
-        reach.refuse_strange("target", target)
+        peer.refuse_strange("target", target)
 
     assert "secret" not in str(no.value) and "\n" not in str(no.value)
 
@@ -100,8 +100,8 @@ def test_without_qemus_own_tls_no_name_is_checked(options):
 def test_why_there_is_no_post_copy_is_said_where_qemu_names_no_cause():
     said = "unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported"
 
-    assert "vm.unprivileged_userfaultfd=1 on both hosts" in watching._remedy(said)
-    assert watching._remedy("the connection was lost") == ""
+    assert "vm.unprivileged_userfaultfd=1 on both hosts" in transferwatch._remedy(said)
+    assert transferwatch._remedy("the connection was lost") == ""
 
 
 EMULATED = {"domain_type": "qemu", "state": "running"}
@@ -147,7 +147,7 @@ def test_a_host_whose_name_nobody_knows_is_not_taken_for_one_with_a_firewall(mon
     monkeypatch.setattr(socket, "create_connection", unknown)
 
     with pytest.raises(migrate.MigrationFailed) as failed:
-        reach.refuse_unreachable("hyper2")
+        peer.refuse_unreachable("hyper2")
 
     said = str(failed.value)
     assert said.startswith("this host finds no address for hyper2: Name or service not known; ")
@@ -170,7 +170,7 @@ def test_a_certificate_that_has_expired_says_how_it_is_renewed(monkeypatch, said
     monkeypatch.setattr(libvirt, "open", refused)
 
     with pytest.raises(migrate.MigrationFailed) as failed:
-        reach.refuse_unreachable("hyper2")
+        peer.refuse_unreachable("hyper2")
 
     assert str(failed.value).startswith("qemu+tls://hyper2/system does not let this host in: ")
     assert str(failed.value).endswith("; new ones: salt-run virt_pki.renew") is renews

@@ -3,12 +3,12 @@
 import libvirt
 import pytest
 from endkit import is_untouched
-from saltvirt import wire
-from saltvirt.kvm import lifecycle, migrate, snapshots
-from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.movefacts import Noted
-from saltvirt.ops.migration import migrationinfo
-from saltvirt.xml import snapshot
+from saltvirt.core import wire
+from saltvirt.libvirt.domains import lifecycle, migrate, snapshots
+from saltvirt.libvirt.domains.migrate import MigrationFailed
+from saltvirt.core.journal.movefacts import Noted
+from saltvirt.vm.show.host import migrationinfo
+from saltvirt.xml.storage import snapshot
 
 TAKEN = """<domainsnapshot><name>{}</name><creationTime>1</creationTime>
 <disks><disk name='vda' snapshot='{}'/><disk name='vdb' snapshot='no'/></disks>

@@ -4,11 +4,12 @@ import struct
 from os import chown
 
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.errors import NoSuchVm
-from saltvirt.kvm import connect, query
-from saltvirt.ops.migration import migrationinfo, ofhost
-from saltvirt.xml import read
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import NoSuchVm
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import query
+from saltvirt.vm.show.host import migrationinfo, hostdependencies
+from saltvirt.xml.edit import readdomain
 
 TEST = HostSettings(uri="test:///default")
 QEMU = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
@@ -33,8 +34,8 @@ MEMORY = (
 
 def why(devices="", more="", settings=TEST, is_running=False):
     """Return what keeps a VM with these devices here."""
-    root = read.domain(f"<domain {QEMU}><name>m1</name>{more}<devices>{devices}</devices></domain>")
-    return list(ofhost.obstacles(settings, root, is_running=is_running))
+    root = readdomain.domain(f"<domain {QEMU}><name>m1</name>{more}<devices>{devices}</devices></domain>")
+    return list(hostdependencies.obstacles(settings, root, is_running=is_running))
 
 
 @pytest.mark.parametrize(

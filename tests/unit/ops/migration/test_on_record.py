@@ -4,11 +4,12 @@ import json
 
 import onrecord
 import pytest
-from saltvirt import records
-from saltvirt.errors import StorageError
-from saltvirt.movefacts import ArrivalFacts, DepartureFacts
-from saltvirt.ops import reservations
-from saltvirt.ops.migration import arrival, departure, migrationinfo
+from saltvirt.core.journal import records
+from saltvirt.core.errors import StorageError
+from saltvirt.core.journal.movefacts import ArrivalFacts, DepartureFacts
+from saltvirt.libvirt import reservations
+from saltvirt.migration.host import arrival, departure
+from saltvirt.vm.show.host import migrationinfo
 
 ROOM = set(onrecord.ROOM)
 BEGUN = {"uuid", "target", "was_running", "state", "autostart", "leaves", "paths", "disks"}

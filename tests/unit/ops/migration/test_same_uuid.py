@@ -3,9 +3,10 @@
 import shutil
 
 import pytest
-from saltvirt.errors import ReservationRefused
-from saltvirt.kvm import lifecycle
-from saltvirt.ops.migration import arrival, checks, migrationinfo
+from saltvirt.core.errors import ReservationRefused
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.migration.host import arrival, arrivalchecks
+from saltvirt.vm.show.host import migrationinfo
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def test_a_host_with_a_vm_of_its_uuid_does_not_take_it(end, conn, moving):
 
 
 def test_it_is_said_before_a_move_too(end, conn, moving):
-    (why,) = checks.check(conn, end.settings, moving)
+    (why,) = arrivalchecks.check(conn, end.settings, moving)
 
     assert why.startswith("VM 'web1-old' there has its UUID 4dea22b3-1d52-d8f3-2516-782e98ab3fa0; ")
 
@@ -41,16 +42,16 @@ def test_one_of_its_name_is_said_once(end, conn, moving):
     lifecycle.undefine(conn, "web1-old")
     end.define(conn, "web1", moving.uuid)
 
-    assert checks.check(conn, end.settings, moving) == ["it already has a VM called web1"]
+    assert arrivalchecks.check(conn, end.settings, moving) == ["it already has a VM called web1"]
 
 
 @pytest.mark.parametrize(("name", "said"), [("web1-old", 1), ("web1", 0)])
 def test_by_hand_it_does_not_go_there_but_back_to_where_its_definition_was_kept(
     end, conn, moving, monkeypatch, name, said
 ):
-    monkeypatch.setattr(checks.host, "capabilities", lambda _conn: {"arch": "i686", "guests": []})
-    monkeypatch.setattr(checks.generation, "reasons", lambda *_: [])
+    monkeypatch.setattr(arrivalchecks.hostfacts, "capabilities", lambda _conn: {"arch": "i686", "guests": []})
+    monkeypatch.setattr(arrivalchecks.generation, "reasons", lambda *_: [])
     lifecycle.undefine(conn, "web1-old")
     end.define(conn, name, moving.uuid)
 
-    assert len(checks.unfit_reasons(conn, moving)) == said
+    assert len(arrivalchecks.unfit_reasons(conn, moving)) == said

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt.ops.migration import checks, migrationinfo, sharedfiles
+from saltvirt.migration.host import arrivalchecks
+from saltvirt.vm.show.host import migrationinfo, sharedfiles
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def moving(end, conn, tmp_path, monkeypatch):
 
 
 def _reasons(end, conn, moving):
-    return [one for one in checks.check(conn, end.settings, moving) if "not the one" in one]
+    return [one for one in arrivalchecks.check(conn, end.settings, moving) if "not the one" in one]
 
 
 def test_a_file_of_the_same_number_is_the_same(end, conn, moving):

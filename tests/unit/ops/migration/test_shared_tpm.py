@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import libvirt
 import pytest
-from saltvirt.kvm import lifecycle
+from saltvirt.libvirt.domains import lifecycle
 from saltvirt.storage import sharing
-from saltvirt.xml import tpm
+from saltvirt.xml.domain import tpm
 
 TPM = "<tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm>"
 

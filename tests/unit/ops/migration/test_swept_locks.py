@@ -4,9 +4,9 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from saltvirt import locks
-from saltvirt.config import HostSettings
-from saltvirt.ops.migration import state
+from saltvirt.core import locks
+from saltvirt.core.options.config import HostSettings
+from saltvirt.migration.host import movestate
 
 PLACES = [
     "records/departure",
@@ -25,7 +25,7 @@ def test_the_lock_of_a_dead_job_is_removed(tmp_path, place):
     left.parent.mkdir(parents=True, exist_ok=True)
     left.touch()
 
-    assert state.read_moves(settings) == {}
+    assert movestate.read_moves(settings) == {}
 
     assert not left.exists()
 
@@ -36,6 +36,6 @@ def test_the_lock_of_a_job_that_is_at_work_stays(tmp_path):
         for path in paths:
             at_work.enter_context(locks.hold_lock(path, is_done=lambda: False))
         # These locks are of open files, not of processes: this one is shut out as another would be.
-        assert state.read_moves(HostSettings(state_dir=str(tmp_path))) == {}
+        assert movestate.read_moves(HostSettings(state_dir=str(tmp_path))) == {}
 
         assert all(path.exists() for path in paths)

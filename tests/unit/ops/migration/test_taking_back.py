@@ -2,9 +2,9 @@
 
 import pytest
 from endkit import is_untouched
-from saltvirt.kvm import lifecycle
-from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.ops.migration import departure
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.libvirt.domains.migrate import MigrationFailed
+from saltvirt.migration.host import departure
 
 
 @pytest.fixture

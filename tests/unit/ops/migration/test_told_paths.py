@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import asloaded
 import pytest
-from saltvirt import wire
-from saltvirt.ops import answering
-from saltvirt.ops.migration import checks, migrationinfo
+from saltvirt.core import wire
+from saltvirt.core.salt import answering
+from saltvirt.migration.host import arrivalchecks
+from saltvirt.vm.show.host import migrationinfo
 
 MOVES = asloaded.module("_modules/virt_answers_moves.py")
 
@@ -37,7 +38,7 @@ def test_of_a_file_elsewhere_nothing_is_told(end, conn, moving, tmp_path, is_the
         disks=[replace(disk, path=path), replace(disk, path=path, how="shared")],
     )
 
-    why = checks.check(conn, end.settings, asked, may_tell_paths=False)
+    why = arrivalchecks.check(conn, end.settings, asked, may_tell_paths=False)
 
     about = [line for line in why if "secret" in line]
     assert about == [
@@ -49,9 +50,9 @@ def test_of_a_file_elsewhere_nothing_is_told(end, conn, moving, tmp_path, is_the
 def test_of_the_files_of_vms_all_is_told(end, conn, moving):
     asked = replace(moving, files=[f"{end.settings.images}/kernel"])
 
-    by_hand = checks.check(conn, end.settings, asked, may_tell_paths=False)
+    by_hand = arrivalchecks.check(conn, end.settings, asked, may_tell_paths=False)
 
-    assert by_hand == checks.check(conn, end.settings, asked)
+    assert by_hand == arrivalchecks.check(conn, end.settings, asked)
     assert f"there is no file {end.settings.images}/kernel there" in by_hand
 
 
@@ -60,9 +61,9 @@ def test_a_caller_learns_whether_log_folder_and_firmware_are_there(end, conn, mo
     """Each VM that virt.init makes names that folder, and each one with UEFI its firmware."""
     asked = replace(moving, files=[path])
 
-    by_hand = checks.check(conn, end.settings, asked, may_tell_paths=False)
+    by_hand = arrivalchecks.check(conn, end.settings, asked, may_tell_paths=False)
 
-    assert by_hand == checks.check(conn, end.settings, asked)
+    assert by_hand == arrivalchecks.check(conn, end.settings, asked)
 
 
 def test_the_runner_is_told_and_nobody_else(end, conn, moving, monkeypatch):
@@ -73,7 +74,7 @@ def test_the_runner_is_told_and_nobody_else(end, conn, moving, monkeypatch):
         told.append(may_tell_paths)
         return []
 
-    monkeypatch.setattr(checks, "check", check)
+    monkeypatch.setattr(arrivalchecks, "check", check)
     monkeypatch.setattr(MOVES.config, "host_settings", lambda *_given: end.settings)
     functions = {"virt.migrate_check": MOVES.migrate_check}
     order = answering.Order(fun="virt.migrate_check", arg=[wire.plain(moving)])

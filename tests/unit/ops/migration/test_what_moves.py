@@ -4,11 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, lifecycle, query
-from saltvirt.ops.migration import checks, migrationinfo
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import lifecycle, query
+from saltvirt.migration.host import arrivalchecks
+from saltvirt.vm.show.host import migrationinfo
 from saltvirt.placement.answers import DiskFacts, FileFacts
-from saltvirt.xml import read, tpm
+from saltvirt.xml.edit import readdomain
+from saltvirt.xml.domain import tpm
 
 DATA = Path(__file__).resolve().parents[3] / "data"
 TEST = HostSettings(uri="test:///default")
@@ -113,7 +116,7 @@ def test_a_host_takes_such_a_volume_only_into_the_same_pool(moving, pool, tmp_pa
 
     def why(name):
         disks = [replace(there.disks[0], pool=name)]
-        return list(checks._pool_reasons(conn, replace(there, disks=disks)))
+        return list(arrivalchecks._pool_reasons(conn, replace(there, disks=disks)))
 
     assert why("vms") == why(None) == []
     assert why("none") == ["there is no pool none there, or it does not run"]
@@ -128,7 +131,7 @@ def test_a_host_takes_a_volume_only_where_it_has_it():
 
     def why(settings, path, how="shared"):
         disk = DiskFacts(path=path, how=how, **usual)
-        return list(checks._volume_reasons(conn, settings, disk))
+        return list(arrivalchecks._volume_reasons(conn, settings, disk))
 
     with connect.open_connection(TEST, readonly=False) as conn:
         pool = conn.storagePoolLookupByName("default-pool")
@@ -171,10 +174,10 @@ def test_what_its_firmware_noted_travels_with_a_stopped_vm(moving, tmp_path, nvr
     ],
 )
 def test_firmware_that_libvirt_chooses_has_its_variables_where_libvirt_puts_them(inside, path):
-    root = read.domain(f"<domain><name>m1</name><os firmware='efi'>{inside}</os></domain>")
+    root = readdomain.domain(f"<domain><name>m1</name><os firmware='efi'>{inside}</os></domain>")
 
-    assert read.firmware_variables(root) == path
-    assert read.firmware_variables(read.domain("<domain><os/></domain>")) is None
+    assert readdomain.firmware_variables(root) == path
+    assert readdomain.firmware_variables(readdomain.domain("<domain><os/></domain>")) is None
 
 
 def test_a_stopped_vm_does_not_lose_the_secrets_of_its_tpm(moving, tmp_path, monkeypatch):
@@ -207,12 +210,12 @@ def test_what_only_the_definition_has_of_a_newer_libvirt_counts():
     # As 11.3 shows it; the libvirt of these tests may be older, and leave it out.
     xml = (DATA / "generations" / "running13.xml").read_text()
     plain = xml.replace("<poll max='123'/>", "")
-    root = read.domain(plain)
+    root = readdomain.domain(plain)
     tags = dict.fromkeys(("checkpoints", "saved", "active", "autostart"), set())
     tags |= {"snapshots": {}, "host_cpu": None, "qemu": "10", "pools": {}}
 
     for later, since in ((plain, []), (xml, ["9.4"])):
-        vm = query.Definition("m1", "running", root, read.domain(later))
+        vm = query.Definition("m1", "running", root, readdomain.domain(later))
         found = migrationinfo._facts(TEST, vm, tags)
         assert [version for _what, version in found.newer] == since
 

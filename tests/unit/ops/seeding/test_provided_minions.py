@@ -11,14 +11,14 @@ from typing import ClassVar
 import pytest
 import salt.config
 import salt.loader
-from saltvirt import minionpackages
-from saltvirt.errors import SeedError
-from saltvirt.minionpackages import Package
-from saltvirt.ops.build import create
-from saltvirt.ops.context import Context
-from saltvirt.ops.seeding import install, provided
-from saltvirt.seed import appliance
-from saltvirt.seed.model import Inspection
+from saltvirt.seeding.shared import minionpackages
+from saltvirt.core.errors import SeedError
+from saltvirt.seeding.shared.minionpackages import Package
+from saltvirt.vm.create.host import create
+from saltvirt.core.salt.context import Context
+from saltvirt.seeding import install, provided
+from saltvirt.seeding.offline import appliance
+from saltvirt.seeding.seedmodel import Inspection
 
 HERE = platform.machine()
 CLOUDY = {

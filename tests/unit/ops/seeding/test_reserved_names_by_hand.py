@@ -6,10 +6,10 @@ from pathlib import Path
 
 import keypairs
 import pytest
-from saltvirt.errors import BadArgument
-from saltvirt.ops.build import create
-from saltvirt.ops.context import Context
-from saltvirt.ops.seeding import existing
+from saltvirt.core.errors import BadArgument
+from saltvirt.vm.create.host import create
+from saltvirt.core.salt.context import Context
+from saltvirt.seeding import existing
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, SeedError
-from saltvirt.ops.context import Context
-from saltvirt.ops.seeding import existing
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, SeedError
+from saltvirt.core.salt.context import Context
+from saltvirt.seeding import existing
 
 
 @pytest.fixture

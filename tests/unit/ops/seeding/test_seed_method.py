@@ -8,16 +8,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from saltvirt import minionpackages, spec
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, SeedError
-from saltvirt.ops.build import buildfacts
-from saltvirt.ops.context import Context
-from saltvirt.ops.images import golden
-from saltvirt.ops.seeding import inspection, install, method
-from saltvirt.seed import appliance, cloudconfig
-from saltvirt.seed.model import CloudInit, Identity, Inspection, Installation
-from saltvirt.seed.worker import confined
+from saltvirt.seeding.shared import minionpackages
+from saltvirt.vm import spec
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, SeedError
+from saltvirt.vm.create.host import buildfacts
+from saltvirt.core.salt.context import Context
+from saltvirt.seeding import golden
+from saltvirt.seeding import inspection, install, seedmethod
+from saltvirt.seeding.offline import appliance
+from saltvirt.seeding import cloudconfig
+from saltvirt.seeding.seedmodel import CloudInit, Identity, Inspection, Installation
+from saltvirt.seeding.offline.worker import confined
 
 IMAGE = "salt://images/any.qcow2"
 IDENTITY = Identity(id="web1", config={}, cloud_init=CloudInit(user_data=({}, {})))
@@ -39,7 +41,7 @@ def seeing(monkeypatch):
 
 def test_without_the_binding_auto_refuses_what_nobody_has_looked_into_and_says_what_to_do():
     with pytest.raises(SeedError, match="has a salt-minion cannot be seen on this host: ") as said:
-        method.decide(wish())
+        seedmethod.decide(wish())
 
     for words in ("install python3-guestfs", "state.apply hypervisor", "seed_method=nocloud"):
         assert words in str(said.value)
@@ -47,7 +49,7 @@ def test_without_the_binding_auto_refuses_what_nobody_has_looked_into_and_says_w
 
 
 def test_without_the_binding_the_users_word_for_the_minion_will_do():
-    chosen = method.decide(wish(install=False))
+    chosen = seedmethod.decide(wish(install=False))
 
     assert (chosen.name, chosen.install) == ("nocloud", None)
     assert chosen.why == "nothing here could look into the image"
@@ -55,13 +57,13 @@ def test_without_the_binding_the_users_word_for_the_minion_will_do():
 
 def test_without_the_binding_what_is_known_of_the_image_counts():
     known = replace(FOUND, has_cloud_init=True, has_minion=True)
-    assert method.decide(wish(), known).name == "nocloud"
+    assert seedmethod.decide(wish(), known).name == "nocloud"
 
     for found in (replace(known, has_cloud_init=False), replace(known, has_minion=False, os="X 1")):
         with pytest.raises(SeedError, match="image salt://.*(has none: .*guestfs|X 1 has none)"):
-            method.decide(wish(), found)
+            seedmethod.decide(wish(), found)
     with pytest.raises(SeedError, match="needs an appliance, and this host has none: .*guestfs"):
-        method.decide(wish(install_from="/x.tar.xz"), replace(known, has_minion=False))
+        seedmethod.decide(wish(install_from="/x.tar.xz"), replace(known, has_minion=False))
 
 
 def test_what_was_asked_for_is_taken_without_looking():
@@ -69,7 +71,7 @@ def test_what_was_asked_for_is_taken_without_looking():
         settings = HostSettings(seed=seed) if seed else None
         asked = wish(settings=settings, **given)
         assert not asked.is_image_inspected
-        return method.decide(asked).name
+        return seedmethod.decide(asked).name
 
     assert name(seed_method="nocloud") == "nocloud"
     assert name({"method": "nocloud"}) == "nocloud"
@@ -79,7 +81,7 @@ def test_what_was_asked_for_is_taken_without_looking():
 
 def test_guestfs_without_the_binding_is_refused_with_what_to_install():
     with pytest.raises(SeedError, match="no module 'guestfs'; install python3-guestfs"):
-        method.decide(wish(seed_method="guestfs"))
+        seedmethod.decide(wish(seed_method="guestfs"))
 
 
 def test_an_interpreter_that_is_not_there_is_named():
@@ -108,20 +110,20 @@ def test_the_cheapest_way_that_the_image_supports_is_taken(
 ):
     found = replace(FOUND, has_cloud_init=cloud_init, has_minion=minion)
 
-    seed = method.decide(wish(install_from=source), found)
+    seed = seedmethod.decide(wish(install_from=source), found)
 
     assert (seed.name, seed.to_dict()["install"]) == (chosen, kind)
     if not minion:
         with pytest.raises(SeedError, match="has no salt-minion, and install=False"):
-            method.decide(wish(install=False), found)
+            seedmethod.decide(wish(install=False), found)
 
 
 def test_the_guests_own_repositories_are_used_only_if_the_operator_says_so(seeing):
     with pytest.raises(SeedError, match="give install_from=, or set virt:seed:install_network: T"):
-        method.decide(wish(), FOUND)
+        seedmethod.decide(wish(), FOUND)
 
     settings = HostSettings(seed={"install_network": True})
-    chosen = method.decide(wish(settings=settings), FOUND)
+    chosen = seedmethod.decide(wish(settings=settings), FOUND)
 
     assert chosen.install == Installation(kind="repository", network=True)
 
@@ -131,7 +133,7 @@ CLOUDY = replace(FOUND, os="debian 12", has_cloud_init=True)
 
 @pytest.mark.parametrize("system", ["fedora 42", "opensuse 15", "sles 15", "archlinux 0"])
 def test_cloud_init_installs_where_the_distribution_has_a_minion(seeing, system):
-    seed = method.decide(wish(), replace(CLOUDY, os=system))
+    seed = seedmethod.decide(wish(), replace(CLOUDY, os=system))
 
     assert (seed.name, seed.install) == ("nocloud", Installation(kind="boot"))
 
@@ -148,7 +150,7 @@ def test_cloud_init_installs_where_the_distribution_has_a_minion(seeing, system)
 )
 def test_a_guest_that_would_look_for_a_minion_in_vain_is_refused(seeing, system, why):
     with pytest.raises(SeedError) as said:
-        method.decide(wish(), replace(CLOUDY, os=system))
+        seedmethod.decide(wish(), replace(CLOUDY, os=system))
 
     assert str(said.value) == (
         f"image {IMAGE} has cloud-init and no salt-minion, and {why}"
@@ -166,7 +168,7 @@ def test_nobody_is_sent_to_fetch_a_minion_that_would_not_suit(seeing, found, clo
     lacking = replace(CLOUDY, has_cloud_init=cloud_init, **found)
 
     with pytest.raises(SeedError, match="give install_from= packages or a script, ") as said:
-        method.decide(wish(), lacking)
+        seedmethod.decide(wish(), lacking)
 
     assert "`salt-run virt_image.minion_packages` fetches does not suit it" in str(said.value)
     assert "run `" not in str(said.value)
@@ -177,16 +179,16 @@ def test_a_tarball_is_refused_where_nothing_would_start_its_minion(seeing, cloud
     alpine = replace(CLOUDY, os="alpinelinux 3", has_systemd=False, has_cloud_init=cloud_init)
 
     with pytest.raises(SeedError, match="has no systemd, which starts the minion of a tarball"):
-        method.decide(wish(install_from="salt://x.tar.xz"), alpine)
+        seedmethod.decide(wish(install_from="salt://x.tar.xz"), alpine)
 
-    assert method.decide(wish(install_from="/a.sh"), alpine).install.kind == "script"
+    assert seedmethod.decide(wish(install_from="/a.sh"), alpine).install.kind == "script"
 
 
 def test_who_says_where_packages_come_from_is_believed_and_old_debian_has_its_own(seeing):
     named = replace(wish(), has_own_packages=True)
 
-    assert method.decide(named, CLOUDY).install.kind == "boot"
-    assert method.decide(wish(), replace(CLOUDY, os="debian 11")).install.kind == "boot"
+    assert seedmethod.decide(named, CLOUDY).install.kind == "boot"
+    assert seedmethod.decide(wish(), replace(CLOUDY, os="debian 11")).install.kind == "boot"
 
 
 @pytest.mark.parametrize("key", ["apt", "yum_repos", "zypper", "packages", "bootcmd", "runcmd"])
@@ -198,7 +200,7 @@ def test_user_data_that_installs_is_known(key):
 def test_a_small_system_that_is_no_distribution_may_read_the_seed_otherwise(seeing):
     tiny = replace(CLOUDY, os="some system", has_systemd=False)
 
-    assert method.decide(wish(), tiny).install.kind == "boot"
+    assert seedmethod.decide(wish(), tiny).install.kind == "boot"
 
 
 def test_what_the_file_server_has_is_installed_as_if_it_had_been_named(seeing):
@@ -208,7 +210,7 @@ def test_what_the_file_server_has_is_installed_as_if_it_had_been_named(seeing):
     provided = replace(wish(), provided=(package,))
 
     for cloud_init, name in ((True, "nocloud"), (False, "guestfs")):
-        seed = method.decide(provided, replace(CLOUDY, has_cloud_init=cloud_init))
+        seed = seedmethod.decide(provided, replace(CLOUDY, has_cloud_init=cloud_init))
         assert (seed.name, seed.install.kind) == (name, "tarball")
         assert seed.install.urls == ("salt://salt-virt/minion/salt.tar.xz",)
         assert seed.install.digests == ("ab" * 32,)
@@ -252,17 +254,17 @@ def test_a_disk_that_nobody_has_looked_into_is_refused_only_if_it_has_no_minion(
 def test_an_image_that_nobody_could_look_into_is_refused_without_the_users_word(seeing):
     broken = SeedError("the appliance did not start")
 
-    seed = method.decide(wish(install=False), None, broken)
+    seed = seedmethod.decide(wish(install=False), None, broken)
 
     assert (seed.name, seed.why) == ("nocloud", "the appliance did not start")
     with pytest.raises(SeedError, match="cannot be seen: the appliance did not start; give seed_m"):
-        method.decide(wish(), None, broken)
+        seedmethod.decide(wish(), None, broken)
     with pytest.raises(SeedError, match="did not start"):
-        method.decide(wish(seed_method="guestfs"), None, broken)
+        seedmethod.decide(wish(seed_method="guestfs"), None, broken)
 
 
 def test_of_an_image_that_is_not_here_yet_nothing_is_claimed(seeing):
-    seed = method.decide(wish(user_data={"packages": ["vim"]}))
+    seed = seedmethod.decide(wish(user_data={"packages": ["vim"]}))
 
     assert seed.to_dict() == {
         "method": "auto",
@@ -300,14 +302,14 @@ def test_the_guests_processor_is_put_into_the_files_name(monkeypatch):
 )
 def test_what_cannot_work_is_refused_before_anything_is_made(given, why):
     with pytest.raises((SeedError, BadArgument), match=why):
-        method.decide(wish(**given))
+        seedmethod.decide(wish(**given))
 
 
 def test_what_only_cloud_init_reads_needs_cloud_init(seeing):
     told = replace(IDENTITY, cloud_init=CloudInit(user_data=({}, {"packages": ["vim"]})))
 
     with pytest.raises(SeedError, match="with guestfs nothing in the guest would read them"):
-        method.decide(wish(told), replace(FOUND, has_minion=True))
+        seedmethod.decide(wish(told), replace(FOUND, has_minion=True))
 
 
 @pytest.mark.parametrize(
@@ -323,10 +325,10 @@ def test_what_only_cloud_init_reads_needs_cloud_init(seeing):
 def test_credentials_need_a_minion_a_new_systemd_and_a_start(seeing, found, given, why):
     fine = replace(FOUND, has_minion=True, systemd_version=252)
     asked = {"seed_method": "credentials"}
-    assert method.decide(wish(**asked), fine).name == "credentials"
+    assert seedmethod.decide(wish(**asked), fine).name == "credentials"
 
     with pytest.raises(SeedError, match=why):
-        method.decide(wish(**asked, **given), replace(fine, **found))
+        seedmethod.decide(wish(**asked, **given), replace(fine, **found))
 
 
 @pytest.mark.parametrize(

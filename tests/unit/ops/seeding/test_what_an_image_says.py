@@ -4,11 +4,11 @@ import json
 
 import libvirt
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument
-from saltvirt.image import cache
-from saltvirt.ops.images import cached
-from saltvirt.ops.seeding import inspection, install
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument
+from saltvirt.storage.images import cache
+from saltvirt.storage.images import cachedimages
+from saltvirt.seeding import inspection, install
 
 STEERING = "debian \x1b]0;title\x07\x1b[2J12\nhyper2: all is well"
 SHOWN = r"debian \x1b]0;title\x07\x1b[2J12 hyper2: all is well"
@@ -44,7 +44,7 @@ def test_so_it_is_where_images_are_listed(tmp_path):
 
     conn = libvirt.open("test:///default")
     try:
-        (row,) = cached.list_images(conn, settings).values()
+        (row,) = cachedimages.list_images(conn, settings).values()
     finally:
         conn.close()
 

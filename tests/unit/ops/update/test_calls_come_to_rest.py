@@ -1,8 +1,9 @@
 """What libvirt leaves out of a definition, or fills in, is no change by the next call."""
 
 import pytest
-from saltvirt.ops.update import do, request
-from saltvirt.xml import domain, parse
+from saltvirt.vm.update.host import apply, request
+from saltvirt.xml.domain import domain
+from saltvirt.xml import parse
 from test_updates import DEFAULTS
 from updatekit import DEFINED, GOOD, IDLE
 
@@ -20,7 +21,7 @@ def update(hypervisor):
 
         def call(**asked):
             wanted = request.from_call(hypervisor.settings, "web1", {**DEFAULTS, **asked})
-            return do.update(hypervisor.context, wanted)
+            return apply.update(hypervisor.context, wanted)
 
         call.said = lambda: domain.read(parse(conn.lookupByName("web1").XMLDesc()))
         yield call

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from saltvirt import config
-from saltvirt.model import Disk
-from saltvirt.nics import mac_for
-from saltvirt.ops.update import disks, plan, request
-from saltvirt.xml import disk, graphics, parse
+from saltvirt.core.options import config
+from saltvirt.core.model import Disk
+from saltvirt.core.nics import mac_for
+from saltvirt.vm.update.host import disks, plan, request
+from saltvirt.xml.domain import disk, graphics
+from saltvirt.xml import parse
 
 NEW = config.HostSettings()
 OLD = config.host_settings({"virt": {"compat": 3006}})

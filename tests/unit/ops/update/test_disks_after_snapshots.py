@@ -4,10 +4,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from saltvirt.errors import StorageError
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import owned, purge
-from saltvirt.ops.update import do, request
+from saltvirt.core.errors import StorageError
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import ownermark
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.update.host import apply, request
 from test_updates import DEFAULTS
 from updatekit import IDLE
 
@@ -37,7 +38,7 @@ def update(hypervisor):
         def call(*disks):
             given = {**DEFAULTS, "stop_on_reboot": None, "disks": list(disks)}
             wanted = request.from_call(hypervisor.settings, "web1", given)
-            return do.update(hypervisor.context, wanted)
+            return apply.update(hypervisor.context, wanted)
 
         yield call
 
@@ -85,5 +86,5 @@ def test_what_a_snapshot_has_left_below_an_added_disk_goes_with_its_vm(hyperviso
 
         own = purge.find_own_files(conn, hypervisor.settings, "web1", False)
 
-        assert owned.read_owner(added).uuid == lifecycle.uuid(conn, "web1")
+        assert ownermark.read_owner(added).uuid == lifecycle.uuid(conn, "web1")
     assert {str(added), str(upper)} <= set(own)

@@ -8,8 +8,9 @@ a NIC in a network that hands out functions (virDomainNetDefFormat, of its actua
 from types import SimpleNamespace
 
 import pytest
-from saltvirt.ops.update import live, plan
-from saltvirt.xml import nic, parse, tag
+from saltvirt.vm.update.host import live, plan
+from saltvirt.xml.domain import nic
+from saltvirt.xml import parse, tag
 
 MAC, OTHER = "52:54:00:6d:90:02", "52:54:00:6d:90:03"
 ADDRESS = "<address type='pci' domain='0x0000' bus='0x02' slot='0x10' function='0x{}'/>"

@@ -3,9 +3,10 @@
 import subprocess
 
 import libvirt
-from saltvirt.kvm import changing, lifecycle
-from saltvirt.ops.update import do, request
-from saltvirt.xml import domain, parse
+from saltvirt.libvirt.domains import changing, lifecycle
+from saltvirt.vm.update.host import apply, request
+from saltvirt.xml.domain import domain
+from saltvirt.xml import parse
 from test_updates import DEFAULTS
 from updatekit import XML
 
@@ -36,7 +37,7 @@ def test_a_disk_that_is_plugged_in_under_the_name_of_one_that_grows_is_left(
         monkeypatch.setattr(changing, "resize_disk", lambda _conn, _vm, *of: grown.append(of))
         monkeypatch.setattr(changing, "plug", lambda *_: None)
 
-        said = do.update(hypervisor.context, asked)
+        said = apply.update(hypervisor.context, asked)
 
         flags = libvirt.VIR_DOMAIN_XML_INACTIVE
         now = domain.read(parse(conn.lookupByName("web1").XMLDesc(flags))).disks

@@ -2,8 +2,8 @@
 
 import libvirt
 import pytest
-from saltvirt.kvm import changing
-from saltvirt.ops.update import do, request
+from saltvirt.libvirt.domains import changing
+from saltvirt.vm.update.host import apply, request
 from test_updates import DEFAULTS
 from updatekit import DEFINED
 
@@ -20,7 +20,7 @@ def running(hypervisor, monkeypatch):
 
         def call(**asked):
             wanted = request.from_call(hypervisor.settings, "web1", {**DEFAULTS, **asked})
-            return do.update(hypervisor.context, wanted)
+            return apply.update(hypervisor.context, wanted)
 
         yield call
 

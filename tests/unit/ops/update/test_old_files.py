@@ -3,11 +3,11 @@
 import subprocess
 
 import pytest
-from saltvirt.errors import StorageError
-from saltvirt.image import cache
-from saltvirt.kvm import lifecycle
-from saltvirt.ops.images import golden
-from saltvirt.ops.update import do, request
+from saltvirt.core.errors import StorageError
+from saltvirt.storage.images import cache
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.seeding import golden
+from saltvirt.vm.update.host import apply, request
 from test_updates import DEFAULTS
 
 ALONE = {"image": None, "seed": False, "pub_key": None, "priv_key": None, "start": False}
@@ -30,7 +30,7 @@ def test_a_file_below_the_snapshot_of_a_vm_is_taken_by_no_call(hypervisor, tmp_p
     with hypervisor.libvirt() as conn:
         hypervisor.init(disks=disks, **ALONE)
         asked = request.from_call(hypervisor.settings, "web1", {**DEFAULTS, "disks": disks})
-        assert not do.update(hypervisor.context, asked)["definition"]
+        assert not apply.update(hypervisor.context, asked)["definition"]
         # As virt.snapshot with external=True does it.
         qemu_img("create", "-f", "qcow2", "-F", "qcow2", "-b", old, new)
         conn.defineXML(lifecycle.secure_xml(conn, "web1").replace(old, new))
@@ -38,7 +38,7 @@ def test_a_file_below_the_snapshot_of_a_vm_is_taken_by_no_call(hypervisor, tmp_p
         with pytest.raises(
             StorageError, match="would be written to .*a disk of VM 'web1' is based on it"
         ):
-            do.update(hypervisor.context, asked)
+            apply.update(hypervisor.context, asked)
         with pytest.raises(
             StorageError, match="would be written to .*a disk of VM 'web1' is based on it"
         ):

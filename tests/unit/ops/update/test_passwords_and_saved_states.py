@@ -2,7 +2,7 @@
 
 import libvirt
 import pytest
-from saltvirt.ops.update import do, request
+from saltvirt.vm.update.host import apply, request
 from saltvirt.xml import parse
 from test_updates import DEFAULTS
 from updatekit import DEFINED, IDLE
@@ -20,7 +20,7 @@ def update(hypervisor):
 
         def call(**asked):
             given = {**DEFAULTS, "stop_on_reboot": None, **asked}
-            answer = do.update(
+            answer = apply.update(
                 hypervisor.context, request.from_call(hypervisor.settings, "web1", given)
             )
             answer.pop("diff", None)

@@ -3,9 +3,9 @@
 import subprocess
 
 import pytest
-from saltvirt.kvm import lifecycle
-from saltvirt.ops.update import do, request
-from saltvirt.xml import read
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.update.host import apply, request
+from saltvirt.xml.edit import readdomain
 from test_updates import DEFAULTS
 from updatekit import DEFINED, IDLE
 
@@ -21,18 +21,18 @@ def update(hypervisor, tmp_path, monkeypatch):
     """Return a function that wants the disk of a running VM to have 16 MiB; it has 8."""
     path = tmp_path / "web1_system.qcow2"
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", path, "8M"], check=True)
-    monkeypatch.setattr(do.changing, "disk_size", lambda *_: 8 << 20)
+    monkeypatch.setattr(apply.changing, "disk_size", lambda *_: 8 << 20)
     with hypervisor.libvirt() as conn:
         conn.defineXML(VM.format(path)).create()
 
         def call(**asked):
             disks = [{"name": "system", "size": 16}]
             given = {**DEFAULTS, "stop_on_reboot": None, "disks": disks, **asked}
-            answer = do.update(
+            answer = apply.update(
                 hypervisor.context, request.from_call(hypervisor.settings, "web1", given)
             )
             answer.pop("diff", None)
-            return answer, read.describe_notes(read.domain(lifecycle.inactive_xml(conn, "web1")))[
+            return answer, readdomain.describe_notes(readdomain.domain(lifecycle.inactive_xml(conn, "web1")))[
                 "disk_mib"
             ]
 
@@ -47,7 +47,7 @@ def test_a_disk_that_waits_for_the_vm_to_stop_is_not_noted_each_time(update):
 
 
 def test_a_disk_that_libvirt_does_not_grow_is_not_noted_each_time(update, monkeypatch):
-    monkeypatch.setattr(do.changing, "resize_disk", lambda *_: "a job holds it")
+    monkeypatch.setattr(apply.changing, "resize_disk", lambda *_: "a job holds it")
 
     for _time in range(2):
         assert update() == ({**IDLE, "errors": ["a job holds it"]}, 8)
@@ -57,7 +57,7 @@ def test_a_disk_that_libvirt_does_not_grow_is_not_noted_each_time(update, monkey
 
 
 def test_a_disk_that_grows_is_noted(update, monkeypatch):
-    monkeypatch.setattr(do.changing, "resize_disk", lambda *_: None)
+    monkeypatch.setattr(apply.changing, "resize_disk", lambda *_: None)
 
     told, noted = update(test=True)
     assert noted == 8

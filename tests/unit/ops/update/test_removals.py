@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument
-from saltvirt.ops.update import do, live, plan, removals, request
-from saltvirt.xml import domain, parse
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument
+from saltvirt.vm.update.host import apply, live, plan, removals, request
+from saltvirt.xml.domain import domain
+from saltvirt.xml import parse
 from test_updates import DEFAULTS
 from updatekit import XML
 
@@ -160,17 +161,17 @@ def test_a_size_below_the_disks_is_refused(hypervisor, asked, is_refused, compat
     with hypervisor.libvirt() as conn:
         conn.defineXML(XML.replace("<boot order='7'/>", "").replace("<boot dev='hd'/>", ""))
         first = {**DEFAULTS, "disks": [{"name": "data", "size": 16}], "detach": True}
-        do.update(hypervisor.context, request.from_call(settings, "web1", first))
+        apply.update(hypervisor.context, request.from_call(settings, "web1", first))
         before = conn.lookupByName("web1").XMLDesc(0)
         for test in (True, False):
             call = request.from_call(settings, "web1", {**DEFAULTS, **asked, "test": test})
             if is_refused and compat is None:
                 with pytest.raises(BadArgument) as refused:
-                    do.update(hypervisor.context, call)
+                    apply.update(hypervisor.context, call)
                 assert str(refused.value) == (
                     "disks: disk 'data' has 16.0M and is to have 8.0M: a disk is never made "
                     "smaller; leave out its size, or give at least 16"
                 )
                 assert conn.lookupByName("web1").XMLDesc(0) == before
             else:
-                do.update(hypervisor.context, call)
+                apply.update(hypervisor.context, call)

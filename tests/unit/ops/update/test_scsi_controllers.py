@@ -1,9 +1,10 @@
 """SCSI disks are at a controller that Linux has a driver for: libvirt's own choice is another."""
 
 import pytest
-from saltvirt.kvm import changing, lifecycle
-from saltvirt.ops.update import do, request
-from saltvirt.xml import controller, parse
+from saltvirt.libvirt.domains import changing, lifecycle
+from saltvirt.vm.update.host import apply, request
+from saltvirt.xml.domain import controller
+from saltvirt.xml import parse
 from test_old_files import ALONE
 from test_updates import DEFAULTS
 from updatekit import XML
@@ -53,7 +54,7 @@ def updated(hypervisor, disks, *, was="", monkeypatch=None):
         domain = conn.defineXML(TEXT.replace("<devices>", f"<devices>{was}"))
         if monkeypatch is not None:
             domain.create()
-        assert "errors" not in do.update(hypervisor.context, asked)
+        assert "errors" not in apply.update(hypervisor.context, asked)
         return lifecycle.inactive_xml(conn, "web1"), plugged
 
 

@@ -2,7 +2,7 @@
 
 import libvirt
 import pytest
-from saltvirt.ops.update import do, request
+from saltvirt.vm.update.host import apply, request
 from test_updates import DEFAULTS
 from updatekit import IDLE
 
@@ -27,7 +27,7 @@ def update(hypervisor):
         def call(**asked):
             given = {**DEFAULTS, "stop_on_reboot": None, **asked}
             wanted = request.from_call(hypervisor.settings, "web1", given)
-            return do.update(hypervisor.context, wanted)
+            return apply.update(hypervisor.context, wanted)
 
         call.pool = pool
         yield call
@@ -67,6 +67,6 @@ def test_one_of_a_pool_that_does_not_run_is_left_alone(update):
 
 def test_a_running_vm_has_it_as_large_as_its_guest_sees_it(update, monkeypatch):
     monkeypatch.setattr(libvirt.virDomain, "blockInfo", lambda *_: [200 << 20, 0, 0])
-    monkeypatch.setattr(do.changing, "running", lambda *_: VM)
+    monkeypatch.setattr(apply.changing, "running", lambda *_: VM)
 
     assert update(**data(200)) == IDLE

@@ -1,8 +1,8 @@
 """Of a device that a call names, the parts that the call does not name stay as they are."""
 
 import pytest
-from saltvirt.config import HostSettings
-from saltvirt.ops.update import plan, request
+from saltvirt.core.options.config import HostSettings
+from saltvirt.vm.update.host import plan, request
 from saltvirt.xml import parse
 from test_updates import DEFAULTS
 

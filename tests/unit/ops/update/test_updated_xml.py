@@ -1,9 +1,10 @@
 """What virt.update defines is valid by libvirt's own schema."""
 
 import pytest
-from saltvirt.errors import VirtError
-from saltvirt.ops.update import plan, request
-from saltvirt.xml import parse, to_text, vcpu
+from saltvirt.core.errors import VirtError
+from saltvirt.vm.update.host import plan, request
+from saltvirt.xml import parse, to_text
+from saltvirt.xml.domain import vcpu
 from updatekit import BACK, CALLS, XML
 
 DEFAULTS = dict.fromkeys(request.Request.__dataclass_fields__) | {

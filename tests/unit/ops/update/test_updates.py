@@ -8,12 +8,13 @@ import libvirt
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from saltvirt.errors import BadArgument, LibvirtRefused, NoSuchVm, StorageError, VirtError
-from saltvirt.kvm import lifecycle
-from saltvirt.ops.migration import startlock
-from saltvirt.ops.update import do, request
-from saltvirt.xml import domain, parse
-from saltvirt.xml.held import SEED_SERIAL
+from saltvirt.core.errors import BadArgument, LibvirtRefused, NoSuchVm, StorageError, VirtError
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.power.host import startlock
+from saltvirt.vm.update.host import apply, request
+from saltvirt.xml.domain import domain
+from saltvirt.xml import parse
+from saltvirt.xml.edit.devicematch import SEED_SERIAL
 from sizes import sizes
 from updatekit import BACK, BAD, CALLS, DEFINED, IDLE, XML
 
@@ -35,7 +36,7 @@ def update(hypervisor, tmp_path):
 
         def call(name="web1", **asked):
             wanted = request.from_call(hypervisor.settings, name, {**DEFAULTS, **asked})
-            answer = do.update(hypervisor.context, wanted)
+            answer = apply.update(hypervisor.context, wanted)
             # What a real call does not have.
             call.diff = answer.pop("diff", None)
             return answer
@@ -290,7 +291,7 @@ def test_a_drive_gets_a_medium_of_the_web(update):
 
 @pytest.mark.parametrize(("asked", "why"), BAD, ids=str)
 def test_a_bad_argument_changes_nothing(update, monkeypatch, asked, why):
-    monkeypatch.setattr(do.host, "devices", lambda _conn: [])
+    monkeypatch.setattr(apply.hostfacts, "devices", lambda _conn: [])
     before = definition(update)
     for test in (True, False):
         with pytest.raises(BadArgument, match=why):
@@ -319,7 +320,7 @@ def test_a_vm_that_moves_is_not_changed(update, monkeypatch):
     def moving(*_args):
         raise startlock.OnItsWay("it moves")
 
-    monkeypatch.setattr(do.reservations, "refuse_moving", moving)
+    monkeypatch.setattr(apply.reservations, "refuse_moving", moving)
     before = definition(update)
     for test in (True, False):
         with pytest.raises(VirtError, match="it moves"):

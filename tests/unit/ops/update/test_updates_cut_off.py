@@ -5,9 +5,9 @@ from pathlib import Path
 
 import asloaded
 import pytest
-from saltvirt.errors import LibvirtRefused
-from saltvirt.kvm import lifecycle
-from saltvirt.ops.update import do, request
+from saltvirt.core.errors import LibvirtRefused
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.update.host import apply, request
 
 UPDATE = asloaded.module("_modules/virt_change.py").update
 GIVEN = {
@@ -37,7 +37,7 @@ def updated(hypervisor):
 
         def call():
             asked = request.from_call(hypervisor.settings, "web1", {**GIVEN, "disks": DISKS})
-            return do.update(hypervisor.context, asked)
+            return apply.update(hypervisor.context, asked)
 
         yield call, lambda: lifecycle.inactive_xml(conn, "web1")
 
@@ -46,7 +46,7 @@ def test_a_definition_that_is_there_is_taken_back_before_its_disk(hypervisor, up
     update, definition = updated
     before = definition()
     with monkeypatch.context() as cut_off:
-        cut_off.setattr(do.existing, "adopt", ended)
+        cut_off.setattr(apply.existing, "adopt", ended)
         with pytest.raises(SystemExit):
             update()
 

@@ -5,11 +5,15 @@ from pathlib import Path
 
 import libvirt
 import pytest
-from saltvirt import compat, protocol, records, wire
-from saltvirt.kvm import lifecycle, power, query
-from saltvirt.movefacts import DepartureFacts
-from saltvirt.ops import purge, reservations
-from saltvirt.ops.migration import kept
+from saltvirt.core.salt import compat
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.journal import records
+from saltvirt.core import wire
+from saltvirt.libvirt.domains import lifecycle, power, query
+from saltvirt.core.journal.movefacts import DepartureFacts
+from saltvirt.vm.purge.host import purge
+from saltvirt.libvirt import reservations
+from saltvirt.libvirt import departedvms
 from saltvirt.xml import parse
 
 MODULE = Path(__file__).resolve().parents[4] / "_states/virt_defined.py"
@@ -83,7 +87,7 @@ def test_a_vm_is_defined_updated_and_left(states):
 
 @pytest.mark.parametrize("function", ["defined", "running"])
 def test_a_vm_that_moved_away_is_not_made_a_second_time(states, hypervisor, function):
-    kept.note_target(hypervisor.settings, "web1", "hyper2")
+    departedvms.note_target(hypervisor.settings, "web1", "hyper2")
 
     done = states.apply(function, **VM)
 
@@ -95,7 +99,7 @@ def test_a_vm_that_moved_away_is_not_made_a_second_time(states, hypervisor, func
 
 def test_a_vm_that_is_here_again_is_updated_and_made_anew_when_it_is_gone(states, hypervisor):
     states.apply("defined", **VM)
-    kept.note_target(hypervisor.settings, "web1", "hyper2")
+    departedvms.note_target(hypervisor.settings, "web1", "hyper2")
 
     assert states.apply("defined", **{**VM, "cpu": 2})["comment"] == "Domain web1 updated"
     purge.purge(states.conn, hypervisor.settings, "web1")
@@ -129,8 +133,8 @@ def test_a_state_that_comes_as_a_vm_leaves_does_not_forget_where_it_goes(states,
         paths=[],
     )
     with records.hold_record(folder, "departure", "web1") as held:
-        held.begin("t1", protocol.LEAVING, **wire.plain(facts))
-        kept.note_target(hypervisor.settings, "web1", "hyper2")
+        held.begin("t1", moveprotocol.LEAVING, **wire.plain(facts))
+        departedvms.note_target(hypervisor.settings, "web1", "hyper2")
         assert "has been leaving this host" in states.defined("web1", **VM)["comment"]
         held.end()
     states.conn.lookupByName("web1").undefine()

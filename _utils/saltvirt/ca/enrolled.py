@@ -1,0 +1,130 @@
+"""Record what each host was certified for, and its requests: one small file for each host."""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from saltvirt.core import files, locks
+from saltvirt.ca import policy
+from saltvirt.ca.ca import PkiError
+from saltvirt.ca.certified import names_in
+
+PER_HOUR, PER_DAY = 60, 100
+_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
+_END = ".json"
+# The limit for a host that requests other names each time; MORE stands for names beyond it.
+_MOST, MORE = 1000, "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enrolled:
+    """
+    The record of a host.
+
+    subjects
+        The names and addresses of its newest certificate.
+    asked
+        When it got certificates within the last day, as ISO 8601.
+    certified
+        ``{name or address: end}`` of all its certificates, by the newest one with that name.
+    """
+
+    subjects: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+    certified: Mapping[str, str] = field(default_factory=dict)
+
+    def counted(self, host: str, now: datetime, options: Mapping[str, Any]) -> "Enrolled":
+        """Return the record with one more request; raise PkiError if there are too many."""
+        per_hour = options.get("requests_per_hour", PER_HOUR)
+        per_day = options.get("requests_per_day", max(PER_DAY, per_hour))
+        times = [text for text in self.asked if now - datetime.fromisoformat(text) < _DAY]
+        times_in_hour = [text for text in times if now - datetime.fromisoformat(text) < _HOUR]
+        for limit, request_times, span, words, option in (
+            (per_hour, times_in_hour, _HOUR, "an hour", "requests_per_hour"),
+            (per_day, times, _DAY, "a day", "requests_per_day"),
+        ):
+            if len(request_times) >= limit:
+                next_allowed = datetime.fromisoformat(request_times[-limit]) + span
+                raise PkiError(
+                    f"{host} has had certificates {len(request_times)} times within {words} "
+                    f"(virt:pki:{option}); it gets more after {next_allowed:%H:%M} UTC"
+                )
+        return replace(self, asked=(*times, now.isoformat()))
+
+    def with_names(self, names: Collection[str], until: datetime, now: datetime) -> "Enrolled":
+        """Return the record with a new certificate, without names of expired ones."""
+        good_names = {name: end for name, end in self.certified.items() if _is_good(end, now)}
+        ends_by_name = {**good_names, **dict.fromkeys(names, until.isoformat())}
+        if len(ends_by_name) > _MOST:
+            newest = sorted(ends_by_name, key=ends_by_name.__getitem__)[-_MOST:]
+            ends_by_name = {
+                **{name: ends_by_name[name] for name in newest},
+                MORE: until.isoformat(),
+            }
+        return replace(self, subjects=tuple(names), certified=ends_by_name)
+
+    def without(self, names: Collection[str]) -> "Enrolled":
+        """Return the record without names that no good certificate of the host has any more."""
+        return replace(
+            self,
+            subjects=tuple(name for name in self.subjects if name not in names),
+            certified={name: end for name, end in self.certified.items() if name not in names},
+        )
+
+    def has(self, now: datetime) -> set[str]:
+        """Return the names and addresses in certificates that have not expired, maybe MORE."""
+        # An earlier release recorded the newest certificate alone.
+        good_names = {name for name, end in self.certified.items() if _is_good(end, now)}
+        return good_names.union(self.subjects)
+
+
+def _is_good(end: str, now: datetime) -> bool:
+    return datetime.fromisoformat(end) > now
+
+
+class Register:
+    """The records of all hosts; the folder is that of the CAs."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder) / "enrolled"
+
+    @contextmanager
+    def turn(self, host: str) -> Iterator[None]:
+        """Hold the lock of a host, so that its requests are answered one at a time."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locks.hold_lock(self._folder / f"{host}.lock"):
+            yield
+
+    def read(self, host: str) -> Enrolled:
+        """Return the record of a host."""
+        path = self._folder / f"{host}{_END}"
+        try:
+            content = json.loads(path.read_bytes())
+            return Enrolled(
+                subjects=tuple(content["subjects"]),
+                asked=tuple(content["asked"]),
+                certified=dict(content.get("certified") or {}),
+            )
+        except FileNotFoundError:
+            return Enrolled()
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise PkiError(
+                f"the record {path} of {host}'s certificates cannot be read ({error}); move it away"
+            ) from error
+
+    def write(self, host: str, record: Enrolled) -> None:
+        """Write the record of a host."""
+        files.write(self._folder / f"{host}{_END}", json.dumps(asdict(record)).encode())
+
+    def hosts(self) -> list[str]:
+        """Return the hosts that have had certificates."""
+        names = [name for name in names_in(self._folder) if name.endswith(_END)]
+        return sorted(filter(policy.is_name, (name.removesuffix(_END) for name in names)))
+
+    def holders(self, hosts: Iterable[str]) -> dict[str, str]:
+        """Return ``{name or address: host}`` of these hosts' newest certificates."""
+        return {text: host for host in sorted(hosts) for text in self.read(host).subjects}

@@ -1,0 +1,1 @@
+"""The TLS certificates of a hypervisor: requested, installed, reloaded by libvirt."""

@@ -1,0 +1,1 @@
+"""The operator's commands on the CA, and who is a hypervisor."""

@@ -1,0 +1,1 @@
+"""``virt.audit``: facts are read first, then judged by pure functions."""

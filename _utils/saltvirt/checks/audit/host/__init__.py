@@ -1,0 +1,1 @@
+"""The facts that a host reports to ``virt.audit``."""

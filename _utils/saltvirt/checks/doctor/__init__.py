@@ -1,0 +1,1 @@
+"""``virt.doctor``: facts are read first, judged by pure functions, then mended."""

@@ -1,0 +1,152 @@
+"""Leftovers that ``virt.doctor`` names, and the facts that it judges."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from saltvirt.core.findings import Finding
+from saltvirt.checks.doctor.doctoranswer import DoctorFacts
+
+MEND = "salt-run virt.doctor fix=True"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover(Finding):
+    """
+    A leftover.
+
+    subject
+        A VM, a path or a pool.
+    does
+        What ``fix=True`` does; empty if the operator has to act.
+    """
+
+    subject: str
+    does: str = ""
+
+
+def fixable_leftover(check: str, where: str, subject: str, problem: str, action: str) -> Leftover:
+    """Return a leftover that ``fix=True`` mends."""
+    fix = f"{MEND}  # {action}"
+    return Leftover(check=check, where=where, subject=subject, what=problem, fix=fix, does=action)
+
+
+def manual_leftover(check: str, where: str, subject: str, problem: str, fix: str) -> Leftover:
+    """Return a leftover that the operator has to mend."""
+    return Leftover(check=check, where=where, subject=subject, what=problem, fix=fix)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderLeft:
+    """An order that no command holds; ``error`` is the reason why its record cannot be read."""
+
+    name: str
+    phase: str
+    since: str
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterFacts:
+    """
+    The facts of this master.
+
+    code, copies
+        As in :class:`DoctorFacts`.
+    now_s
+        Its time, in seconds since 1970.
+    at_work
+        VMs that a running command of this master works on.
+    orders
+        Orders that no command holds.
+    locks
+        Lock files of orders that no command holds.
+    noted
+        Keys on record as accepted for VMs, by id.
+    keys
+        ``(state, key)`` that the master has now for these ids.
+    authorized
+        Unused authorizations: ``{VM: (host, until)}``.
+    certified
+        Hosts with valid certificates.
+    accepted
+        Ids of all accepted minions.
+    allowed
+        Ids among all these that are allowed as hosts.
+    hints
+        VMs last seen on hosts that are not gone for good: ``{host: VMs}``.
+    answering
+        Minions of VMs that answer, if nothing else seems to need their keys.
+    """
+
+    code: str = ""
+    copies: list[str] = field(default_factory=list)
+    now_s: float = 0.0
+    at_work: frozenset[str] = frozenset()
+    orders: list[OrderLeft] = field(default_factory=list)
+    locks: list[str] = field(default_factory=list)
+    noted: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    authorized: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    certified: frozenset[str] = frozenset()
+    accepted: frozenset[str] = frozenset()
+    allowed: frozenset[str] = frozenset()
+    hints: Mapping[str, list[str]] = field(default_factory=dict)
+    answering: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudFacts:
+    """
+    The facts of the master and of all hosts.
+
+    silent
+        ``{host: reason}`` of hosts without a usable answer.
+    """
+
+    master: MasterFacts
+    hosts: Mapping[str, DoctorFacts]
+    silent: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all hosts that may have a VM have answered."""
+        # The master remembers the VMs of a host that is not allowed any more.
+        return not self.silent and set(self.master.hints) <= set(self.hosts)
+
+    @property
+    def uuids(self) -> dict[str, set[str]]:
+        """``{UUID: files}`` of all domains on all hosts."""
+        out: dict[str, set[str]] = {}
+        for facts in self.hosts.values():
+            for vm in facts.vms.values():
+                out.setdefault(vm.uuid, set()).update(vm.files)
+        return out
+
+    @property
+    def names(self) -> set[str]:
+        """Names of VMs anywhere, now or when their disks were made."""
+        vm_names = {name for facts in self.hosts.values() for name in (*facts.vms, *facts.made_for)}
+        # The answer of a host replaces the VMs last seen there.
+        unanswered_hosts = set(self.master.hints) - set(self.hosts)
+        return vm_names | {name for host in unanswered_hosts for name in self.master.hints[host]}
+
+    @property
+    def busy(self) -> set[str]:
+        """VMs with a record on this master or on a host."""
+        vm_names = {name for facts in self.hosts.values() for name in facts.busy}
+        return vm_names | {order.name for order in self.master.orders} | self.master.at_work
+
+    @property
+    def shared(self) -> set[str]:
+        """
+        Names of files on shared storage that any host needs.
+
+        Without folders: hosts may have the storage in different ones.
+        """
+        return {Path(path).name for facts in self.hosts.values() for path in facts.shared}
+
+    @property
+    def is_all_told(self) -> bool:
+        """Whether all hosts know all that they need on shared storage."""
+        return not any(facts.unreadable for facts in self.hosts.values())

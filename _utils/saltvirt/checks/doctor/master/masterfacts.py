@@ -1,0 +1,109 @@
+"""Read the master's facts for ``virt.doctor``, and ping VMs' minions; change nothing."""
+
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from saltvirt.core.salt import compat
+from saltvirt.core import filecontent, locks
+from saltvirt.core.journal import records
+from saltvirt.seeding.master import authorization
+from saltvirt.certificates.master import certificates
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.checks.doctor.master.leftover import MasterFacts, OrderLeft
+
+# How long a minion may take to answer, and then to reply to find_job.
+_PING_S, _AT_IT_S = 2, 1
+
+
+def read_facts(cloud: Cloud, hosts: Collection[str], now: datetime) -> MasterFacts:
+    """
+    Return the facts of this master; ask no minion.
+
+    hosts
+        The hosts that have answered.
+    """
+    opts, members, store = cloud.opts, cloud.members, compat.KeyStore(cloud.opts)
+    folder, noted_keys = orders.folder(opts), minionkeys.read_vm_keys(opts)
+    accepted_ids = frozenset(store.accepted())
+    vms_by_host = {
+        host: names
+        for host, names in lastseen.read_all(opts).items()
+        if host in accepted_ids or host in hosts or members.has(host)
+    }
+    certified_hosts = {
+        row["host"]
+        for row in certificates.list_certificates(certificates.open_authorities(opts), now)
+        if row["state"] in ("good", "replaced")
+    }
+    return MasterFacts(
+        code=filecontent.of_code(),
+        copies=_copies(opts),
+        now_s=now.timestamp(),
+        at_work=find_busy_vms(opts),
+        orders=list(_orders(folder)),
+        locks=[str(path) for path in locks.find_dead(folder / orders.PURPOSE)],
+        noted=noted_keys,
+        keys={name: _read_key(store, name) for name in noted_keys},
+        authorized=authorization.list_unused(opts),
+        certified=frozenset(certified_hosts),
+        accepted=accepted_ids,
+        allowed=frozenset(
+            minion_id
+            for minion_id in {*accepted_ids, *certified_hosts, *noted_keys}
+            if members.has(minion_id)
+        ),
+        hints=vms_by_host,
+    )
+
+
+def _copies(opts: Mapping[str, Any]) -> list[str]:
+    """Return the folders where this process finds the library: synced, and installed."""
+    places = [Path(opts["extension_modules"]) / "utils", *map(Path, sys.path)]
+    library_folders = (
+        folder / "saltvirt" for folder in places if (folder / "saltvirt/__init__.py").is_file()
+    )
+    return sorted({str(folder.resolve()) for folder in library_folders})
+
+
+def _read_key(store: compat.KeyStore, name: str) -> tuple[str | None, str | None]:
+    state, public_key = store.read(name)
+    return state, public_key and public_key.strip()
+
+
+def find_busy_vms(opts: Mapping[str, Any]) -> frozenset[str]:
+    """Return the VMs that running commands of this master work on."""
+    folder = orders.folder(opts)
+    order_records = records.read_records(folder, orders.PURPOSE)
+    return frozenset(
+        record.name
+        for record in order_records
+        if records.is_live(folder, orders.PURPOSE, record.name)
+    )
+
+
+def _orders(folder: Path) -> Iterator[OrderLeft]:
+    for record in records.read_records(folder, orders.PURPOSE):
+        if not records.is_live(folder, orders.PURPOSE, record.name):
+            yield OrderLeft(name=record.name, phase=record.phase, since=record.since_text)
+    for name, reason in records.find_unreadable(folder, orders.PURPOSE).items():
+        yield OrderLeft(name=name, phase="unreadable", since="", error=reason)
+
+
+def find_answering_minions(cloud: Cloud, names: Collection[str]) -> frozenset[str]:
+    """Return the minions that answer; an operator may have renamed a VM, but not its minion."""
+    if not names:
+        return frozenset()
+    with cloud.client() as local:
+        replies = local.cmd(
+            sorted(names),
+            "test.ping",
+            tgt_type="list",
+            timeout=_PING_S,
+            gather_job_timeout=_AT_IT_S,
+        )
+    return frozenset(name for name, reply in (replies or {}).items() if reply is True)

@@ -1,0 +1,210 @@
+"""Read what this host has and lacks of what VMs need; answer even if parts are missing."""
+
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from saltvirt.core import filecontent
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import HostUnreachable, VirtError
+from saltvirt.libvirt import connect
+from saltvirt.core.model import Disk
+from saltvirt.storage import chains, diskpaths
+from saltvirt.vm.show.host import inspect
+from saltvirt.checks.audit.host.conffiles import Conf, FileReader, read_settings
+from saltvirt.checks.audit.host.facts import listening
+from saltvirt.vm.create.host import poolvolumes
+from saltvirt.certificates.host import installed
+from saltvirt.seeding import identity, inspection
+from saltvirt.checks.setup.host import imagefolder, reachability
+from saltvirt.placement.answers import HostInfo
+from saltvirt.checks.setup.setupanswer import MovingFacts, SetupFacts
+from saltvirt.seeding.offline import appliance, lending
+from saltvirt.seeding import nocloud
+
+_QEMU_CONF, _PROC = Path("/etc/libvirt/qemu.conf"), Path("/proc")
+_KVM, _MACHINE = Path("/dev/kvm"), Path("/etc/machine-id")
+# The CPU flags of virtualization: Intel's, AMD's.
+_FLAGS = ("vmx", "svm")
+TLS_PORT = 16514
+# Each host tries to reach so many others, so as many try to reach it.
+_PEERS = 3
+_ADDRESSES = 4
+
+
+def read_host_facts(
+    opts: Mapping[str, Any],
+    options: HostSettings,
+    basepath: str,
+    peers: Mapping[str, Iterable[str]],
+    options_by_misspelling: Mapping[str, str],
+) -> SetupFacts:
+    """
+    Return what this host has of what VMs need.
+
+    options_by_misspelling
+        See :func:`saltvirt.core.options.config.find_misspelt`.
+    basepath
+        The folder of its certificates.
+    peers
+        The addresses of hypervisors by their ids; those of this host are ignored.
+    """
+    reader, empty_conf = FileReader(), Conf()
+    libvirt, info, pool, why_not, deep_disks = _ask_libvirt(options)
+    masters, no_master = _masters(options, opts)
+    addresses_by_host = _near_addresses(opts["id"], peers)
+    reasons_by_address = reachability.explain_unreached(
+        {
+            *masters.values(),
+            *(address for addresses in addresses_by_host.values() for address in addresses),
+        }
+    )
+    return SetupFacts(
+        code=filecontent.of_code(),
+        hash_type=str(opts.get("hash_type")),
+        virtualization=reader.at(_PROC / "cpuinfo", _virtualization, ""),
+        has_kvm=_KVM.exists(),
+        libvirt=libvirt,
+        info=info,
+        why_not=why_not,
+        folder=imagefolder.read_facts(options.images, reader.at(_QEMU_CONF, read_settings, empty_conf)),
+        lacking=_missing_tools(),
+        storagepool=options.storagepool or "",
+        pool=pool,
+        appliance=appliance.why_missing(inspection.python(options)),
+        seed_method=str(options.seed.get("method", "auto")),
+        users=_explain_refusal(lending.accounts),
+        masters={
+            name: reasons_by_address[master_address] for name, master_address in masters.items()
+        },
+        no_master=no_master,
+        moving=MovingFacts(
+            certificates=_missing_certificates(basepath),
+            listens=_is_listening(reader),
+            peers={
+                host: _best_reason(reasons_by_address[address] for address in addresses)
+                for host, addresses in addresses_by_host.items()
+            },
+            names=reachability.explain_unresolved(_next_hosts(opts["id"], peers)),
+        ),
+        unreadable=reader.unreadable,
+        misspelt=dict(options_by_misspelling),
+        machine=reader.at(_MACHINE, _digest, ""),
+        deep=deep_disks,
+        # Read last: the master compares it with its own time on receipt.
+        clock_s=time.time(),
+    )
+
+
+_Libvirt = tuple[str | None, HostInfo | None, str | None, str | None, dict[str, list[str]]]
+
+
+def _ask_libvirt(options: HostSettings) -> _Libvirt:
+    """
+    Ask libvirt about this host.
+
+    Returns why libvirt does not answer, the host's info, what is wrong with the pool, why there is
+    no info, and the disks with too long backing chains.
+    """
+    try:
+        # The probe of KVM starts a guest.
+        with connect.open_connection(options, readonly=False) as conn:
+            info, deep_disks = inspect.host_info(conn, options), chains.find_too_deep(conn)
+    except HostUnreachable as exc:
+        return str(exc), None, None, None, {}
+    except (VirtError, OSError) as exc:
+        return None, None, None, str(exc), {}
+    return None, info, _explain_refusal(_refuse_bad_pool, options, info), None, deep_disks
+
+
+def _refuse_bad_pool(options: HostSettings, info: HostInfo) -> None:
+    """Refuse a virt:storagepool that no disk could be made in."""
+    disk = Disk(name="system", target="vda")
+    if not poolvolumes.is_pool_volume(options, info.storage.pools, disk):
+        diskpaths.find_place(options, info.storage.pools, disk)
+
+
+def _explain_refusal(function: Callable[..., object], *args: Any) -> str | None:
+    """Return why a function refuses, None if it does not."""
+    try:
+        function(*args)
+    except VirtError as exc:
+        return str(exc)
+    return None
+
+
+def _digest(path: Path) -> str:
+    """Return a digest that identifies a machine without its id, which is confidential."""
+    machine = path.read_bytes().strip()
+    return hashlib.sha256(b"salt-virt" + machine).hexdigest()[:16] if machine else ""
+
+
+def _virtualization(path: Path) -> str:
+    words = set(path.read_text().split())
+    return next((flag for flag in _FLAGS if flag in words), "")
+
+
+def _missing_tools() -> list[str]:
+    out = [name for name in ("qemu-img", "prlimit") if not shutil.which(name)]
+    return [*out, "pycdlib"] if _explain_refusal(nocloud.refuse_if_impossible) else out
+
+
+def _masters(
+    options: HostSettings, opts: Mapping[str, Any]
+) -> tuple[dict[str, reachability.Address], str | None]:
+    try:
+        masters = identity.master_of_guests(options, opts)
+    except VirtError as exc:
+        return {}, str(exc)
+    port = int(opts.get("publish_port", 4505))
+    names = [masters] if isinstance(masters, str) else list(masters)
+    return {str(name): (identity.host_of(str(name)), port) for name in names}, None
+
+
+def _near_addresses(
+    own_id: str, peers: Mapping[str, Iterable[str]]
+) -> dict[str, list[reachability.Address]]:
+    """
+    Return the addresses of the hosts that follow this one in the ring.
+
+    An address that this host has, too, such as that of libvirt's NAT network, is left out: it leads
+    back to this host.
+    """
+    own_addresses = set(peers.get(own_id, ()))
+    addresses_by_host = {
+        host: [(address, TLS_PORT) for address in peers[host] if address not in own_addresses][
+            :_ADDRESSES
+        ]
+        for host in _next_hosts(own_id, peers)
+    }
+    return {host: addresses for host, addresses in addresses_by_host.items() if addresses}
+
+
+def _next_hosts(own_id: str, peers: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the hosts that follow this one in a ring of all ids."""
+    other_hosts = sorted(set(peers) - {own_id})
+    ring = [host for host in other_hosts if host > own_id] + [
+        host for host in other_hosts if host < own_id
+    ]
+    return ring[:_PEERS]
+
+
+def _best_reason(peer_reasons: Iterable[str | None]) -> str | None:
+    """Return why none of a host's addresses is reached, None if one is."""
+    reasons = list(peer_reasons)
+    return None if None in reasons else reasons[0]
+
+
+def _missing_certificates(basepath: str) -> list[str]:
+    places = installed.places(basepath)
+    default_places = (places[purpose] for purpose in installed.DEFAULT_PURPOSES)
+    paths = (path for place in default_places for path in (place.certificate, place.key))
+    return sorted(str(path) for path in paths if not path.exists())
+
+
+def _is_listening(reader: FileReader) -> bool:
+    tables = [reader.at(_PROC / "net" / name, Path.read_text, "") for name in ("tcp", "tcp6")]
+    return bool(listening(tables, TLS_PORT))

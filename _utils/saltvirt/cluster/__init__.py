@@ -1,0 +1,1 @@
+"""The hosts of this master: who they are, how they are asked, and what runs there."""

@@ -1,0 +1,1 @@
+"""Which hypervisors there are, what they have, and where each VM is."""

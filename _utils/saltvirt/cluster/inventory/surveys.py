@@ -1,0 +1,124 @@
+"""The answers of hosts to one request, and the hosts without one."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltvirt.core.journal import records
+from saltvirt.core import terminal, wire
+from saltvirt.core.errors import MasterError
+from saltvirt.cluster.rpc.replies import Reply
+from saltvirt.placement.answers import CachedImage, FileUsers, HostInfo, Load, MigrationInfo, Presence
+from saltvirt.placement.brief import Brief
+from saltvirt.placement.shownvms import FoundVms, FullInfo
+
+SILENT = "does not answer"
+# Checked in full here, and nowhere else: what placement decides by, and what says whether a host
+# has a VM, or takes it.
+_SHAPES: Mapping[str, object] = {
+    "virt.host_info": HostInfo,
+    "virt.placement_facts": Brief,
+    "virt.full_info": FullInfo,
+    "virt.vms": FoundVms,
+    "virt.vm_state": dict[str, str],
+    "virt.images": dict[str, CachedImage],
+    "virt.migration_info": dict[str, MigrationInfo],
+    "virt.load": Load,
+    "virt.presence": Presence,
+    "virt.file_users": dict[str, FileUsers],
+    "virt.shared_files": list[str],
+    "virt.migration_state": dict[str, list[records.ShownRecord]],
+    "virt.migrate_check": dict[str, list[str]],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """
+    The hosts' answers, the hosts without one, and the VMs that are on several hosts.
+
+    said
+        The raw answers, to show to users.
+    last_seen
+        ``{host: names}`` of the VMs last seen on hosts that gave no answer.
+    doubts
+        ``{host: reason}`` of unresponsive hosts, if an unsigned reply came in their name.
+    """
+
+    answers: dict[str, Any]
+    said: dict[str, Any] = field(default_factory=dict)
+    unreachable: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    duplicates: dict[str, list[str]] = field(default_factory=dict)
+    last_seen: dict[str, list[str]] = field(default_factory=dict)
+    doubts: dict[str, str] = field(default_factory=dict)
+
+    def beside(self) -> dict[str, Any]:
+        """Return what stands beside the answers in a result, without empty values."""
+        out = {
+            "unreachable": self.unreachable,
+            "failed": self.failed,
+            "duplicates": self.duplicates,
+            "last_seen": self.last_seen,
+        }
+        return {key: value for key, value in out.items() if value}
+
+    def reasons(self) -> dict[str, str]:
+        """Return why each host without an answer gave none."""
+        silent = {host: self.doubts.get(host, SILENT) for host in self.unreachable}
+        return {**silent, **self.failed}
+
+    def silence(self) -> MasterError:
+        """Return the error that no host answers, with each host's reason."""
+        reasons = (f"{host}: {reason}" for host, reason in sorted(self.reasons().items()))
+        error = MasterError(f"no hypervisor answers: {terminal.join_some(reasons, sign='; ')}")
+        error.table = self.beside()
+        return error
+
+
+def beside(*surveys: Survey) -> dict[str, Any]:
+    """Return :meth:`Survey.beside` of several surveys together."""
+    silent = sorted({host for survey in surveys for host in survey.unreachable})
+    failed = {
+        host: reason
+        for survey in surveys
+        for host, reason in survey.failed.items()
+        if host not in silent
+    }
+    return Survey(answers={}, unreachable=silent, failed=failed).beside()
+
+
+def from_replies(fun: str, replies: Mapping[str, Reply]) -> Survey:
+    """Return the :class:`Survey` of hosts' replies to a request."""
+    values_by_host = {host: reply.value for host, reply in replies.items() if reply.ok}
+    answers, broken = _readable(fun, values_by_host)
+    silent = {host: reply for host, reply in replies.items() if reply.missing}
+    return Survey(
+        answers=answers,
+        said={host: values_by_host[host] for host in answers},
+        unreachable=[*silent],
+        failed={**_errors(replies.keys() - silent.keys(), replies), **broken},
+        doubts={host: reply.error for host, reply in silent.items() if reply.error},
+    )
+
+
+def _errors(hosts: Collection[str], replies: Mapping[str, Reply]) -> dict[str, str]:
+    """Return ``{host: error}`` of those hosts that replied with an error."""
+    failed = [host for host in replies if host in hosts and not replies[host].ok]
+    return {host: replies[host].error or "" for host in failed}
+
+
+def read(host: str, fun: str, answer: Any) -> Any:
+    """Return a host's answer, decoded; raise BadAnswer if it cannot be read."""
+    return wire.read(host, fun, _SHAPES.get(fun, Any), answer)
+
+
+def _readable(fun: str, answers: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the answers that can be read, and the reasons why others cannot."""
+    out, broken = {}, {}
+    for host, answer in answers.items():
+        try:
+            out[host] = read(host, fun, answer)
+        except wire.BadAnswer as error:
+            broken[host] = str(error)
+    return out, broken

@@ -1,0 +1,1 @@
+"""Jobs of the master on its minions, and their replies."""

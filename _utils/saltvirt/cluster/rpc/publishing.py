@@ -1,0 +1,105 @@
+"""
+Publish a job with the target that costs the fewest bytes over the wire.
+
+A thousand ids sent to a thousand hosts are 15 MB, a glob is nothing. So a job for many hosts uses
+the operator's own expression, if there is one. Without ``zmq_filtering`` a job goes to all minions
+anyway, guests included, and the shortest target is best. With it, a job with a glob or ids goes to
+those minions alone, any other job to all: then ids go in short lists, each to its own minions.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import salt.utils.args
+
+from saltvirt.core.errors import MasterError
+from saltvirt.cluster import membership
+from saltvirt.cluster.cloud import Cloud
+
+# From so many hosts on, a shorter target replaces their list.
+_MANY = 20
+# Ids of one list; each list is a message that the master signs.
+_AT_ONCE = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """
+    The minions that a job is for.
+
+    kind
+        Salt's ``tgt_type``.
+    parts
+        Targets of that type; each is published by itself, as a part of the same job.
+    """
+
+    kind: str = "list"
+    parts: Sequence[str | Sequence[str]]
+
+
+def target(cloud: Cloud, hosts: Sequence[str]) -> Target:
+    """Return the target of a job for hosts."""
+    if len(hosts) < _MANY:
+        return Target(parts=[hosts])
+    return choose_target(cloud.opts, cloud.members, hosts, cloud.known_minions())
+
+
+def choose_target(
+    opts: Mapping[str, Any],
+    members: membership.Members,
+    hosts: Sequence[str],
+    accepted_ids: Collection[str],
+) -> Target:
+    """
+    Return the target of a job for many hosts.
+
+    accepted_ids
+        The ids of all minions of this master.
+    """
+    words = membership.compound_target(members, hosts, accepted_ids)
+    if words in members.patterns:
+        return Target(kind="glob", parts=[str(words)])
+    # The master matches compound targets only if it has such a cache.
+    has_words = bool(words) and opts.get("minion_data_cache", False)
+    is_filtered = bool(opts.get("zmq_filtering", False))
+    if has_words and not (is_filtered and len(accepted_ids) > 2 * len(hosts)):
+        return Target(kind="compound", parts=[str(words)])
+    size = _AT_ONCE if is_filtered else len(hosts)
+    return Target(parts=[hosts[at : at + size] for at in range(0, len(hosts), size)])
+
+
+def publish(
+    local: Any,
+    targets: Iterable[str] | Target,
+    fun: str,
+    arg: Sequence[Any],
+    kwarg: Mapping[str, Any] | None,
+    timeout_s: float,
+    **cache_options: bool,
+) -> tuple[str, set[str]]:
+    """
+    Send a job to minions, or to those of a target; return its id, and the minions.
+
+    cache_options
+        ``nocache=True`` keeps the replies out of the master's job cache.
+    """
+    conditioned = salt.utils.args.condition_input(list(arg), kwarg)
+    job_target = targets if isinstance(targets, Target) else Target(parts=[list(targets)])
+    jid, reached = "", set[str]()
+    for part in job_target.parts:
+        options = {
+            "tgt_type": job_target.kind,
+            "timeout": timeout_s,
+            "listen": True,
+            "jid": jid,
+            **cache_options,
+        }
+        published = local.pub(part, fun, conditioned, **options)
+        if not published or "jid" not in published:
+            reason = (published or {}).get("error", "it refused the job")
+            raise MasterError(f"the Salt master did not send {fun}: {reason}")
+        if not jid:
+            jid = published["jid"]
+        reached.update(published.get("minions") or ())
+    return jid, reached

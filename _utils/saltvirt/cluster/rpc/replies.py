@@ -1,0 +1,148 @@
+"""The hosts' replies to one job; only signed answers count."""
+
+import logging
+import shlex
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from saltvirt.core.salt import compat
+from saltvirt.core.crypto import signed
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.cloud import Cloud
+
+log = logging.getLogger(__name__)
+_MAX_ERROR_CHARS = 4000
+# From _MANY hosts on, progress shows the number of replies every _SAY_S seconds.
+_MANY, _SAY_S = 20, 3
+# Salt's reply on a host without this project's code: expected, so it is no warning in the log.
+_NO_CODE = "'virt.signed' is not available"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """
+    One minion's reply.
+
+    missing
+        No valid answer came; ``error`` is the reason, if known: a timeout of
+        :func:`saltvirt.cluster.rpc.minions.order`, an unsigned answer, or a minion that is no hypervisor.
+    is_late
+        The minion was still working when the caller's time ran out.
+    """
+
+    minion: str
+    value: Any = None
+    error: str | None = None
+    missing: bool = False
+    is_late: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the minion answered without an error."""
+        return not self.missing and self.error is None
+
+
+class ReplyCollector:
+    """The signed replies to one job, as they come."""
+
+    def __init__(self, cloud: Cloud, jid: str, hosts: Iterable[str]) -> None:
+        self.jid, self._cloud, self._store = jid, cloud, compat.KeyStore(cloud.opts)
+        self._said = time.monotonic()
+        self.wanted = set(hosts)
+        # The hosts still waited for; replies of other wanted hosts count, too.
+        self.awaited = set(self.wanted)
+        self.replies: dict[str, Reply] = {}
+        # Hosts with a signed but unreadable answer: the outcome of their job is unknown.
+        self.garbled: set[str] = set()
+        self._doubted: dict[str, str] = {}
+        self._public: dict[str, str] = {}
+
+    def left(self) -> set[str]:
+        """Return the awaited hosts without a reply."""
+        return self.awaited.difference(self.replies)
+
+    def take(self, data: Mapping[str, Any]) -> None:
+        """Accept an answer, if the host signed it."""
+        host = data.get("id")
+        if not isinstance(host, str) or host not in self.wanted or host in self.replies:
+            return
+        # Read once, so that a flood of forged answers costs little.
+        if host not in self._public:
+            self._public[host] = minionkeys.read_accepted_from(self._store, host) or ""
+        try:
+            answer = signed.unpack(
+                data.get("return"), self._public[host], minion=host, about=self.jid
+            )
+        except signed.NotSigned as reason:
+            # The event's tag stays out of the log: its sender chose the text.
+            if host not in self._doubted:
+                payload = data.get("return")
+                is_bare = isinstance(payload, str) and payload.startswith(_NO_CODE)
+                level = logging.INFO if is_bare else logging.WARNING
+                log.log(level, "job %s: passed over, in the name of %s: %s", self.jid, host, reason)
+            self._doubted[host] = _unsigned_message(host, reason)
+        except signed.NotUnderstood as reason:
+            self.garbled.add(host)
+            self._has(Reply(minion=host, error=f"its answer is not understood: {reason}"))
+        else:
+            self._has(reply_from_answer(answer))
+
+    def _has(self, reply: Reply) -> None:
+        self.replies[reply.minion] = reply
+        if self._cloud.heard is not None:
+            self._cloud.heard(reply)
+        else:
+            self._say_count()
+
+    def _say_count(self) -> None:
+        count, now = len(self.wanted), time.monotonic()
+        if count >= _MANY and now - self._said >= _SAY_S and self.left():
+            self._said = now
+            self._cloud.progress("Asking", detail=f"{len(self.replies):,} of {count:,} answered")
+
+    def reply(self, host: str) -> Reply:
+        """Return a host's reply; a missing one has an error if an unsigned answer came."""
+        doubt = self._doubted.get(host)
+        return self.replies.get(host) or Reply(minion=host, missing=True, error=doubt)
+
+
+def _unsigned_message(host: str, reason: signed.NotSigned) -> str:
+    if isinstance(reason, signed.Cut):
+        return (
+            f"{host} has given no answer that is signed ({reason}): raise that option in its "
+            "minion's configuration and in the master's, and restart both"
+        )
+    name = shlex.quote(host)
+    return (
+        f"{host} has given no answer that is signed ({reason}): its code is of an earlier release "
+        f"(salt {name} saltutil.sync_all), its libvirt has no Python module (salt {name} "
+        "virt.vm_state says so), or another minion poses as it"
+    )
+
+
+def reply_from_answer(answer: signed.SignedAnswer) -> Reply:
+    """Return the reply for a host's signed answer."""
+    if answer.retcode == 0 and answer.why is None:
+        return Reply(minion=answer.minion, value=answer.value)
+    error = answer.why or _error_text(answer.value) or f"exit code {answer.retcode}"
+    return Reply(minion=answer.minion, value=answer.value, error=shorten_error(error))
+
+
+def _error_text(value: object) -> str:
+    """Return a minion's error: this project's functions use a dict, Salt's states a list."""
+    if isinstance(value, dict):
+        value = value.get("error")
+    lines = value if isinstance(value, list) else [value]
+    return "\n".join(line for line in lines if isinstance(line, str))
+
+
+def shorten_error(error: str) -> str:
+    """Return an error without Salt's prefixes, at most ``_MAX_ERROR_CHARS`` long."""
+    lines = [line for line in error.strip().splitlines() if line.strip()]
+    text = lines[-1] if lines and lines[0].startswith("Traceback") else " ".join(lines)
+    if text.startswith("Error running '"):
+        text = text.split("': ", 1)[-1]
+    text = text.removeprefix("ERROR: ")
+    return text if len(text) <= _MAX_ERROR_CHARS else f"{text[:_MAX_ERROR_CHARS]} …"

@@ -1,0 +1,1 @@
+"""What knows nothing of a VM's life; master and hosts use it."""

@@ -1,0 +1,1 @@
+"""Keys, sealed secrets and signed answers."""

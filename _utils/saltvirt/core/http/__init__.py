@@ -1,0 +1,1 @@
+"""Fetch from web servers, within a time."""

@@ -1,0 +1,1 @@
+"""Records: what is written down before it is done."""

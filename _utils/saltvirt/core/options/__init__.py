@@ -1,0 +1,1 @@
+"""The ``virt:`` options of a minion and of a master."""

@@ -1,1 +1,0 @@
-"""The master's side: ask minions, find hosts, deploy. The only user of salt.client."""

@@ -1,1 +1,0 @@
-"""``virt.audit``: read facts of the master and the hosts, then judge them by pure functions."""

@@ -1,1 +1,0 @@
-"""Several masters as one cloud: calls of the top master to the others, its cells."""

@@ -1,1 +1,0 @@
-"""``virt.doctor``: read facts, judge them by pure functions, mend by existing commands."""

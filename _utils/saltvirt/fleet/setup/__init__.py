@@ -1,1 +1,0 @@
-"""``virt.setup_check``: read facts, then judge them by pure functions."""

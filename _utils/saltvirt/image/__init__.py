@@ -1,1 +1,0 @@
-"""Disk images: fetch, validate, cache by digest, clone."""

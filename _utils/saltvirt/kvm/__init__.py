@@ -1,1 +1,0 @@
-"""Access to libvirt: no other package of the project imports it."""

@@ -1,0 +1,1 @@
+"""Storage pools and volumes of libvirt."""

@@ -1,0 +1,1 @@
+"""A VM changes its host."""

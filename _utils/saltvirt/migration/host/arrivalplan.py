@@ -1,0 +1,148 @@
+"""Plan of a VM's arrival as plain data, decided from facts before anything is made."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from saltvirt.core.errors import StorageError
+from saltvirt.storage.images.validation import ValidatedImage
+from saltvirt.core.journal.movefacts import ArrivalFacts
+from saltvirt.libvirt import reservations
+from saltvirt.storage import diskpaths
+from saltvirt.migration.host.arrivalfacts import LocalFacts
+from saltvirt.placement import requirements
+from saltvirt.placement.answers import DiskFacts, FileFacts, MigrationInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComingFile:
+    """
+    A file that this host makes and the source fills.
+
+    how
+        ``push`` (the source sends the file as it is), or ``copy`` (libvirt copies the guest's
+        view).
+    size_bytes
+        The size of the file for ``push``, of the guest's view for ``copy``.
+    format, base
+        For ``copy``: the disk's format, and the image below it.
+    """
+
+    path: str
+    how: str
+    size_bytes: int
+    format: str = "raw"
+    base: ValidatedImage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitedImage:
+    """An image that the source must send first: the path to send to, and the file's size."""
+
+    digest: str
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalPlan:
+    """
+    Everything that this host makes for a VM before the source sends the VM.
+
+    files
+        The files of the VM's disks, then of its firmware; none while images are awaited.
+    images
+        The awaited images.
+    present
+        The VM's media that are here already.
+    """
+
+    files: tuple[ComingFile, ...] = ()
+    images: tuple[AwaitedImage, ...] = ()
+    present: tuple[str, ...] = ()
+
+    @property
+    def image_paths(self) -> dict[str, str]:
+        """``{digest: path}`` of the awaited images."""
+        return {image.digest: image.path for image in self.images}
+
+
+def initial_facts(moving: MigrationInfo, media: frozenset[str], source: str | None) -> ArrivalFacts:
+    """
+    Return the facts to record of an arrival before anything is made for it.
+
+    media
+        The paths of the VM's media that are here already.
+    """
+    files_to_make = _find_files_to_make(moving, media)
+    return ArrivalFacts(
+        uuid=moving.uuid,
+        source=source,
+        was_running=moving.is_running,
+        # The file size of a copied disk varies, so its virtual size is recorded instead.
+        sizes={file.path: file.size_bytes for file in files_to_make if file.how == "push"},
+        virtual={
+            file.path: [file.format, file.virtual_bytes]
+            for file in files_to_make
+            if isinstance(file, DiskFacts) and file.how == "copy"
+            if file.virtual_bytes is not None and diskpaths.is_measured(file.format)
+        },
+        paths=[],
+        images={},
+        folders=[],
+        autostart=moving.autostart or None,
+        **reservations.room(requirements.for_move(moving)),
+    )
+
+
+def decide(moving: MigrationInfo, local_facts: LocalFacts) -> ArrivalPlan:
+    """Return the plan of an arrival; raise StorageError if it cannot work."""
+    images = tuple(_find_awaited_images(moving, local_facts))
+    files_to_make = [] if images else _find_files_to_make(moving, local_facts.media)
+    return ArrivalPlan(
+        files=tuple(_plan_file(file, local_facts) for file in files_to_make),
+        images=images,
+        present=tuple(disk.path for disk in moving.disks if disk.path in local_facts.media),
+    )
+
+
+def _find_files_to_make(
+    moving: MigrationInfo, media: frozenset[str]
+) -> list[DiskFacts | FileFacts]:
+    """Return the disks and the firmware variables for which files are to be made."""
+    disks_to_make = [
+        disk for disk in moving.disks if disk.how != "shared" and disk.path not in media
+    ]
+    # Two drives may have the same medium.
+    disks = {disk.path: disk for disk in disks_to_make}
+    return [*disks.values(), *(file for file in moving.nvram if file.how == "push")]
+
+
+def _find_awaited_images(moving: MigrationInfo, local_facts: LocalFacts) -> Iterator[AwaitedImage]:
+    disks_by_base = {disk.base: disk for disk in reversed(moving.disks) if disk.how != "shared"}
+    for digest, path in local_facts.incoming.items():
+        image = disks_by_base[digest].image
+        if image is None:
+            raise StorageError(
+                f"nothing is known of the image {digest[:16]} below {disks_by_base[digest].path}"
+            )
+        yield AwaitedImage(digest=digest, path=path, size_bytes=image.file_bytes)
+
+
+def _plan_file(file: DiskFacts | FileFacts, local_facts: LocalFacts) -> ComingFile:
+    if isinstance(file, FileFacts) or file.how == "push":
+        return ComingFile(
+            path=file.path, how="push", size_bytes=_require_size(file.path, file.size_bytes)
+        )
+    return ComingFile(
+        path=file.path,
+        how="copy",
+        size_bytes=_require_size(file.path, file.virtual_bytes),
+        format=file.format,
+        base=local_facts.images[file.base] if file.base else None,
+    )
+
+
+def _require_size(path: str, size_bytes: int | None) -> int:
+    if size_bytes is None:
+        raise StorageError(f"the other host does not say how big {path} is")
+    return size_bytes

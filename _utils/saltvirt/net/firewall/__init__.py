@@ -1,1 +1,0 @@
-"""The firewall of a hypervisor: its rules, in the program that this host has for them."""

@@ -1,0 +1,1 @@
+"""The host's own network: bridges, how they survive a reboot, and the firewall."""

@@ -1,0 +1,1 @@
+"""The programs that configure a host's network, and their files."""

@@ -1,1 +1,0 @@
-"""Answer ``virt.audit`` for this host."""

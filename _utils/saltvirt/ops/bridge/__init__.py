@@ -1,1 +1,0 @@
-"""Bridges over ports with the host's own traffic, without ever losing the host."""

@@ -1,1 +1,0 @@
-"""A VM's build on its host: gather facts, decide a plan, execute it."""

@@ -1,1 +1,0 @@
-"""The TLS certificates of a hypervisor: request, write, and have libvirt read them."""

@@ -1,1 +1,0 @@
-"""Answer ``virt.doctor`` for this host, and mend on request."""

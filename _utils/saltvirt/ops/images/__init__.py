@@ -1,1 +1,0 @@
-"""Fetch, list, prune and build images on a host."""

@@ -1,1 +1,0 @@
-"""Seeding: decide a guest's identity and seed method, and write the seed."""

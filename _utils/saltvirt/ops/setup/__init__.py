@@ -1,1 +1,0 @@
-"""Answer ``virt.setup_check`` for this host."""

@@ -1,1 +1,0 @@
-"""Change a VM: parse the request, plan the new definition and live changes, execute."""

@@ -1,1 +1,0 @@
-../../../pki/authorities.py

@@ -1,1 +1,0 @@
-../../../pki/backup.py

@@ -1,1 +1,0 @@
-../../../pki/certified.py

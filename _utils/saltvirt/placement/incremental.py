@@ -1,0 +1,244 @@
+"""
+All hosts, and the best of them for one VM after the other: the choice of ``choose``, but faster.
+
+Hosts are kept in the order of what is left on them. A VM's share of that differs little between
+hosts, so the best host is among the first that fit, and the search ends where no later host can be
+better. The scores of candidates are computed as in ``choose``, to the last bit.
+"""
+
+import bisect
+import operator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from saltvirt.core.model import Policy, Requirements
+from saltvirt.placement import fit, groups, headroom, score
+from saltvirt.placement.answers import HostInfo
+
+# More than the error of floats.
+_EPSILON = 1e-9
+_Vector = tuple[int, ...]
+# For one rack, or for all: what is left of each host, as a score, and its name, the best first.
+_Order = list[tuple[float, str]]
+
+
+class Board:
+    """The hosts with the VMs that were put on them."""
+
+    def __init__(
+        self,
+        hosts: Mapping[str, HostInfo],
+        weights: Mapping[str, float] | None = None,
+        policy: Policy | None = None,
+        among: Collection[str] | None = None,
+    ) -> None:
+        """
+        Take in ``{host: answer of virt.host_info}``, the weights of scores, and the policy.
+
+        among
+            The hosts that VMs may be put on. Defaults to all.
+        """
+        self._hosts, self._policy = hosts, policy or Policy()
+        self._among = hosts.keys() if among is None else among
+        self._weights = score.ordered_weights(weights)
+        self._left = _vectors(hosts, fit.free)
+        self._limits = _vectors(hosts, fit.limits)
+        self._stocks = {name: fit.stocks_left(info) for name, info in hosts.items()}
+        self._spots = groups.Spots(hosts)
+        self._dying = headroom.Headroom(hosts) if self._policy.headroom else None
+        self._able: dict[Requirements, dict[str, int]] = {}
+        self._crowds = _Crowds(hosts, self._policy.spread_over)
+        self._named, self._apart = _named(hosts), _apart(hosts)
+        self._orders: dict[groups.Place, _Order] = {}
+        for entry in sorted(map(self._entry, hosts)):
+            self._orders.setdefault(self._crowds.place(entry[1]), []).append(entry)
+        dims = range(len(fit.DIMENSIONS))
+        limits = [
+            [vector[n] for vector in self._limits.values() if vector[n] > 0] or [1] for n in dims
+        ]
+        self._least, self._most = list(map(min, limits)), list(map(max, limits))
+
+    def best(self, required: Requirements) -> str | None:
+        """Return the host that ``choose.choose`` puts first; None if no host fits."""
+        for places in self._crowds.fewest_first(required, self._orders):
+            best_entry: tuple[float, str] | None = None
+            for place in places:
+                best_entry = self._best_of(self._orders[place], required, best_entry)
+            if best_entry is not None:
+                return best_entry[1]
+        return None
+
+    def put(self, required: Requirements, host: str) -> None:
+        """Count a VM on a host."""
+        order = self._orders[self._crowds.place(host)]
+        del order[bisect.bisect_left(order, self._entry(host))]
+        need = fit.needed(self._hosts[host], required)
+        self._left[host] = tuple(map(operator.sub, self._left[host], need))
+        bisect.insort(order, self._entry(host))
+        for name, need_mib in required.stocks:
+            self._stocks[host][name] = self._stocks[host].get(name, 0) - need_mib
+        self._spots.add(required, host)
+        self._crowds.add(required.name, required.anti_affinity, host)
+        self._named.setdefault(required.name, set()).add(host)
+        for group in required.anti_affinity:
+            self._apart.setdefault(group, {}).setdefault(host, set()).add(required.name)
+        if self._dying:
+            self._dying.put(required, host)
+
+    def _entry(self, host: str) -> tuple[float, str]:
+        share_left = score.share_left(self._left[host], self._limits[host], self._weights)
+        return (share_left if self._policy.packs else -share_left), host
+
+    def _best_of(
+        self, order: _Order, required: Requirements, best_entry: tuple[float, str] | None
+    ) -> tuple[float, str] | None:
+        """Return the best host of an order as ``(-score, name)``, or the best one so far."""
+        most_taken, packs = self._most_taken(required), self._policy.packs
+        seen_vectors: set[tuple[_Vector, _Vector]] = set()
+        for bound, host, room_left in self._with_room(order, required):
+            # No later host is better than what is left there, less the most that the VM can take of
+            # it.
+            if (
+                best_entry is not None
+                and (bound - 1 if packs else bound) - most_taken > best_entry[0] + _EPSILON
+            ):
+                break
+            limits = self._limits[host]
+            if (room_left, limits) in seen_vectors:
+                continue
+            points = score.share_left(room_left, limits, self._weights)
+            host_entry = (-(1.0 - points) if packs else -points, host)
+            if (best_entry is None or host_entry < best_entry) and self._may_have(host, required):
+                # Hosts with equal values come later, by their names.
+                seen_vectors.add((room_left, limits))
+                best_entry = host_entry
+        return best_entry
+
+    def _with_room(
+        self, order: _Order, required: Requirements
+    ) -> Iterator[tuple[float, str, _Vector]]:
+        """Yield ``(score of what is left, host, room after the VM)`` of the hosts with room."""
+        able, barred = self._able_hosts(required), self._barred(required)
+        vcpus, memory_mib, disk_mib = required.vcpus, required.memory_mib, required.disk_mib
+        for bound, host in order:
+            room = self._left[host]
+            if vcpus > room[0] or memory_mib > room[1] or host not in able or host in barred:
+                continue
+            disk_left = room[2] - max(disk_mib, able[host])
+            if disk_left >= 0:
+                yield bound, host, (room[0] - vcpus, room[1] - memory_mib, disk_left)
+
+    def _may_have(self, host: str, required: Requirements) -> bool:
+        """Return whether groups, stocks and headroom allow a VM on a host."""
+        stocks = self._stocks[host]
+        if self._hosts[host].stocks is not None and not all(
+            stocks.get(name, -1) >= need_mib for name, need_mib in required.stocks
+        ):
+            return False
+        is_apart = any(self._spots.why_apart(required, host))
+        return not (is_apart or (self._dying and self._dying.why_not(required, host)))
+
+    def _most_taken(self, required: Requirements) -> float:
+        """Return the most by which a VM's score can be better than that of what is left."""
+        if not self._policy.packs:
+            # The VM lowers the score by its share, which is smallest on the largest host.
+            need = (required.vcpus, required.memory_mib, required.disk_mib)
+            return -score.share_left(need, self._most, self._weights)
+        disk_mib = max((required.disk_mib, *self._able_hosts(required).values()))
+        need = (required.vcpus, required.memory_mib, disk_mib)
+        return score.share_left(need, self._least, self._weights)
+
+    def _able_hosts(self, required: Requirements) -> dict[str, int]:
+        """Return ``{host: disk by the VM's profile}`` of the hosts that fit, apart from room."""
+        make = replace(
+            required,
+            name="",
+            vcpus=0,
+            memory_mib=0,
+            disk_mib=0,
+            affinity=(),
+            anti_affinity=(),
+            stocks=(),
+        )
+        if make not in self._able:
+            self._able[make] = {
+                name: fit.disk_mib(host, make)
+                for name, host in self._hosts.items()
+                if name in self._among and not fit.standing_reasons(host, make)
+            }
+        return self._able[make]
+
+    def _barred(self, required: Requirements) -> set[str]:
+        """Return the hosts that have the VM's name, or other VMs of its anti-affinity groups."""
+        out = set(self._named.get(required.name, ()))
+        for group in required.anti_affinity:
+            names_by_host = self._apart.get(group, {})
+            out.update(host for host, names in names_by_host.items() if names - {required.name})
+        return out
+
+
+def _vectors(
+    hosts: Mapping[str, HostInfo], measure: Callable[[HostInfo], dict[str, int]]
+) -> dict[str, _Vector]:
+    return {name: tuple(measure(info).values()) for name, info in hosts.items()}
+
+
+class _Crowds:
+    """The number of VMs in each rack: of each anti-affinity group, and of all."""
+
+    def __init__(self, hosts: Mapping[str, HostInfo], tag: str | None) -> None:
+        self._tag = tag
+        self._places = {
+            name: groups.place(name, info.tags, tag) if tag else ("", "")
+            for name, info in hosts.items()
+        }
+        self._names: dict[str | None, dict[groups.Place, set[str]]] = {}
+        if tag:
+            for host, info in hosts.items():
+                for name, vm in groups.members(info).items():
+                    self.add(name, vm.anti_affinity, host)
+
+    def place(self, host: str) -> groups.Place:
+        """Return the rack of a host."""
+        return self._places[host]
+
+    def add(self, name: str, apart: Sequence[str], host: str) -> None:
+        """Count one more VM."""
+        if self._tag:
+            for group in (None, *apart):
+                names_by_place = self._names.setdefault(group, {})
+                names_by_place.setdefault(self._places[host], set()).add(name)
+
+    def fewest_first(
+        self, required: Requirements, places: Collection[groups.Place]
+    ) -> Iterator[list[groups.Place]]:
+        """Yield lists of racks with equally many VMs that count against this one, fewest first."""
+        if not self._tag:
+            yield list(places)
+            return
+        by_count: dict[int, list[groups.Place]] = {}
+        group_names = [self._names.get(group, {}) for group in required.anti_affinity or (None,)]
+        for place in places:
+            vm_names = set().union(*(names.get(place, ()) for names in group_names)) - {
+                required.name
+            }
+            by_count.setdefault(len(vm_names), []).append(place)
+        for _count, equal_places in sorted(by_count.items()):
+            yield equal_places
+
+
+def _named(hosts: Mapping[str, HostInfo]) -> dict[str, set[str]]:
+    out: dict[str, set[str]] = {}
+    for host, info in hosts.items():
+        for name in {*info.kept, *info.vms, *info.building}:
+            out.setdefault(name, set()).add(host)
+    return out
+
+
+def _apart(hosts: Mapping[str, HostInfo]) -> dict[str, dict[str, set[str]]]:
+    out: dict[str, dict[str, set[str]]] = {}
+    for host, info in hosts.items():
+        for name, vm in groups.members(info).items():
+            for group in vm.anti_affinity:
+                out.setdefault(group, {}).setdefault(host, set()).add(name)
+    return out

@@ -1,1 +1,0 @@
-"""Seeding: give a guest its identity before it boots for the first time."""

@@ -1,0 +1,154 @@
+"""A guest's identity: its name, its master and its keys, decided before anything is made."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from saltvirt.core.crypto import keypair
+from saltvirt.core import sshkeys
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import BadArgument, SeedError
+from saltvirt.core.salt.context import Context
+from saltvirt.seeding import submission
+from saltvirt.seeding import cloudconfig, minionkeys, nocloud
+from saltvirt.seeding.seedmodel import CloudInit, Identity
+from saltvirt.vm.spec import Deployment
+
+OWN_COMMAND = "seed.apply"
+# As the distributions' /etc/hosts has them; 127.0.1.1 is Debian's for the host's own name.
+_LOOPBACK = (
+    *("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"),
+    *("127.0.0.1", "127.0.1.1", "::1"),
+)
+_BRACKETED = re.compile(r"\[([^]]*)\](?::\d+)?")
+
+
+def prepare(context: Context, deployment: Deployment) -> Identity | None:
+    """
+    Return the guest's identity, or None if it gets none; raise if seeding cannot work.
+
+    Nothing is written here: all checks are made before a VM exists.
+    """
+    values_by_argument = {
+        "pub_key": deployment.pub_key or deployment.priv_key,
+        "ssh_authorized_keys": deployment.ssh_keys,
+    }
+    if not deployment.is_seeded:
+        for argument in (name for name, value in values_by_argument.items() if value):
+            raise BadArgument(argument, "there is nothing to seed: give an image and seed=True")
+        return None
+    if deployment.seed_cmd != OWN_COMMAND and deployment.seed_cmd not in context.functions:
+        raise BadArgument("seed_cmd", f"this minion has no function {deployment.seed_cmd!r}")
+    if deployment.seed_cmd == OWN_COMMAND:
+        nocloud.refuse_if_impossible()
+    pair = (deployment.pub_key, deployment.priv_key)
+    new_identity = identity(context, deployment.vm.name, deployment.config, pair)
+    keys = sshkeys.merge_keys(_host_keys(context), deployment.ssh_keys)
+    return replace(new_identity, ssh_keys=keys, cloud_init=_cloud_init(context, deployment))
+
+
+def _host_keys(context: Context) -> tuple[str, ...]:
+    option = "ssh_authorized_keys"
+    return sshkeys.read_keys(f"virt:seed:{option}", context.settings.seed.get(option))
+
+
+def identity(
+    context: Context,
+    name: str,
+    config: Mapping[str, Any],
+    key_pair: Any,
+    *,
+    approve_key: bool = True,
+) -> Identity:
+    """
+    Return the identity of a minion.
+
+    key_pair
+        ``(public, private)``: text or paths. Without a pair this host generates one if the master
+        lets it submit the key; otherwise the guest makes its own and waits to be accepted.
+    """
+    pki = context.opts.get("pki_dir", "/etc/salt/pki/minion")
+    public, private = minionkeys.read(key_pair[0], key_pair[1], pki)
+    is_submitted = bool(
+        approve_key and not public and submission.is_authorized(context.settings, name)
+    )
+    if is_submitted:
+        public, private = keypair.generate()
+    config = _config(context, name, config)
+    return Identity(
+        id=name,
+        config=config,
+        public_key=public,
+        private_key=private,
+        master_key=_master_key(context, config, pki),
+        is_submitted=is_submitted,
+    )
+
+
+def nameless_identity(context: Context, config: Mapping[str, Any], key_pair: Any) -> Identity:
+    """Return the identity of a minion that takes its id from its hostname; see :func:`identity`."""
+    new_identity = identity(context, "", config, key_pair, approve_key=False)
+    return replace(
+        new_identity,
+        config={key: value for key, value in new_identity.config.items() if key != "id"},
+    )
+
+
+def _cloud_init(context: Context, deployment: Deployment) -> CloudInit:
+    seed = context.settings.seed
+    return CloudInit(
+        user_data=(
+            cloudconfig.mapping("virt:seed:user_data", seed.get("user_data")),
+            cloudconfig.mapping("user_data", deployment.user_data),
+        ),
+        vendor_data=cloudconfig.mapping("virt:seed:vendor_data", seed.get("vendor_data")),
+        network=cloudconfig.network(deployment.vm.nics),
+    )
+
+
+def master_of_guests(
+    settings: HostSettings, opts: Mapping[str, Any], requested_master: Any = None
+) -> Any:
+    """Return the master's names by which guests reach it; raise SeedError if there are none."""
+    master = requested_master or settings.seed.get("master") or opts.get("master")
+    names = master if isinstance(master, list | tuple) else [master or ""]
+    hosts = [host_of(str(name)).casefold() for name in names]
+    if all(host in ("", *_LOOPBACK) for host in hosts):
+        raise SeedError(
+            f"the guest cannot reach a master called {master!r}; set virt:seed:master to an "
+            "address that guests can reach, or give config='{master: ...}'"
+        )
+    return master
+
+
+def host_of(master: str) -> str:
+    """Return a master's name or address without its port, if any."""
+    if match := _BRACKETED.fullmatch(master):
+        return match[1]
+    return master.rpartition(":")[0] if master.count(":") == 1 else master
+
+
+def _config(context: Context, name: str, requested_config: Mapping[str, Any]) -> dict[str, Any]:
+    seed, opts = context.settings.seed, context.opts
+    if requested_config.get("id", name) != name:
+        raise BadArgument(
+            "config",
+            f"its id is {requested_config['id']!r}, but the minion will be {name!r}; "
+            "leave the id out",
+        )
+    master = master_of_guests(context.settings, opts, requested_config.get("master"))
+    master_config = {"master": master}
+    for port, default in (("master_port", 4506), ("publish_port", 4505)):
+        if opts.get(port, default) != default:
+            master_config[port] = opts[port]
+    return {**master_config, **(seed.get("config") or {}), **requested_config, "id": name}
+
+
+def _master_key(context: Context, config: Mapping[str, Any], pki: str) -> str | None:
+    """Return the master's public key, so that the guest trusts this master and no other."""
+    if config["master"] != context.opts.get("master") or not isinstance(config["master"], str):
+        return None
+    path = Path(pki) / "minion_master.pub"
+    return path.read_text() if path.exists() else None

@@ -1,0 +1,1 @@
+"""What master and hosts share of seeding."""

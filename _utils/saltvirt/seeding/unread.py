@@ -1,0 +1,50 @@
+"""Warnings about parts of a seed that a guest will not read or serve, known from its image."""
+
+from collections.abc import Iterator
+
+from saltvirt.core.arguments import hide_credentials
+from saltvirt.seeding.seedmodel import Inspection
+
+_OURS = "NoCloud"
+
+
+def warnings(
+    image: str, method: str, content: Inspection | None, *, has_ssh_keys: bool
+) -> tuple[str, ...]:
+    """
+    Return the warnings to show before a VM is made, one line each.
+
+    method
+        The seed method.
+    content
+        The image's content; None if the image was not inspected: then there are no warnings.
+    """
+    if content is None or content.root is None:
+        return ()
+    return tuple(
+        _find_warnings(
+            f"image {hide_credentials(image)}", method, content, has_ssh_keys=has_ssh_keys
+        )
+    )
+
+
+def _find_warnings(
+    image: str, method: str, content: Inspection, *, has_ssh_keys: bool
+) -> Iterator[str]:
+    if method == "nocloud" and content.has_cloud_init and _reads_other_sources(content):
+        datasource_names = ", ".join(content.datasources or ["nowhere"])
+        yield (
+            f"cloud-init of {image} looks for its data in {datasource_names} alone "
+            "(datasource_list), not in "
+            f"{_OURS}: it reads neither the minion's identity nor ssh_authorized_keys; add {_OURS} "
+            "there, or give seed_method=guestfs"
+        )
+    if has_ssh_keys and content.has_ssh_server is False:
+        yield (
+            f"ssh_authorized_keys let nobody in yet: {image} has no SSH server; install one in it, "
+            "or by user_data (packages: [openssh-server])"
+        )
+
+
+def _reads_other_sources(content: Inspection) -> bool:
+    return content.datasources is not None and _OURS not in content.datasources

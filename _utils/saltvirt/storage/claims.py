@@ -1,0 +1,80 @@
+"""
+Claims of an arrival: of all hosts that share a folder, only one can make a given file.
+
+Hosts do not see each other's records, and a path is on record before its file is made. So the file
+first gets another name, its mark, which contains the move's token. Only one host can link its mark
+to the path. While the mark exists, the file at the path belongs to the move only if both are the
+same file. The mark is removed once the file is made and on the disk.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+from saltvirt.core import files
+from saltvirt.core.errors import StorageError
+from saltvirt.storage import exclusivecreate
+
+_PREFIX = ".salt-virt-"
+
+
+class FileTaken(StorageError):
+    """The file exists already, made by another host."""
+
+
+def announce(path: str, token: str) -> None:
+    """Make the mark of a file that a move is about to make, and sync the mark's folder."""
+    mark_path = mark(path, token)
+    try:
+        mark_path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        # An existing mark is this move's own, as its name contains the move's token.
+        os.close(files.private(mark_path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW))
+        files.sync_folder(mark_path.parent)
+    except OSError as exc:
+        raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
+
+
+def take(path: str, token: str) -> None:
+    """Make an empty file from its mark; raise :class:`FileTaken` if the file exists already."""
+    mark_path = mark(path, token)
+    try:
+        if not exclusivecreate.link_mark(mark_path, path):
+            # Without hard links, a file made by another host looks like ours.
+            mark_path.unlink()
+        files.sync_folder(mark_path.parent)
+    except FileExistsError as exc:
+        raise FileTaken(f"cannot make {path}: {exc.strerror}") from exc
+    except OSError as exc:
+        raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
+
+
+def complete(path: str, token: str) -> None:
+    """Remove the mark of a file that is made, or that turned out to be another host's."""
+    mark_path = mark(path, token)
+    try:
+        mark_path.unlink(missing_ok=True)
+    except OSError as exc:
+        raise StorageError(f"cannot remove {mark_path}: {exc.strerror}") from exc
+
+
+def is_own(path: str, token: str) -> bool:
+    """Return whether the file at a path that a move has recorded belongs to the move."""
+    mark_path = mark(path, token)
+    if not os.path.lexists(mark_path):
+        return True
+    try:
+        return mark_path.samefile(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def mark(path: str, token: str) -> Path:
+    """Return the path of a file's mark, in the file's folder."""
+    # Use a digest: the file's own name may have the maximum length already.
+    digest = hashlib.sha256(Path(path).name.encode()).hexdigest()[:12]
+    return Path(path).with_name(f"{_PREFIX}{files.to_file_name(token)[:12]}-{digest}")
+
+
+def is_mark(path: str) -> bool:
+    """Return whether a file has the name of a mark."""
+    return Path(path).name.startswith(_PREFIX)

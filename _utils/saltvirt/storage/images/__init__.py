@@ -1,0 +1,1 @@
+"""Disk images on a host: fetch, validate, cache by digest, clone."""

@@ -1,0 +1,217 @@
+"""Survey, fetch, build and prune the cached images of all hosts."""
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from saltvirt.core import locks, terminal, wire
+from saltvirt.core.errors import MasterError
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster import progress
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc.hostcommands import act, progress_watcher
+from saltvirt.placement.answers import Pruned, Words
+
+# Seconds between two lines of progress.
+_SAY_S = 1
+_PRUNE, _PULL, _BUILD = "virt.image_prune", "virt.image_pull", "virt.image_build"
+
+
+def survey_images(cloud: Cloud, host: str | None) -> inventory.Survey:
+    """Return the :class:`saltvirt.cluster.inventory.inventory.Survey` of the cached images."""
+    targets = inventory.hosts(cloud, host=host)
+    cloud.progress("Searching", detail=terminal.count_text(len(targets), "hypervisor"))
+    return inventory.survey(cloud, targets, "virt.images")
+
+
+def show_images(cloud: Cloud, host: str | None) -> dict[str, Any]:
+    """Return ``{host: images}``, with unresponsive hosts; raise MasterError if none answers."""
+    survey = survey_images(cloud, host)
+    if not survey.answers:
+        raise survey.silence()
+    return {**survey.said, **survey.beside()}
+
+
+def pull(
+    cloud: Cloud,
+    image: str,
+    host: str | None,
+    kwarg: Mapping[str, Any],
+) -> dict[str, str]:
+    """Have all responsive hosts fetch an image in parallel; return ``{host: digest}``."""
+    survey = survey_images(cloud, host)
+    limit_s, start = cloud.settings.deploy_timeout_s, time.monotonic()
+    counting_cloud = _with_reply_count(cloud, "Fetched", survey.answers)
+    replies = minions.ask(
+        counting_cloud, survey.answers, _PULL, [image], kwarg, timeout_s=limit_s, follow=True
+    )
+    late_text = "it neither answers nor says that it is at it; call again when it is back"
+    if time.monotonic() - start >= limit_s:
+        late_text = f"no answer within {limit_s} s (virt:deploy_timeout_s)"
+    out, reasons_by_host = _read_replies(replies, _PULL, Words, late_text)
+    reasons_by_host = {**survey.reasons(), **reasons_by_host}
+    if reasons_by_host:
+        raise _failure(reasons_by_host, {"pulled": out})
+    return out
+
+
+def build(
+    cloud: Cloud,
+    source: str,
+    name: str,
+    host: str | None,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Have a host build a golden image; return ``{host: answer}``."""
+    host = inventory.require_host(cloud, host)
+    options = {key: value for key, value in options.items() if not key.startswith("__")}
+    watch = progress_watcher(cloud, "salt/virt/image_build", host, name)
+    answer = act(
+        cloud,
+        host,
+        "virt.image_build",
+        source,
+        name,
+        watch=watch,
+        kwarg={**options, "report": True},
+    )
+    return {host: wire.read(host, _BUILD, dict[str, Any], answer)}
+
+
+def _with_reply_count(cloud: Cloud, verb: str, hosts: Collection[str]) -> Cloud:
+    """Return a cloud that shows, as replies come, how many hosts are done."""
+    pace, answered_hosts, last_shown = progress.Pace(len(hosts)), set[str](), [0.0]
+
+    def count(reply: minions.Reply) -> None:
+        answered_hosts.add(reply.minion)
+        now = time.monotonic()
+        if len(answered_hosts) == len(hosts) or now - last_shown[0] >= _SAY_S:
+            last_shown[0] = now
+            cloud.progress(verb, detail=pace.text(len(answered_hosts), "hypervisors"))
+
+    return replace(cloud, heard=count)
+
+
+def _read_replies(
+    replies: Mapping[str, minions.Reply], fun: str, shape: Any, late_text: str
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return hosts' answers, and other hosts' reasons, ``late_text`` if there is no reply."""
+    out, reasons_by_host = {}, {}
+    for host, reply in sorted(replies.items()):
+        if not reply.ok:
+            reasons_by_host[host] = reply.error or late_text
+            continue
+        try:
+            out[host] = wire.read(host, fun, shape, reply.value)
+        except wire.BadAnswer as error:
+            reasons_by_host[host] = str(error)
+    return out, reasons_by_host
+
+
+def _join_reasons(reasons: Mapping[str, str]) -> str:
+    return "; ".join(f"{host}: {reason}" for host, reason in sorted(reasons.items()))
+
+
+def _failure(reasons: Mapping[str, str], table: Mapping[str, Any]) -> MasterError:
+    error = MasterError(_join_reasons(reasons))
+    error.table = table
+    return error
+
+
+def prune(cloud: Cloud, *, is_dry: bool) -> dict[str, dict[str, int]]:
+    """
+    Remove from every host the images that no host uses; return ``{host: {digest: bytes}}``.
+
+    Every host must answer: hosts may share an image folder.
+    """
+    survey = survey_images(cloud, None)
+    unresponsive_hosts = survey.reasons()
+    if unresponsive_hosts:
+        raise MasterError(
+            "nothing was removed, as not all hosts say what they use: "
+            f"{_join_reasons(unresponsive_hosts)}"
+        )
+    used_digests = {
+        digest
+        for images in survey.answers.values()
+        for digest, image in images.items()
+        if image.users
+    }
+    unused_by_host = {host: set(images) - used_digests for host, images in survey.answers.items()}
+    hosts_with_unused = [host for host, digests in unused_by_host.items() if digests]
+    # All hosts get the same list: a host skips images that it lacks, or uses by now.
+    unused_digests = sorted(set[str]().union(*unused_by_host.values()))
+    if is_dry:
+        counting_cloud = _with_reply_count(cloud, "Searched", hosts_with_unused)
+        out, reasons_by_host = _ask_prune(
+            counting_cloud, hosts_with_unused, unused_digests, {"dry_run": True}
+        )
+    else:
+        with _prune_lock(cloud):
+            out, reasons_by_host = _remove_images(
+                cloud, survey.answers, hosts_with_unused, unused_digests
+            )
+    removed_by_host = {host: answer.removed for host, answer in out.items()}
+    if reasons_by_host:
+        raise _failure(reasons_by_host, {"removed": removed_by_host})
+    return removed_by_host
+
+
+@contextmanager
+def _prune_lock(cloud: Cloud) -> Iterator[None]:
+    """Hold the lock of prunes, or raise MasterError: two prunes would end each other's steps."""
+    path = Path(cloud.opts["cachedir"]) / "salt-virt" / "image-prune.lock"
+    with locks.hold_lock(path, wait=False) as lock:
+        if lock is None:
+            raise MasterError(
+                "another virt.image_prune is at work on this master; try again when that is over"
+            )
+        yield
+
+
+def _remove_images(
+    cloud: Cloud,
+    hosts: Collection[str],
+    hosts_with_unused: Collection[str],
+    unused_digests: list[str],
+) -> tuple[dict[str, Pruned], dict[str, str]]:
+    """
+    Have hosts remove images; return their answers, and other hosts' reasons.
+
+    Since the survey a host may have based a disk on an image that another host has in a shared
+    folder. So hosts begin, all hosts look again, and images that are used by now stay.
+    """
+    begin_answers: dict[str, Pruned] = {}
+    # Until their answers are in, all hosts that were asked may have begun.
+    hosts_begun, unused_still = [*hosts_with_unused], list[str]()
+    try:
+        begin_answers, begin_failures = _ask_prune(
+            cloud, hosts_with_unused, unused_digests, {"step": "begin"}
+        )
+        hosts_begun = [host for host, answer in begin_answers.items() if answer.begun]
+        begun_digests = sorted(
+            {*unused_digests}
+            & {digest for answer in begin_answers.values() for digest in answer.begun}
+        )
+        look_answers, look_failures = (
+            _ask_prune(cloud, hosts, begun_digests, {"step": "look"}) if begun_digests else ({}, {})
+        )
+        if not look_failures:
+            kept_digests = {digest for answer in look_answers.values() for digest in answer.kept}
+            unused_still = [digest for digest in begun_digests if digest not in kept_digests]
+    finally:
+        counting_cloud = _with_reply_count(cloud, "Removed", hosts_begun)
+        out, end_failures = _ask_prune(counting_cloud, hosts_begun, unused_still, {"step": "end"})
+    return {**begin_answers, **out}, {**look_failures, **begin_failures, **end_failures}
+
+
+def _ask_prune(
+    cloud: Cloud, hosts: Collection[str], digests: list[str], kwarg: Mapping[str, Any]
+) -> tuple[dict[str, Pruned], dict[str, str]]:
+    late_text = f"no answer within {cloud.settings.timeout_s} s (virt:timeout_s)"
+    replies = minions.ask(cloud, hosts, _PRUNE, [digests], kwarg) if hosts else {}
+    return _read_replies(replies, _PRUNE, Pruned, late_text)

@@ -1,0 +1,385 @@
+"""Volumes of storage pools that belong to a single VM, and their removal with the VM."""
+
+import logging
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.errors import StorageError
+from saltvirt.storage.images import tool
+from saltvirt.libvirt.storage import diskvolumes, pools
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.libvirt.storage import volumes as volumes_
+from saltvirt.libvirt import reservations
+from saltvirt.storage import diskpaths, trash
+from saltvirt.storage import door, policies, sharing, usage
+from saltvirt.storage.policies import Policy
+from saltvirt.storage.sharing import OtherHostsUsage
+from saltvirt.storage.verdict import Verdict
+from saltvirt.xml import parse
+from saltvirt.xml.storage import storagevolume
+from saltvirt.xml.storage import storagepool
+
+log = logging.getLogger(__name__)
+# Arguments of runner functions after the host, the pool and the volume.
+_MORE_ARGUMENTS = {"virt.volume_upload": " FILE", "virt.volume_resize": " SIZE shrink=True"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmVolumes:
+    """
+    The volumes of a VM.
+
+    paths
+        Volumes that are files, which are removed like all files of a VM.
+    volumes
+        ``[pool, volume]`` or ``[pool, volume, number]`` of volumes that only libvirt can remove.
+    """
+
+    paths: list[str] = field(default_factory=list)
+    volumes: list[list[str]] = field(default_factory=list)
+
+
+def find_volumes(conn: Any, settings: HostSettings, name: str, *, removables: bool) -> VmVolumes:
+    """Return the volumes that belong to a VM alone; the log names the others."""
+    vm_volumes = VmVolumes()
+    for disk in storagevolume.places(parse(lifecycle.inactive_xml(conn, name))):
+        if disk.device in ("cdrom", "floppy") and not removables:
+            continue
+        location = diskvolumes.find(conn, disk)
+        if location is None:
+            source_text = " ".join(f"{key}={value}" for key, value in sorted(disk.source.items()))
+            log.warning("disk %s of VM %s stays: it is in no pool of this host", source_text, name)
+        elif location.path is not None:
+            _add_file(conn, settings, name, disk, location, vm_volumes)
+        else:
+            _add_volume(conn, settings, name, disk, location, vm_volumes)
+    return vm_volumes
+
+
+def _add_file(
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    disk: storagevolume.DiskPlace,
+    location: diskvolumes.DiskVolume,
+    vm_volumes: VmVolumes,
+) -> None:
+    path = location.path or ""
+    is_only_read = disk.is_readonly or disk.device in ("cdrom", "floppy")
+    verdict = judge_volume(conn, settings, policies.DELETE, location.pool, location.volume, name)
+    # VMs of all hosts may read a shared volume that this VM only reads.
+    if verdict.used_by or (is_only_read and diskpaths.is_declared(settings, path)):
+        log.warning("volume %s/%s stays: other VMs use it", location.pool, location.volume)
+        return
+    vm_volumes.paths.append(path)
+
+
+def _add_volume(
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    disk: storagevolume.DiskPlace,
+    location: diskvolumes.DiskVolume,
+    vm_volumes: VmVolumes,
+) -> None:
+    volume_name = f"{location.pool}/{location.volume}"
+    if judge_volume(conn, settings, policies.DELETE, location.pool, location.volume, name).used_by:
+        log.warning("volume %s stays: other VMs use it, or disks in the trash", volume_name)
+    elif disk.is_readonly:
+        log.warning("volume %s stays: VM %s only reads it, and others may", volume_name, name)
+    elif not location.can_go:
+        log.warning("volume %s stays: libvirt cannot delete volumes of such a pool", volume_name)
+    else:
+        number = diskvolumes.find_volume_key(conn, location.pool, location.volume)
+        vm_volumes.volumes.append([location.pool, location.volume, *([number] if number else [])])
+
+
+def judge_volume(
+    conn: Any,
+    settings: HostSettings,
+    policy: Policy,
+    pool: str,
+    name: str,
+    *but: str,
+    elsewhere: OtherHostsUsage | None = None,
+) -> Verdict:
+    """Return whether a policy allows the use of a volume, by whichever name it is referenced."""
+    path = diskvolumes.path_of(conn, pool, name)
+    going = [path] if path.startswith("/") else []
+    index = usage.index(conn, settings, but=but, going=going, other_hosts=elsewhere)
+    return index.verdict(policy, f"{pool}/{name}", path)
+
+
+def find_shared_devices(
+    conn: Any, settings: HostSettings, volumes: Iterable[Sequence[str]]
+) -> list[str]:
+    """Return the devices of those volumes that other hosts see."""
+    paths = (diskvolumes.path_of(conn, pool, name) for pool, name, *_number in volumes)
+    return [path for path in paths if path and sharing.is_shared(settings, path)]
+
+
+def lock_volume(conn: Any, pool: str, name: str) -> AbstractContextManager[None]:
+    """Keep VMs from starting with a volume during the block, which writes over the volume."""
+    return diskpaths.keep_from_qemu(diskvolumes.path_of(conn, pool, name))
+
+
+def hold_host_lock(settings: HostSettings) -> AbstractContextManager[None]:
+    """Keep builds and arrivals, which may take existing volumes, from beginning in the block."""
+    return reservations.host_lock(settings)
+
+
+def refuse_open(conn: Any, settings: HostSettings, pool: str, names: Iterable[str]) -> None:
+    """
+    Raise StorageError if a volume is in use, though no VM that runs here has it.
+
+    A QEMU here or on a host that shares the volume may have it open, or the volume is made for a VM
+    on its way here. The volume is not locked: an open logical volume cannot be removed.
+    """
+    for name in names:
+        path = diskvolumes.path_of(conn, pool, name)
+        reservations.refuse_coming(settings, [path, f"{pool}/{name}"])
+        if path.startswith("/") and diskpaths.is_open(path):
+            raise tool.in_use_error(path)
+        if Path(path).name == trash.FOLDER:
+            trash.refuse_noted(settings, Path(path).parent)
+
+
+def judge_deletion(
+    conn: Any,
+    settings: HostSettings,
+    pool: str,
+    names: Sequence[str],
+    elsewhere: OtherHostsUsage | None = None,
+    policy: Policy = policies.VOLUME,
+    but: Collection[str] = (),
+    going: Collection[str] = (),
+    call: str = "virt.volume_delete",
+) -> list[Verdict]:
+    """
+    Return whether volumes may be deleted or written over without spoiling files based on them.
+
+    elsewhere
+        Other hosts' usage of volumes that they see. Defaults to nothing.
+    policy
+        The intended use. Defaults to deletion.
+    but
+        VMs with backing chains that need not be readable, beside the VMs that use these volumes.
+        Defaults to none.
+    going
+        Files removed together with the volumes; their own references do not count. Defaults to
+        none.
+    call
+        The runner's function that asks all hosts first. Defaults to ``virt.volume_delete``.
+
+    Raises StorageError if a QEMU has a volume open, or it is made for a VM on its way here.
+    """
+    refuse_open(conn, settings, pool, names)
+    paths = {name: diskvolumes.path_of(conn, pool, name) for name in names}
+    index = usage.index(
+        conn,
+        settings,
+        going=[path for path in (*paths.values(), *going) if path.startswith("/")],
+        readable={*but, *_find_users(conn, pool, names)} if names else (),
+        other_hosts=elsewhere,
+    )
+    verdicts = [index.verdict(policy, f"{pool}/{name}", path) for name, path in paths.items()]
+    quoted_names = " ".join(map(shlex.quote, (pool, *names[:1])))
+    more = _MORE_ARGUMENTS.get(call, "")
+    sharing.refuse_unasked(
+        verdicts, "nothing is changed", f"salt-run {call} HOST {quoted_names}{more}"
+    )
+    return verdicts
+
+
+def refuse_deletion(
+    conn: Any,
+    settings: HostSettings,
+    pool: str,
+    names: Sequence[str],
+    but: Collection[str] = (),
+    going: Collection[str] = (),
+) -> None:
+    """Raise StorageError if a volume must not be deleted; see :func:`judge_deletion`."""
+    for verdict in judge_deletion(conn, settings, pool, names, but=but, going=going):
+        verdict.refuse(f"volume {verdict.path} stays")
+
+
+def refuse_group(conn: Any, settings: HostSettings, pool: str) -> None:
+    """
+    Raise StorageError if deleting a pool deletes its volumes and something needs such a volume.
+
+    Call it under the host's lock.
+    """
+    group = volumes_.find_group_pool(conn, pool)
+    if group is None:
+        return
+    volumes_.refuse_group_of_vms(conn, group)
+    _refuse_shared_group(settings, group)
+    index = usage.index(conn, settings)
+    index.refuse_doubts(policies.GROUP, f"pool {pool!r} stays")
+    references = index.references(policies.GROUP)
+    for place in volumes_.list_in_group(conn, group, sorted(references)):
+        raise StorageError(
+            f"pool {pool!r} stays, as {place} would go with it: {references[place].reason}"
+        )
+
+
+def _refuse_shared_group(settings: HostSettings, group: storagepool.Pool) -> None:
+    """Raise StorageError if other hosts see a volume group: their VMs may use its volumes."""
+    is_shared = sharing.is_shared(settings, group.target or "")
+    if is_shared or any(storagepool.has_device(group, path) for path in settings.shared_paths):
+        raise StorageError(
+            f"pool {group.name!r} stays: its group is on storage that other hosts see "
+            "(virt:shared_paths), and VMs there may have volumes of it; delete its volumes by "
+            "salt-run virt.volume_delete, which asks all hosts, then the group by vgremove"
+        )
+
+
+def _find_users(conn: Any, pool: str, names: Sequence[str] | None = None) -> set[str]:
+    """Return the VMs that use any of the named volumes, by default any volume of the pool."""
+    infos_by_name = volumes_.infos(conn, pool).get(pool, {})
+    chosen_infos = (info for name, info in infos_by_name.items() if names is None or name in names)
+    return {vm for info in chosen_infos for vm in info["used_by"]}
+
+
+def judge_resize(
+    conn: Any,
+    settings: HostSettings,
+    pool: str,
+    name: str,
+    elsewhere: OtherHostsUsage,
+    is_cut: bool,
+) -> list[Verdict]:
+    """Return whether a volume may be resized; shrinking would spoil the disks based on it."""
+    if is_cut:
+        call_arguments = (conn, settings, pool, [name], elsewhere, policies.FILL)
+        return judge_deletion(*call_arguments, call="virt.volume_resize")
+    refuse_open(conn, settings, pool, [name])
+    return []
+
+
+def get_deletion_lock(
+    conn: Any, settings: HostSettings, pool: str, volume_names: Sequence[str]
+) -> Callable[[Sequence[str]], AbstractContextManager[None]]:
+    """
+    Return a context manager that holds the host's lock while some volumes are deleted.
+
+    It checks the volumes again under the lock: another job may have taken one before.
+
+    volume_names
+        All volumes of the pool to be deleted; empty for an inactive pool, as libvirt does not list
+        its volumes.
+    """
+    users = _find_users(conn, pool, volume_names)
+    going = [diskvolumes.path_of(conn, pool, name) for name in volume_names]
+
+    @contextmanager
+    def hold_volumes(names: Sequence[str]) -> Iterator[None]:
+        with hold_host_lock(settings):
+            for name in names:
+                volumes_.refuse_running(conn, pool, name)
+            refuse_deletion(conn, settings, pool, names, but=users, going=going)
+            yield
+
+    return hold_volumes
+
+
+def judge_wipe(
+    conn: Any, settings: HostSettings, pool: str, name: str, elsewhere: OtherHostsUsage
+) -> list[Verdict]:
+    """Return whether a volume may be wiped: no VM has it as a disk or in a backing chain."""
+    path = diskvolumes.path_of(conn, pool, name)
+    going = [path] if path.startswith("/") else []
+    index = usage.index(conn, settings, going=going, other_hosts=elsewhere)
+    verdicts = [index.verdict(policies.WIPE, f"{pool}/{name}", path)]
+    quoted_names = " ".join(map(shlex.quote, (pool, name)))
+    sharing.refuse_unasked(
+        verdicts, "nothing is wiped", f"salt-run virt.volume_wipe HOST {quoted_names}"
+    )
+    return verdicts
+
+
+def remove(
+    conn: Any,
+    settings: HostSettings,
+    volumes: list[list[str]],
+    *,
+    vm: str | None = None,
+    is_late: bool = False,
+    elsewhere: OtherHostsUsage | None = None,
+) -> None:
+    """
+    Delete volumes, except those in use by now; missing volumes are fine.
+
+    vm
+        The VM for which a build has just made the volumes; its record does not count as use.
+        Defaults to none.
+    is_late
+        Whether the job that recorded the volumes was interrupted: in a shared pool another host may
+        have made a volume of the same name since. Defaults to False.
+    elsewhere
+        Other hosts' usage of volumes that they see. Defaults to nothing.
+
+    Raises StorageError if a volume cannot be deleted; the others are deleted all the same.
+    """
+    failures = []
+    for pool, name, *number in volumes:
+        if is_late and number != [diskvolumes.find_volume_key(conn, pool, name)]:
+            log.warning(
+                "volume %s/%s stays, as it may be another VM's by now; if it is there and is not: "
+                "virt.volume_delete %s %s",
+                *(pool, name, pool, name),
+            )
+            continue
+        policy = policies.DELETE if vm is None else policies.UNDO
+        verdict = judge_volume(conn, settings, policy, pool, name, elsewhere=elsewhere)
+        verdict = verdict if vm is None else verdict.without(policies.COMING, vm)
+        if not verdict.is_free:
+            log.warning(
+                "volume %s/%s stays (%s); if nothing needs it: virt.volume_delete %s %s",
+                *(pool, name, verdict.reason, pool, name),
+            )
+            continue
+        error = door.drop_volume(conn, pool, name, verdict)
+        if error is not None:
+            failures.append(f"{pool}/{name} ({error})")
+    if failures:
+        raise StorageError(
+            f"these volumes cannot be removed: {', '.join(failures)}; remove them by "
+            "virt.volume_delete POOL VOLUME"
+        )
+
+
+def settle_made(conn: Any, settings: HostSettings, vm: str, volumes: list[list[str]]) -> None:
+    """
+    Delete the volumes that an interrupted build of a VM has made.
+
+    Raises StorageError for a volume without a recorded number: the build was interrupted around its
+    creation, so whether the build made it is unknown.
+    """
+    for pool, name, *number in volumes:
+        libvirt_pool = pools.find(conn, pool)
+        if libvirt_pool is None:
+            continue
+        if not libvirt_pool.isActive():
+            raise StorageError(
+                f"pool {pool!r}, which has volume {name!r} of an interrupted build, does not run; "
+                f"virt.pool_start {pool} first"
+            )
+        if name not in volumes_.names(conn, pool):
+            continue
+        if not number:
+            raise StorageError(
+                f"volume {pool}/{name} exists, but was not recorded as made by the interrupted "
+                f"build; see what it is, then remove it with virt.volume_delete {pool} {name}"
+            )
+        has_number = diskvolumes.find_volume_key(conn, pool, name) or ""
+        if number != [has_number]:
+            log.warning("volume %s/%s stays: it is another one by now", pool, name)
+            continue
+        remove(conn, settings, [[pool, name]], vm=vm)

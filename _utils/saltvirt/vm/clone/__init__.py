@@ -1,0 +1,1 @@
+"""A VM that is a copy of another one on the same host."""

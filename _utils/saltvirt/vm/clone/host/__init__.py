@@ -1,0 +1,1 @@
+"""A host's side of a clone: its source, its plan, its steps."""

@@ -1,0 +1,1 @@
+"""The master's side of a clone: its identity."""

@@ -1,0 +1,1 @@
+"""A host's side of a new VM: facts, then a plan made of them, then its steps."""

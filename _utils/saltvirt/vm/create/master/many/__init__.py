@@ -1,0 +1,1 @@
+"""Many new VMs at once: one plan, and builds with a limit for each host."""

@@ -1,0 +1,179 @@
+"""Wait for the minion of a new VM; report remedies if the minion does not answer."""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from saltvirt.seeding.shared import minionpackages
+from saltvirt.core import terminal
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.core.errors import VirtError
+from saltvirt.vm.guest.master import reachvm
+from saltvirt.cluster.rpc import unsignedreplies
+from saltvirt.vm.create.master.hostbuild import Request
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
+from saltvirt.cluster.rpc.pings import Pings
+from saltvirt.placement.answers import HostInfo
+
+# A distribution's image boots and installs its minion in a minute or two with KVM, and in five or
+# ten if the processor is emulated.
+_WAIT_S, _EMULATED_S = 300, 1200
+# Seconds between reads of the console, and how much of its last line is shown.
+_CONSOLE_S, _CONSOLE_CHARS = 30, 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long to wait for a minion, in seconds; ``why`` explains a long default."""
+
+    wait_s: int
+    why: str = ""
+
+
+def is_emulated(info: HostInfo, domain_type: str | None) -> bool:
+    """
+    Return whether a host emulates the processor of a new VM.
+
+    domain_type
+        ``kvm`` or ``qemu``; None for the host's default.
+    """
+    return (domain_type or info.domain_types.default) == "qemu"
+
+
+def patience(settings: MasterSettings, wait_s: int | None, *, emulated: bool) -> Patience:
+    """Return how long to wait: by the call, else by the master, else by the host's needs."""
+    explicit_s = settings.wait_s if wait_s is None else wait_s
+    if explicit_s is not None:
+        return Patience(wait_s=explicit_s)
+    if emulated:
+        return Patience(wait_s=_EMULATED_S, why="its host has no KVM and emulates it")
+    return Patience(wait_s=_WAIT_S)
+
+
+def refuse_unproved(
+    opts: Mapping[str, Any], requests: Iterable[Request], answers: Mapping[str, HostInfo]
+) -> None:
+    """
+    Raise MasterError if a VM gets a minion that this master cannot tell from others.
+
+    answers
+        Those of the hosts that may build the VMs.
+    """
+    if any(
+        request.given.get("start", True) and request.is_seeded(info)
+        for request in requests
+        for info in answers.values()
+    ):
+        unsignedreplies.refuse_unproved(opts)
+
+
+def wait_for_start(cloud: Cloud, name: str, *, wait_s: float, every_s: float = 5) -> float | None:
+    """
+    Return the seconds until a new minion answers; None if the wait ends without an answer.
+
+    The master pings the minion on its start event, and at intervals in case the event was missed.
+    """
+    begin = time.monotonic()
+    with cloud.client() as local:
+        pings = Pings(local, cloud, every_s)
+        while time.monotonic() - begin < wait_s:
+            if pings.answered([name], now=pings.has_started(name)):
+                return round(time.monotonic() - begin, 1)
+            if cloud.while_waiting is not None and not cloud.while_waiting():
+                return None
+    return None
+
+
+class _Console:
+    """
+    A VM's console, read during the wait for the VM's minion.
+
+    has_no_minion
+        The guest reports on the console that it has no minion and cannot install one.
+    """
+
+    def __init__(self, cloud: Cloud, host: str, name: str) -> None:
+        self._cloud, self._host, self._name = cloud, host, name
+        self._begun = self._looked = time.monotonic()
+        self.has_no_minion = False
+
+    def __call__(self) -> bool:
+        """Show the last line every 30 s; return whether a minion may still come."""
+        now = time.monotonic()
+        if now - self._looked < _CONSOLE_S:
+            return True
+        lines = reachvm.console_lines(self._cloud, self._host, self._name)
+        # The interval starts now: an unresponsive host has cost a timeout.
+        self._looked = time.monotonic()
+        self.has_no_minion = any(minionpackages.NO_MINION in line for line in lines)
+        if self.has_no_minion:
+            return False
+        last_line = next((line for line in reversed(lines) if line), None)
+        console_text = (
+            f"; its console: {terminal.one_line(last_line, _CONSOLE_CHARS)}" if last_line else ""
+        )
+        self._cloud.progress("Waiting", detail=f"{now - self._begun:.0f} s so far{console_text}")
+        return True
+
+
+def _interrupted_error(reason: str, name: str, host: str) -> HostCommandFailed:
+    return HostCommandFailed(
+        f"{reason}: VM {name!r} runs on {host} and keeps its key; its minion was not waited for "
+        "any "
+        f"longer; see: salt {name} test.ping; remove it: salt-run virt.purge {name}"
+    )
+
+
+def wait_for_minion(
+    cloud: Cloud, name: str, host: str, wait_limit: Patience, extra_entries: Mapping[str, Any]
+) -> dict[str, Any]:
+    """
+    Return ``{"minion", "seconds"}`` once a VM's minion answers, or raise an error with remedies.
+
+    extra_entries
+        Further entries of the error's table.
+    """
+    reason = f"; {wait_limit.why}" if wait_limit.why else ""
+    cloud.progress("Waiting", detail=f"for its minion, at most {wait_limit.wait_s} s{reason}")
+    console = _Console(cloud, host, name)
+    try:
+        seconds = wait_for_start(
+            replace(cloud, while_waiting=console), name, wait_s=wait_limit.wait_s
+        )
+    except (KeyboardInterrupt, SystemExit):
+        raise _interrupted_error("interrupted", name, host) from None
+    except VirtError as failed:
+        raise _interrupted_error(str(failed), name, host) from failed
+    if console.has_no_minion:
+        raise _add_details(cloud, name, host, _no_minion_error(name, host), extra_entries)
+    if seconds is not None:
+        return {"minion": "answers", "seconds": seconds}
+    error = HostCommandFailed(
+        f"VM {name!r} runs on {host} and keeps its key, but its minion does not answer after "
+        f"{wait_limit.wait_s} s; it may still come: salt {name} test.ping; its console says how "
+        "far it "
+        f"is: salt-run virt.console_log {name}; wait longer with wait_s= of virt.init, or virt:"
+        f"wait_s of the master; remove it: salt-run virt.purge {name}"
+    )
+    raise _add_details(cloud, name, host, error, extra_entries)
+
+
+def _no_minion_error(name: str, host: str) -> HostCommandFailed:
+    return HostCommandFailed(
+        f"VM {name!r} runs on {host} and keeps its key, but its guest says that there is no "
+        f"salt-minion in its image and that its package manager cannot install one; remove it: "
+        f"salt-run virt.purge {name}; have the next one get a minion: {minionpackages.COMMAND}, "
+        f"and no seed_method=nocloud, nor such a virt:seed:method of {host}, by which it looks "
+        "into no image; or use an image that has one"
+    )
+
+
+def _add_details(
+    cloud: Cloud, name: str, host: str, error: HostCommandFailed, extra_entries: Mapping[str, Any]
+) -> HostCommandFailed:
+    """Return the error with a table: the VM's addresses and the end of its console."""
+    access_entries = reachvm.find_login(cloud, host, name, has_minion=False)
+    error.table = {**access_entries, **reachvm.console(cloud, host, name), **extra_entries}
+    return error

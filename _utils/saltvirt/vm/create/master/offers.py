@@ -1,0 +1,165 @@
+"""
+Ask hosts for room for new VMs: in few bytes, and only a sample if there are many hosts.
+
+A host reports only a digest of its VM names. If the digest is that of the names last seen, the host
+need not list them; other hosts are asked for their names. Whole answers are requested from hosts
+that have something of a requested VM, from hosts of an older release, and from all hosts if the
+policy keeps headroom.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from saltvirt.core import wire
+from saltvirt.cluster.inventory import lastseen, inventory, presence
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.core.model import Policy, Requirements
+from saltvirt.placement import brief
+from saltvirt.placement.answers import HostInfo
+
+FACTS, WHOLE = "virt.placement_facts", "virt.host_info"
+# Part of the error of a host that lacks a function in its release.
+_OLD = "is not available"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers:
+    """
+    The answers of hosts.
+
+    found
+        The survey, with what each host has, as far as it was asked.
+    passed
+        The hosts that were asked for names only.
+    """
+
+    found: inventory.Survey
+    passed: frozenset[str] = field(default_factory=frozenset)
+
+
+def survey(
+    cloud: Cloud,
+    all_hosts: Collection[str],
+    candidate_hosts: Collection[str],
+    requests: Collection[Requirements],
+    policy: Policy,
+    *,
+    sample: str | None = None,
+) -> Offers:
+    """
+    Ask all hypervisors for room for some new VMs.
+
+    candidate_hosts
+        The hosts where the VMs may be placed.
+    sample
+        Seed for the sample of many hosts; the other hosts are asked for names only, as they may
+        have the VM. Defaults to none, for all hosts. All are asked if one host's content decides
+        about others.
+    """
+    if policy.headroom:
+        return Offers(found=inventory.survey(cloud, all_hosts, WHOLE))
+    question = brief.build_query(requests, policy)
+    if all(brief.is_of_one_host(request, policy) for request in requests):
+        question = _narrow(cloud, question, all_hosts, candidate_hosts, policy, sample)
+    names_by_host = lastseen.read_all(cloud.opts)
+    question = replace(question, with_names=not names_by_host)
+    facts_survey = inventory.survey(cloud, all_hosts, FACTS, kwarg={"about": _to_kwarg(question)})
+    facts_survey = _add_names(cloud, facts_survey, question, names_by_host)
+    info_survey, passed = _read(facts_survey, names_by_host)
+    _refresh_last_seen(cloud, info_survey)
+    hosts_with_vm = _find_hosts(info_survey.answers, {request.name for request in requests})
+    old_hosts = {host for host, reason in info_survey.failed.items() if _OLD in reason}
+    hosts_to_ask = {*hosts_with_vm, *old_hosts}
+    if hosts_to_ask:
+        info_survey = inventory.join_surveys(
+            _drop_hosts(info_survey, hosts_to_ask), inventory.survey(cloud, hosts_to_ask, WHOLE)
+        )
+    return Offers(found=info_survey, passed=frozenset(passed - hosts_to_ask))
+
+
+def _narrow(
+    cloud: Cloud,
+    question: brief.Query,
+    all_hosts: Collection[str],
+    candidate_hosts: Collection[str],
+    policy: Policy,
+    sample: str | None,
+) -> brief.Query:
+    """Return the query, limited to some of the hosts where possible."""
+    if len(candidate_hosts) == 1:
+        return replace(question, only=[*candidate_hosts])
+    count = cloud.settings.sample_hosts
+    # Packing needs the fullest of all hosts.
+    if (
+        sample is None
+        or policy.packs
+        or not 0 < count < len(all_hosts)
+        or len(candidate_hosts) < len(all_hosts)
+    ):
+        return question
+    below = sorted(brief.rank(sample, host) for host in all_hosts)[count - 1]
+    return replace(question, seed=sample, below=below)
+
+
+def _to_kwarg(question: brief.Query) -> dict[str, Any]:
+    return {name: value for name, value in wire.plain(question).items() if value}
+
+
+def _add_names(
+    cloud: Cloud,
+    facts_survey: inventory.Survey,
+    question: brief.Query,
+    names_by_host: Mapping[str, Collection[str]],
+) -> inventory.Survey:
+    """Return a survey with the VM names of hosts where they differ from those last seen."""
+    changed_hosts = {
+        host
+        for host, answer in facts_survey.answers.items()
+        if answer.names.listed is None
+        and answer.names.digest != brief.digest(names_by_host.get(host, ()))
+    }
+    if not changed_hosts:
+        return facts_survey
+    kwarg = {"about": _to_kwarg(replace(question, with_names=True))}
+    names_survey = inventory.survey(cloud, changed_hosts, FACTS, kwarg=kwarg)
+    return inventory.join_surveys(_drop_hosts(facts_survey, changed_hosts), names_survey)
+
+
+def _drop_hosts(host_survey: inventory.Survey, hosts: Collection[str]) -> inventory.Survey:
+    """Return a survey without the answers of hosts that are asked again."""
+    return replace(
+        host_survey,
+        answers={host: answer for host, answer in host_survey.answers.items() if host not in hosts},
+        failed={host: reason for host, reason in host_survey.failed.items() if host not in hosts},
+    )
+
+
+def _read(
+    facts_survey: inventory.Survey, names_by_host: Mapping[str, Collection[str]]
+) -> tuple[inventory.Survey, set[str]]:
+    """Return the survey with host infos, and the hosts that were asked for names only."""
+    out, passed = {}, set()
+    for host, answer in facts_survey.answers.items():
+        names = answer.names.listed
+        out[host] = brief.to_host_info(
+            answer, names_by_host.get(host, ()) if names is None else names
+        )
+        if answer.offer is None:
+            passed.add(host)
+    return replace(facts_survey, answers=out), passed
+
+
+def _refresh_last_seen(cloud: Cloud, info_survey: inventory.Survey) -> None:
+    """Refresh the names last seen, as after whole answers."""
+    last_seen = inventory.extract_names(WHOLE, (), info_survey.answers)
+    if last_seen is not None:
+        inventory.refresh_hints(cloud, last_seen)
+
+
+def _find_hosts(answers: Mapping[str, HostInfo], names: Iterable[str]) -> set[str]:
+    """Return the hosts that have anything of one of these VMs: its state must be known."""
+    name_set = {*names}
+    return {
+        host for host, info in answers.items() if not name_set.isdisjoint(presence.names_of(info))
+    }

@@ -1,0 +1,1 @@
+"""How a guest is reached, and what its agent and its console say."""

@@ -1,0 +1,1 @@
+"""A host's side: addresses, console and guest agent."""

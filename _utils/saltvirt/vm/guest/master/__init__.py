@@ -1,0 +1,1 @@
+"""The master's side: find the VM, then ask its host."""

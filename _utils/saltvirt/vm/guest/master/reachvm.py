@@ -1,0 +1,154 @@
+"""Show how to reach a VM, and what its console prints, wherever the VM is."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from saltvirt.core import guestaccess, terminal, wire
+from saltvirt.core.salt import compat
+from saltvirt.core.errors import VirtError
+from saltvirt.cluster.inventory import locate
+from saltvirt.cluster.rpc import hostcommands, minions
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.placement.shownvms import ShownVm
+
+CONSOLE_LINES = 10
+# More than a booting guest prints in half a minute.
+_WATCHED_LINES = 500
+# Part of the error of an older version that lacks a function.
+_OLD = "is not available"
+
+
+def find_login(cloud: Cloud, host: str, name: str, *, has_minion: bool) -> dict[str, Any]:
+    """
+    Return ``{"addresses", "login"}`` of a running VM, and ``addresses_from`` if known.
+
+    has_minion
+        Whether its minion answers. If the host knows no address, the addresses are those that the
+        minion told the master when it came.
+
+    Nothing here raises: the VM exists without a login, too.
+    """
+    return _complete_login(
+        cloud, host, name, _ask_vm_info(cloud, host, name), has_minion=has_minion
+    )
+
+
+def _complete_login(
+    cloud: Cloud, host: str, name: str, answer: Mapping[str, Any], *, has_minion: bool
+) -> dict[str, Any]:
+    """Return the result of :func:`find_login` from a host's answer about a VM."""
+    answer_addresses, source = answer.get("addresses"), answer.get("addresses_from")
+    addresses = guestaccess.addresses(answer_addresses if isinstance(answer_addresses, list) else [])
+    if not addresses:
+        # The VM itself reported these.
+        addresses, source = _grain_addresses(_read_grains(cloud, name)), "minion"
+    user, behind_host = guestaccess.ssh_user(answer.get("ssh_user")), answer.get("behind_host")
+    nets = behind_host if isinstance(behind_host, list) else []
+    if has_minion and not addresses:
+        login: str | None = _by_salt(name)
+    else:
+        login = guestaccess.ssh(addresses, user, host=host, jump_networks=nets)
+    login = login or (_by_salt(name) if has_minion else guestaccess.console(name, host))
+    origin = {"addresses_from": source} if addresses and source in guestaccess.SOURCES else {}
+    return {"addresses": addresses, **origin, "login": login}
+
+
+def _by_salt(name: str) -> str:
+    return f"salt {name} cmd.run COMMAND"
+
+
+def vm_info(cloud: Cloud, name: str) -> dict[str, Any]:
+    """
+    Return ``{host: {name: {...}}}`` of a VM, as its host reports it.
+
+    If the host of a running VM knows no address, the addresses are from the VM's own minion. The
+    login command is made of the host's data, and is never the host's text: an operator will type
+    the command.
+    """
+    host, fun = locate.locate_for_read(cloud, name), "virt.vm_info"
+    answer = hostcommands.act(cloud, host, fun, name)
+    wire.read(host, fun, dict[str, ShownVm], answer)
+    # The host was asked about this VM only.
+    vm = answer.get(name)
+    if vm is None:
+        return {host: {}}
+    login_info: dict[str, Any] = {"addresses": [], "login": None}
+    if vm["state"] == "running":
+        # No minion answers for a VM without a key.
+        has_minion = minionkeys.read_accepted(cloud.opts, name) is not None
+        login_info = _complete_login(cloud, host, name, vm, has_minion=has_minion)
+    return {host: {name: {**vm, "addresses_from": None, **login_info}}}
+
+
+def _ask_vm_info(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
+    try:
+        reply = minions.ask(cloud, [host], "virt.vm_info", [name])[host]
+    except VirtError:
+        return {}
+    vm = reply.value.get(name) if reply.ok and isinstance(reply.value, dict) else None
+    return vm if isinstance(vm, dict) else {}
+
+
+def _read_grains(cloud: Cloud, name: str) -> Mapping[str, Any]:
+    """Return the grains that a VM's minion sent when it came; empty without its key."""
+    if minionkeys.read_accepted(cloud.opts, name) is None:
+        return {}
+    grains = compat.Grains(cloud.opts).of(name)
+    return grains if isinstance(grains, dict) else {}
+
+
+def _grain_addresses(grains: Mapping[str, Any]) -> list[str]:
+    lists = [grains.get(key) for key in ("ipv4", "ipv6")]
+    return guestaccess.addresses(
+        address for values in lists if isinstance(values, list) for address in values
+    )
+
+
+def console(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
+    """
+    Return ``{"console", "console_command"}``: a console's last lines, and what shows more.
+
+    If the console cannot be read, ``console_error`` is in place of the lines.
+    """
+    command = f"salt-run virt.console_log {name}"
+    try:
+        # Empty lines are dropped, so request more than are shown.
+        arg = [name, 5 * CONSOLE_LINES]
+        reply = minions.ask(cloud, [host], "virt.console_log", arg)[host]
+    except VirtError as error:
+        return {"console_error": str(error), "console_command": command}
+    if not reply.ok or not isinstance(reply.value, str):
+        reason = reply.error or f"{host} did not answer"
+        return {"console_error": terminal.one_line(reason), "console_command": command}
+    lines = terminal.tail(reply.value, CONSOLE_LINES)
+    return {"console": lines, "console_command": command}
+
+
+def console_lines(cloud: Cloud, host: str, name: str) -> list[str]:
+    """Return the last lines of a VM's console, safe to show; none if they cannot be read."""
+    try:
+        reply = minions.ask(cloud, [host], "virt.console_log", [name, _WATCHED_LINES])[host]
+    except VirtError:
+        return []
+    if not reply.ok or not isinstance(reply.value, str):
+        return []
+    return terminal.lines(reply.value, _WATCHED_LINES)
+
+
+def console_log(cloud: Cloud, name: str, lines: int) -> str:
+    """Return the last lines of a VM's console, safe to show, wherever the VM is."""
+    host = locate.locate_for_read(cloud, name)
+    reply = minions.ask(cloud, [host], "virt.console_log", [name, lines])[host]
+    if _OLD in (reply.error or ""):
+        raise hostcommands.HostCommandFailed(
+            f"{host} has an older version of Salt Virt, which does not show consoles: "
+            f"salt {shlex.quote(host)} saltutil.sync_all"
+        )
+    if not reply.ok or not isinstance(reply.value, str):
+        reason = terminal.one_line(
+            reply.error or f"it did not answer; see: salt {shlex.quote(host)} test.ping"
+        )
+        raise hostcommands.HostCommandFailed(f"{host}: {reason}")
+    return "\n".join(terminal.lines(reply.value, lines))

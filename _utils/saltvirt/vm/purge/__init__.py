@@ -1,0 +1,1 @@
+"""Remove a VM with everything that was made for it."""

@@ -1,0 +1,1 @@
+"""A host's side of a purge: its files, its definition, its record."""

@@ -1,0 +1,237 @@
+"""Remove a VM wherever it is, its key last; the next purge finishes an interrupted one."""
+
+import shlex
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from saltvirt.core import arguments
+from saltvirt.core.errors import BadArgument, NoSuchVm
+from saltvirt.seeding.master import authorization
+from saltvirt.storage.master import fileusers
+from saltvirt.cluster.inventory import lastseen, inventory, presence, whereabouts
+from saltvirt.vm.recovery.master import interrupted
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.rpc import minions
+from saltvirt.migration.master import recovery
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive, act
+from saltvirt.core.journal.recordfacts import OrderFacts
+from saltvirt.core.journal.records import LockedRecord, Record
+
+_SHARED = "virt.shared_files"
+
+
+def purge(
+    cloud: Cloud, name: str, delete_key: bool, force: object = False
+) -> dict[str, dict[str, str]]:
+    """
+    Remove a VM, its disks, its seed and its key; return ``{host: {name: "purged"}}``.
+
+    force
+        Remove the VM even if an unresponsive host may need a file that hosts share: the file goes
+        into the trash. Defaults to False.
+
+    The key is recorded before anything is removed: if this purge is interrupted, the next one for
+    that name deletes this key, and no other.
+    """
+    arguments.vm_name(name)
+    arguments.boolean("delete_key", delete_key)
+    _refuse_hypervisor(cloud, name)
+    with orders.opened(cloud.opts, name) as order:
+        forced = arguments.boolean("force", force)
+        return purge_locked(cloud, order, name, delete_key=delete_key, force=forced)
+
+
+def purge_locked(
+    cloud: Cloud,
+    order: LockedRecord,
+    name: str,
+    *,
+    delete_key: bool = True,
+    only: Collection[str] | None = None,
+    uuid: str | None = None,
+    force: bool = False,
+    is_undo: bool = False,
+) -> dict[str, dict[str, str]]:
+    """
+    Do as :func:`purge` under the VM's order, which the caller holds.
+
+    only
+        The hosts where the VM may be the right one. Defaults to all.
+    uuid
+        UUID of the right VM. Defaults to any VM of that name.
+    is_undo
+        Remove what the VM's build made, and leave what it used as it was, if its host has recorded
+        that. Defaults to False.
+
+    Raises HostCommandFailed for another VM of that name, which stays.
+    """
+    recovery.settle_order(cloud, order)
+    busy_reasons = interrupted.give_up(cloud, order)
+    survey = inventory.survey_for_vm(cloud, name)
+    presence_by_host = presence.from_presence(survey.answers)
+    _refuse_another(name, presence_by_host, only, uuid)
+    unheard = inventory.find_suspects(
+        cloud, survey, name, presence_by_host, interrupted.order_hosts(order)
+    )
+    unheard = {**busy_reasons, **unheard}
+    begun_purge = _begun_purge(order, delete_key)
+    # A resumed purge removes no more than it began with.
+    is_undo = is_undo or orders.read_facts(begun_purge).only_made
+    settle_text = interrupted.settle(cloud.opts, order, presence_by_host, unheard)
+    _refuse_kept(name, presence_by_host, unheard)
+    try:
+        host = _find_host(cloud, survey, name, uuid)
+    except NoSuchVm as error:
+        if begun_purge:
+            return {orders.read_facts(begun_purge).host or "": {name: f"purged; {settle_text}"}}
+        raise NoSuchVm(name, error.where, error.silent, settle_text) from None
+    moved_to = presence_by_host[host].moved_to
+    # The interrupted purge of a VM that has moved deleted its key: one there now may be another's.
+    delete_key = delete_key and (moved_to is None or begun_purge is None)
+    vm_uuid = uuid or (None if moved_to else presence_by_host[host].uuid)
+    undoes = is_undo and bool(survey.answers[host].notes_made)
+    _remove(cloud, order, name, host, delete_key, vm_uuid, is_undo=undoes, force=force)
+    return {host: {name: "purged"}}
+
+
+def _begun_purge(order: LockedRecord, delete_key: bool) -> Record | None:
+    """Return the interrupted purge of an order; drop the recorded key if it is to stay."""
+    record = order.record
+    if record is None or record.phase != orders.REMOVING:
+        return None
+    if not delete_key:
+        orders.enter(order, orders.REMOVING, replace(orders.read_facts(record), public_key=None))
+    return record
+
+
+def take_back(cloud: Cloud, order: LockedRecord, name: str, host: str, uuid: str) -> None:
+    """
+    Remove the VM that a host has just built for the caller's order, and its key.
+
+    What the build used stays on its host as it was.
+    """
+    survey = inventory.survey(cloud, [host], "virt.presence", [name])
+    if host not in survey.answers:
+        reason = survey.reasons().get(host, "")
+        raise HostUnresponsive(f"{host} cannot be asked what it has of VM {name!r}: {reason}")
+    _remove(cloud, order, name, host, True, uuid, is_undo=bool(survey.answers[host].notes_made))
+
+
+def _refuse_another(
+    name: str,
+    presence_by_host: Mapping[str, presence.VmPresence],
+    only: Collection[str] | None,
+    uuid: str | None,
+) -> None:
+    """Raise HostCommandFailed if a host has a VM of that name that cannot be the right one."""
+    other_hosts = [
+        host
+        for host in sorted(presence.find_hosts(presence_by_host))
+        if (only is not None and host not in only)
+        or (uuid and presence_by_host[host].uuid not in (None, uuid))
+    ]
+    if other_hosts:
+        raise HostCommandFailed(
+            f"VM {name!r} on {', '.join(other_hosts)} is not of this command, so nothing is removed"
+        )
+
+
+def _refuse_hypervisor(cloud: Cloud, name: str) -> None:
+    """Raise BadArgument if the name is reserved for hypervisors: their keys are no VM's."""
+    if cloud.members.would_have(name):
+        raise BadArgument(
+            "name",
+            f"{name!r} is kept for hypervisors: {cloud.members.reserved(name)}; a VM that is "
+            f"called so all the same is removed on its host: salt HOST virt.purge {name}",
+        )
+
+
+def _find_host(cloud: Cloud, survey: inventory.Survey, name: str, uuid: str | None) -> str:
+    """Return the host of a VM; if a host has its UUID, hosts out of reach do not count."""
+    vm_whereabouts = inventory.whereabouts_from_survey(cloud, survey, name)
+    if uuid is not None and any(
+        vm_presence.uuid == uuid for vm_presence in vm_whereabouts.seen.values()
+    ):
+        # What another host had under that name is another VM.
+        vm_whereabouts = replace(vm_whereabouts, out_of_reach={})
+    return whereabouts.host_of(vm_whereabouts, is_removed=True)
+
+
+def _refuse_kept(
+    name: str, presence_by_host: Mapping[str, presence.VmPresence], unheard: Mapping[str, str]
+) -> None:
+    """Raise HostCommandFailed if only a definition was kept, and a silent host may have the VM."""
+    hosts = presence.find_hosts(presence_by_host)
+    moved_to = presence_by_host[hosts[0]].moved_to if len(hosts) == 1 else None
+    if unheard and moved_to is not None:
+        host = hosts[0]
+        raise HostCommandFailed(
+            f"VM {name!r} has moved to {moved_to}, and {host} only kept its definition; "
+            f"{', '.join(sorted(unheard))} may have it and cannot be asked, so nothing is "
+            f"removed, not even its minion key; salt {shlex.quote(host)} virt.undefine {name} "
+            "removes the definition alone"
+        )
+
+
+def _remove(
+    cloud: Cloud,
+    order: LockedRecord,
+    name: str,
+    host: str,
+    delete_key: bool,
+    uuid: str | None,
+    *,
+    force: bool = False,
+    is_undo: bool = False,
+) -> None:
+    # Before anything is recorded: an unresponsive host prevents the purge.
+    paths = _shared_files(cloud, host, name)
+    replies = fileusers.ask(cloud, host, paths, uuid=uuid, force=force) if paths else {}
+    public_key = minionkeys.read_accepted(cloud.opts, name) if delete_key else None
+    order_id = minions.new_id()
+    facts = OrderFacts(host=host, order_id=order_id, public_key=public_key, only_made=is_undo)
+    orders.begin(order, orders.REMOVING, facts)
+    try:
+        # Another VM of that name may exist by the time the host acts.
+        kwarg: dict[str, Any] = {} if uuid is None else {"uuid": uuid}
+        kwarg |= {"only_made": True} if is_undo else {}
+        kwarg |= {"replies": replies} if replies else {}
+        reply = act(cloud, host, "virt.purge", name, kwarg=kwarg, order_id=order_id)
+        fileusers.refuse_unasked(host, "virt.purge", reply)
+    except (KeyboardInterrupt, SystemExit):
+        raise HostCommandFailed(
+            f"interrupted while {host} removed VM {name!r}; run salt-run virt.purge {name} again, "
+            "which goes on"
+        ) from None
+    except HostUnresponsive as error:
+        raise HostUnresponsive(
+            f"{error}; run salt-run virt.purge {name} again, which goes on"
+        ) from error
+    except HostCommandFailed:
+        if _still_has(cloud, host, name):
+            order.end()
+        raise
+    minionkeys.delete(cloud.opts, name, public_key)
+    authorization.forget(cloud.opts, name, host)
+    lastseen.record_removal(cloud.opts, name)
+    order.end()
+
+
+def _shared_files(cloud: Cloud, host: str, name: str) -> list[str]:
+    """Return the files of a VM that other hosts must be asked about."""
+    survey = inventory.survey(cloud, [host], _SHARED, [name])
+    for reason in survey.reasons().values():
+        raise HostUnresponsive(f"{host} has VM {name!r}, and {reason}, so nothing is removed")
+    paths: list[str] = survey.answers[host]
+    return paths
+
+
+def _still_has(cloud: Cloud, host: str, name: str) -> bool:
+    """Return whether a host that failed to remove a VM still has its domain."""
+    survey = inventory.survey(cloud, [host], "virt.presence", [name])
+    return any(
+        vm_presence.state is not None
+        for vm_presence in presence.from_presence(survey.answers).values()
+    )

@@ -1,0 +1,1 @@
+"""Settle what an interrupted command left of a VM."""

@@ -1,0 +1,1 @@
+"""The master's side of recovery: orders that have no runner any more."""

@@ -1,0 +1,1 @@
+"""Facts of a host and its VMs, read with libvirt's bulk calls."""

@@ -1,0 +1,205 @@
+"""Decide a call's changes of a VM's definition; pure functions."""
+
+import copy
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from saltvirt.core import arguments
+from saltvirt.vm.update.host import devices
+from saltvirt.vm.update.host.request import Request
+from saltvirt.xml.edit import amend, devicematch
+from saltvirt.xml.domain import clock, controller, cpu, cputune, disk, features, hostdev, hotplug, memory, metadata, numatune, osboot, vcpu
+from saltvirt.xml import leaf
+from saltvirt.xml.domain import domain
+
+_Change = Callable[[ET.Element, Request], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """
+    The new definition.
+
+    changed
+        The names of the arguments that change it.
+    """
+
+    root: ET.Element
+    changed: tuple[str, ...] = ()
+
+
+def decide(
+    definition: ET.Element,
+    request: Request,
+    *,
+    disks: Sequence[ET.Element] | None = None,
+    host_devices: Sequence[hostdev.Hostdev] | None = None,
+    disk_mib: int = 0,
+) -> Plan:
+    """
+    Return the new definition.
+
+    disks
+        The new <disk> elements beside the seed; None leaves them.
+    host_devices
+        The new host devices; None leaves them.
+    disk_mib
+        The MiB that the disks may take in addition.
+    """
+    root, changed_arguments = copy.deepcopy(definition), []
+
+    def put_disks(root: ET.Element, _request: Request) -> None:
+        seeds = [element for element in amend.devices(root, "disk") if devicematch.is_seed(element)]
+        amend.put_devices(root, "disk", [*copy.deepcopy(list(disks or ())), *seeds])
+        controller.complete(root)
+
+    def put_host_devices(root: ET.Element, _request: Request) -> None:
+        devices.host_devices(root, host_devices or ())
+
+    steps = {
+        **_ELEMENTS,
+        "disks": (disks, put_disks),
+        "host_devices": (host_devices, put_host_devices),
+    }
+    for name, (value, change) in steps.items():
+        if (getattr(request, name) if value is _FROM_REQUEST else value) is None:
+            continue
+        root_before = copy.deepcopy(root)
+        with arguments.shape_errors(name):
+            change(root, request)
+        if amend.is_identical(root_before, root):
+            # Another notation of the same content is no change.
+            root = root_before
+        else:
+            changed_arguments.append(name)
+    if disk_mib:
+        root_before = copy.deepcopy(root)
+        metadata.promise_more(root, disk_mib)
+        if "disks" not in changed_arguments and not amend.is_identical(root_before, root):
+            changed_arguments.append("disks")
+    return Plan(
+        root=root, changed=() if amend.is_identical(definition, root) else tuple(changed_arguments)
+    )
+
+
+def _memory(root: ET.Element, request: Request) -> None:
+    old_memory, model = memory.read(root), domain.read(root).cpu
+    new_memory, new_model = memory.apply_changes(old_memory, request.mem or {}), model
+    if model is not None and model.cells:
+        cpu_options = request.cpu if isinstance(request.cpu, dict) else {}
+        new_memory, new_model = hotplug.resize_cells(
+            old_memory, new_memory, model, has_cells="numa" in cpu_options
+        )
+    if hotplug.has_rules(root.get("type")) and _memory_sizes(old_memory) != _memory_sizes(
+        new_memory
+    ):
+        new_memory, new_model = hotplug.add_hotplug(
+            new_memory,
+            new_model,
+            int(vcpu.read(root).maximum),
+            # A maximum without slots, which libvirt 11 accepts, stays without.
+            slots=hotplug.SLOTS if old_memory.maximum_kib is None else old_memory.slots,
+        )
+    amend.change_children(root, memory.build(old_memory), memory.build(new_memory))
+    amend.change_children(root, [cpu.build(model)], [cpu.build(new_model)])
+
+
+def _memory_sizes(vm_memory: memory.Memory) -> tuple[object, ...]:
+    return vm_memory.size_kib, vm_memory.maximum_kib, vm_memory.slots
+
+
+def _cpu(root: ET.Element, request: Request) -> None:
+    options = request.cpu or {}
+    old_vcpu = vcpu.read(root)
+    amend.change_children(
+        root, vcpu.build(old_vcpu), vcpu.build(vcpu.apply_changes(old_vcpu, options))
+    )
+    if not isinstance(options, dict):
+        return
+    model, max_vcpus = domain.read(root).cpu, int(vcpu.read(root).maximum)
+    new_model = cpu.fill_first_cell(cpu.apply_changes(model, options), model, max_vcpus)
+    amend.change_children(root, [cpu.build(model)], [cpu.build(new_model)])
+    if "tuning" in options:
+        tuning = domain.read(root).cputune
+        new_tuning = cputune.apply_changes(tuning, options["tuning"], max_vcpus)
+        amend.change_children(root, [cputune.build(tuning)], [cputune.build(new_tuning)])
+
+
+def _numatune(root: ET.Element, request: Request) -> None:
+    old_numatune = domain.read(root).numatune
+    new_numatune = numatune.apply_changes(old_numatune, request.numatune or {})
+    amend.change_children(root, [numatune.build(old_numatune)], [numatune.build(new_numatune)])
+
+
+def _boot(root: ET.Element, request: Request) -> None:
+    old_os = domain.read(root).os
+    osboot.amend_domain(root, osboot.apply_changes(old_os, request.boot or {}))
+
+
+def _boot_dev(root: ET.Element, request: Request) -> None:
+    old_os = domain.read(root).os
+    osboot.amend_domain(root, osboot.apply_changes(old_os, {}, request.boot_dev))
+
+
+def _features(root: ET.Element, request: Request) -> None:
+    old_features = domain.read(root).features
+    new_features = features.apply_changes(old_features, request.hypervisor_features or {})
+    amend.change_children(root, [features.build(old_features)], [features.build(new_features)])
+
+
+def _clock(root: ET.Element, request: Request) -> None:
+    old_clock = domain.read(root).clock
+    new_clock = clock.apply_changes(old_clock, request.clock or {})
+    amend.change_children(root, [clock.build(old_clock)], [clock.build(new_clock)])
+
+
+def _on_reboot(root: ET.Element, request: Request) -> None:
+    old_action = domain.read(root).on_reboot
+    new_action = (
+        "destroy"
+        if request.stop_on_reboot
+        else ("restart" if old_action == "destroy" else old_action)
+    )
+    amend.change_children(root, [leaf("on_reboot", old_action)], [leaf("on_reboot", new_action)])
+
+
+def _interfaces(root: ET.Element, request: Request) -> None:
+    devices.interfaces(root, request.name, request.interfaces or (), is_3006=request.is_3006)
+
+
+def _graphics(root: ET.Element, request: Request) -> None:
+    devices.displays(root, request.graphics or {}, is_3006=request.is_3006)
+
+
+def _ports(root: ET.Element, request: Request) -> None:
+    devices.ports(root, request.serials, request.consoles)
+
+
+def _seed(root: ET.Element, request: Request) -> None:
+    is_readonly = bool(request.seed_readonly)
+    disks = [
+        devicematch.amend_disk_copy(element, replace(disk.read(element), is_readonly=is_readonly))
+        if devicematch.is_seed(element)
+        else element
+        for element in amend.devices(root, "disk")
+    ]
+    amend.put_devices(root, "disk", disks)
+
+
+_FROM_REQUEST = object()
+_ELEMENTS: dict[str, tuple[object, _Change]] = {
+    "cpu": (_FROM_REQUEST, _cpu),
+    "mem": (_FROM_REQUEST, _memory),
+    "numatune": (_FROM_REQUEST, _numatune),
+    "boot": (_FROM_REQUEST, _boot),
+    "boot_dev": (_FROM_REQUEST, _boot_dev),
+    "hypervisor_features": (_FROM_REQUEST, _features),
+    "clock": (_FROM_REQUEST, _clock),
+    "stop_on_reboot": (_FROM_REQUEST, _on_reboot),
+    "interfaces": (_FROM_REQUEST, _interfaces),
+    "graphics": (_FROM_REQUEST, _graphics),
+    "serials": (_FROM_REQUEST, _ports),
+    "consoles": (_FROM_REQUEST, _ports),
+    "seed_readonly": (_FROM_REQUEST, _seed),
+}

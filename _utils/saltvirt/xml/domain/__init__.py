@@ -1,0 +1,1 @@
+"""The elements of a domain, one file each."""

@@ -1,0 +1,269 @@
+"""<os>."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from saltvirt.core.arguments import boolean, refuse_unknown_keys
+from saltvirt.core.errors import BadArgument
+from saltvirt.core.model import Vm
+from saltvirt.xml.edit import amend
+from saltvirt.xml import attributes_of, bag, leaf, switch, tag
+from saltvirt.xml.domain import source
+
+_KEYS = {"kernel", "initrd", "cmdline", "loader", "nvram", "efi"}
+_DEVICES = {"hd", "fd", "cdrom", "network"}
+# libvirt's own place for the variables; up to 9.1 only the running domain's XML has it.
+_VARIABLES = "/var/lib/libvirt/qemu/nvram/{}_VARS.fd"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loader:
+    """A <loader>: the firmware's file and the element's attributes."""
+
+    path: str | None = None
+    attributes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nvram:
+    """An <nvram>: a file, or the attributes of a <source>, and the element's own."""
+
+    path: str | None = None
+    attributes: dict[str, str] = field(default_factory=dict)
+    source: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Os:
+    """The content of an <os>."""
+
+    type: str | None = "hvm"
+    arch: str | None = None
+    machine: str | None = None
+    firmware: str | None = None
+    loader: Loader | None = None
+    nvram: Nvram | None = None
+    kernel: str | None = None
+    initrd: str | None = None
+    cmdline: str | None = None
+    boot: tuple[str, ...] = ()
+
+
+def parse_boot_devices(boot_dev: object) -> tuple[str, ...]:
+    """Return the boot devices of ``"network hd"`` as a tuple; refuse one that libvirt lacks."""
+    names = tuple(str(boot_dev or "hd").split())
+    for device in names:
+        if device not in _DEVICES:
+            device_names = ", ".join(sorted(_DEVICES))
+            raise BadArgument("boot_dev", f"{device!r}; any of {device_names}, separated by spaces")
+    return names
+
+
+def check(boot: Mapping[str, Any] | None) -> None:
+    """Refuse a ``boot`` mapping that cannot work."""
+    if not boot:
+        return
+    refuse_unknown_keys("boot", boot, _KEYS)
+    _check_efi(boot)
+    for part in ("cmdline", "initrd"):
+        if boot.get(part) and not boot.get("kernel"):
+            raise BadArgument("boot", f"{part!r} needs 'kernel'")
+    if bool(boot.get("loader")) != bool(boot.get("nvram")):
+        raise BadArgument("boot", "'loader' and 'nvram' go together; or use 'efi: True'")
+    if boot.get("efi") and boot.get("loader"):
+        raise BadArgument("boot", "'efi: True' finds its own loader; leave 'loader' out")
+
+
+def _check_efi(boot: Mapping[str, Any]) -> None:
+    """Refuse a text such as ``'no'``, which would count as true."""
+    if boot.get("efi") is not None:
+        boolean("boot:efi", boot["efi"])
+
+
+def from_call(vm: Vm) -> Os:
+    """Return the <os> of a VM; its ``boot`` names local files only."""
+    boot = vm.boot or {}
+    loader = nvram = None
+    if boot.get("loader"):
+        loader = Loader(path=str(boot["loader"]), attributes={"readonly": "yes", "type": "pflash"})
+        nvram = Nvram(attributes=_template(boot["nvram"]))
+    direct = {key: str(boot[key]) for key in ("kernel", "initrd", "cmdline") if boot.get(key)}
+    return Os(
+        type=vm.os_type or "hvm",
+        arch=vm.arch,
+        machine=vm.machine,
+        firmware="efi" if boot.get("efi") else None,
+        loader=loader,
+        nvram=nvram,
+        **direct,
+        boot=vm.boot_dev,
+    )
+
+
+def build(os: Os) -> ET.Element:
+    """Return the <os>."""
+    loader, nvram = os.loader, os.nvram
+    return tag(
+        "os",
+        {"firmware": os.firmware},
+        tag("type", {"arch": os.arch, "machine": os.machine}, text=os.type),
+        tag("loader", loader.attributes, text=loader.path) if loader is not None else None,
+        tag("nvram", nvram.attributes, bag("source", nvram.source), text=nvram.path)
+        if nvram is not None
+        else None,
+        *[leaf(key, getattr(os, key)) for key in ("kernel", "initrd", "cmdline")],
+        *[tag("boot", {"dev": device}) for device in os.boot],
+    )
+
+
+def read(element: ET.Element | None) -> Os:
+    """Return the content of an <os>; an empty one without the element."""
+    if element is None:
+        return Os(type=None)
+    # A missing element means the same as an empty one.
+    kind = element.find("type")
+    kind = tag("type") if kind is None else kind
+    return Os(
+        type=kind.text or None,
+        arch=kind.get("arch"),
+        machine=kind.get("machine"),
+        firmware=element.get("firmware"),
+        loader=_read_loader(element.find("loader")),
+        nvram=_read_nvram(element.find("nvram")),
+        **{key: element.findtext(key) or None for key in ("kernel", "initrd", "cmdline")},
+        boot=tuple(child.get("dev", "") for child in element.iterfind("boot")),
+    )
+
+
+def _read_loader(element: ET.Element | None) -> Loader | None:
+    if element is None:
+        return None
+    return Loader(path=element.text or None, attributes=dict(element.attrib))
+
+
+def _read_nvram(element: ET.Element | None) -> Nvram | None:
+    if element is None:
+        return None
+    origin = attributes_of(element.find("source"))
+    return Nvram(
+        # With a source, the text is only indentation.
+        path=(element.text or None) if origin is None else None,
+        attributes=dict(element.attrib),
+        source=origin,
+    )
+
+
+def files(os: Os) -> list[str]:
+    """Return the files of the host that a VM boots from: kernel, initial RAM disk, firmware."""
+    loader = os.loader.path if os.loader else None
+    return [path for path in (os.kernel, os.initrd, loader) if path]
+
+
+def variables(os: Os, name: str | None) -> str | None:
+    """
+    Return the file of a VM's firmware variables; None if there is none on this host.
+
+    name
+        The VM's, for libvirt's own name of the file.
+    """
+    nvram = os.nvram
+    if nvram is not None and nvram.source is not None:
+        return None if nvram.source.get("protocol") else source.path(nvram.source)
+    if nvram is not None and nvram.path:
+        return nvram.path
+    is_stateless = os.loader is not None and switch(os.loader.attributes.get("stateless")) is True
+    return _VARIABLES.format(name) if os.firmware == "efi" and not is_stateless else None
+
+
+def has_flash(os: Os) -> bool:
+    """Return whether a VM's firmware is in flash memory, as UEFI mostly is."""
+    kind = os.loader.attributes.get("type") if os.loader is not None else None
+    return os.firmware == "efi" or kind == "pflash"
+
+
+def variables_format(os: Os) -> str | None:
+    """Return the format of the file of the firmware's variables; None without one."""
+    return os.nvram.attributes.get("format", "raw") if os.nvram is not None else None
+
+
+def apply_changes(
+    current: Os, boot: Mapping[str, Any], boot_devices: tuple[str, ...] | None = None
+) -> Os:
+    """
+    Return the boot configuration of a domain with the changes of a call.
+
+    boot
+        A call's ``boot``, with local files only: null removes a value, and what is not given stays.
+        ``efi: False`` removes the firmware, and its variables.
+    boot_devices
+        The boot devices, None to leave them.
+    """
+    refuse_unknown_keys("boot", boot, _KEYS)
+    _check_efi(boot)
+    direct: dict[str, Any] = {
+        key: str(boot[key]) if boot[key] else None
+        for key in ("kernel", "initrd", "cmdline")
+        if key in boot
+    }
+    out = _with_firmware(replace(current, **direct), boot)
+    out = out if boot_devices is None else replace(out, boot=boot_devices)
+    if (out.initrd or out.cmdline) and not out.kernel:
+        part = "initrd" if out.initrd else "cmdline"
+        raise BadArgument("boot", f"{part!r} needs 'kernel'")
+    return out
+
+
+def _with_firmware(current: Os, boot: Mapping[str, Any]) -> Os:
+    if boot.get("efi") is False or _is_cleared(boot):
+        return replace(current, firmware=None, loader=None, nvram=None)
+    if boot.get("efi"):
+        if boot.get("loader"):
+            raise BadArgument("boot", "'efi: True' finds its own loader; leave 'loader' out")
+        # libvirt replaces the request for a firmware with the loader that it has found.
+        return replace(current, firmware="efi") if current.loader is None else current
+    return _with_loader(current, boot)
+
+
+def _with_loader(current: Os, boot: Mapping[str, Any]) -> Os:
+    loader, nvram = current.loader, current.nvram
+    if boot.get("loader"):
+        old = loader.attributes if loader is not None else {}
+        attributes = {**old, "readonly": "yes", "type": "pflash"}
+        loader = Loader(path=str(boot["loader"]), attributes=attributes)
+        current = replace(current, firmware=None)
+    if boot.get("nvram"):
+        nvram = nvram or Nvram()
+        nvram = replace(nvram, attributes={**nvram.attributes, **_template(boot["nvram"])})
+    if {"loader", "nvram"} & set(boot) and (loader is None) != (nvram is None):
+        raise BadArgument("boot", "'loader' and 'nvram' go together; or use 'efi: True'")
+    return replace(current, loader=loader, nvram=nvram)
+
+
+def _template(path: object) -> dict[str, str]:
+    """Return the attributes of an <nvram> made from a template, in the template's format."""
+    text = str(path)
+    formats = {"templateFormat": "qcow2", "format": "qcow2"} if text.endswith(".qcow2") else {}
+    return {"template": text, **formats}
+
+
+def _is_cleared(boot: Mapping[str, Any]) -> bool:
+    return all(key in boot and boot[key] is None for key in ("loader", "nvram"))
+
+
+def amend_domain(root: ET.Element, requested: Os) -> None:
+    """Change the <os> of a domain in place."""
+    element = root.find("os")
+    current = read(element)
+    amend.change_children(root, [build(current)], [build(requested)])
+    if element is None:
+        return
+    if requested.firmware is None and current.firmware is not None:
+        # The features for the choice of a firmware.
+        amend.put_children(element, "firmware", [])
+    if requested.boot != current.boot:
+        # Their order is the boot order.
+        amend.put_children(
+            element, "boot", [tag("boot", {"dev": device}) for device in requested.boot]
+        )

@@ -1,0 +1,1 @@
+"""Changes of a whole domain: update, copy, move."""

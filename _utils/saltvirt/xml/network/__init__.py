@@ -1,0 +1,1 @@
+"""libvirt's networks."""

@@ -1,0 +1,1 @@
+"""Capabilities and devices of a host."""

@@ -1,0 +1,1 @@
+"""Storage pools, volumes, secrets and snapshots."""

@@ -1,0 +1,251 @@
+"""<volume>: a volume of a pool."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from saltvirt.core import arguments
+from saltvirt.core.errors import BadArgument
+from saltvirt.core.units import size_bytes
+from saltvirt.xml.domain import disk
+from saltvirt.xml import leaf, tag
+from saltvirt.xml.storage import permissions
+
+TYPES = ("file", "block", "dir", "network", "netdir", "ploop")
+# Formats with a header that may name other files. The others have none: an ISO, and libvirt's names
+# for partitions and LUNs by their content (linux, gpt).
+_WITH_HEADERS = "bochs cloop dmg vpc vdi vhd ploop cow qcow qcow2 qed vmdk".split()
+# The limit of libvirt's number.
+_MOST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backing:
+    """The file below a volume."""
+
+    path: str
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """The content of a <volume>; sizes in bytes. libvirt sets ``key`` and ``path``."""
+
+    name: str
+    type: str | None = None
+    key: str | None = None
+    capacity: int
+    allocation: int | None = None
+    path: str | None = None
+    format: str | None = None
+    permissions: dict[str, str] | None = None
+    is_nocow: bool = False
+    backing: Backing | None = None
+
+
+def from_call(
+    name: str,
+    size: object,
+    *,
+    allocation: object = 0,
+    format: object = None,
+    type: object = None,
+    given_permissions: object = None,
+    backing_store: object = None,
+    nocow: object = False,
+) -> Volume:
+    """Return the volume that a call describes; sizes are in MiB unless they have a unit."""
+    if not isinstance(name, str) or not name.strip() or "\n" in name:
+        raise BadArgument("name", f"{name!r} cannot name a volume: no line break")
+    if type is not None and type not in TYPES:
+        raise BadArgument("type", f"{type!r}; one of {', '.join(TYPES)}")
+    return Volume(
+        # The name of a volume of RBD or ZFS may have slashes.
+        name=name,
+        type=None if type is None else str(type),
+        capacity=size_of("size", size),
+        allocation=size_of("allocation", allocation or 0),
+        format=None if format is None else str(format),
+        permissions=permissions.from_call(given_permissions),
+        is_nocow=arguments.boolean("nocow", nocow or False),
+        backing=_backing(backing_store),
+    )
+
+
+def has_header(fmt: str | None) -> bool:
+    """Return whether libvirt follows the header when it copies a volume of a format."""
+    return fmt in _WITH_HEADERS
+
+
+def size_of(argument: str, value: object) -> int:
+    """Return a size in bytes, from MiB or a text with its unit."""
+    size = size_bytes(value, argument)
+    if size > _MOST:
+        raise BadArgument(argument, f"{value!r} is more than libvirt can count")
+    return size
+
+
+def _backing(value: object) -> Backing | None:
+    options = arguments.mapping("backing_store", value)
+    if not options:
+        return None
+    arguments.refuse_unknown_keys("backing_store", options, ("path", "format"))
+    if not options.get("path") or not options.get("format"):
+        raise BadArgument(
+            "backing_store", "give its path and its format: a format that is guessed is unsafe"
+        )
+    return Backing(path=str(options["path"]), format=str(options["format"]))
+
+
+def build(volume: Volume) -> ET.Element:
+    """Return the <volume>."""
+    allocation = volume.allocation
+    return tag(
+        "volume",
+        {"type": volume.type},
+        tag("name", text=volume.name),
+        leaf("key", volume.key),
+        tag("capacity", {"unit": "bytes"}, text=volume.capacity),
+        None if allocation is None else tag("allocation", {"unit": "bytes"}, text=allocation),
+        tag(
+            "target",
+            None,
+            leaf("path", volume.path),
+            _format(volume.format),
+            permissions.build(volume.permissions),
+            tag("nocow") if volume.is_nocow else None,
+        ),
+        None
+        if volume.backing is None
+        else tag(
+            "backingStore",
+            None,
+            tag("path", text=volume.backing.path),
+            _format(volume.backing.format),
+        ),
+    )
+
+
+def _format(kind: str | None) -> ET.Element | None:
+    return None if kind is None else tag("format", {"type": kind})
+
+
+def read(root: ET.Element) -> Volume:
+    """Return the content of a <volume>, as libvirt writes it: sizes in bytes."""
+    target, backing = root.find("target"), root.find("backingStore")
+    below = None if backing is None else backing.findtext("path")
+    return Volume(
+        name=root.findtext("name", ""),
+        type=root.get("type"),
+        key=root.findtext("key"),
+        capacity=int(root.findtext("capacity", "0")),
+        allocation=_whole(root.findtext("allocation")),
+        path=root.findtext("target/path"),
+        format=_read_format(target),
+        permissions=permissions.read(root.find("target/permissions")),
+        is_nocow=root.find("target/nocow") is not None,
+        backing=Backing(path=below, format=_read_format(backing)) if below else None,
+    )
+
+
+def _whole(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _read_format(element: ET.Element | None) -> str | None:
+    kind = None if element is None else element.find("format")
+    return None if kind is None else kind.get("type")
+
+
+def describe(volume: Volume, used_by: list[str]) -> dict[str, Any]:
+    """Return ``{type, key, path, capacity, allocation, used_by, backing_store, format}``."""
+    backing = volume.backing
+    return {
+        "type": volume.type if volume.type in TYPES else "unknown",
+        "key": volume.key,
+        "path": volume.path,
+        "capacity": volume.capacity,
+        "allocation": volume.allocation,
+        "used_by": used_by,
+        "backing_store": backing and {"path": backing.path, "format": backing.format},
+        "format": volume.format,
+    }
+
+
+def differences(current: Volume, requested: Volume) -> list[str]:
+    """Return the parts that cannot change without losing an existing volume: format, base."""
+    out = []
+    # libvirt knows no format of a volume in a volume group, for example, even if one was requested.
+    if current.format is not None and requested.format not in (None, current.format):
+        out.append("format")
+    if not _is_same_base(current.backing, requested.backing):
+        out.append("backing store")
+    return out
+
+
+def _is_same_base(current: Backing | None, requested: Backing | None) -> bool:
+    if current is None or requested is None:
+        return current is requested
+    return current.path == requested.path and current.format in (None, requested.format)
+
+
+def find_used_locations(root: ET.Element) -> set[tuple[str, ...]]:
+    """
+    Return the places of the disks of a <domain>, and of the chains below them in its XML.
+
+    Each is ``("path", name)``, also for a name that is no path, such as libvirt's of volumes of
+    RBD, or ``("volume", pool, name)``.
+    """
+    sources = (
+        source for element in root.iterfind("devices/disk") for source in element.iter("source")
+    )
+    return {location for source in sources for location in _find_locations(source)}
+
+
+def _find_locations(source: ET.Element) -> Iterator[tuple[str, ...]]:
+    pool, name = source.get("pool"), source.get("volume")
+    if pool and name:
+        yield "volume", pool, name
+    for key in ("file", "dev", "name"):
+        path = source.get(key)
+        if path:
+            yield "path", path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskPlace:
+    """The place of a disk of a <domain> that is no file; ``source`` and ``hosts``: attributes."""
+
+    type: str
+    device: str
+    is_readonly: bool
+    source: dict[str, str]
+    hosts: tuple[dict[str, str], ...]
+
+
+def place_of(vm_disk: disk.Disk) -> DiskPlace:
+    """Return the place of a disk that is no file."""
+    return DiskPlace(
+        type=vm_disk.type or "",
+        device=vm_disk.device,
+        source=vm_disk.source or {},
+        hosts=vm_disk.hosts,
+        is_readonly=vm_disk.is_readonly,
+    )
+
+
+def places(root: ET.Element) -> list[DiskPlace]:
+    """Return the places of the disks of a <domain> that are no files, without empty drives."""
+    return [
+        DiskPlace(
+            type=element.get("type", ""),
+            device=element.get("device", "disk"),
+            is_readonly=element.find("readonly") is not None,
+            source=dict(source.attrib),
+            hosts=tuple(dict(host.attrib) for host in source.iterfind("host")),
+        )
+        for element in root.iterfind("devices/disk")
+        for source in element.iterfind("source")
+        if element.get("type") in ("volume", "block", "network")
+    ]

@@ -1,1 +1,0 @@
-"""The certificate authority of the cloud, without Salt and network; callers pass the time."""
